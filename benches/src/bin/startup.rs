@@ -1,0 +1,92 @@
+//! Start-up beside the yardstick: runs commands in turn, several times, and prints for each the
+//! wall and CPU times and the ratio to the first.
+//!
+//! `startup [--runs R] [--pes N]` compares `spawn-loop N /bin/true` with `shmrun -n N hello` on one
+//! node and on N/16 nodes. Raw samples go to standard output, one JSON object a line.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use clap::Parser;
+use shmem_benches::stats::{median, min};
+
+#[derive(Parser)]
+#[command(about = "Start-up time of whole jobs beside a loop of posix_spawn")]
+struct Options {
+    /// Rounds; each runs every command once.
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Processes.
+    #[arg(long, default_value_t = 8192)]
+    pes: usize,
+}
+
+struct Case {
+    name: String,
+    command: Vec<String>,
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+fn main() -> io::Result<()> {
+    let options = Options::parse();
+    let dir = std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default();
+    let tool = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let (n, nodes) = (options.pes.to_string(), (options.pes / 16).max(1).to_string());
+    let (shmrun, hello) = (tool("shmrun"), tool("examples/hello"));
+    let case = |name: &str, command: &[&str]| Case {
+        name: name.to_owned(),
+        command: command.iter().map(|s| (*s).to_owned()).collect(),
+        wall: Vec::new(),
+        cpu: Vec::new(),
+    };
+    let mut cases = [
+        case("posix_spawn of /bin/true", &[&tool("spawn-loop"), &n, "/bin/true"]),
+        case("hello, one node", &[&shmrun, "-n", &n, &hello]),
+        case("hello, 16 PEs a node", &[&shmrun, "-n", &n, "--nodes", &nodes, &hello]),
+    ];
+    for run in 0..options.runs {
+        for case in &mut cases {
+            let (wall, cpu) = measure(&case.command)?;
+            println!(
+                "{{\"run\":{run},\"case\":\"{}\",\"pes\":{n},\"wall_s\":{wall:.4},\"cpu_s\":{cpu:.4}}}",
+                case.name
+            );
+            case.wall.push(wall);
+            case.cpu.push(cpu);
+        }
+    }
+    let base = median(&cases[0].wall);
+    eprintln!("{n} processes, {} runs: wall median (min), CPU median, wall ratio", options.runs);
+    for case in &cases {
+        let (wall, best, cpu) = (median(&case.wall), min(&case.wall), median(&case.cpu));
+        eprintln!("{:26} {wall:6.2} s ({best:5.2})  {cpu:6.2} s  {:5.2}", case.name, wall / base);
+    }
+    Ok(())
+}
+
+/// Wall and CPU seconds of a command with all its descendants that were waited for.
+fn measure(command: &[String]) -> io::Result<(f64, f64)> {
+    let before = children_cpu();
+    let start = Instant::now();
+    let status =
+        Command::new(&command[0]).args(&command[1..]).stdout(Stdio::null()).status()?;
+    let wall = start.elapsed().as_secs_f64();
+    if !status.success() {
+        return Err(io::Error::other(format!("{} failed: {status}", command.join(" "))));
+    }
+    Ok((wall, children_cpu() - before))
+}
+
+fn children_cpu() -> f64 {
+    // SAFETY: an all-zero rusage is valid and writable.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}

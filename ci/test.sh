@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands: format, lints, documentation, tests.
+# The tests run in release mode too where they run whole jobs, because that is what users run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+echo "== format"
+cargo fmt --all --check
+echo "== lints"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+echo "== documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+echo "== tests"
+cargo test --workspace --quiet
+echo "== the main job"
+cargo build --release --workspace --examples --bins --quiet
+target/release/shmrun -n 4 --nodes 2 target/release/ep A

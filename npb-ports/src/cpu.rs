@@ -1,0 +1,162 @@
+//! Runs a kernel as code for the best vector instructions of this processor.
+//!
+//! The workspace is built for the x86-64 baseline, which has 16-byte vectors and no fused
+//! multiply-add. A kernel that implements [`Kernel`] with an `#[inline(always)]` method is
+//! compiled once per [`Level`] and the choice among the copies is made at run time. This is the
+//! only file of the crate with `unsafe` in it: kernels themselves stay plain safe Rust.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+
+/// Work that profits from wide vectors.
+pub trait Kernel {
+    /// What the work yields.
+    type Output;
+
+    /// Does the work. `FMA` says whether a fused multiply-add is one instruction ([`mul_add`]
+    /// takes it). The implementation must be `#[inline(always)]`, and so must what it calls in
+    /// its inner loops, or it is compiled for the baseline.
+    fn run<const FMA: bool>(self) -> Self::Output;
+}
+
+/// a * b + c, fused if `FMA` is set and in two roundings otherwise. (Without the instruction a
+/// fused operation is a library call, a hundred times slower.)
+#[inline(always)]
+#[must_use]
+pub fn mul_add<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
+    if FMA { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// A set of vector instructions that this processor has. Values exist only for sets that were
+/// detected, which is what makes [`Level::run`] safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(Isa);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Isa {
+    Baseline,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// What the program was compiled for; on every processor.
+    pub const BASELINE: Self = Self(Isa::Baseline);
+
+    /// The levels of this processor, slowest first.
+    #[must_use]
+    pub fn supported() -> Vec<Self> {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+        let mut levels = vec![Self::BASELINE];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            levels.push(Self(Isa::Avx2));
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                levels.push(Self(Isa::Avx512));
+            }
+        }
+        levels
+    }
+
+    /// The fastest level of this processor.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::supported().pop().unwrap_or(Self::BASELINE)
+    }
+
+    /// The level called `name` (`baseline`, `avx2`, `avx512`), if this processor has it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::supported()
+            .into_iter()
+            .find(|level| level.name() == name)
+    }
+
+    /// The name that [`Level::named`] takes.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Isa::Baseline => "baseline",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    /// Runs `kernel` as code for this level.
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Isa::Baseline => kernel.run::<false>(),
+            // SAFETY: a `Level` with this value is only made by `supported`, after it has
+            // detected each of the features that `avx2` enables.
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => unsafe { avx2(kernel) },
+            // SAFETY: as above, with the features of `avx512`.
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => unsafe { avx512(kernel) },
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<true>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512vl")]
+fn avx512<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<true>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Dot<'a>(&'a [f64], &'a [f64]);
+
+    impl Kernel for Dot<'_> {
+        type Output = f64;
+
+        #[inline(always)]
+        fn run<const FMA: bool>(self) -> f64 {
+            self.0
+                .iter()
+                .zip(self.1)
+                .fold(0.0, |sum, (a, b)| mul_add::<FMA>(*a, *b, sum))
+        }
+    }
+
+    #[test]
+    fn every_level_computes_the_same() {
+        let a: Vec<f64> = (0..1001).map(f64::from).collect();
+        let b: Vec<f64> = a.iter().map(|x| 2.0 * x + 1.0).collect();
+        for level in Level::supported() {
+            // 2 sum k^2 + sum k for k = 0..=1000: small integers, exact at every level.
+            assert_eq!(level.run(Dot(&a, &b)), 667_667_000.0 + 500_500.0, "{level}");
+        }
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for level in Level::supported() {
+            assert_eq!(Level::named(level.name()), Some(level));
+        }
+        assert_eq!(Level::named("mmx"), None);
+        assert_eq!(Some(&Level::best()), Level::supported().last());
+    }
+}

@@ -1,0 +1,42 @@
+//! The NAS parallel benchmarks over `shmem`.
+//!
+//! Each benchmark is a folder with its definition (`params`), its computation (`kernel`) and a
+//! `run` that adds the communication; a program of the same name in `src/bin` hands `run` to
+//! [`cli::main`]. What they share is here:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`class`] | problem classes S, W, A to F |
+//! | [`random`] | the random sequence of all benchmarks, with jumps and lanes |
+//! | [`cpu`] | running a kernel as code for the best vector instructions; all the `unsafe` |
+//! | [`timer`] | the clock of the timed region |
+//! | [`verify`] | comparison with the published results |
+//! | [`report`] | the text of the reference programs, or JSON |
+//! | [`cli`] | from the command line to the exit status |
+//! | [`ep`] | EP: Gaussian deviates, no communication but a final reduction |
+//!
+//! # Terms
+//!
+//! *Class*: a problem size with its reference results. *Batch*: the unit in which EP divides its
+//! work. *Lane*: one of many positions of a computation done side by side in a vector.
+//! *Timed region*: what the reference programs time; the report's seconds are those of the
+//! slowest PE. *Mop/s*: millions of operations a second by each benchmark's own definition,
+//! which for EP counts random numbers, so that rates of different benchmarks do not compare.
+//!
+//! # Invariants
+//!
+//! * Kernels know neither PEs nor clocks: they can be called, and are tested, without a job.
+//! * The result does not depend on the number of PEs, apart from rounding.
+//! * A run that does not verify, and a result that is not a number never does, ends with a
+//!   failure status on every PE.
+
+#![deny(unsafe_code)]
+
+pub mod class;
+pub mod cli;
+pub mod cpu;
+pub mod ep;
+pub mod random;
+pub mod report;
+pub mod timer;
+pub mod verify;

@@ -1,0 +1,308 @@
+//! What a benchmark prints: the text of the reference programs, which scripts parse, or JSON.
+
+use crate::class::Class;
+use crate::timer::mops;
+use crate::verify::Verification;
+use std::fmt::{self, Write as _};
+
+/// The release of the reference programs whose definitions and constants are followed.
+pub const VERSION: &str = "3.4.1";
+
+/// Problem size, as reports show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// One number: keys, rows, random numbers.
+    Count(u64),
+    /// Points of a grid in each direction.
+    Grid([u32; 3]),
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Grid([x, y, z]) => write!(f, "{x:>4}x{y:>4}x{z:>4}"),
+        }
+    }
+}
+
+/// The result of one run, the same on every PE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The benchmark in capitals: `EP`.
+    pub name: &'static str,
+    /// The class that was run.
+    pub class: Class,
+    /// Its size.
+    pub size: Size,
+    /// Iterations of the timed region; 0 for a benchmark without.
+    pub iterations: u32,
+    /// Duration of the timed region on the slowest PE.
+    pub seconds: f64,
+    /// PEs of the job.
+    pub processes: usize,
+    /// PEs among them that had work.
+    pub active: usize,
+    /// Operations of the timed region, by the benchmark's own definition.
+    pub operations: f64,
+    /// What those operations are.
+    pub operation_type: &'static str,
+    /// Comparison with the reference values.
+    pub verification: Verification,
+    /// The benchmark's own results: name and value.
+    pub results: Vec<(&'static str, Value)>,
+    /// The same as the reference program would print it before the common part.
+    pub results_text: String,
+}
+
+/// A result that only one benchmark has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// Several counts.
+    Counts(Vec<u64>),
+    /// A name.
+    Text(String),
+}
+
+impl Report {
+    /// Millions of operations a second of all PEs together.
+    #[must_use]
+    pub fn mops(&self) -> f64 {
+        mops(self.operations, self.seconds)
+    }
+
+    /// Millions of operations a second and PE.
+    #[must_use]
+    pub fn mops_per_process(&self) -> f64 {
+        self.mops() / self.processes.max(1) as f64
+    }
+
+    /// One JSON object on one line. Numbers that JSON can't hold (NaN) become `null`.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let mut out = format!(
+            "{{\"name\":{},\"class\":\"{}\"",
+            quoted(self.name),
+            self.class
+        );
+        let _ = match self.size {
+            Size::Count(count) => write!(out, ",\"size\":{count}"),
+            Size::Grid([x, y, z]) => write!(out, ",\"size\":[{x},{y},{z}]"),
+        };
+        let _ = write!(
+            out,
+            ",\"iterations\":{},\"seconds\":{},\"processes\":{},\"active_processes\":{},\
+             \"mops\":{},\"mops_per_process\":{},\"operation_type\":{},\"verified\":{},\
+             \"version\":{},\"checks\":[",
+            self.iterations,
+            number(self.seconds),
+            self.processes,
+            self.active,
+            number(self.mops()),
+            number(self.mops_per_process()),
+            quoted(self.operation_type),
+            self.verification.successful(),
+            quoted(VERSION),
+        );
+        for (i, check) in self.verification.checks().iter().enumerate() {
+            let _ = write!(
+                out,
+                "{}{{\"name\":{},\"value\":{},\"reference\":{},\"tolerance\":{},\"passed\":{}}}",
+                if i > 0 { "," } else { "" },
+                quoted(check.name),
+                number(check.value),
+                number(check.reference),
+                number(check.tolerance),
+                check.passes(),
+            );
+        }
+        out.push_str("],\"results\":{");
+        for (i, (name, value)) in self.results.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            let _ = write!(out, "{comma}{}:", quoted(name));
+            let _ = match value {
+                Value::Count(count) => write!(out, "{count}"),
+                // The debug form of integers is a JSON array.
+                Value::Counts(counts) => write!(out, "{counts:?}"),
+                Value::Text(text) => write!(out, "{}", quoted(text)),
+            };
+        }
+        out.push_str("}}");
+        out
+    }
+}
+
+/// The report as text, in the layout of the reference programs.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.verification.successful() {
+            "SUCCESSFUL"
+        } else {
+            "UNSUCCESSFUL"
+        };
+        writeln!(f, "{}", self.results_text)?;
+        writeln!(f, "{}", self.verification)?;
+        writeln!(f, "\n {} Benchmark Completed.", self.name)?;
+        writeln!(f, " Class           = {:>24}", self.class)?;
+        writeln!(f, " Size            = {:>24}", self.size.to_string())?;
+        writeln!(f, " Iterations      = {:>24}", self.iterations)?;
+        writeln!(f, " Time in seconds = {:>24.2}", self.seconds)?;
+        writeln!(f, " Total processes = {:>24}", self.processes)?;
+        writeln!(f, " Active processes= {:>24}", self.active)?;
+        writeln!(f, " Mop/s total     = {:>24.2}", self.mops())?;
+        writeln!(f, " Mop/s/process   = {:>24.2}", self.mops_per_process())?;
+        writeln!(f, " Operation type  = {:>24}", self.operation_type)?;
+        writeln!(f, " Verification    = {verdict:>24}")?;
+        writeln!(f, " Version         = {VERSION:>24}")
+    }
+}
+
+/// The line that a benchmark begins with.
+#[must_use]
+pub fn banner(name: &str, class: Class, n_pes: usize) -> String {
+    format!(
+        "\n\n NAS Parallel Benchmarks {VERSION} (OpenSHMEM) -- {name} Benchmark\n\n \
+         Class {class}, {n_pes} PE{}\n",
+        if n_pes == 1 { "" } else { "s" }
+    )
+}
+
+/// `value` with one digit before and `digits` after the point and an exponent of two digits or
+/// more, as `%E` prints it: `-3.2478E+03`.
+#[must_use]
+pub fn scientific(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$E}");
+    match text.split_once('E') {
+        Some((fraction, exponent)) => {
+            let (sign, size) = match exponent.strip_prefix('-') {
+                Some(size) => ('-', size),
+                None => ('+', exponent),
+            };
+            format!("{fraction}E{sign}{size:0>2}")
+        }
+        None => text,
+    }
+}
+
+fn number(value: f64) -> String {
+    if value.is_finite() {
+        format!("{value:?}")
+    } else {
+        "null".to_owned()
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::Check;
+
+    fn sample() -> Report {
+        let check = Check {
+            name: "norm",
+            value: 1.5,
+            reference: 1.5,
+            tolerance: 1e-8,
+        };
+        Report {
+            name: "XX",
+            class: Class::W,
+            size: Size::Grid([24, 24, 1020]),
+            iterations: 200,
+            seconds: 1.25,
+            processes: 4,
+            active: 3,
+            operations: 5e9,
+            operation_type: "floating point",
+            verification: Verification::new(Class::W, vec![check]),
+            results: vec![
+                ("pairs", Value::Count(7)),
+                ("counts", Value::Counts(vec![3, 4])),
+                ("simd", Value::Text("a\"b\\c\n".to_owned())),
+            ],
+            results_text: "XX Results".to_owned(),
+        }
+    }
+
+    #[test]
+    fn text_has_the_layout_of_the_reference() {
+        let expected = "XX Results
+ Verification being performed for class W
+         norm           1.500000000000000E+00   1.500000000000000E+00    0.00E+00 <= 1E-08
+ VERIFICATION SUCCESSFUL
+
+
+ XX Benchmark Completed.
+ Class           =                        W
+ Size            =             24x  24x1020
+ Iterations      =                      200
+ Time in seconds =                     1.25
+ Total processes =                        4
+ Active processes=                        3
+ Mop/s total     =                  4000.00
+ Mop/s/process   =                  1000.00
+ Operation type  =           floating point
+ Verification    =               SUCCESSFUL
+ Version         =                    3.4.1
+";
+        assert_eq!(sample().to_string(), expected);
+    }
+
+    #[test]
+    fn failure_is_in_both_places() {
+        let mut report = sample();
+        let check = Check {
+            name: "norm",
+            value: f64::NAN,
+            reference: 1.5,
+            tolerance: 1e-8,
+        };
+        report.verification = Verification::new(Class::W, vec![check]);
+        let text = report.to_string();
+        assert!(text.contains("\n Verification    =             UNSUCCESSFUL\n"));
+        assert!(text.contains("\n VERIFICATION FAILED\n"));
+        assert!(!text.contains(" SUCCESSFUL"));
+        assert!(report.json().contains("\"verified\":false"));
+        assert!(report.json().contains("\"value\":null"));
+    }
+
+    #[test]
+    fn json_is_one_object() {
+        assert_eq!(
+            sample().json(),
+            "{\"name\":\"XX\",\"class\":\"W\",\"size\":[24,24,1020],\"iterations\":200,\
+             \"seconds\":1.25,\"processes\":4,\"active_processes\":3,\"mops\":4000.0,\
+             \"mops_per_process\":1000.0,\"operation_type\":\"floating point\",\"verified\":true,\
+             \"version\":\"3.4.1\",\"checks\":[{\"name\":\"norm\",\"value\":1.5,\"reference\":1.5,\
+             \"tolerance\":1e-8,\"passed\":true}],\"results\":{\"pairs\":7,\"counts\":[3, 4],\
+             \"simd\":\"a\\\"b\\\\c\\u000a\"}}"
+        );
+    }
+
+    #[test]
+    fn scientific_as_printf_does() {
+        assert_eq!(scientific(-3247.83465203474, 15), "-3.247834652034740E+03");
+        assert_eq!(scientific(1e-8, 0), "1E-08");
+        assert_eq!(scientific(0.0, 2), "0.00E+00");
+        assert_eq!(scientific(9.996, 2), "1.00E+01");
+        assert_eq!(scientific(1e-123, 1), "1.0E-123");
+        assert_eq!(scientific(f64::NAN, 3), "NaN");
+    }
+}

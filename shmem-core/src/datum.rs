@@ -1,0 +1,130 @@
+//! Which Rust types may lie in symmetric memory, and what can be done with them there.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A type whose values are plain bytes: it can be copied between PEs, and any bytes are a value.
+///
+/// # Safety
+/// The type has no padding, no pointers, no invalid bit patterns, and an alignment of at most 64.
+pub unsafe trait Datum: Copy + Send + Sync + Debug + 'static {}
+
+macro_rules! datum {
+    ($($t:ty)*) => { $(
+        // SAFETY: a primitive number: every bit pattern is a value and there is no padding.
+        unsafe impl Datum for $t {}
+    )* };
+}
+datum!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
+
+// SAFETY: elements follow each other without padding, and each is a `Datum`.
+unsafe impl<T: Datum, const N: usize> Datum for [T; N] {}
+
+/// A number that reductions can add, multiply and compare.
+pub trait Number: Datum + PartialOrd {
+    /// Sum; integers wrap.
+    fn plus(self, other: Self) -> Self;
+    /// Product; integers wrap.
+    fn times(self, other: Self) -> Self;
+    /// The smaller one. A NaN loses against a number.
+    fn smaller(self, other: Self) -> Self;
+    /// The larger one. A NaN loses against a number.
+    fn larger(self, other: Self) -> Self;
+}
+
+/// An integer, for bitwise reductions.
+pub trait Bits: Number {
+    /// Bitwise and.
+    fn and(self, other: Self) -> Self;
+    /// Bitwise or.
+    fn or(self, other: Self) -> Self;
+    /// Bitwise exclusive or.
+    fn xor(self, other: Self) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty)*) => { $(
+        impl Number for $t {
+            #[inline] fn plus(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline] fn times(self, other: Self) -> Self { self.wrapping_mul(other) }
+            #[inline] fn smaller(self, other: Self) -> Self { self.min(other) }
+            #[inline] fn larger(self, other: Self) -> Self { self.max(other) }
+        }
+        impl Bits for $t {
+            #[inline] fn and(self, other: Self) -> Self { self & other }
+            #[inline] fn or(self, other: Self) -> Self { self | other }
+            #[inline] fn xor(self, other: Self) -> Self { self ^ other }
+        }
+    )* };
+}
+integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
+
+macro_rules! floats {
+    ($($t:ty)*) => { $(
+        impl Number for $t {
+            #[inline] fn plus(self, other: Self) -> Self { self + other }
+            #[inline] fn times(self, other: Self) -> Self { self * other }
+            #[inline] fn smaller(self, other: Self) -> Self { self.min(other) }
+            #[inline] fn larger(self, other: Self) -> Self { self.max(other) }
+        }
+    )* };
+}
+floats!(f32 f64);
+
+mod sealed {
+    /// The hardware word behind an atomic type.
+    pub trait Word {
+        /// 4 or 8.
+        const BYTES: usize;
+    }
+}
+
+/// A type that atomic memory operations work on: 32 or 64 bits (OpenSHMEM 1.6, tables 5 and 6).
+pub trait Atomic: Datum + PartialEq + sealed::Word {
+    /// The bits, in the low bytes.
+    fn to_bits(self) -> u64;
+    /// The value with these bits.
+    fn from_bits(bits: u64) -> Self;
+}
+
+/// An integer that atomics can add to and combine bitwise (tables 5 and 7).
+pub trait AtomicInt: Atomic + Bits {}
+
+macro_rules! atomics {
+    ($bytes:literal, $word:ty; $($t:ty)*) => { $(
+        impl sealed::Word for $t { const BYTES: usize = $bytes; }
+        impl Atomic for $t {
+            #[inline] fn to_bits(self) -> u64 { u64::from(self as $word) }
+            #[inline] fn from_bits(bits: u64) -> Self { bits as $word as Self }
+        }
+        impl AtomicInt for $t {}
+    )* };
+}
+atomics!(4, u32; u32 i32);
+atomics!(8, u64; u64 i64 usize isize);
+
+impl sealed::Word for f32 {
+    const BYTES: usize = 4;
+}
+impl Atomic for f32 {
+    fn to_bits(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+    fn from_bits(bits: u64) -> Self {
+        Self::from_bits(bits as u32)
+    }
+}
+impl sealed::Word for f64 {
+    const BYTES: usize = 8;
+}
+impl Atomic for f64 {
+    fn to_bits(self) -> u64 {
+        self.to_bits()
+    }
+    fn from_bits(bits: u64) -> Self {
+        Self::from_bits(bits)
+    }
+}
+
+const _: () = assert!(size_of::<AtomicU32>() == 4 && size_of::<AtomicU64>() == 8);
+const _: () = assert!(usize::BITS == 64, "shmem needs a 64-bit machine");

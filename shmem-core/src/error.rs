@@ -1,0 +1,58 @@
+//! What can go wrong, for callers.
+
+use shmem_node::segment::SegmentError;
+use shmem_node::settings::SettingsError;
+
+/// An error that a program can handle.
+///
+/// Programmer's errors (a PE out of range, a range past the end of an array, a call before init)
+/// panic as an index out of bounds does. A peer that stops answering ends the job with a message,
+/// because one-sided programs cannot go on without it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The heap has no free range that is large enough.
+    #[error(
+        "the symmetric heap has no room for {asked} bytes: {used} of {size} bytes are in use and \
+         the largest free range has {largest_free}; set SHMEM_SYMMETRIC_SIZE to more"
+    )]
+    HeapExhausted {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes of the heap.
+        size: usize,
+        /// Bytes in use.
+        used: usize,
+        /// Bytes of the largest free range.
+        largest_free: usize,
+    },
+    /// A handle that is not the start of an allocated array.
+    #[error("there is no allocated array at symmetric offset {offset:#x}; was it freed before?")]
+    NotAllocated {
+        /// Offset in the segment.
+        offset: usize,
+    },
+    /// `init` was called twice.
+    #[error("shmem is initialised already")]
+    AlreadyInitialised,
+    /// A setting cannot be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The node's memory cannot be made or mapped.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The launcher's environment contradicts itself.
+    #[error("{0}")]
+    Launch(String),
+    /// The network endpoint cannot be made.
+    #[error("cannot open the network endpoint: {0}")]
+    Network(String),
+    /// The operating system refused something.
+    #[error("cannot {what}: {source}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}

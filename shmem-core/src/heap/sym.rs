@@ -1,0 +1,298 @@
+//! Handles to symmetric objects, and the heap's collective operations.
+
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+use shmem_node::layout::INTERNAL_SIZE;
+
+use crate::datum::Datum;
+use crate::error::Error;
+use crate::heap::access;
+use crate::runtime::{Runtime, rt};
+
+/// A symmetric array of `T`: it exists on every PE, at the same place in each PE's heap.
+///
+/// This is a handle, an offset and a length, free to copy and valid on all PEs. It gives no access
+/// to elements by reference, because any PE may write them at any time: copy them in and out with
+/// [`read`](Self::read) and [`write`](Self::write), or take a reference with an `unsafe` method and
+/// promise that nobody else writes meanwhile.
+///
+/// A handle does not own: the memory lives until [`free`](crate::free) or finalize. Use after that
+/// reads and writes whatever object lies there then (it stays inside the heap).
+pub struct SymSlice<T> {
+    /// From the start of the segment, in bytes.
+    offset: usize,
+    /// In elements.
+    len: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for SymSlice<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SymSlice<T> {}
+
+impl<T> std::fmt::Debug for SymSlice<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "SymSlice<{}>[{}]@{:#x}",
+            std::any::type_name::<T>(),
+            self.len,
+            self.offset
+        )
+    }
+}
+
+impl<T: Datum> SymSlice<T> {
+    pub(crate) fn from_raw(offset: usize, len: usize) -> Self {
+        Self {
+            offset,
+            len,
+            of: PhantomData,
+        }
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Offset in the segment, in bytes.
+    #[inline]
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    /// The elements `range`, as a symmetric array of its own.
+    ///
+    /// # Panics
+    /// If the range reaches past the end.
+    #[inline]
+    #[track_caller]
+    pub fn at(&self, range: impl RangeBounds<usize>) -> Self {
+        let start = match range.start_bound() {
+            Bound::Included(&n) => n,
+            Bound::Excluded(&n) => n + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&n) => n + 1,
+            Bound::Excluded(&n) => n,
+            Bound::Unbounded => self.len,
+        };
+        assert!(
+            start <= end && end <= self.len,
+            "elements {start}..{end} of a symmetric array of {}",
+            self.len
+        );
+        Self::from_raw(self.offset + start * size_of::<T>(), end - start)
+    }
+
+    /// Element `i`, as a symmetric array of one.
+    ///
+    /// # Panics
+    /// If `i` is out of range.
+    #[inline]
+    #[track_caller]
+    pub fn elem(&self, i: usize) -> Self {
+        self.at(i..i + 1)
+    }
+
+    /// Address of this PE's own copy.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut T {
+        rt().own(self.offset).cast()
+    }
+
+    /// This PE's element `i`.
+    ///
+    /// # Panics
+    /// If `i` is out of range.
+    #[inline]
+    #[track_caller]
+    pub fn read(&self, i: usize) -> T {
+        let one = self.elem(i);
+        let mut value = std::mem::MaybeUninit::<T>::uninit();
+        // SAFETY: the element lies in this PE's segment; any bytes are a value of a `Datum`.
+        unsafe {
+            let to = value.as_mut_ptr().cast();
+            access::copy(one.as_ptr().cast::<u8>(), to, size_of::<T>());
+            value.assume_init()
+        }
+    }
+
+    /// Sets this PE's element `i`. Other PEs see it after a barrier or another synchronisation.
+    ///
+    /// # Panics
+    /// If `i` is out of range.
+    #[inline]
+    #[track_caller]
+    pub fn write(&self, i: usize, value: T) {
+        let one = self.elem(i);
+        // SAFETY: the element lies in this PE's segment.
+        unsafe {
+            access::copy(
+                (&raw const value).cast(),
+                one.as_ptr().cast(),
+                size_of::<T>(),
+            );
+        }
+    }
+
+    /// Copies this PE's elements from the first on into `out`.
+    ///
+    /// # Panics
+    /// If `out` is longer than the array.
+    #[track_caller]
+    pub fn read_to(&self, out: &mut [T]) {
+        let part = self.at(..out.len());
+        // SAFETY: both ranges have the length of `out`; any bytes are values.
+        unsafe {
+            access::copy(
+                part.as_ptr().cast::<u8>(),
+                out.as_mut_ptr().cast(),
+                size_of_val(out),
+            );
+        }
+    }
+
+    /// Copies `values` into this PE's elements from the first on.
+    ///
+    /// # Panics
+    /// If there are more values than elements.
+    #[track_caller]
+    pub fn write_from(&self, values: &[T]) {
+        let part = self.at(..values.len());
+        // SAFETY: both ranges have the length of `values`.
+        unsafe {
+            access::copy(
+                values.as_ptr().cast(),
+                part.as_ptr().cast(),
+                size_of_val(values),
+            );
+        }
+    }
+
+    /// Copies this PE's elements into a vector.
+    pub fn to_vec(&self) -> Vec<T> {
+        let mut out = Vec::<T>::with_capacity(self.len);
+        // SAFETY: the vector has room for the array, and the copy fills it with values.
+        unsafe {
+            let to = out.as_mut_ptr();
+            access::copy(self.as_ptr().cast::<u8>(), to.cast(), self.bytes());
+            out.set_len(self.len);
+        }
+        out
+    }
+
+    /// Sets all of this PE's elements.
+    pub fn fill(&self, value: T) {
+        for i in 0..self.len {
+            self.write(i, value);
+        }
+    }
+
+    /// This PE's elements as a slice, for computing in place.
+    ///
+    /// # Safety
+    /// While the slice lives no PE writes these elements: not this one through another handle, and
+    /// no other one by put, atomics or a collective. The memory is not freed meanwhile.
+    #[inline]
+    pub unsafe fn as_slice<'a>(&self) -> &'a [T] {
+        // SAFETY: in the segment, aligned by the allocator, valid values; unwritten by the caller.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }
+    }
+
+    /// This PE's elements as a mutable slice, for computing in place.
+    ///
+    /// # Safety
+    /// While the slice lives no PE reads or writes these elements in any other way, and the memory
+    /// is not freed.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn as_mut_slice<'a>(&self) -> &'a mut [T] {
+        // SAFETY: in the segment, aligned by the allocator, valid values; exclusive by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len) }
+    }
+}
+
+impl Runtime {
+    /// Takes memory from the heap, zeroes it, and waits for all PEs.
+    fn allocate<T: Datum>(&self, len: usize) -> Result<SymSlice<T>, Error> {
+        let bytes = len.saturating_mul(size_of::<T>());
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(block) = heap.allocate(bytes, align_of::<T>()) else {
+            let (size, used, largest_free) = heap.usage();
+            return Err(Error::HeapExhausted {
+                asked: bytes,
+                size,
+                used,
+                largest_free,
+            });
+        };
+        drop(heap);
+        let offset = INTERNAL_SIZE + block.offset;
+        // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
+        unsafe { self.own(offset).write_bytes(0, block.dirty) };
+        self.barrier_all();
+        Ok(SymSlice::from_raw(offset, len))
+    }
+}
+
+/// Allocates a symmetric array of `len` elements, all bits zero, on every PE.
+///
+/// **Collective**: all PEs call it with the same `T` and `len`, in the same order relative to other
+/// collectives. Returns after all PEs have it (a barrier).
+///
+/// # Errors
+/// [`Error::HeapExhausted`], on all PEs alike, if no free range is large enough.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_calloc`.
+pub fn alloc<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
+    rt().allocate(len)
+}
+
+/// Gives back what [`alloc`] gave. Handles to it must not be used any more.
+///
+/// **Collective**: waits until all PEs have called it (a barrier), so no PE loses memory that
+/// another still accesses in an operation issued before.
+///
+/// # Errors
+/// [`Error::NotAllocated`] if the handle is not the start of an allocated array.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_free`.
+pub fn free<T: Datum>(array: SymSlice<T>) -> Result<(), Error> {
+    let rt = rt();
+    rt.barrier_all();
+    let mut heap = rt.heap.lock().unwrap_or_else(|e| e.into_inner());
+    let known = array
+        .offset
+        .checked_sub(INTERNAL_SIZE)
+        .is_some_and(|o| heap.release(o));
+    if known {
+        Ok(())
+    } else {
+        Err(Error::NotAllocated {
+            offset: array.offset,
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! OpenSHMEM in Rust.
+//!
+//! A job is a number of processes, the *PEs*, that run the same program. Each has a *symmetric
+//! heap*, and every PE can read and write every other's with one-sided operations: the target does
+//! nothing for it. Inside a node that is shared memory; between nodes it is RDMA over InfiniBand
+//! queue pairs that are connected when two PEs first talk.
+//!
+//! ```no_run
+//! use shmem::{alloc, barrier_all, get, my_pe, n_pes, put};
+//!
+//! fn main() -> Result<(), shmem::Error> {
+//!     let _world = shmem::init()?;
+//!     let inbox = alloc::<u64>(1)?; // the same object on every PE
+//!     let right = (my_pe() + 1) % n_pes();
+//!     put(inbox, &[my_pe() as u64], right);
+//!     barrier_all();
+//!     let mut from = [0];
+//!     get(&mut from, inbox, right);
+//!     assert_eq!(from[0] as usize, my_pe());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Run it with `shmrun -n 4 ./program`. Alone it is a job of one PE.
+//!
+//! # Map
+//! * [`init`], [`World`], [`my_pe`], [`n_pes`]: the job.
+//! * [`alloc`], [`free`], [`SymSlice`]: symmetric memory.
+//! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`nbi`]: one-sided copies.
+//! * [`atomic_fetch_add`] and its like: atomics on any PE's words.
+//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test`]: waiting for others.
+//! * [`barrier_all`], [`broadcast`], [`reduce`], [`fcollect`], [`collect`], [`alltoall`].
+//!
+//! # Errors and panics
+//! Mistakes of the program (a PE that does not exist, a range past an array's end, a call before
+//! init) panic like an index out of bounds, and the launcher then ends the job with a message.
+//! What depends on the environment (memory, settings) is an [`Error`]. A peer that cannot be
+//! reached ends the job: a one-sided program has no way to go on.
+
+mod atomics;
+mod bootstrap;
+mod collectives;
+mod datum;
+mod error;
+mod heap;
+mod order;
+mod pmi;
+mod remote;
+mod report;
+mod rma;
+mod runtime;
+mod startup;
+mod wait;
+mod world;
+
+pub use atomics::{
+    atomic_add, atomic_and, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and,
+    atomic_fetch_inc, atomic_fetch_or, atomic_fetch_xor, atomic_inc, atomic_or, atomic_set,
+    atomic_swap, atomic_xor,
+};
+pub use collectives::{
+    Op, alltoall, barrier_all, broadcast, collect, fcollect, reduce, reduce_bits, sync_all,
+};
+pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
+pub use error::Error;
+pub use heap::sym::{SymSlice, alloc, free};
+pub use order::{fence, quiet};
+pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
+pub use wait::{Cmp, test, wait_until};
+pub use world::{World, global_exit, init, my_pe, n_pes, node_of};

@@ -1,0 +1,40 @@
+//! Ordering and completion of one-sided operations.
+
+use std::sync::atomic::{Ordering, fence as cpu_fence};
+
+use crate::runtime::{Runtime, rt};
+
+impl Runtime {
+    pub(crate) fn quiet(&self) {
+        if let Some(remote) = &self.remote {
+            self.or_die(remote.endpoint.quiet());
+        }
+        // ORDERING(quiet): stores to PEs of this node come before whatever tells them so; the
+        // partner is the acquiring load of a wait or of a barrier.
+        cpu_fence(Ordering::AcqRel);
+    }
+}
+
+/// Waits until all operations that this PE has started are complete: puts and atomics are
+/// delivered and visible to every PE, non-blocking gets have their data.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_quiet`.
+#[inline]
+pub fn quiet() {
+    rt().quiet();
+}
+
+/// Orders delivery: puts and atomics to a PE before the fence are delivered to it before those
+/// after. Says nothing about other PEs, nor about gets.
+///
+/// A reliable connection delivers in order, and so does shared memory with a release fence, so
+/// nothing has to be waited for.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_fence`.
+#[inline]
+pub fn fence() {
+    // ORDERING(quiet): as in `quiet`, for PEs of this node.
+    cpu_fence(Ordering::AcqRel);
+}

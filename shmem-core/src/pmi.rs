@@ -1,0 +1,107 @@
+//! This PE's side of PMI: one message at start, nothing to wait for.
+//!
+//! The allgather of the UD addresses is started here and runs in the launch agents; its result
+//! appears in the node segment. The replies on the socket are read only if somebody needs them. A
+//! PE of a job with one node has nothing to say and sends nothing at all.
+
+use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+
+use shmem_node::contract::PMI_FD;
+use shmem_pmi::client::{Client, ClientConfig, ClientError};
+
+use crate::error::Error;
+
+/// The connection to the node launch agent; absent in a program that was started alone.
+pub(crate) struct Pmi(Option<Mutex<Connected>>);
+
+struct Connected {
+    client: Client,
+    socket: UnixStream,
+    introduced: bool,
+}
+
+impl Pmi {
+    /// For a PE without a launcher.
+    pub(crate) fn alone() -> Self {
+        Self(None)
+    }
+
+    /// Takes over the socket that the launch agent left open. Nothing is sent yet.
+    pub(crate) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
+        // SAFETY: plain system call; it also tells whether the descriptor is open.
+        if unsafe { libc::fcntl(PMI_FD, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+            let source = std::io::Error::last_os_error();
+            return Err(Error::Os {
+                what: "use the PMI descriptor",
+                source,
+            });
+        }
+        // SAFETY: the descriptor is open and, by the contract with the launcher, ours.
+        let socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(PMI_FD) });
+        let client = Client::new(ClientConfig {
+            rank,
+            job_id: Some(job.to_owned()),
+            extensions: true,
+        });
+        Ok(Self(Some(Mutex::new(Connected {
+            client,
+            socket,
+            introduced: false,
+        }))))
+    }
+
+    /// Hands this PE's `value` to the job's next allgather, in one system call; gives the number
+    /// of the request, under which the results appear in the node segment.
+    pub(crate) fn iallgather(&self, value: &[u8]) -> Result<u32, Error> {
+        let started = self.send("start the allgather", |client| client.iallgather(value))?;
+        Ok(started.map_or(0, |s| s.request.0 as u32))
+    }
+
+    /// Asks the launcher to end the whole job with `status`.
+    pub(crate) fn abort(&self, status: i32, message: &str) {
+        // The process exits with the status anyway; this only names the reason.
+        let _ = self.send("abort the job", |client| client.abort(status, message));
+    }
+
+    /// Says goodbye, if this PE ever said anything. The answer is of no use to one that leaves.
+    pub(crate) fn finalize(&self) {
+        let spoken = self.0.as_ref().is_some_and(|connected| {
+            connected
+                .lock()
+                .unwrap_or_else(|e| e.into_inner())
+                .introduced
+        });
+        if spoken {
+            let _ = self.send("finalize PMI", Client::finalize);
+        }
+    }
+
+    fn send<T>(
+        &self,
+        what: &'static str,
+        queue: impl FnOnce(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<Option<T>, Error> {
+        let Some(connected) = &self.0 else {
+            return Ok(None);
+        };
+        let mut connected = connected.lock().unwrap_or_else(|e| e.into_inner());
+        let Connected {
+            client,
+            socket,
+            introduced,
+        } = &mut *connected;
+        let refused = |e: ClientError| Error::Launch(format!("cannot {what}: {e}"));
+        if !*introduced {
+            client.initialise().map_err(refused)?;
+            *introduced = true;
+        }
+        let answer = queue(client).map_err(refused)?;
+        socket
+            .write_all(&client.take_output())
+            .map_err(|source| Error::Os { what, source })?;
+        Ok(Some(answer))
+    }
+}

@@ -1,0 +1,144 @@
+//! The way to PEs on other nodes: the endpoint, the thread that serves it while the program
+//! computes, and the directory of addresses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use shmem_ib::connect::UdAddress;
+use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
+use shmem_ib::verbs::{Hca, Mtu};
+use shmem_node::segment::NodeView;
+use shmem_node::settings::Settings;
+use shmem_node::sys;
+
+use crate::error::Error;
+
+/// Request number of the allgather that exchanges UD addresses: the job's first.
+pub(crate) const ADDRESS_REQUEST: u32 = 0;
+
+/// How long the progress thread sleeps when nothing happens. Only a bound: packets, timers and
+/// [`Remote::stop`] wake it.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Stack of the progress thread: it runs the endpoint's state machines and nothing of the user's.
+const STACK: usize = 256 << 10;
+
+/// Connection to all other nodes.
+pub(crate) struct Remote {
+    hca: Arc<SoftHca>,
+    pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Remote {
+    /// Opens the UD endpoint. Nothing is sent.
+    pub(crate) fn open(view: &NodeView, me: usize, settings: &Settings) -> Result<Self, Error> {
+        let network = |e: &dyn std::fmt::Display| Error::Network(e.to_string());
+        let mut seed = [0; 8];
+        sys::random(&mut seed).map_err(|source| Error::Os {
+            what: "read random bytes",
+            source,
+        })?;
+        let seed = u64::from_ne_bytes(seed);
+        let faults = settings.soft_faults;
+        let config = SoftConfig {
+            bind: view.hca_ip(),
+            port: settings.soft_port,
+            mtu: mtu(settings.soft_mtu),
+            faults: Faults {
+                drop: faults.drop_ppm,
+                duplicate: faults.duplicate_ppm,
+                reorder: faults.reorder_ppm,
+                seed: faults.seed ^ (me as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            },
+            seed,
+        };
+        let hca = Arc::new(SoftHca::open(&config).map_err(|e| network(&e))?);
+        let config = EndpointConfig {
+            pe: me as u32,
+            n_pes: view.n_pes() as u32,
+            job_id: view.job_id(),
+            job_key: view.job_key(),
+            seed: seed.rotate_left(32),
+            connect_deadline: settings.connect_timeout,
+            spin_rounds: view.spins().min(200),
+            ..EndpointConfig::default()
+        };
+        let endpoint = Endpoint::new(hca.clone(), config).map_err(|e| network(&e))?;
+        endpoint.set_directory(Arc::new(AddressTable(*view)));
+        Ok(Self {
+            hca,
+            endpoint,
+            stop: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    /// Starts the thread that answers while the program computes. `notify` is called when inbound
+    /// operations may have changed this PE's memory.
+    pub(crate) fn serve(&self, notify: impl Fn() + Send + 'static) -> Result<(), Error> {
+        let (endpoint, stop) = (self.endpoint.clone(), self.stop.clone());
+        sys::spawn_thread(STACK, move || {
+            while !stop.load(Ordering::Relaxed) {
+                if endpoint.progress_wait(IDLE) {
+                    notify();
+                }
+            }
+        })
+        .map_err(|source| Error::Os {
+            what: "start the progress thread",
+            source,
+        })
+    }
+
+    /// Closes the endpoint and lets the progress thread go, which is not waited for. After a
+    /// barrier of all PEs.
+    pub(crate) fn stop(&self) {
+        self.endpoint.close();
+        self.stop.store(true, Ordering::Relaxed);
+        self.hca.wake();
+    }
+}
+
+/// The settings table allows no other values.
+fn mtu(bytes: u32) -> Mtu {
+    match bytes {
+        256 => Mtu::M256,
+        512 => Mtu::M512,
+        1024 => Mtu::M1024,
+        2048 => Mtu::M2048,
+        _ => Mtu::M4096,
+    }
+}
+
+/// UD addresses of all PEs, from the allgather's result in the node segment.
+struct AddressTable(NodeView);
+
+impl Directory for AddressTable {
+    fn lookup(&self, pe: u32) -> Lookup {
+        let gather = self.0.gather();
+        match gather.value(ADDRESS_REQUEST, pe as usize) {
+            Some(bytes) => match <&[u8; 32]>::try_from(bytes) {
+                Ok(bytes) => match UdAddress::from_bytes(bytes) {
+                    Ok(address) => Lookup::Ready(address),
+                    Err(e) => Lookup::Unknown(e.to_string()),
+                },
+                Err(_) => Lookup::Unknown(format!("its address has {} bytes", bytes.len())),
+            },
+            None if gather.is_done(ADDRESS_REQUEST) => Lookup::Unknown("no such PE".into()),
+            None => Lookup::Pending,
+        }
+    }
+
+    fn wait(&self, _pe: u32, max: Duration) {
+        self.0.gather().wait(ADDRESS_REQUEST, max);
+    }
+
+    fn describe(&self, pe: u32) -> String {
+        match self.0.node_of().get(pe as usize) {
+            Some(node) => format!("PE {pe} (node {node})"),
+            None => format!("PE {pe}"),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Measures init step by step and writes this PE's record for `shmrun --report`.
+
+use shmem_node::pe_block::PeBlock;
+use shmem_node::stats::Stat;
+use shmem_node::sys::{monotonic_ns, process_cpu_ns};
+
+use crate::remote::Remote;
+use crate::runtime::Runtime;
+
+/// Stopwatch over the steps of init or finalize.
+pub(crate) struct Steps {
+    start: (u64, u64),
+    last: (u64, u64),
+    figures: Vec<(Stat, u64)>,
+}
+
+impl Steps {
+    pub(crate) fn start() -> Self {
+        let now = (monotonic_ns(), process_cpu_ns());
+        Self {
+            start: now,
+            last: now,
+            figures: Vec::with_capacity(16),
+        }
+    }
+
+    /// Ends a step.
+    pub(crate) fn done(&mut self, wall: Stat, cpu: Stat) {
+        let now = (monotonic_ns(), process_cpu_ns());
+        self.figures.push((wall, now.0 - self.last.0));
+        self.figures.push((cpu, now.1 - self.last.1));
+        self.last = now;
+    }
+
+    /// Ends init.
+    pub(crate) fn finish(self, block: &PeBlock, remote: Option<&Remote>) {
+        block.stats.set(Stat::InitWall, self.last.0 - self.start.0);
+        block.stats.set(Stat::InitCpu, self.last.1 - self.start.1);
+        block.stats.set(Stat::InitDoneAt, self.last.0);
+        if let Some(remote) = remote {
+            let made = remote.endpoint.connected_peers().len() as u64;
+            block.stats.set(Stat::InitConnections, made);
+        }
+        self.leave(block);
+    }
+
+    /// Writes the steps.
+    pub(crate) fn leave(self, block: &PeBlock) {
+        block.stats.set(Stat::FinalizeDoneAt, self.last.0);
+        for (stat, value) in self.figures {
+            block.stats.set(stat, value);
+        }
+    }
+}
+
+/// What the PE did between init and finalize. Called at the last barrier.
+pub(crate) fn record_connections(rt: &Runtime) {
+    let record = &rt.block.stats;
+    if let Some(remote) = &rt.remote {
+        let s = remote.endpoint.stats();
+        for (stat, value) in [
+            (Stat::Connections, u64::from(s.open + s.answered)),
+            (Stat::Initiated, s.connect.started),
+            (Stat::FirstConnection, s.connect.first_opened),
+            (Stat::LastConnection, s.connect.last_opened),
+            (Stat::FirstContactMean, s.connect.first_contact.mean()),
+            (Stat::FirstContactMax, s.connect.first_contact.max),
+            (Stat::QueuePairs, s.queue_pairs_created),
+            (
+                Stat::ConnectMessages,
+                s.connect.offers_sent + s.connect.waits_sent,
+            ),
+            (Stat::ConnectRetransmissions, s.connect.retransmissions),
+            (Stat::PacketsSent, s.hca.packets_sent),
+            (Stat::PacketsReceived, s.hca.packets_received),
+            (Stat::BytesSent, s.hca.bytes_sent),
+            (Stat::Retransmissions, s.hca.retransmitted),
+            (Stat::Duplicates, s.hca.duplicates),
+            (Stat::OutOfSequence, s.hca.out_of_sequence),
+        ] {
+            record.set(stat, value);
+        }
+    }
+    if rt.node.report()
+        && let Some((private, proportional)) = memory()
+    {
+        record.set(Stat::PrivateMemory, private);
+        record.set(Stat::ProportionalMemory, proportional);
+    }
+}
+
+/// Private and proportional memory of this process in bytes.
+fn memory() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let field = |name: &str| -> Option<u64> {
+        let line = text.lines().find(|l| l.starts_with(name))?;
+        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kib * 1024)
+    };
+    let private = field("Private_Clean:")? + field("Private_Dirty:")?;
+    Some((private, field("Pss:")?))
+}

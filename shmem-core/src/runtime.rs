@@ -1,0 +1,156 @@
+//! What a PE knows after init, and the one global that the free functions of the API use.
+
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use shmem_node::pe_block::PeBlock;
+use shmem_node::segment::NodeView;
+
+use crate::collectives::Links;
+use crate::heap::alloc::Allocator;
+use crate::pmi::Pmi;
+use crate::remote::Remote;
+
+/// State of an initialised PE.
+pub(crate) struct Runtime {
+    pub(crate) me: usize,
+    pub(crate) n_pes: usize,
+    /// Position of this PE among its node's.
+    pub(crate) local: usize,
+    pub(crate) node: NodeView,
+    pub(crate) my_node: u32,
+    pub(crate) node_of: &'static [u32],
+    pub(crate) local_of: &'static [u32],
+    /// This PE's segment.
+    pub(crate) own: *mut u8,
+    pub(crate) block: &'static PeBlock,
+    pub(crate) spins: u32,
+    pub(crate) heap: Mutex<Allocator>,
+    /// Other nodes, if there are any.
+    pub(crate) remote: Option<Remote>,
+    pub(crate) links: Links,
+    pub(crate) pmi: Pmi,
+}
+
+// SAFETY: `own` is an address in a mapping that lives until the process ends; its use follows the
+// rules of the heap module. Everything else is `Send` by itself.
+unsafe impl Send for Runtime {}
+// SAFETY: as above.
+unsafe impl Sync for Runtime {}
+
+static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
+
+/// The runtime, if the PE is initialised.
+pub(crate) fn try_rt() -> Option<&'static Runtime> {
+    // ORDERING(runtime): pairs with `install`.
+    // SAFETY: the pointer is null or came from a leaked box.
+    unsafe { RUNTIME.load(Ordering::Acquire).as_ref() }
+}
+
+/// The runtime.
+///
+/// # Panics
+/// If the PE is not initialised.
+#[inline]
+#[track_caller]
+pub(crate) fn rt() -> &'static Runtime {
+    match try_rt() {
+        Some(rt) => rt,
+        None => panic!("shmem::init() has not been called, or finalize already has"),
+    }
+}
+
+/// Makes `runtime` the global one. It is leaked: handles and the progress thread may outlive
+/// finalize, and the process ends soon after.
+pub(crate) fn install(runtime: Runtime) -> &'static Runtime {
+    let leaked: &'static mut Runtime = Box::leak(Box::new(runtime));
+    // ORDERING(runtime): pairs with `try_rt`.
+    RUNTIME.store(leaked, Ordering::Release);
+    leaked
+}
+
+/// After finalize: calls fail with a clear message.
+pub(crate) fn uninstall() {
+    RUNTIME.store(ptr::null_mut(), Ordering::Release);
+}
+
+/// Where a PE's memory is.
+pub(crate) enum Place {
+    /// On this node: the address.
+    Here(*mut u8),
+    /// On another node.
+    There,
+}
+
+impl Runtime {
+    /// Address of this PE's own byte at `offset` of the segment.
+    #[inline]
+    pub(crate) fn own(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset <= self.node.segment_len());
+        // SAFETY: offsets come from handles, which stay inside the segment.
+        unsafe { self.own.add(offset) }
+    }
+
+    /// Address of the byte at `offset` in the segment of a PE of this node.
+    #[inline]
+    pub(crate) fn neighbour(&self, local: usize, offset: usize) -> *mut u8 {
+        // SAFETY: as for `own`.
+        unsafe { self.node.segment(local).add(offset) }
+    }
+
+    /// Where the byte at `offset` of `pe`'s segment is.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn place(&self, pe: usize, offset: usize) -> Place {
+        match self.node_of.get(pe) {
+            Some(&node) if node == self.my_node => {
+                Place::Here(self.neighbour(self.local_of[pe] as usize, offset))
+            }
+            Some(_) => Place::There,
+            None => self.no_such_pe(pe),
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn no_such_pe(&self, pe: usize) -> ! {
+        panic!(
+            "PE {pe} does not exist: this job has PEs 0 to {}",
+            self.n_pes - 1
+        )
+    }
+
+    /// Wakes a PE of this node that may sleep in a wait for memory that was just written.
+    #[inline]
+    pub(crate) fn ring(&self, pe: usize) {
+        self.node
+            .pe_block(self.local_of[pe] as usize)
+            .doorbell
+            .ring();
+    }
+
+    /// The network.
+    ///
+    /// # Panics
+    /// If the job has only one node, where no caller asks.
+    #[inline]
+    pub(crate) fn remote(&self) -> &Remote {
+        self.remote
+            .as_ref()
+            .expect("a PE on another node exists only in jobs of several nodes")
+    }
+
+    /// Whether this PE acts for its node in collectives.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.local == 0
+    }
+
+    /// PEs of this node.
+    pub(crate) fn n_local(&self) -> u32 {
+        self.node.n_local() as u32
+    }
+}

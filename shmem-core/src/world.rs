@@ -1,0 +1,124 @@
+//! Init, finalize, and who am I.
+
+use std::marker::PhantomData;
+
+use crate::bootstrap;
+use crate::error::Error;
+use crate::runtime::{rt, try_rt};
+
+/// The job, from [`init`] to [`World::finalize`] or drop.
+///
+/// Dropping it finalizes, which is collective: a PE that keeps its `World` (or leaves `main` by
+/// `std::process::exit`) leaves the others waiting, and the launcher ends the job with a message.
+/// While the thread panics nothing is finalized, so that a failed PE ends the job instead of
+/// waiting for the others.
+#[derive(Debug)]
+#[must_use = "dropping the World finalizes at once"]
+pub struct World {
+    /// Finalize belongs to the thread that called init.
+    not_send: PhantomData<*const ()>,
+}
+
+/// Makes this process a PE of the job. Call it once, first of all.
+///
+/// **Collective**, but it waits only for the PEs of the same node, and talks to no other node:
+/// addresses are exchanged in the background and connections made when PEs first talk (unless
+/// `SHMEM_CONNECT=static`).
+///
+/// A program that was started without a launcher becomes a job of one PE.
+///
+/// # Errors
+/// When called twice, when a setting in the environment is wrong, or when the operating system
+/// refuses memory or a socket.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_init`.
+pub fn init() -> Result<World, Error> {
+    bootstrap::init()?;
+    Ok(World {
+        not_send: PhantomData,
+    })
+}
+
+impl World {
+    /// Number of this PE, from 0.
+    pub fn my_pe(&self) -> usize {
+        my_pe()
+    }
+
+    /// Number of PEs in the job.
+    pub fn n_pes(&self) -> usize {
+        n_pes()
+    }
+
+    /// Completes all operations, waits for all PEs, and leaves the job. The same as dropping.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_finalize`.
+    pub fn finalize(self) {}
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking()
+            && let Some(rt) = try_rt()
+        {
+            bootstrap::finalize(rt);
+        }
+    }
+}
+
+/// Number of this PE, from 0 to [`n_pes`] - 1.
+///
+/// # Panics
+/// Before [`init`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_my_pe`.
+#[inline]
+#[track_caller]
+pub fn my_pe() -> usize {
+    rt().me
+}
+
+/// Number of PEs in the job.
+///
+/// # Panics
+/// Before [`init`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_n_pes`.
+#[inline]
+#[track_caller]
+pub fn n_pes() -> usize {
+    rt().n_pes
+}
+
+/// Node of `pe`, from 0: PEs with equal numbers share memory.
+///
+/// # Panics
+/// Before [`init`], or if there is no such PE.
+#[track_caller]
+pub fn node_of(pe: usize) -> usize {
+    let rt = rt();
+    assert!(
+        pe < rt.n_pes,
+        "PE {pe} does not exist: this job has PEs 0 to {}",
+        rt.n_pes - 1
+    );
+    rt.node_of[pe] as usize
+}
+
+/// Ends the whole job at once with `status`, from one PE.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_global_exit`.
+pub fn global_exit(status: i32) -> ! {
+    if let Some(rt) = try_rt() {
+        rt.pmi.abort(
+            status,
+            &format!("PE {} called global_exit({status})", rt.me),
+        );
+    }
+    std::process::exit(status)
+}

@@ -1,0 +1,120 @@
+//! What an endpoint is told: its place in the job, its limits, and where peers are.
+
+use std::time::Duration;
+
+use crate::connect::UdAddress;
+use crate::connect::handshake::RetryPolicy;
+
+/// Settings of an [`Endpoint`](super::Endpoint).
+#[derive(Clone)]
+pub struct EndpointConfig {
+    /// Number of this PE, below `n_pes`.
+    pub pe: u32,
+    /// PEs in the job.
+    pub n_pes: u32,
+    /// The same for all PEs of the job, different between jobs.
+    pub job_id: [u8; 16],
+    /// Secret of the job: who does not know it cannot connect.
+    pub job_key: [u8; 32],
+    /// Of this process. A restarted PE must have a larger one than its predecessor had.
+    pub incarnation: u64,
+    /// PSNs, the `Q_Key` and jitter follow from it; should differ between processes.
+    pub seed: u64,
+    /// A peer whose address stays unknown, or which gives no sign of life, for so long makes
+    /// the operation fail.
+    pub connect_deadline: Duration,
+    /// From the first connection message to its first repetition; doubles up to 250 ms.
+    pub connect_retry: Duration,
+    /// Local ACK timeout of RC queue pairs: 4.096 us * 2^n, 1 to 31.
+    pub rc_timeout: u8,
+    /// Timeouts without progress before an RC queue pair fails, 0 to 7.
+    pub rc_retry: u8,
+    /// READs and atomics that one connection may have outstanding; the port may allow fewer.
+    pub max_rd_atomic: u8,
+    /// Unfinished operations that one connection may have.
+    pub sq_depth: u32,
+    /// Unfinished operations of the endpoint over all connections.
+    pub cq_depth: u32,
+    /// Connection messages that may arrive at once; more are dropped, and sent again.
+    pub ud_depth: u32,
+    /// How often a waiting thread looks for completions before it yields its core, and later
+    /// sleeps. Small if there are more PEs than cores.
+    pub spin_rounds: u32,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            pe: 0,
+            n_pes: 1,
+            job_id: [0; 16],
+            job_key: [0; 32],
+            incarnation: 1,
+            seed: 0,
+            connect_deadline: Duration::from_secs(60),
+            connect_retry: Duration::from_millis(1),
+            // 2^20 * 4.096 us = 4.3 s, and eight of them before a peer counts as gone: with
+            // thousands of PEs on a few cores a healthy one may not run for seconds.
+            rc_timeout: 20,
+            rc_retry: 7,
+            max_rd_atomic: 16,
+            sq_depth: 64,
+            cq_depth: 4096,
+            ud_depth: 32,
+            spin_rounds: 200,
+        }
+    }
+}
+
+impl EndpointConfig {
+    /// When connection messages are repeated, and for how long.
+    pub(super) fn retry_policy(&self) -> RetryPolicy {
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let initial = nanos(self.connect_retry).max(1);
+        let max = RetryPolicy::default().max.max(initial);
+        RetryPolicy {
+            initial,
+            max,
+            silence: nanos(self.connect_deadline).max(1),
+        }
+    }
+}
+
+impl std::fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key stays out of logs.
+        f.debug_struct("EndpointConfig")
+            .field("pe", &self.pe)
+            .field("n_pes", &self.n_pes)
+            .field("incarnation", &self.incarnation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a [`Directory`] knows about the address of a PE.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// Here it is.
+    Ready(UdAddress),
+    /// It is being exchanged: wait and ask again.
+    Pending,
+    /// It will never be known; the text says why.
+    Unknown(String),
+}
+
+/// Where PEs take connection messages. The job's bootstrap implements it.
+///
+/// [`describe`](Self::describe) is called while the endpoint is locked: it must not call the
+/// endpoint.
+pub trait Directory: Send + Sync {
+    /// The address of `pe`, without waiting.
+    fn lookup(&self, pe: u32) -> Lookup;
+
+    /// Waits until the address of `pe` may be known, at most `max`.
+    fn wait(&self, pe: u32, max: Duration);
+
+    /// How to call `pe` in an error message, such as "PE 7 (node 3)".
+    fn describe(&self, pe: u32) -> String {
+        format!("PE {pe}")
+    }
+}

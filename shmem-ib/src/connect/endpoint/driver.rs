@@ -1,0 +1,550 @@
+//! What an endpoint's lock protects: the connection manager, the queue pairs, and the
+//! operations under way. Executes the manager's actions on the HCA and handles completions.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+
+use super::buffers::{LocalSegment, Pool, Slot, copy};
+use super::config::{Directory, EndpointConfig};
+use super::error::{ConnError, hint};
+use super::ops::{Failed, Holds, Op, OpId, OpTable};
+use super::ud::{SEND_SLOTS, UdPort};
+use crate::connect::UdAddress;
+use crate::connect::handshake::{Action, Failure, Link, Phase};
+use crate::connect::manager::Manager;
+use crate::connect::message::{MAX_LEN, Segment};
+use crate::verbs::{
+    Access, Completion, Cq, Hca, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr, Sge,
+    VerbsError, WcStatus,
+};
+
+/// Most completions taken from the HCA at a time.
+const BATCH: usize = 32;
+
+/// What a `wr_id` stands for: the upper 8 bits say which kind, the others which one.
+const KIND_SHIFT: u32 = 56;
+const KIND_RC: u64 = 0;
+const KIND_UD_RECV: u64 = 1;
+const KIND_UD_SEND: u64 = 2;
+
+pub(super) fn ud_recv_id(slot: u32) -> u64 {
+    KIND_UD_RECV << KIND_SHIFT | u64::from(slot)
+}
+
+fn ud_send_id(slot: u32) -> u64 {
+    KIND_UD_SEND << KIND_SHIFT | u64::from(slot)
+}
+
+/// What is known about a peer that was in contact.
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    /// The queue pair for our operations, if the connection is open.
+    pub(super) open: Option<Qpn>,
+    /// The peer's memory.
+    pub(super) segment: Segment,
+    /// Work requests posted and completed; they complete in order.
+    pub(super) posted: u64,
+    pub(super) completed: u64,
+    /// How often connecting failed, and how the last time.
+    pub(super) failures: u64,
+    pub(super) failure: Option<ConnError>,
+    /// The connection is beyond repair.
+    pub(super) broken: Option<ConnError>,
+    /// Where we looked for it.
+    pub(super) address: Option<UdAddress>,
+}
+
+pub(super) struct Driver<H> {
+    hca: Arc<H>,
+    cq: Cq,
+    /// Longest payload that is copied while posting, in bytes.
+    pub(super) max_inline: usize,
+    pub(super) config: EndpointConfig,
+    clock: Instant,
+    pub(super) manager: Manager,
+    pub(super) ud: Option<UdPort>,
+    pub(super) peers: HashMap<u32, Peer>,
+    pub(super) ops: OpTable,
+    pub(super) pool: Pool,
+    pub(super) segment: Option<LocalSegment>,
+    pub(super) directory: Option<Arc<dyn Directory>>,
+    /// RC work requests posted and not completed.
+    pub(super) in_flight: u32,
+    /// First failure of an operation that nobody waited for.
+    pub(super) lost_error: Option<ConnError>,
+    pub(super) qps_created: u64,
+    pub(super) qps_alive: u32,
+    /// Something has happened that another thread may be waiting for.
+    pub(super) notify: bool,
+    pub(super) closed: bool,
+}
+
+impl<H: Hca> Driver<H> {
+    pub(super) fn new(
+        hca: Arc<H>,
+        cq: Cq,
+        config: EndpointConfig,
+        manager: Manager,
+        ud: UdPort,
+    ) -> Self {
+        let max_inline = (hca.port().max_inline as usize).min(super::rma::INLINE_MAX);
+        Self {
+            hca,
+            cq,
+            max_inline,
+            config,
+            clock: Instant::now(),
+            manager,
+            ud: Some(ud),
+            peers: HashMap::new(),
+            ops: OpTable::default(),
+            pool: Pool::new(),
+            segment: None,
+            directory: None,
+            in_flight: 0,
+            lost_error: None,
+            qps_created: 0,
+            qps_alive: 0,
+            notify: false,
+            closed: false,
+        }
+    }
+
+    pub(super) fn hca(&self) -> &H {
+        &self.hca
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.clock.elapsed().as_nanos() as u64
+    }
+
+    pub(super) fn describe(&self, pe: u32) -> String {
+        self.directory
+            .as_ref()
+            .map_or_else(|| format!("PE {pe}"), |d| d.describe(pe))
+    }
+
+    /// How long until a connection timer is due.
+    pub(super) fn until_timeout(&mut self) -> Option<Duration> {
+        let at = self.manager.next_timeout()?;
+        Some(Duration::from_nanos(at.saturating_sub(self.now())))
+    }
+
+    /// Takes completions and lets timers act. Returns whether anything happened.
+    pub(super) fn poll(&mut self) -> bool {
+        let mut batch = [Completion::EMPTY; BATCH];
+        let mut busy = false;
+        loop {
+            let n = self.hca.poll_cq(self.cq, &mut batch);
+            busy |= n > 0;
+            for completion in &batch[..n] {
+                self.completed(completion);
+            }
+            if n < BATCH {
+                break;
+            }
+        }
+        if let Some(at) = self.manager.next_timeout() {
+            let now = self.now();
+            if at <= now {
+                self.manager.handle_timeout(now);
+                self.act();
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    fn completed(&mut self, completion: &Completion) {
+        let which = completion.wr_id & ((1 << KIND_SHIFT) - 1);
+        match completion.wr_id >> KIND_SHIFT {
+            KIND_RC => self.rc_completed(OpId::from_bits(which), completion.status),
+            KIND_UD_RECV => self.datagram(which as u32, completion),
+            _ => {
+                if let Some(ud) = &mut self.ud {
+                    ud.sent(which as u32);
+                }
+            }
+        }
+    }
+
+    fn datagram(&mut self, slot: u32, completion: &Completion) {
+        let Some(ud) = &self.ud else { return };
+        if completion.status == WcStatus::WrFlushErr {
+            return;
+        }
+        let (bytes, len) = ud.received(slot, completion);
+        // The slot was taken from the queue by this completion, so there is room for it.
+        let _ = ud.post_receive(&*self.hca, slot, ud_recv_id(slot));
+        if completion.status == WcStatus::Success {
+            let now = self.now();
+            // What is not for us is dropped silently, and counted by the manager.
+            let _ = self.manager.handle_datagram(now, &bytes[..len]);
+            self.act();
+        }
+    }
+
+    /// Executes what the manager wants done.
+    pub(super) fn act(&mut self) {
+        while let Some((pe, action)) = self.manager.poll_action() {
+            match action {
+                Action::Send { to, message } => {
+                    let mut bytes = [0; MAX_LEN];
+                    let len = self.manager.encode(&message, &mut bytes);
+                    if let Some(ud) = &mut self.ud {
+                        ud.send(&*self.hca, &to, &bytes[..len], ud_send_id);
+                    }
+                }
+                Action::CreateQp => {
+                    let created = self.create_qp();
+                    let now = self.now();
+                    match created {
+                        Ok(qpn) => self.manager.qp_created(now, pe, qpn),
+                        Err(e) => self.manager.qp_failed(now, pe, e.to_string()),
+                    }
+                }
+                Action::LinkQp(link) => {
+                    if let Err(e) = self.link_qp(&link) {
+                        self.broke(pe, ConnError::verbs("connect a queue pair")(e));
+                    }
+                }
+                Action::ResetQp(qpn) => {
+                    let reset = self
+                        .hca
+                        .modify_qp(qpn, &QpAttr::Reset)
+                        .and_then(|()| self.hca.modify_qp(qpn, &INIT));
+                    if let Err(e) = reset {
+                        self.broke(pe, ConnError::verbs("reset a queue pair")(e));
+                    }
+                }
+                Action::DestroyQp(qpn) => self.destroy_qp(pe, qpn),
+                Action::Opened { qpn, segments } => {
+                    let peer = self.peers.entry(pe).or_default();
+                    peer.open = Some(qpn);
+                    peer.segment = segments.first().copied().unwrap_or_default();
+                    self.notify = true;
+                }
+                Action::Failed(failure) => self.connect_failed(pe, failure),
+                // Its consequences come as actions of their own.
+                Action::PeerRestarted { .. } => {}
+            }
+        }
+    }
+
+    fn create_qp(&mut self) -> Result<Qpn, VerbsError> {
+        let init = QpInit {
+            ty: QpType::Rc,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            max_send_wr: self.config.sq_depth,
+            max_recv_wr: 0,
+            max_inline: self.max_inline as u32,
+        };
+        let qpn = self.hca.create_qp(&init)?;
+        if let Err(e) = self.hca.modify_qp(qpn, &INIT) {
+            let _ = self.hca.destroy_qp(qpn);
+            return Err(e);
+        }
+        self.qps_created += 1;
+        self.qps_alive += 1;
+        Ok(qpn)
+    }
+
+    fn link_qp(&self, link: &Link) -> Result<(), VerbsError> {
+        let dest = RcDest {
+            av: link.peer_av,
+            qpn: link.peer_qpn,
+            rq_psn: link.rq_psn,
+            mtu: link.mtu,
+            max_dest_rd_atomic: link.max_dest_rd_atomic,
+        };
+        self.hca
+            .modify_qp(link.qpn, &QpAttr::Rtr { dest: Some(dest) })?;
+        let rts = QpAttr::Rts {
+            sq_psn: link.sq_psn,
+            timeout: self.config.rc_timeout,
+            retry_cnt: self.config.rc_retry,
+            max_rd_atomic: link.max_rd_atomic,
+        };
+        self.hca.modify_qp(link.qpn, &rts)
+    }
+
+    fn destroy_qp(&mut self, pe: u32, qpn: Qpn) {
+        if self.hca.destroy_qp(qpn).is_ok() {
+            self.qps_alive -= 1;
+        }
+        let Some(peer) = self.peers.get_mut(&pe) else {
+            return;
+        };
+        if peer.open != Some(qpn) {
+            return;
+        }
+        peer.open = None;
+        peer.broken = None;
+        let lost = peer.posted - peer.completed;
+        peer.completed = peer.posted;
+        self.in_flight -= lost as u32;
+        for id in self.ops.unfinished_towards(pe) {
+            self.lose(id);
+        }
+        self.notify = true;
+    }
+
+    /// The queue pair of an operation is gone, and its work requests with it.
+    fn lose(&mut self, id: OpId) {
+        if let Some(op) = self.ops.get_mut(id) {
+            op.failed.get_or_insert(Failed::Lost);
+            op.pending = 0;
+        }
+        self.finish_if_done(id);
+    }
+
+    fn connect_failed(&mut self, pe: u32, failure: Failure) {
+        let name = self.describe(pe);
+        let peer = self.peers.entry(pe).or_default();
+        peer.failures += 1;
+        peer.failure = Some(match failure {
+            Failure::Silence { nanos, sent } => ConnError::Unreachable {
+                peer: name,
+                address: peer.address.map_or_else(|| "?".into(), |a| a.to_string()),
+                sent,
+                silent: Duration::from_millis(nanos / 1_000_000),
+            },
+            Failure::QueuePair(why) => ConnError::QueuePair { peer: name, why },
+        });
+        self.notify = true;
+    }
+
+    fn broke(&mut self, pe: u32, error: ConnError) {
+        self.peers
+            .entry(pe)
+            .or_default()
+            .broken
+            .get_or_insert(error);
+        self.notify = true;
+    }
+
+    /// The queue pair and segment of a peer whose connection is open and sound.
+    pub(super) fn usable(&self, pe: u32) -> Result<Option<(Qpn, Segment)>, ConnError> {
+        if self.closed {
+            return Err(ConnError::Closed);
+        }
+        let Some(peer) = self.peers.get(&pe) else {
+            return Ok(None);
+        };
+        if let Some(error) = &peer.broken {
+            return Err(error.clone());
+        }
+        Ok(peer.open.map(|qpn| (qpn, peer.segment)))
+    }
+
+    /// A slot of the pool for `len` bytes, if one is free.
+    pub(super) fn take_slot(&mut self, len: usize) -> Option<Result<Slot, ConnError>> {
+        let taken = self.pool.take(&*self.hca, len);
+        taken
+            .map_err(ConnError::verbs("register a buffer for copies"))
+            .transpose()
+    }
+
+    /// Posts one work request of operation `id` to `qpn`. `Ok(false)`: there is no room now.
+    ///
+    /// # Safety
+    /// As [`Hca::post_send`]: the local buffer stays valid until the operation completes.
+    pub(super) unsafe fn post(
+        &mut self,
+        id: OpId,
+        pe: u32,
+        qpn: Qpn,
+        what: SendOp,
+        sge: Sge,
+        inline: Option<&[u8]>,
+    ) -> Result<bool, ConnError> {
+        if self.closed {
+            return Err(ConnError::Closed);
+        }
+        let Some(peer) = self.peers.get_mut(&pe) else {
+            return Err(ConnError::Closed);
+        };
+        if let Some(error) = &peer.broken {
+            return Err(error.clone());
+        }
+        let Some(op) = self.ops.get_mut(id) else {
+            return Err(ConnError::Closed);
+        };
+        if peer.open != Some(qpn) {
+            // The peer has replaced the connection since the operation began.
+            let op = *op;
+            return Err(self.explain(&op, Failed::Lost));
+        }
+        if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
+            return Ok(false);
+        }
+        let wr_id = KIND_RC << KIND_SHIFT | id.to_bits();
+        let wr = SendWr {
+            wr_id,
+            op: what,
+            sge,
+            inline,
+            signaled: true,
+        };
+        // SAFETY: by the caller's promise.
+        match unsafe { self.hca.post_send(qpn, &wr) } {
+            Ok(()) => {
+                self.in_flight += 1;
+                peer.posted += 1;
+                op.pending += 1;
+                Ok(true)
+            }
+            Err(VerbsError::QueueFull { .. }) => Ok(false),
+            Err(e) => Err(ConnError::verbs("post an operation")(e)),
+        }
+    }
+
+    fn rc_completed(&mut self, id: OpId, status: WcStatus) {
+        // Work requests of a destroyed queue pair were settled when it was destroyed.
+        let Some(op) = self.ops.get_mut(id).filter(|op| op.pending > 0) else {
+            return;
+        };
+        op.pending -= 1;
+        let pe = op.pe;
+        if status != WcStatus::Success {
+            op.failed.get_or_insert(Failed::Status(status));
+            let op = *op;
+            let error = self.explain(&op, Failed::Status(status));
+            // The first failure is the cause, the flushes behind it are consequences.
+            self.broke(pe, error);
+        }
+        self.in_flight -= 1;
+        if let Some(peer) = self.peers.get_mut(&pe) {
+            peer.completed += 1;
+        }
+        self.finish_if_done(id);
+    }
+
+    /// No more work requests of this operation will be posted.
+    pub(super) fn all_posted(&mut self, id: OpId) {
+        if let Some(op) = self.ops.get_mut(id) {
+            op.posting = false;
+        }
+        self.finish_if_done(id);
+    }
+
+    fn finish_if_done(&mut self, id: OpId) {
+        let Some(op) = self.ops.get_mut(id).filter(|op| op.is_done()) else {
+            return;
+        };
+        let holds = std::mem::replace(&mut op.holds, Holds::Nothing);
+        let good = op.failed.is_none();
+        let mut result = None;
+        match holds {
+            Holds::Nothing => {}
+            Holds::Slot(slot) => self.pool.give(slot),
+            Holds::CopyOut { slot, dst, len } => {
+                if good {
+                    let (from, _) = self.pool.place(slot, len);
+                    // SAFETY: who started the get promised that `dst` stays valid for `len`
+                    // bytes until it has completed, which is now; the slot is ours.
+                    unsafe { copy(from, std::ptr::with_exposed_provenance_mut(dst), len) };
+                }
+                self.pool.give(slot);
+            }
+            Holds::Result(slot) => {
+                let (from, _) = self.pool.place(slot, 8);
+                // SAFETY: slots are aligned to 64, and the HCA has written this one.
+                result = Some(unsafe { from.cast::<u64>().read_volatile() });
+                self.pool.give(slot);
+            }
+            Holds::Registration(mr) => {
+                // It was registered for this operation; nobody else can have ended it.
+                let _ = self.hca.dereg_mr(&mr);
+            }
+        }
+        let Some(op) = self.ops.get_mut(id) else {
+            return;
+        };
+        op.result = result.unwrap_or(0);
+        if op.waited {
+            self.notify = true;
+            return;
+        }
+        let failed = op.failed;
+        if let (Some(op), Some(failed)) = (self.ops.remove(id), failed) {
+            let error = self.explain_or_cause(&op, failed);
+            self.lost_error.get_or_insert(error);
+        }
+    }
+
+    /// The error of an operation that failed.
+    pub(super) fn explain_or_cause(&self, op: &Op, failed: Failed) -> ConnError {
+        let broken = self.peers.get(&op.pe).and_then(|p| p.broken.clone());
+        match (failed, broken) {
+            (Failed::Status(WcStatus::WrFlushErr), Some(cause)) => cause,
+            _ => self.explain(op, failed),
+        }
+    }
+
+    fn explain(&self, op: &Op, failed: Failed) -> ConnError {
+        let (kind, peer) = (op.kind.name(), self.describe(op.pe));
+        let (offset, len) = (op.offset, op.len);
+        match failed {
+            Failed::Lost => ConnError::ConnectionLost {
+                op: kind,
+                peer,
+                offset,
+                len,
+            },
+            Failed::Status(status) => ConnError::Operation {
+                op: kind,
+                peer,
+                offset,
+                len,
+                status,
+                hint: hint(status),
+            },
+        }
+    }
+
+    /// Destroys all queue pairs and registrations. Operations under way are forgotten.
+    pub(super) fn tear_down(&mut self) {
+        self.closed = true;
+        let known: Vec<u32> = self.manager.peers().collect();
+        let mut quiet = true;
+        for pe in known {
+            if let Some((qpn, _)) = self.manager.local_qp(pe) {
+                // Without this the HCA might still use the buffers that are freed below.
+                let gone = self.hca.destroy_qp(qpn).is_ok();
+                quiet &= gone;
+                self.qps_alive -= u32::from(gone);
+            }
+        }
+        if let Some(ud) = self.ud.take() {
+            ud.release(&*self.hca);
+        }
+        for id in self.ops.unfinished() {
+            self.lose(id);
+        }
+        if quiet {
+            self.pool.release(&*self.hca);
+        }
+        if let Some(segment) = self.segment.take() {
+            let _ = self.hca.dereg_mr(&segment.0);
+        }
+        self.peers.clear();
+        self.in_flight = 0;
+        self.notify = true;
+    }
+
+    /// Peers that may use their connection to us, whether or not we may use it.
+    pub(super) fn linked_peers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.manager
+            .peers()
+            .filter(|pe| matches!(self.manager.phase(*pe), Phase::Answered | Phase::Open))
+    }
+}
+
+const INIT: QpAttr = QpAttr::Init {
+    access: Access::ALL,
+    qkey: None,
+};

@@ -1,0 +1,461 @@
+//! One-sided operations: where their local side lives, posting, and waiting.
+//!
+//! Verbs moves data only from and to registered memory. Three kinds of local buffers occur:
+//! * inside the symmetric segment: registered once, used in place;
+//! * small ones elsewhere: a put is copied into the work request (inline) or into a slot of
+//!   the endpoint's pool, a get arrives in such a slot and is copied out when it completes;
+//! * large ones elsewhere: registered for the time of the operation.
+//!
+//! Operations towards one PE are executed there in the order in which they were started, since
+//! all of them use one queue pair. Between PEs there is no order but [`Endpoint::quiet`].
+
+use smallvec::SmallVec;
+
+use super::Endpoint;
+use super::buffers::{Pool, Slot, copy};
+use super::driver::Driver;
+use super::error::ConnError;
+use super::ops::{Failed, Holds, Op, OpId, OpKind};
+use super::wait::{Backoff, Locked};
+use crate::verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, Sge};
+
+/// Longest payload that is ever put into a work request, whatever the device allows.
+pub(super) const INLINE_MAX: usize = 256;
+/// Longest work request: a multiple of every page and MTU.
+const CHUNK: usize = 16 << 20;
+
+impl<H: Hca> Endpoint<H> {
+    /// Writes `len` bytes from `src` to `offset` of the segment of `pe`, connecting at first
+    /// contact. The data is at the target when [`quiet`](Self::quiet) has returned.
+    ///
+    /// With `src_stays` false, `src` may be changed as soon as this returns. With `src_stays`
+    /// true it must keep its content until `quiet`, and nothing is copied if that can be avoided.
+    ///
+    /// # Errors
+    /// The peer cannot be reached, the range is not inside its segment, or this or an earlier
+    /// operation on the connection failed.
+    ///
+    /// # Safety
+    /// `src` is valid for reading `len` bytes until this returns, or until `quiet` if
+    /// `src_stays`. What the target does with the memory meanwhile is up to the program.
+    pub unsafe fn put(
+        &self,
+        pe: u32,
+        offset: u64,
+        src: *const u8,
+        len: usize,
+        src_stays: bool,
+    ) -> Result<(), ConnError> {
+        let mut locked = self.lock();
+        let target = locked.connected(pe, OpKind::Put, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let Target { raddr, rkey, .. } = target;
+        let write = |raddr: u64| SendOp::Write { raddr, rkey };
+        let mut op = new_op(OpKind::Put, pe, offset, len);
+        if len <= locked.max_inline {
+            let mut bytes = [0; INLINE_MAX];
+            // SAFETY: `src` by the caller's promise; `bytes` is long enough.
+            unsafe { copy(src, bytes.as_mut_ptr(), len) };
+            let inline = Some(&bytes[..len]);
+            // SAFETY: inline data is copied while posting, there is no other buffer.
+            return unsafe { locked.start(op, &target, write(raddr), Sge::default(), inline) }
+                .map(drop);
+        }
+        let lkey = locked
+            .segment
+            .and_then(|s| s.covers(src.expose_provenance() as u64, len));
+        let in_place = src_stays && lkey.is_some();
+        if !in_place && len <= Pool::MAX {
+            let slot = locked.slot(len)?;
+            let (place, sge) = locked.pool.place(slot, len);
+            // SAFETY: `src` by the caller's promise; the slot is ours and long enough.
+            unsafe { copy(src, place, len) };
+            op.holds = Holds::Slot(slot);
+            // SAFETY: the slot is held until the operation completes.
+            return unsafe { locked.start(op, &target, write(raddr), sge, None) }.map(drop);
+        }
+        op.waited = !src_stays;
+        // SAFETY: `src` by the caller's promise: this waits for the end of the operation, or
+        // the caller does.
+        let id = unsafe { locked.start_in_place(op, &target, src.cast_mut(), lkey, write)? };
+        if src_stays {
+            Ok(())
+        } else {
+            locked.result(id).map(drop)
+        }
+    }
+
+    /// Reads `len` bytes at `offset` of the segment of `pe` into `dst`, connecting at first
+    /// contact. With `blocking` the data is there when this returns, else after
+    /// [`quiet`](Self::quiet).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// # Safety
+    /// `dst` is valid for writing `len` bytes, and not borrowed, until this returns, or until
+    /// `quiet` if not `blocking`.
+    pub unsafe fn get(
+        &self,
+        pe: u32,
+        offset: u64,
+        dst: *mut u8,
+        len: usize,
+        blocking: bool,
+    ) -> Result<(), ConnError> {
+        let mut locked = self.lock();
+        let target = locked.connected(pe, OpKind::Get, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let Target { raddr, rkey, .. } = target;
+        let read = |raddr: u64| SendOp::Read { raddr, rkey };
+        let mut op = new_op(OpKind::Get, pe, offset, len);
+        op.waited = blocking;
+        let addr = dst.expose_provenance();
+        let lkey = locked.segment.and_then(|s| s.covers(addr as u64, len));
+        let id = if lkey.is_none() && len <= Pool::MAX {
+            let slot = locked.slot(len)?;
+            let (_, sge) = locked.pool.place(slot, len);
+            op.holds = Holds::CopyOut {
+                slot,
+                dst: addr,
+                len,
+            };
+            // SAFETY: the slot is held until the operation completes.
+            unsafe { locked.start(op, &target, read(raddr), sge, None)? }
+        } else {
+            // SAFETY: `dst` by the caller's promise, for as long as the operation lasts.
+            unsafe { locked.start_in_place(op, &target, dst, lkey, read)? }
+        };
+        if blocking {
+            locked.result(id).map(drop)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Adds `add`, wrapping, to the 64-bit word at `offset` of the segment of `pe`; returns
+    /// its old value.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); `offset` must be a multiple of 8.
+    pub fn fetch_add(&self, pe: u32, offset: u64, add: u64) -> Result<u64, ConnError> {
+        self.atomic(pe, offset, OpKind::FetchAdd, true, |raddr, rkey| {
+            SendOp::FetchAdd { raddr, rkey, add }
+        })
+    }
+
+    /// Replaces the 64-bit word at `offset` of the segment of `pe` by `new` if it equals
+    /// `compare`; returns its old value.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn compare_swap(
+        &self,
+        pe: u32,
+        offset: u64,
+        compare: u64,
+        new: u64,
+    ) -> Result<u64, ConnError> {
+        self.atomic(pe, offset, OpKind::CompareSwap, true, |raddr, rkey| {
+            SendOp::CmpSwap {
+                raddr,
+                rkey,
+                compare,
+                swap: new,
+            }
+        })
+    }
+
+    /// Adds to a 64-bit word without waiting for it; done when [`quiet`](Self::quiet) has
+    /// returned.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn add_nbi(&self, pe: u32, offset: u64, add: u64) -> Result<(), ConnError> {
+        let op = |raddr, rkey| SendOp::FetchAdd { raddr, rkey, add };
+        self.atomic(pe, offset, OpKind::Add, false, op).map(drop)
+    }
+
+    fn atomic(
+        &self,
+        pe: u32,
+        offset: u64,
+        kind: OpKind,
+        waited: bool,
+        make: impl FnOnce(u64, Rkey) -> SendOp,
+    ) -> Result<u64, ConnError> {
+        if !offset.is_multiple_of(8) {
+            return Err(ConnError::Misaligned {
+                op: kind.name(),
+                offset,
+            });
+        }
+        let mut locked = self.lock();
+        let target = locked.connected(pe, kind, offset, 8)?;
+        let slot = locked.slot(8)?;
+        let (_, sge) = locked.pool.place(slot, 8);
+        let holds = if waited {
+            Holds::Result(slot)
+        } else {
+            Holds::Slot(slot)
+        };
+        let op = Op {
+            waited,
+            holds,
+            ..new_op(kind, pe, offset, 8)
+        };
+        let what = make(target.raddr, target.rkey);
+        // SAFETY: the slot is held until the operation completes.
+        let id = unsafe { locked.start(op, &target, what, sge, None)? };
+        if waited { locked.result(id) } else { Ok(0) }
+    }
+
+    /// Returns when every operation that was started before, by any thread, is complete at its
+    /// target.
+    ///
+    /// # Errors
+    /// The first error of an operation that nobody waited for since the last `quiet`.
+    pub fn quiet(&self) -> Result<(), ConnError> {
+        let mut locked = self.lock();
+        if locked.closed {
+            return Err(ConnError::Closed);
+        }
+        if locked.in_flight > 0 {
+            // What other threads start from now on is not waited for. Completions of one peer
+            // come in order, so a count says which are meant.
+            let targets: SmallVec<[(u32, u64); 16]> = locked
+                .peers
+                .iter()
+                .filter(|(_, p)| p.completed < p.posted)
+                .map(|(pe, p)| (*pe, p.posted))
+                .collect();
+            for (pe, target) in targets {
+                locked.wait_until(|d| {
+                    let done = d.peers.get(&pe).is_none_or(|p| p.completed >= target);
+                    done.then_some(())
+                });
+            }
+        }
+        locked.lost_error.take().map_or(Ok(()), Err)
+    }
+}
+
+fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
+    Op {
+        kind,
+        pe,
+        offset,
+        len: len as u64,
+        pending: 0,
+        posting: true,
+        holds: Holds::Nothing,
+        waited: false,
+        failed: None,
+        result: 0,
+    }
+}
+
+/// The remote side of an operation.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    pe: u32,
+    /// The connection over which the address and the key are valid.
+    qpn: Qpn,
+    raddr: u64,
+    rkey: Rkey,
+}
+
+impl<H: Hca> Driver<H> {
+    /// The remote side for a range, if the connection is open and its segment covers it.
+    fn target(
+        &self,
+        pe: u32,
+        kind: OpKind,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Target>, ConnError> {
+        let Some((qpn, segment)) = self.usable(pe)? else {
+            return Ok(None);
+        };
+        let len = len as u64;
+        if offset.checked_add(len).is_none_or(|end| end > segment.size) {
+            let (op, peer, size) = (kind.name(), self.describe(pe), segment.size);
+            return Err(ConnError::OutOfRange {
+                op,
+                peer,
+                offset,
+                len,
+                size,
+            });
+        }
+        Ok(Some(Target {
+            pe,
+            qpn,
+            raddr: segment.address + offset,
+            rkey: segment.rkey,
+        }))
+    }
+}
+
+impl<H: Hca> Locked<'_, H> {
+    /// Connects if need be; returns the remote side for a range.
+    fn connected(
+        &mut self,
+        pe: u32,
+        kind: OpKind,
+        offset: u64,
+        len: usize,
+    ) -> Result<Target, ConnError> {
+        loop {
+            if let Some(target) = self.target(pe, kind, offset, len)? {
+                return Ok(target);
+            }
+            self.ensure_open(pe)?;
+        }
+    }
+
+    /// A slot of the pool, waiting until one is free.
+    fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
+        self.wait_until(|d| {
+            if d.closed {
+                Some(Err(ConnError::Closed))
+            } else {
+                d.take_slot(len)
+            }
+        })
+    }
+
+    /// Starts an operation of one work request.
+    ///
+    /// # Safety
+    /// The local buffer stays valid until the operation completes.
+    unsafe fn start(
+        &mut self,
+        op: Op,
+        target: &Target,
+        what: SendOp,
+        sge: Sge,
+        inline: Option<&[u8]>,
+    ) -> Result<OpId, ConnError> {
+        let id = self.ops.insert(op);
+        // SAFETY: by the caller's promise.
+        unsafe { self.post_one(id, target, what, sge, inline)? };
+        self.all_posted(id);
+        Ok(id)
+    }
+
+    /// Starts an operation on a buffer of any length where it is: with `lkey` if it is
+    /// registered, else with a registration for the time of the operation.
+    ///
+    /// # Safety
+    /// The buffer stays valid until the operation completes: for reading if `make` yields
+    /// writes, else for writing.
+    unsafe fn start_in_place(
+        &mut self,
+        mut op: Op,
+        target: &Target,
+        buffer: *mut u8,
+        lkey: Option<Lkey>,
+        make: impl Fn(u64) -> SendOp,
+    ) -> Result<OpId, ConnError> {
+        let len = op.len as usize;
+        let lkey = match lkey {
+            Some(lkey) => lkey,
+            None => {
+                let access = if make(0).writes_local() {
+                    Access::LOCAL_WRITE
+                } else {
+                    Access::NONE
+                };
+                // SAFETY: by the caller's promise; the registration ends with the operation.
+                let mr = unsafe { self.hca().reg_mr(buffer, len, access) }
+                    .map_err(ConnError::verbs("register the buffer of a large transfer"))?;
+                op.holds = Holds::Registration(mr);
+                mr.lkey
+            }
+        };
+        let id = self.ops.insert(op);
+        let addr = buffer.expose_provenance() as u64;
+        for at in (0..len).step_by(CHUNK) {
+            let sge = Sge {
+                addr: addr + at as u64,
+                len: CHUNK.min(len - at) as u32,
+                lkey,
+            };
+            let what = make(target.raddr + at as u64);
+            // SAFETY: by the caller's promise.
+            unsafe { self.post_one(id, target, what, sge, None)? };
+        }
+        self.all_posted(id);
+        Ok(id)
+    }
+
+    /// Posts one work request of operation `id`, waiting for room in the queue. If that fails,
+    /// the operation is over when this returns.
+    ///
+    /// # Safety
+    /// The local buffer stays valid until the operation completes.
+    unsafe fn post_one(
+        &mut self,
+        id: OpId,
+        target: &Target,
+        what: SendOp,
+        sge: Sge,
+        inline: Option<&[u8]>,
+    ) -> Result<(), ConnError> {
+        let mut backoff = Backoff::new(self.config.spin_rounds);
+        loop {
+            // SAFETY: by the caller's promise.
+            match unsafe { self.post(id, target.pe, target.qpn, what, sge, inline) } {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    if !self.poll() {
+                        self.pause(&mut backoff);
+                    }
+                }
+                Err(error) => {
+                    self.abandon(id);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Ends an operation that cannot be posted as a whole: waits until the HCA has let go of
+    /// its buffer, and forgets it.
+    fn abandon(&mut self, id: OpId) {
+        self.wait_until(|d| {
+            d.ops
+                .get_mut(id)
+                .is_none_or(|op| op.pending == 0)
+                .then_some(())
+        });
+        if let Some(op) = self.ops.get_mut(id) {
+            op.waited = true;
+            op.failed.get_or_insert(Failed::Lost);
+        }
+        self.all_posted(id);
+        self.ops.remove(id);
+    }
+
+    /// Waits for an operation that was started with `waited`.
+    fn result(&mut self, id: OpId) -> Result<u64, ConnError> {
+        self.wait_until(|d| {
+            d.ops
+                .get_mut(id)
+                .is_none_or(|op| op.is_done())
+                .then_some(())
+        });
+        let Some(op) = self.ops.remove(id) else {
+            return Err(ConnError::Closed);
+        };
+        match op.failed {
+            Some(failed) => Err(self.explain_or_cause(&op, failed)),
+            None => Ok(op.result),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The endpoint's lock, and how threads wait for something that needs progress.
+//!
+//! A thread that waits makes progress itself. First it looks for completions again and again:
+//! on a free core the answer takes a few microseconds. Then it offers its core to others: with
+//! more PEs than cores, the peer that has to answer may need it. Then it sleeps in the
+//! completion channel. The lock is never held while yielding or sleeping, so other threads post
+//! and poll meanwhile.
+//!
+//! If thread A sleeps there and thread B finds the completion that A waits for, nothing would
+//! wake A before its sleep ends. Therefore whoever releases the lock after such an
+//! event wakes sleepers ([`Hca::wake`]); should the wake-up reach another thread, A still wakes
+//! at the end of its short sleep, whose length doubles from 250 us to 32 ms.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::Endpoint;
+use super::driver::Driver;
+use crate::verbs::Hca;
+
+const YIELD_ROUNDS: u32 = 16;
+const FIRST_SLEEP: Duration = Duration::from_micros(250);
+const LAST_SLEEP: Duration = Duration::from_millis(32);
+
+/// The locked endpoint.
+pub(super) struct Locked<'a, H: Hca> {
+    endpoint: &'a Endpoint<H>,
+    guard: Option<MutexGuard<'a, Driver<H>>>,
+}
+
+impl<H: Hca> Endpoint<H> {
+    pub(super) fn lock(&self) -> Locked<'_, H> {
+        Locked {
+            endpoint: self,
+            guard: Some(self.guard()),
+        }
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Driver<H>> {
+        // The driver keeps its invariants at every point where it could panic.
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<H: Hca> Deref for Locked<'_, H> {
+    type Target = Driver<H>;
+    fn deref(&self) -> &Driver<H> {
+        self.guard.as_ref().expect("taken only inside `unlocked`")
+    }
+}
+
+impl<H: Hca> DerefMut for Locked<'_, H> {
+    fn deref_mut(&mut self) -> &mut Driver<H> {
+        self.guard.as_mut().expect("taken only inside `unlocked`")
+    }
+}
+
+impl<H: Hca> Drop for Locked<'_, H> {
+    fn drop(&mut self) {
+        self.unlock();
+    }
+}
+
+impl<H: Hca> Locked<'_, H> {
+    fn unlock(&mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            let notify = std::mem::take(&mut guard.notify);
+            drop(guard);
+            // ORDERING(sleepers): see `sleep`.
+            if notify && self.endpoint.sleepers.load(Ordering::SeqCst) > 0 {
+                self.endpoint.hca.wake();
+            }
+        }
+    }
+
+    /// Runs `f` without the lock.
+    pub(super) fn unlocked<R>(&mut self, f: impl FnOnce(&Endpoint<H>) -> R) -> R {
+        self.unlock();
+        let result = f(self.endpoint);
+        self.guard = Some(self.endpoint.guard());
+        result
+    }
+
+    /// Makes progress until `condition` yields something.
+    pub(super) fn wait_until<R>(
+        &mut self,
+        mut condition: impl FnMut(&mut Driver<H>) -> Option<R>,
+    ) -> R {
+        let mut backoff = Backoff::new(self.config.spin_rounds);
+        loop {
+            if let Some(result) = condition(self) {
+                return result;
+            }
+            if self.poll() {
+                backoff = Backoff::new(self.config.spin_rounds);
+            } else {
+                self.pause(&mut backoff);
+            }
+        }
+    }
+
+    /// Lets others have the lock, later the core, and in the end sleeps until the HCA has work.
+    pub(super) fn pause(&mut self, backoff: &mut Backoff) {
+        if backoff.spins > 0 {
+            backoff.spins -= 1;
+            self.unlocked(|_| std::hint::spin_loop());
+        } else if backoff.yields > 0 {
+            backoff.yields -= 1;
+            self.unlocked(|_| thread::yield_now());
+        } else {
+            let time = self
+                .until_timeout()
+                .map_or(backoff.sleep, |t| t.min(backoff.sleep));
+            backoff.sleep = (backoff.sleep * 2).min(LAST_SLEEP);
+            // ORDERING(sleepers): counted while the lock is still held. Whoever makes the
+            // condition true does so under the lock later, and then sees the count.
+            let sleepers = &self.endpoint.sleepers;
+            sleepers.fetch_add(1, Ordering::SeqCst);
+            self.unlocked(|endpoint| {
+                endpoint.hca.wait(time);
+            });
+            sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// How patient a waiting thread still is.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    spins: u32,
+    yields: u32,
+    sleep: Duration,
+}
+
+impl Backoff {
+    pub(super) const fn new(spins: u32) -> Self {
+        Self {
+            spins,
+            yields: YIELD_ROUNDS,
+            sleep: FIRST_SLEEP,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What the state machine is told, and what it asks for.
+
+use smallvec::SmallVec;
+
+use crate::connect::message::{Message, Segments};
+use crate::connect::{ConnectStats, UdAddress};
+use crate::rng::Rng;
+use crate::verbs::{AddressVector, Mtu, Psn, Qpn};
+
+/// When to send again, and when to give up. All in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryPolicy {
+    /// From the first OFFER to the second; doubles with each.
+    pub initial: u64,
+    /// Longest interval. Each interval is changed by up to a quarter in either direction.
+    pub max: u64,
+    /// A peer that gives no sign of life for so long makes a wanted connection fail.
+    pub silence: u64,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            initial: 1_000_000,
+            max: 250_000_000,
+            silence: 60_000_000_000,
+        }
+    }
+}
+
+/// What this PE brings to every connection.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// Number of this PE.
+    pub pe: u32,
+    /// Of this process; a restarted one must have a larger number.
+    pub incarnation: u64,
+    /// Where it takes connection messages.
+    pub ud: UdAddress,
+    /// Largest packet payload of its port.
+    pub mtu: Mtu,
+    /// Most READs and atomics that it answers at a time.
+    pub max_rd_atomic: u8,
+    /// Its memory; `None` until it is registered, and OFFERs are answered with WAIT meanwhile.
+    pub segments: Option<Segments>,
+    /// Timing.
+    pub retry: RetryPolicy,
+}
+
+/// What the event handlers may use: the clock reading, the randomness, and where results go.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// Nanoseconds from any origin; must not go backwards.
+    pub now: u64,
+    /// This PE.
+    pub local: &'a Local,
+    /// For PSNs and jitter.
+    pub rng: &'a mut Rng,
+    /// Filled with what is to be done, in this order.
+    pub actions: &'a mut Actions,
+    /// Counters to keep.
+    pub stats: &'a mut ConnectStats,
+}
+
+/// A short list of actions.
+pub type Actions = SmallVec<[Action; 2]>;
+
+/// What the driver has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Send a datagram. If it cannot be sent now it may be dropped: it will be repeated.
+    Send {
+        /// Where to.
+        to: UdAddress,
+        /// What.
+        message: Message,
+    },
+    /// Create an RC queue pair in INIT for this peer, then call
+    /// [`qp_created`](super::Handshake::qp_created) or
+    /// [`qp_failed`](super::Handshake::qp_failed).
+    CreateQp,
+    /// Move a queue pair from INIT over RTR to RTS.
+    LinkQp(Link),
+    /// Move a queue pair back to INIT; it keeps its number. Nothing was sent on it.
+    ResetQp(Qpn),
+    /// Destroy a queue pair. If it was open, its unfinished operations have failed.
+    DestroyQp(Qpn),
+    /// RC operations may be posted to this queue pair now.
+    Opened {
+        /// The local queue pair.
+        qpn: Qpn,
+        /// The memory of the peer.
+        segments: Segments,
+    },
+    /// The wanted connection did not come to be; a later `connect` starts anew.
+    Failed(Failure),
+    /// The peer has a new incarnation: what its predecessor's memory held is lost.
+    PeerRestarted {
+        /// Of the new process.
+        incarnation: u64,
+    },
+}
+
+/// The attributes of an RC connection, for RTR and RTS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// The local queue pair.
+    pub qpn: Qpn,
+    /// PSN of the first request sent.
+    pub sq_psn: Psn,
+    /// Port of the peer.
+    pub peer_av: AddressVector,
+    /// Queue pair of the peer.
+    pub peer_qpn: Qpn,
+    /// PSN of the first request that the peer sends.
+    pub rq_psn: Psn,
+    /// The smaller MTU of the two ports.
+    pub mtu: Mtu,
+    /// READs and atomics that we answer at a time.
+    pub max_dest_rd_atomic: u8,
+    /// READs and atomics that we may have outstanding: what both sides can do.
+    pub max_rd_atomic: u8,
+}
+
+/// Why a connection failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// No sign of life for `nanos`, after `sent` OFFERs.
+    Silence {
+        /// How long the peer was silent.
+        nanos: u64,
+        /// OFFERs sent to it.
+        sent: u32,
+    },
+    /// The local queue pair could not be created; the text is the device's answer.
+    QueuePair(String),
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It told something new.
+    Accepted,
+    /// It told nothing new (and was answered if it asked for that).
+    Duplicate,
+    /// It is from an earlier incarnation or an earlier queue pair of the peer.
+    Stale,
+}
+
+/// Where a connection stands, for those who only want to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// No queue pair.
+    Idle,
+    /// Waits for the local queue pair or the local memory.
+    Preparing,
+    /// The peer has not been heard.
+    Offered,
+    /// The peer may use the connection; we may not yet.
+    Answered,
+    /// Both may.
+    Open,
+}

@@ -1,0 +1,681 @@
+//! The connection state machine towards one peer.
+//!
+//! Pure: `(event, now) -> actions`. Time is given in nanoseconds, randomness comes from a
+//! generator that is passed in, and whoever drives the machine executes the actions in order.
+//!
+//! # How two PEs connect
+//! ```text
+//!   A (wants to put)                              B (computes)
+//!   CreateQp                                           |
+//!     |------- OFFER(a, echo none, WANT_REPLY) ------->|  CreateQp, LinkQp(b -> a)
+//!     |<------ OFFER(b, echo a) -----------------------|  B answers A's RDMA from here on
+//!   LinkQp(a -> b), Opened                             |
+//!     |======= RDMA ==================================>|
+//! ```
+//! If both want, both OFFERs ask for a reply, both are answered, and both sides open: there is
+//! one queue pair per side whoever spoke first, so nobody has to lose. If B wants later, it
+//! sends its OFFER again with WANT_REPLY, and A's reply tells B that A is ready for b.
+//!
+//! # Why the echo
+//! A packet to a queue pair that is not yet ready to receive is dropped without a NAK, and the
+//! sender learns of it only after its retry timeout. Therefore a side may send RC traffic only
+//! when an OFFER that echoes its own [`Epoch`] proves that the peer has linked its queue
+//! pair to ours. Only that makes a connection *open*.
+//!
+//! # States and events
+//! *mine*: the epoch of the present local QP. *newer*: an epoch above every one heard of this
+//! peer. *elsewhere*: the echo names another QP than mine, so the peer's QP belongs to a
+//! connection that is no more. WR: the OFFER has WANT_REPLY. "answer": send OFFER without WR.
+//!
+//! | state | `connect` | OFFER, echo none or mine | OFFER, echo elsewhere | timeout |
+//! |---|---|---|---|---|
+//! | Idle: no QP | CreateQp → Preparing | WR: CreateQp → Preparing, else ignore | the same | – |
+//! | Preparing: waits for the local QP or segments | remember | remember; WR and no segments: WAIT | the same | – |
+//! | Offered: QP in INIT | send OFFER+WR | link → Answered, or Open if echo is mine; answer if WR | answer if WR | send OFFER+WR again |
+//! | Answered: linked, the peer may not know | send OFFER+WR | echo mine → Open; newer: relink; answer if WR | newer: unlink → Offered; answer if WR | send OFFER+WR again |
+//! | Open | already open | newer: close, CreateQp → Preparing if WR else Idle; answer if WR | the same | – |
+//!
+//! In every state an epoch below the largest heard is ignored, a larger incarnation is
+//! reported as `PeerRestarted`, and after `silence` without a sign of life a wanted connection
+//! fails. WAIT is a sign of life. [`Handshake::rc_traffic_seen`] moves Answered to Open: who
+//! sends RC traffic to my QP has linked to it.
+//!
+//! A QP that was only Answered may be reset and linked to another QP of the peer, keeping its
+//! number and PSN: nothing was ever sent on it. One that was Open may not, it is replaced by the
+//! next generation. Hence generations grow only after a connection that both sides had
+//! agreed on, and two sides cannot drive each other's generation up for ever.
+
+#![forbid(unsafe_code)]
+
+mod interface;
+
+pub use interface::{Action, Actions, Context, Failure, Link, Local, Phase, RetryPolicy, Verdict};
+
+use super::UdAddress;
+use super::message::{Body, Epoch, Message, Offer, Segments};
+use crate::rng::Rng;
+use crate::verbs::{Psn, Qpn};
+
+/// The queue pair on this side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+struct Mine {
+    generation: u32,
+    qpn: Qpn,
+    psn: Psn,
+}
+
+/// The queue pair on the other side.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+struct Peer {
+    epoch: Epoch,
+    qpn: Qpn,
+    psn: Psn,
+    segments: Segments,
+}
+
+/// A connection that the local program waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+struct Want {
+    started: u64,
+    /// Time of the last sign of life, or of the first OFFER.
+    heard: u64,
+    /// When to send the next OFFER; `None` if none was sent for the present QP.
+    resend: Option<u64>,
+    interval: u64,
+    sent: u32,
+}
+
+impl Want {
+    const fn new(now: u64) -> Self {
+        Self {
+            started: now,
+            heard: now,
+            resend: None,
+            interval: 0,
+            sent: 0,
+        }
+    }
+}
+
+/// An OFFER that could not be handled yet.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+struct Deferred {
+    epoch: Epoch,
+    echo: Option<Epoch>,
+    want_reply: bool,
+    offer: Offer,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Preparing {
+    creating: bool,
+    want: Option<Want>,
+    offer: Option<Deferred>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Offered {
+    mine: Mine,
+    want: Option<Want>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Answered {
+    mine: Mine,
+    peer: Peer,
+    want: Option<Want>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Open {
+    mine: Mine,
+    peer: Peer,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum State {
+    Idle,
+    Preparing(Preparing),
+    Offered(Offered),
+    Answered(Answered),
+    Open(Open),
+}
+
+/// The connection towards one peer.
+///
+/// Inputs are [`connect`](Self::connect), [`handle_message`](Self::handle_message),
+/// [`handle_timeout`](Self::handle_timeout), [`ready`](Self::ready),
+/// [`qp_created`](Self::qp_created), [`qp_failed`](Self::qp_failed) and
+/// [`rc_traffic_seen`](Self::rc_traffic_seen); outputs are the actions in the [`Context`] and
+/// [`next_timeout`](Self::next_timeout). Any input is allowed at any time.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Handshake {
+    pe: u32,
+    state: State,
+    /// Address of the peer's UD endpoint, as soon as it is known.
+    ud: Option<UdAddress>,
+    /// Largest epoch heard of the peer.
+    floor: Option<Epoch>,
+    /// Generation of the newest local QP.
+    generation: u32,
+}
+
+impl Handshake {
+    /// The machine for peer `pe`, with no connection.
+    #[must_use]
+    pub const fn new(pe: u32) -> Self {
+        Self {
+            pe,
+            state: State::Idle,
+            ud: None,
+            floor: None,
+            generation: 0,
+        }
+    }
+
+    /// Where the connection stands.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        match self.state {
+            State::Idle => Phase::Idle,
+            State::Preparing(_) => Phase::Preparing,
+            State::Offered(_) => Phase::Offered,
+            State::Answered(_) => Phase::Answered,
+            State::Open(_) => Phase::Open,
+        }
+    }
+
+    /// Whether the local program waits for this connection.
+    #[must_use]
+    pub const fn is_wanted(&self) -> bool {
+        match &self.state {
+            State::Idle | State::Open(_) => false,
+            State::Preparing(Preparing { want, .. })
+            | State::Offered(Offered { want, .. })
+            | State::Answered(Answered { want, .. }) => want.is_some(),
+        }
+    }
+
+    /// The local queue pair and its starting PSN, if there is one.
+    #[must_use]
+    pub const fn local_qp(&self) -> Option<(Qpn, Psn)> {
+        match &self.state {
+            State::Idle | State::Preparing(_) => None,
+            State::Offered(Offered { mine, .. })
+            | State::Answered(Answered { mine, .. })
+            | State::Open(Open { mine, .. }) => Some((mine.qpn, mine.psn)),
+        }
+    }
+
+    /// The peer's queue pair to which the local one is linked: incarnation of the peer, number
+    /// and starting PSN.
+    #[must_use]
+    pub const fn linked_to(&self) -> Option<(u64, Qpn, Psn)> {
+        match &self.state {
+            State::Answered(Answered { peer, .. }) | State::Open(Open { peer, .. }) => {
+                Some((peer.epoch.incarnation, peer.qpn, peer.psn))
+            }
+            _ => None,
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    #[must_use]
+    pub fn next_timeout(&self, retry: &RetryPolicy) -> Option<u64> {
+        let want = match &self.state {
+            State::Offered(Offered { want, .. }) | State::Answered(Answered { want, .. }) => want,
+            _ => return None,
+        };
+        let want = want.as_ref()?;
+        let give_up = want.heard.saturating_add(retry.silence);
+        Some(want.resend.map_or(give_up, |at| at.min(give_up)))
+    }
+
+    /// The local program wants to reach the peer, whose UD endpoint is at `ud`. Idempotent.
+    pub fn connect(&mut self, cx: &mut Context<'_>, ud: UdAddress) {
+        if self.floor.is_none() {
+            // Once the peer has spoken, its own word counts.
+            self.ud = Some(ud);
+        }
+        match &mut self.state {
+            State::Open(_) => {}
+            State::Idle => {
+                cx.stats.started += 1;
+                self.prepare(cx, Some(Want::new(cx.now)), None);
+            }
+            State::Preparing(Preparing { want, .. }) => {
+                if want.is_none() {
+                    cx.stats.started += 1;
+                    *want = Some(Want::new(cx.now));
+                }
+            }
+            State::Offered(Offered { want, .. }) | State::Answered(Answered { want, .. }) => {
+                if want.is_none() {
+                    cx.stats.started += 1;
+                    *want = Some(Want::new(cx.now));
+                    self.send_request(cx);
+                }
+            }
+        }
+    }
+
+    /// The local memory is registered (`cx.local.segments` is set): deferred work goes on.
+    pub fn ready(&mut self, cx: &mut Context<'_>) {
+        if let State::Preparing(preparing) = &mut self.state
+            && !preparing.creating
+        {
+            preparing.creating = true;
+            cx.actions.push(Action::CreateQp);
+        }
+    }
+
+    /// The queue pair asked for by [`Action::CreateQp`] exists and is in INIT.
+    pub fn qp_created(&mut self, cx: &mut Context<'_>, qpn: Qpn) {
+        let State::Preparing(preparing) = std::mem::replace(&mut self.state, State::Idle) else {
+            debug_assert!(false, "a queue pair was created that nobody asked for");
+            return;
+        };
+        self.generation += 1;
+        let psn = Psn::new(cx.rng.next_u32());
+        let mine = Mine {
+            generation: self.generation,
+            qpn,
+            psn,
+        };
+        self.state = State::Offered(Offered {
+            mine,
+            want: preparing.want,
+        });
+        if let Some(deferred) = preparing.offer {
+            self.handle_offer(cx, deferred);
+        }
+        if self.unasked() {
+            self.send_request(cx);
+        }
+    }
+
+    /// The queue pair asked for by [`Action::CreateQp`] cannot be created.
+    pub fn qp_failed(&mut self, cx: &mut Context<'_>, why: String) {
+        if matches!(self.state, State::Preparing(_)) {
+            self.state = State::Idle;
+            cx.stats.failed += 1;
+            cx.actions.push(Action::Failed(Failure::QueuePair(why)));
+        }
+    }
+
+    /// An RC request of the peer has arrived at the local queue pair `qpn`.
+    pub fn rc_traffic_seen(&mut self, cx: &mut Context<'_>, qpn: Qpn) {
+        if let State::Answered(answered) = &self.state
+            && answered.mine.qpn == qpn
+        {
+            self.open(cx);
+        }
+    }
+
+    /// The peer has sent `message`; the caller has checked job, source and destination.
+    pub fn handle_message(&mut self, cx: &mut Context<'_>, message: Message) -> Verdict {
+        match message.body {
+            Body::Wait => self.handle_wait(cx, message.epoch, message.echo),
+            Body::Offer(offer) => {
+                let epoch = message.epoch;
+                if self.floor.is_some_and(|floor| epoch < floor) {
+                    return Verdict::Stale;
+                }
+                let newer = self.floor != Some(epoch);
+                if self
+                    .floor
+                    .is_some_and(|floor| epoch.incarnation > floor.incarnation)
+                {
+                    cx.stats.peer_restarts += 1;
+                    let incarnation = epoch.incarnation;
+                    cx.actions.push(Action::PeerRestarted { incarnation });
+                }
+                self.floor = Some(epoch);
+                self.ud = Some(offer.ud);
+                let before = self.phase();
+                let want_reply = message.want_reply;
+                self.handle_offer(
+                    cx,
+                    Deferred {
+                        epoch,
+                        echo: message.echo,
+                        want_reply,
+                        offer,
+                    },
+                );
+                if newer || self.phase() != before {
+                    Verdict::Accepted
+                } else {
+                    Verdict::Duplicate
+                }
+            }
+        }
+    }
+
+    /// Time has passed: sends again, or gives up. Does nothing if nothing is due.
+    pub fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        let (mine, want) = match &mut self.state {
+            State::Offered(s) => (s.mine, &mut s.want),
+            State::Answered(s) => (s.mine, &mut s.want),
+            _ => return,
+        };
+        let Some(w) = want else { return };
+        let silent = cx.now.saturating_sub(w.heard);
+        if silent >= cx.local.retry.silence {
+            let failure = Failure::Silence {
+                nanos: silent,
+                sent: w.sent,
+            };
+            *want = None;
+            if matches!(self.state, State::Offered(_)) {
+                // An Answered queue pair stays: the peer may be using it.
+                self.state = State::Idle;
+                cx.actions.push(Action::DestroyQp(mine.qpn));
+            }
+            cx.stats.failed += 1;
+            cx.actions.push(Action::Failed(failure));
+        } else if w.resend.is_some_and(|at| cx.now >= at) {
+            cx.stats.retransmissions += 1;
+            self.send_request(cx);
+        }
+    }
+
+    fn handle_wait(&mut self, cx: &mut Context<'_>, from: Epoch, echo: Option<Epoch>) -> Verdict {
+        if self
+            .floor
+            .is_some_and(|floor| from.incarnation < floor.incarnation)
+        {
+            return Verdict::Stale;
+        }
+        let (mine, want) = match &mut self.state {
+            State::Offered(s) => (s.mine, &mut s.want),
+            State::Answered(s) => (s.mine, &mut s.want),
+            _ => return Verdict::Duplicate,
+        };
+        if echo != Some(epoch_of(cx.local, mine)) {
+            return Verdict::Stale;
+        }
+        if let Some(want) = want {
+            // The answer will come by itself; asking again only covers its loss.
+            want.heard = cx.now;
+            want.interval = cx.local.retry.max;
+            want.resend = Some(cx.now + jittered(cx.rng, want.interval));
+        }
+        Verdict::Accepted
+    }
+
+    fn handle_offer(&mut self, cx: &mut Context<'_>, d: Deferred) {
+        let state = std::mem::replace(&mut self.state, State::Idle);
+        match state {
+            State::Idle => {
+                // Without WANT_REPLY it is a late answer to a connect that has failed.
+                if d.want_reply {
+                    self.accept_later(cx, None, d, false);
+                }
+            }
+            State::Preparing(Preparing {
+                creating,
+                want,
+                offer,
+            }) => {
+                let asked = offer.as_ref().is_some_and(|o| o.want_reply);
+                let d = Deferred {
+                    want_reply: d.want_reply || asked,
+                    ..d
+                };
+                self.accept_later(cx, want, d, creating);
+            }
+            State::Offered(Offered { mine, want }) => self.offered(cx, mine, want, d),
+            State::Answered(Answered { mine, peer, want }) => {
+                if d.epoch > peer.epoch {
+                    cx.actions.push(Action::ResetQp(mine.qpn));
+                    self.offered(cx, mine, want, d);
+                    return;
+                }
+                let confirmed = d.echo == Some(epoch_of(cx.local, mine));
+                self.state = State::Answered(Answered { mine, peer, want });
+                if confirmed {
+                    self.open(cx);
+                }
+                if d.want_reply {
+                    self.answer(cx);
+                }
+            }
+            State::Open(Open { mine, peer }) => {
+                if d.epoch > peer.epoch {
+                    cx.actions.push(Action::DestroyQp(mine.qpn));
+                    cx.stats.replaced += 1;
+                    if d.want_reply {
+                        self.accept_later(cx, None, d, false);
+                    }
+                    return;
+                }
+                self.state = State::Open(Open { mine, peer });
+                if d.want_reply {
+                    self.answer(cx);
+                }
+            }
+        }
+    }
+
+    /// An OFFER while the local queue pair is in INIT and linked to nothing.
+    fn offered(&mut self, cx: &mut Context<'_>, mine: Mine, want: Option<Want>, d: Deferred) {
+        let confirmed = d.echo == Some(epoch_of(cx.local, mine));
+        if d.echo.is_some() && !confirmed {
+            // The peer's QP is bound to another one than mine. It will bind it, or a new one,
+            // to mine when it learns of mine, and then offer again.
+            self.state = State::Offered(Offered { mine, want });
+            if d.want_reply {
+                self.answer(cx);
+            }
+            return;
+        }
+        let asked = want.is_some_and(|w| w.resend.is_some());
+        if asked && d.echo.is_none() && d.want_reply {
+            cx.stats.simultaneous += 1;
+        }
+        if want.is_none() {
+            cx.stats.accepted += 1;
+        }
+        let Offer {
+            ud,
+            qpn,
+            psn,
+            mtu,
+            max_rd_atomic,
+            segments,
+        } = d.offer;
+        cx.actions.push(Action::LinkQp(Link {
+            qpn: mine.qpn,
+            sq_psn: mine.psn,
+            peer_av: ud.av(),
+            peer_qpn: qpn,
+            rq_psn: psn,
+            mtu: mtu.min(cx.local.mtu),
+            max_dest_rd_atomic: cx.local.max_rd_atomic,
+            max_rd_atomic: max_rd_atomic.min(cx.local.max_rd_atomic),
+        }));
+        let peer = Peer {
+            epoch: d.epoch,
+            qpn,
+            psn,
+            segments,
+        };
+        self.state = State::Answered(Answered { mine, peer, want });
+        if confirmed {
+            self.open(cx);
+        }
+        if d.want_reply {
+            self.answer(cx);
+        } else {
+            // An answer that did not know our QP: tell the peer, at once if we wait for it.
+            self.send_request(cx);
+        }
+    }
+
+    /// Remembers an OFFER until the local queue pair and memory exist.
+    fn accept_later(
+        &mut self,
+        cx: &mut Context<'_>,
+        want: Option<Want>,
+        d: Deferred,
+        creating: bool,
+    ) {
+        if cx.local.segments.is_none() && d.want_reply {
+            cx.stats.waits_sent += 1;
+            let message = Message {
+                src_pe: cx.local.pe,
+                dst_pe: self.pe,
+                epoch: Epoch {
+                    incarnation: cx.local.incarnation,
+                    generation: 0,
+                },
+                echo: Some(d.epoch),
+                want_reply: false,
+                body: Body::Wait,
+            };
+            cx.actions.push(Action::Send {
+                to: d.offer.ud,
+                message,
+            });
+        }
+        if creating {
+            self.state = State::Preparing(Preparing {
+                creating,
+                want,
+                offer: Some(d),
+            });
+        } else {
+            self.prepare(cx, want, Some(d));
+        }
+    }
+
+    fn prepare(&mut self, cx: &mut Context<'_>, want: Option<Want>, offer: Option<Deferred>) {
+        let creating = cx.local.segments.is_some();
+        if creating {
+            cx.actions.push(Action::CreateQp);
+        }
+        self.state = State::Preparing(Preparing {
+            creating,
+            want,
+            offer,
+        });
+    }
+
+    /// Answered becomes Open.
+    fn open(&mut self, cx: &mut Context<'_>) {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Answered(Answered { mine, peer, want }) => {
+                cx.stats.opened += 1;
+                cx.stats.last_opened = cx.now;
+                if cx.stats.first_opened == 0 {
+                    cx.stats.first_opened = cx.now;
+                }
+                if let Some(want) = want {
+                    cx.stats
+                        .first_contact
+                        .record(cx.now.saturating_sub(want.started));
+                }
+                let segments = peer.segments.clone();
+                cx.actions.push(Action::Opened {
+                    qpn: mine.qpn,
+                    segments,
+                });
+                self.state = State::Open(Open { mine, peer });
+            }
+            other => self.state = other,
+        }
+    }
+
+    /// Whether the local program waits for this connection, and the peer has not been asked
+    /// for it since the present queue pair exists.
+    fn unasked(&self) -> bool {
+        match &self.state {
+            State::Offered(Offered { want, .. }) | State::Answered(Answered { want, .. }) => {
+                want.is_some_and(|w| w.resend.is_none())
+            }
+            _ => false,
+        }
+    }
+
+    /// Replies with our OFFER. It asks for a reply itself only if the local program waits for
+    /// the connection and no other request of ours is under way.
+    fn answer(&mut self, cx: &mut Context<'_>) {
+        if self.unasked() {
+            self.send_request(cx);
+        } else {
+            self.send_offer(cx, false);
+        }
+    }
+
+    /// If the local program waits for this connection: sends an OFFER that asks for a reply,
+    /// and sets the time of the next.
+    fn send_request(&mut self, cx: &mut Context<'_>) {
+        let want = match &mut self.state {
+            State::Offered(s) => &mut s.want,
+            State::Answered(s) => &mut s.want,
+            _ => return,
+        };
+        let Some(want) = want else { return };
+        let retry = &cx.local.retry;
+        if want.sent == 0 {
+            want.heard = cx.now;
+        }
+        want.interval = match want.interval {
+            0 => retry.initial,
+            interval => interval.saturating_mul(2).min(retry.max),
+        };
+        want.sent += 1;
+        want.resend = Some(cx.now + jittered(cx.rng, want.interval));
+        self.send_offer(cx, true);
+    }
+
+    fn send_offer(&mut self, cx: &mut Context<'_>, want_reply: bool) {
+        let (mine, echo) = match &self.state {
+            State::Idle | State::Preparing(_) => return,
+            State::Offered(s) => (s.mine, None),
+            State::Answered(s) => (s.mine, Some(s.peer.epoch)),
+            State::Open(s) => (s.mine, Some(s.peer.epoch)),
+        };
+        let (Some(to), Some(segments)) = (self.ud, cx.local.segments.clone()) else {
+            return;
+        };
+        cx.stats.offers_sent += 1;
+        let message = Message {
+            src_pe: cx.local.pe,
+            dst_pe: self.pe,
+            epoch: epoch_of(cx.local, mine),
+            echo,
+            want_reply,
+            body: Body::Offer(Offer {
+                ud: cx.local.ud,
+                qpn: mine.qpn,
+                psn: mine.psn,
+                mtu: cx.local.mtu,
+                max_rd_atomic: cx.local.max_rd_atomic,
+                segments,
+            }),
+        };
+        cx.actions.push(Action::Send { to, message });
+    }
+}
+
+const fn epoch_of(local: &Local, mine: Mine) -> Epoch {
+    Epoch {
+        incarnation: local.incarnation,
+        generation: mine.generation,
+    }
+}
+
+/// `interval` changed by up to a quarter in either direction, so that peers which started
+/// together do not keep colliding.
+const fn jittered(rng: &mut Rng, interval: u64) -> u64 {
+    if interval == 0 {
+        0
+    } else {
+        interval - interval / 4 + rng.below(interval / 2 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

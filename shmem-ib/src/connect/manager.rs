@@ -1,0 +1,265 @@
+//! All connections of one PE: routes messages to the state machine of their peer, keeps the
+//! timers, and counts.
+//!
+//! Pure, as the [`Handshake`]s in it. Feed it with [`Manager::connect`],
+//! [`Manager::handle_datagram`] and [`Manager::handle_timeout`] (when
+//! [`Manager::next_timeout`] has passed), and after each take actions from
+//! [`Manager::poll_action`] until there is none. Executing an action may call the manager
+//! again ([`Manager::qp_created`]); the actions that this yields come last.
+//!
+//! Memory is proportional to the number of peers that were in contact, never to the size
+//! of the job.
+
+#![forbid(unsafe_code)]
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use hashbrown::HashMap;
+
+use super::UdAddress;
+use super::handshake::{Action, Actions, Context, Handshake, Local, Phase, Verdict};
+use super::message::{Body, Codec, DecodeError, MAX_LEN, Message, Segments};
+use super::stats::ConnectStats;
+use crate::rng::Rng;
+use crate::verbs::{Psn, Qpn};
+
+/// What identifies the job and this PE in it.
+#[derive(Clone)]
+pub struct Identity {
+    /// The same for all PEs of the job, different between jobs.
+    pub job_id: [u8; 16],
+    /// Known only to the PEs of the job.
+    pub job_key: [u8; 32],
+    /// PEs in the job.
+    pub n_pes: u32,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key stays out of logs.
+        f.debug_struct("Identity")
+            .field("n_pes", &self.n_pes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    handshake: Handshake,
+    /// The timer in the heap that counts for this peer; others of it are outdated.
+    armed: Option<u64>,
+}
+
+/// The connections of one PE.
+#[derive(Debug)]
+pub struct Manager {
+    local: Local,
+    codec: Codec,
+    n_pes: u32,
+    peers: HashMap<u32, Entry>,
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    actions: VecDeque<(u32, Action)>,
+    rng: Rng,
+    stats: ConnectStats,
+}
+
+impl Manager {
+    /// A manager without connections; everything random in it follows from `seed`.
+    #[must_use]
+    pub fn new(identity: &Identity, local: Local, seed: u64) -> Self {
+        Self {
+            local,
+            codec: Codec::new(&identity.job_id, &identity.job_key),
+            n_pes: identity.n_pes,
+            peers: HashMap::new(),
+            timers: BinaryHeap::new(),
+            actions: VecDeque::new(),
+            rng: Rng::new(seed),
+            stats: ConnectStats::default(),
+        }
+    }
+
+    /// What this PE brings to every connection.
+    #[must_use]
+    pub const fn local(&self) -> &Local {
+        &self.local
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub const fn stats(&self) -> &ConnectStats {
+        &self.stats
+    }
+
+    /// Where the connection to `pe` stands.
+    #[must_use]
+    pub fn phase(&self, pe: u32) -> Phase {
+        self.peers
+            .get(&pe)
+            .map_or(Phase::Idle, |e| e.handshake.phase())
+    }
+
+    /// Whether the local program waits for a connection to `pe`.
+    #[must_use]
+    pub fn is_wanted(&self, pe: u32) -> bool {
+        self.peers.get(&pe).is_some_and(|e| e.handshake.is_wanted())
+    }
+
+    /// The local queue pair towards `pe` and its starting PSN.
+    #[must_use]
+    pub fn local_qp(&self, pe: u32) -> Option<(Qpn, Psn)> {
+        self.peers.get(&pe)?.handshake.local_qp()
+    }
+
+    /// To what the local queue pair towards `pe` is linked: incarnation, QPN, starting PSN.
+    #[must_use]
+    pub fn linked_to(&self, pe: u32) -> Option<(u64, Qpn, Psn)> {
+        self.peers.get(&pe)?.handshake.linked_to()
+    }
+
+    /// Peers that were ever in contact, in no particular order.
+    pub fn peers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.peers.keys().copied()
+    }
+
+    /// The local program wants a connection to `pe`, whose UD endpoint is at `ud`.
+    pub fn connect(&mut self, now: u64, pe: u32, ud: UdAddress) {
+        self.with_peer(now, pe, |handshake, cx| handshake.connect(cx, ud));
+    }
+
+    /// The memory of this PE is registered: those who wait for it get their answers.
+    pub fn ready(&mut self, now: u64, segments: Segments) {
+        self.local.segments = Some(segments);
+        let mut waiting: Vec<u32> = self
+            .peers
+            .iter()
+            .filter(|(_, e)| e.handshake.phase() == Phase::Preparing)
+            .map(|(pe, _)| *pe)
+            .collect();
+        waiting.sort_unstable(); // the order of a hash table is not reproducible
+        for pe in waiting {
+            self.with_peer(now, pe, Handshake::ready);
+        }
+    }
+
+    /// The queue pair that [`Action::CreateQp`] asked for exists, in INIT.
+    pub fn qp_created(&mut self, now: u64, pe: u32, qpn: Qpn) {
+        self.with_peer(now, pe, |handshake, cx| handshake.qp_created(cx, qpn));
+    }
+
+    /// The queue pair that [`Action::CreateQp`] asked for could not be made.
+    pub fn qp_failed(&mut self, now: u64, pe: u32, why: String) {
+        self.with_peer(now, pe, |handshake, cx| handshake.qp_failed(cx, why));
+    }
+
+    /// An RC request of `pe` has arrived at the local queue pair `qpn`.
+    pub fn rc_traffic_seen(&mut self, now: u64, pe: u32, qpn: Qpn) {
+        if self.peers.contains_key(&pe) {
+            self.with_peer(now, pe, |handshake, cx| handshake.rc_traffic_seen(cx, qpn));
+        }
+    }
+
+    /// A datagram has arrived at the UD endpoint. Returns what became of it; the error tells
+    /// why it was rejected. Both are counted.
+    ///
+    /// # Errors
+    /// It is no message of this job for this PE.
+    pub fn handle_datagram(&mut self, now: u64, bytes: &[u8]) -> Result<Verdict, DecodeError> {
+        let message = self.codec.decode(bytes).inspect_err(|e| match e {
+            DecodeError::WrongJob => self.stats.wrong_job += 1,
+            DecodeError::BadMac => self.stats.bad_mac += 1,
+            _ => self.stats.malformed += 1,
+        })?;
+        if message.dst_pe != self.local.pe {
+            self.stats.wrong_pe += 1;
+            return Err(DecodeError::Field("destination PE"));
+        }
+        if message.src_pe >= self.n_pes || message.src_pe == self.local.pe {
+            self.stats.wrong_pe += 1;
+            return Err(DecodeError::Field("source PE"));
+        }
+        match message.body {
+            Body::Offer(_) => self.stats.offers_received += 1,
+            Body::Wait => self.stats.waits_received += 1,
+        }
+        let pe = message.src_pe;
+        let verdict = self.with_peer(now, pe, |h, cx| h.handle_message(cx, message));
+        match verdict {
+            Verdict::Accepted => {}
+            Verdict::Duplicate => self.stats.duplicates += 1,
+            Verdict::Stale => self.stats.stale += 1,
+        }
+        Ok(verdict)
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub fn next_timeout(&mut self) -> Option<u64> {
+        while let Some(Reverse((at, pe))) = self.timers.peek() {
+            if self.peers.get(pe).is_some_and(|e| e.armed == Some(*at)) {
+                return Some(*at);
+            }
+            self.timers.pop();
+        }
+        None
+    }
+
+    /// Fires all timers that are due at `now`.
+    pub fn handle_timeout(&mut self, now: u64) {
+        while let Some(at) = self.next_timeout()
+            && at <= now
+        {
+            let Some(Reverse((_, pe))) = self.timers.pop() else {
+                return;
+            };
+            if let Some(entry) = self.peers.get_mut(&pe) {
+                entry.armed = None;
+            }
+            self.with_peer(now, pe, Handshake::handle_timeout);
+        }
+    }
+
+    /// The next thing to do and the peer that it is for.
+    pub fn poll_action(&mut self) -> Option<(u32, Action)> {
+        self.actions.pop_front()
+    }
+
+    /// Encodes a message of [`Action::Send`]; returns its length in bytes.
+    pub fn encode(&self, message: &Message, out: &mut [u8; MAX_LEN]) -> usize {
+        self.codec.encode(message, out)
+    }
+
+    fn with_peer<R>(
+        &mut self,
+        now: u64,
+        pe: u32,
+        event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+    ) -> R {
+        let entry = self.peers.entry(pe).or_insert_with(|| Entry {
+            handshake: Handshake::new(pe),
+            armed: None,
+        });
+        let mut actions = Actions::new();
+        let mut cx = Context {
+            now,
+            local: &self.local,
+            rng: &mut self.rng,
+            actions: &mut actions,
+            stats: &mut self.stats,
+        };
+        let result = event(&mut entry.handshake, &mut cx);
+        self.actions.extend(actions.into_iter().map(|a| (pe, a)));
+        let next = entry.handshake.next_timeout(&self.local.retry);
+        if next != entry.armed {
+            entry.armed = next;
+            if let Some(at) = next {
+                self.timers.push(Reverse((at, pe)));
+            }
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+#[path = "manager_tests.rs"]
+mod tests;

@@ -1,0 +1,455 @@
+//! The datagrams of connection management, and their codec.
+//!
+//! There is one message that connects, OFFER: "this is my queue pair, and this is the memory
+//! that you may access through it". A request and its reply are both OFFERs, which is why two
+//! PEs that offer at the same moment need no rule who wins. WAIT says that the sender is alive
+//! but has no memory to offer yet.
+//!
+//! # Layout
+//! All numbers are big-endian. One row is 32 bits; the number at the right is the byte offset.
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------+---------------+---------------+---------------+
+//! | version (= 1) | kind 1=OFFER  |W|  reserved   | segment count |  0
+//! |               |      2=WAIT   | |   (zero)    |               |
+//! +---------------+---------------+---------------+---------------+
+//! |                                                               |  4
+//! |                     job tag (64 bits)                         |
+//! +---------------------------------------------------------------+
+//! |                         source PE                             | 12
+//! +---------------------------------------------------------------+
+//! |                       destination PE                          | 16
+//! +---------------------------------------------------------------+
+//! |                                                               | 20
+//! |              incarnation of the source (64 bits)              |
+//! +---------------------------------------------------------------+
+//! |       generation of the source's QP towards this peer         | 28
+//! +---------------------------------------------------------------+
+//! |                                                               | 32
+//! |       echo: incarnation of the destination (64 bits)          |
+//! +---------------------------------------------------------------+
+//! |       echo: generation of its QP, 0 = none heard yet          | 40
+//! +===============================================================+
+//! |        an OFFER goes on; after a WAIT only the MAC follows    |
+//! +---------------------------------------------------------------+
+//! |                                                               | 44
+//! |        GID of the source's UD endpoint (128 bits)             |
+//! |                                                               |
+//! |                                                               |
+//! +---------------------------------------------------------------+
+//! |                UD Q_Key (bit 31 is zero)                      | 60
+//! +-----------------------------------------------+---------------+
+//! |                   UD QPN                      |   MTU code    | 64
+//! +-----------------------------------------------+---------------+
+//! |                   RC QPN                      | max rd atomic | 68
+//! +-----------------------------------------------+---------------+
+//! |           starting PSN of the RC QP           |    (zero)     | 72
+//! +-------------------------------+---------------+---------------+
+//! |     UDP port of the UD QP     |            (zero)             | 76
+//! +-------------------------------+-------------------------------+
+//! |                                                               | 80 + 20 i
+//! |      address of segment i (64 bits)                           |
+//! +---------------------------------------------------------------+
+//! |                                                               |
+//! |      size of segment i in bytes (64 bits)                     |
+//! +---------------------------------------------------------------+
+//! |      rkey of segment i                                        |
+//! +===============================================================+
+//! |                                                               | end - 16
+//! |      MAC: SipHash-2-4-128 of all bytes before                 |
+//! |                                                               |
+//! |                                                               |
+//! +---------------------------------------------------------------+
+//! ```
+//! `W` (WANT_REPLY) asks for an OFFER in return. A WAIT is 60 bytes, an OFFER with one segment
+//! 116, the longest OFFER (8 segments) 256: each fits into the smallest MTU of InfiniBand.
+//!
+//! The echo names the queue pair of the *receiver* for which the sender's queue pair is
+//! ready: an OFFER whose echo is mine proves that the peer answers my RDMA.
+
+#![forbid(unsafe_code)]
+
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use smallvec::SmallVec;
+
+use super::UdAddress;
+use crate::verbs::{Gid, Mtu, Psn, Qkey, Qpn, Rkey};
+
+/// Most segments in one OFFER.
+pub const MAX_SEGMENTS: usize = 8;
+/// Longest encoded message in bytes.
+pub const MAX_LEN: usize = OFFER_FIXED + MAX_SEGMENTS * SEGMENT_LEN + MAC_LEN;
+
+const VERSION: u8 = 1;
+const KIND_OFFER: u8 = 1;
+const KIND_WAIT: u8 = 2;
+const FLAG_WANT_REPLY: u8 = 0x80;
+const COMMON: usize = 44;
+const OFFER_FIXED: usize = 80;
+const SEGMENT_LEN: usize = 20;
+const MAC_LEN: usize = 16;
+
+const _: () = assert!(MAX_LEN == 256, "an OFFER has to fit into the smallest MTU");
+
+/// Names one queue pair of one side of a pair of PEs; a later one is larger.
+///
+/// The incarnation tells a restarted process from its predecessor; the generation counts the
+/// queue pairs that one process made towards one peer, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Epoch {
+    /// Of the process: larger after a restart.
+    pub incarnation: u64,
+    /// Of its queue pair towards this peer.
+    pub generation: u32,
+}
+
+/// One registered range of memory that a peer may access.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Segment {
+    /// First byte, as the owner's virtual address.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The key of the registration.
+    pub rkey: Rkey,
+}
+
+/// The segments of one PE, at most [`MAX_SEGMENTS`].
+pub type Segments = SmallVec<[Segment; 1]>;
+
+/// What one side brings to a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Offer {
+    /// Where the sender takes connection messages, so that an answer needs no directory.
+    pub ud: UdAddress,
+    /// The RC queue pair made for this peer.
+    pub qpn: Qpn,
+    /// PSN of the first request that it will send.
+    pub psn: Psn,
+    /// Largest packet payload that the sender's port can do.
+    pub mtu: Mtu,
+    /// Most READs and atomics that the sender can answer at a time.
+    pub max_rd_atomic: u8,
+    /// The memory that may be accessed.
+    pub segments: Segments,
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Body {
+    /// Here is my queue pair and my memory.
+    Offer(Offer),
+    /// I have heard you, but my memory is not registered yet: be patient, I shall answer.
+    Wait,
+}
+
+/// One datagram.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Message {
+    /// Who sent it.
+    pub src_pe: u32,
+    /// Whom it is for.
+    pub dst_pe: u32,
+    /// The sender and its queue pair. In a WAIT the generation is 0: there is none yet.
+    pub epoch: Epoch,
+    /// OFFER: the receiver's queue pair for which the sender's is ready. WAIT: the one of the
+    /// OFFER that cannot be answered yet.
+    pub echo: Option<Epoch>,
+    /// Whether the sender asks for an OFFER.
+    pub want_reply: bool,
+    /// The rest.
+    pub body: Body,
+}
+
+/// Why a datagram was not understood.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Shorter or longer than any message, or than this one says it is.
+    #[error("length {0} does not fit the kind and segment count of the message")]
+    Length(usize),
+    /// It says that it belongs to another job.
+    #[error("the message is of another job")]
+    WrongJob,
+    /// The sender does not have the key of the job, or the message was damaged.
+    #[error("the MAC is wrong: the sender does not know the key of this job")]
+    BadMac,
+    /// Authentic, but of another version of this protocol.
+    #[error("protocol version {0}, expected 1: the PEs of this job run different builds")]
+    Version(u8),
+    /// Authentic, but a field has a value that no correct sender produces.
+    #[error("field {0} has a value that is not allowed")]
+    Field(&'static str),
+}
+
+/// Encodes and decodes messages of one job.
+#[derive(Clone)]
+pub struct Codec {
+    tag: u64,
+    key: [u8; 16],
+}
+
+impl std::fmt::Debug for Codec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key stays out of logs.
+        f.debug_struct("Codec")
+            .field("tag", &self.tag)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Codec {
+    /// A codec for the job with this identity and secret.
+    ///
+    /// The MAC key is derived from the whole secret, so that the same secret may serve other
+    /// purposes, too.
+    #[must_use]
+    pub fn new(job_id: &[u8; 16], job_key: &[u8; 32]) -> Self {
+        let mut hasher = SipHasher24::new();
+        hasher.write(job_id);
+        let tag = hasher.finish128().h1;
+        let mut head = [0; 16];
+        head.copy_from_slice(&job_key[..16]);
+        let mut hasher = SipHasher24::new_with_key(&head);
+        hasher.write(&job_key[16..]);
+        hasher.write(b"connection messages");
+        let key = hasher.finish128().as_u128().to_be_bytes();
+        Self { tag, key }
+    }
+
+    fn mac(&self, bytes: &[u8]) -> [u8; MAC_LEN] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(bytes);
+        hasher.finish128().as_u128().to_be_bytes()
+    }
+
+    /// Writes `message` to the front of `out` and returns its length in bytes.
+    ///
+    /// # Panics
+    /// If the message has more than [`MAX_SEGMENTS`] segments; such a message cannot come from
+    /// [`Self::decode`], and who registers segments checks the limit.
+    pub fn encode(&self, message: &Message, out: &mut [u8; MAX_LEN]) -> usize {
+        out[0] = VERSION;
+        out[2] = if message.want_reply {
+            FLAG_WANT_REPLY
+        } else {
+            0
+        };
+        out[4..12].copy_from_slice(&self.tag.to_be_bytes());
+        out[12..16].copy_from_slice(&message.src_pe.to_be_bytes());
+        out[16..20].copy_from_slice(&message.dst_pe.to_be_bytes());
+        out[20..28].copy_from_slice(&message.epoch.incarnation.to_be_bytes());
+        out[28..32].copy_from_slice(&message.epoch.generation.to_be_bytes());
+        let echo = message.echo.unwrap_or(Epoch {
+            incarnation: 0,
+            generation: 0,
+        });
+        out[32..40].copy_from_slice(&echo.incarnation.to_be_bytes());
+        out[40..44].copy_from_slice(&echo.generation.to_be_bytes());
+        let end = match &message.body {
+            Body::Wait => {
+                out[1] = KIND_WAIT;
+                out[3] = 0;
+                COMMON
+            }
+            Body::Offer(offer) => {
+                assert!(
+                    offer.segments.len() <= MAX_SEGMENTS,
+                    "too many segments for an OFFER"
+                );
+                out[1] = KIND_OFFER;
+                out[3] = offer.segments.len() as u8;
+                encode_offer(offer, out)
+            }
+        };
+        let mac = self.mac(&out[..end]);
+        out[end..end + MAC_LEN].copy_from_slice(&mac);
+        end + MAC_LEN
+    }
+
+    /// Reads one datagram. The MAC is checked before any field is believed.
+    ///
+    /// # Errors
+    /// Every byte string that [`Self::encode`] of the same job did not produce.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Message, DecodeError> {
+        let len = bytes.len();
+        if !(COMMON + MAC_LEN..=MAX_LEN).contains(&len) {
+            return Err(DecodeError::Length(len));
+        }
+        let (text, mac) = bytes.split_at(len - MAC_LEN);
+        let mut input = Reader { bytes: text };
+        let difference = self
+            .mac(text)
+            .iter()
+            .zip(mac)
+            .fold(0, |acc, (a, b)| acc | (a ^ b));
+        let [version, kind, flags, count] = input.array();
+        let tag = u64::from_be_bytes(input.array());
+        if difference != 0 {
+            // The tag of a message without a valid MAC proves nothing, but it tells a stray
+            // neighbour from a forger in the counters.
+            return Err(if tag == self.tag {
+                DecodeError::BadMac
+            } else {
+                DecodeError::WrongJob
+            });
+        }
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        if tag != self.tag {
+            return Err(DecodeError::WrongJob);
+        }
+        if flags & !FLAG_WANT_REPLY != 0 {
+            return Err(DecodeError::Field("flags"));
+        }
+        let src_pe = input.u32();
+        let dst_pe = input.u32();
+        let epoch = input.epoch();
+        let echo = input.epoch();
+        let body = match kind {
+            KIND_OFFER => {
+                if usize::from(count) > MAX_SEGMENTS {
+                    return Err(DecodeError::Field("segment count"));
+                }
+                if text.len() != OFFER_FIXED + usize::from(count) * SEGMENT_LEN {
+                    return Err(DecodeError::Length(len));
+                }
+                if epoch.generation == 0 {
+                    return Err(DecodeError::Field("generation"));
+                }
+                Body::Offer(decode_offer(&mut input, count)?)
+            }
+            KIND_WAIT => {
+                if count != 0 {
+                    return Err(DecodeError::Field("segment count"));
+                }
+                if text.len() != COMMON {
+                    return Err(DecodeError::Length(len));
+                }
+                Body::Wait
+            }
+            _ => return Err(DecodeError::Field("kind")),
+        };
+        let echo = (echo.generation != 0).then_some(echo);
+        let want_reply = flags & FLAG_WANT_REPLY != 0;
+        Ok(Message {
+            src_pe,
+            dst_pe,
+            epoch,
+            echo,
+            want_reply,
+            body,
+        })
+    }
+}
+
+fn encode_offer(offer: &Offer, out: &mut [u8; MAX_LEN]) -> usize {
+    let packed =
+        |high24: u32, low8: u8| ((high24 & Psn::MASK) << 8 | u32::from(low8)).to_be_bytes();
+    out[44..60].copy_from_slice(&offer.ud.gid.0);
+    out[60..64].copy_from_slice(&offer.ud.qkey.0.to_be_bytes());
+    out[64..68].copy_from_slice(&packed(offer.ud.qpn.0, offer.mtu.code()));
+    out[68..72].copy_from_slice(&packed(offer.qpn.0, offer.max_rd_atomic));
+    out[72..76].copy_from_slice(&packed(offer.psn.0, 0));
+    out[76..78].copy_from_slice(&offer.ud.udp_port.to_be_bytes());
+    out[78..80].fill(0);
+    let mut at = OFFER_FIXED;
+    for segment in &offer.segments {
+        out[at..at + 8].copy_from_slice(&segment.address.to_be_bytes());
+        out[at + 8..at + 16].copy_from_slice(&segment.size.to_be_bytes());
+        out[at + 16..at + 20].copy_from_slice(&segment.rkey.0.to_be_bytes());
+        at += SEGMENT_LEN;
+    }
+    at
+}
+
+fn decode_offer(input: &mut Reader<'_>, count: u8) -> Result<Offer, DecodeError> {
+    let gid = Gid(input.array());
+    let qkey = input.u32();
+    let (ud_qpn, mtu) = input.packed();
+    let (qpn, max_rd_atomic) = input.packed();
+    let (psn, zero) = input.packed();
+    let port_and_zero = input.u32();
+    if qkey >> 31 != 0 {
+        return Err(DecodeError::Field("UD Q_Key"));
+    }
+    if zero != 0 || port_and_zero & 0xffff != 0 {
+        return Err(DecodeError::Field("reserved"));
+    }
+    let mtu = Mtu::from_code(mtu).ok_or(DecodeError::Field("MTU"))?;
+    let mut segments = Segments::new();
+    for _ in 0..count {
+        let address = u64::from_be_bytes(input.array());
+        let size = u64::from_be_bytes(input.array());
+        if address.checked_add(size).is_none() {
+            return Err(DecodeError::Field("segment size"));
+        }
+        segments.push(Segment {
+            address,
+            size,
+            rkey: Rkey(input.u32()),
+        });
+    }
+    let udp_port = (port_and_zero >> 16) as u16;
+    let ud = UdAddress {
+        gid,
+        udp_port,
+        qpn: Qpn(ud_qpn),
+        qkey: Qkey(qkey),
+    };
+    Ok(Offer {
+        ud,
+        qpn: Qpn(qpn),
+        psn: Psn(psn),
+        mtu,
+        max_rd_atomic,
+        segments,
+    })
+}
+
+/// Takes fields off the front. Whoever uses it has checked the length; past the end it yields
+/// zeros rather than panicking.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        match self.bytes.split_first_chunk::<N>() {
+            Some((head, rest)) => {
+                self.bytes = rest;
+                *head
+            }
+            None => {
+                self.bytes = &[];
+                [0; N]
+            }
+        }
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_be_bytes(self.array())
+    }
+
+    fn epoch(&mut self) -> Epoch {
+        let incarnation = u64::from_be_bytes(self.array());
+        Epoch {
+            incarnation,
+            generation: self.u32(),
+        }
+    }
+
+    /// A 24-bit field and the 8-bit field behind it.
+    fn packed(&mut self) -> (u32, u8) {
+        let word = self.u32();
+        (word >> 8, word as u8)
+    }
+}
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

@@ -1,0 +1,266 @@
+//! Tests of the codec: round trips, golden bytes, damage, and bytes from strangers.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn codec() -> Codec {
+    Codec::new(&[7; 16], &[9; 32])
+}
+
+fn offer(segments: usize) -> Message {
+    let segment = |i: usize| Segment {
+        address: 0x7f00_0000_0000 + i as u64,
+        size: 1 << 20,
+        rkey: Rkey(5),
+    };
+    Message {
+        src_pe: 3,
+        dst_pe: 4,
+        epoch: Epoch {
+            incarnation: 11,
+            generation: 1,
+        },
+        echo: Some(Epoch {
+            incarnation: 12,
+            generation: 2,
+        }),
+        want_reply: true,
+        body: Body::Offer(Offer {
+            ud: UdAddress {
+                gid: std::net::Ipv4Addr::LOCALHOST.into(),
+                udp_port: 4791,
+                qpn: Qpn(0x11_2233),
+                qkey: Qkey(0x1234_5678),
+            },
+            qpn: Qpn(0x44_5566),
+            psn: Psn(0x77_8899),
+            mtu: Mtu::M4096,
+            max_rd_atomic: 16,
+            segments: (0..segments).map(segment).collect(),
+        }),
+    }
+}
+
+fn encoded(message: &Message) -> Vec<u8> {
+    let mut buf = [0xee; MAX_LEN];
+    let len = codec().encode(message, &mut buf);
+    buf[..len].to_vec()
+}
+
+/// Replaces the MAC by a valid one, as a member of the job with a bug would send it.
+fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let end = bytes.len() - MAC_LEN;
+    let mac = codec().mac(&bytes[..end]);
+    bytes[end..].copy_from_slice(&mac);
+    bytes
+}
+
+#[test]
+fn lengths_are_those_of_the_documentation() {
+    assert_eq!(encoded(&offer(1)).len(), 116);
+    assert_eq!(encoded(&offer(8)).len(), 256);
+    assert_eq!(
+        encoded(&Message {
+            body: Body::Wait,
+            ..offer(0)
+        })
+        .len(),
+        60
+    );
+}
+
+#[test]
+fn fields_stand_where_the_drawing_says() {
+    let bytes = encoded(&offer(1));
+    assert_eq!(bytes[..4], [1, 1, 0x80, 1]);
+    assert_eq!(bytes[12..20], [0, 0, 0, 3, 0, 0, 0, 4]);
+    assert_eq!(bytes[20..32], [0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 1]);
+    assert_eq!(bytes[32..44], [0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 2]);
+    assert_eq!(bytes[54..60], [0xff, 0xff, 127, 0, 0, 1]);
+    assert_eq!(
+        bytes[60..80],
+        [
+            0x12, 0x34, 0x56, 0x78, 0x11, 0x22, 0x33, 5, 0x44, 0x55, 0x66, 16, 0x77, 0x88, 0x99, 0,
+            0x12, 0xb7, 0, 0
+        ]
+    );
+    assert_eq!(bytes[80..88], 0x7f00_0000_0000u64.to_be_bytes());
+    assert_eq!(bytes[88..96], (1u64 << 20).to_be_bytes());
+    assert_eq!(bytes[96..100], [0, 0, 0, 5]);
+}
+
+#[test]
+fn the_mac_is_siphash_2_4_128_of_what_comes_before() {
+    // First reference vector of SipHash-2-4-128: key 00..0f, empty input.
+    let key: [u8; 16] = std::array::from_fn(|i| i as u8);
+    let hash = SipHasher24::new_with_key(&key).finish128();
+    assert_eq!(
+        (hash.h1, hash.h2),
+        (0xe6a8_25ba_047f_81a3, 0x9302_55c7_1472_f66d)
+    );
+    let bytes = encoded(&offer(1));
+    assert_eq!(codec().mac(&bytes[..100]), bytes[100..]);
+}
+
+#[test]
+fn strangers_are_told_apart() {
+    let bytes = encoded(&offer(1));
+    let other_job = Codec::new(&[8; 16], &[9; 32]);
+    assert_eq!(other_job.decode(&bytes), Err(DecodeError::WrongJob));
+    let other_key = Codec::new(&[7; 16], &[10; 32]);
+    assert_eq!(other_key.decode(&bytes), Err(DecodeError::BadMac));
+    let mut half_key = [9; 32];
+    half_key[31] ^= 1;
+    assert_eq!(
+        Codec::new(&[7; 16], &half_key).decode(&bytes),
+        Err(DecodeError::BadMac)
+    );
+}
+
+#[test]
+fn authentic_nonsense_is_refused_by_field() {
+    let change = |at: usize, value: u8| {
+        let mut bytes = encoded(&offer(1));
+        bytes[at] = value;
+        codec().decode(&resealed(bytes)).unwrap_err()
+    };
+    assert_eq!(change(0, 2), DecodeError::Version(2));
+    assert_eq!(change(1, 3), DecodeError::Field("kind"));
+    assert_eq!(change(1, 2), DecodeError::Field("segment count"));
+    assert_eq!(change(2, 0x81), DecodeError::Field("flags"));
+    assert_eq!(change(3, 9), DecodeError::Field("segment count"));
+    assert_eq!(change(3, 2), DecodeError::Length(116));
+    assert_eq!(change(4, 0xff), DecodeError::WrongJob);
+    assert_eq!(change(31, 0), DecodeError::Field("generation"));
+    assert_eq!(change(60, 0x80), DecodeError::Field("UD Q_Key"));
+    assert_eq!(change(67, 0), DecodeError::Field("MTU"));
+    assert_eq!(change(75, 1), DecodeError::Field("reserved"));
+    assert_eq!(change(79, 1), DecodeError::Field("reserved"));
+    let mut wraps = encoded(&offer(1));
+    wraps[80..96].fill(0xff);
+    let answer = codec().decode(&resealed(wraps));
+    assert_eq!(answer, Err(DecodeError::Field("segment size")));
+}
+
+fn any_epoch(from: u32) -> impl Strategy<Value = Epoch> {
+    (any::<u64>(), from..).prop_map(|(incarnation, generation)| Epoch {
+        incarnation,
+        generation,
+    })
+}
+
+fn any_segment() -> impl Strategy<Value = Segment> {
+    (any::<u64>(), any::<u64>(), any::<u32>()).prop_map(|(address, size, rkey)| Segment {
+        address,
+        size: size.min(u64::MAX - address),
+        rkey: Rkey(rkey),
+    })
+}
+
+fn any_offer() -> impl Strategy<Value = Offer> {
+    let ud = (
+        any::<[u8; 16]>(),
+        any::<u16>(),
+        0u32..1 << 24,
+        0u32..1 << 31,
+    )
+        .prop_map(|(gid, udp_port, qpn, qkey)| UdAddress {
+            gid: Gid(gid),
+            udp_port,
+            qpn: Qpn(qpn),
+            qkey: Qkey(qkey),
+        });
+    let rc = (0u32..1 << 24, 0u32..1 << 24, 1u8..=5, any::<u8>());
+    (
+        ud,
+        rc,
+        proptest::collection::vec(any_segment(), 0..=MAX_SEGMENTS),
+    )
+        .prop_map(|(ud, (qpn, psn, mtu, max_rd_atomic), segments)| Offer {
+            ud,
+            qpn: Qpn(qpn),
+            psn: Psn(psn),
+            mtu: Mtu::from_code(mtu).expect("1 to 5 are codes"),
+            max_rd_atomic,
+            segments: segments.into(),
+        })
+}
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let body = prop_oneof![any_offer().prop_map(Body::Offer), Just(Body::Wait)];
+    let echo = proptest::option::of(any_epoch(1));
+    (
+        any::<u32>(),
+        any::<u32>(),
+        any_epoch(1),
+        echo,
+        any::<bool>(),
+        body,
+    )
+        .prop_map(|(src_pe, dst_pe, epoch, echo, want_reply, body)| Message {
+            src_pe,
+            dst_pe,
+            epoch,
+            echo,
+            want_reply,
+            body,
+        })
+}
+
+proptest! {
+    #[test]
+    fn every_message_round_trips(message in any_message()) {
+        prop_assert_eq!(codec().decode(&encoded(&message)), Ok(message));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed(message in any_message(), at: prop::sample::Index) {
+        let mut bytes = encoded(&message);
+        let bit = at.index(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(codec().decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn every_truncation_is_noticed(message in any_message(), at: prop::sample::Index) {
+        let bytes = encoded(&message);
+        prop_assert!(codec().decode(&bytes[..at.index(bytes.len())]).is_err());
+    }
+
+    #[test]
+    fn random_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(codec().decode(&bytes).is_err());
+    }
+
+    /// Behind a valid MAC, too, no byte string makes the decoder panic, and what it accepts
+    /// encodes to the same bytes again.
+    #[test]
+    fn authentic_random_bytes_never_panic(
+        mut bytes in proptest::collection::vec(any::<u8>(), COMMON + MAC_LEN..=MAX_LEN),
+        count in 0u8..10,
+        offer: bool,
+    ) {
+        let model = encoded(&offer_or_wait(offer));
+        bytes[..12].copy_from_slice(&model[..12]);
+        bytes[3] = count;
+        let bytes = resealed(bytes);
+        if let Ok(message) = codec().decode(&bytes) {
+            // An echo of generation 0 means "none", whatever incarnation stands beside it.
+            if message.echo.is_some() {
+                prop_assert_eq!(encoded(&message), bytes);
+            }
+        }
+    }
+}
+
+fn offer_or_wait(is_offer: bool) -> Message {
+    if is_offer {
+        offer(0)
+    } else {
+        Message {
+            body: Body::Wait,
+            ..offer(0)
+        }
+    }
+}

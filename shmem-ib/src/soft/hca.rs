@@ -1,0 +1,554 @@
+//! The driver: one engine, one socket, and the threads that share them.
+//!
+//! # Who moves the wire
+//! Two kinds of threads use an HCA: application threads, which post, and poll while they wait
+//! for something; and one progress thread, which sleeps in [`Hca::wait`] so that peers are
+//! answered while the application computes. The engine is behind one mutex, never held while
+//! sleeping.
+//!
+//! *A post* sends at once if nothing of that queue pair is in flight, or if a batch is
+//! full. Otherwise it leaves the packet to the next poll, or to the acknowledgement that is sure to
+//! come: a stream of small writes then leaves in trains rather than one system call each.
+//!
+//! *The progress thread must not fight with a polling application.* If it slept on the socket,
+//! each packet for a spinning application would wake it as well, and the two would quarrel
+//! about the mutex. Therefore every poll of a CQ bumps the counter `polls`:
+//! ```text
+//!            packet, `polls` unchanged
+//!      .---> ASLEEP on socket, event, timer ---------------------> handle it, return Work
+//!      |        | packet, but `polls` has changed: the application is awake and sees it
+//!      |        v
+//!      |     NAP on the event only, 250 us to 1 ms  <---.
+//!      |        |            `polls` changed meanwhile  |
+//!      '--------+---------------------------------------'
+//!        `polls` unchanged: look at the socket once, then sleep on it again
+//! ```
+//! So an active application costs the progress thread a short wake-up per millisecond, and a
+//! peer of an application that has stopped polling waits a millisecond at most.
+//!
+//! *Timers.* A sleeper knows the engine's next deadline and sleeps no longer. If a post makes
+//! an earlier one than any sleeper expects, the poster arms a timer descriptor that all sleepers
+//! watch: cheaper than waking one, and not needed again before that timer is due. Application
+//! threads sleep here, too, so whoever stops sleeping looks after those that go on.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::engine::{Doorbell, Engine};
+use super::faults::{FaultFilter, Faults, Parcel};
+use super::memory::RawMemory;
+use super::socket::{
+    Event, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS, Timer,
+    Train, release_pages, sleep,
+};
+use crate::verbs::{
+    Access, AddressVector, Completion, Counters, Cq, Gid, Hca, Mr, Mtu, PortInfo, QpAttr, QpInit,
+    QpState, Qpn, RecvWr, SendWr, VerbsError, Wake,
+};
+use crate::wire::PACKET_MAX;
+
+/// UDP port of RoCEv2; a hardware device may be behind it.
+const ROCE_PORT: u16 = 4791;
+/// First and longest nap while the application polls.
+const NAP: Duration = Duration::from_micros(250);
+const NAP_MAX: Duration = Duration::from_millis(1);
+/// After so long without packets the memory that a bulk transfer has touched is given back.
+const RELEASE_AFTER_NS: u64 = 20_000_000;
+/// Receive calls before timers and the caller get their turn.
+const RECEIVES_PER_PUMP: usize = 16;
+/// Bytes of packets that wait for one send call.
+const TX_BUFFER: usize = 3 * TRAIN_BYTES;
+
+/// How a software HCA is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftConfig {
+    /// Address to bind to, and by which peers find this port. Not the unspecified one.
+    pub bind: IpAddr,
+    /// UDP port to bind to; 0: any. 4791 is the one of RoCEv2.
+    pub port: u16,
+    /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
+    pub mtu: Mtu,
+    /// Packets to mistreat, for tests.
+    pub faults: Faults,
+    /// Decides keys, queue pair numbers and jitter. Keys are as secret as this.
+    pub seed: u64,
+}
+
+impl SoftConfig {
+    /// A port on the loopback, without faults.
+    #[must_use]
+    pub fn loopback(seed: u64) -> Self {
+        Self {
+            bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+            port: 0,
+            mtu: Mtu::M4096,
+            faults: Faults::default(),
+            seed,
+        }
+    }
+}
+
+/// A software HCA on a UDP socket. See the module's description for its use of threads.
+#[derive(Debug)]
+pub struct SoftHca {
+    inner: Mutex<Inner>,
+    socket: Socket,
+    event: Event,
+    /// Made by the first sleeper.
+    timer: OnceLock<Option<Timer>>,
+    /// Counts polls of CQs.
+    polls: AtomicU64,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine<RawMemory>,
+    /// Packets to send; empty until the first.
+    tx: Vec<u8>,
+    /// Received datagrams; empty until the first sign of one.
+    rx: Vec<u8>,
+    /// More than the first pages of `rx` are in use.
+    rx_bulky: bool,
+    /// Whether the kernel takes trains.
+    trains: bool,
+    faults: Option<FaultFilter>,
+    /// Until when threads sleep on the socket, one entry each.
+    sleepers: SmallVec<[u64; 2]>,
+    /// When the timer descriptor fires.
+    armed: Option<u64>,
+}
+
+impl Inner {
+    /// The earliest time at which some sleeper wakes by itself; `None` if nobody sleeps.
+    fn wakes_at(&self) -> Option<u64> {
+        let first = self.sleepers.iter().copied().min()?;
+        Some(self.armed.map_or(first, |at| at.min(first)))
+    }
+}
+
+impl SoftHca {
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// The address is unspecified, or cannot be bound to.
+    pub fn open(config: &SoftConfig) -> Result<Self, VerbsError> {
+        if config.bind.is_unspecified() || config.bind.is_multicast() {
+            return Err(VerbsError::Io {
+                what: format!("cannot bind a software HCA to {}", config.bind),
+                source: io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "packets are signed with the address: give the one by which peers find it",
+                ),
+            });
+        }
+        let failed = |what: String| move |source| VerbsError::Io { what, source };
+        let socket = Socket::bind(config.bind, config.port).map_err(failed(format!(
+            "cannot bind a UDP socket to {} port {}",
+            config.bind, config.port
+        )))?;
+        let event = Event::new().map_err(failed("cannot make an event descriptor".into()))?;
+        // SAFETY: the engine accesses only registered ranges, and `reg_mr` makes the caller
+        // promise that these stay valid.
+        let memory = unsafe { RawMemory::new() };
+        let inner = Inner {
+            engine: Engine::new(socket.av(), config.mtu, config.seed, memory),
+            tx: Vec::new(),
+            rx: Vec::new(),
+            rx_bulky: false,
+            trains: true,
+            faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
+            sleepers: SmallVec::new(),
+            armed: None,
+        };
+        Ok(Self {
+            inner: Mutex::new(inner),
+            socket,
+            event,
+            timer: OnceLock::new(),
+            polls: AtomicU64::new(0),
+            started: Instant::now(),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // The engine keeps its invariants at every point where it could panic.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Receives, lets timers act, and sends. Returns whether anything happened.
+    fn pump(&self, inner: &mut Inner) -> bool {
+        let mut busy = false;
+        let mut out = [Received {
+            src: AddressVector::default(),
+            slot: 0,
+            len: 0,
+            packet_len: 0,
+        }; RX_SLOTS];
+        if inner.rx.is_empty() {
+            // Zeroed memory of this size comes from the kernel untouched: pages are
+            // there only once packets are.
+            inner.rx = vec![0; RX_SLOTS * SLOT_LEN];
+        }
+        // One at first, and its answer goes out before the look for more: that is what a peer
+        // with one operation in flight waits for.
+        let mut slots = 1;
+        for _ in 0..RECEIVES_PER_PUMP {
+            inner.engine.counters_mut().recv_calls += 1;
+            let Ok(got) = self.socket.receive(&mut inner.rx, &mut out[..slots]) else {
+                break;
+            };
+            let now = self.now();
+            for datagram in &out[..got] {
+                busy = true;
+                inner.rx_bulky |= datagram.len > 4096;
+                let start = datagram.slot * SLOT_LEN;
+                let bytes = &inner.rx[start..start + datagram.len];
+                for packet in bytes.chunks(datagram.packet_len.max(1)) {
+                    inner.engine.handle_datagram(now, datagram.src, packet);
+                }
+            }
+            self.transmit(inner, now);
+            if got < slots || inner.engine.unpolled() > 0 {
+                break;
+            }
+            slots = RX_SLOTS;
+        }
+        let now = self.now();
+        busy |= inner.engine.handle_timeout(now);
+        self.transmit(inner, now);
+        busy
+    }
+
+    /// Sends everything that may be sent.
+    fn transmit(&self, inner: &mut Inner, now: u64) {
+        if inner.tx.is_empty() {
+            inner.tx = vec![0; TX_BUFFER];
+        }
+        if let Some(mut filter) = inner.faults.take() {
+            self.transmit_faulty(inner, now, &mut filter);
+            inner.faults = Some(filter);
+            return;
+        }
+        loop {
+            let mut trains = Trains::new(self.socket.av().gid, inner.trains);
+            let mut at = 0;
+            while at + PACKET_MAX <= inner.tx.len() && !trains.is_full() {
+                let Some(t) = inner.engine.poll_transmit(now, &mut inner.tx[at..]) else {
+                    break;
+                };
+                trains.add(t.dst, at, t.len);
+                at += t.len;
+            }
+            if at == 0 {
+                return;
+            }
+            self.send(inner, trains.as_slice());
+        }
+    }
+
+    fn send(&self, inner: &mut Inner, mut trains: &[Train]) {
+        while !trains.is_empty() {
+            inner.engine.counters_mut().send_calls += 1;
+            match self.socket.send(&inner.tx, trains) {
+                Ok(sent) => trains = &trains[sent.max(1)..],
+                Err(e) => {
+                    let unsupported = matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO));
+                    if unsupported && trains[0].packets > 1 {
+                        // No segmentation offload on this way: packet by packet from now on.
+                        inner.trains = false;
+                        self.send_singly(inner, &trains[0]);
+                    }
+                    // Otherwise the packets of the first train are lost, and will be repeated.
+                    trains = &trains[1..];
+                }
+            }
+        }
+    }
+
+    fn send_singly(&self, inner: &mut Inner, train: &Train) {
+        let mut start = train.start;
+        let end = train.start + train.len;
+        while start < end {
+            let len = train.packet_len.min(end - start);
+            let single = Train {
+                start,
+                len,
+                packet_len: len,
+                packets: 1,
+                ..*train
+            };
+            inner.engine.counters_mut().send_calls += 1;
+            let _ = self.socket.send(&inner.tx, &[single]);
+            start += len;
+        }
+    }
+
+    fn transmit_faulty(&self, inner: &mut Inner, now: u64, filter: &mut FaultFilter) {
+        let mut out = Vec::new();
+        while let Some(t) = inner.engine.poll_transmit(now, &mut inner.tx) {
+            let parcel = Parcel {
+                dst: t.dst,
+                bytes: inner.tx[..t.len].to_vec(),
+            };
+            filter.pass(parcel, &mut out);
+            for parcel in out.drain(..) {
+                let len = parcel.bytes.len();
+                let single = Train {
+                    dst: parcel.dst,
+                    start: 0,
+                    len,
+                    packet_len: len,
+                    packets: 1,
+                };
+                inner.engine.counters_mut().send_calls += 1;
+                let _ = self.socket.send(&parcel.bytes, &[single]);
+            }
+        }
+    }
+
+    /// Lets sleeping threads know of a deadline that none of them expects.
+    fn announce_deadline(&self, inner: &mut Inner, now: u64) {
+        let Some(wakes_at) = inner.wakes_at() else {
+            return;
+        };
+        let Some(at) = inner.engine.next_timeout().filter(|at| *at < wakes_at) else {
+            return;
+        };
+        match self.timer.get() {
+            Some(Some(timer)) => {
+                timer.arm(Duration::from_nanos(at.saturating_sub(now)));
+                inner.armed = Some(at);
+            }
+            _ => self.event.signal(),
+        }
+    }
+}
+
+/// Collects packets into trains.
+struct Trains {
+    list: [Train; TX_TRAINS],
+    n: usize,
+    own: Gid,
+    enabled: bool,
+    /// The last train ended with a shorter packet.
+    closed: bool,
+}
+
+impl Trains {
+    fn new(own: Gid, enabled: bool) -> Self {
+        let empty = Train {
+            dst: AddressVector::default(),
+            start: 0,
+            len: 0,
+            packet_len: 0,
+            packets: 0,
+        };
+        Self {
+            list: [empty; TX_TRAINS],
+            n: 0,
+            own,
+            enabled,
+            closed: false,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.n == TX_TRAINS
+    }
+
+    fn as_slice(&self) -> &[Train] {
+        &self.list[..self.n]
+    }
+
+    /// Appends the packet at `start`, behind the one added before.
+    fn add(&mut self, dst: AddressVector, start: usize, len: usize) {
+        if self.n > 0 && self.enabled && !self.closed {
+            let last = &mut self.list[self.n - 1];
+            if last.dst == dst
+                && len <= last.packet_len
+                && last.packets < TRAIN_PACKETS
+                && last.len + len <= TRAIN_BYTES
+                && may_segment(self.own, dst)
+            {
+                self.closed = len < last.packet_len;
+                last.len += len;
+                last.packets += 1;
+                return;
+            }
+        }
+        self.closed = false;
+        self.list[self.n] = Train {
+            dst,
+            start,
+            len,
+            packet_len: len,
+            packets: 1,
+        };
+        self.n += 1;
+    }
+}
+
+/// A train that is segmented on its way gets IP identifications other than 0, which are in the
+/// ICRC. Software HCAs do not see them; a device behind the port of RoCEv2 does. On the way to
+/// this machine itself nothing is segmented.
+fn may_segment(own: Gid, dst: AddressVector) -> bool {
+    dst.udp_port != ROCE_PORT || dst.gid == own || dst.gid.ip().is_loopback()
+}
+
+impl Hca for SoftHca {
+    fn port(&self) -> PortInfo {
+        *self.lock().engine.port()
+    }
+
+    unsafe fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError> {
+        self.lock()
+            .engine
+            .reg_mr(addr.expose_provenance() as u64, len as u64, access)
+    }
+
+    fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError> {
+        self.lock().engine.dereg_mr(mr)
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
+        self.lock().engine.create_cq(depth)
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
+        self.lock().engine.create_qp(init)
+    }
+
+    fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
+        self.lock().engine.modify_qp(qp, attr)
+    }
+
+    fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {
+        self.lock().engine.query_qp(qp)
+    }
+
+    fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
+        self.lock().engine.destroy_qp(qp)
+    }
+
+    unsafe fn post_send(&self, qp: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError> {
+        let mut inner = self.lock();
+        if inner.engine.post_send(qp, wr)? == Doorbell::Now {
+            let now = self.now();
+            self.transmit(&mut inner, now);
+            self.announce_deadline(&mut inner, now);
+        }
+        Ok(())
+    }
+
+    unsafe fn post_recv(&self, qp: Qpn, wr: &RecvWr) -> Result<(), VerbsError> {
+        self.lock().engine.post_recv(qp, wr)
+    }
+
+    fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize {
+        // Relaxed: the counter only tells that somebody polls, and orders nothing.
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.lock();
+        if inner.engine.cq_is_empty(cq) {
+            self.pump(&mut inner);
+            if !inner.sleepers.is_empty() {
+                let now = self.now();
+                self.announce_deadline(&mut inner, now);
+            }
+        }
+        inner.engine.poll_cq(cq, out)
+    }
+
+    fn wait(&self, max: Duration) -> Wake {
+        let timer = self.timer.get_or_init(|| Timer::new().ok()).as_ref();
+        let end = self
+            .now()
+            .saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));
+        loop {
+            let seen = self.polls.load(Ordering::Relaxed);
+            let mut inner = self.lock();
+            if inner.engine.unpolled() > 0 {
+                return Wake::Work;
+            }
+            let now = self.now();
+            let mut until = inner.engine.next_timeout().map_or(end, |at| at.min(end));
+            let bulky = inner.rx_bulky;
+            if bulky {
+                until = until.min(now + RELEASE_AFTER_NS);
+            }
+            inner.sleepers.push(until);
+            drop(inner);
+            let time = Duration::from_nanos(until.saturating_sub(now));
+            let (packet, event, timed) = sleep(Some(&self.socket), &self.event, timer, time);
+            let mut inner = self.lock();
+            if let Some(own) = inner.sleepers.iter().position(|at| *at == until) {
+                inner.sleepers.swap_remove(own);
+            }
+            if timed && let Some(timer) = timer {
+                timer.take();
+                inner.armed = None;
+            }
+            if bulky && !packet && self.now() >= now + RELEASE_AFTER_NS {
+                inner.rx_bulky = false;
+                let Inner { rx, tx, .. } = &mut *inner;
+                release_pages(rx);
+                release_pages(tx);
+            }
+            let left = self.now();
+            self.announce_deadline(&mut inner, left);
+            drop(inner);
+            if event && self.event.take() {
+                return Wake::Woken;
+            }
+            if self.polls.load(Ordering::Relaxed) != seen && self.nap(end) {
+                return Wake::Woken;
+            }
+            let mut inner = self.lock();
+            let busy = self.pump(&mut inner);
+            let pumped = self.now();
+            self.announce_deadline(&mut inner, pumped);
+            if busy || inner.engine.unpolled() > 0 {
+                return Wake::Work;
+            }
+            if self.now() >= end {
+                return Wake::Timeout;
+            }
+        }
+    }
+
+    fn wake(&self) {
+        self.event.signal();
+    }
+
+    fn counters(&self) -> Counters {
+        self.lock().engine.counters()
+    }
+}
+
+impl SoftHca {
+    /// Sleeps in short turns for as long as the application polls, but not beyond `end`.
+    /// Returns whether it was woken.
+    fn nap(&self, end: u64) -> bool {
+        let mut time = NAP;
+        loop {
+            let seen = self.polls.load(Ordering::Relaxed);
+            let (_, event, _) = sleep(None, &self.event, None, time);
+            if event && self.event.take() {
+                return true;
+            }
+            if self.polls.load(Ordering::Relaxed) == seen || self.now() >= end {
+                return false;
+            }
+            time = (time * 2).min(NAP_MAX);
+        }
+    }
+}

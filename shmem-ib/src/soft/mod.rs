@@ -1,0 +1,40 @@
+//! A host channel adapter in software, which speaks RoCEv2 over an ordinary UDP socket.
+//!
+//! # Map
+//! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`].
+//! * `requester`, `responder`: the two halves of a reliable connection; `pacing` decides when
+//!   to repeat and how much to send at once.
+//! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs.
+//! * `memory`: raw access to the memory of this process (unsafe).
+//! * `socket`: system calls (unsafe); `hca`: the driver and its threads; `faults`: packet
+//!   loss on purpose.
+//!
+//! # What it models
+//! Everything of [`crate::verbs`] with the rules of hardware: state transitions, keys and
+//! rights, queue depths, ordering, error completions and flushes. What it lacks: RC SENDs
+//! with their receives, immediate data, shared receive queues.
+//!
+//! # Limits
+//! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
+//! a checksum and no signature. Keys, PSNs and QPNs are random to make blind forging hard.
+
+mod cq;
+mod engine;
+mod faults;
+mod hca;
+mod memory;
+mod mr;
+mod pacing;
+mod qp;
+mod requester;
+mod responder;
+mod rx;
+mod socket;
+mod tx;
+
+pub use engine::{Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC};
+pub use faults::Faults;
+pub use hca::{SoftConfig, SoftHca};
+pub(crate) use memory::RawMemory;
+pub use mr::Memory;
+pub use tx::Transmit;

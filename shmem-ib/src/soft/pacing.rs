@@ -1,0 +1,159 @@
+//! When to send again and how much to send at once.
+//!
+//! The retransmission timeout follows the measured round trip (smoothed mean plus four
+//! deviations, as TCP does), doubles with every timeout in a row, and is spread by a random
+//! eighth so that many queue pairs which lost packets together do not come back together.
+//!
+//! The window counts packets. Additive increase, multiplicative decrease; the upper limit keeps
+//! one queue pair below a small part of a default socket receive buffer.
+
+#![forbid(unsafe_code)]
+
+use crate::rng::Rng;
+
+/// Shortest retransmission timeout. Below it the scheduler of the peer's host looks like loss.
+const RTO_MIN_NS: u64 = 1_000_000;
+/// Longest retransmission timeout.
+const RTO_MAX_NS: u64 = 500_000_000;
+/// The timeout before any round trip was measured: a sleeping peer has to be woken.
+const RTO_FIRST_NS: u64 = 8_000_000;
+/// Most bytes of payload in flight per queue pair.
+const WINDOW_MAX_BYTES: u32 = 256 << 10;
+const WINDOW_MIN: u32 = 2;
+const WINDOW_FIRST: u32 = 16;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pacing {
+    srtt_ns: Option<u64>,
+    rttvar_ns: u64,
+    backoff: u32,
+    window: u32,
+    threshold: u32,
+    window_max: u32,
+    /// Packets acknowledged towards the next additive increase.
+    credit: u32,
+    rng: Rng,
+}
+
+impl Pacing {
+    pub(crate) fn new(mtu: u32, seed: u64) -> Self {
+        let window_max = (WINDOW_MAX_BYTES / mtu).clamp(WINDOW_FIRST, 256);
+        Self {
+            srtt_ns: None,
+            rttvar_ns: 0,
+            backoff: 0,
+            window: WINDOW_FIRST,
+            threshold: window_max,
+            window_max,
+            credit: 0,
+            rng: Rng::new(seed),
+        }
+    }
+
+    /// How many packets may be in flight.
+    pub(crate) const fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// A round trip of a packet that was sent once.
+    pub(crate) fn on_rtt(&mut self, rtt_ns: u64) {
+        match self.srtt_ns {
+            None => {
+                self.srtt_ns = Some(rtt_ns);
+                self.rttvar_ns = rtt_ns / 2;
+            }
+            Some(srtt) => {
+                self.rttvar_ns = (3 * self.rttvar_ns + srtt.abs_diff(rtt_ns)) / 4;
+                self.srtt_ns = Some((7 * srtt + rtt_ns) / 8);
+            }
+        }
+    }
+
+    /// `packets` more were acknowledged.
+    pub(crate) fn on_acked(&mut self, packets: u32) {
+        self.backoff = 0;
+        if self.window < self.threshold {
+            self.window = (self.window + packets).min(self.threshold);
+        } else {
+            self.credit += packets;
+            if self.credit >= self.window {
+                self.credit -= self.window;
+                self.window += 1;
+            }
+        }
+        self.window = self.window.min(self.window_max);
+        self.credit = self.credit.min(self.window_max);
+    }
+
+    /// A loss was reported by the peer.
+    pub(crate) fn on_loss(&mut self) {
+        self.threshold = (self.window / 2).max(WINDOW_MIN);
+        self.window = self.threshold;
+        self.credit = 0;
+    }
+
+    /// Nothing was heard for a whole timeout.
+    pub(crate) fn on_timeout(&mut self) {
+        self.threshold = (self.window / 2).max(WINDOW_MIN);
+        self.window = WINDOW_MIN;
+        self.credit = 0;
+        self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// How long to wait for an acknowledgement from now on.
+    pub(crate) fn rto_ns(&mut self) -> u64 {
+        let base = match self.srtt_ns {
+            None => RTO_FIRST_NS,
+            Some(srtt) => srtt + 4 * self.rttvar_ns,
+        };
+        let rto = (base.clamp(RTO_MIN_NS, RTO_MAX_NS) << self.backoff).min(RTO_MAX_NS);
+        rto + self.rng.below(rto / 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_follows_round_trips_and_doubles() {
+        let mut p = Pacing::new(4096, 3);
+        assert!((RTO_FIRST_NS..RTO_FIRST_NS * 9 / 8).contains(&p.rto_ns()));
+        for _ in 0..100 {
+            p.on_rtt(20_000);
+        }
+        assert!((RTO_MIN_NS..RTO_MIN_NS * 9 / 8).contains(&p.rto_ns()));
+        for _ in 0..100 {
+            p.on_rtt(10_000_000);
+        }
+        let rto = p.rto_ns();
+        assert!((10_000_000..14_000_000).contains(&rto), "{rto}");
+        p.on_timeout();
+        assert!(p.rto_ns() >= 20_000_000);
+        for _ in 0..20 {
+            p.on_timeout();
+        }
+        assert!((RTO_MAX_NS..=RTO_MAX_NS * 9 / 8).contains(&p.rto_ns()));
+        p.on_acked(1);
+        assert!(p.rto_ns() < 14_000_000);
+    }
+
+    #[test]
+    fn window_grows_to_its_limit_and_shrinks_on_loss() {
+        let mut p = Pacing::new(4096, 3);
+        for _ in 0..1000 {
+            p.on_acked(4);
+        }
+        assert_eq!(p.window(), 64);
+        p.on_loss();
+        assert_eq!(p.window(), 32);
+        p.on_acked(32);
+        assert_eq!(p.window(), 33);
+        p.on_timeout();
+        assert_eq!(p.window(), WINDOW_MIN);
+        for _ in 0..100 {
+            p.on_loss();
+        }
+        assert_eq!(p.window(), WINDOW_MIN);
+    }
+}

@@ -1,0 +1,223 @@
+//! Queue pairs and the table that finds them by number.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use super::requester::{Done, Requester, Wqe};
+use super::responder::Responder;
+use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, Qpn, RcDest, RecvWr, WcStatus};
+
+/// What only one type of queue pair has.
+#[derive(Debug)]
+pub(crate) enum Service {
+    /// RC. The halves exist from RTR and RTS on.
+    Rc(Box<RcService>),
+    /// UD.
+    Ud(UdService),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RcService {
+    pub(crate) dest: Option<RcDest>,
+    pub(crate) responder: Option<Responder>,
+    pub(crate) requester: Option<Requester>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct UdService {
+    pub(crate) qkey: Qkey,
+    pub(crate) sq: VecDeque<Wqe>,
+    pub(crate) psn: Psn,
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) qpn: Qpn,
+    pub(crate) init: QpInit,
+    pub(crate) state: QpState,
+    pub(crate) access: Access,
+    pub(crate) service: Service,
+    pub(crate) rq: VecDeque<RecvWr>,
+    /// It is in the ring of queue pairs with something to send.
+    pub(crate) in_ready: bool,
+    /// The earliest entry of the timer heap that is about this queue pair.
+    pub(crate) timer_queued: Option<u64>,
+}
+
+impl Qp {
+    pub(crate) fn new(qpn: Qpn, init: QpInit) -> Self {
+        Self {
+            qpn,
+            init,
+            state: QpState::Reset,
+            access: Access::NONE,
+            service: Self::fresh_service(&init),
+            rq: VecDeque::new(),
+            in_ready: false,
+            timer_queued: None,
+        }
+    }
+
+    fn fresh_service(init: &QpInit) -> Service {
+        match init.ty {
+            crate::verbs::QpType::Rc => Service::Rc(Box::default()),
+            crate::verbs::QpType::Ud => Service::Ud(UdService::default()),
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&mut self) {
+        self.state = QpState::Reset;
+        self.access = Access::NONE;
+        self.service = Self::fresh_service(&self.init);
+        self.rq.clear();
+    }
+
+    /// Send requests that have not ended.
+    pub(crate) fn send_queue_len(&self) -> usize {
+        match &self.service {
+            Service::Rc(rc) => rc.requester.as_ref().map_or(0, Requester::len),
+            Service::Ud(ud) => ud.sq.len(),
+        }
+    }
+
+    /// Enters the error state; what was queued goes to `out`.
+    pub(crate) fn enter_error(&mut self, out: &mut Vec<Done>) {
+        self.state = QpState::Err;
+        match &mut self.service {
+            Service::Rc(rc) => {
+                if let Some(requester) = &mut rc.requester {
+                    requester.flush(out);
+                }
+            }
+            Service::Ud(ud) => out.extend(ud.sq.drain(..).map(|wqe| Done {
+                wr_id: wqe.wr_id,
+                opcode: crate::verbs::WcOpcode::Send,
+                status: WcStatus::WrFlushErr,
+                byte_len: 0,
+            })),
+        }
+    }
+
+    /// When the requester wants to be called.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        match &self.service {
+            Service::Rc(rc) => rc.requester.as_ref().and_then(Requester::deadline),
+            Service::Ud(_) => None,
+        }
+    }
+}
+
+/// Bits of a QPN that index the table; the others count how often the place was used.
+const INDEX_BITS: u32 = 16;
+/// Most queue pairs of one HCA.
+pub(crate) const MAX_QP: u32 = 1 << INDEX_BITS;
+const GENERATIONS: u32 = 1 << (24 - INDEX_BITS);
+
+/// All queue pairs of one HCA.
+///
+/// A QPN is a place in the table and a generation (1 to 255), so that packets for a destroyed
+/// queue pair do not reach its successor. Free places are reused oldest first.
+#[derive(Debug)]
+pub(crate) struct QpTable {
+    slots: Vec<Slot>,
+    free: VecDeque<u32>,
+    first_generation: u32,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    qp: Option<Box<Qp>>,
+}
+
+impl QpTable {
+    /// `seed` decides at which number the table begins.
+    pub(crate) fn new(seed: u64) -> Self {
+        let first_generation = 1 + (seed % u64::from(GENERATIONS - 1)) as u32;
+        Self {
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            first_generation,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, init: QpInit) -> Option<Qpn> {
+        // A place rests until a few others are free, which keeps its old numbers unused longer.
+        let index = if self.free.len() > 16 || self.slots.len() == MAX_QP as usize {
+            self.free.pop_front()?
+        } else {
+            self.slots.push(Slot {
+                generation: self.first_generation,
+                qp: None,
+            });
+            self.slots.len() as u32 - 1
+        };
+        let slot = &mut self.slots[index as usize];
+        let qpn = Qpn((slot.generation << INDEX_BITS) | index);
+        slot.qp = Some(Box::new(Qp::new(qpn, init)));
+        Some(qpn)
+    }
+
+    pub(crate) fn remove(&mut self, qpn: Qpn) -> Option<Box<Qp>> {
+        self.get_mut(qpn)?;
+        let index = qpn.0 & (MAX_QP - 1);
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation % (GENERATIONS - 1) + 1;
+        self.free.push_back(index);
+        slot.qp.take()
+    }
+
+    pub(crate) fn get(&self, qpn: Qpn) -> Option<&Qp> {
+        let slot = self.slots.get((qpn.0 & (MAX_QP - 1)) as usize)?;
+        slot.qp.as_deref().filter(|qp| qp.qpn == qpn)
+    }
+
+    pub(crate) fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
+        let slot = self.slots.get_mut((qpn.0 & (MAX_QP - 1)) as usize)?;
+        slot.qp.as_deref_mut().filter(|qp| qp.qpn == qpn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::{Cq, QpType};
+
+    fn init() -> QpInit {
+        QpInit {
+            ty: QpType::Rc,
+            send_cq: Cq(0),
+            recv_cq: Cq(0),
+            max_send_wr: 1,
+            max_recv_wr: 1,
+            max_inline: 0,
+        }
+    }
+
+    #[test]
+    fn numbers_are_not_reused_soon() {
+        let mut table = QpTable::new(254);
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..16 * 255 {
+            let qpn = table.insert(init()).unwrap();
+            assert!(qpn.0 > 1 && qpn.0 <= Psn::MASK);
+            assert!(seen.insert(qpn), "{qpn} came back");
+            assert!(table.get(qpn).is_some());
+            assert!(table.remove(qpn).is_some());
+            assert!(table.get(qpn).is_none() && table.remove(qpn).is_none());
+        }
+    }
+
+    #[test]
+    fn table_is_bounded() {
+        let mut table = QpTable::new(0);
+        let all: Vec<Qpn> = std::iter::from_fn(|| table.insert(init())).collect();
+        assert_eq!(all.len(), MAX_QP as usize);
+        table.remove(all[5]).unwrap();
+        let again = table.insert(init()).unwrap();
+        assert_ne!(again, all[5]);
+        assert!(table.insert(init()).is_none());
+    }
+}

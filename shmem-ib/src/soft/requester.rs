@@ -1,0 +1,647 @@
+//! The sending half of an RC queue pair: what to send, what is acknowledged, what to repeat.
+//!
+//! # Sequence numbers
+//! ```text
+//!        una           cur            high        next
+//!  --done-|---in flight--|--to repeat---|-unsent----|---work requests without PSN--
+//! ```
+//! A WRITE takes one PSN per packet; a READ takes as many as its response has packets, an atomic
+//! one. `next` is where the next work request will begin. Packets from `una` to `cur` are
+//! in flight. After a loss `cur` goes back (`go_back`), and everything from there on is sent
+//! again: go-back-N, as the responder keeps nothing out of order.
+//!
+//! # READs are asked for in pieces
+//! The window also bounds what the *responder* sends: a READ of 8 MiB goes out as many READ
+//! requests of at most half a window each, contiguous in PSN and address. Repeating the rest
+//! of a READ after a lost response is the same thing with another starting point. Each piece
+//! counts against `max_rd_atomic`.
+//!
+//! # What acknowledges what
+//! * ACK(p): everything up to p, but only up to the first READ or atomic without answer: that
+//!   answer was lost, for the responder answers in order. Go back to it (*implied NAK*).
+//! * An answer with the expected PSN acknowledges all WRITEs before it.
+//! * NAK(sequence, p): everything before p is executed, p is missing. Go back to p.
+//!
+//! One loss is reported by many packets; `gone_back_to` lets only the first of them count until
+//! there is progress. If the repeated packet is lost as well, the timer notices.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::pacing::Pacing;
+use crate::verbs::{Lkey, Psn, SendOp, Sge, WcOpcode, WcStatus};
+use crate::wire::{AtomicEth, Ext, Opcode, Reth};
+
+/// Most PSNs that may be assigned and not acknowledged: half of the number space.
+const PSN_WINDOW: u32 = 1 << 23;
+/// An ACK is asked for at least every so many packets of a message.
+const ACK_EVERY: u32 = 16;
+
+/// A work request in the send queue.
+#[derive(Debug)]
+pub(crate) struct Wqe {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) sge: Sge,
+    /// The payload itself, if it was posted inline.
+    pub(crate) inline: Option<SmallVec<[u8; 64]>>,
+    pub(crate) signaled: bool,
+    /// Bytes of payload.
+    pub(crate) len: u32,
+    first: Psn,
+    packets: u32,
+}
+
+impl Wqe {
+    pub(crate) fn new(wr: &crate::verbs::SendWr<'_>) -> Self {
+        Self {
+            wr_id: wr.wr_id,
+            op: wr.op,
+            sge: wr.sge,
+            inline: wr.inline.map(SmallVec::from_slice),
+            signaled: wr.signaled,
+            len: wr.inline.map_or(wr.sge.len, |data| data.len() as u32),
+            first: Psn(0),
+            packets: 0,
+        }
+    }
+
+    fn end(&self) -> Psn {
+        self.first.add(self.packets)
+    }
+
+    const fn awaits_response(&self) -> bool {
+        self.op.writes_local()
+    }
+
+    fn done(&self, status: WcStatus) -> Done {
+        let byte_len = if self.awaits_response() { self.len } else { 0 };
+        Done {
+            wr_id: self.wr_id,
+            opcode: WcOpcode::from(&self.op),
+            status,
+            byte_len,
+        }
+    }
+}
+
+/// A work request that ended, and has to be reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Done {
+    pub(crate) wr_id: u64,
+    pub(crate) opcode: WcOpcode,
+    pub(crate) status: WcStatus,
+    pub(crate) byte_len: u32,
+}
+
+/// Where the payload of a packet comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Payload<'a> {
+    None,
+    Inline(&'a [u8]),
+    Local { addr: u64, len: u32, lkey: Lkey },
+}
+
+/// One request packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) psn: Psn,
+    pub(crate) opcode: Opcode,
+    pub(crate) ext: Ext,
+    pub(crate) ack_req: bool,
+    pub(crate) payload: Payload<'a>,
+    /// It was sent before.
+    pub(crate) again: bool,
+}
+
+/// Where an answer goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ResponseTarget {
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) lkey: Lkey,
+    pub(crate) atomic: bool,
+}
+
+/// What a timer did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expiry {
+    /// It was not due.
+    NotDue,
+    /// There is something to send again.
+    Resend,
+    /// The retry budget is used up.
+    GiveUp,
+}
+
+/// What the connection agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) mtu: u32,
+    pub(crate) max_rd_atomic: u8,
+    /// Without progress for so long the queue pair fails; `None`: never.
+    pub(crate) give_up_ns: Option<u64>,
+    /// But not before so many repetitions: this process itself may have been stopped.
+    pub(crate) min_resends: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Requester {
+    sq: VecDeque<Wqe>,
+    /// How many of `sq` have PSNs.
+    started: usize,
+    una: Psn,
+    cur: Psn,
+    high: Psn,
+    next: Psn,
+    /// The work request that `cur` lies in; `started` if `cur == next`.
+    cur_wqe: usize,
+    /// READ pieces and atomics without (complete) answer: first PSN and PSNs.
+    awaiting: VecDeque<(Psn, u32)>,
+    gone_back_to: Option<Psn>,
+    /// A packet sent once, whose acknowledgement gives a round trip.
+    probe: Option<(Psn, u64)>,
+    /// Set by an RNR NAK: nothing is sent before.
+    rnr_until: Option<u64>,
+    timer: Option<u64>,
+    progress_at: u64,
+    /// Timeouts since then.
+    resends: u32,
+    pacing: Pacing,
+    limits: Limits,
+}
+
+impl Requester {
+    pub(crate) fn new(sq_psn: Psn, limits: Limits, seed: u64) -> Self {
+        Self {
+            sq: VecDeque::new(),
+            started: 0,
+            una: sq_psn,
+            cur: sq_psn,
+            high: sq_psn,
+            next: sq_psn,
+            cur_wqe: 0,
+            awaiting: VecDeque::new(),
+            gone_back_to: None,
+            probe: None,
+            rnr_until: None,
+            timer: None,
+            progress_at: 0,
+            resends: 0,
+            pacing: Pacing::new(limits.mtu, seed),
+            limits,
+        }
+    }
+
+    /// Work requests that have not ended.
+    pub(crate) fn len(&self) -> usize {
+        self.sq.len()
+    }
+
+    /// Appends a work request.
+    pub(crate) fn post(&mut self, wqe: Wqe) {
+        self.sq.push_back(wqe);
+    }
+
+    /// Whether nothing is in flight, so that no acknowledgement will come and cause a send.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.cur == self.una
+    }
+
+    /// Work requests that were not begun.
+    pub(crate) fn backlog(&self) -> usize {
+        self.sq.len() - self.started
+    }
+
+    /// When [`Requester::on_timeout`] wants to be called.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.rnr_until.or(self.timer)
+    }
+
+    /// The next packet, if the window, the peer and the queue allow one.
+    pub(crate) fn poll(&mut self, now: u64) -> Option<Request<'_>> {
+        if self.rnr_until.is_some() {
+            return None;
+        }
+        if self.cur == self.next {
+            self.start_next()?;
+        }
+        let mtu = self.limits.mtu;
+        let wqe = &self.sq[self.cur_wqe];
+        let index = self.cur.since(wqe.first) as u32;
+        let left = wqe.packets - index;
+        let in_flight = self.cur.since(self.una) as u32;
+        let window = self.pacing.window();
+        let again = self.cur.since(self.high) < 0;
+        let offset = index * mtu;
+        let (take, opcode, ext, ack_req, payload) = match wqe.op {
+            SendOp::Write { raddr, rkey } => {
+                if in_flight >= window {
+                    return None;
+                }
+                let len = (wqe.len - offset).min(mtu);
+                let opcode = match (index, left) {
+                    (0, 1) => Opcode::WriteOnly,
+                    (0, _) => Opcode::WriteFirst,
+                    (_, 1) => Opcode::WriteLast,
+                    _ => Opcode::WriteMiddle,
+                };
+                let ext = match index {
+                    0 => Ext::Reth(Reth {
+                        va: raddr,
+                        rkey,
+                        len: wqe.len,
+                    }),
+                    _ => Ext::None,
+                };
+                let ack_req =
+                    left == 1 || index % ACK_EVERY == ACK_EVERY - 1 || in_flight + 1 >= window;
+                let payload = match &wqe.inline {
+                    Some(data) => Payload::Inline(&data[offset as usize..(offset + len) as usize]),
+                    None if len == 0 => Payload::None,
+                    None => Payload::Local {
+                        addr: wqe.sge.addr + u64::from(offset),
+                        len,
+                        lkey: wqe.sge.lkey,
+                    },
+                };
+                (1, opcode, ext, ack_req, payload)
+            }
+            SendOp::Read { raddr, rkey } => {
+                let take = left.min((window / 2).max(1));
+                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+                    || (in_flight > 0 && in_flight + take > window)
+                {
+                    return None;
+                }
+                let len = (wqe.len - offset).min(take * mtu);
+                let reth = Reth {
+                    va: raddr.wrapping_add(u64::from(offset)),
+                    rkey,
+                    len,
+                };
+                (
+                    take,
+                    Opcode::ReadRequest,
+                    Ext::Reth(reth),
+                    true,
+                    Payload::None,
+                )
+            }
+            SendOp::FetchAdd { raddr, rkey, add } => {
+                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+                    || in_flight >= window
+                {
+                    return None;
+                }
+                let eth = AtomicEth {
+                    va: raddr,
+                    rkey,
+                    swap_add: add,
+                    compare: 0,
+                };
+                (1, Opcode::FetchAdd, Ext::Atomic(eth), true, Payload::None)
+            }
+            SendOp::CmpSwap {
+                raddr,
+                rkey,
+                compare,
+                swap,
+            } => {
+                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+                    || in_flight >= window
+                {
+                    return None;
+                }
+                let eth = AtomicEth {
+                    va: raddr,
+                    rkey,
+                    swap_add: swap,
+                    compare,
+                };
+                (
+                    1,
+                    Opcode::CompareSwap,
+                    Ext::Atomic(eth),
+                    true,
+                    Payload::None,
+                )
+            }
+            SendOp::UdSend { .. } => unreachable!("datagrams are not posted to an RC queue"),
+        };
+        let psn = self.cur;
+        if wqe.awaits_response() {
+            self.awaiting.push_back((psn, take));
+        }
+        if take == left {
+            self.cur_wqe += 1;
+        }
+        self.cur = self.cur.add(take);
+        if self.cur.since(self.high) > 0 {
+            self.high = self.cur;
+        }
+        if !again && self.probe.is_none() {
+            self.probe = Some((psn, now));
+        }
+        if in_flight == 0 && !again {
+            self.progress_at = now;
+        }
+        if self.timer.is_none() {
+            let (pacing, limits) = (&mut self.pacing, &self.limits);
+            self.timer = Some(expiry(pacing, limits, self.progress_at, now));
+        }
+        Some(Request {
+            psn,
+            opcode,
+            ext,
+            ack_req,
+            payload,
+            again,
+        })
+    }
+
+    /// Gives PSNs to the next work request.
+    fn start_next(&mut self) -> Option<()> {
+        let assigned = self.next.since(self.una) as u32;
+        let mtu = self.limits.mtu;
+        let wqe = self.sq.get_mut(self.started)?;
+        let packets = match wqe.op {
+            SendOp::Write { .. } | SendOp::Read { .. } => wqe.len.div_ceil(mtu).max(1),
+            _ => 1,
+        };
+        if assigned + packets >= PSN_WINDOW {
+            return None;
+        }
+        wqe.first = self.next;
+        wqe.packets = packets;
+        self.cur_wqe = self.started;
+        self.started += 1;
+        self.next = self.next.add(packets);
+        Some(())
+    }
+
+    fn arm(&mut self, now: u64) {
+        self.timer = Some(expiry(
+            &mut self.pacing,
+            &self.limits,
+            self.progress_at,
+            now,
+        ));
+    }
+
+    /// Whether `psn` belongs to a packet that was sent and is not acknowledged.
+    fn is_outstanding(&self, psn: Psn) -> bool {
+        psn.since(self.una) >= 0 && psn.since(self.high) < 0
+    }
+
+    /// How far an acknowledgement of everything before `end` reaches: it stops at the first
+    /// request that needs an answer of its own.
+    fn reach(&self, end: Psn) -> Psn {
+        let mut at = self.una;
+        for wqe in self.sq.iter().take(self.started) {
+            if wqe.awaits_response() {
+                return at;
+            }
+            if wqe.end().since(end) >= 0 {
+                return end;
+            }
+            at = wqe.end();
+        }
+        at
+    }
+
+    /// Everything before `to` is done.
+    fn advance(&mut self, now: u64, to: Psn, out: &mut Vec<Done>) {
+        let acked = to.since(self.una);
+        if acked <= 0 {
+            return;
+        }
+        self.una = to;
+        while self.started > 0 && self.sq[0].end().since(to) <= 0 {
+            let Some(wqe) = self.sq.pop_front() else {
+                break;
+            };
+            if wqe.signaled {
+                out.push(wqe.done(WcStatus::Success));
+            }
+            self.started -= 1;
+            self.cur_wqe = self.cur_wqe.saturating_sub(1);
+        }
+        if self.cur.since(to) < 0 {
+            // Packets that were to be repeated turn out to have arrived.
+            self.cur = to;
+            self.cur_wqe = 0;
+        }
+        while self
+            .awaiting
+            .front()
+            .is_some_and(|(p, n)| p.add(*n).since(to) <= 0)
+        {
+            self.awaiting.pop_front();
+        }
+        if let Some((psn, sent_at)) = self.probe
+            && to.since(psn) > 0
+        {
+            self.pacing.on_rtt(now.saturating_sub(sent_at));
+            self.probe = None;
+        }
+        self.pacing.on_acked(acked as u32);
+        self.gone_back_to = None;
+        self.rnr_until = None;
+        self.progress_at = now;
+        self.resends = 0;
+        self.timer = None;
+        if self.cur != self.una {
+            self.arm(now);
+        }
+    }
+
+    /// Sends everything from `una` on again.
+    fn rewind(&mut self) {
+        self.cur = self.una;
+        self.cur_wqe = 0;
+        self.awaiting.clear();
+        self.probe = None;
+        self.gone_back_to = Some(self.una);
+    }
+
+    /// A packet of the peer shows that `una` was lost. Whether something is to be repeated.
+    fn go_back(&mut self) -> bool {
+        if self.gone_back_to == Some(self.una) {
+            return false;
+        }
+        self.rewind();
+        self.pacing.on_loss();
+        true
+    }
+
+    /// ACK up to and with `psn`.
+    pub(crate) fn on_ack(&mut self, now: u64, psn: Psn, out: &mut Vec<Done>) {
+        if !self.is_outstanding(psn) {
+            return;
+        }
+        let end = psn.add(1);
+        let to = self.reach(end);
+        self.advance(now, to, out);
+        if to != end {
+            self.go_back();
+        }
+    }
+
+    /// NAK: the responder has everything before `psn`, and waits for it.
+    pub(crate) fn on_nak_sequence(&mut self, now: u64, psn: Psn, out: &mut Vec<Done>) {
+        if psn.since(self.una) < 0 || psn.since(self.high) > 0 {
+            return;
+        }
+        let to = self.reach(psn);
+        self.advance(now, to, out);
+        if self.una != self.high {
+            self.go_back();
+        }
+    }
+
+    /// RNR NAK: as a NAK of the sequence, but not before `delay_ns` have passed.
+    pub(crate) fn on_rnr(&mut self, now: u64, psn: Psn, delay_ns: u64, out: &mut Vec<Done>) {
+        if !self.is_outstanding(psn) {
+            return;
+        }
+        let to = self.reach(psn);
+        self.advance(now, to, out);
+        self.rewind();
+        self.progress_at = now; // The peer is alive: waiting for it is not silence.
+        self.timer = None;
+        self.rnr_until = Some(now + delay_ns);
+    }
+
+    /// An answer to a READ or atomic. Tells where it goes if it is the expected one; then
+    /// [`Requester::on_response_stored`] follows.
+    pub(crate) fn on_response(
+        &mut self,
+        now: u64,
+        psn: Psn,
+        out: &mut Vec<Done>,
+    ) -> Option<ResponseTarget> {
+        if !self.is_outstanding(psn) {
+            return None;
+        }
+        let to = self.reach(psn.add(1));
+        if to.since(psn) > 0 {
+            return None; // No request up to this PSN has an answer: a stray packet.
+        }
+        self.advance(now, to, out);
+        if to != psn {
+            self.go_back();
+            return None;
+        }
+        let mtu = self.limits.mtu;
+        let wqe = self.sq.front()?;
+        let offset = psn.since(wqe.first) as u32 * mtu;
+        let atomic = !matches!(wqe.op, SendOp::Read { .. });
+        Some(ResponseTarget {
+            addr: wqe.sge.addr + u64::from(offset),
+            len: if atomic {
+                8
+            } else {
+                (wqe.len - offset).min(mtu)
+            },
+            lkey: wqe.sge.lkey,
+            atomic,
+        })
+    }
+
+    /// The answer with this PSN is in memory.
+    pub(crate) fn on_response_stored(&mut self, now: u64, psn: Psn, out: &mut Vec<Done>) {
+        self.advance(now, psn.add(1), out);
+    }
+
+    /// The oldest unacknowledged packet.
+    pub(crate) fn oldest(&self) -> Psn {
+        self.una
+    }
+
+    /// Whether an error report about `psn` can be meant for a packet in flight.
+    pub(crate) fn concerns(&self, psn: Psn) -> bool {
+        self.is_outstanding(psn)
+    }
+
+    /// The request that `psn` belongs to failed: it ends with `status`, what was before it as
+    /// far as acknowledged with success, all others with a flush error.
+    pub(crate) fn fail(&mut self, now: u64, psn: Psn, status: WcStatus, out: &mut Vec<Done>) {
+        let to = self.reach(psn);
+        self.advance(now, to, out);
+        let started = self.started;
+        for (i, wqe) in self.sq.drain(..).enumerate() {
+            let culprit = i < started && psn.since(wqe.first) >= 0 && psn.since(wqe.end()) < 0;
+            out.push(wqe.done(if culprit {
+                status
+            } else {
+                WcStatus::WrFlushErr
+            }));
+        }
+        self.stop();
+    }
+
+    /// All requests end with a flush error.
+    pub(crate) fn flush(&mut self, out: &mut Vec<Done>) {
+        out.extend(self.sq.drain(..).map(|wqe| wqe.done(WcStatus::WrFlushErr)));
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.started = 0;
+        self.cur_wqe = 0;
+        self.una = self.high;
+        self.cur = self.high;
+        self.next = self.high;
+        self.awaiting.clear();
+        self.timer = None;
+        self.rnr_until = None;
+        self.probe = None;
+    }
+
+    /// A deadline may have passed.
+    pub(crate) fn on_timeout(&mut self, now: u64) -> Expiry {
+        if let Some(until) = self.rnr_until {
+            if now < until {
+                return Expiry::NotDue;
+            }
+            self.rnr_until = None;
+            return Expiry::Resend;
+        }
+        if self.timer.is_none_or(|at| now < at) {
+            return Expiry::NotDue;
+        }
+        let silent = now.saturating_sub(self.progress_at);
+        if self
+            .limits
+            .give_up_ns
+            .is_some_and(|budget| silent >= budget)
+            && self.resends >= self.limits.min_resends
+        {
+            return Expiry::GiveUp;
+        }
+        self.resends += 1;
+        self.rewind();
+        self.pacing.on_timeout();
+        self.arm(now);
+        Expiry::Resend
+    }
+}
+
+/// When to stop waiting: after the retransmission timeout, or when the budget is used up.
+fn expiry(pacing: &mut Pacing, limits: &Limits, progress_at: u64, now: u64) -> u64 {
+    let rto = now + pacing.rto_ns();
+    let budget_end = limits
+        .give_up_ns
+        .map(|budget| progress_at.saturating_add(budget));
+    budget_end
+        .filter(|end| *end > now)
+        .map_or(rto, |end| rto.min(end))
+}
+
+#[cfg(test)]
+#[path = "requester_tests.rs"]
+mod tests;

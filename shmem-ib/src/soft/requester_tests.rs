@@ -1,0 +1,340 @@
+//! Tests of the requester alone: what it sends, and when.
+
+use super::*;
+use crate::verbs::{Rkey, SendWr};
+
+const MTU: u32 = 1024;
+const PSN: Psn = Psn(0xff_fff0);
+
+fn requester(max_rd_atomic: u8, give_up_ns: Option<u64>) -> Requester {
+    Requester::new(
+        PSN,
+        Limits {
+            mtu: MTU,
+            max_rd_atomic,
+            give_up_ns,
+            min_resends: 3,
+        },
+        1,
+    )
+}
+
+fn write(wr_id: u64, len: u32) -> Wqe {
+    wqe(
+        wr_id,
+        SendOp::Write {
+            raddr: 0,
+            rkey: Rkey(1),
+        },
+        len,
+    )
+}
+
+fn read(wr_id: u64, len: u32) -> Wqe {
+    wqe(
+        wr_id,
+        SendOp::Read {
+            raddr: 1 << 40,
+            rkey: Rkey(1),
+        },
+        len,
+    )
+}
+
+fn add(wr_id: u64) -> Wqe {
+    wqe(
+        wr_id,
+        SendOp::FetchAdd {
+            raddr: 0,
+            rkey: Rkey(1),
+            add: 1,
+        },
+        8,
+    )
+}
+
+fn wqe(wr_id: u64, op: SendOp, len: u32) -> Wqe {
+    let sge = Sge {
+        addr: 0x10_0000,
+        len,
+        lkey: Lkey(1),
+    };
+    Wqe::new(&SendWr {
+        wr_id,
+        op,
+        sge,
+        inline: None,
+        signaled: true,
+    })
+}
+
+/// Everything that may be sent now: offset from the first PSN, opcode, whether again.
+fn sent(r: &mut Requester, now: u64) -> Vec<(i32, Opcode, bool)> {
+    let mut out = Vec::new();
+    while let Some(q) = r.poll(now) {
+        out.push((q.psn.since(PSN), q.opcode, q.again));
+    }
+    out
+}
+
+fn psns(r: &mut Requester, now: u64) -> Vec<i32> {
+    sent(r, now).into_iter().map(|(psn, ..)| psn).collect()
+}
+
+fn ids(done: &[Done]) -> Vec<u64> {
+    assert!(
+        done.iter().all(|d| d.status == WcStatus::Success),
+        "{done:?}"
+    );
+    done.iter().map(|d| d.wr_id).collect()
+}
+
+#[test]
+fn one_ack_completes_everything_before_it() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    for (i, len) in [0, 1, 1024, 1025, 3000].into_iter().enumerate() {
+        r.post(write(i as u64, len));
+    }
+    use Opcode::{WriteFirst as F, WriteLast as L, WriteMiddle as M, WriteOnly as O};
+    let expected = [O, O, O, F, L, F, M, L];
+    let got = sent(&mut r, 0);
+    assert_eq!(got.iter().map(|s| s.1).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        got.iter().map(|s| s.0).collect::<Vec<_>>(),
+        (0..8).collect::<Vec<_>>()
+    );
+    // Up to the middle of the fourth: three are complete.
+    r.on_ack(10, PSN.add(3), &mut done);
+    assert_eq!(ids(&done), [0, 1, 2]);
+    r.on_ack(20, PSN.add(7), &mut done);
+    assert_eq!(ids(&done), [0, 1, 2, 3, 4]);
+    assert!(r.deadline().is_none() && r.len() == 0 && r.is_quiet());
+}
+
+#[test]
+fn acks_that_cannot_be_are_ignored() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(write(0, 8));
+    r.post(write(1, 8));
+    assert_eq!(psns(&mut r, 0), [0, 1]);
+    for psn in [
+        PSN.add(Psn::MASK),
+        PSN.add(2),
+        PSN.add(1 << 22),
+        PSN.add(1 << 23),
+    ] {
+        r.on_ack(1, psn, &mut done);
+        r.on_nak_sequence(1, PSN.add(3), &mut done);
+    }
+    assert!(done.is_empty() && r.deadline().is_some());
+    assert!(
+        psns(&mut r, 2).is_empty(),
+        "something was sent again for no reason"
+    );
+}
+
+#[test]
+fn reads_take_one_psn_per_response_packet_and_respect_the_limit() {
+    let (mut r, mut done) = (requester(2, None), Vec::new());
+    r.post(read(0, 3 * MTU + 1));
+    r.post(write(1, 1));
+    r.post(add(2));
+    r.post(add(3));
+    r.post(write(4, 1));
+    // The third READ or atomic waits, and with it everything behind.
+    assert_eq!(psns(&mut r, 0), [0, 4, 5]);
+    for i in 0..4 {
+        let to = r
+            .on_response(1, PSN.add(i), &mut done)
+            .expect("the expected response");
+        assert_eq!(to.addr, 0x10_0000 + u64::from(i * MTU));
+        assert_eq!(to.len, if i == 3 { 1 } else { MTU });
+        r.on_response_stored(1, PSN.add(i), &mut done);
+    }
+    assert_eq!(ids(&done), [0]);
+    assert_eq!(psns(&mut r, 1), [6, 7]);
+    // An answer acknowledges the WRITE before it.
+    assert!(
+        r.on_response(2, PSN.add(5), &mut done)
+            .expect("the atomic's answer")
+            .atomic
+    );
+    assert_eq!(ids(&done), [0, 1]);
+}
+
+#[test]
+fn big_reads_are_asked_for_in_pieces() {
+    let mut r = requester(16, None);
+    r.post(read(0, 40 * MTU));
+    let mut lens = Vec::new();
+    while let Some(q) = r.poll(0) {
+        let Ext::Reth(reth) = q.ext else {
+            panic!("{q:?}")
+        };
+        assert_eq!(
+            reth.va,
+            (1 << 40) + u64::from(q.psn.since(PSN) as u32 * MTU)
+        );
+        lens.push(reth.len);
+    }
+    // The first window is 16 packets, a piece half of it.
+    assert_eq!(lens, [8 * MTU, 8 * MTU]);
+}
+
+#[test]
+fn nak_goes_back_once() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    for i in 0..6 {
+        r.post(write(i, 1));
+    }
+    assert_eq!(psns(&mut r, 0).len(), 6);
+    r.on_nak_sequence(1, PSN.add(2), &mut done);
+    assert_eq!(ids(&done), [0, 1]);
+    let again = sent(&mut r, 1);
+    assert_eq!(again.iter().map(|s| s.0).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    assert!(again.iter().all(|s| s.2));
+    r.on_nak_sequence(2, PSN.add(2), &mut done);
+    assert!(
+        psns(&mut r, 2).is_empty(),
+        "a doubled NAK caused another repetition"
+    );
+    // After progress another loss counts again.
+    r.on_ack(3, PSN.add(3), &mut done);
+    r.on_nak_sequence(3, PSN.add(4), &mut done);
+    assert_eq!(psns(&mut r, 3), [4, 5]);
+}
+
+#[test]
+fn ack_behind_an_unanswered_read_means_its_answer_was_lost() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(write(0, 1));
+    r.post(read(1, 2 * MTU));
+    r.post(write(2, 1));
+    assert_eq!(psns(&mut r, 0), [0, 1, 3]);
+    // The second response packet comes without the first.
+    assert_eq!(r.on_response(1, PSN.add(2), &mut done), None);
+    assert_eq!(ids(&done), [0]);
+    assert_eq!(psns(&mut r, 1), [1, 3]);
+    // The first arrives, the second is lost, and the ACK of the WRITE shows it.
+    assert!(r.on_response(2, PSN.add(1), &mut done).is_some());
+    r.on_response_stored(2, PSN.add(1), &mut done);
+    r.on_ack(3, PSN.add(3), &mut done);
+    assert_eq!(ids(&done), [0], "a READ must not complete without its data");
+    let q = r.poll(3).expect("the rest of the READ");
+    let Ext::Reth(reth) = q.ext else {
+        panic!("{q:?}")
+    };
+    assert_eq!(
+        (q.psn, reth.va, reth.len),
+        (PSN.add(2), (1 << 40) + u64::from(MTU), MTU)
+    );
+}
+
+#[test]
+fn ack_of_what_was_to_be_repeated_skips_it() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    for i in 0..4 {
+        r.post(write(i, 1));
+    }
+    assert_eq!(psns(&mut r, 0).len(), 4);
+    let at = r.deadline().expect("a timer");
+    assert_eq!(r.on_timeout(at - 1), Expiry::NotDue);
+    assert_eq!(r.on_timeout(at), Expiry::Resend);
+    r.on_ack(at, PSN.add(2), &mut done);
+    assert_eq!(ids(&done), [0, 1, 2]);
+    assert_eq!(psns(&mut r, at), [3]);
+}
+
+#[test]
+fn timeouts_double_and_end_with_the_budget() {
+    let mut r = requester(4, Some(100_000_000));
+    r.post(write(0, 1));
+    assert_eq!(psns(&mut r, 5), [0]);
+    let (mut times, mut now) = (Vec::new(), 5);
+    loop {
+        let at = r.deadline().expect("a timer");
+        assert!(at > now);
+        now = at;
+        match r.on_timeout(at) {
+            Expiry::Resend => assert_eq!(psns(&mut r, at), [0]),
+            Expiry::GiveUp => break,
+            Expiry::NotDue => panic!("it was due"),
+        }
+        times.push(at);
+    }
+    assert_eq!(
+        now, 100_000_005,
+        "the budget counts from the first transmission"
+    );
+    assert!((3..6).contains(&times.len()), "{times:?}");
+    assert!(
+        times.windows(3).all(|w| w[2] - w[1] > w[1] - w[0]),
+        "{times:?}"
+    );
+    let mut done = Vec::new();
+    r.fail(now, r.oldest(), WcStatus::RetryExcErr, &mut done);
+    assert_eq!((done.len(), done[0].status), (1, WcStatus::RetryExcErr));
+    assert!(r.deadline().is_none());
+}
+
+/// A process that was stopped for longer than the budget repeats before it gives up.
+#[test]
+fn a_late_look_at_the_clock_is_not_silence_of_the_peer() {
+    let mut r = requester(4, Some(100_000_000));
+    r.post(write(0, 1));
+    assert_eq!(psns(&mut r, 0), [0]);
+    let mut now = 10_000_000_000;
+    for _ in 0..3 {
+        assert_eq!(r.on_timeout(now), Expiry::Resend);
+        assert_eq!(psns(&mut r, now), [0]);
+        let at = r.deadline().expect("a timer");
+        assert!(at >= now + 8_000_000, "no time to answer");
+        now = at;
+    }
+    assert_eq!(r.on_timeout(now), Expiry::GiveUp);
+}
+
+#[test]
+fn receiver_not_ready_waits_as_told() {
+    let (mut r, mut done) = (requester(4, Some(50_000_000)), Vec::new());
+    r.post(write(0, 1));
+    r.post(write(1, 1));
+    assert_eq!(psns(&mut r, 0), [0, 1]);
+    r.on_rnr(10, PSN.add(1), 1_000_000, &mut done);
+    assert_eq!(ids(&done), [0]);
+    assert!(psns(&mut r, 10).is_empty());
+    assert_eq!(r.deadline(), Some(1_000_010));
+    assert_eq!(r.on_timeout(1_000_009), Expiry::NotDue);
+    assert_eq!(r.on_timeout(1_000_010), Expiry::Resend);
+    assert_eq!(psns(&mut r, 1_000_010), [1]);
+}
+
+#[test]
+fn failure_blames_the_right_request() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    for i in 0..5 {
+        r.post(write(i, 1500));
+    }
+    r.post(write(5, 1));
+    assert_eq!(psns(&mut r, 0).len(), 11);
+    r.fail(1, PSN.add(5), WcStatus::RemAccessErr, &mut done);
+    let got: Vec<_> = done.iter().map(|d| (d.wr_id, d.status)).collect();
+    use WcStatus::{RemAccessErr as E, Success as S, WrFlushErr as F};
+    assert_eq!(got, [(0, S), (1, S), (2, E), (3, F), (4, F), (5, F)]);
+}
+
+#[test]
+fn the_window_bounds_what_is_in_flight() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(write(0, 1000 * MTU));
+    assert_eq!(psns(&mut r, 0).len(), 16);
+    r.on_ack(1, PSN.add(15), &mut done);
+    let n = psns(&mut r, 1).len();
+    assert_eq!(n, 32, "the window doubles per round trip at first");
+    let mut next = 16;
+    for round in 0..20 {
+        next += psns(&mut r, 2 + round).len().max(n) as u32;
+        r.on_ack(2 + round, PSN.add(next - 1), &mut done);
+        assert!(r.cur.since(r.una) <= 256);
+    }
+}

@@ -1,0 +1,488 @@
+//! The receiving half of an RC queue pair: executes requests in order, once, and answers.
+//!
+//! # Rules
+//! * A request with the expected PSN is executed. An earlier one is a duplicate: WRITEs are
+//!   acknowledged again, READs read again, atomics answered from a saved reply, never executed
+//!   twice. A later one means that a packet is missing: one NAK, then silence until the
+//!   missing packet arrives.
+//! * Answers leave in PSN order through one queue, since the requester takes an answer that
+//!   overtakes another for a loss. ACKs are cumulative: while one waits at the end of the queue
+//!   it is raised instead of queueing another, so a burst of requests gets a single ACK.
+//! * A READ is answered from memory packet by packet while it is sent. InfiniBand lets a
+//!   later WRITE pass it, and so does this.
+//! * A request that may not be executed ends the connection: NAK, then nothing is executed any
+//!   more. The NAK is repeated as often as the requester asks, in case it was lost.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use super::mr::{Memory, MrTable};
+use crate::verbs::{Access, Psn, Rkey};
+use crate::wire::{Aeth, AtomicEth, Ext, NakCode, Opcode, Packet, Reth, Syndrome};
+
+/// What a request may touch.
+pub(crate) struct Target<'a, M> {
+    pub(crate) mrs: &'a MrTable,
+    pub(crate) memory: &'a mut M,
+    /// Rights of the queue pair.
+    pub(crate) access: Access,
+}
+
+impl<M: Memory> Target<'_, M> {
+    fn allows(&self, rkey: Rkey, va: u64, len: u64, need: Access) -> bool {
+        self.access.contains(need) && self.mrs.covers(rkey.0, va, len, need)
+    }
+}
+
+/// What became of a request packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handled {
+    /// Executed; `true`: it completed an operation.
+    Executed(bool),
+    /// Executed before.
+    Duplicate,
+    /// Dropped, since earlier packets are missing.
+    OutOfSequence,
+    /// Refused for good.
+    Fatal,
+    /// Dropped: the requester will send it again.
+    Dropped,
+}
+
+/// A WRITE of which packets are still to come.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    va: u64,
+    rkey: Rkey,
+    left: u32,
+}
+
+/// A READ being answered.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    /// PSN of the first response packet of this request.
+    first: Psn,
+    packets: u32,
+    /// Response packets already sent.
+    sent: u32,
+    reth: Reth,
+    duplicate: bool,
+}
+
+impl Read {
+    fn next(&self) -> Psn {
+        self.first.add(self.sent)
+    }
+
+    fn contains(&self, psn: Psn) -> bool {
+        let at = psn.since(self.first);
+        at >= 0 && (at as u32) < self.packets
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Ack(Psn),
+    Nak(Psn, NakCode),
+    /// PSN, old value, and whether it repeats an answer.
+    Atomic(Psn, u64, bool),
+    Read(Read),
+}
+
+/// One response packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Response {
+    pub(crate) psn: Psn,
+    pub(crate) opcode: Opcode,
+    pub(crate) ext: Ext,
+    /// Address and length of the payload in local memory; rights were checked.
+    pub(crate) payload: Option<(u64, u32)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Responder {
+    /// PSN of the next request packet.
+    expected: Psn,
+    /// Messages completed, 24 bits.
+    msn: u32,
+    nak_sent: bool,
+    write: Option<Write>,
+    /// Replies of the last atomics, oldest first, for duplicates.
+    atomics: VecDeque<(Psn, u64)>,
+    replies: VecDeque<Reply>,
+    /// The refusal that ended this connection.
+    fatal: Option<(Psn, NakCode)>,
+    mtu: u32,
+    max_rd_atomic: usize,
+}
+
+impl Responder {
+    pub(crate) fn new(rq_psn: Psn, mtu: u32, max_rd_atomic: u8) -> Self {
+        Self {
+            expected: rq_psn,
+            msn: 0,
+            nak_sent: false,
+            write: None,
+            atomics: VecDeque::new(),
+            replies: VecDeque::new(),
+            fatal: None,
+            mtu,
+            max_rd_atomic: usize::from(max_rd_atomic),
+        }
+    }
+
+    /// Whether it refused a request, and thus the queue pair has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.fatal.is_some()
+    }
+
+    /// Takes a request packet.
+    pub(crate) fn handle<M: Memory>(
+        &mut self,
+        packet: &Packet<'_>,
+        target: &mut Target<'_, M>,
+    ) -> Handled {
+        let psn = packet.bth.psn;
+        if let Some((psn, code)) = self.fatal {
+            self.queue_nak(psn, code);
+            return Handled::Fatal;
+        }
+        let ahead = psn.since(self.expected);
+        if ahead > 0 {
+            if !self.nak_sent {
+                self.nak_sent = true;
+                self.queue_nak(self.expected, NakCode::PsnSequence);
+            }
+            return Handled::OutOfSequence;
+        }
+        if ahead < 0 {
+            return self.repeat(packet, target);
+        }
+        let handled = self.execute(packet, target);
+        if matches!(handled, Handled::Executed(_)) {
+            self.nak_sent = false;
+            if packet.bth.ack_req && !packet_has_answer(packet.bth.opcode) {
+                self.queue_ack();
+            }
+        }
+        handled
+    }
+
+    fn execute<M: Memory>(&mut self, packet: &Packet<'_>, target: &mut Target<'_, M>) -> Handled {
+        let opcode = packet.bth.opcode;
+        if opcode.is_first_or_only() == self.write.is_some() {
+            // A message begins inside of another, or goes on without having begun.
+            return self.refuse(NakCode::InvalidRequest);
+        }
+        match (opcode, &packet.ext) {
+            (Opcode::WriteFirst | Opcode::WriteOnly, Ext::Reth(reth)) => {
+                let len = u64::from(reth.len);
+                // A WRITE of nothing needs no rights to anything.
+                if len > 0 && !target.allows(reth.rkey, reth.va, len, Access::REMOTE_WRITE) {
+                    return self.refuse(NakCode::RemoteAccess);
+                }
+                if !target.access.contains(Access::REMOTE_WRITE) {
+                    return self.refuse(NakCode::InvalidRequest);
+                }
+                let write = Write {
+                    va: reth.va,
+                    rkey: reth.rkey,
+                    left: reth.len,
+                };
+                self.write_packet(write, packet, target)
+            }
+            (Opcode::WriteMiddle | Opcode::WriteLast, _) => match self.write.take() {
+                Some(write) => self.write_packet(write, packet, target),
+                None => self.refuse(NakCode::InvalidRequest),
+            },
+            (Opcode::ReadRequest, Ext::Reth(reth)) => self.read(reth, target),
+            (Opcode::FetchAdd | Opcode::CompareSwap, Ext::Atomic(eth)) => {
+                self.atomic(opcode, eth, target)
+            }
+            // SENDs and immediate data need receives, which RC queue pairs have none of here.
+            _ => self.refuse(NakCode::InvalidRequest),
+        }
+    }
+
+    fn write_packet<M: Memory>(
+        &mut self,
+        write: Write,
+        packet: &Packet<'_>,
+        target: &mut Target<'_, M>,
+    ) -> Handled {
+        let len = packet.payload.len() as u32;
+        let last = matches!(packet.bth.opcode, Opcode::WriteLast | Opcode::WriteOnly);
+        let fits = match last {
+            true => len == write.left && len <= self.mtu,
+            false => len == self.mtu && len < write.left,
+        };
+        if !fits {
+            return self.refuse(NakCode::InvalidRequest);
+        }
+        if len > 0 {
+            // Checked for every packet: the region may have been deregistered in between.
+            if !target.allows(write.rkey, write.va, u64::from(len), Access::REMOTE_WRITE) {
+                return self.refuse(NakCode::RemoteAccess);
+            }
+            target.memory.write(write.va, packet.payload);
+        }
+        self.expected = self.expected.add(1);
+        if last {
+            self.complete_message();
+        } else {
+            let (va, left) = (write.va + u64::from(len), write.left - len);
+            self.write = Some(Write { va, left, ..write });
+        }
+        Handled::Executed(last)
+    }
+
+    fn complete_message(&mut self) {
+        self.msn = (self.msn + 1) & Psn::MASK;
+    }
+
+    fn read_packets(&self, reth: &Reth) -> Option<u32> {
+        let packets = reth.len.div_ceil(self.mtu).max(1);
+        (packets < 1 << 23).then_some(packets)
+    }
+
+    fn read<M: Memory>(&mut self, reth: &Reth, target: &mut Target<'_, M>) -> Handled {
+        let Some(packets) = self.read_packets(reth) else {
+            return self.refuse(NakCode::InvalidRequest);
+        };
+        let len = u64::from(reth.len);
+        if len > 0 && !target.allows(reth.rkey, reth.va, len, Access::REMOTE_READ) {
+            return self.refuse(NakCode::RemoteAccess);
+        }
+        if !target.access.contains(Access::REMOTE_READ) || self.is_over_limit() {
+            return self.refuse(NakCode::InvalidRequest);
+        }
+        if self.is_crowded() {
+            return Handled::Dropped;
+        }
+        let first = self.expected;
+        self.expected = first.add(packets);
+        self.complete_message();
+        self.queue_answer(Reply::Read(Read {
+            first,
+            packets,
+            sent: 0,
+            reth: *reth,
+            duplicate: false,
+        }));
+        Handled::Executed(true)
+    }
+
+    fn atomic<M: Memory>(
+        &mut self,
+        opcode: Opcode,
+        eth: &AtomicEth,
+        target: &mut Target<'_, M>,
+    ) -> Handled {
+        if !eth.va.is_multiple_of(8)
+            || !target.access.contains(Access::REMOTE_ATOMIC)
+            || self.is_over_limit()
+        {
+            return self.refuse(NakCode::InvalidRequest);
+        }
+        if !target.allows(eth.rkey, eth.va, 8, Access::REMOTE_ATOMIC) {
+            return self.refuse(NakCode::RemoteAccess);
+        }
+        if self.is_crowded() {
+            return Handled::Dropped;
+        }
+        let old = match opcode {
+            Opcode::FetchAdd => target.memory.fetch_add(eth.va, eth.swap_add),
+            _ => target
+                .memory
+                .compare_swap(eth.va, eth.compare, eth.swap_add),
+        };
+        if self.atomics.len() == self.max_rd_atomic {
+            self.atomics.pop_front();
+        }
+        self.atomics.push_back((self.expected, old));
+        self.queue_answer(Reply::Atomic(self.expected, old, false));
+        self.expected = self.expected.add(1);
+        self.complete_message();
+        Handled::Executed(true)
+    }
+
+    /// A packet that was executed before.
+    fn repeat<M: Memory>(&mut self, packet: &Packet<'_>, target: &mut Target<'_, M>) -> Handled {
+        let psn = packet.bth.psn;
+        match (packet.bth.opcode, &packet.ext) {
+            (Opcode::ReadRequest, Ext::Reth(reth)) => {
+                let Some(packets) = self.read_packets(reth) else {
+                    return Handled::Dropped;
+                };
+                let len = u64::from(reth.len);
+                if psn.add(packets).since(self.expected) > 0
+                    || (len > 0 && !target.allows(reth.rkey, reth.va, len, Access::REMOTE_READ))
+                {
+                    return Handled::Dropped;
+                }
+                let still_to_come = |reply: &Reply| match reply {
+                    Reply::Read(r) => r.contains(psn) && r.next().since(psn) <= 0,
+                    _ => false,
+                };
+                if !self.replies.iter().any(still_to_come) {
+                    // What is left of an answer in progress is superseded by this request.
+                    self.replies
+                        .retain(|r| !matches!(r, Reply::Read(r) if r.contains(psn)));
+                    if self.is_crowded() {
+                        return Handled::Dropped;
+                    }
+                    self.queue_answer(Reply::Read(Read {
+                        first: psn,
+                        packets,
+                        sent: 0,
+                        reth: *reth,
+                        duplicate: true,
+                    }));
+                }
+            }
+            (Opcode::FetchAdd | Opcode::CompareSwap, _) => {
+                let saved = self.atomics.iter().find(|(p, _)| *p == psn);
+                let Some(&(_, old)) = saved else {
+                    return Handled::Dropped;
+                };
+                let queued = |r: &Reply| matches!(r, Reply::Atomic(p, ..) if *p == psn);
+                if !self.replies.iter().any(queued) {
+                    if self.is_crowded() {
+                        return Handled::Dropped;
+                    }
+                    self.queue_answer(Reply::Atomic(psn, old, true));
+                }
+            }
+            _ => self.queue_ack(),
+        }
+        Handled::Duplicate
+    }
+
+    /// Whether the requester has more READs and atomics outstanding than was agreed.
+    ///
+    /// READs and atomics executed for the first time whose answers have not all been sent are
+    /// outstanding for the requester, too. After a loss it may join what it had asked for in
+    /// several pieces into one, hence the factor.
+    fn is_over_limit(&self) -> bool {
+        let fresh = |r: &&Reply| match r {
+            Reply::Read(read) => !read.duplicate,
+            Reply::Atomic(_, _, duplicate) => !duplicate,
+            _ => false,
+        };
+        self.replies.iter().filter(fresh).count() >= 2 * self.max_rd_atomic
+    }
+
+    /// Whether so many answers are queued that only repetitions can be the cause.
+    fn is_crowded(&self) -> bool {
+        self.replies.len() > 4 * self.max_rd_atomic + 4
+    }
+
+    fn queue_ack(&mut self) {
+        let psn = self.expected.add(Psn::MASK); // The one before.
+        match self.replies.back_mut() {
+            Some(Reply::Ack(waiting)) => *waiting = psn,
+            _ => self.replies.push_back(Reply::Ack(psn)),
+        }
+    }
+
+    /// An answer acknowledges what is before it, so a waiting ACK is not needed any more.
+    fn queue_answer(&mut self, reply: Reply) {
+        if let Some(Reply::Ack(_)) = self.replies.back() {
+            self.replies.pop_back();
+        }
+        self.replies.push_back(reply);
+    }
+
+    fn queue_nak(&mut self, psn: Psn, code: NakCode) {
+        if !matches!(self.replies.back(), Some(Reply::Nak(p, c)) if *p == psn && *c == code) {
+            self.queue_answer(Reply::Nak(psn, code));
+        }
+    }
+
+    fn refuse(&mut self, code: NakCode) -> Handled {
+        let psn = self.expected;
+        self.fatal = Some((psn, code));
+        self.write = None;
+        self.queue_nak(psn, code);
+        Handled::Fatal
+    }
+
+    /// Whether there is something to send.
+    pub(crate) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// The next response packet.
+    pub(crate) fn poll<M: Memory>(&mut self, target: &Target<'_, M>) -> Option<Response> {
+        let msn = self.msn;
+        let aeth = |syndrome| Aeth { syndrome, msn };
+        let ack = aeth(Syndrome::OK);
+        let plain = |psn, opcode, ext| {
+            Some(Response {
+                psn,
+                opcode,
+                ext,
+                payload: None,
+            })
+        };
+        let reply = self.replies.front_mut()?;
+        let read = match reply {
+            Reply::Ack(psn) => {
+                let psn = *psn;
+                self.replies.pop_front();
+                return plain(psn, Opcode::Ack, Ext::Aeth(ack));
+            }
+            Reply::Nak(psn, code) => {
+                let (psn, nak) = (*psn, aeth(Syndrome::Nak(*code)));
+                self.replies.pop_front();
+                return plain(psn, Opcode::Ack, Ext::Aeth(nak));
+            }
+            Reply::Atomic(psn, old, _) => {
+                let (psn, old) = (*psn, *old);
+                self.replies.pop_front();
+                return plain(psn, Opcode::AtomicAck, Ext::AtomicAck(ack, old));
+            }
+            Reply::Read(read) => read,
+        };
+        let psn = read.next();
+        let offset = read.sent * self.mtu;
+        let len = (read.reth.len - offset).min(self.mtu);
+        let va = read.reth.va + u64::from(offset);
+        if len > 0 && !target.allows(read.reth.rkey, va, u64::from(len), Access::REMOTE_READ) {
+            // Deregistered since the request was accepted.
+            self.fatal = Some((psn, NakCode::RemoteAccess));
+            self.replies.clear();
+            let nak = aeth(Syndrome::Nak(NakCode::RemoteAccess));
+            return plain(psn, Opcode::Ack, Ext::Aeth(nak));
+        }
+        let (opcode, ext) = match (read.sent, read.packets - read.sent) {
+            (0, 1) => (Opcode::ReadOnly, Ext::Aeth(ack)),
+            (0, _) => (Opcode::ReadFirst, Ext::Aeth(ack)),
+            (_, 1) => (Opcode::ReadLast, Ext::Aeth(ack)),
+            _ => (Opcode::ReadMiddle, Ext::None),
+        };
+        read.sent += 1;
+        if read.sent == read.packets {
+            self.replies.pop_front();
+        }
+        Some(Response {
+            psn,
+            opcode,
+            ext,
+            payload: (len > 0).then_some((va, len)),
+        })
+    }
+}
+
+/// Whether the answer to this request is more than an ACK.
+const fn packet_has_answer(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::ReadRequest | Opcode::FetchAdd | Opcode::CompareSwap
+    )
+}
+
+#[cfg(test)]
+#[path = "responder_tests.rs"]
+mod tests;

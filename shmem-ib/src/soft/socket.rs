@@ -1,0 +1,438 @@
+//! System calls of the driver: a UDP socket in batches, an event, a timer, sleeping.
+//!
+//! All unsafe code for system calls of this crate is here.
+//!
+//! Both directions use the kernel's segmentation offload: a *train* of packets of equal length
+//! to one peer (the last may be shorter) is one datagram of up to 64 KiB for the kernel, which
+//! on the loopback never takes it apart. That is worth a factor of seven in bandwidth.
+
+use std::io;
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+use crate::verbs::{AddressVector, Gid};
+
+/// Datagrams received per system call. Each has room for a whole train.
+pub(super) const RX_SLOTS: usize = 4;
+/// Room for one train.
+pub(super) const SLOT_LEN: usize = 1 << 16;
+/// Trains sent per system call.
+pub(super) const TX_TRAINS: usize = 32;
+/// Packets per train: the kernel takes 64, newer ones 128.
+pub(super) const TRAIN_PACKETS: usize = 64;
+/// Bytes per train: an IP packet is at most 65535 long.
+pub(super) const TRAIN_BYTES: usize = 65_000;
+
+const UDP_SEGMENT: i32 = 103;
+const UDP_GRO: i32 = 104;
+const CMSG_LEN: usize = 64;
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// A socket address of either family.
+#[derive(Clone, Copy)]
+#[repr(C)]
+union SockAddr {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl SockAddr {
+    fn zero() -> Self {
+        // SAFETY: all-zero bytes are a valid value of these plain C structs.
+        unsafe { zeroed() }
+    }
+
+    fn new(ip: IpAddr, port: u16) -> (Self, libc::socklen_t) {
+        let mut sa = Self::zero();
+        match ip {
+            IpAddr::V4(v4) => {
+                sa.v4 = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as u16,
+                    sin_port: port.to_be(),
+                    sin_addr: libc::in_addr {
+                        s_addr: u32::from_ne_bytes(v4.octets()),
+                    },
+                    sin_zero: [0; 8],
+                };
+                (sa, size_of::<libc::sockaddr_in>() as u32)
+            }
+            IpAddr::V6(v6) => {
+                sa.v6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as u16,
+                    sin6_port: port.to_be(),
+                    sin6_flowinfo: 0,
+                    sin6_addr: libc::in6_addr {
+                        s6_addr: v6.octets(),
+                    },
+                    sin6_scope_id: 0,
+                };
+                (sa, size_of::<libc::sockaddr_in6>() as u32)
+            }
+        }
+    }
+
+    fn av(&self) -> AddressVector {
+        // SAFETY: the family is at the same place in both variants, and every bit pattern is
+        // valid for both.
+        unsafe {
+            if i32::from(self.v4.sin_family) == libc::AF_INET {
+                let ip = Ipv4Addr::from(self.v4.sin_addr.s_addr.to_ne_bytes());
+                AddressVector {
+                    gid: Gid::from(ip),
+                    udp_port: u16::from_be(self.v4.sin_port),
+                }
+            } else {
+                let ip = Ipv6Addr::from(self.v6.sin6_addr.s6_addr);
+                AddressVector {
+                    gid: Gid::from(IpAddr::V6(ip)),
+                    udp_port: u16::from_be(self.v6.sin6_port),
+                }
+            }
+        }
+    }
+}
+
+/// Packets that lie one after the other in the send buffer and go to one peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Train {
+    pub(super) dst: AddressVector,
+    /// Where they begin.
+    pub(super) start: usize,
+    /// Bytes of all together.
+    pub(super) len: usize,
+    /// Bytes of each, except that the last may be shorter.
+    pub(super) packet_len: usize,
+    pub(super) packets: usize,
+}
+
+/// A received datagram: where it lies in the receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    pub(super) src: AddressVector,
+    pub(super) slot: usize,
+    pub(super) len: usize,
+    /// Bytes of each packet, except that the last may be shorter.
+    pub(super) packet_len: usize,
+}
+
+/// A bound, unconnected, non-blocking UDP socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    v4: bool,
+    av: AddressVector,
+}
+
+impl Socket {
+    pub(super) fn bind(ip: IpAddr, port: u16) -> io::Result<Self> {
+        let family = if ip.is_ipv4() {
+            libc::AF_INET
+        } else {
+            libc::AF_INET6
+        };
+        let ty = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers.
+        let fd = check(unsafe { libc::socket(family, ty, 0) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let mut socket = Self {
+            fd,
+            v4: ip.is_ipv4(),
+            av: AddressVector::default(),
+        };
+        // Unconnected and with path MTU discovery, Linux sends IP identification 0 and the
+        // don't-fragment bit, as the ICRC supposes.
+        if socket.v4 {
+            let probe = libc::IP_PMTUDISC_PROBE;
+            socket.option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
+        } else {
+            socket.option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+            let probe = libc::IPV6_PMTUDISC_PROBE;
+            socket.option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+        }
+        // The kernel cuts these to its limits (rmem_max, wmem_max).
+        socket.option(libc::SOL_SOCKET, libc::SO_RCVBUF, 64 << 20)?;
+        socket.option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4 << 20)?;
+        // Without it (kernels before 5.0) every packet comes alone, which works as well.
+        let _ = socket.option(libc::SOL_UDP, UDP_GRO, 1);
+        let (sa, len) = SockAddr::new(ip, port);
+        // SAFETY: `sa` is alive and at least `len` bytes long.
+        check(unsafe { libc::bind(socket.raw(), ptr::from_ref(&sa).cast(), len) })?;
+        let mut sa = SockAddr::zero();
+        let mut len = size_of::<SockAddr>() as libc::socklen_t;
+        // SAFETY: `sa` is alive, and `len` is its length.
+        check(unsafe {
+            libc::getsockname(socket.raw(), ptr::from_mut(&mut sa).cast(), &raw mut len)
+        })?;
+        socket.av = sa.av();
+        Ok(socket)
+    }
+
+    fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(super) const fn av(&self) -> AddressVector {
+        self.av
+    }
+
+    fn option(&self, level: i32, name: i32, value: i32) -> io::Result<()> {
+        let len = size_of::<i32>() as libc::socklen_t;
+        let value = ptr::from_ref(&value).cast();
+        // SAFETY: `value` points to an i32 on the stack.
+        check(unsafe { libc::setsockopt(self.raw(), level, name, value, len) }).map(drop)
+    }
+
+    /// Sends trains that lie in `buffer`; returns how many the kernel took.
+    ///
+    /// # Errors
+    /// The first train was refused.
+    pub(super) fn send(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
+        let trains = &trains[..trains.len().min(TX_TRAINS)];
+        let mut names = [MaybeUninit::<SockAddr>::uninit(); TX_TRAINS];
+        let mut iovs = [MaybeUninit::<libc::iovec>::uninit(); TX_TRAINS];
+        let mut cmsgs = [MaybeUninit::<Cmsg>::uninit(); TX_TRAINS];
+        let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); TX_TRAINS];
+        for (i, train) in trains.iter().enumerate() {
+            let ip = match (self.v4, train.dst.gid.ip()) {
+                (false, IpAddr::V4(v4)) => IpAddr::V6(v4.to_ipv6_mapped()),
+                (_, ip) => ip,
+            };
+            let (sa, sa_len) = SockAddr::new(ip, train.dst.udp_port);
+            let bytes = &buffer[train.start..train.start + train.len];
+            let name = names[i].write(sa);
+            let iov = iovs[i].write(libc::iovec {
+                iov_base: bytes.as_ptr().cast_mut().cast(),
+                iov_len: bytes.len(),
+            });
+            // SAFETY: all-zero bytes are a valid mmsghdr.
+            let header = headers[i].write(unsafe { zeroed() });
+            let h = &mut header.msg_hdr;
+            h.msg_name = ptr::from_mut(name).cast();
+            h.msg_namelen = sa_len;
+            h.msg_iov = iov;
+            h.msg_iovlen = 1;
+            if train.packets > 1 {
+                let cmsg = cmsgs[i].write(Cmsg([0; CMSG_LEN]));
+                h.msg_control = ptr::from_mut(cmsg).cast();
+                // SAFETY: the control buffer is aligned and has room for one header and a u16;
+                // the macros stay within `msg_controllen`.
+                unsafe {
+                    h.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+                    let first = libc::CMSG_FIRSTHDR(h);
+                    (*first).cmsg_level = libc::SOL_UDP;
+                    (*first).cmsg_type = UDP_SEGMENT;
+                    (*first).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+                    let size = train.packet_len as u16;
+                    libc::CMSG_DATA(first).cast::<u16>().write_unaligned(size);
+                }
+            }
+        }
+        let first = headers[0].as_mut_ptr();
+        let n = trains.len() as u32;
+        // SAFETY: the first `n` headers are written, and what they point to (names, buffers,
+        // control data) is alive and of the length given. The kernel only reads them, except
+        // for `msg_len`.
+        let sent = check(unsafe { libc::sendmmsg(self.raw(), first, n, libc::MSG_DONTWAIT) })?;
+        Ok(sent as usize)
+    }
+
+    /// Receives up to `out.len()` datagrams (at most [`RX_SLOTS`]) into `buffer`, which has
+    /// [`SLOT_LEN`] bytes for each. Returns how many came.
+    pub(super) fn receive(&self, buffer: &mut [u8], out: &mut [Received]) -> io::Result<usize> {
+        let slots = out.len().min(RX_SLOTS);
+        assert!(
+            buffer.len() >= slots * SLOT_LEN,
+            "receive buffer is too short"
+        );
+        let mut names = [SockAddr::zero(); RX_SLOTS];
+        let mut cmsgs = [Cmsg([0; CMSG_LEN]); RX_SLOTS];
+        let mut iovs = [MaybeUninit::<libc::iovec>::uninit(); RX_SLOTS];
+        let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); RX_SLOTS];
+        let base = buffer.as_mut_ptr();
+        for i in 0..slots {
+            let iov = iovs[i].write(libc::iovec {
+                iov_base: base.wrapping_add(i * SLOT_LEN).cast(),
+                iov_len: SLOT_LEN,
+            });
+            // SAFETY: all-zero bytes are a valid mmsghdr.
+            let header = headers[i].write(unsafe { zeroed() });
+            let h = &mut header.msg_hdr;
+            h.msg_name = ptr::from_mut(&mut names[i]).cast();
+            h.msg_namelen = size_of::<SockAddr>() as u32;
+            h.msg_iov = iov;
+            h.msg_iovlen = 1;
+            h.msg_control = ptr::from_mut(&mut cmsgs[i]).cast();
+            h.msg_controllen = CMSG_LEN;
+        }
+        let (first, n) = (headers[0].as_mut_ptr(), slots as u32);
+        // SAFETY: the first `n` headers are written, and point to buffers that are alive, exclusively
+        // borrowed, and of the length given.
+        let got = check(unsafe {
+            libc::recvmmsg(self.raw(), first, n, libc::MSG_DONTWAIT, ptr::null_mut())
+        })? as usize;
+        for i in 0..got {
+            // SAFETY: written above and filled in by the kernel.
+            let header = unsafe { headers[i].assume_init_ref() };
+            let len = header.msg_len as usize;
+            let packet_len = gro_size(&header.msg_hdr).filter(|n| *n > 0).unwrap_or(len);
+            out[i] = Received {
+                src: names[i].av(),
+                slot: i,
+                len,
+                packet_len,
+            };
+        }
+        Ok(got)
+    }
+}
+
+/// Control data, aligned as its headers need it.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Cmsg([u8; CMSG_LEN]);
+
+/// The packet length that receive offload reports.
+fn gro_size(header: &libc::msghdr) -> Option<usize> {
+    // SAFETY: the kernel wrote well-formed control messages and their total length; the macros
+    // stay within it.
+    unsafe {
+        let mut cmsg = libc::CMSG_FIRSTHDR(header);
+        while !cmsg.is_null() {
+            if (*cmsg).cmsg_level == libc::SOL_UDP && (*cmsg).cmsg_type == UDP_GRO {
+                let size = libc::CMSG_DATA(cmsg).cast::<i32>().read_unaligned();
+                return usize::try_from(size).ok();
+            }
+            cmsg = libc::CMSG_NXTHDR(header, cmsg);
+        }
+    }
+    None
+}
+
+/// Gives back the pages of a buffer; it reads as zeros afterwards.
+pub(super) fn release_pages(buffer: &mut [u8]) {
+    const PAGE: usize = 4096;
+    let start = buffer.as_mut_ptr();
+    let skip = start.align_offset(PAGE);
+    let len = buffer.len().saturating_sub(skip) / PAGE * PAGE;
+    if len > 0 {
+        // SAFETY: whole pages inside of an exclusively borrowed anonymous buffer of plain
+        // bytes: zeros are as good a content as any.
+        unsafe { libc::madvise(start.wrapping_add(skip).cast(), len, libc::MADV_DONTNEED) };
+    }
+}
+
+/// An event that wakes a sleeper.
+#[derive(Debug)]
+pub(super) struct Event(OwnedFd);
+
+impl Event {
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: no pointers.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(super) fn signal(&self) {
+        let one = 1_u64;
+        // SAFETY: 8 bytes of the stack. The only failure is a full counter, which is a signal.
+        unsafe { libc::write(self.0.as_raw_fd(), ptr::from_ref(&one).cast(), 8) };
+    }
+
+    /// Takes the signal, if there is one.
+    pub(super) fn take(&self) -> bool {
+        drain(&self.0)
+    }
+}
+
+fn drain(fd: &OwnedFd) -> bool {
+    let mut count = 0_u64;
+    // SAFETY: room for the 8 bytes that an eventfd or timerfd gives.
+    unsafe { libc::read(fd.as_raw_fd(), ptr::from_mut(&mut count).cast(), 8) == 8 }
+}
+
+/// A timer that ends a sleep, for a thread which is not the sleeper.
+#[derive(Debug)]
+pub(super) struct Timer(OwnedFd);
+
+impl Timer {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        // SAFETY: no pointers.
+        let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Fires once after `delay`.
+    pub(super) fn arm(&self, delay: Duration) {
+        let zero = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let value = timespec(delay.max(Duration::from_nanos(1)));
+        let spec = libc::itimerspec {
+            it_interval: zero,
+            it_value: value,
+        };
+        // SAFETY: `spec` is alive; the old value is not asked for.
+        unsafe {
+            libc::timerfd_settime(self.0.as_raw_fd(), 0, &raw const spec, ptr::null_mut());
+        }
+    }
+
+    pub(super) fn take(&self) -> bool {
+        drain(&self.0)
+    }
+}
+
+fn timespec(d: Duration) -> libc::timespec {
+    let tv_sec = d.as_secs().min(i32::MAX as u64) as libc::time_t;
+    libc::timespec {
+        tv_sec,
+        tv_nsec: libc::c_long::from(d.subsec_nanos() as i32),
+    }
+}
+
+/// Sleeps until one of these is ready or the time is over; returns which are ready.
+pub(super) fn sleep(
+    socket: Option<&Socket>,
+    event: &Event,
+    timer: Option<&Timer>,
+    max: Duration,
+) -> (bool, bool, bool) {
+    let entry = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // A negative descriptor is skipped by the kernel.
+    let mut fds = [
+        entry(socket.map_or(-1, Socket::raw)),
+        entry(event.0.as_raw_fd()),
+        entry(timer.map_or(-1, |t| t.0.as_raw_fd())),
+    ];
+    let time = timespec(max);
+    let n = fds.len() as libc::nfds_t;
+    // SAFETY: `fds` and `time` are alive; no signal mask is given.
+    let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), n, &raw const time, ptr::null()) };
+    if ready <= 0 {
+        return (false, false, false); // Time is over, or a signal came: the caller looks.
+    }
+    (
+        fds[0].revents != 0,
+        fds[1].revents != 0,
+        fds[2].revents != 0,
+    )
+}

@@ -1,0 +1,40 @@
+//! RoCEv2 packets: what lies in a UDP datagram to port 4791.
+//!
+//! ```text
+//!  UDP payload = BTH 12 | extended headers 0..28 | payload | pad 0..3 | ICRC 4
+//!
+//!  BTH    0        opcode 8
+//!         1        SE 1 | M 1 | Pad 2 | TVer 4
+//!         2..4     P_Key 16
+//!         4        FECN 1 | BECN 1 | reserved 6
+//!         5..8     destination QP 24
+//!         8        A 1 | reserved 7
+//!         9..12    PSN 24
+//! ```
+//! All numbers are big-endian but the ICRC, which goes low byte first ([`icrc`]).
+//!
+//! Nothing here allocates: headers are encoded into the buffer of the caller, who puts the
+//! payload behind them and then seals the packet; decoding borrows the payload.
+
+#![forbid(unsafe_code)]
+
+mod headers;
+pub mod icrc;
+mod opcode;
+mod packet;
+
+pub use headers::{Aeth, AtomicEth, Bth, Deth, NakCode, Reth, Syndrome, rnr_delay_ns};
+pub use icrc::Flow;
+pub use opcode::{ExtKind, Opcode};
+pub use packet::{DecodeError, Ext, Header, Packet};
+
+/// Bytes of the base transport header.
+pub const BTH_LEN: usize = 12;
+/// Bytes of the invariant CRC.
+pub const ICRC_LEN: usize = 4;
+/// Longest extended headers: `AtomicETH`.
+pub const EXT_MAX: usize = 28;
+/// Longest packet with an MTU of 4096.
+pub const PACKET_MAX: usize = BTH_LEN + EXT_MAX + 4096 + ICRC_LEN;
+/// Default partition key with full membership, the only one used.
+pub const PKEY_DEFAULT: u16 = 0xffff;

@@ -1,0 +1,60 @@
+//! The conformance suite on software HCAs over UDP sockets of the loopback, plain and with
+//! packets lost, doubled and reordered on purpose.
+
+use std::time::Duration;
+
+use shmem_ib::conformance::Fabric;
+use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
+use shmem_ib::verbs::{Hca, Mtu};
+
+struct Loopback([SoftHca; 2]);
+
+impl Fabric for Loopback {
+    type H = SoftHca;
+
+    fn hcas(&self) -> [&SoftHca; 2] {
+        [&self.0[0], &self.0[1]]
+    }
+
+    fn advance(&self) {
+        // Both are polled by the caller; a moment of sleep lets timers pass without spinning.
+        self.0[0].wait(Duration::from_micros(50));
+    }
+}
+
+fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
+    Loopback([1, 2].map(|seed| {
+        let bind = bind.parse().expect("an address");
+        let config = SoftConfig {
+            bind,
+            mtu,
+            faults: faults(seed),
+            ..SoftConfig::loopback(seed)
+        };
+        SoftHca::open(&config).expect("a port on the loopback")
+    }))
+}
+
+mod ipv4 {
+    use super::*;
+    shmem_ib::conformance_tests!(open("127.0.0.1", Mtu::M4096, |_| Faults::default()));
+}
+
+mod ipv6 {
+    use super::*;
+    shmem_ib::conformance_tests!(open("::1", Mtu::M1024, |_| Faults::default()));
+}
+
+mod faulty {
+    use super::*;
+
+    const fn faults(seed: u64) -> Faults {
+        Faults {
+            drop: 20_000,
+            duplicate: 20_000,
+            reorder: 20_000,
+            seed,
+        }
+    }
+    shmem_ib::conformance_tests!(reliable open("127.0.0.1", Mtu::M4096, faults));
+}

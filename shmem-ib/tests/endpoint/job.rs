@@ -1,0 +1,213 @@
+//! A job whose PEs are threads of the test: each has an HCA, an endpoint, a segment, and a
+//! progress thread, as a process of a real job has.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use shmem_ib::connect::UdAddress;
+use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_ib::soft::{SoftConfig, SoftHca};
+use shmem_ib::verbs::Hca;
+
+/// 64-bit words of a segment: 5 MiB.
+pub(crate) const WORDS: usize = 5 << 17;
+
+pub(crate) struct Pe {
+    pub(crate) number: u32,
+    // Dropped before the segment that it registers.
+    pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
+    segment: Arc<Vec<AtomicU64>>,
+    stop: Arc<AtomicBool>,
+    hca: Arc<SoftHca>,
+    progress: Option<JoinHandle<()>>,
+}
+
+pub(crate) struct Job {
+    pub(crate) pes: Vec<Pe>,
+    pub(crate) book: Arc<Book>,
+}
+
+/// The addresses of a job, which a test may change.
+#[derive(Default)]
+pub(crate) struct Book(pub(crate) Mutex<Vec<Option<Lookup>>>);
+
+impl Directory for Book {
+    fn lookup(&self, pe: u32) -> Lookup {
+        let entries = self.0.lock().unwrap();
+        entries
+            .get(pe as usize)
+            .cloned()
+            .flatten()
+            .unwrap_or(Lookup::Pending)
+    }
+
+    fn wait(&self, _pe: u32, max: Duration) {
+        std::thread::sleep(max);
+    }
+
+    fn describe(&self, pe: u32) -> String {
+        format!("PE {pe} (node {})", pe / 2)
+    }
+}
+
+impl Job {
+    pub(crate) fn new(n: u32) -> Self {
+        Self::with(n, |_, _| {})
+    }
+
+    pub(crate) fn with(n: u32, change: impl Fn(&mut EndpointConfig, &mut SoftConfig)) -> Self {
+        let job = Self::bare(n, change);
+        job.pes.iter().for_each(Pe::register);
+        job
+    }
+
+    /// A second job in which only PE 0 has registered its memory.
+    pub(crate) fn unregistered(&self, n: u32, deadline: Duration) -> Self {
+        let job = Self::bare(n, |config, _| {
+            config.job_id = [9; 16];
+            config.connect_deadline = deadline;
+        });
+        job.pes[0].register();
+        job
+    }
+
+    fn bare(n: u32, change: impl Fn(&mut EndpointConfig, &mut SoftConfig)) -> Self {
+        let book = Arc::new(Book::default());
+        let pes: Vec<Pe> = (0..n).map(|i| Pe::new(i, n, &book, &change)).collect();
+        let addresses = pes
+            .iter()
+            .map(|pe| Some(Lookup::Ready(pe.endpoint.ud_address())));
+        *book.0.lock().unwrap() = addresses.collect();
+        Self { pes, book }
+    }
+
+    /// Runs `body` for every PE, each in a thread of its own.
+    pub(crate) fn run(&self, body: impl Fn(&Pe) + Sync) {
+        std::thread::scope(|scope| {
+            for pe in &self.pes {
+                let body = &body;
+                scope.spawn(move || body(pe));
+            }
+        });
+    }
+
+    pub(crate) fn set_address(&self, pe: u32, lookup: Lookup) {
+        self.book.0.lock().unwrap()[pe as usize] = Some(lookup);
+    }
+
+    pub(crate) fn address(&self, pe: u32) -> UdAddress {
+        self.pes[pe as usize].endpoint.ud_address()
+    }
+}
+
+impl Pe {
+    fn new(
+        number: u32,
+        n_pes: u32,
+        book: &Arc<Book>,
+        change: &impl Fn(&mut EndpointConfig, &mut SoftConfig),
+    ) -> Self {
+        let mut config = EndpointConfig {
+            pe: number,
+            n_pes,
+            job_id: [1; 16],
+            job_key: [2; 32],
+            seed: u64::from(number),
+            connect_deadline: Duration::from_secs(20),
+            spin_rounds: 20,
+            ..EndpointConfig::default()
+        };
+        let mut soft = SoftConfig::loopback(u64::from(number) + 1000);
+        change(&mut config, &mut soft);
+        soft.faults.seed += u64::from(number);
+        let hca = Arc::new(SoftHca::open(&soft).unwrap());
+        let endpoint = Endpoint::new(Arc::clone(&hca), config).unwrap();
+        endpoint.set_directory(Arc::clone(book) as Arc<dyn Directory>);
+        let stop = Arc::new(AtomicBool::new(false));
+        let progress = {
+            let (endpoint, stop) = (Arc::clone(&endpoint), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    endpoint.progress_wait(Duration::from_millis(100));
+                }
+            })
+        };
+        let segment = Arc::new((0..WORDS).map(|_| AtomicU64::new(0)).collect());
+        Self {
+            number,
+            endpoint,
+            segment,
+            stop,
+            hca,
+            progress: Some(progress),
+        }
+    }
+
+    pub(crate) fn register(&self) {
+        let base = self.segment.as_ptr().cast_mut().cast::<u8>();
+        // SAFETY: the segment outlives the endpoint, and is accessed by atomics only.
+        unsafe { self.endpoint.register(base, WORDS * 8).unwrap() };
+    }
+
+    /// The word at `offset` bytes of this PE's own segment.
+    pub(crate) fn word(&self, offset: u64) -> u64 {
+        self.segment[offset as usize / 8].load(Ordering::Acquire)
+    }
+
+    /// The address of byte `offset` of this PE's own segment.
+    pub(crate) fn place(&self, offset: u64) -> *mut u8 {
+        assert!(offset < WORDS as u64 * 8);
+        self.segment
+            .as_ptr()
+            .cast_mut()
+            .cast::<u8>()
+            .wrapping_add(offset as usize)
+    }
+
+    pub(crate) fn put_word(&self, to: u32, offset: u64, value: u64) {
+        let src = std::ptr::from_ref(&value).cast();
+        // SAFETY: the source may go as soon as this returns.
+        unsafe { self.endpoint.put(to, offset, src, 8, false).unwrap() };
+    }
+
+    pub(crate) fn get_word(&self, from: u32, offset: u64) -> u64 {
+        let mut value = 0u64;
+        let dst = std::ptr::from_mut(&mut value).cast();
+        // SAFETY: blocking, so the destination lives long enough.
+        unsafe { self.endpoint.get(from, offset, dst, 8, true).unwrap() };
+        value
+    }
+
+    pub(crate) fn put_bytes(&self, to: u32, offset: u64, bytes: &[u8]) {
+        // SAFETY: the source may go as soon as this returns.
+        unsafe {
+            self.endpoint
+                .put(to, offset, bytes.as_ptr(), bytes.len(), false)
+                .unwrap()
+        };
+    }
+
+    pub(crate) fn get_bytes(&self, from: u32, offset: u64, bytes: &mut [u8]) {
+        let (dst, len) = (bytes.as_mut_ptr(), bytes.len());
+        // SAFETY: blocking, so the destination lives long enough.
+        unsafe { self.endpoint.get(from, offset, dst, len, true).unwrap() };
+    }
+
+    /// Ends this PE as a crash would: nobody is told.
+    pub(crate) fn die(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.hca.wake();
+        if let Some(thread) = self.progress.take() {
+            thread.join().unwrap();
+        }
+        self.endpoint.close();
+    }
+}
+
+impl Drop for Pe {
+    fn drop(&mut self) {
+        self.die();
+    }
+}

@@ -1,0 +1,381 @@
+//! All schedules of two endpoints within small budgets: every order of deliveries, every loss
+//! and repetition of messages, timeouts and restarts at any moment.
+//!
+//! From every state that is reached the network becomes kind, and then every connection that
+//! is wanted must open, with both sides in agreement.
+
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+
+use shmem_ib::connect::handshake::{
+    Action, Actions, Context, Handshake, Local, Phase, RetryPolicy,
+};
+use shmem_ib::connect::message::{Message, Segment};
+use shmem_ib::connect::{ConnectStats, UdAddress};
+use shmem_ib::rng::Rng;
+use shmem_ib::verbs::Mtu;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::fabric::Fabric;
+
+/// How often each event that makes the state space infinite may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Budget {
+    timeouts: u8,
+    repeats: u8,
+    losses: u8,
+    crashes: u8,
+}
+
+#[derive(Clone)]
+struct Side {
+    incarnation: u64,
+    ready: bool,
+    wants: bool,
+    machine: Handshake,
+}
+
+#[derive(Clone)]
+struct State {
+    sides: [Side; 2],
+    network: Vec<(usize, Message)>,
+    fabric: Fabric,
+    budget: Budget,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Connect(usize),
+    Ready(usize),
+    Timeout(usize),
+    Crash(usize),
+    Deliver(usize),
+    Repeat(usize),
+    Lose(usize),
+}
+
+impl State {
+    fn new(ready: [bool; 2], budget: Budget) -> Self {
+        let side = |pe: usize| Side {
+            incarnation: 1,
+            ready: ready[pe],
+            wants: false,
+            machine: Handshake::new(1 - pe as u32),
+        };
+        let sides = [side(0), side(1)];
+        Self {
+            sides,
+            network: Vec::new(),
+            fabric: Fabric::default(),
+            budget,
+        }
+    }
+
+    /// Two states with the same fingerprint behave the same.
+    fn fingerprint(&self) -> u128 {
+        let mut hasher = SipHasher24::new();
+        for side in &self.sides {
+            (side.incarnation, side.ready, side.wants, &side.machine).hash(&mut hasher);
+        }
+        // The network has no order, so neither has its fingerprint.
+        let mut messages: Vec<u64> = self
+            .network
+            .iter()
+            .map(|m| {
+                let mut hasher = SipHasher24::new();
+                m.hash(&mut hasher);
+                hasher.finish()
+            })
+            .collect();
+        messages.sort_unstable();
+        (messages, &self.fabric, self.budget).hash(&mut hasher);
+        hasher.finish128().as_u128()
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for pe in 0..2 {
+            let side = &self.sides[pe];
+            if !side.wants {
+                steps.push(Step::Connect(pe));
+            }
+            if !side.ready {
+                steps.push(Step::Ready(pe));
+            }
+            if self.budget.timeouts > 0 && self.due(pe) {
+                steps.push(Step::Timeout(pe));
+            }
+            if self.budget.crashes > 0 {
+                steps.push(Step::Crash(pe));
+            }
+        }
+        for i in 0..self.network.len() {
+            if self.network[..i].contains(&self.network[i]) {
+                continue; // the same as delivering its twin
+            }
+            steps.push(Step::Deliver(i));
+            if self.budget.repeats > 0 {
+                steps.push(Step::Repeat(i));
+            }
+            if self.budget.losses > 0 {
+                steps.push(Step::Lose(i));
+            }
+        }
+        steps
+    }
+
+    fn due(&self, pe: usize) -> bool {
+        self.sides[pe].machine.next_timeout(&retry()).is_some()
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Connect(pe) => {
+                self.sides[pe].wants = true;
+                self.event(pe, |h, cx| h.connect(cx, address(1 - pe)));
+            }
+            Step::Ready(pe) => {
+                self.sides[pe].ready = true;
+                self.event(pe, Handshake::ready);
+            }
+            Step::Timeout(pe) => {
+                self.budget.timeouts = self.budget.timeouts.saturating_sub(1);
+                self.event(pe, Handshake::handle_timeout);
+            }
+            Step::Crash(pe) => {
+                self.budget.crashes -= 1;
+                self.fabric.crash(pe as u32);
+                let side = &mut self.sides[pe];
+                side.incarnation += 1;
+                side.ready = false;
+                side.wants = false;
+                side.machine = Handshake::new(1 - pe as u32);
+            }
+            Step::Deliver(i) => {
+                let (pe, message) = self.network.swap_remove(i);
+                self.event(pe, |h, cx| {
+                    h.handle_message(cx, message);
+                });
+            }
+            Step::Repeat(i) => {
+                self.budget.repeats -= 1;
+                let (pe, message) = self.network[i].clone();
+                self.event(pe, |h, cx| {
+                    h.handle_message(cx, message);
+                });
+            }
+            Step::Lose(i) => {
+                self.budget.losses -= 1;
+                self.network.swap_remove(i);
+            }
+        }
+    }
+
+    fn event(&mut self, pe: usize, event: impl FnOnce(&mut Handshake, &mut Context<'_>)) {
+        let mut event = Some(event);
+        self.with(pe, &mut |h, cx| event.take().expect("called once")(h, cx));
+    }
+
+    fn with(&mut self, pe: usize, event: &mut dyn FnMut(&mut Handshake, &mut Context<'_>)) {
+        let side = &mut self.sides[pe];
+        let segment = Segment {
+            address: side.incarnation,
+            ..Segment::default()
+        };
+        let local = Local {
+            pe: pe as u32,
+            incarnation: side.incarnation,
+            ud: address(pe),
+            mtu: Mtu::M1024,
+            max_rd_atomic: 4,
+            segments: side.ready.then(|| std::iter::once(segment).collect()),
+            retry: retry(),
+        };
+        // A PSN that follows from the number of queue pairs made so far.
+        let mut rng = Rng::new(self.fabric.made());
+        let mut actions = Actions::new();
+        let mut stats = ConnectStats::default();
+        let mut cx = Context {
+            now: 0,
+            local: &local,
+            rng: &mut rng,
+            actions: &mut actions,
+            stats: &mut stats,
+        };
+        event(&mut side.machine, &mut cx);
+        for action in actions {
+            let (me, peer) = (pe as u32, 1 - pe as u32);
+            match action {
+                Action::Send { to, message } => {
+                    assert_eq!(to, address(1 - pe));
+                    self.network.push((1 - pe, message));
+                }
+                Action::CreateQp => {
+                    let qpn = self.fabric.create(me, peer);
+                    self.with(pe, &mut |h, cx| h.qp_created(cx, qpn));
+                }
+                Action::LinkQp(link) => self.fabric.link(me, &link),
+                Action::ResetQp(qpn) => self.fabric.reset(me, qpn),
+                Action::DestroyQp(qpn) => {
+                    if self.fabric.destroy(me, qpn) {
+                        // The wish was fulfilled once; whoever uses it next asks again.
+                        self.sides[pe].wants = false;
+                    }
+                }
+                Action::Opened { qpn, segments } => {
+                    assert!(segments[0].address <= self.sides[1 - pe].incarnation);
+                    self.fabric.open(me, qpn);
+                }
+                Action::Failed(failure) => panic!("{failure:?}"),
+                Action::PeerRestarted { incarnation } => {
+                    assert!(incarnation <= self.sides[1 - pe].incarnation);
+                }
+            }
+        }
+    }
+
+    /// Nothing is lost any more: everything wanted must open soon.
+    fn assert_settles(mut self) {
+        for pe in 0..2 {
+            if !self.sides[pe].ready {
+                self.apply(Step::Ready(pe));
+            }
+        }
+        for _ in 0..40 {
+            if !self.network.is_empty() {
+                let (pe, message) = self.network.remove(0);
+                self.event(pe, |h, cx| {
+                    h.handle_message(cx, message);
+                });
+            } else if let Some(pe) = (0..2).find(|pe| self.due(*pe)) {
+                self.apply(Step::Timeout(pe));
+            } else {
+                return self.assert_settled();
+            }
+        }
+        panic!(
+            "does not settle: {:?} {:?}",
+            self.sides[0].machine, self.sides[1].machine
+        );
+    }
+
+    fn assert_settled(&self) {
+        for pe in 0..2 {
+            let (me, other) = (&self.sides[pe], &self.sides[1 - pe]);
+            if me.wants {
+                assert_eq!(me.machine.phase(), Phase::Open);
+            }
+            let Some((incarnation, qpn, psn)) = me.machine.linked_to() else {
+                continue;
+            };
+            if me.machine.phase() != Phase::Open || incarnation != other.incarnation {
+                continue;
+            }
+            assert_eq!(other.machine.local_qp(), Some((qpn, psn)));
+            let (my_qpn, my_psn) = me.machine.local_qp().expect("linked");
+            assert_eq!(
+                other.machine.linked_to(),
+                Some((me.incarnation, my_qpn, my_psn))
+            );
+        }
+    }
+}
+
+fn retry() -> RetryPolicy {
+    // The clock stands still, so that every timeout is always due and no state differs from
+    // another one by its times alone.
+    RetryPolicy {
+        initial: 0,
+        max: 0,
+        silence: u64::MAX,
+    }
+}
+
+fn address(pe: usize) -> UdAddress {
+    UdAddress {
+        udp_port: 1 + pe as u16,
+        ..UdAddress::default()
+    }
+}
+
+/// Visits every reachable state once; returns how many there are.
+fn explore(name: &str, start: State) -> usize {
+    let mut seen = HashSet::from([start.fingerprint()]);
+    let mut stack = vec![(start, Vec::new())];
+    while let Some((state, path)) = stack.pop() {
+        for step in state.steps() {
+            let mut next = state.clone();
+            let mut path = path.clone();
+            path.push(step);
+            let check = std::panic::AssertUnwindSafe(|| {
+                next.apply(step);
+                seen.insert(next.fingerprint())
+                    .then(|| next.clone().assert_settles())
+            });
+            match std::panic::catch_unwind(check) {
+                Ok(Some(())) => stack.push((next, path)),
+                Ok(None) => {}
+                Err(panic) => {
+                    eprintln!("{name}: the schedule was {path:#?}");
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+    println!("{name}: {} states", seen.len());
+    seen.len()
+}
+
+#[test]
+fn every_schedule_of_losses_repeats_and_timeouts() {
+    let budget = Budget {
+        timeouts: 3,
+        repeats: 2,
+        losses: 2,
+        crashes: 0,
+    };
+    assert!(explore("both ready", State::new([true, true], budget)) > 1_000);
+}
+
+#[test]
+fn every_schedule_with_slow_starters() {
+    let budget = Budget {
+        timeouts: 2,
+        repeats: 1,
+        losses: 2,
+        crashes: 0,
+    };
+    assert!(explore("one slow", State::new([true, false], budget)) > 1_000);
+    assert!(explore("both slow", State::new([false, false], budget)) > 1_000);
+}
+
+#[test]
+fn every_schedule_with_restarts() {
+    for (name, budget) in [
+        ("restart and timeout", (1, 0, 0, 1)),
+        ("restart and repeat", (0, 1, 0, 1)),
+        ("two restarts", (0, 0, 0, 2)),
+    ] {
+        assert!(explore(name, State::new([true, true], budget_of(budget))) > 1_000);
+    }
+}
+
+#[test]
+#[ignore = "three million states: half a minute with --release"]
+fn every_schedule_with_restarts_and_faults() {
+    for (name, budget) in [
+        ("restart and faults", (2, 1, 1, 1)),
+        ("two restarts and a timeout", (1, 0, 0, 2)),
+    ] {
+        assert!(explore(name, State::new([true, true], budget_of(budget))) > 1_000_000);
+    }
+}
+
+const fn budget_of((timeouts, repeats, losses, crashes): (u8, u8, u8, u8)) -> Budget {
+    Budget {
+        timeouts,
+        repeats,
+        losses,
+        crashes,
+    }
+}

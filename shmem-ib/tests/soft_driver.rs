@@ -1,0 +1,325 @@
+//! The software HCA's driver: sleeping, waking, and progress without anybody who polls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use shmem_ib::conformance::Region;
+use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
+use shmem_ib::verbs::{
+    Access, AddressVector, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
+    SendOp, SendWr, Wake, WcStatus,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Port {
+    hca: Arc<SoftHca>,
+    cq: Cq,
+    qp: Qpn,
+    mem: Region,
+}
+
+fn open(seed: u64, faults: Faults) -> Port {
+    let config = SoftConfig {
+        faults,
+        ..SoftConfig::loopback(seed)
+    };
+    let hca = Arc::new(SoftHca::open(&config).unwrap());
+    let cq = hca.create_cq(1024).unwrap();
+    let init = QpInit {
+        ty: QpType::Rc,
+        send_cq: cq,
+        recv_cq: cq,
+        max_send_wr: 128,
+        max_recv_wr: 0,
+        max_inline: 64,
+    };
+    let qp = hca.create_qp(&init).unwrap();
+    let mem = Region::new(&*hca, 1 << 20, Access::ALL);
+    Port { hca, cq, qp, mem }
+}
+
+impl Port {
+    fn to_rtr(&self, av: AddressVector, qpn: Qpn) {
+        let dest = RcDest {
+            av,
+            qpn,
+            rq_psn: Psn(7),
+            mtu: Mtu::M4096,
+            max_dest_rd_atomic: 8,
+        };
+        let init = QpAttr::Init {
+            access: Access::ALL,
+            qkey: None,
+        };
+        self.hca.modify_qp(self.qp, &init).unwrap();
+        self.hca
+            .modify_qp(self.qp, &QpAttr::Rtr { dest: Some(dest) })
+            .unwrap();
+    }
+
+    fn to_rts(&self) {
+        let rts = QpAttr::Rts {
+            sq_psn: Psn(7),
+            timeout: 20,
+            retry_cnt: 7,
+            max_rd_atomic: 8,
+        };
+        self.hca.modify_qp(self.qp, &rts).unwrap();
+    }
+
+    fn connect(&self, peer: &Self) {
+        self.to_rtr(peer.hca.port().av, peer.qp);
+        self.to_rts();
+    }
+
+    fn post(&self, wr_id: u64, op: SendOp, len: usize) {
+        let wr = SendWr {
+            wr_id,
+            op,
+            sge: self.mem.sge(0, len),
+            inline: None,
+            signaled: true,
+        };
+        // SAFETY: regions are never freed.
+        unsafe { self.hca.post_send(self.qp, &wr) }.unwrap();
+    }
+
+    fn reap(&self) -> Completion {
+        let start = Instant::now();
+        let mut out = [Completion::EMPTY];
+        while self.hca.poll_cq(self.cq, &mut out) == 0 {
+            assert!(start.elapsed() < PATIENCE, "no completion");
+            std::thread::yield_now();
+        }
+        out[0]
+    }
+
+    /// A thread that waits for work until the returned guard is dropped.
+    fn progress(&self) -> Progress {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (hca, flag) = (Arc::clone(&self.hca), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                hca.wait(Duration::from_secs(3600));
+            }
+        });
+        Progress {
+            hca: Arc::clone(&self.hca),
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+struct Progress {
+    hca: Arc<SoftHca>,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.hca.wake();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn write(to: &Port) -> SendOp {
+    SendOp::Write {
+        raddr: to.mem.at(0),
+        rkey: to.mem.mr.rkey,
+    }
+}
+
+#[test]
+fn wait_times_out_and_wakes() {
+    let a = open(1, Faults::default());
+    let start = Instant::now();
+    assert_eq!(a.hca.wait(Duration::from_millis(30)), Wake::Timeout);
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    // A wake before the wait counts; several count once.
+    a.hca.wake();
+    a.hca.wake();
+    assert_eq!(a.hca.wait(PATIENCE), Wake::Woken);
+    assert_eq!(a.hca.wait(Duration::from_millis(1)), Wake::Timeout);
+    let hca = Arc::clone(&a.hca);
+    let sleeper = std::thread::spawn(move || hca.wait(PATIENCE));
+    std::thread::sleep(Duration::from_millis(20));
+    a.hca.wake();
+    assert_eq!(sleeper.join().unwrap(), Wake::Woken);
+}
+
+#[test]
+fn a_sleeping_target_serves_its_peer() {
+    let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+    a.connect(&b);
+    b.connect(&a);
+    let _progress = b.progress();
+    for i in 1..=50 {
+        a.mem.set_word(0, i);
+        a.post(i, write(&b), 8);
+        assert_eq!(a.reap().status, WcStatus::Success);
+        assert_eq!(b.mem.word(0), i);
+    }
+}
+
+/// The initiator posts and never polls; the first packets are dropped by a peer that is not
+/// ready. Its progress thread, asleep for an hour, has to learn of the new timer and repeat.
+#[test]
+fn a_sleeping_initiator_repeats_what_was_lost() {
+    let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+    a.connect(&b);
+    let _pa = a.progress();
+    let _pb = b.progress();
+    std::thread::sleep(Duration::from_millis(20));
+    a.mem.set_word(0, 42);
+    a.post(1, write(&b), 8);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(b.mem.word(0), 0);
+    let start = Instant::now();
+    b.connect(&a);
+    while b.mem.word(0) != 42 {
+        assert!(
+            start.elapsed() < Duration::from_secs(3),
+            "the write was not repeated"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(a.hca.counters().retransmitted > 0);
+}
+
+/// Posts that are held back for a batch leave without a poll.
+#[test]
+fn held_back_posts_leave_by_themselves() {
+    let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+    a.connect(&b);
+    b.connect(&a);
+    let (_pa, _pb) = (a.progress(), b.progress());
+    for round in 1..=20 {
+        a.mem.set_word(0, round);
+        for i in 0..5 {
+            let raddr = b.mem.at(8 * i);
+            a.post(
+                round,
+                SendOp::Write {
+                    raddr,
+                    rkey: b.mem.mr.rkey,
+                },
+                8,
+            );
+        }
+        let start = Instant::now();
+        while b.mem.word(32) != round {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the last of five posts stays behind"
+            );
+            std::thread::yield_now();
+        }
+        for _ in 0..5 {
+            assert_eq!(a.reap().status, WcStatus::Success);
+        }
+    }
+}
+
+/// A local thread reads a word while a peer writes it: it never sees half of a write.
+#[test]
+fn words_do_not_tear() {
+    let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+    a.connect(&b);
+    b.connect(&a);
+    let _progress = b.progress();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (at, flag) = (b.mem.at(0) as usize, Arc::clone(&stop));
+    let reader = std::thread::spawn(move || {
+        // SAFETY: an aligned word of a region that is never freed.
+        let word = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at)) };
+        let mut seen = 0_u64;
+        while !flag.load(Ordering::Relaxed) {
+            let value = word.load(Ordering::Acquire);
+            assert_eq!(
+                value >> 32,
+                value & 0xffff_ffff,
+                "half of a write: {value:#x}"
+            );
+            seen += u64::from(value != 0);
+        }
+        seen
+    });
+    for i in 1..=3000_u64 {
+        a.mem.set_word(0, i << 32 | i);
+        a.post(i, write(&b), 8);
+        assert_eq!(a.reap().status, WcStatus::Success);
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(reader.join().unwrap() > 0);
+}
+
+/// Remote atomics and atomics of the owner's CPU on one word lose nothing.
+#[test]
+fn remote_and_local_atomics_are_coherent() {
+    const N: u64 = 2000;
+    let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+    a.connect(&b);
+    b.connect(&a);
+    let _progress = b.progress();
+    let at = b.mem.at(0) as usize;
+    let local = std::thread::spawn(move || {
+        // SAFETY: an aligned word of a region that is never freed.
+        let word = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at)) };
+        for _ in 0..N * 50 {
+            word.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+    let op = SendOp::FetchAdd {
+        raddr: b.mem.at(0),
+        rkey: b.mem.mr.rkey,
+        add: 1 << 32,
+    };
+    for i in 0..N {
+        a.post(i, op, 8);
+        assert_eq!(a.reap().status, WcStatus::Success);
+        assert_eq!(a.mem.word(0) >> 32, i);
+    }
+    local.join().unwrap();
+    assert_eq!(b.mem.word(0), N << 32 | (N * 50));
+}
+
+#[test]
+fn faults_are_survived_with_sleeping_threads() {
+    let faults = |seed| Faults {
+        drop: 100_000,
+        duplicate: 50_000,
+        reorder: 100_000,
+        seed,
+    };
+    let (a, b) = (open(1, faults(1)), open(2, faults(2)));
+    a.connect(&b);
+    b.connect(&a);
+    let (_pa, _pb) = (a.progress(), b.progress());
+    for i in 1..=100_u64 {
+        a.mem.set_word(0, i);
+        a.post(i, write(&b), 8 + 1000 * i as usize);
+        let c = a.reap();
+        assert_eq!((c.wr_id, c.status), (i, WcStatus::Success));
+        assert_eq!(b.mem.word(0), i);
+    }
+    assert!(a.hca.counters().retransmitted > 0);
+}
+
+#[test]
+fn addresses_that_nobody_could_answer_to_are_refused() {
+    for bind in ["0.0.0.0", "::", "224.0.0.1", "192.0.2.1"] {
+        let config = SoftConfig {
+            bind: bind.parse().unwrap(),
+            ..SoftConfig::loopback(1)
+        };
+        let error = SoftHca::open(&config).unwrap_err().to_string();
+        assert!(error.contains(bind), "{error}");
+    }
+}

@@ -1,0 +1,772 @@
+//! A node launch agent as a pure state machine.
+//!
+//! The driver tells it what happened ([`Event`], with the time), takes the [`Action`]s, and writes
+//! the bytes that stand in the link buffers ([`Agent::outgoing`]). There is no descriptor, process,
+//! clock or thread in here, so whole trees of agents run in a seeded simulation.
+//!
+//! # Life
+//! ```text
+//! Preparing --Prepared, all children Ready--> Ready ^
+//!    | Go (from the launcher, through the tree)
+//! Starting  --last batch answered-----------> template may exit
+//!    |                            all PEs of the subtree started: Spawned ^
+//! Running   --last PE reaped, all children Exited--> Exited ^
+//!    | Finish
+//! Finishing --group killed, output flushed, all children Done--> Done ^ , Exit
+//! ```
+//! A failure goes up as a `Fault`; the launcher alone decides that the job ends and sends `Stop`
+//! down: no more PEs are started, those that run get SIGTERM, after the grace period SIGKILL, and
+//! the life goes on from "last PE reaped". A subtree whose agent has gone counts as ready, exited
+//! and done, since nothing more will come from it. When the link to the parent closes, the agent
+//! kills its PEs and exits; its children see their links close and do the same.
+
+mod output;
+mod pes;
+
+use std::collections::VecDeque;
+
+use shmem_pmi::server::{NodeServer, Output, TreeLink};
+
+use crate::exit::{Cause, End, Fault};
+use crate::frame::{Frame, FrameReader, OutBuf, Stream};
+use crate::report::Reduced;
+use output::Upstream;
+use pes::Pes;
+
+/// PEs in one request to the template. Bounds the descriptors that are on their way at once.
+pub const SPAWN_BATCH: u32 = shmem_node::template::message::MAX_BATCH as u32;
+
+/// Requests to the template that may be unanswered: one being served, one to follow.
+const BATCHES_IN_FLIGHT: usize = 2;
+
+/// How long output may wait for more, and how much of it.
+const HOLD_NS: u64 = 1_000_000;
+const HOLD_BYTES: usize = 32 << 10;
+
+/// How long the death of a child agent may take to follow the end of its link.
+const AGENT_DEATH_NS: u64 = 300_000_000;
+
+/// How long output may stay silent at the end before descriptors that some escaped process holds
+/// are given up.
+const FLUSH_NS: u64 = 1_000_000_000;
+
+/// What an agent knows about itself.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Its node.
+    pub node: u32,
+    /// Rank of its first PE; the others follow.
+    pub first_rank: u32,
+    /// PEs of the node.
+    pub n_local: u32,
+    /// Whether the job has several PEs, so that one that leaves early is missed.
+    pub several: bool,
+    /// Whether output is passed on as it comes.
+    pub raw_output: bool,
+    /// Nodes and process ids of the child agents.
+    pub children: Vec<(u32, u32)>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Bytes from the parent.
+    FromParent(&'a [u8]),
+    /// The link to the parent ended.
+    ParentClosed,
+    /// Bytes from a child.
+    FromChild(usize, &'a [u8]),
+    /// The link to a child ended.
+    ChildClosed(usize),
+    /// A child's process ended.
+    ChildReaped(usize, End),
+    /// Segment, process group and template are there.
+    Prepared,
+    /// They cannot be made, or another thing failed that the agent cannot do without.
+    Failed(String),
+    /// The template has answered the oldest request: these PEs run. `error` says why fewer than
+    /// asked for.
+    Spawned {
+        /// Process ids, in order.
+        pids: &'a [i32],
+        /// Why the next PE could not be started.
+        error: Option<String>,
+    },
+    /// The template has gone.
+    TemplateClosed,
+    /// A PE wrote something.
+    Output(u32, Stream, &'a [u8]),
+    /// A stream of a PE has no writer any more.
+    OutputClosed(u32, Stream),
+    /// A PE ended. `unfinalized`: it called init and did not return from finalize.
+    Reaped {
+        /// Local number of the PE.
+        local: u32,
+        /// How it ended.
+        end: End,
+        /// Whether it left its peers in the lurch.
+        unfinalized: bool,
+    },
+    /// A PE wrote to its PMI socket.
+    FromPe(u32, &'a [u8]),
+    /// A PE's PMI socket was closed.
+    PeClosed(u32),
+    /// PE 0 took bytes of input.
+    StdinTaken(u32),
+    /// Somebody sent this agent a signal to end.
+    Terminated(u8),
+    /// Everything in the process group is gone, and this is the node's report.
+    CleanedUp(Reduced),
+    /// Time has passed.
+    Timer,
+}
+
+/// Something that the driver has to do, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the template for PEs `first..first + count` (local numbers).
+    Spawn {
+        /// First PE.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Let the template exit.
+    FinishTemplate,
+    /// Send a signal to the process group.
+    Signal(u8),
+    /// Write to a PE's PMI socket.
+    ToPe(u32, Vec<u8>),
+    /// Put the result of an allgather into the node segment.
+    Publish {
+        /// Number of the operation.
+        request: u64,
+        /// Bytes of each value.
+        value_len: usize,
+        /// One value per PE of the job.
+        values: Vec<u8>,
+    },
+    /// Input for PE 0.
+    Stdin(Vec<u8>),
+    /// PE 0 gets no more input.
+    StdinEnd,
+    /// Close the read ends of a stream.
+    CloseOutput(Stream),
+    /// Kill the process group and every descendant but the child agents.
+    KillAll,
+    /// Give up on output that has not ended.
+    DropOutput,
+    /// Reap everything, make the report, answer with [`Event::CleanedUp`].
+    CleanUp,
+    /// Flush the link to the parent and exit.
+    Exit,
+    /// Kill everything and exit at once: nobody is there to hear of it.
+    Die,
+}
+
+#[derive(Debug, Default)]
+struct Child {
+    node: u32,
+    pid: u32,
+    reader: FrameReader,
+    out: OutBuf,
+    ready: bool,
+    spawned: bool,
+    exited: bool,
+    done: bool,
+    closed_at: Option<u64>,
+    end: Option<End>,
+    mourned: bool,
+}
+
+impl Child {
+    fn gone(&self) -> bool {
+        self.closed_at.is_some() || self.end.is_some()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Preparing,
+    Ready,
+    Starting,
+    Running,
+    Exited,
+    /// Everything was killed; output is being flushed.
+    Finishing,
+    /// The driver is reaping.
+    CleaningUp,
+    Gone,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Agent {
+    setup: Setup,
+    phase: Phase,
+    pmi: NodeServer,
+    pes: Pes,
+    children: Vec<Child>,
+    parent: FrameReader,
+    up: OutBuf,
+    /// Whether something other than output waits in `up`.
+    urgent: bool,
+    /// When the oldest output in `up` came.
+    output_since: Option<u64>,
+    upstream: Upstream,
+    actions: VecDeque<Action>,
+    prepared: bool,
+    sent_spawned: bool,
+    template_done: bool,
+    stopping: bool,
+    kill_at: Option<u64>,
+    flush_at: Option<u64>,
+    report: Option<Reduced>,
+}
+
+impl Agent {
+    /// An agent before its driver has prepared anything. `pmi` is the server of its node.
+    pub fn new(setup: Setup, pmi: NodeServer) -> Self {
+        let children: Vec<_> = setup
+            .children
+            .iter()
+            .map(|&(node, pid)| Child {
+                node,
+                pid,
+                ..Child::default()
+            })
+            .collect();
+        Self {
+            phase: Phase::Preparing,
+            pmi,
+            pes: Pes::new(setup.n_local),
+            upstream: Upstream::new(children.len()),
+            children,
+            parent: FrameReader::default(),
+            up: OutBuf::default(),
+            urgent: false,
+            output_since: None,
+            actions: VecDeque::new(),
+            prepared: false,
+            sent_spawned: false,
+            template_done: false,
+            stopping: false,
+            kill_at: None,
+            flush_at: None,
+            report: None,
+            setup,
+        }
+    }
+
+    /// Bytes for the parent (`None`) or a child; the driver consumes what it has written.
+    pub fn outgoing(&mut self, child: Option<usize>) -> &mut OutBuf {
+        match child {
+            None => &mut self.up,
+            Some(child) => &mut self.children[child].out,
+        }
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Until when the bytes for the parent may wait for more to join them. Output that travels alone
+    /// gains nothing by a head start of a millisecond, and a message for each line of each PE
+    /// would wake every agent on its way. Anything else goes out at once, with what waits.
+    pub fn hold_until(&self) -> Option<u64> {
+        let held = !self.urgent && self.up.pending().len() < HOLD_BYTES;
+        self.output_since.filter(|_| held).map(|at| at + HOLD_NS)
+    }
+
+    /// The driver has handed the bytes for the parent to the kernel, or as many as it takes.
+    pub fn flushed(&mut self) {
+        self.urgent = false;
+        self.output_since = None;
+    }
+
+    /// Whether PEs' output may be read.
+    pub fn may_read_output(&self) -> bool {
+        self.upstream.may_read()
+    }
+
+    /// When [`Event::Timer`] is due at the latest.
+    pub fn next_timeout(&self) -> Option<u64> {
+        let deaths = self
+            .children
+            .iter()
+            .filter(|c| !c.mourned && !c.done && c.end.is_none())
+            .filter_map(|c| c.closed_at.map(|at| at + AGENT_DEATH_NS))
+            .min();
+        [self.kill_at, self.flush_at, deaths]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Takes note of an event.
+    pub fn handle(&mut self, event: Event<'_>, now: u64) {
+        if self.phase == Phase::Gone {
+            return;
+        }
+        match event {
+            Event::FromParent(bytes) => self.parent_bytes(bytes, now),
+            Event::ParentClosed => self.die(),
+            Event::FromChild(child, bytes) => self.child_bytes(child, bytes, now),
+            Event::ChildClosed(child) => {
+                self.children[child].closed_at.get_or_insert(now);
+                self.mourn(now);
+            }
+            Event::ChildReaped(child, end) => {
+                self.children[child].end = Some(end);
+                self.mourn(now);
+            }
+            Event::Prepared => self.prepared = true,
+            Event::Failed(what) => self.fault(0, Cause::Node { what }),
+            Event::Spawned { pids, error } => self.spawned(pids, error),
+            Event::TemplateClosed => self.template_closed(),
+            Event::Output(local, stream, data) => self.output(local, stream, data, now),
+            Event::OutputClosed(local, stream) => {
+                let rest = self.pes.output_closed(local, stream);
+                self.pass_on(local, stream, &rest, &[]);
+                self.touch_flush(now);
+            }
+            Event::Reaped {
+                local,
+                end,
+                unfinalized,
+            } => self.reaped(local, end, unfinalized),
+            Event::FromPe(local, bytes) => {
+                self.pmi.handle_client_bytes(local as usize, bytes);
+            }
+            Event::PeClosed(local) => self.pmi.client_closed(local as usize),
+            Event::StdinTaken(n) => self.tell_parent(&Frame::StdinCredit(n)),
+            Event::Terminated(signal) => {
+                let end = End::Signal {
+                    signal,
+                    core: false,
+                };
+                let what = format!("its launch agent was told to end: it {end}");
+                self.fault(0, Cause::Node { what });
+            }
+            Event::CleanedUp(report) => self.cleaned_up(report),
+            Event::Timer => {}
+        }
+        self.timers(now);
+        self.serve_pmi();
+        self.return_credit();
+        self.advance();
+        if !self.urgent && self.output_since.is_none() && !self.up.pending().is_empty() {
+            self.output_since = Some(now);
+        }
+    }
+
+    fn parent_bytes(&mut self, bytes: &[u8], now: u64) {
+        let mut reader = std::mem::take(&mut self.parent);
+        reader.push(bytes);
+        loop {
+            match reader.next_frame() {
+                Ok(None) => break,
+                Ok(Some(content)) => match Frame::decode(content) {
+                    Ok(frame) => self.parent_frame(frame, now),
+                    Err(e) => return self.broken_parent(&e),
+                },
+                Err(e) => return self.broken_parent(&e),
+            }
+        }
+        self.parent = reader;
+    }
+
+    /// There is no way to agree on anything with a parent that cannot be understood.
+    fn broken_parent(&mut self, e: &dyn std::fmt::Display) {
+        let what = format!("the link to the parent agent carries what cannot be understood: {e}");
+        self.fault(0, Cause::Node { what });
+        self.die();
+    }
+
+    fn parent_frame(&mut self, frame: Frame<'_>, now: u64) {
+        // What an agent only hands on, it hands on first: the farther nodes need it soonest.
+        match &frame {
+            Frame::Go
+            | Frame::Signal(_)
+            | Frame::Stop { .. }
+            | Frame::CloseOutput(_)
+            | Frame::Finish => {
+                for child in self.children.iter_mut().filter(|c| !c.gone()) {
+                    child.out.send(&frame);
+                }
+            }
+            _ => {}
+        }
+        match frame {
+            Frame::Go if self.phase == Phase::Ready => {
+                self.phase = Phase::Starting;
+            }
+            Frame::Go => {}
+            Frame::Credit(n) => {
+                self.upstream.grant(n, &mut self.up);
+                self.touch_flush(now);
+            }
+            Frame::Stdin(data) => self.actions.push_back(Action::Stdin(data.to_vec())),
+            Frame::StdinEnd => self.actions.push_back(Action::StdinEnd),
+            // Before the last PE is started the template is in the group, and only a signal that
+            // ends the job may end it.
+            Frame::Signal(10 | 12) if self.phase < Phase::Running => {}
+            Frame::Signal(signal) => self.actions.push_back(Action::Signal(signal)),
+            Frame::Stop { grace_ns } => self.stop(grace_ns, now),
+            Frame::CloseOutput(stream) => self.actions.push_back(Action::CloseOutput(stream)),
+            Frame::Finish if self.phase < Phase::Finishing => {
+                self.phase = Phase::Finishing;
+                self.kill_at = None;
+                self.actions.push_back(Action::KillAll);
+                self.flush_at = Some(now + FLUSH_NS);
+            }
+            Frame::Finish => {}
+            Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Parent, bytes),
+            other => self.broken_parent(&format!("a frame that only goes up: {other:?}")),
+        }
+    }
+
+    fn child_bytes(&mut self, child: usize, bytes: &[u8], now: u64) {
+        let mut reader = std::mem::take(&mut self.children[child].reader);
+        reader.push(bytes);
+        loop {
+            let content = match reader.next_frame() {
+                Ok(None) => break,
+                Ok(Some(content)) => content,
+                Err(e) => return self.broken_child(child, &e, now),
+            };
+            match Frame::decode(content) {
+                Ok(Frame::Output { .. }) => {
+                    self.upstream.relay(child, content, &mut self.up);
+                    self.touch_flush(now);
+                }
+                Ok(frame) => self.child_frame(child, frame, now),
+                Err(e) => return self.broken_child(child, &e, now),
+            }
+        }
+        self.children[child].reader = reader;
+    }
+
+    fn broken_child(&mut self, child: usize, e: &dyn std::fmt::Display, now: u64) {
+        let node = self.children[child].node;
+        let what =
+            format!("the link to the agent of node {node} carries what cannot be understood: {e}");
+        self.fault(0, Cause::Node { what });
+        self.children[child].closed_at.get_or_insert(now);
+    }
+
+    fn child_frame(&mut self, child: usize, frame: Frame<'_>, now: u64) {
+        let c = &mut self.children[child];
+        match frame {
+            Frame::Ready => c.ready = true,
+            Frame::Spawned => c.spawned = true,
+            Frame::Exited => c.exited = true,
+            Frame::Fault(fault) => self.tell_parent(&Frame::Fault(fault)),
+            Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
+            Frame::Done(body) => match Reduced::decode(body) {
+                Ok(report) => {
+                    c.done = true;
+                    self.report.get_or_insert_default().merge(&report);
+                }
+                Err(e) => self.broken_child(child, &e, now),
+            },
+            other => self.broken_child(
+                child,
+                &format!("a frame that only goes down: {other:?}"),
+                now,
+            ),
+        }
+    }
+
+    fn pmi_tree(&mut self, from: TreeLink, bytes: &[u8]) {
+        if let Err(e) = self.pmi.handle_tree(from, bytes) {
+            self.fault(
+                0,
+                Cause::Node {
+                    what: format!("PMI: {e}"),
+                },
+            );
+        }
+    }
+
+    fn serve_pmi(&mut self) {
+        while let Some(output) = self.pmi.poll_output() {
+            match output {
+                Output::ToClient { local, bytes } => {
+                    self.actions.push_back(Action::ToPe(local as u32, bytes));
+                }
+                Output::ToParent(bytes) => self.tell_parent(&Frame::Pmi(&bytes)),
+                Output::ToChild { child, bytes } => {
+                    let c = &mut self.children[child];
+                    if !c.gone() {
+                        c.out.send(&Frame::Pmi(&bytes));
+                    }
+                }
+                Output::Publish {
+                    request,
+                    value_len,
+                    values,
+                } => {
+                    self.actions.push_back(Action::Publish {
+                        request,
+                        value_len,
+                        values,
+                    });
+                }
+                Output::Abort {
+                    local,
+                    exit_code,
+                    message,
+                } => {
+                    let (rank, pid) = self.identify(local as u32);
+                    self.fault(
+                        pid,
+                        Cause::Abort {
+                            rank,
+                            code: exit_code,
+                            message,
+                        },
+                    );
+                }
+                Output::ProtocolError { local, text } => {
+                    let (rank, pid) = self.identify(local as u32);
+                    let what = format!("PE {rank} (pid {pid}) does not speak PMI: {text}");
+                    self.fault(pid, Cause::Node { what });
+                }
+                // The segment's state and the exit status tell more than the end of a socket.
+                _ => {}
+            }
+        }
+    }
+
+    fn identify(&self, local: u32) -> (u32, u32) {
+        (self.setup.first_rank + local, self.pes.pid(local))
+    }
+
+    fn tell_parent(&mut self, frame: &Frame<'_>) {
+        self.urgent = true;
+        self.up.send(frame);
+    }
+
+    fn fault(&mut self, pid: u32, cause: Cause) {
+        let fault = Fault {
+            node: self.setup.node,
+            pid,
+            cause,
+        };
+        self.tell_parent(&Frame::Fault(fault));
+    }
+
+    fn spawned(&mut self, pids: &[i32], error: Option<String>) {
+        let asked = self.pes.spawned(pids);
+        if let Some(error) = error {
+            let rank = self.setup.first_rank + self.pes.started();
+            // PEs that cannot be started are not asked for again.
+            self.pes.give_up_starting();
+            self.fault(
+                0,
+                Cause::Node {
+                    what: format!("cannot start PE {rank}: {error}"),
+                },
+            );
+        } else if asked != pids.len() && !self.stopping {
+            let what = format!("the template started {} of {asked} PEs", pids.len());
+            self.fault(0, Cause::Node { what });
+        }
+    }
+
+    fn template_closed(&mut self) {
+        let expected = self.template_done;
+        self.template_done = true;
+        if !expected {
+            let missing = self.pes.give_up_starting();
+            if !self.stopping && missing > 0 {
+                let what = format!(
+                    "the program ended while it was to fork PEs ({missing} of {} were not started); \
+                     --spawn exec may help",
+                    self.setup.n_local
+                );
+                self.fault(0, Cause::Node { what });
+            }
+        }
+    }
+
+    fn output(&mut self, local: u32, stream: Stream, data: &[u8], now: u64) {
+        let rank = self.setup.first_rank + local;
+        if self.setup.raw_output {
+            self.upstream.own(rank, stream, data, &[], &mut self.up);
+        } else {
+            let (upstream, up) = (&mut self.upstream, &mut self.up);
+            self.pes.line(local, stream).feed(data, |head, tail| {
+                upstream.own(rank, stream, head, tail, up);
+            });
+        }
+        self.touch_flush(now);
+    }
+
+    fn pass_on(&mut self, local: u32, stream: Stream, head: &[u8], tail: &[u8]) {
+        if !head.is_empty() || !tail.is_empty() {
+            let rank = self.setup.first_rank + local;
+            self.upstream.own(rank, stream, head, tail, &mut self.up);
+        }
+    }
+
+    fn reaped(&mut self, local: u32, end: End, unfinalized: bool) {
+        if !self.pes.ended(local) {
+            return;
+        }
+        let (rank, pid) = self.identify(local);
+        let cause = match end {
+            End::Code(0) if unfinalized && self.setup.several => Cause::Unfinalized { rank },
+            End::Code(0) => return,
+            end => Cause::Pe { rank, end },
+        };
+        // After `Stop` the launcher has its cause and every PE dies of it.
+        if !self.stopping {
+            self.fault(pid, cause);
+        }
+    }
+
+    fn stop(&mut self, grace_ns: u64, now: u64) {
+        if self.phase >= Phase::Exited {
+            return;
+        }
+        self.stopping = true;
+        // Requests not yet sent will not be; an unanswered one is answered or the template dies.
+        self.pes.stop_asking();
+        if grace_ns == 0 {
+            self.kill_at = None;
+            self.actions.push_back(Action::KillAll);
+        } else {
+            self.actions.push_back(Action::Signal(15));
+            let at = now.saturating_add(grace_ns);
+            self.kill_at = Some(self.kill_at.map_or(at, |k| k.min(at)));
+        }
+    }
+
+    fn timers(&mut self, now: u64) {
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.kill_at = None;
+            self.actions.push_back(Action::KillAll);
+        }
+        if self.flush_at.is_some_and(|at| at <= now) {
+            self.flush_at = None;
+            if self.phase == Phase::Finishing && self.may_read_output() {
+                self.actions.push_back(Action::DropOutput);
+                for (local, stream) in self.pes.close_all_output() {
+                    let rest = self.pes.output_closed(local, stream);
+                    self.pass_on(local, stream, &rest, &[]);
+                }
+            }
+        }
+        self.mourn(now);
+    }
+
+    /// Output moves: an end of patience is pushed back.
+    fn touch_flush(&mut self, now: u64) {
+        if self.phase == Phase::Finishing {
+            self.flush_at = Some(now + FLUSH_NS);
+        }
+    }
+
+    /// A child whose link and process have ended without `Done` was lost, and its subtree with it.
+    fn mourn(&mut self, now: u64) {
+        for at in 0..self.children.len() {
+            let c = &mut self.children[at];
+            if c.mourned || c.done {
+                continue;
+            }
+            // The link may still hold frames after the process has ended, so it decides.
+            let Some(closed_at) = c.closed_at else {
+                continue;
+            };
+            if c.end.is_none() && now < closed_at + AGENT_DEATH_NS {
+                continue;
+            }
+            c.mourned = true;
+            let fault = Fault {
+                node: c.node,
+                pid: c.pid,
+                cause: Cause::Agent { end: c.end },
+            };
+            self.tell_parent(&Frame::Fault(fault));
+        }
+    }
+
+    fn return_credit(&mut self) {
+        for (at, child) in self.children.iter_mut().enumerate() {
+            if let Some(n) = self.upstream.take_owed(at)
+                && !child.gone()
+            {
+                child.out.send(&Frame::Credit(n));
+            }
+        }
+    }
+
+    /// Whether something holds for every child that is still there.
+    fn all_children(&self, is: impl Fn(&Child) -> bool) -> bool {
+        self.children.iter().all(|c| c.mourned || is(c))
+    }
+
+    fn advance(&mut self) {
+        if self.phase == Phase::Preparing && self.prepared && self.all_children(|c| c.ready) {
+            self.phase = Phase::Ready;
+            self.tell_parent(&Frame::Ready);
+        }
+        if self.phase == Phase::Starting {
+            while let Some((first, count)) = self.pes.next_batch(SPAWN_BATCH, BATCHES_IN_FLIGHT) {
+                self.actions.push_back(Action::Spawn { first, count });
+            }
+        }
+        let asked = self.pes.all_answered();
+        if asked && (self.phase == Phase::Starting || self.stopping) {
+            if !self.template_done {
+                self.template_done = true;
+                self.actions.push_back(Action::FinishTemplate);
+            }
+            self.phase = self.phase.max(Phase::Running);
+        }
+        if self.phase == Phase::Running
+            && !self.sent_spawned
+            && !self.stopping
+            && self.all_children(|c| c.spawned)
+        {
+            self.sent_spawned = true;
+            self.tell_parent(&Frame::Spawned);
+        }
+        if self.phase == Phase::Running && self.pes.all_ended() && self.all_children(|c| c.exited) {
+            self.phase = Phase::Exited;
+            self.kill_at = None;
+            self.tell_parent(&Frame::Exited);
+        }
+        if self.phase == Phase::Finishing
+            && self.pes.all_closed()
+            && self.all_children(|c| c.done)
+            && self.upstream.is_empty()
+        {
+            self.phase = Phase::CleaningUp;
+            self.flush_at = None;
+            self.actions.push_back(Action::CleanUp);
+        }
+    }
+
+    fn cleaned_up(&mut self, own: Reduced) {
+        if self.phase != Phase::CleaningUp {
+            return;
+        }
+        let mut report = self.report.take().unwrap_or_default();
+        report.merge(&own);
+        let mut body = Vec::new();
+        report.encode(&mut body);
+        self.tell_parent(&Frame::Done(&body));
+        self.phase = Phase::Gone;
+        self.actions.push_back(Action::Exit);
+    }
+
+    fn die(&mut self) {
+        self.phase = Phase::Gone;
+        self.actions.clear();
+        self.actions.push_back(Action::Die);
+    }
+}

@@ -1,0 +1,401 @@
+//! The process that the user started, around [`crate::root::Root`].
+//!
+//! Standard streams may be anything: terminals that take no output for hours, files (which epoll
+//! does not know), pipes shared with other programs (whose blocking mode is not ours to change). So
+//! each has a thread that reads or writes it in the ordinary blocking way, started after the last
+//! fork, and the main loop never waits for any of them.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use super::agent::fork_agent;
+use super::link::{self, Got};
+use super::reap::bury;
+use crate::exit::End;
+use crate::frame::{Frame, Launch, OutBuf, Stream};
+use crate::report::{self, Launcher, Reduced};
+use crate::root::{Event, Root, Setup};
+use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
+
+const SIGNALS: [i32; 7] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGCHLD,
+];
+
+const LINK: u64 = 0;
+const SIGNAL: u64 = 1;
+const NOTES: u64 = 2;
+
+/// How long processes that are left after the agents' end may take, before they are killed and in
+/// all.
+const BURY_PATIENCE: Duration = Duration::from_millis(1500);
+const BURY_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often a background process looks whether it got the terminal.
+const FOREGROUND_CHECK: Duration = Duration::from_millis(250);
+
+/// A checked job, ready to be started.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) launch: Launch,
+    pub(crate) label: bool,
+    pub(crate) grace: Duration,
+    pub(crate) timeout_s: Option<u64>,
+    pub(crate) facts: Launcher,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) facts: Launcher,
+    pub(crate) report: Option<Reduced>,
+}
+
+/// What the threads tell the main loop.
+enum Note {
+    Written(Stream, usize),
+    Closed(Stream),
+    Stdin(Vec<u8>),
+    StdinEnd,
+}
+
+#[derive(Clone)]
+struct Notes {
+    sender: Sender<Note>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Notes {
+    fn send(&self, note: Note) {
+        // Only fails when the main loop is over.
+        if self.sender.send(note).is_ok() {
+            let _ = sys::write(self.wake.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Writes texts of a stream as they come.
+fn writer(stream: Stream, notes: Notes) -> Sender<Vec<u8>> {
+    let (sender, texts) = channel::<Vec<u8>>();
+    std::thread::spawn(move || {
+        for text in texts {
+            // Unbuffered: what is written is out.
+            let fd: OwnedFd = match stream {
+                Stream::Out => io::stdout().as_fd().try_clone_to_owned(),
+                Stream::Err => io::stderr().as_fd().try_clone_to_owned(),
+            }
+            .unwrap_or_else(|_| sys::dev_null().expect("/dev/null can be opened"));
+            match std::fs::File::from(fd).write_all(&text) {
+                Ok(()) => notes.send(Note::Written(stream, text.len())),
+                Err(_) => {
+                    notes.send(Note::Closed(stream));
+                    return;
+                }
+            }
+        }
+    });
+    sender
+}
+
+/// Room for input: the main loop raises it, the reader uses it up.
+#[derive(Default)]
+struct Room {
+    bytes: Mutex<u32>,
+    raised: Condvar,
+}
+
+impl Room {
+    fn set(&self, bytes: u32) {
+        *self.bytes.lock().expect("no panic under the lock") = bytes;
+        self.raised.notify_one();
+    }
+
+    fn wait(&self) -> u32 {
+        let guard = self.bytes.lock().expect("no panic under the lock");
+        let mut guard = self
+            .raised
+            .wait_while(guard, |b| *b == 0)
+            .expect("no panic under the lock");
+        std::mem::take(&mut *guard)
+    }
+}
+
+fn reader(notes: Notes, room: Arc<Room>) {
+    std::thread::spawn(move || {
+        let mut buf = vec![0; crate::frame::STDIN_WINDOW as usize];
+        loop {
+            let n = room.wait() as usize;
+            // What is typed is for the foreground.
+            while sys::in_background(io::stdin().as_fd()) {
+                std::thread::sleep(FOREGROUND_CHECK);
+            }
+            match io::stdin()
+                .lock()
+                .read(&mut buf[..n.min(crate::frame::STDIN_WINDOW as usize)])
+            {
+                Ok(0) => break,
+                Ok(n) => notes.send(Note::Stdin(buf[..n].to_vec())),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => room.set(n as u32),
+                // Sent to the background between the look and the read; SIGTTIN is blocked.
+                Err(_) if sys::in_background(io::stdin().as_fd()) => room.set(n as u32),
+                Err(_) => break,
+            }
+        }
+        notes.send(Note::StdinEnd);
+    });
+}
+
+/// Runs a job to its end.
+///
+/// # Errors
+/// When not even the first agent can be started.
+///
+/// # Safety
+/// This process has a single thread.
+pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
+    let Job {
+        launch,
+        label,
+        grace,
+        timeout_s,
+        mut facts,
+    } = job;
+    // SIGTTIN blocked: a background read fails instead of stopping the launcher.
+    let blocked: Vec<i32> = SIGNALS.iter().copied().chain([libc::SIGTTIN]).collect();
+    sys::set_blocked(&blocked);
+    sys::set_ignored(libc::SIGCHLD, false);
+    sys::become_subreaper()?;
+    // SAFETY: one thread, as promised by the caller.
+    let (agent_pid, socket) = unsafe { fork_agent(true)? };
+    let mut first = OutBuf::default();
+    first.send(&Frame::Launch(&launch.encode()));
+    link::send_all(&socket, &mut first);
+
+    let signals = sys::signalfd(&SIGNALS)?;
+    let wake = Arc::new(sys::eventfd()?);
+    let epoll = Epoll::new()?;
+    epoll.add(&socket, LINK, Interest::Read)?;
+    epoll.add(&signals, SIGNAL, Interest::Read)?;
+    epoll.add(&wake, NOTES, Interest::Read)?;
+    let (sender, inbox) = channel();
+    let notes = Notes {
+        sender,
+        wake: wake.clone(),
+    };
+    let room = Arc::new(Room::default());
+    reader(notes.clone(), room.clone());
+    let mut driver = Driver {
+        root: Root::new(Setup {
+            n_pes: launch.n_pes,
+            label,
+            grace_ns: grace.as_nanos() as u64,
+            deadline: timeout_s
+                .map(|s| monotonic_ns().saturating_add(s.saturating_mul(1_000_000_000))),
+            timeout_s: timeout_s.unwrap_or(0),
+            agent_pid: agent_pid as u32,
+        }),
+        socket: Some(socket),
+        link_blocked: false,
+        agent_pid,
+        epoll,
+        signals,
+        wake,
+        inbox,
+        writers: Stream::ALL.map(|s| writer(s, notes.clone())),
+        busy: [false; 2],
+        room,
+        room_given: 0,
+    };
+    let status = driver.work()?;
+    bury(|_| true, BURY_PATIENCE, BURY_LIMIT);
+    let moments = driver.root.moments();
+    facts.ready = moments.ready;
+    facts.spawned = moments.spawned;
+    facts.exited = moments.exited;
+    facts.done = monotonic_ns();
+    facts.status = status;
+    Ok(Outcome {
+        facts,
+        report: driver.root.report().cloned(),
+    })
+}
+
+struct Driver {
+    root: Root,
+    socket: Option<OwnedFd>,
+    link_blocked: bool,
+    agent_pid: i32,
+    epoll: Epoll,
+    signals: OwnedFd,
+    wake: Arc<OwnedFd>,
+    inbox: Receiver<Note>,
+    writers: [Sender<Vec<u8>>; 2],
+    /// Whether a writer has a text that it has not reported.
+    busy: [bool; 2],
+    room: Arc<Room>,
+    /// Room that the reader was told of and has not answered with input.
+    room_given: u32,
+}
+
+impl Driver {
+    fn tell(&mut self, event: Event<'_>) {
+        self.root.handle(event, monotonic_ns());
+    }
+
+    fn work(&mut self) -> io::Result<u8> {
+        let mut ready = Vec::new();
+        let mut buf = vec![0; 256 << 10];
+        loop {
+            self.write_texts();
+            self.flush()?;
+            if let Some(status) = self.root.finished() {
+                return Ok(status);
+            }
+            // Asked for again only when the last portion came: a reader that holds room may be
+            // blocked in a read for as much.
+            if self.room_given == 0 {
+                self.room_given = self.root.stdin_room();
+                if self.room_given > 0 {
+                    self.room.set(self.room_given);
+                }
+            }
+            let timeout = self
+                .root
+                .next_timeout()
+                .map(|at| Duration::from_nanos(at.saturating_sub(monotonic_ns())));
+            self.epoll.wait(&mut ready, timeout)?;
+            for event in &ready {
+                match event.token {
+                    LINK => self.link_ready(&mut buf),
+                    SIGNAL => self.signals_ready(),
+                    _ => self.notes_ready(),
+                }
+            }
+            self.tell(Event::Timer);
+        }
+    }
+
+    fn link_ready(&mut self, buf: &mut [u8]) {
+        let Some(socket) = &self.socket else { return };
+        match link::receive(socket, buf) {
+            Got::Bytes(n) => self.tell(Event::FromAgent(&buf[..n])),
+            Got::Nothing => {}
+            Got::End => {
+                self.socket = None;
+                self.tell(Event::AgentClosed);
+                self.reap();
+            }
+        }
+    }
+
+    fn signals_ready(&mut self) {
+        while let Some(signal) = sys::next_signal(self.signals.as_fd()) {
+            if i32::from(signal) == libc::SIGCHLD {
+                self.reap();
+            } else {
+                self.tell(Event::Signal(signal));
+            }
+        }
+    }
+
+    /// Only the agent: what else becomes our child is an orphan of a lost agent and is buried at
+    /// the end.
+    fn reap(&mut self) {
+        if self.agent_pid != 0
+            && let Waited::Child(_, status) = sys::wait(self.agent_pid)
+        {
+            self.agent_pid = 0;
+            self.tell(Event::AgentReaped(End::from_wait(status)));
+        }
+    }
+
+    fn notes_ready(&mut self) {
+        let _ = sys::read(self.wake.as_fd(), &mut [0; 8]);
+        while let Ok(note) = self.inbox.try_recv() {
+            match note {
+                Note::Written(stream, n) => {
+                    self.busy[stream as usize] = false;
+                    self.tell(Event::Written(stream, n));
+                }
+                Note::Closed(stream) => self.tell(Event::StreamClosed(stream)),
+                Note::Stdin(data) => {
+                    self.room_given = 0;
+                    self.tell(Event::Stdin(&data));
+                }
+                Note::StdinEnd => self.tell(Event::StdinEnd),
+            }
+        }
+    }
+
+    fn write_texts(&mut self) {
+        for stream in Stream::ALL {
+            if self.busy[stream as usize] {
+                continue;
+            }
+            let text = self.root.take_text(stream);
+            if !text.is_empty() {
+                self.busy[stream as usize] = true;
+                // A writer that has gone has said so.
+                let _ = self.writers[stream as usize].send(text);
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let out = self.root.outgoing();
+        let Some(socket) = &self.socket else {
+            let n = out.pending().len();
+            out.consume(n);
+            return Ok(());
+        };
+        let blocked = !link::flush(socket, out);
+        if blocked != self.link_blocked {
+            self.link_blocked = blocked;
+            let interest = if blocked {
+                Interest::ReadWrite
+            } else {
+                Interest::Read
+            };
+            self.epoll.change(socket, LINK, interest)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the reports that were asked for.
+///
+/// # Errors
+/// The file that cannot be written, and why.
+pub(crate) fn write_reports(
+    outcome: &Outcome,
+    text: Option<&std::ffi::OsStr>,
+    json: Option<&std::ffi::OsStr>,
+) -> Result<(), String> {
+    let none = Reduced::default();
+    let reduced = outcome.report.as_ref().unwrap_or(&none);
+    let files = [
+        (text, report::to_text as fn(&Launcher, &Reduced) -> String),
+        (json, report::to_json as fn(&Launcher, &Reduced) -> String),
+    ];
+    for (file, render) in files {
+        let Some(file) = file else { continue };
+        let content = render(&outcome.facts, reduced);
+        let result = if file == "-" {
+            io::stdout()
+                .write_all(content.as_bytes())
+                .and_then(|()| io::stdout().flush())
+        } else {
+            std::fs::write(file, content)
+        };
+        result.map_err(|e| format!("cannot write the report to {}: {e}", file.display()))?;
+    }
+    Ok(())
+}

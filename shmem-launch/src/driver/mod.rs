@@ -1,0 +1,36 @@
+//! The drivers: processes, descriptors and clocks around the pure machines.
+//!
+//! ```text
+//! shmrun ------------------ launcher.rs drives root::Root; threads write the two streams and read stdin
+//!   | socketpair
+//!   agent of node 0 ------- agent.rs drives agent::Agent, single-threaded, one epoll loop
+//!   |  |  |\
+//!   |  |  | guard           group.rs: leads the node's process group, kills it when the agent is gone
+//!   |  |  template          forks the node's PEs, or executes them, then exits
+//!   |  PEs                  children of the agent once the template has gone
+//!   agents of nodes 1, ..   forked before anything else was opened
+//! ```
+//!
+//! # Who inherits what
+//! An agent is forked from a parent that has only links and standard streams open, and closes all
+//! but its own link. Guard, template and spawner get exactly the descriptors they need. PEs are
+//! forked by the template, which never holds more than one batch of their descriptors. So nobody
+//! ever copies or closes a table of thousands of descriptors, which is what makes launchers
+//! quadratic.
+//!
+//! # Who dies with whom
+//! * An agent that dies by whatever cause closes its links and the guard's pipe: the guard kills
+//!   the node's process group, child agents see their link end, kill theirs and exit, the parent
+//!   reports the loss.
+//! * Agents and the launcher are sub-reapers, so no descendant, not even one that made its own
+//!   session, escapes to init while any of them lives; at the end each kills and reaps what is left.
+
+mod agent;
+mod group;
+mod launcher;
+mod link;
+mod node;
+pub(crate) mod park;
+mod reap;
+
+pub(crate) use launcher::{Job, run, write_reports};

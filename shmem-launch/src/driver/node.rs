@@ -1,0 +1,189 @@
+//! What an agent makes before PEs can be started: process group, node segment, and the process
+//! that will create the PEs.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use shmem_node::contract::{self, HEAP_FD, TABLES_FD};
+use shmem_node::segment::{JobFacts, NodeSegment};
+use shmem_node::template::NlaSide;
+use shmem_node::template::exec;
+
+use super::group::Group;
+use crate::frame::{Launch, SpawnMode};
+use crate::plan::Layout;
+use crate::sys;
+
+/// Number of the template's socket in the template; beyond what PEs inherit.
+const TEMPLATE_FD: i32 = contract::FIRST_FREE_FD;
+
+/// A prepared node.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) group: Group,
+    pub(super) segment: NodeSegment,
+    pub(super) template: Option<NlaSide>,
+    pub(super) template_pid: i32,
+}
+
+impl Node {
+    /// Makes everything; `node_of` is the node of each rank.
+    ///
+    /// # Safety
+    /// This process has a single thread.
+    pub(super) unsafe fn prepare(launch: &Launch, node_of: &[u32]) -> Result<Self, String> {
+        let cwd = OsString::from_vec(launch.cwd.clone());
+        sys::change_dir(Path::new(&cwd))
+            .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
+        // SAFETY: one thread, as promised by the caller.
+        let group = unsafe { Group::start() }
+            .map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
+        let segment = NodeSegment::create(&JobFacts {
+            job_id: launch.job_id,
+            job_key: launch.job_key,
+            node_of,
+            n_nodes: launch.n_nodes,
+            node: launch.node,
+            heap_size: launch.heap_size,
+            heap_commit: launch.heap_commit,
+            hca_ip: launch.hca_ip(launch.node).into(),
+            spins: launch.spins,
+            report: launch.report,
+        })
+        .map_err(|e| e.to_string())?;
+        // SAFETY: one thread, as promised by the caller.
+        let (template_pid, template) = unsafe { start_template(launch, &group, &segment) }
+            .map_err(|e| format!("cannot start the process that starts the PEs: {e}"))?;
+        Ok(Self {
+            group,
+            segment,
+            template: Some(NlaSide::new(template)),
+            template_pid,
+        })
+    }
+}
+
+/// The environment of the PEs but for what differs between them.
+fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
+    let common = contract::common_env(&launch.job_id, launch.n_pes);
+    let set = launch
+        .env
+        .iter()
+        .map(|(n, v)| (n.as_slice(), v.as_slice()))
+        .chain(common.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
+        .collect::<std::collections::BTreeMap<_, _>>();
+    let inherited = std::env::vars_os().filter(|(name, _)| {
+        // What describes our own place in another job would mislead the PEs.
+        let name = name.as_bytes();
+        !set.contains_key(name)
+            && !name.starts_with(b"PMI_")
+            && name != contract::ENV_TEMPLATE_FD.as_bytes()
+    });
+    let join = |name: &[u8], value: &[u8]| {
+        CString::new([name, b"=", value].concat())
+            .map_err(|_| format!("variable {} has a NUL byte", String::from_utf8_lossy(name)))
+    };
+    let mut out = Vec::new();
+    for (name, value) in inherited {
+        out.push(join(name.as_bytes(), value.as_bytes())?);
+    }
+    for (name, value) in set {
+        out.push(join(name, value)?);
+    }
+    Ok(out)
+}
+
+/// # Safety
+/// This process has a single thread.
+unsafe fn start_template(
+    launch: &Launch,
+    group: &Group,
+    segment: &NodeSegment,
+) -> io::Result<(i32, OwnedFd)> {
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let text = |bytes: &[u8]| {
+        CString::new(bytes).map_err(|_| invalid("an argument has a NUL byte".into()))
+    };
+    let mut env = environment(launch).map_err(invalid)?;
+    let path = text(&launch.program)?;
+    let args = launch
+        .argv
+        .iter()
+        .map(|a| text(a))
+        .collect::<io::Result<Vec<_>>>()?;
+    let template = launch.spawn == SpawnMode::Template;
+    if template {
+        env.push(text(
+            format!("{}={TEMPLATE_FD}", contract::ENV_TEMPLATE_FD).as_bytes(),
+        )?);
+    }
+    let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
+    sys::set_nonblocking(ours.as_fd())?;
+    let null = sys::dev_null()?;
+    let null = null.as_raw_fd();
+    let placed = [
+        (null, 0, false),
+        (null, 1, false),
+        (2, 2, false),
+        (segment.tables_fd().as_raw_fd(), TABLES_FD, false),
+        (segment.heap_fd().as_raw_fd(), HEAP_FD, false),
+        // A spawner's PEs must not inherit it; a template needs it after exec.
+        (theirs.as_raw_fd(), TEMPLATE_FD, !template),
+        (null, contract::PMI_FD, false),
+    ];
+    let id = group.id();
+    let child = || {
+        let arranged =
+            sys::set_group(0, id).and_then(|()| sys::arrange_fds(&placed, TEMPLATE_FD + 1));
+        if let Err(e) = arranged {
+            eprintln!("shmrun: cannot prepare the process that starts the PEs: {e}");
+            return 1;
+        }
+        sys::reset_signals();
+        if template {
+            let e = sys::exec(&path, &args, &env);
+            eprintln!("shmrun: {}: {e}", path.to_string_lossy());
+            return 1;
+        }
+        sys::set_name(c"shmrun-spawner");
+        let program = exec::Program { path, args, env };
+        // SAFETY: the socket was put there just now and nobody else owns it here.
+        let socket = unsafe { sys::own(TEMPLATE_FD) };
+        match exec::serve(socket.as_fd(), &program) {
+            Ok(()) => 0,
+            Err(e) => {
+                eprintln!("shmrun: the process that starts the PEs failed: {e}");
+                1
+            }
+        }
+    };
+    // SAFETY: one thread, as promised by the caller.
+    let pid = unsafe { sys::fork(child)? };
+    let _ = sys::set_group(pid, id);
+    Ok((pid, ours))
+}
+
+/// The PMI server of the node.
+pub(super) fn pmi_server(
+    launch: &Launch,
+    layout: &Layout,
+    tree: &shmem_pmi::tree::Tree,
+    node_of: &[u32],
+) -> Result<shmem_pmi::server::NodeServer, String> {
+    use shmem_pmi::process_mapping::ProcessMapping;
+    use shmem_pmi::server::{Job, NodePlace, NodeServer};
+    let job = Job {
+        id: contract::hex(&launch.job_id),
+        size: layout.n_pes(),
+        appnum: 0,
+        process_mapping: ProcessMapping::from_nodes(node_of).to_string(),
+        attributes: vec![("universeSize".into(), layout.n_pes().to_string())],
+        spawner: None,
+        extensions: true,
+    };
+    let place = NodePlace::in_tree(tree, launch.node, node_of);
+    NodeServer::new(job, place).map_err(|e| format!("cannot set up PMI: {e}"))
+}

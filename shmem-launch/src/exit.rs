@@ -1,0 +1,394 @@
+//! Why a job ended and what the exit status of `shmrun` says about it.
+//!
+//! | end of the job | status |
+//! |---|---|
+//! | every PE exited with 0 | 0 |
+//! | a PE exited with another status | that of the *first* PE which did |
+//! | a PE was killed by signal s | 128 + s |
+//! | a PE ended the job itself (global exit) | the status that it gave |
+//! | a PE exited with 0 after init but without finalize | 1 |
+//! | the time of `--timeout` was over | 124 |
+//! | the launcher or an agent failed | 125 |
+//! | the program cannot be executed | 126 |
+//! | the program does not exist | 127 |
+//! | Ctrl-C, SIGTERM, SIGHUP, SIGQUIT to `shmrun` | 130, 143, 129, 131 |
+//! | the command line is wrong | 2 |
+//!
+//! Exactly one cause is reported, the first that reaches the launcher: what the other PEs do after
+//! the job was ended is a consequence.
+
+use std::fmt;
+
+use crate::frame::codec::{CodecError, Reader, Writer};
+
+/// A wrong command line.
+pub const USAGE: u8 = 2;
+/// The time limit was over.
+pub const TIMEOUT: u8 = 124;
+/// The launcher itself failed.
+pub const LAUNCHER: u8 = 125;
+/// The program was found but cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The program was not found.
+pub const NOT_FOUND: u8 = 127;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It exited.
+    Code(u8),
+    /// A signal killed it.
+    Signal {
+        /// Which one.
+        signal: u8,
+        /// Whether a core file was written.
+        core: bool,
+    },
+}
+
+impl End {
+    /// From the status word of wait(2).
+    pub fn from_wait(status: i32) -> Self {
+        match status & 0x7f {
+            0 => Self::Code((status >> 8) as u8),
+            signal => Self::Signal {
+                signal: signal as u8,
+                core: status & 0x80 != 0,
+            },
+        }
+    }
+
+    /// As a shell would say it.
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal { signal, .. } => 128u8.saturating_add(signal),
+        }
+    }
+
+    fn encode(self, w: &mut Writer<'_>) {
+        match self {
+            Self::Code(code) => w.u8(0).u8(code),
+            Self::Signal { signal, core } => w.u8(1 + u8::from(core)).u8(signal),
+        };
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let kind = r.u8("kind of end")?;
+        let value = r.u8("status")?;
+        match kind {
+            0 => Ok(Self::Code(value)),
+            1 | 2 => Ok(Self::Signal {
+                signal: value,
+                core: kind == 2,
+            }),
+            v => Err(CodecError::Value {
+                what: "kind of end",
+                value: v.into(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Code(code) => write!(f, "exited with status {code}"),
+            Self::Signal { signal, core } => {
+                write!(f, "was killed by signal {signal} ({})", signal_name(signal))?;
+                if core {
+                    f.write_str(", core dumped")
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+/// The customary name of a Linux signal.
+pub fn signal_name(signal: u8) -> &'static str {
+    const NAMES: [&str; 32] = [
+        "none",
+        "SIGHUP",
+        "SIGINT",
+        "SIGQUIT",
+        "SIGILL",
+        "SIGTRAP",
+        "SIGABRT",
+        "SIGBUS",
+        "SIGFPE",
+        "SIGKILL",
+        "SIGUSR1",
+        "SIGSEGV",
+        "SIGUSR2",
+        "SIGPIPE",
+        "SIGALRM",
+        "SIGTERM",
+        "SIGSTKFLT",
+        "SIGCHLD",
+        "SIGCONT",
+        "SIGSTOP",
+        "SIGTSTP",
+        "SIGTTIN",
+        "SIGTTOU",
+        "SIGURG",
+        "SIGXCPU",
+        "SIGXFSZ",
+        "SIGVTALRM",
+        "SIGPROF",
+        "SIGWINCH",
+        "SIGIO",
+        "SIGPWR",
+        "SIGSYS",
+    ];
+    NAMES
+        .get(usize::from(signal))
+        .copied()
+        .unwrap_or("a real-time signal")
+}
+
+/// What failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// A PE ended as it should not.
+    Pe {
+        /// Its rank.
+        rank: u32,
+        /// How it ended.
+        end: End,
+    },
+    /// A PE left with status 0 although others may still wait for it.
+    Unfinalized {
+        /// Its rank.
+        rank: u32,
+    },
+    /// A PE ended the job.
+    Abort {
+        /// Its rank.
+        rank: u32,
+        /// The status that it gave.
+        code: i32,
+        /// What it said.
+        message: String,
+    },
+    /// An agent is gone.
+    Agent {
+        /// How, as far as its parent could find out.
+        end: Option<End>,
+    },
+    /// An agent could not do its work.
+    Node {
+        /// What and why.
+        what: String,
+    },
+}
+
+/// A failure, as an agent reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub node: u32,
+    /// The process concerned; 0 if there is none.
+    pub pid: u32,
+    /// What.
+    pub cause: Cause,
+}
+
+/// Longest text that travels with a fault, in bytes.
+const TEXT_MAX: usize = 4096;
+
+fn clip(text: &str) -> &[u8] {
+    let end = (0..=TEXT_MAX.min(text.len()))
+        .rev()
+        .find(|&at| text.is_char_boundary(at));
+    &text.as_bytes()[..end.unwrap_or(0)]
+}
+
+impl Fault {
+    /// The exit status of the job.
+    pub fn status(&self) -> u8 {
+        match &self.cause {
+            Cause::Pe { end, .. } => end.status(),
+            Cause::Unfinalized { .. } => 1,
+            Cause::Abort { code, .. } => *code as u8,
+            Cause::Agent { .. } | Cause::Node { .. } => LAUNCHER,
+        }
+    }
+
+    /// Whether there is something to tell: a PE may end the job with status 0 in peace.
+    pub fn is_silent(&self) -> bool {
+        matches!(&self.cause, Cause::Abort { code: 0, message, .. } if message.is_empty())
+    }
+
+    /// Appends the fault to a frame.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(self.node).u32(self.pid);
+        match &self.cause {
+            Cause::Pe { rank, end } => end.encode(w.u8(0).u32(*rank)),
+            Cause::Unfinalized { rank } => drop(w.u8(1).u32(*rank)),
+            Cause::Abort {
+                rank,
+                code,
+                message,
+            } => {
+                w.u8(2).u32(*rank).u32(*code as u32).bytes(clip(message));
+            }
+            Cause::Agent { end: None } => drop(w.u8(3)),
+            Cause::Agent { end: Some(end) } => end.encode(w.u8(4)),
+            Cause::Node { what } => drop(w.u8(5).bytes(clip(what))),
+        }
+    }
+
+    /// Reads a fault from a frame.
+    ///
+    /// # Errors
+    /// When the bytes are none.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let (node, pid) = (r.u32("node")?, r.u32("pid")?);
+        let cause = match r.u8("kind of fault")? {
+            0 => Cause::Pe {
+                rank: r.u32("rank")?,
+                end: End::decode(r)?,
+            },
+            1 => Cause::Unfinalized {
+                rank: r.u32("rank")?,
+            },
+            2 => Cause::Abort {
+                rank: r.u32("rank")?,
+                code: r.u32("exit code")? as i32,
+                message: r.text("message")?,
+            },
+            3 => Cause::Agent { end: None },
+            4 => Cause::Agent {
+                end: Some(End::decode(r)?),
+            },
+            5 => Cause::Node {
+                what: r.text("message")?,
+            },
+            v => {
+                return Err(CodecError::Value {
+                    what: "kind of fault",
+                    value: v.into(),
+                });
+            }
+        };
+        Ok(Self { node, pid, cause })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { node, pid, cause } = self;
+        match cause {
+            Cause::Pe { rank, end } => write!(f, "PE {rank} on node {node} (pid {pid}) {end}"),
+            Cause::Unfinalized { rank } => write!(
+                f,
+                "PE {rank} on node {node} (pid {pid}) exited with status 0 without finalize, \
+                 so other PEs could wait for it forever"
+            ),
+            Cause::Abort {
+                rank,
+                code,
+                message,
+            } => {
+                write!(
+                    f,
+                    "PE {rank} on node {node} (pid {pid}) ended the job with status {code}"
+                )?;
+                if message.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, ": {}", message.trim_end())
+                }
+            }
+            Cause::Agent { end: Some(end) } => {
+                write!(f, "the launch agent of node {node} (pid {pid}) {end}")
+            }
+            Cause::Agent { end: None } => {
+                write!(
+                    f,
+                    "the launch agent of node {node} (pid {pid}) closed its link"
+                )
+            }
+            Cause::Node { what } => write!(f, "node {node}: {what}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_statuses() {
+        assert_eq!(End::from_wait(0), End::Code(0));
+        assert_eq!(End::from_wait(3 << 8), End::Code(3));
+        assert_eq!(
+            End::from_wait(9),
+            End::Signal {
+                signal: 9,
+                core: false
+            }
+        );
+        assert_eq!(
+            End::from_wait(11 | 0x80),
+            End::Signal {
+                signal: 11,
+                core: true
+            }
+        );
+        assert_eq!(End::from_wait(15).status(), 143);
+    }
+
+    #[test]
+    fn messages_name_pe_node_pid_and_cause() {
+        let pe = |end| Fault {
+            node: 2,
+            pid: 1234,
+            cause: Cause::Pe { rank: 5, end },
+        };
+        let killed = pe(End::Signal {
+            signal: 9,
+            core: false,
+        });
+        assert_eq!(
+            killed.to_string(),
+            "PE 5 on node 2 (pid 1234) was killed by signal 9 (SIGKILL)"
+        );
+        assert_eq!(killed.status(), 137);
+        assert_eq!(
+            pe(End::Code(7)).to_string(),
+            "PE 5 on node 2 (pid 1234) exited with status 7"
+        );
+        assert_eq!(pe(End::Code(7)).status(), 7);
+    }
+
+    #[test]
+    fn a_long_text_is_clipped_at_a_character() {
+        let what = "ä".repeat(TEXT_MAX);
+        let mut bytes = Vec::new();
+        Fault {
+            node: 0,
+            pid: 0,
+            cause: Cause::Node { what },
+        }
+        .encode(&mut Writer(&mut bytes));
+        let mut r = Reader::new(&bytes);
+        let Fault {
+            cause: Cause::Node { what },
+            ..
+        } = Fault::decode(&mut r).unwrap()
+        else {
+            panic!("another fault")
+        };
+        assert_eq!(what, "ä".repeat(TEXT_MAX / 2));
+    }
+
+    #[test]
+    fn every_signal_has_a_name() {
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(31), "SIGSYS");
+        assert_eq!(signal_name(40), "a real-time signal");
+    }
+}

@@ -1,0 +1,451 @@
+//! What launcher and agents say to each other.
+//!
+//! A link is a byte stream between a parent and a child of the launch tree. It carries frames:
+//!
+//! ```text
+//! +----------------+--------+-----------------+
+//! | length u32 LE  | kind   | body            |     length counts kind and body
+//! +----------------+--------+-----------------+
+//! ```
+//!
+//! Everything is little-endian. Both ends are the same program (an agent is a copy of its parent,
+//! or was started with the same version), so there is one version number, in [`Launch`], and no
+//! negotiation. Decoding is nevertheless strict: every length is checked, unknown values are errors.
+//!
+//! | frame | direction | meaning |
+//! |---|---|---|
+//! | `Launch` | down | all that an agent must know; always the first frame of a link |
+//! | `Ready` | up | every agent of the subtree is prepared |
+//! | `Go` | down | start the PEs |
+//! | `Spawned` | up | every PE of the subtree was started |
+//! | `Exited` | up | every PE of the subtree has ended |
+//! | `Finish` | down | end whatever is left, flush output |
+//! | `Done` | up | nothing is left of the subtree; carries its report |
+//! | `Output`, `Credit` | up, down | lines of PEs; bytes that the receiver has room for |
+//! | `Stdin`, `StdinEnd`, `StdinCredit` | down, down, up | input of PE 0 |
+//! | `CloseOutput` | down | nobody reads that stream any more |
+//! | `Signal`, `Stop` | down | deliver a signal to the PEs; end the job |
+//! | `Fault` | up | something failed; the launcher decides what follows |
+//! | `Pmi` | both | messages between the agents' PMI servers |
+
+pub mod codec;
+mod launch;
+
+pub use launch::{EnvVar, LAUNCH_VERSION, Launch, SpawnMode};
+
+use crate::exit::Fault;
+use codec::{CodecError, Reader, Writer};
+
+/// Longest frame in bytes. The longest real one is the result of an allgather.
+pub const FRAME_MAX: usize = 256 << 20;
+
+/// Bytes of `Output` frames that a sender may have on their way before the receiver answers with
+/// `Credit`. Bounds what a blocked terminal can make each agent store.
+pub const OUTPUT_WINDOW: u32 = 512 << 10;
+
+/// A receiver returns credit in portions of at least this many bytes.
+pub const CREDIT_STEP: u32 = OUTPUT_WINDOW / 4;
+
+/// Bytes of stdin that may be on their way to PE 0.
+pub const STDIN_WINDOW: u32 = 64 << 10;
+
+/// Length of an `Output` frame without its data.
+pub const OUTPUT_OVERHEAD: usize = 4 + 1 + 4 + 1;
+
+/// One of a PE's two output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stream {
+    /// Standard output.
+    Out = 0,
+    /// Standard error.
+    Err = 1,
+}
+
+impl Stream {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Out, Self::Err];
+
+    fn decode(v: u8) -> Result<Self, CodecError> {
+        match v {
+            0 => Ok(Self::Out),
+            1 => Ok(Self::Err),
+            v => Err(CodecError::Value {
+                what: "stream",
+                value: v.into(),
+            }),
+        }
+    }
+}
+
+/// One message of a link; see the module's table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame<'a> {
+    /// Encoded [`Launch`].
+    Launch(&'a [u8]),
+    /// Start the PEs.
+    Go,
+    /// The receiver has written this many bytes of `Output` frames.
+    Credit(u32),
+    /// Input for PE 0.
+    Stdin(&'a [u8]),
+    /// PE 0 has had all its input.
+    StdinEnd,
+    /// Deliver this signal to every PE.
+    Signal(u8),
+    /// SIGTERM to every PE, and SIGKILL after so many nanoseconds.
+    Stop {
+        /// Time between the two; 0 kills at once.
+        grace_ns: u64,
+    },
+    /// Nobody reads this stream any more: its writers shall get SIGPIPE.
+    CloseOutput(Stream),
+    /// All PEs of the job have ended: clean up.
+    Finish,
+    /// The subtree's agents are prepared.
+    Ready,
+    /// The subtree's PEs are started.
+    Spawned,
+    /// The subtree's PEs have ended.
+    Exited,
+    /// What a PE wrote.
+    Output {
+        /// The PE.
+        rank: u32,
+        /// Where it wrote.
+        stream: Stream,
+        /// Whole lines, but for the pieces of very long ones.
+        data: &'a [u8],
+    },
+    /// PE 0 has taken this many bytes of input.
+    StdinCredit(u32),
+    /// Something failed.
+    Fault(Fault),
+    /// Nothing is left of the subtree. The body is an encoded [`crate::report::Reduced`].
+    Done(&'a [u8]),
+    /// From PMI server to PMI server.
+    Pmi(&'a [u8]),
+}
+
+impl<'a> Frame<'a> {
+    /// Appends the frame to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut w = Writer(out);
+        w.u32(0);
+        match self {
+            Self::Launch(body) => w.u8(1).raw(body),
+            Self::Go => w.u8(2),
+            Self::Credit(n) => w.u8(3).u32(*n),
+            Self::Stdin(data) => w.u8(4).raw(data),
+            Self::StdinEnd => w.u8(5),
+            Self::Signal(signal) => w.u8(6).u8(*signal),
+            Self::Stop { grace_ns } => w.u8(7).u64(*grace_ns),
+            Self::CloseOutput(stream) => w.u8(8).u8(*stream as u8),
+            Self::Finish => w.u8(9),
+            Self::Ready => w.u8(10),
+            Self::Spawned => w.u8(11),
+            Self::Exited => w.u8(12),
+            Self::Output { rank, stream, data } => w.u8(13).u32(*rank).u8(*stream as u8).raw(data),
+            Self::StdinCredit(n) => w.u8(14).u32(*n),
+            Self::Fault(fault) => {
+                fault.encode(w.u8(15));
+                &mut w
+            }
+            Self::Done(report) => w.u8(16).raw(report),
+            Self::Pmi(body) => w.u8(17).raw(body),
+        };
+        finish(out, start);
+    }
+
+    /// Reads a frame's kind and body.
+    ///
+    /// # Errors
+    /// When the bytes are not a frame of this version.
+    pub fn decode(content: &'a [u8]) -> Result<Self, CodecError> {
+        let mut r = Reader::new(content);
+        let frame = match r.u8("frame kind")? {
+            1 => Self::Launch(r.rest()),
+            2 => Self::Go,
+            3 => Self::Credit(r.u32("credit")?),
+            4 => Self::Stdin(r.rest()),
+            5 => Self::StdinEnd,
+            6 => Self::Signal(r.u8("signal")?),
+            7 => Self::Stop {
+                grace_ns: r.u64("grace")?,
+            },
+            8 => Self::CloseOutput(Stream::decode(r.u8("stream")?)?),
+            9 => Self::Finish,
+            10 => Self::Ready,
+            11 => Self::Spawned,
+            12 => Self::Exited,
+            13 => Self::Output {
+                rank: r.u32("rank")?,
+                stream: Stream::decode(r.u8("stream")?)?,
+                data: r.rest(),
+            },
+            14 => Self::StdinCredit(r.u32("credit")?),
+            15 => Self::Fault(Fault::decode(&mut r)?),
+            16 => Self::Done(r.rest()),
+            17 => Self::Pmi(r.rest()),
+            v => {
+                return Err(CodecError::Value {
+                    what: "frame kind",
+                    value: v.into(),
+                });
+            }
+        };
+        r.end()?;
+        Ok(frame)
+    }
+}
+
+/// Appends an `Output` frame whose data lies in two parts, without joining them first.
+pub fn encode_output(out: &mut Vec<u8>, rank: u32, stream: Stream, head: &[u8], tail: &[u8]) {
+    let start = out.len();
+    Writer(out)
+        .u32(0)
+        .u8(13)
+        .u32(rank)
+        .u8(stream as u8)
+        .raw(head)
+        .raw(tail);
+    finish(out, start);
+}
+
+fn finish(out: &mut [u8], start: usize) {
+    let len = out.len() - start - 4;
+    debug_assert!(len <= FRAME_MAX);
+    out[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
+}
+
+/// Cuts a byte stream into frames.
+#[derive(Debug, Default)]
+pub struct FrameReader {
+    buf: Vec<u8>,
+    start: usize,
+}
+
+impl FrameReader {
+    /// Adds bytes that came from the link.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start == self.buf.len() {
+            self.buf.clear();
+            self.start = 0;
+        } else if self.start > 64 << 10 && self.start * 2 > self.buf.len() {
+            self.buf.drain(..self.start);
+            self.start = 0;
+        }
+        self.buf.extend_from_slice(bytes);
+    }
+
+    /// The content (kind and body) of the next complete frame.
+    ///
+    /// # Errors
+    /// When the stream announces a frame that nobody sends.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, CodecError> {
+        let Some(len) = self.buf[self.start..].first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let len = u32::from_le_bytes(*len) as usize;
+        if len > FRAME_MAX {
+            return Err(CodecError::TooLong(len));
+        }
+        let body = self.start + 4;
+        if self.buf.len() - body < len {
+            return Ok(None);
+        }
+        self.start = body + len;
+        Ok(Some(&self.buf[body..body + len]))
+    }
+}
+
+/// Bytes on their way out of a link.
+#[derive(Debug, Default)]
+pub struct OutBuf {
+    buf: Vec<u8>,
+    start: usize,
+}
+
+impl OutBuf {
+    /// Appends a frame.
+    pub fn send(&mut self, frame: &Frame<'_>) {
+        frame.encode(&mut self.buf);
+    }
+
+    /// Where encoded frames may be appended.
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.buf
+    }
+
+    /// What waits to be written.
+    pub fn pending(&self) -> &[u8] {
+        &self.buf[self.start..]
+    }
+
+    /// Notes that the first `n` pending bytes were written.
+    pub fn consume(&mut self, n: usize) {
+        self.start += n;
+        debug_assert!(self.start <= self.buf.len());
+        if self.start == self.buf.len() {
+            self.start = 0;
+            self.buf.clear();
+            // A burst (an allgather's result) must not stay reserved for the rest of the job.
+            if self.buf.capacity() > 4 * OUTPUT_WINDOW as usize {
+                self.buf.shrink_to(OUTPUT_WINDOW as usize);
+            }
+        } else if self.start > 64 << 10 && self.start * 2 > self.buf.len() {
+            self.buf.drain(..self.start);
+            self.start = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::{Cause, End};
+    use proptest::prelude::*;
+
+    fn all(data: &[u8]) -> Vec<Frame<'_>> {
+        let fault = |cause| {
+            Frame::Fault(Fault {
+                node: 3,
+                pid: 77,
+                cause,
+            })
+        };
+        vec![
+            Frame::Launch(data),
+            Frame::Go,
+            Frame::Credit(9),
+            Frame::Stdin(data),
+            Frame::StdinEnd,
+            Frame::Signal(15),
+            Frame::Stop { grace_ns: 1 << 40 },
+            Frame::CloseOutput(Stream::Err),
+            Frame::Finish,
+            Frame::Ready,
+            Frame::Spawned,
+            Frame::Exited,
+            Frame::Output {
+                rank: 5,
+                stream: Stream::Out,
+                data,
+            },
+            Frame::StdinCredit(4),
+            fault(Cause::Pe {
+                rank: 4,
+                end: End::Signal {
+                    signal: 9,
+                    core: true,
+                },
+            }),
+            fault(Cause::Pe {
+                rank: 4,
+                end: End::Code(3),
+            }),
+            fault(Cause::Unfinalized { rank: 1 }),
+            fault(Cause::Abort {
+                rank: 1,
+                code: -3,
+                message: "no".into(),
+            }),
+            fault(Cause::Agent { end: None }),
+            fault(Cause::Agent {
+                end: Some(End::Code(0)),
+            }),
+            fault(Cause::Node { what: "x".into() }),
+            Frame::Done(data),
+            Frame::Pmi(data),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn frames_survive_any_fragmentation(data: Vec<u8>, cuts in proptest::collection::vec(1usize..40, 1..50)) {
+            let frames = all(&data);
+            let mut wire = Vec::new();
+            for f in &frames {
+                f.encode(&mut wire);
+            }
+            let mut reader = FrameReader::default();
+            let (mut at, mut got) = (0, 0);
+            for cut in cuts.iter().cycle() {
+                if at == wire.len() { break; }
+                let end = (at + cut).min(wire.len());
+                reader.push(&wire[at..end]);
+                at = end;
+                while let Some(content) = reader.next_frame().unwrap() {
+                    prop_assert_eq!(&Frame::decode(content).unwrap(), &frames[got]);
+                    got += 1;
+                }
+            }
+            prop_assert_eq!(got, frames.len());
+        }
+
+        #[test]
+        fn garbage_is_refused_without_panic(bytes: Vec<u8>) {
+            let _ = Frame::decode(&bytes);
+            let _ = Launch::decode(&bytes);
+            let mut reader = FrameReader::default();
+            reader.push(&bytes);
+            while let Ok(Some(content)) = reader.next_frame() {
+                let _ = Frame::decode(content);
+            }
+        }
+
+        #[test]
+        fn every_truncation_is_noticed(at in 0usize..23) {
+            let frames = all(b"payload");
+            let mut wire = Vec::new();
+            frames[at].encode(&mut wire);
+            // Frames that end in free data cannot know; all others must.
+            let free = matches!(frames[at], Frame::Launch(_) | Frame::Stdin(_) | Frame::Output { .. } | Frame::Done(_) | Frame::Pmi(_));
+            if !free && wire.len() > 5 {
+                prop_assert!(Frame::decode(&wire[4..wire.len() - 1]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn two_part_output_is_the_same_frame() {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        encode_output(&mut a, 7, Stream::Err, b"ab", b"cd\n");
+        Frame::Output {
+            rank: 7,
+            stream: Stream::Err,
+            data: b"abcd\n",
+        }
+        .encode(&mut b);
+        assert_eq!(a, b);
+        assert_eq!(a.len(), OUTPUT_OVERHEAD + 5);
+    }
+
+    #[test]
+    fn absurd_lengths_are_refused() {
+        let mut reader = FrameReader::default();
+        reader.push(&u32::MAX.to_le_bytes());
+        assert_eq!(
+            reader.next_frame(),
+            Err(CodecError::TooLong(u32::MAX as usize))
+        );
+    }
+
+    #[test]
+    fn outgoing_bytes_are_written_in_order() {
+        let mut out = OutBuf::default();
+        let mut seen = Vec::new();
+        let mut want = Vec::new();
+        for i in 0..5000u32 {
+            out.send(&Frame::Credit(i));
+            Frame::Credit(i).encode(&mut want);
+            if i % 7 == 0 {
+                let n = out.pending().len().min(40);
+                seen.extend_from_slice(&out.pending()[..n]);
+                out.consume(n);
+            }
+        }
+        seen.extend_from_slice(out.pending());
+        assert_eq!(seen, want);
+    }
+}

@@ -1,0 +1,375 @@
+//! From command line and settings to a checked job: everything that can be refused is refused here,
+//! before a process is started.
+
+use std::ffi::{OsStr, OsString};
+use std::net::Ipv4Addr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use shmem_node::settings::{Settings, Spawn, Spin, TABLE};
+use shmem_node::template::marker::{self, Marker};
+use shmem_pmi::tree::{DegreePolicy, Tree};
+
+use crate::cli::{Cli, SpawnChoice};
+use crate::driver::Job;
+use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
+use crate::frame::{EnvVar, Launch, SpawnMode};
+use crate::limits::{self, LimitError};
+use crate::memory::{self, MemoryError, Need};
+use crate::plan::{Layout, PlanError};
+use crate::program::{self, ProgramError};
+use crate::report::Launcher;
+use crate::sys;
+
+/// Polls before a waiting PE sleeps, where every PE has a core: about the time of a wake-up.
+const SPINS: u32 = 2000;
+
+/// A job that is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum JobError {
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    #[error("--chdir {dir}: {source}")]
+    Chdir { dir: String, source: std::io::Error },
+    #[error("{name}: {why}")]
+    NoTemplate { name: String, why: String },
+    #[error("--env {0}: a variable needs a name before the =")]
+    Env(String),
+    #[error("{what}: {source}")]
+    Os {
+        what: &'static str,
+        source: std::io::Error,
+    },
+}
+
+impl JobError {
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Plan(_) | Self::Env(_) | Self::Chdir { .. } => USAGE,
+            Self::Program(e) => e.status(),
+            Self::NoTemplate { .. } => NOT_EXECUTABLE,
+            Self::Limit(e) => e.status(),
+            Self::Memory(_) | Self::Os { .. } => LAUNCHER,
+        }
+    }
+}
+
+/// Makes a job of what was typed and set.
+pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job, JobError> {
+    let layout = Layout::new(cli.pes, cli.nodes, cli.ppn)?;
+    if let Some(dir) = &cli.chdir {
+        sys::change_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
+            dir: dir.display().to_string(),
+            source,
+        })?;
+    }
+    let cwd = std::env::current_dir().map_err(|source| JobError::Os {
+        what: "cannot tell the working directory",
+        source,
+    })?;
+    let name = cli
+        .command
+        .first()
+        .map_or(OsStr::new(""), OsString::as_os_str);
+    let program = program::find(name, std::env::var_os("PATH"))?;
+    let spawn = spawn_mode(&program, cli.spawn, settings.spawn)?;
+    let degree = match cli.tree_degree.unwrap_or(settings.tree_degree) {
+        0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
+        degree => degree,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let spins = match settings.spin {
+        Spin::Polls(n) => n,
+        Spin::Auto if u64::from(layout.n_pes()) <= cores => SPINS,
+        Spin::Auto => 0,
+    };
+    check_machine(&layout, degree, settings)?;
+
+    let mut random = [0; 16 + 32 + 4];
+    sys::random(&mut random).map_err(|source| JobError::Os {
+        what: "cannot get random bytes",
+        source,
+    })?;
+    let (job_id, rest) = random.split_first_chunk::<16>().expect("52 bytes");
+    let (job_key, rest) = rest.split_first_chunk::<32>().expect("36 bytes");
+    let base = u32::from_le_bytes(*rest.first_chunk().expect("4 bytes"));
+    let launch = Launch {
+        node: 0,
+        n_nodes: layout.n_nodes(),
+        n_pes: layout.n_pes(),
+        degree,
+        job_id: *job_id,
+        job_key: *job_key,
+        hca_base: hca_base(base, layout.n_nodes()),
+        heap_size: settings.symmetric_size,
+        heap_commit: settings.heap_commit,
+        spins,
+        report: cli.report.is_some() || cli.report_json.is_some(),
+        raw_output: layout.n_pes() == 1 && !cli.label,
+        spawn,
+        program: program.into_os_string().into_vec(),
+        argv: cli.command.iter().map(|a| a.as_bytes().to_vec()).collect(),
+        env: environment(&cli.env, std::env::vars_os())?,
+        cwd: cwd.into_os_string().into_vec(),
+    };
+    let facts = Launcher {
+        program: name.display().to_string(),
+        n_pes: layout.n_pes(),
+        n_nodes: layout.n_nodes(),
+        degree,
+        depth: Tree::new(layout.n_nodes(), degree).depth(),
+        spawn: match spawn {
+            SpawnMode::Template => "template",
+            SpawnMode::Exec => "exec",
+        },
+        start,
+        planned: sys::monotonic_ns(),
+        ..Launcher::default()
+    };
+    Ok(Job {
+        launch,
+        label: cli.label,
+        grace: settings.grace,
+        timeout_s: cli.timeout,
+        facts,
+    })
+}
+
+fn spawn_mode(
+    program: &Path,
+    typed: Option<SpawnChoice>,
+    set: Spawn,
+) -> Result<SpawnMode, JobError> {
+    let choice = match typed {
+        Some(SpawnChoice::Auto) => Spawn::Auto,
+        Some(SpawnChoice::Template) => Spawn::Template,
+        Some(SpawnChoice::Exec) => Spawn::Exec,
+        None => set,
+    };
+    if choice == Spawn::Exec {
+        return Ok(SpawnMode::Exec);
+    }
+    let refuse = |why: String| {
+        Err(JobError::NoTemplate {
+            name: program.display().to_string(),
+            why,
+        })
+    };
+    match (marker::find(program), choice) {
+        (Ok(Marker::Current), _) => Ok(SpawnMode::Template),
+        (Ok(Marker::Other(version)), _) => refuse(format!(
+            "was built with a version of shmem that shares memory in another way ({version}, this \
+             shmrun has {}); use the shmrun that belongs to it",
+            shmem_node::contract::NODE_CONTRACT
+        )),
+        (_, Spawn::Auto) => Ok(SpawnMode::Exec),
+        (Ok(_), _) => refuse(
+            "cannot be a template because it is not linked with shmem; use --spawn auto or exec"
+                .into(),
+        ),
+        (Err(e), _) => refuse(format!(
+            "cannot be read to see if it can be a template: {e}"
+        )),
+    }
+}
+
+fn check_machine(layout: &Layout, degree: u32, settings: &Settings) -> Result<(), JobError> {
+    if let Some(machine) = memory::read_machine() {
+        let need = Need {
+            pes: layout.n_pes().into(),
+            nodes: layout.n_nodes().into(),
+            heap_size: settings.symmetric_size,
+            heap_commit: settings.heap_commit,
+        };
+        memory::check(need, machine)?;
+    }
+    let allowed = limits::Allowed {
+        nproc: sys::processes_allowed(),
+        descriptors: sys::descriptors_allowed(),
+        ..limits::read()
+    };
+    limits::check(
+        layout.n_pes(),
+        layout.n_nodes(),
+        layout.max_per_node(),
+        degree,
+        &allowed,
+    )?;
+    Ok(())
+}
+
+/// The first of `n_nodes` loopback addresses. Random, so that jobs that run at the same time hardly
+/// ever share one; 127.0.x.y, where services listen, is left out.
+fn hca_base(random: u32, n_nodes: u32) -> Ipv4Addr {
+    let first = u32::from(Ipv4Addr::new(127, 1, 0, 1));
+    let last = u32::from(Ipv4Addr::new(127, 255, 255, 254)) - n_nodes;
+    Ipv4Addr::from(first + random % (last - first))
+}
+
+/// What PEs get beside the environment of their agent: `--env`, and the settings, which must be the
+/// same everywhere.
+fn environment(
+    typed: &[OsString],
+    own: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Vec<EnvVar>, JobError> {
+    let own: Vec<(OsString, OsString)> = own.into_iter().collect();
+    let is_setting = |name: &OsStr| {
+        TABLE
+            .iter()
+            .any(|row| name == row.name || row.alias.is_some_and(|a| name == a))
+    };
+    let mut out: Vec<EnvVar> = own
+        .iter()
+        .filter(|(name, _)| is_setting(name))
+        .map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec()))
+        .collect();
+    for item in typed {
+        let bytes = item.as_bytes();
+        let split = bytes.iter().position(|&b| b == b'=');
+        let name = &bytes[..split.unwrap_or(bytes.len())];
+        if name.is_empty() {
+            return Err(JobError::Env(item.display().to_string()));
+        }
+        let value = match split {
+            Some(at) => Some(bytes[at + 1..].to_vec()),
+            None => own
+                .iter()
+                .find(|(n, _)| n.as_bytes() == name)
+                .map(|(_, v)| v.as_bytes().to_vec()),
+        };
+        out.retain(|(n, _)| n != name);
+        // A variable that does not exist here is not passed on, as with mpiexec.
+        out.extend(value.map(|v| (name.to_vec(), v)));
+    }
+    Ok(out)
+}
+
+/// For `--verbose` and `--dry-run`.
+pub(crate) fn describe(job: &Job) -> String {
+    use std::fmt::Write;
+    let l = &job.launch;
+    let layout = Layout::of(l.n_pes, l.n_nodes);
+    let tree = Tree::new(l.n_nodes, l.degree);
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "shmrun: {}: {} PEs on {} nodes, started by {}; tree of degree {} and depth {}",
+        String::from_utf8_lossy(&l.program),
+        l.n_pes,
+        l.n_nodes,
+        job.facts.spawn,
+        l.degree,
+        tree.depth()
+    );
+    const SHOWN: u32 = 64;
+    for node in 0..l.n_nodes.min(SHOWN) {
+        let ranks = layout.ranks(node);
+        let parent = tree
+            .parent(node)
+            .map_or("shmrun".into(), |p| format!("node {p}"));
+        let _ = writeln!(
+            out,
+            "shmrun: node {node}: PEs {} to {}, address {}, started by {parent}",
+            ranks.start,
+            ranks.end - 1,
+            l.hca_ip(node)
+        );
+    }
+    if l.n_nodes > SHOWN {
+        let _ = writeln!(out, "shmrun: and {} more nodes", l.n_nodes - SHOWN);
+    }
+    out
+}
+
+/// For `--settings`: every row of the table with the value in force.
+pub(crate) fn settings_text(lookup: impl Fn(&str) -> Option<String>) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for row in TABLE {
+        let given = lookup(row.name).or_else(|| row.alias.and_then(&lookup));
+        let (value, from) = match &given {
+            Some(value) => (value.as_str(), "set"),
+            None => (row.default, "default"),
+        };
+        let _ = writeln!(
+            out,
+            "{}={value}  ({from})\n    {}\n    Value: {}.",
+            row.name, row.help, row.form
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_stay_in_the_loopback_network() {
+        for random in [0, 1, u32::MAX, 0x7fff_ffff] {
+            for nodes in [1, 512, 1 << 20] {
+                let base = hca_base(random, nodes);
+                let last = u32::from(base) + nodes;
+                assert_eq!(base.octets()[0], 127);
+                assert!(
+                    base.octets()[1] >= 1 && last < u32::from(Ipv4Addr::new(127, 255, 255, 255))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn typed_variables_win_over_settings() {
+        let own = [
+            ("SHMEM_SPIN", "1"),
+            ("HOME", "/h"),
+            ("SHMEM_CONNECT", "static"),
+        ]
+        .map(|(n, v)| (n.into(), v.into()));
+        let typed = ["SHMEM_SPIN=7", "HOME", "NOT_THERE", "A=b=c"].map(OsString::from);
+        let mut env = environment(&typed, own).unwrap();
+        env.sort();
+        let want = [
+            ("A", "b=c"),
+            ("HOME", "/h"),
+            ("SHMEM_CONNECT", "static"),
+            ("SHMEM_SPIN", "7"),
+        ]
+        .map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec()));
+        assert_eq!(env, want);
+        assert!(matches!(
+            environment(&["=x".into()], []),
+            Err(JobError::Env(_))
+        ));
+    }
+
+    #[test]
+    fn settings_show_their_values() {
+        let text = settings_text(|n| (n == "SHMEM_CONNECT").then(|| "static".into()));
+        assert!(text.contains("SHMEM_CONNECT=static  (set)"), "{text}");
+        assert!(
+            text.contains("SHMEM_SYMMETRIC_SIZE=256M  (default)"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn scripts_are_executed_and_cannot_be_templates() {
+        let sh = Path::new("/bin/sh");
+        assert_eq!(spawn_mode(sh, None, Spawn::Auto).unwrap(), SpawnMode::Exec);
+        assert_eq!(
+            spawn_mode(sh, Some(SpawnChoice::Exec), Spawn::Template).unwrap(),
+            SpawnMode::Exec
+        );
+        let e = spawn_mode(sh, Some(SpawnChoice::Template), Spawn::Auto).unwrap_err();
+        assert_eq!(e.status(), NOT_EXECUTABLE);
+        assert!(e.to_string().contains("--spawn auto"), "{e}");
+    }
+}

@@ -1,0 +1,114 @@
+//! `shmrun`: starts OpenSHMEM jobs through a tree of node launch agents.
+//!
+//! # The tree
+//! `shmrun` starts one *node launch agent* (NLA, "agent"), that of node 0. Every agent starts its
+//! children in a k-ary tree, so all of them are up after a logarithmic number of steps; then each
+//! starts the PEs of its node, serves their PMI requests, passes their output up, and watches over
+//! them. A node's agent knows only its parent and its children; nobody listens on a port.
+//!
+//! `--nodes K` on one machine emulates K nodes: each has its own agent, its own node segment and its
+//! own software-HCA address (127.x.y.z), and they share nothing but links and the network. Agents
+//! are started by fork without exec, which is safe because whoever forks has a single thread, and
+//! everything that an agent must know comes in its first frame, so that an agent started in
+//! another way (a remote shell) needs nothing else.
+//!
+//! # Map
+//! | module | what | pure |
+//! |---|---|---|
+//! | [`cli`] | what was typed | yes |
+//! | [`plan`] | ranks to nodes | yes |
+//! | [`program`] | finding the program | |
+//! | [`memory`], [`limits`] | will it fit? decisions are pure, readers beside them | half |
+//! | [`frame`] | the link protocol | yes |
+//! | [`stdio`] | lines and labels | yes |
+//! | [`exit`] | causes, messages, exit status | yes |
+//! | [`report`] | reduction and rendering of `--report` | yes |
+//! | [`agent`] | the agent as a state machine | yes |
+//! | [`root`] | the launcher as a state machine | yes |
+//! | `driver` | processes, epoll, threads around the two machines | |
+//! | `sys` | system calls; all unsafe code | |
+//!
+//! # Invariants
+//! * Every process that descends from a job dies with it, whoever is killed and however: see
+//!   `driver` and its `group`.
+//! * Exactly one cause of an early end is told, the first; see [`exit`].
+//! * No memory grows with unread output: see [`agent`] and its credit.
+//! * No event costs work proportional to the number of PEs, and nobody inherits or closes
+//!   descriptors by the thousand.
+
+pub mod agent;
+pub mod cli;
+pub mod exit;
+pub mod frame;
+pub mod limits;
+pub mod memory;
+pub mod plan;
+pub mod program;
+pub mod report;
+pub mod root;
+pub mod stdio;
+
+mod driver;
+mod job;
+mod sys;
+
+use std::ffi::OsString;
+
+use cli::Cli;
+
+/// Runs `shmrun` with this command line (`args[0]` is its own name) and gives the exit status.
+///
+/// # Safety
+/// The process has a single thread: agents are forked from it.
+pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let start = shmem_node::sys::monotonic_ns();
+    let cli = match Cli::parse_args(args) {
+        Ok(cli) => cli,
+        Err(e) => {
+            let status = if e.use_stderr() { exit::USAGE } else { 0 };
+            // Help goes to standard output; a reader that left early is no error.
+            let _ = e.print();
+            return status;
+        }
+    };
+    let settings = match shmem_node::settings::Settings::from_env() {
+        Ok(settings) => settings,
+        Err(e) => return complain(&e, exit::USAGE),
+    };
+    if cli.settings {
+        print!("{}", job::settings_text(|name| std::env::var(name).ok()));
+        return 0;
+    }
+    let job = match job::prepare(&cli, &settings, start) {
+        Ok(job) => job,
+        Err(e) => return complain(&e, e.status()),
+    };
+    if cli.verbose || cli.dry_run {
+        eprint!("{}", job::describe(&job));
+    }
+    if cli.dry_run {
+        return 0;
+    }
+    // SAFETY: one thread, as promised by the caller.
+    let outcome = match unsafe { driver::run(job) } {
+        Ok(outcome) => outcome,
+        Err(e) => {
+            return complain(
+                &format!("cannot start the first launch agent: {e}"),
+                exit::LAUNCHER,
+            );
+        }
+    };
+    let reports =
+        driver::write_reports(&outcome, cli.report.as_deref(), cli.report_json.as_deref());
+    match reports {
+        Err(e) if outcome.facts.status == 0 => complain(&e, exit::LAUNCHER),
+        Err(e) => complain(&e, outcome.facts.status),
+        Ok(()) => outcome.facts.status,
+    }
+}
+
+fn complain(what: &dyn std::fmt::Display, status: u8) -> u8 {
+    eprintln!("shmrun: {what}");
+    status
+}

@@ -1,0 +1,253 @@
+//! Limits of the kernel that a large job meets: processes and descriptors.
+//!
+//! Descriptors are an agent's own matter: it raises its limit to what its PEs need (as far as it
+//! may) after it has forked whatever is not to inherit that. Processes and threads are counted for
+//! the whole machine, and a job that would run into a limit is refused, with the command that
+//! raises it.
+
+use crate::exit::LAUNCHER;
+
+/// Descriptors of an agent beside those of PEs and children: links, epoll, signals, segment,
+/// template, standard streams, and those on their way to the template.
+const OWN_DESCRIPTORS: u64 = 32 + 3 * 2 * 32;
+
+/// Descriptors that an agent likes to have: two output pipes and a PMI socket for each PE.
+pub fn descriptors(n_local: u32, children: u32) -> u64 {
+    OWN_DESCRIPTORS + 3 * u64::from(n_local) + u64::from(children)
+}
+
+/// Descriptors with which an agent can do, if it keeps one pipe of each PE out of its table (see
+/// `driver::park`).
+pub fn descriptors_least(n_local: u32, children: u32) -> u64 {
+    let n = u64::from(n_local);
+    descriptors(n_local, children)
+        .min(OWN_DESCRIPTORS + 2 * n + u64::from(children) + crate::driver::park::descriptors(n))
+}
+
+/// A limit that the job would run into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// Too few processes or threads.
+    #[error(
+        "the job needs {need} processes and threads beside the {used} that exist, but {name} is {limit}; {advice}"
+    )]
+    Tasks {
+        /// What the job needs.
+        need: u64,
+        /// What exists.
+        used: u64,
+        /// The limit's name.
+        name: &'static str,
+        /// Its value.
+        limit: u64,
+        /// What to do.
+        advice: String,
+    },
+    /// Too few descriptors.
+    #[error(
+        "the launch agent of a node needs {need} descriptors, but the limit (ulimit -Hn) is {limit}; \
+         raise it, or use more --nodes"
+    )]
+    Descriptors {
+        /// What the fullest node's agent needs.
+        need: u64,
+        /// What it may have.
+        limit: u64,
+    },
+}
+
+impl LimitError {
+    /// The exit status of `shmrun`.
+    pub fn status(&self) -> u8 {
+        LAUNCHER
+    }
+}
+
+/// What the machine allows; `None` where it sets no limit or does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Tasks (processes and threads) that exist.
+    pub tasks: u64,
+    /// kernel.pid_max.
+    pub pid_max: Option<u64>,
+    /// kernel.threads-max.
+    pub threads_max: Option<u64>,
+    /// Limit of the control group, and tasks in it.
+    pub group: Option<(u64, u64)>,
+    /// RLIMIT_NPROC, if it binds this user.
+    pub nproc: Option<u64>,
+    /// Most descriptors that a process of this user can get.
+    pub descriptors: Option<u64>,
+}
+
+/// Tasks that a job adds: a PE has a progress thread if the job has several nodes; a node has an
+/// agent, a guard and a template.
+pub fn tasks(n_pes: u32, n_nodes: u32) -> u64 {
+    let per_pe = if n_nodes > 1 { 2 } else { 1 };
+    u64::from(n_pes) * per_pe + 3 * u64::from(n_nodes)
+}
+
+/// Compares the job with the limits.
+///
+/// # Errors
+/// The first limit that is too low.
+pub fn check(
+    n_pes: u32,
+    n_nodes: u32,
+    max_per_node: u32,
+    degree: u32,
+    allowed: &Allowed,
+) -> Result<(), LimitError> {
+    let need = tasks(n_pes, n_nodes);
+    let test = |name, limit: Option<u64>, used: u64, advice: &dyn Fn(u64) -> String| match limit {
+        // A few more are kept for others on the machine.
+        Some(limit) if used.saturating_add(need).saturating_add(64) > limit => {
+            let advice = advice((used + need + 64).next_power_of_two());
+            Err(LimitError::Tasks {
+                need,
+                used,
+                name,
+                limit,
+                advice,
+            })
+        }
+        _ => Ok(()),
+    };
+    test("kernel.pid_max", allowed.pid_max, allowed.tasks, &|n| {
+        format!("raise it with: sysctl -w kernel.pid_max={n}")
+    })?;
+    test(
+        "kernel.threads-max",
+        allowed.threads_max,
+        allowed.tasks,
+        &|n| format!("raise it with: sysctl -w kernel.threads-max={n}"),
+    )?;
+    if let Some((limit, used)) = allowed.group {
+        test("the control group's pids.max", Some(limit), used, &|n| {
+            format!("raise it to {n} or more")
+        })?;
+    }
+    test(
+        "this user's process limit (ulimit -u)",
+        allowed.nproc,
+        allowed.tasks,
+        &|n| format!("raise it with: ulimit -u {n}"),
+    )?;
+    let need = descriptors_least(max_per_node, degree);
+    match allowed.descriptors {
+        Some(limit) if need > limit => Err(LimitError::Descriptors { need, limit }),
+        _ => Ok(()),
+    }
+}
+
+/// What this machine allows this user. `nproc` and `descriptors` are the caller's to know.
+pub fn read() -> Allowed {
+    let number =
+        |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.trim().parse().ok() };
+    let tasks = std::fs::read_to_string("/proc/loadavg")
+        .ok()
+        .and_then(|t| parse_loadavg(&t));
+    let mut group: Option<(u64, u64)> = None;
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    for line in groups.lines() {
+        let Some((_, rest)) = line.split_once(':') else {
+            continue;
+        };
+        let Some((kinds, path)) = rest.split_once(':') else {
+            continue;
+        };
+        let root = match kinds {
+            "" => "/sys/fs/cgroup",
+            k if k.split(',').any(|k| k == "pids") => "/sys/fs/cgroup/pids",
+            _ => continue,
+        };
+        for dir in std::path::Path::new(path.trim_start_matches('/')).ancestors() {
+            let at = |file: &str| format!("{root}/{}/{file}", dir.display());
+            if let (Some(max), Some(now)) = (number(&at("pids.max")), number(&at("pids.current")))
+                && group.is_none_or(|(m, n)| max.saturating_sub(now) < m.saturating_sub(n))
+            {
+                group = Some((max, now));
+            }
+        }
+    }
+    Allowed {
+        tasks: tasks.unwrap_or(0),
+        pid_max: number("/proc/sys/kernel/pid_max"),
+        threads_max: number("/proc/sys/kernel/threads-max"),
+        group,
+        nproc: None,
+        descriptors: None,
+    }
+}
+
+/// Tasks on the machine: the part after the slash of the fourth field.
+fn parse_loadavg(text: &str) -> Option<u64> {
+    text.split_whitespace()
+        .nth(3)?
+        .split_once('/')?
+        .1
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_limits_are_named_with_a_remedy() {
+        let text = |a: Allowed| check(8192, 512, 16, 8, &a).unwrap_err().to_string();
+        let none = Allowed {
+            tasks: 100,
+            ..Allowed::default()
+        };
+        assert_eq!(check(8192, 512, 16, 8, &none), Ok(()));
+        let t = text(Allowed {
+            pid_max: Some(10_000),
+            ..none
+        });
+        assert!(
+            t.contains("17920 processes") && t.contains("sysctl -w kernel.pid_max=32768"),
+            "{t}"
+        );
+        let t = text(Allowed {
+            nproc: Some(4096),
+            ..none
+        });
+        assert!(t.contains("ulimit -u 32768"), "{t}");
+        assert!(
+            text(Allowed {
+                group: Some((500, 20)),
+                ..none
+            })
+            .contains("pids.max is 500")
+        );
+        assert!(
+            text(Allowed {
+                threads_max: Some(500),
+                ..none
+            })
+            .contains("threads-max")
+        );
+    }
+
+    #[test]
+    fn descriptors_are_counted_for_the_fullest_node() {
+        let a = Allowed {
+            descriptors: Some(1024),
+            ..Allowed::default()
+        };
+        assert_eq!(check(8192, 512, 16, 8, &a), Ok(()));
+        let t = check(8192, 1, 8192, 2, &a).unwrap_err().to_string();
+        assert!(t.contains("17666 descriptors") && t.contains("1024"), "{t}");
+    }
+
+    #[test]
+    fn this_machine_tells() {
+        assert_eq!(parse_loadavg("0.1 0.2 0.3 2/345 678"), Some(345));
+        assert_eq!(parse_loadavg("x"), None);
+        let a = read();
+        assert!(a.tasks > 0 && a.pid_max.is_some());
+    }
+}

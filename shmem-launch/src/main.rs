@@ -1,0 +1,6 @@
+//! The program `shmrun`; everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    // SAFETY: nothing has started a thread yet.
+    unsafe { shmem_launch::main(std::env::args_os()) }.into()
+}

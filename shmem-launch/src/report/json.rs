@@ -1,0 +1,122 @@
+//! The report for programs: one JSON object, all times in nanoseconds.
+
+use std::fmt::Write;
+
+use shmem_node::stats::{STATS, Unit};
+
+use super::{Aggregate, Launcher, Reduced, phases};
+
+fn string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+fn aggregate(out: &mut String, a: &Aggregate, n: u64) {
+    let min = if n == 0 { 0 } else { a.min };
+    let mean = if n == 0 { 0.0 } else { a.sum as f64 / n as f64 };
+    let _ = write!(
+        out,
+        "\"min\": {min}, \"mean\": {mean}, \"max\": {}, \"sum\": {}",
+        a.max, a.sum
+    );
+}
+
+/// Renders the report.
+pub fn to_json(l: &Launcher, r: &Reduced) -> String {
+    let mut out = String::from("{\n  \"program\": ");
+    string(&mut out, &l.program);
+    let _ = write!(
+        out,
+        ",\n  \"pes\": {}, \"nodes\": {}, \"degree\": {}, \"depth\": {}, \"spawn\": \"{}\", \"status\": {},\n  \"phases\": [",
+        l.n_pes, l.n_nodes, l.degree, l.depth, l.spawn, l.status
+    );
+    for (at, (name, from, to)) in phases(l, r).into_iter().enumerate() {
+        out.push_str(if at == 0 {
+            "\n    {\"name\": "
+        } else {
+            ",\n    {\"name\": "
+        });
+        string(&mut out, name);
+        let _ = write!(out, ", \"from_ns\": {from}, \"to_ns\": {to}}}");
+    }
+    let _ = write!(
+        out,
+        "\n  ],\n  \"agents\": {}, \"agent_cpu_ns\": {{",
+        r.agents
+    );
+    aggregate(&mut out, &r.agent_cpu, r.agents);
+    let _ = write!(
+        out,
+        "}},\n  \"reporting_pes\": {},\n  \"figures\": [",
+        r.pes
+    );
+    for (at, (a, &(name, unit))) in r.stats.iter().zip(STATS).enumerate() {
+        out.push_str(if at == 0 {
+            "\n    {\"name\": "
+        } else {
+            ",\n    {\"name\": "
+        });
+        string(&mut out, name);
+        let unit = match unit {
+            Unit::Ns => "ns",
+            Unit::Bytes => "bytes",
+            Unit::Count => "count",
+        };
+        let _ = write!(out, ", \"unit\": \"{unit}\", ");
+        aggregate(&mut out, a, r.pes);
+        out.push('}');
+    }
+    out.push_str("\n  ]\n}\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped() {
+        let mut out = String::new();
+        string(&mut out, "a\"b\\c\nd");
+        assert_eq!(out, r#""a\"b\\c\u000ad""#);
+    }
+
+    #[test]
+    fn the_object_is_balanced_and_complete() {
+        let (l, r) = super::super::tests::example();
+        let json = to_json(&l, &r);
+        let (mut depth, mut quoted, mut escaped) = (0i32, false, false);
+        for c in json.chars() {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '"' => quoted = !quoted,
+                '{' | '[' if !quoted => depth += 1,
+                '}' | ']' if !quoted => depth -= 1,
+                _ => {}
+            }
+            assert!(depth >= 0);
+        }
+        assert_eq!((depth, quoted), (0, false), "{json}");
+        for part in [
+            "\"tree up\", \"from_ns\": 1000000, \"to_ns\": 3000000",
+            "\"pes\": 4",
+            "he\\\"llo",
+        ] {
+            assert!(json.contains(part), "{part} in\n{json}");
+        }
+        assert!(!to_json(&l, &Reduced::default()).contains(&u64::MAX.to_string()));
+    }
+}

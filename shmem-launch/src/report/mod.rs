@@ -1,0 +1,338 @@
+//! `--report`: where the time of a start went, and what the PEs counted.
+//!
+//! Every PE writes its figures into its node's memory. At the end an agent reads those of its node
+//! and *reduces* them (minimum, maximum, sum); on the way up the tree the reductions of subtrees are
+//! merged, so the launcher receives one record however large the job is. Moments are on the
+//! monotonic clock of the machine; they are comparable because all agents run on it.
+
+mod json;
+mod text;
+
+pub use json::to_json;
+pub use text::to_text;
+
+use shmem_node::stats::{PeStats, STAT_COUNT, STATS, Stat};
+
+use crate::frame::codec::{CodecError, Reader, Writer};
+
+/// Minimum, maximum and sum of one figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aggregate {
+    /// Smallest value; `u64::MAX` over nothing.
+    pub min: u64,
+    /// Largest value.
+    pub max: u64,
+    /// Sum, saturating.
+    pub sum: u64,
+}
+
+impl Default for Aggregate {
+    fn default() -> Self {
+        Self {
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+        }
+    }
+}
+
+impl Aggregate {
+    /// Adds one value.
+    pub fn add(&mut self, value: u64) {
+        self.merge(&Self {
+            min: value,
+            max: value,
+            sum: value,
+        });
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+}
+
+/// A moment in the life of every agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Moment {
+    /// It received its `Launch`.
+    Launched,
+    /// Segment, process group and template were there.
+    Prepared,
+    /// The template answered for the first time.
+    FirstPe,
+    /// All PEs of the node were started.
+    LastPe,
+    /// All PEs of the node had ended.
+    Ended,
+}
+
+/// Number of moments.
+pub const MOMENTS: usize = Moment::Ended as usize + 1;
+
+/// The figures of a node, or of a subtree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reduced {
+    /// Agents that contributed.
+    pub agents: u64,
+    /// PEs that contributed: those that called init.
+    pub pes: u64,
+    /// Each agent's moments in nanoseconds of the monotonic clock.
+    pub moments: [Aggregate; MOMENTS],
+    /// CPU time of each agent in nanoseconds.
+    pub agent_cpu: Aggregate,
+    /// The PEs' figures, in the order of [`STATS`].
+    pub stats: Vec<Aggregate>,
+}
+
+impl Reduced {
+    /// Adds a PE's record; one of a program that never called init does not count.
+    pub fn add_pe(&mut self, stats: &PeStats) {
+        if stats.get(Stat::InitDoneAt) == 0 {
+            return;
+        }
+        self.pes += 1;
+        self.stats.resize(STAT_COUNT, Aggregate::default());
+        for (aggregate, &value) in self.stats.iter_mut().zip(&stats.0) {
+            aggregate.add(value);
+        }
+    }
+
+    /// Adds the figures of another node or subtree.
+    pub fn merge(&mut self, other: &Self) {
+        self.agents += other.agents;
+        self.pes += other.pes;
+        for (a, b) in self.moments.iter_mut().zip(&other.moments) {
+            a.merge(b);
+        }
+        self.agent_cpu.merge(&other.agent_cpu);
+        if self.stats.len() < other.stats.len() {
+            self.stats.resize(other.stats.len(), Aggregate::default());
+        }
+        for (a, b) in self.stats.iter_mut().zip(&other.stats) {
+            a.merge(b);
+        }
+    }
+
+    /// The reduction of one PE figure, if any PE contributed.
+    pub fn stat(&self, stat: Stat) -> Option<Aggregate> {
+        self.stats
+            .get(stat as usize)
+            .copied()
+            .filter(|_| self.pes > 0)
+    }
+
+    /// Appends the record to a frame's body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = Writer(out);
+        w.u64(self.agents)
+            .u64(self.pes)
+            .u32(self.stats.len() as u32);
+        for a in self
+            .moments
+            .iter()
+            .chain([&self.agent_cpu])
+            .chain(&self.stats)
+        {
+            w.u64(a.min).u64(a.max).u64(a.sum);
+        }
+    }
+
+    /// Reads the record.
+    ///
+    /// # Errors
+    /// When the bytes are none of this version.
+    pub fn decode(body: &[u8]) -> Result<Self, CodecError> {
+        let mut r = Reader::new(body);
+        let (agents, pes) = (r.u64("agents")?, r.u64("PEs")?);
+        let count = r.u32("figures")? as usize;
+        if count > STATS.len() {
+            return Err(CodecError::Value {
+                what: "number of figures",
+                value: count as u64,
+            });
+        }
+        let mut aggregate = || {
+            Ok::<_, CodecError>(Aggregate {
+                min: r.u64("minimum")?,
+                max: r.u64("maximum")?,
+                sum: r.u64("sum")?,
+            })
+        };
+        let mut moments = [Aggregate::default(); MOMENTS];
+        for m in &mut moments {
+            *m = aggregate()?;
+        }
+        let agent_cpu = aggregate()?;
+        let stats = (0..count).map(|_| aggregate()).collect::<Result<_, _>>()?;
+        r.end()?;
+        Ok(Self {
+            agents,
+            pes,
+            moments,
+            agent_cpu,
+            stats,
+        })
+    }
+}
+
+/// What the launcher itself knows. Moments are nanoseconds of the monotonic clock; 0 if the job
+/// did not come so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Launcher {
+    /// The program, as typed.
+    pub program: String,
+    /// PEs of the job.
+    pub n_pes: u32,
+    /// Nodes of the job.
+    pub n_nodes: u32,
+    /// Degree of the launch tree.
+    pub degree: u32,
+    /// Hops from node 0 to the farthest agent.
+    pub depth: u32,
+    /// How PEs were started: `template` or `exec`.
+    pub spawn: &'static str,
+    /// `shmrun` began.
+    pub start: u64,
+    /// Plan and checks were done.
+    pub planned: u64,
+    /// All agents were prepared.
+    pub ready: u64,
+    /// All PEs were started.
+    pub spawned: u64,
+    /// All PEs had ended.
+    pub exited: u64,
+    /// Nothing was left.
+    pub done: u64,
+    /// Exit status of the job.
+    pub status: u8,
+}
+
+/// The phases of a job, each with its beginning and end in nanoseconds since `shmrun` began. They
+/// overlap: PEs are in init on one node while others are being started.
+fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
+    let mut out = Vec::new();
+    let mut phase = |name, from: u64, to: u64| {
+        if from != 0 && from != u64::MAX && to >= from {
+            out.push((name, from - l.start, to - l.start));
+        }
+    };
+    let first = |m: Moment| r.moments[m as usize].min;
+    let last = |m: Moment| r.moments[m as usize].max;
+    phase("plan and checks", l.start, l.planned);
+    phase("agents started", l.planned, last(Moment::Launched));
+    phase(
+        "nodes prepared",
+        first(Moment::Launched),
+        last(Moment::Prepared),
+    );
+    phase("tree up", l.planned, l.ready);
+    phase("templates ready", l.ready, last(Moment::FirstPe));
+    phase("PEs started", l.ready, l.spawned);
+    if let Some(init) = r.stat(Stat::InitDoneAt) {
+        phase("first init done", l.start, init.min);
+        phase("last init done", init.min, init.max);
+    }
+    if let Some(fin) = r.stat(Stat::FinalizeDoneAt)
+        && fin.max != 0
+    {
+        phase("first finalize done", l.start, fin.min);
+        phase("last finalize done", fin.min, fin.max);
+    }
+    phase("PEs ended", l.start, l.exited);
+    phase("cleaned up", l.exited, l.done);
+    out
+}
+
+/// Figures that are moments: shown as phases, not in the table.
+fn is_moment(stat: usize) -> bool {
+    stat == Stat::InitDoneAt as usize || stat == Stat::FinalizeDoneAt as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pe(seed: u64) -> PeStats {
+        PeStats(std::array::from_fn(|i| 1 + seed * 100 + i as u64))
+    }
+
+    fn node(pes: std::ops::Range<u64>) -> Reduced {
+        let mut r = Reduced {
+            agents: 1,
+            ..Reduced::default()
+        };
+        r.moments[Moment::Prepared as usize].add(1000 + pes.start);
+        r.agent_cpu.add(5);
+        for p in pes {
+            r.add_pe(&pe(p));
+        }
+        r
+    }
+
+    #[test]
+    fn merging_nodes_equals_adding_all_pes() {
+        let mut merged = node(0..3);
+        merged.merge(&node(3..4));
+        merged.merge(&Reduced::default());
+        assert_eq!((merged.agents, merged.pes), (2, 4));
+        let all = node(0..4);
+        assert_eq!(merged.stats, all.stats);
+        assert_eq!(
+            merged.stat(Stat::InitWall),
+            Some(Aggregate {
+                min: 1,
+                max: 301,
+                sum: 604
+            })
+        );
+        assert_eq!(merged.moments[Moment::Prepared as usize].max, 1003);
+    }
+
+    #[test]
+    fn programs_without_init_do_not_count() {
+        let mut r = Reduced::default();
+        r.add_pe(&PeStats([0; STAT_COUNT]));
+        assert_eq!((r.pes, r.stat(Stat::InitWall)), (0, None));
+    }
+
+    proptest! {
+        #[test]
+        fn records_round_trip(n in 0u64..5, cut: usize) {
+            let r = node(0..n);
+            let mut bytes = Vec::new();
+            r.encode(&mut bytes);
+            prop_assert_eq!(Reduced::decode(&bytes).unwrap(), r);
+            prop_assert!(Reduced::decode(&bytes[..cut % bytes.len()]).is_err());
+        }
+
+        #[test]
+        fn garbage_is_refused_without_panic(bytes: Vec<u8>) {
+            let _ = Reduced::decode(&bytes);
+        }
+    }
+
+    pub(super) fn example() -> (Launcher, Reduced) {
+        let l = Launcher {
+            program: "./he\"llo".into(),
+            n_pes: 4,
+            n_nodes: 2,
+            degree: 2,
+            depth: 1,
+            spawn: "template",
+            start: 1,
+            planned: 1_000_001,
+            ready: 3_000_001,
+            spawned: 4_000_001,
+            exited: 5_000_001,
+            done: 6_000_001,
+            status: 0,
+        };
+        let mut r = node(0..2);
+        r.merge(&node(2..4));
+        (l, r)
+    }
+}

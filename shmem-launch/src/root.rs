@@ -1,0 +1,731 @@
+//! The launcher as a pure state machine: the root of the tree, above the agent of node 0.
+//!
+//! It decides when the job starts, that it ends and why, and it alone talks to the user. Output of
+//! PEs becomes text here ([`Root::take_text`]); the driver reports what it has written, and that is
+//! what gives the agents credit for more.
+//!
+//! # How a job ends
+//! The first of these is *the* cause and decides the exit status ([`crate::exit`]): all PEs ended
+//! with 0; an agent reported a fault; a signal for `shmrun`; the time limit; the loss of node 0's
+//! agent. Each but the first sends `Stop` down. When all PEs have ended, `Finish` has the agents
+//! clean up, and with `Done` from node 0 (or the end of its link) nothing is left; the launcher
+//! exits as soon as what it has was written.
+//!
+//! Ctrl-C is passed on as SIGINT first, so that programs may end in their own way; after the grace
+//! period, `Stop` follows. A second Ctrl-C kills at once.
+
+use crate::exit::{self, Cause, End, Fault, signal_name};
+use crate::frame::{CREDIT_STEP, Frame, FrameReader, OutBuf, STDIN_WINDOW, Stream};
+use crate::report::Reduced;
+use crate::stdio::Mixer;
+
+/// How long agents may take to answer a `Stop` beyond the grace period.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// How long the death of node 0's agent may take to follow the end of its link.
+const AGENT_DEATH_NS: u64 = 300_000_000;
+
+/// What the launcher needs to know of the job.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// PEs of the job.
+    pub n_pes: u32,
+    /// Whether lines carry the rank.
+    pub label: bool,
+    /// Time between asking a PE to end and killing it.
+    pub grace_ns: u64,
+    /// When the time limit is over.
+    pub deadline: Option<u64>,
+    /// The time limit in seconds, for the message.
+    pub timeout_s: u64,
+    /// Process id of node 0's agent.
+    pub agent_pid: u32,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Bytes from node 0's agent.
+    FromAgent(&'a [u8]),
+    /// The link to it ended.
+    AgentClosed,
+    /// Its process ended.
+    AgentReaped(End),
+    /// A signal for the launcher.
+    Signal(u8),
+    /// Input for PE 0.
+    Stdin(&'a [u8]),
+    /// There is no more input.
+    StdinEnd,
+    /// The driver wrote this many bytes of a stream's text.
+    Written(Stream, usize),
+    /// Nobody reads a stream any more.
+    StreamClosed(Stream),
+    /// Time has passed.
+    Timer,
+}
+
+/// Moments of the job, in nanoseconds of the driver's clock; 0 if not reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// All agents were prepared.
+    pub ready: u64,
+    /// All PEs were started.
+    pub spawned: u64,
+    /// All PEs had ended.
+    pub exited: u64,
+    /// Nothing was left.
+    pub done: u64,
+}
+
+/// The text of one stream on its way out.
+#[derive(Debug, Default)]
+struct Sink {
+    text: Vec<u8>,
+    /// Bytes of text that the driver has taken and not yet written.
+    taken: usize,
+    /// Bytes of `Output` frames that are in `text` or taken; credit for them is due once all is
+    /// written.
+    frames: u32,
+    /// The part of `frames` that belongs to what was taken.
+    frames_taken: u32,
+    closed: bool,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Root {
+    setup: Setup,
+    reader: FrameReader,
+    down: OutBuf,
+    mixer: Mixer,
+    sinks: [Sink; 2],
+    credit: u32,
+    stdin_credit: u32,
+    stdin_ended: bool,
+    status: u8,
+    /// Whether the cause of the end is known.
+    ending: bool,
+    interrupts: u32,
+    stop_at: Option<u64>,
+    give_up_at: Option<u64>,
+    exited: bool,
+    finished: bool,
+    closed_at: Option<u64>,
+    agent_end: Option<End>,
+    moments: Moments,
+    report: Option<Reduced>,
+}
+
+impl Root {
+    /// A launcher whose agent of node 0 is being started.
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            mixer: Mixer::new(setup.n_pes, setup.label),
+            setup,
+            reader: FrameReader::default(),
+            down: OutBuf::default(),
+            sinks: Default::default(),
+            credit: 0,
+            stdin_credit: STDIN_WINDOW,
+            stdin_ended: false,
+            status: 0,
+            ending: false,
+            interrupts: 0,
+            stop_at: None,
+            give_up_at: None,
+            exited: false,
+            finished: false,
+            closed_at: None,
+            agent_end: None,
+            moments: Moments::default(),
+            report: None,
+        }
+    }
+
+    /// Bytes for node 0's agent; the driver consumes what it has written.
+    pub fn outgoing(&mut self) -> &mut OutBuf {
+        &mut self.down
+    }
+
+    /// Takes the text of a stream to be written; the driver reports it with [`Event::Written`].
+    pub fn take_text(&mut self, stream: Stream) -> Vec<u8> {
+        let sink = &mut self.sinks[stream as usize];
+        sink.taken += sink.text.len();
+        sink.frames_taken += std::mem::take(&mut sink.frames);
+        std::mem::take(&mut sink.text)
+    }
+
+    /// Bytes of input that may be read now.
+    pub fn stdin_room(&self) -> u32 {
+        if self.stdin_ended || self.moments.ready == 0 {
+            0
+        } else {
+            self.stdin_credit
+        }
+    }
+
+    /// The exit status, once the job is over and everything was written.
+    pub fn finished(&self) -> Option<u8> {
+        let written = self.sinks.iter().all(|s| s.text.is_empty() && s.taken == 0);
+        (self.finished && written).then_some(self.status)
+    }
+
+    /// Whether the agents are gone, though text may still have to be written.
+    pub fn is_over(&self) -> bool {
+        self.finished
+    }
+
+    /// The exit status as far as it is known.
+    pub fn status(&self) -> u8 {
+        self.status
+    }
+
+    /// When things happened.
+    pub fn moments(&self) -> Moments {
+        self.moments
+    }
+
+    /// The agents' report.
+    pub fn report(&self) -> Option<&Reduced> {
+        self.report.as_ref()
+    }
+
+    /// When [`Event::Timer`] is due at the latest.
+    pub fn next_timeout(&self) -> Option<u64> {
+        if self.finished {
+            return None;
+        }
+        let deadline = self.setup.deadline.filter(|_| !self.ending);
+        let death = self.closed_at.map(|at| at + AGENT_DEATH_NS);
+        [deadline, self.stop_at, self.give_up_at, death]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Takes note of an event.
+    pub fn handle(&mut self, event: Event<'_>, now: u64) {
+        match event {
+            Event::FromAgent(bytes) => self.agent_bytes(bytes, now),
+            Event::AgentClosed => {
+                self.closed_at.get_or_insert(now);
+            }
+            Event::AgentReaped(end) => self.agent_end = Some(end),
+            Event::Signal(signal) => self.signal(signal, now),
+            Event::Stdin(data) => {
+                self.stdin_credit -= (data.len() as u32).min(self.stdin_credit);
+                self.down.send(&Frame::Stdin(data));
+            }
+            Event::StdinEnd => {
+                if !std::mem::replace(&mut self.stdin_ended, true) {
+                    self.down.send(&Frame::StdinEnd);
+                }
+            }
+            Event::Written(stream, n) => self.written(stream, n),
+            Event::StreamClosed(stream) => {
+                self.sinks[stream as usize].closed = true;
+                self.sinks[stream as usize].text.clear();
+                if !self.finished {
+                    self.down.send(&Frame::CloseOutput(stream));
+                }
+                let taken = self.sinks[stream as usize].taken;
+                self.written(stream, taken);
+            }
+            Event::Timer => {}
+        }
+        self.timers(now);
+    }
+
+    fn agent_bytes(&mut self, bytes: &[u8], now: u64) {
+        let mut reader = std::mem::take(&mut self.reader);
+        reader.push(bytes);
+        loop {
+            let frame = match reader.next_frame() {
+                Ok(None) => break,
+                Ok(Some(content)) => {
+                    let len = content.len() as u32 + 4;
+                    Frame::decode(content).map(|frame| (len, frame))
+                }
+                Err(e) => Err(e),
+            };
+            match frame {
+                Ok((len, frame)) => self.frame(frame, len, now),
+                Err(e) => {
+                    let what = format!("its agent sent what cannot be understood: {e}");
+                    self.fault(
+                        &Fault {
+                            node: 0,
+                            pid: self.setup.agent_pid,
+                            cause: Cause::Node { what },
+                        },
+                        now,
+                    );
+                    self.closed_at.get_or_insert(now);
+                    break;
+                }
+            }
+        }
+        self.reader = reader;
+    }
+
+    fn frame(&mut self, frame: Frame<'_>, len: u32, now: u64) {
+        match frame {
+            Frame::Ready => {
+                self.moments.ready = now;
+                if !self.ending {
+                    self.down.send(&Frame::Go);
+                }
+            }
+            Frame::Spawned => self.moments.spawned = now,
+            Frame::Exited => {
+                self.exited = true;
+                self.moments.exited = now;
+                self.stop_at = None;
+                self.down.send(&Frame::Finish);
+            }
+            Frame::Output { rank, stream, data } => {
+                let sink = &mut self.sinks[stream as usize];
+                if sink.closed {
+                    self.credit += len;
+                    self.return_credit();
+                } else {
+                    self.mixer.add(stream, rank, data, &mut sink.text);
+                    sink.frames += len;
+                }
+            }
+            Frame::StdinCredit(n) => {
+                self.stdin_credit = self.stdin_credit.saturating_add(n).min(STDIN_WINDOW);
+            }
+            Frame::Fault(fault) => self.fault(&fault, now),
+            Frame::Done(body) => {
+                self.report = Reduced::decode(body).ok();
+                self.finish(now);
+            }
+            // Frames that only go down, and PMI beyond its root: nobody sends them.
+            _ => {}
+        }
+    }
+
+    fn written(&mut self, stream: Stream, n: usize) {
+        let sink = &mut self.sinks[stream as usize];
+        sink.taken -= n.min(sink.taken);
+        if sink.taken == 0 {
+            self.credit += std::mem::take(&mut sink.frames_taken);
+            if sink.closed {
+                self.credit += std::mem::take(&mut sink.frames);
+            }
+            self.return_credit();
+        }
+    }
+
+    fn return_credit(&mut self) {
+        if self.credit >= CREDIT_STEP && !self.finished {
+            self.down
+                .send(&Frame::Credit(std::mem::take(&mut self.credit)));
+        }
+    }
+
+    /// Says something to the user, behind what PEs said before.
+    fn say(&mut self, text: &str) {
+        let sink = &mut self.sinks[Stream::Err as usize];
+        if !sink.closed {
+            self.mixer.finish(Stream::Err, &mut sink.text);
+            sink.text.extend_from_slice(b"shmrun: ");
+            sink.text.extend_from_slice(text.as_bytes());
+            sink.text.push(b'\n');
+        }
+    }
+
+    /// Notes the cause of the end; false if there is one already.
+    fn end_with(&mut self, status: u8) -> bool {
+        if self.ending || self.finished {
+            return false;
+        }
+        self.ending = true;
+        self.status = status;
+        true
+    }
+
+    fn fault(&mut self, fault: &Fault, now: u64) {
+        if self.end_with(fault.status()) {
+            if !fault.is_silent() {
+                let rest = if self.exited { "" } else { "; ending the job" };
+                self.say(&format!("{fault}{rest}"));
+            }
+            self.stop(self.setup.grace_ns, now);
+        }
+    }
+
+    fn stop(&mut self, grace_ns: u64, now: u64) {
+        self.stop_at = None;
+        self.give_up_at = Some(now.saturating_add(grace_ns).saturating_add(PATIENCE_NS));
+        if !self.exited {
+            self.down.send(&Frame::Stop { grace_ns });
+        }
+    }
+
+    fn signal(&mut self, signal: u8, now: u64) {
+        const SIGINT: u8 = 2;
+        const SIGQUIT: u8 = 3;
+        const SIGUSR: [u8; 2] = [10, 12];
+        if SIGUSR.contains(&signal) {
+            return self.down.send(&Frame::Signal(signal));
+        }
+        if self.finished {
+            // Only text is left, and somebody does not want to wait for it to be written.
+            for sink in self
+                .sinks
+                .iter_mut()
+                .filter(|s| s.taken > 0 || !s.text.is_empty())
+            {
+                (sink.taken, sink.closed) = (0, true);
+                sink.text.clear();
+                if self.status == 0 {
+                    self.status = 128 + signal;
+                }
+            }
+            return;
+        }
+        if signal == SIGINT || signal == SIGQUIT {
+            self.interrupts += 1;
+            if self.interrupts == 2 {
+                self.end_with(128 + signal);
+                self.say("killing the job");
+                return self.stop(0, now);
+            }
+            if self.interrupts > 2 {
+                // Whatever holds us up (a terminal that takes no output), the user wants to go.
+                self.give_up_at = Some(now);
+                return;
+            }
+        }
+        if self.end_with(128 + signal) {
+            self.say(&format!("received {}; ending the job", signal_name(signal)));
+            if signal == SIGINT || signal == SIGQUIT {
+                self.down.send(&Frame::Signal(signal));
+                self.stop_at = Some(now.saturating_add(self.setup.grace_ns));
+            } else {
+                self.stop(self.setup.grace_ns, now);
+            }
+        }
+    }
+
+    fn timers(&mut self, now: u64) {
+        let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
+        if due(self.setup.deadline) && self.end_with(exit::TIMEOUT) {
+            self.say(&format!(
+                "the time limit of {} s (--timeout) is over; ending the job",
+                self.setup.timeout_s
+            ));
+            self.stop(self.setup.grace_ns, now);
+        }
+        if due(self.stop_at) {
+            self.stop(self.setup.grace_ns, now);
+        }
+        if due(self.give_up_at) && !self.finished {
+            // Text that waits for a slow reader shows that the agents are not to blame.
+            let unwritten = self.sinks.iter().any(|s| s.taken > 0 || !s.text.is_empty());
+            let waiting = unwritten && self.interrupts < 3;
+            if waiting {
+                self.give_up_at = Some(now.saturating_add(PATIENCE_NS));
+            } else {
+                self.say("the agents did not end in time; leaving their processes to the kernel");
+                self.finish(now);
+            }
+        }
+        if let Some(at) = self.closed_at
+            && !self.finished
+            && (self.agent_end.is_some() || now >= at + AGENT_DEATH_NS)
+        {
+            let cause = Cause::Agent {
+                end: self.agent_end,
+            };
+            self.fault(
+                &Fault {
+                    node: 0,
+                    pid: self.setup.agent_pid,
+                    cause,
+                },
+                now,
+            );
+            self.finish(now);
+        }
+    }
+
+    fn finish(&mut self, now: u64) {
+        if !self.finished {
+            self.finished = true;
+            self.moments.done = now;
+            for stream in Stream::ALL {
+                let sink = &mut self.sinks[stream as usize];
+                if !sink.closed {
+                    self.mixer.finish(stream, &mut sink.text);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> Root {
+        Root::new(Setup {
+            n_pes: 4,
+            grace_ns: 100,
+            agent_pid: 9,
+            ..Setup::default()
+        })
+    }
+
+    fn up(root: &mut Root, frame: &Frame<'_>, now: u64) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        root.handle(Event::FromAgent(&bytes), now);
+    }
+
+    fn sent(root: &mut Root) -> Vec<u8> {
+        let bytes = root.outgoing().pending().to_vec();
+        root.outgoing().consume(bytes.len());
+        bytes
+    }
+
+    fn bytes(frames: &[Frame<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        frames.iter().for_each(|f| f.encode(&mut out));
+        out
+    }
+
+    fn done() -> Vec<u8> {
+        let mut body = Vec::new();
+        Reduced::default().encode(&mut body);
+        body
+    }
+
+    fn write_all(root: &mut Root) -> (String, String) {
+        let texts = Stream::ALL.map(|s| {
+            let text = root.take_text(s);
+            root.handle(Event::Written(s, text.len()), 50);
+            String::from_utf8(text).unwrap()
+        });
+        texts.into()
+    }
+
+    #[test]
+    fn a_peaceful_job() {
+        let mut r = root();
+        up(&mut r, &Frame::Ready, 1);
+        assert_eq!(sent(&mut r), bytes(&[Frame::Go]));
+        up(&mut r, &Frame::Spawned, 2);
+        up(
+            &mut r,
+            &Frame::Output {
+                rank: 1,
+                stream: Stream::Out,
+                data: b"hi\n",
+            },
+            3,
+        );
+        up(&mut r, &Frame::Exited, 4);
+        assert_eq!(sent(&mut r), bytes(&[Frame::Finish]));
+        up(&mut r, &Frame::Done(&done()), 5);
+        assert_eq!(r.finished(), None, "the text is not written yet");
+        assert_eq!(write_all(&mut r), ("hi\n".into(), String::new()));
+        assert_eq!(r.finished(), Some(0));
+        assert_eq!(
+            r.moments(),
+            Moments {
+                ready: 1,
+                spawned: 2,
+                exited: 4,
+                done: 5
+            }
+        );
+    }
+
+    #[test]
+    fn the_first_fault_counts_and_is_told_once() {
+        let mut r = root();
+        up(&mut r, &Frame::Ready, 1);
+        sent(&mut r);
+        for (rank, code) in [(2, 7), (1, 8)] {
+            let cause = Cause::Pe {
+                rank,
+                end: End::Code(code),
+            };
+            up(
+                &mut r,
+                &Frame::Fault(Fault {
+                    node: 0,
+                    pid: 5,
+                    cause,
+                }),
+                2,
+            );
+        }
+        assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+        up(&mut r, &Frame::Exited, 4);
+        up(&mut r, &Frame::Done(&done()), 5);
+        let want = "shmrun: PE 2 on node 0 (pid 5) exited with status 7; ending the job\n";
+        assert_eq!(write_all(&mut r).1, want);
+        assert_eq!(r.finished(), Some(7));
+    }
+
+    #[test]
+    fn a_fault_before_ready_starts_nothing() {
+        let mut r = root();
+        up(
+            &mut r,
+            &Frame::Fault(Fault {
+                node: 1,
+                pid: 0,
+                cause: Cause::Node {
+                    what: "no memory".into(),
+                },
+            }),
+            1,
+        );
+        up(&mut r, &Frame::Ready, 2);
+        assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+        assert_eq!(r.status(), exit::LAUNCHER);
+    }
+
+    #[test]
+    fn ctrl_c_asks_then_ends_then_kills() {
+        let mut r = root();
+        up(&mut r, &Frame::Ready, 1);
+        sent(&mut r);
+        r.handle(Event::Signal(2), 10);
+        assert_eq!(sent(&mut r), bytes(&[Frame::Signal(2)]));
+        assert_eq!(r.next_timeout(), Some(110));
+        r.handle(Event::Timer, 110);
+        assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+        r.handle(Event::Signal(2), 120);
+        assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 0 }]));
+        assert_eq!(r.status(), 130);
+        r.handle(Event::Signal(2), 130);
+        write_all(&mut r);
+        assert_eq!(r.finished(), Some(130), "a third one leaves at once");
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_for_a_blocked_terminal() {
+        let mut r = root();
+        up(
+            &mut r,
+            &Frame::Output {
+                rank: 1,
+                stream: Stream::Out,
+                data: b"hi\n",
+            },
+            3,
+        );
+        up(&mut r, &Frame::Done(&done()), 5);
+        r.take_text(Stream::Out);
+        assert_eq!(r.finished(), None);
+        r.handle(Event::Signal(15), 6);
+        assert_eq!(r.finished(), Some(143));
+    }
+
+    #[test]
+    fn the_time_limit_ends_the_job() {
+        let mut r = Root::new(Setup {
+            deadline: Some(1000),
+            timeout_s: 7,
+            n_pes: 1,
+            ..Setup::default()
+        });
+        assert_eq!(r.next_timeout(), Some(1000));
+        r.handle(Event::Timer, 999);
+        assert_eq!(r.status(), 0);
+        r.handle(Event::Timer, 1000);
+        assert_eq!(r.status(), 124);
+        assert!(write_all(&mut r).1.contains("time limit of 7 s"));
+    }
+
+    #[test]
+    fn a_lost_agent_is_named() {
+        let mut r = root();
+        r.handle(Event::AgentClosed, 5);
+        assert_eq!(r.finished(), None);
+        r.handle(
+            Event::AgentReaped(End::Signal {
+                signal: 9,
+                core: false,
+            }),
+            6,
+        );
+        let text = write_all(&mut r).1;
+        assert!(
+            text.contains("launch agent of node 0 (pid 9) was killed by signal 9"),
+            "{text}"
+        );
+        assert_eq!(r.finished(), Some(125));
+    }
+
+    #[test]
+    fn credit_comes_back_when_text_is_written() {
+        let mut r = root();
+        let data = vec![b'\n'; CREDIT_STEP as usize];
+        up(
+            &mut r,
+            &Frame::Output {
+                rank: 0,
+                stream: Stream::Out,
+                data: &data,
+            },
+            1,
+        );
+        assert_eq!(sent(&mut r), b"");
+        let n = r.take_text(Stream::Out).len();
+        r.handle(Event::Written(Stream::Out, n - 1), 2);
+        assert_eq!(sent(&mut r), b"");
+        r.handle(Event::Written(Stream::Out, 1), 3);
+        let frames = CREDIT_STEP + crate::frame::OUTPUT_OVERHEAD as u32;
+        assert_eq!(sent(&mut r), bytes(&[Frame::Credit(frames)]));
+        assert_eq!(n, data.len());
+    }
+
+    #[test]
+    fn a_closed_stream_stops_its_writers() {
+        let mut r = root();
+        up(
+            &mut r,
+            &Frame::Output {
+                rank: 0,
+                stream: Stream::Out,
+                data: b"x\n",
+            },
+            1,
+        );
+        r.take_text(Stream::Out);
+        r.handle(Event::StreamClosed(Stream::Out), 2);
+        assert_eq!(sent(&mut r), bytes(&[Frame::CloseOutput(Stream::Out)]));
+        up(
+            &mut r,
+            &Frame::Output {
+                rank: 0,
+                stream: Stream::Out,
+                data: b"y\n",
+            },
+            3,
+        );
+        assert_eq!(r.take_text(Stream::Out), b"");
+    }
+
+    #[test]
+    fn stdin_is_read_within_its_window() {
+        let mut r = root();
+        assert_eq!(r.stdin_room(), 0, "nothing to feed yet");
+        up(&mut r, &Frame::Ready, 1);
+        assert_eq!(r.stdin_room(), STDIN_WINDOW);
+        r.handle(Event::Stdin(b"abc"), 2);
+        assert_eq!(r.stdin_room(), STDIN_WINDOW - 3);
+        up(&mut r, &Frame::StdinCredit(2), 3);
+        assert_eq!(r.stdin_room(), STDIN_WINDOW - 1);
+        r.handle(Event::StdinEnd, 4);
+        assert_eq!(r.stdin_room(), 0);
+    }
+}

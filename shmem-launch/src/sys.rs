@@ -1,0 +1,525 @@
+//! The system calls of the launcher and its agents that std does not offer: fork, process groups,
+//! signals as descriptors, epoll, waiting without blocking, limits. The unsafe code of this crate is
+//! here; the drivers only add the promise that whoever forks has a single thread.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::time::Duration;
+
+pub(crate) use shmem_node::sys::{cerr, monotonic_ns, process_cpu_ns, random};
+
+/// The owner of a descriptor.
+///
+/// # Safety
+/// `fd` is open and nobody else owns it: it was just returned by the kernel, or just put at a
+/// number of our choice in a forked child.
+pub(crate) unsafe fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: as promised by the caller.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Runs `child` in a copy of this process and gives the copy's process id. The copy ends when
+/// `child` returns, with that as its exit status, and runs nothing of what the original would have
+/// run later (destructors, exit handlers). A panic ends it with status 101.
+///
+/// # Safety
+/// This process has a single thread: in the copy, locks of other threads would stay held forever.
+pub(crate) unsafe fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
+    // SAFETY: one thread, as promised by the caller.
+    match cerr(unsafe { libc::fork() })? {
+        0 => {
+            let status = std::panic::catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
+            exit_now(status)
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Ends the process without exit handlers.
+pub(crate) fn exit_now(status: u8) -> ! {
+    // SAFETY: always allowed.
+    unsafe { libc::_exit(status.into()) }
+}
+
+/// Replaces the program of this process. Returns only on failure.
+pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
+    let list = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings
+            .iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
+    };
+    let (argv, env) = (list(argv), list(env));
+    // SAFETY: the strings and the NULL-terminated lists of them outlive the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Two connected sockets, close-on-exec. `kind` is SOCK_STREAM or SOCK_SEQPACKET.
+pub(crate) fn socketpair(kind: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: `fds` has room for two descriptors.
+    cerr(unsafe {
+        libc::socketpair(
+            libc::AF_UNIX,
+            kind | libc::SOCK_CLOEXEC,
+            0,
+            fds.as_mut_ptr(),
+        )
+    })?;
+    // SAFETY: both are new.
+    Ok(unsafe { (own(fds[0]), own(fds[1])) })
+}
+
+/// A pipe, close-on-exec: read end, write end.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: `fds` has room for two descriptors.
+    cerr(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    // SAFETY: both are new.
+    Ok(unsafe { (own(fds[0]), own(fds[1])) })
+}
+
+/// A counter that wakes an epoll.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: plain system call; the descriptor is new.
+    unsafe {
+        Ok(own(cerr(libc::eventfd(
+            0,
+            libc::EFD_CLOEXEC | libc::EFD_NONBLOCK,
+        ))?))
+    }
+}
+
+/// Makes operations on this open file non-blocking.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: plain system calls.
+    unsafe {
+        let flags = cerr(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL))?;
+        cerr(libc::fcntl(
+            fd.as_raw_fd(),
+            libc::F_SETFL,
+            flags | libc::O_NONBLOCK,
+        ))
+        .map(drop)
+    }
+}
+
+/// Puts descriptors at fixed numbers and closes all others from `first_closed` on. `placed` holds
+/// (descriptor, number, close-on-exec). For a forked child that owns its descriptor table.
+pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) -> io::Result<()> {
+    // Out of the way first: a source may lie at the number of another one's target.
+    let parked = placed
+        .iter()
+        // SAFETY: plain system call.
+        .map(|&(fd, ..)| cerr(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 64) }))
+        .collect::<io::Result<Vec<_>>>()?;
+    for (&(_, to, cloexec), &fd) in placed.iter().zip(&parked) {
+        let flags = if cloexec { libc::O_CLOEXEC } else { 0 };
+        // SAFETY: plain system call. Whatever was at `to` belongs to the parent's objects, which
+        // this child never drops.
+        cerr(unsafe { libc::dup3(fd, to, flags) })?;
+    }
+    // SAFETY: as above.
+    cerr(unsafe { libc::close_range(first_closed as u32, u32::MAX, 0) }).map(drop)
+}
+
+/// Opens /dev/null for reading and writing.
+pub(crate) fn dev_null() -> io::Result<OwnedFd> {
+    Ok(std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?
+        .into())
+}
+
+fn read_result(n: isize) -> io::Result<usize> {
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// read(2).
+pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is writable for its length.
+    read_result(unsafe { libc::read(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) })
+}
+
+/// write(2).
+pub(crate) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is readable for its length.
+    read_result(unsafe { libc::write(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len()) })
+}
+
+/// Receives from a socket without waiting.
+pub(crate) fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is writable for its length.
+    read_result(unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            buf.as_mut_ptr().cast(),
+            buf.len(),
+            libc::MSG_DONTWAIT,
+        )
+    })
+}
+
+/// Sends to a socket without waiting and without SIGPIPE.
+pub(crate) fn send(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the buffer is readable for its length.
+    read_result(unsafe { libc::send(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len(), flags) })
+}
+
+/// Waits until the descriptor can be read (or has ended), at most `max`.
+pub(crate) fn poll_readable(fd: BorrowedFd<'_>, max: Duration) -> bool {
+    let mut p = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let ms = max.as_millis().min(i32::MAX as u128) as i32;
+    // SAFETY: `p` is one valid pollfd.
+    unsafe { libc::poll(&mut p, 1, ms) > 0 }
+}
+
+/// One event of an epoll set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready {
+    /// What the descriptor was registered with.
+    pub(crate) token: u64,
+    /// EPOLLIN and so on.
+    pub(crate) events: u32,
+}
+
+impl Ready {
+    /// Data, an end or an error can be read.
+    pub(crate) fn readable(self) -> bool {
+        self.events & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// No writer is left.
+    pub(crate) fn hangup(self) -> bool {
+        self.events & libc::EPOLLHUP as u32 != 0
+    }
+
+    /// Bytes can be written, or the reader is gone.
+    pub(crate) fn writable(self) -> bool {
+        self.events & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+}
+
+/// Interest of an epoll registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Nothing,
+    Read,
+    Write,
+    ReadWrite,
+}
+
+impl Interest {
+    fn bits(self) -> u32 {
+        (match self {
+            Self::Nothing => 0,
+            Self::Read => libc::EPOLLIN,
+            Self::Write => libc::EPOLLOUT,
+            Self::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+        }) as u32
+    }
+}
+
+/// A set of descriptors to wait for.
+#[derive(Debug)]
+pub(crate) struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: plain system call; the descriptor is new.
+        unsafe { Ok(Self(own(cerr(libc::epoll_create1(libc::EPOLL_CLOEXEC))?))) }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.0)
+    }
+
+    fn control(&self, op: i32, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: interest.bits(),
+            u64: token,
+        };
+        // SAFETY: the event outlives the call.
+        cerr(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), op, fd, &mut event) }).map(drop)
+    }
+
+    pub(crate) fn add(&self, fd: &impl AsRawFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), token, interest)
+    }
+
+    pub(crate) fn change(
+        &self,
+        fd: &impl AsRawFd,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd.as_raw_fd(), token, interest)
+    }
+
+    pub(crate) fn remove(&self, fd: &impl AsRawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd.as_raw_fd(), 0, Interest::Nothing)
+    }
+
+    /// Waits up to `timeout` (`None`: as long as it takes) and fills `ready`.
+    pub(crate) fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        const MAX: usize = 256;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MAX];
+        // Rounded up: waking early would only mean waiting again.
+        let ms = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as i32);
+        ready.clear();
+        // SAFETY: `events` has room for MAX events.
+        let n =
+            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), MAX as i32, ms) };
+        match cerr(n) {
+            Ok(n) => {
+                ready.extend(events[..n as usize].iter().map(|e| Ready {
+                    token: e.u64,
+                    events: e.events,
+                }));
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn signal_set(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: sigemptyset initialises the set; adding valid signals cannot fail.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for &s in signals {
+            libc::sigaddset(&mut set, s);
+        }
+        set
+    }
+}
+
+/// Blocks exactly `signals` in this thread and those that it starts.
+pub(crate) fn set_blocked(signals: &[i32]) {
+    let set = signal_set(signals);
+    // SAFETY: the set is initialised; the old one is not wanted.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut()) };
+}
+
+/// Blocks every signal that can be blocked.
+pub(crate) fn block_all() {
+    // SAFETY: sigfillset initialises the set.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+    }
+}
+
+/// Ignores a signal, or gives it its default effect.
+pub(crate) fn set_ignored(signal: i32, ignored: bool) {
+    let handler = if ignored {
+        libc::SIG_IGN
+    } else {
+        libc::SIG_DFL
+    };
+    // SAFETY: no handler function is involved.
+    unsafe { libc::signal(signal, handler) };
+}
+
+/// Default effect for all signals and none blocked, as a program expects to find them.
+pub(crate) fn reset_signals() {
+    for signal in 1..libc::SIGRTMAX() + 1 {
+        if signal != libc::SIGKILL && signal != libc::SIGSTOP {
+            set_ignored(signal, false);
+        }
+    }
+    set_blocked(&[]);
+}
+
+/// A descriptor from which (blocked) signals are read.
+pub(crate) fn signalfd(signals: &[i32]) -> io::Result<OwnedFd> {
+    let set = signal_set(signals);
+    // SAFETY: the set is initialised; the descriptor is new.
+    unsafe {
+        Ok(own(cerr(libc::signalfd(
+            -1,
+            &set,
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+        ))?))
+    }
+}
+
+/// The next signal, if one is pending.
+pub(crate) fn next_signal(fd: BorrowedFd<'_>) -> Option<u8> {
+    // SAFETY: an all-zero signalfd_siginfo is valid.
+    let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let len = size_of_val(&info);
+    // SAFETY: the kernel writes at most `len` bytes of plain data.
+    let n = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), len) };
+    (n == len as isize).then_some(info.ssi_signo as u8)
+}
+
+/// What waiting for a child found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// This child ended, with this status word.
+    Child(i32, i32),
+    /// The children in question live.
+    NotYet,
+    /// There are no such children.
+    NoChild,
+}
+
+/// Reaps a child (`-1`: any) that has ended, without waiting.
+pub(crate) fn wait(pid: i32) -> Waited {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is writable.
+        match cerr(unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) }) {
+            Ok(0) => return Waited::NotYet,
+            Ok(pid) => return Waited::Child(pid, status),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Waited::NoChild,
+        }
+    }
+}
+
+/// Sends a signal to a process, or with a negative number to a group. A target that is gone is
+/// no error.
+pub(crate) fn kill(pid: i32, signal: i32) {
+    // 0, 1 and -1 would reach processes that are none of ours.
+    assert!(
+        !(-1..=1).contains(&pid),
+        "signal {signal} for process {pid}"
+    );
+    // SAFETY: plain system call.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Moves a process (0: this one) into a process group (0: a new one of its own).
+pub(crate) fn set_group(pid: i32, group: i32) -> io::Result<()> {
+    // SAFETY: plain system call.
+    cerr(unsafe { libc::setpgid(pid, group) }).map(drop)
+}
+
+/// From now on orphaned descendants become children of this process.
+pub(crate) fn become_subreaper() -> io::Result<()> {
+    // SAFETY: plain system call.
+    cerr(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Names this process in listings.
+pub(crate) fn set_name(name: &CStr) {
+    // SAFETY: the name is NUL-terminated.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// The children of this (single-threaded) process.
+pub(crate) fn children() -> Vec<i32> {
+    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|p| p.parse().ok())
+        .collect()
+}
+
+fn rlimit(which: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is writable.
+    cerr(unsafe { libc::getrlimit(which, &mut limit) })
+        .ok()
+        .map(|_| limit)
+}
+
+/// Raises the limit of descriptors to `need`, as far as this user may; gives what it is then.
+pub(crate) fn raise_descriptors(need: u64) -> u64 {
+    let Some(old) = rlimit(libc::RLIMIT_NOFILE) else {
+        return u64::MAX;
+    };
+    if old.rlim_cur >= need {
+        return old.rlim_cur;
+    }
+    let attempts = [
+        libc::rlimit {
+            rlim_cur: need,
+            rlim_max: old.rlim_max.max(need),
+        },
+        libc::rlimit {
+            rlim_cur: need.min(old.rlim_max),
+            rlim_max: old.rlim_max,
+        },
+    ];
+    for limit in attempts {
+        // SAFETY: `limit` is readable.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0 {
+            return limit.rlim_cur;
+        }
+    }
+    old.rlim_cur
+}
+
+/// Most descriptors that a process of this user can get.
+pub(crate) fn descriptors_allowed() -> Option<u64> {
+    if is_root() {
+        return std::fs::read_to_string("/proc/sys/fs/nr_open")
+            .ok()?
+            .trim()
+            .parse()
+            .ok();
+    }
+    rlimit(libc::RLIMIT_NOFILE).map(|l| l.rlim_max)
+}
+
+/// Raises the limit of processes as far as this user may; gives it if it binds.
+pub(crate) fn processes_allowed() -> Option<u64> {
+    if is_root() {
+        return None;
+    }
+    let mut limit = rlimit(libc::RLIMIT_NPROC)?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` is readable.
+    unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) };
+    (limit.rlim_max != libc::RLIM_INFINITY).then_some(limit.rlim_max)
+}
+
+fn is_root() -> bool {
+    // SAFETY: always succeeds.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Whether `fd` is a terminal in whose background this process runs.
+pub(crate) fn in_background(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: plain system calls; tcgetpgrp fails for what is no terminal of ours.
+    unsafe {
+        let foreground = libc::tcgetpgrp(fd.as_raw_fd());
+        foreground != -1 && foreground != libc::getpgrp()
+    }
+}
+
+/// Makes the allocator reuse freed memory rather than give it back. The large buffers of an
+/// allgather come and go; as mappings of their own each would have to be faulted in anew.
+pub(crate) fn keep_freed_memory() {
+    const KEEP: i32 = 64 << 20;
+    // SAFETY: sets parameters of the allocator; there is a single thread.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, KEEP);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEEP);
+        libc::mallopt(libc::M_TOP_PAD, 256 << 10);
+    }
+}
+
+/// Changes the working directory.
+pub(crate) fn change_dir(path: &Path) -> io::Result<()> {
+    std::env::set_current_dir(path)
+}

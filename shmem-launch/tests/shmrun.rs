@@ -1,0 +1,533 @@
+//! `shmrun` as its users see it, with programs that are executed.
+
+mod support;
+
+use std::io::Read;
+
+use support::{Job, kill, wait_until};
+
+fn sh(options: &[&str], script: &str) -> Job {
+    let args: Vec<&str> = options
+        .iter()
+        .copied()
+        .chain(["/bin/sh", "-c", script])
+        .collect();
+    Job::new(&args)
+}
+
+#[test]
+fn every_pe_knows_its_place() {
+    let script = "echo $PMI_RANK/$PMI_SIZE local $SHMEM_LOCAL_RANK";
+    let out = sh(&["-n", "5", "--nodes", "2"], script).run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    let want = [
+        "0/5 local 0",
+        "1/5 local 1",
+        "2/5 local 2",
+        "3/5 local 0",
+        "4/5 local 1",
+    ];
+    assert_eq!(out.sorted(), want);
+    assert_eq!(out.stderr, "");
+}
+
+#[test]
+fn labels_tell_who_wrote() {
+    let out = sh(&["-np", "3", "-l"], "echo out; echo err >&2; printf tail").run();
+    assert_eq!(out.code(), 0);
+    assert_eq!(
+        out.sorted(),
+        [
+            "[0] out", "[0] tail", "[1] out", "[1] tail", "[2] out", "[2] tail"
+        ]
+    );
+    let mut errors: Vec<_> = out.stderr.lines().collect();
+    errors.sort_unstable();
+    assert_eq!(errors, ["[0] err", "[1] err", "[2] err"]);
+}
+
+#[test]
+fn a_single_pe_writes_unchanged() {
+    let out = sh(&[], "printf 'no line end'").run();
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "no line end"));
+}
+
+#[test]
+fn input_goes_to_pe_0_and_others_see_its_end() {
+    let input: Vec<u8> = (0..40_000u32)
+        .flat_map(|i| format!("line {i}\n").into_bytes())
+        .collect();
+    let out = sh(&["-n", "3", "--nodes", "3"], "wc -c").run_with_input(input.clone());
+    assert_eq!(out.code(), 0);
+    let mut counts: Vec<usize> = out
+        .stdout
+        .lines()
+        .map(|l| l.trim().parse().unwrap())
+        .collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 0, input.len()]);
+}
+
+#[test]
+fn input_that_nobody_reads_does_no_harm() {
+    let out = sh(&["-n", "2"], "exec 0<&-; echo done").run_with_input(vec![b'x'; 1 << 20]);
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "done\ndone\n"));
+}
+
+#[test]
+fn a_single_pe_is_a_filter() {
+    let input: Vec<u8> = (0..600_000u32)
+        .map(|i| (i * 7 % 251) as u8)
+        .map(|b| b'a' + b % 26)
+        .collect();
+    let out = Job::new(&["/bin/cat"]).run_with_input(input.clone());
+    assert_eq!(out.code(), 0);
+    assert!(out.stdout.as_bytes() == input);
+}
+
+#[test]
+fn the_status_is_that_of_the_first_pe_that_fails() {
+    let script = "if [ $PMI_RANK = 3 ]; then echo last words >&2; exit 7; fi; exec sleep 1000";
+    let out = sh(&["-n", "6", "--nodes", "3"], script).run();
+    assert_eq!(out.code(), 7);
+    assert_eq!(out.messages().len(), 1, "{}", out.stderr);
+    assert!(
+        out.messages()[0].contains("PE 3 on node 1 (pid "),
+        "{}",
+        out.stderr
+    );
+    assert!(out.messages()[0].ends_with("exited with status 7; ending the job"));
+    let words = out
+        .stderr
+        .find("last words")
+        .expect("output before the end arrives");
+    assert!(words < out.stderr.find("shmrun: ").unwrap());
+}
+
+#[test]
+fn death_by_signal_is_told() {
+    let script = "if [ $PMI_RANK = 1 ]; then kill -9 $$; fi; exec sleep 1000";
+    let out = sh(&["-n", "3"], script).run();
+    assert_eq!(out.code(), 137);
+    assert!(
+        out.messages()[0].contains("was killed by signal 9 (SIGKILL)"),
+        "{}",
+        out.stderr
+    );
+}
+
+#[test]
+fn a_pe_that_ignores_sigterm_is_killed() {
+    let script = "trap '' TERM; if [ $PMI_RANK = 1 ]; then exit 3; fi; while :; do sleep 1; done";
+    let out = sh(&["-n", "3", "--nodes", "2"], script).run();
+    assert_eq!(out.code(), 3);
+}
+
+#[test]
+fn programs_that_cannot_be_started() {
+    let refused = |program: &str| {
+        let out = Job::new(&["-n", "2", program]).run();
+        assert_eq!(out.messages().len(), 1, "{}", out.stderr);
+        (out.code(), out.stderr)
+    };
+    assert_eq!(refused("no-such-program").0, 127);
+    assert_eq!(refused("/no/such/program").0, 127);
+    assert_eq!(refused("/tmp").0, 126);
+    let (code, text) = refused("/etc/passwd");
+    assert!(code == 126 && text.contains("chmod +x"), "{text}");
+}
+
+#[test]
+fn a_program_that_only_seems_executable() {
+    let path = std::env::temp_dir().join(format!("shmrun-test-{}", std::process::id()));
+    std::fs::write(&path, b"\x7fELF garbage").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let out = Job::new(&["-n", "3", path.to_str().unwrap()]).run();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(out.code(), 125);
+    assert!(
+        out.messages()[0].contains("cannot start PE 0"),
+        "{}",
+        out.stderr
+    );
+}
+
+#[test]
+fn wrong_command_lines() {
+    for args in [
+        &["-n", "0", "true"][..],
+        &["-n", "2", "--nodes", "3", "true"],
+        &["--no-such", "true"],
+        &[],
+    ] {
+        assert_eq!(Job::new(args).run().code(), 2, "{args:?}");
+    }
+    let out = Job::new(&["true"]).env("SHMEM_SPIN", "many").run();
+    assert_eq!(out.code(), 2);
+    assert!(out.stderr.contains("SHMEM_SPIN=many"), "{}", out.stderr);
+    let out = Job::new(&["--chdir", "/no/such", "true"]).run();
+    assert!(
+        out.code() == 2 && out.stderr.contains("/no/such"),
+        "{}",
+        out.stderr
+    );
+}
+
+#[test]
+fn jobs_that_cannot_fit_are_refused_with_numbers() {
+    let out = Job::new(&["-n", "4", "true"])
+        .env("SHMEM_SYMMETRIC_SIZE", "30t")
+        .run();
+    assert_eq!(out.code(), 125);
+    assert!(
+        out.stderr.contains("30.0 TiB") && out.stderr.contains("SHMEM_SYMMETRIC_SIZE"),
+        "{}",
+        out.stderr
+    );
+    let out = Job::new(&["-n", "1000000", "--nodes", "1000", "true"]).run();
+    assert!(
+        out.code() == 125 && out.stderr.contains("needs"),
+        "{}",
+        out.stderr
+    );
+}
+
+#[test]
+fn environment_and_directory_are_passed_on() {
+    let args = [
+        "-n",
+        "2",
+        "-x",
+        "A=b c",
+        "-x",
+        "SHMRUN_TEST_OTHER",
+        "--wdir",
+        "/usr",
+        "sh",
+        "-c",
+        "echo $A $SHMRUN_TEST_OTHER $(pwd)",
+    ];
+    let out = Job::new(&args).env("SHMRUN_TEST_OTHER", "there").run();
+    assert_eq!(
+        (out.code(), out.stdout.as_str()),
+        (0, "b c there /usr\nb c there /usr\n")
+    );
+}
+
+#[test]
+fn pes_start_with_ordinary_descriptors_and_signals() {
+    let script =
+        "ls /proc/self/fd | tr '\\n' ' '; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr '\\n' ' '";
+    let out = sh(&["-n", "2", "--nodes", "2"], script).run();
+    for line in out.stdout.lines() {
+        // The last one is the directory that ls reads.
+        assert!(line.starts_with("0 1 2 3 4 5 6 SigBlk"), "{line}");
+        // None blocked, none ignored but perhaps those that the C library keeps to itself (32, 33),
+        // which no program can change.
+        let masks: Vec<u64> = line
+            .split_whitespace()
+            .filter(|w| w.len() == 16)
+            .map(|w| u64::from_str_radix(w, 16).unwrap())
+            .collect();
+        assert!(
+            masks.len() == 2 && masks[0] == 0 && masks[1] & !(3 << 31) == 0,
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn background_processes_end_with_the_job() {
+    let out = sh(
+        &["-n", "3", "--nodes", "2"],
+        "sleep 1000 & setsid sleep 1000 & echo started",
+    )
+    .run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    assert_eq!(out.stdout, "started\nstarted\nstarted\n");
+}
+
+#[test]
+fn the_time_limit_ends_the_job() {
+    let out = sh(
+        &["-n", "3", "--nodes", "3", "--timeout", "1"],
+        "exec sleep 1000",
+    )
+    .run();
+    assert_eq!(out.code(), 124);
+    assert!(out.stderr.contains("time limit of 1 s"), "{}", out.stderr);
+}
+
+#[test]
+fn much_output_arrives_whole_and_in_order() {
+    let script = "i=0; while [ $i -lt 3000 ]; do echo $PMI_RANK $i abcdefghijklmnopqrstuvwxyz; i=$((i+1)); done";
+    let out = sh(&["-n", "8", "--nodes", "3"], script).run();
+    assert_eq!(out.code(), 0, "{}", out.stderr);
+    let mut next = [0; 8];
+    for line in out.stdout.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[2], "abcdefghijklmnopqrstuvwxyz");
+        let rank: usize = words[0].parse().unwrap();
+        assert_eq!(words[1].parse::<u32>().unwrap(), next[rank]);
+        next[rank] += 1;
+    }
+    assert_eq!(next, [3000; 8]);
+}
+
+#[test]
+fn a_line_without_end_arrives_too() {
+    let out = sh(&["-n", "2"], "head -c 300000 /dev/zero | tr '\\0' x").run();
+    assert_eq!(out.code(), 0);
+    let lines: Vec<usize> = out.stdout.lines().map(str::len).collect();
+    assert_eq!(lines.iter().sum::<usize>(), 600_000);
+    assert!(out.stdout.ends_with('\n'));
+}
+
+#[test]
+fn unread_output_stops_the_writers() {
+    let mut job = sh(
+        &["-n", "4", "--nodes", "4"],
+        "exec yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    );
+    let mut child = job.start();
+    job.wait_for("yes", 4);
+    // Writers that sleep have been stopped.
+    let asleep = || {
+        job.processes()
+            .iter()
+            .filter(|p| p.name == "yes")
+            .all(|p| p.state == 'S')
+    };
+    wait_until(
+        "the writers sleep",
+        || {
+            (0..20).all(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                asleep()
+            })
+        },
+        || format!("{:?}", job.processes()),
+    );
+    for p in job
+        .processes()
+        .iter()
+        .filter(|p| p.name.starts_with("shmrun"))
+    {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", p.pid)).unwrap();
+        let line = status.lines().find(|l| l.starts_with("RssAnon")).unwrap();
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(kib < 16 << 10, "{} has {kib} KiB", p.name);
+    }
+    // When the reader goes, the writers find out as they would without a launcher.
+    let mut some = vec![0; 1 << 20];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut some)
+        .unwrap();
+    drop(child.stdout.take());
+    let out = job.finish(child);
+    assert_eq!(out.code(), 128 + 13, "{}", out.stderr);
+}
+
+#[test]
+fn sigterm_reaches_everybody() {
+    let mut job = sh(
+        &["-n", "4", "--nodes", "2"],
+        "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 1000 & wait; done",
+    );
+    let child = job.start();
+    job.wait_for("sleep", 4);
+    kill(child.id() as i32, 15);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 143);
+    assert_eq!(out.stdout.matches("asked").count(), 4, "{}", out.stdout);
+    assert_eq!(out.messages(), ["shmrun: received SIGTERM; ending the job"]);
+}
+
+#[test]
+fn ctrl_c_reaches_everybody() {
+    let mut job = sh(
+        &["-n", "4", "--nodes", "2"],
+        "trap 'echo interrupted; exit 1' INT; while :; do sleep 1000 & wait; done",
+    );
+    let child = job.start();
+    job.wait_for("sleep", 4);
+    kill(child.id() as i32, 2);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 130);
+    assert_eq!(
+        out.stdout.matches("interrupted").count(),
+        4,
+        "{}",
+        out.stdout
+    );
+}
+
+#[test]
+fn five_hundred_pes_in_many_shapes() {
+    for nodes in ["1", "7", "64"] {
+        let out = Job::new(&["-n", "512", "--nodes", nodes, "/bin/echo", "hi"]).run();
+        assert_eq!(out.code(), 0, "{}", out.stderr);
+        assert_eq!(out.stdout, "hi\n".repeat(512));
+    }
+}
+
+#[test]
+fn killing_a_pe_from_outside() {
+    let mut job = Job::new(&["-n", "6", "--nodes", "3", "sleep", "1000"]);
+    let child = job.start();
+    let pes = job.wait_for("sleep", 6);
+    kill(pes[4], 9);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 137);
+    assert!(
+        out.messages()[0].contains(&format!("(pid {}) was killed by signal 9", pes[4])),
+        "{}",
+        out.stderr
+    );
+    assert_eq!(out.messages().len(), 1);
+}
+
+#[test]
+fn killing_any_agent_ends_everything() {
+    for victim in 0..7 {
+        let mut job = Job::new(&[
+            "-n",
+            "14",
+            "--nodes",
+            "7",
+            "--tree-degree",
+            "2",
+            "sleep",
+            "1000",
+        ]);
+        let child = job.start();
+        job.wait_for("sleep", 14);
+        let agents = job.wait_for("shmrun-agent", 7);
+        kill(agents[victim], 9);
+        let out = job.finish(child);
+        assert_eq!(out.code(), 125, "{}", out.stderr);
+        assert_eq!(out.messages().len(), 1, "{}", out.stderr);
+        let want = format!("(pid {}) was killed by signal 9 (SIGKILL)", agents[victim]);
+        assert!(
+            out.messages()[0].contains("the launch agent of node "),
+            "{}",
+            out.stderr
+        );
+        assert!(out.messages()[0].contains(&want), "{}", out.stderr);
+    }
+}
+
+#[test]
+fn killing_shmrun_ends_everything() {
+    let mut job = sh(
+        &["-n", "6", "--nodes", "4"],
+        "trap '' TERM HUP INT; sleep 1000 & setsid sleep 1000 & wait",
+    );
+    let child = job.start();
+    job.wait_for("sleep", 12);
+    kill(child.id() as i32, 9);
+    let out = job.finish(child);
+    assert_eq!(out.status, 9);
+}
+
+#[test]
+fn killing_a_guard_ends_the_job() {
+    let mut job = Job::new(&["-n", "2", "sleep", "1000"]);
+    let child = job.start();
+    job.wait_for("sleep", 2);
+    kill(job.wait_for("shmrun-guard", 1)[0], 9);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 125);
+    assert!(out.messages()[0].contains("guard"), "{}", out.stderr);
+}
+
+#[test]
+fn asking_an_agent_to_end_ends_the_job() {
+    let mut job = Job::new(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
+    let child = job.start();
+    job.wait_for("sleep", 4);
+    kill(job.wait_for("shmrun-agent", 2)[1], 15);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 125);
+    assert!(out.messages()[0].contains("SIGTERM"), "{}", out.stderr);
+}
+
+#[test]
+fn deaths_during_the_start_leave_nothing() {
+    for delay_ms in 0..12 {
+        for victim in ["shmrun", "shmrun-agent"] {
+            let mut job = Job::new(&["-n", "64", "--nodes", "16", "sleep", "1000"]);
+            let child = job.start();
+            std::thread::sleep(std::time::Duration::from_millis(4 * delay_ms));
+            let names = job.processes();
+            let pids: Vec<i32> = names
+                .iter()
+                .filter(|p| p.name == victim && p.state != 'Z')
+                .map(|p| p.pid)
+                .collect();
+            let pid = if victim == "shmrun" {
+                Some(child.id() as i32)
+            } else {
+                pids.get(delay_ms as usize % pids.len().max(1)).copied()
+            };
+            kill(pid.unwrap_or(child.id() as i32), 9);
+            let out = job.finish(child);
+            assert!(out.status == 9 || out.code() == 125, "{out:?}");
+        }
+    }
+}
+
+#[test]
+fn reports_are_written() {
+    let path = std::env::temp_dir().join(format!("shmrun-report-{}", std::process::id()));
+    let out = Job::new(&[
+        "-n",
+        "4",
+        "--nodes",
+        "2",
+        "--report",
+        "-",
+        "--report-json",
+        path.to_str().unwrap(),
+        "echo",
+        "hi",
+    ])
+    .run();
+    let json = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(out.code(), 0);
+    for part in [
+        "4 PEs on 2 nodes",
+        "tree up",
+        "PEs started",
+        "2 launch agents",
+    ] {
+        assert!(out.stdout.contains(part), "{part} in {}", out.stdout);
+    }
+    assert!(
+        out.stdout.starts_with("hi\n"),
+        "after the job's output: {}",
+        out.stdout
+    );
+    assert!(json.contains("\"pes\": 4, \"nodes\": 2"), "{json}");
+}
+
+#[test]
+fn a_dry_run_starts_nothing() {
+    let out = Job::new(&["-n", "5", "--nodes", "2", "--dry-run", "echo", "hi"]).run();
+    assert_eq!((out.code(), out.stdout.as_str()), (0, ""));
+    assert!(out.stderr.contains("node 1: PEs 3 to 4"), "{}", out.stderr);
+    let out = Job::new(&["--settings"]).run();
+    assert!(
+        out.code() == 0 && out.stdout.contains("SHMEM_SYMMETRIC_SIZE"),
+        "{out:?}"
+    );
+    let out = Job::new(&["--help"]).run();
+    assert!(
+        out.code() == 0 && out.stdout.contains("--tree-degree"),
+        "{out:?}"
+    );
+}

@@ -1,0 +1,107 @@
+//! Results of PMI allgathers, once per node: written by the NLA, read by the PEs.
+//!
+//! A PE hands its value to the NLA and goes on; it looks here when it needs another PE's value.
+//! Slots are reused, so a result is there until [`GATHER_SLOTS`] later requests have completed.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::layout::{GATHER_SLOTS, GATHER_VALUE_MAX, TablesLayout};
+use crate::sys::{self, Mapping};
+
+/// State of one slot.
+#[repr(C, align(64))]
+pub struct SlotHeader {
+    /// Futex word: 1 + the number of the request whose result lies here; 0 while empty.
+    done: AtomicU32,
+    /// Bytes of each PE's value.
+    value_len: AtomicU32,
+}
+
+/// All slots.
+#[derive(Clone, Copy)]
+pub struct Gather {
+    map: Mapping,
+    layout: TablesLayout,
+    n_pes: usize,
+}
+
+impl std::fmt::Debug for Gather {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gather")
+            .field("n_pes", &self.n_pes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gather {
+    pub(crate) fn new(map: Mapping, layout: TablesLayout, n_pes: usize) -> Self {
+        Self { map, layout, n_pes }
+    }
+
+    fn header(&self, request: u32) -> &'static SlotHeader {
+        let slot = request as usize % GATHER_SLOTS;
+        let offset = self.layout.gather_headers + slot * size_of::<SlotHeader>();
+        // SAFETY: the layout puts an aligned header there; it consists of atomics.
+        unsafe { self.map.get(offset) }
+    }
+
+    fn values(&self, request: u32) -> usize {
+        self.layout.gather_values + request as usize % GATHER_SLOTS * self.layout.gather_stride
+    }
+
+    /// Stores the result of `request`, one value of `value_len` bytes per PE in order of rank, and
+    /// wakes the PEs that wait for it. For the NLA, whose mapping is writable.
+    ///
+    /// # Panics
+    /// If the sizes do not fit the job.
+    pub fn publish(&self, request: u32, value_len: usize, values: &[u8]) {
+        assert!(value_len <= GATHER_VALUE_MAX && values.len() == value_len * self.n_pes);
+        let header = self.header(request);
+        let to = self.map.at(self.values(request), values.len());
+        // SAFETY: in bounds by `at`; only this process writes here, and a PE reads a slot only
+        // after the store below.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len()) };
+        header.value_len.store(value_len as u32, Ordering::Relaxed);
+        // ORDERING(gather-done): makes the values visible to whoever reads `done`.
+        header
+            .done
+            .store(request.wrapping_add(1), Ordering::Release);
+        sys::futex_wake(&header.done, u32::MAX);
+    }
+
+    /// Whether the result of `request` has arrived.
+    pub fn is_done(&self, request: u32) -> bool {
+        // ORDERING(gather-done): pairs with `publish`.
+        self.header(request).done.load(Ordering::Acquire) == request.wrapping_add(1)
+    }
+
+    /// Sleeps until the result of `request` is there or `max` has passed; says which.
+    pub fn wait(&self, request: u32, max: Duration) -> bool {
+        let header = self.header(request);
+        let end = sys::monotonic_ns().saturating_add(max.as_nanos() as u64);
+        loop {
+            let seen = header.done.load(Ordering::Relaxed);
+            if self.is_done(request) {
+                return true;
+            }
+            let now = sys::monotonic_ns();
+            if now >= end {
+                return false;
+            }
+            sys::futex_wait(&header.done, seen, Some(Duration::from_nanos(end - now)));
+        }
+    }
+
+    /// The value of PE `rank` in the result of `request`, if that is there.
+    pub fn value(&self, request: u32, rank: usize) -> Option<&'static [u8]> {
+        if !self.is_done(request) || rank >= self.n_pes {
+            return None;
+        }
+        let len = self.header(request).value_len.load(Ordering::Relaxed) as usize;
+        let at = self.map.at(self.values(request) + rank * len, len);
+        // SAFETY: in bounds by `at`. The NLA wrote these bytes before `done` and does not touch
+        // them again until the slot is reused, which this module's contract announces.
+        Some(unsafe { std::slice::from_raw_parts(at, len) })
+    }
+}

@@ -1,0 +1,134 @@
+//! Where things lie in the two memories of a node: pure arithmetic, the same for the NLA that
+//! makes them and the PEs that map them.
+
+use crate::gather::SlotHeader;
+use crate::pe_block::PeBlock;
+
+/// Alignment of every region, and the unit of protection.
+pub const PAGE: usize = 4096;
+
+/// Bytes at the start of each PE's symmetric segment that the runtime keeps for collectives
+/// between nodes. The user's heap follows.
+pub const INTERNAL_SIZE: usize = 4 << 20;
+
+/// Allgather results that may be outstanding or unread at once; request `r` lies in slot
+/// `r % GATHER_SLOTS`.
+pub const GATHER_SLOTS: usize = 8;
+
+/// Longest allgather value of one PE in bytes.
+pub const GATHER_VALUE_MAX: usize = 1024;
+
+/// Rounds up to a whole page.
+pub const fn page_up(n: usize) -> usize {
+    n.div_ceil(PAGE) * PAGE
+}
+
+/// Offsets in the tables memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TablesLayout {
+    /// `[u32; n_pes]`: node of each rank.
+    pub node_of: usize,
+    /// `[u32; n_pes]`: position of each rank among the PEs of its node.
+    pub local_of: usize,
+    /// `[u32; n_nodes]`: lowest rank of each node.
+    pub leader_of: usize,
+    /// `[u32; n_local]`: the ranks of this node.
+    pub ranks: usize,
+    /// `[SlotHeader; GATHER_SLOTS]`.
+    pub gather_headers: usize,
+    /// Values of slot `s` start at `gather_values + s * gather_stride`.
+    pub gather_values: usize,
+    /// Bytes of one slot's values.
+    pub gather_stride: usize,
+    /// Length of the whole memory.
+    pub len: usize,
+}
+
+impl TablesLayout {
+    /// The layout for a job. The first page holds the header.
+    pub fn new(n_pes: usize, n_nodes: usize, n_local: usize) -> Self {
+        let node_of = PAGE;
+        let local_of = node_of + 4 * n_pes;
+        let leader_of = local_of + 4 * n_pes;
+        let ranks = leader_of + 4 * n_nodes;
+        let gather_headers = page_up(ranks + 4 * n_local);
+        let gather_values = page_up(gather_headers + GATHER_SLOTS * size_of::<SlotHeader>());
+        let gather_stride = page_up(n_pes * GATHER_VALUE_MAX);
+        let len = gather_values + GATHER_SLOTS * gather_stride;
+        Self {
+            node_of,
+            local_of,
+            leader_of,
+            ranks,
+            gather_headers,
+            gather_values,
+            gather_stride,
+            len,
+        }
+    }
+}
+
+/// Offsets in the heap memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeapLayout {
+    /// `[PeBlock; n_local]`. The node barrier is in the page before.
+    pub pe_blocks: usize,
+    /// Symmetric segment of local PE `l` starts at `segments + l * segment_stride`.
+    pub segments: usize,
+    /// Distance between two PEs' segments: internal part and heap, page aligned.
+    pub segment_stride: usize,
+    /// Length of the whole memory.
+    pub len: usize,
+}
+
+impl HeapLayout {
+    /// The layout for `n_local` PEs with heaps of `heap_size` bytes; `None` if the sizes overflow.
+    pub fn new(n_local: usize, heap_size: u64) -> Option<Self> {
+        let pe_blocks = PAGE;
+        let segments = page_up(pe_blocks + n_local * size_of::<PeBlock>());
+        let heap = usize::try_from(heap_size)
+            .ok()?
+            .checked_next_multiple_of(PAGE)?;
+        let segment_stride = heap.checked_add(INTERNAL_SIZE)?;
+        let len = segment_stride.checked_mul(n_local)?.checked_add(segments)?;
+        (len <= 1 << 47).then_some(Self {
+            pe_blocks,
+            segments,
+            segment_stride,
+            len,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_follow_each_other_without_overlap() {
+        for (n_pes, n_nodes, n_local) in [(1, 1, 1), (5, 2, 3), (8192, 512, 16), (8192, 1, 8192)] {
+            let t = TablesLayout::new(n_pes, n_nodes, n_local);
+            let order = [
+                PAGE,
+                t.local_of,
+                t.leader_of,
+                t.ranks,
+                t.gather_headers,
+                t.gather_values,
+            ];
+            assert!(order.is_sorted(), "{t:?}");
+            assert!(t.ranks + 4 * n_local <= t.gather_headers);
+            assert_eq!(t.len % PAGE, 0);
+        }
+    }
+
+    #[test]
+    fn heaps_are_page_aligned_and_bounded() {
+        let h = HeapLayout::new(3, 10_000).unwrap();
+        assert_eq!(h.segment_stride, INTERNAL_SIZE + 12_288);
+        assert_eq!(h.segments % PAGE, 0);
+        assert_eq!(h.len, h.segments + 3 * h.segment_stride);
+        assert_eq!(HeapLayout::new(1 << 20, 1 << 40), None);
+        assert_eq!(HeapLayout::new(2, u64::MAX), None);
+    }
+}

@@ -1,0 +1,36 @@
+//! What a launcher and the PEs of one node have in common.
+//!
+//! The node launch agent (NLA) of `shmrun` and the OpenSHMEM library inside each PE are different
+//! programs that must agree on a few things to the byte: which settings exist ([`settings`]),
+//! which environment variables and descriptors a PE starts with ([`contract`]), what lies where in
+//! the node's shared memory ([`layout`], [`segment`], [`gather`], [`pe_block`], [`barrier`]), and
+//! how a program becomes a template that forks the node's PEs ([`template`]). This crate is that
+//! agreement and nothing else; it knows neither PMI nor InfiniBand.
+//!
+//! # The node segment
+//! Two memfds, made by the NLA, without names in any file system, so nothing can be left behind:
+//!
+//! * **tables**: job facts, the map rank -> node, and the results of PMI allgathers. Written by
+//!   the NLA alone; sealed so that PEs can map it only for reading. It lies once per node however
+//!   many PEs there are, which is what keeps a PE free of memory that grows with the job.
+//! * **heap**: the node barrier, one [`pe_block::PeBlock`] per PE (state, doorbell, statistics,
+//!   collective flags), and the symmetric segments of the node's PEs one after the other. Every PE
+//!   maps all of it, so same-node traffic is plain loads and stores.
+//!
+//! # Safety
+//! A *shared word* is an atomic in one of the two mappings. Other processes write it at any time,
+//! so it is only touched through atomics. Mappings live until the process ends (they are leaked on
+//! purpose), hence the `'static` lifetimes. Orderings are paired by name: each `ORDERING(name)`
+//! comment on a Release side has its partner on an Acquire side.
+
+pub mod barrier;
+pub mod contract;
+pub mod doorbell;
+pub mod gather;
+pub mod layout;
+pub mod pe_block;
+pub mod segment;
+pub mod settings;
+pub mod stats;
+pub mod sys;
+pub mod template;

@@ -1,0 +1,60 @@
+//! The page that each PE has in its node's memory: how far it is, where to ring, what it counted.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::doorbell::Doorbell;
+use crate::stats::StatsRecord;
+
+/// How far a PE has come. The NLA reads it to tell a PE that ended in order from one that left
+/// its peers waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum PeState {
+    /// Has not called init: perhaps not an OpenSHMEM program at all.
+    Fresh = 0,
+    /// Is in init.
+    Starting = 1,
+    /// Init has returned.
+    Running = 2,
+    /// Is in finalize.
+    Finalizing = 3,
+    /// Finalize has returned.
+    Finalized = 4,
+}
+
+/// One PE's block. Zeroed memory is a fresh block.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct PeBlock {
+    state: AtomicU32,
+    /// Process id, for messages of other PEs.
+    pid: AtomicU32,
+    /// Where others wake this PE.
+    pub doorbell: Doorbell,
+    /// For `shmrun --report`.
+    pub stats: StatsRecord,
+}
+
+impl PeBlock {
+    /// Announces progress through the PE's life.
+    pub fn set_state(&self, state: PeState) {
+        self.pid.store(std::process::id(), Ordering::Relaxed);
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    /// How far the PE has come.
+    pub fn state(&self) -> PeState {
+        match self.state.load(Ordering::Acquire) {
+            0 => PeState::Fresh,
+            1 => PeState::Starting,
+            2 => PeState::Running,
+            3 => PeState::Finalizing,
+            _ => PeState::Finalized,
+        }
+    }
+
+    /// Process id once init was called, else 0.
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,489 @@
+//! Making the node's two memories (NLA) and mapping them (PE).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::barrier::NodeBarrier;
+use crate::gather::Gather;
+use crate::layout::{HeapLayout, INTERNAL_SIZE, PAGE, TablesLayout};
+use crate::pe_block::{PeBlock, PeState};
+use crate::settings::HeapCommit;
+use crate::stats::PeStats;
+use crate::sys::{self, Mapping};
+
+const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
+
+/// What the NLA knows about the job when it makes the node segment.
+#[derive(Debug, Clone)]
+pub struct JobFacts<'a> {
+    /// Random name of the job.
+    pub job_id: [u8; 16],
+    /// Random secret of the job: authenticates connection messages.
+    pub job_key: [u8; 32],
+    /// Node of each rank; its length is the number of PEs. Every node has at least one.
+    pub node_of: &'a [u32],
+    /// Number of nodes.
+    pub n_nodes: u32,
+    /// This node.
+    pub node: u32,
+    /// Bytes of each PE's symmetric heap.
+    pub heap_size: u64,
+    /// When the heaps get memory.
+    pub heap_commit: HeapCommit,
+    /// IPv4 or IPv4-mapped address at which this node's software HCA lives.
+    pub hca_ip: std::net::IpAddr,
+    /// Polls before a waiting PE sleeps: 0 where PEs outnumber cores.
+    pub spins: u32,
+    /// Whether PEs should measure what `--report` shows but costs time (memory).
+    pub report: bool,
+}
+
+/// First page of the tables. Plain data: written before any PE exists.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    magic: u64,
+    job_id: [u8; 16],
+    job_key: [u8; 32],
+    n_pes: u32,
+    n_nodes: u32,
+    node: u32,
+    n_local: u32,
+    heap_size: u64,
+    hca_ip: [u8; 16],
+    spins: u32,
+    report: u32,
+}
+
+/// A node segment that cannot be made or mapped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// The sizes do not fit an address space.
+    #[error(
+        "{n_local} heaps of {heap_size} bytes do not fit into an address space; \
+         lower SHMEM_SYMMETRIC_SIZE"
+    )]
+    TooLarge {
+        /// PEs on the node.
+        n_local: usize,
+        /// Bytes of each heap.
+        heap_size: u64,
+    },
+    /// A system call failed.
+    #[error("cannot {what} ({bytes} bytes): {source}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// On how many bytes.
+        bytes: u64,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another version made the memory, or something else did.
+    #[error(
+        "the node segment was not made by this version of shmrun; start the program with the \
+         shmrun that was built with it"
+    )]
+    Foreign,
+}
+
+fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
+    move |source| SegmentError::Os {
+        what,
+        bytes: bytes as u64,
+        source,
+    }
+}
+
+/// Both memories of a node, mapped.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeView {
+    header: Header,
+    tables: Mapping,
+    heap: Mapping,
+    tables_layout: TablesLayout,
+    heap_layout: HeapLayout,
+}
+
+/// The memories as the NLA holds them.
+#[derive(Debug)]
+pub struct NodeSegment {
+    tables_fd: OwnedFd,
+    heap_fd: OwnedFd,
+    view: NodeView,
+}
+
+impl NodeSegment {
+    /// Makes the memories of one node.
+    ///
+    /// # Errors
+    /// When sizes overflow, or the kernel refuses memory (with `reserve`: when the heaps do not
+    /// fit).
+    ///
+    /// # Panics
+    /// If the facts contradict each other (no PE on this node, a node out of range).
+    pub fn create(facts: &JobFacts<'_>) -> Result<Self, SegmentError> {
+        let ranks: Vec<u32> = (0u32..)
+            .zip(facts.node_of)
+            .filter(|&(_, &node)| node == facts.node)
+            .map(|(rank, _)| rank)
+            .collect();
+        let n_local = ranks.len();
+        assert!(n_local > 0, "node {} has no PE", facts.node);
+        let n_pes = facts.node_of.len();
+        let tl = TablesLayout::new(n_pes, facts.n_nodes as usize, n_local);
+        let hl = HeapLayout::new(n_local, facts.heap_size).ok_or(SegmentError::TooLarge {
+            n_local,
+            heap_size: facts.heap_size,
+        })?;
+
+        let tables_fd = sys::memfd(c"shmem-tables", tl.len as u64)
+            .map_err(os("make the tables memory", tl.len))?;
+        let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
+            .map_err(os("map the tables memory", tl.len))?;
+        sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
+        let heap_fd =
+            sys::memfd(c"shmem-heap", hl.len as u64).map_err(os("make the heap memory", hl.len))?;
+        sys::seal(heap_fd.as_fd(), false).map_err(os("seal the heap memory", hl.len))?;
+        if facts.heap_commit == HeapCommit::Reserve {
+            sys::reserve(heap_fd.as_fd(), 0, hl.len as u64)
+                .map_err(os("reserve memory for the symmetric heaps", hl.len))?;
+        }
+        let heap = Mapping::new(heap_fd.as_fd(), hl.len, true)
+            .map_err(os("map the heap memory", hl.len))?;
+
+        let header = Header {
+            magic: MAGIC,
+            job_id: facts.job_id,
+            job_key: facts.job_key,
+            n_pes: n_pes as u32,
+            n_nodes: facts.n_nodes,
+            node: facts.node,
+            n_local: n_local as u32,
+            heap_size: facts.heap_size,
+            hca_ip: match facts.hca_ip {
+                std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                std::net::IpAddr::V6(ip) => ip.octets(),
+            },
+            spins: facts.spins,
+            report: u32::from(facts.report),
+        };
+        let mut local_of = vec![0u32; n_pes];
+        let mut leader_of = vec![u32::MAX; facts.n_nodes as usize];
+        let mut next_local = vec![0u32; facts.n_nodes as usize];
+        for (rank, &node) in facts.node_of.iter().enumerate() {
+            let next = &mut next_local[node as usize];
+            if *next == 0 {
+                leader_of[node as usize] = rank as u32;
+            }
+            local_of[rank] = *next;
+            *next += 1;
+        }
+        // SAFETY: the mapping is new and ours alone; the layout keeps the regions in bounds and
+        // apart, and all of this is plain old data.
+        unsafe {
+            tables
+                .at(0, size_of::<Header>())
+                .cast::<Header>()
+                .write(header);
+            write_u32s(&tables, tl.node_of, facts.node_of);
+            write_u32s(&tables, tl.local_of, &local_of);
+            write_u32s(&tables, tl.leader_of, &leader_of);
+            write_u32s(&tables, tl.ranks, &ranks);
+        }
+        let view = NodeView {
+            header,
+            tables,
+            heap,
+            tables_layout: tl,
+            heap_layout: hl,
+        };
+        Ok(Self {
+            tables_fd,
+            heap_fd,
+            view,
+        })
+    }
+
+    /// Descriptor of the tables; PEs get it at [`crate::contract::TABLES_FD`].
+    pub fn tables_fd(&self) -> BorrowedFd<'_> {
+        self.tables_fd.as_fd()
+    }
+
+    /// Descriptor of the heap; PEs get it at [`crate::contract::HEAP_FD`].
+    pub fn heap_fd(&self) -> BorrowedFd<'_> {
+        self.heap_fd.as_fd()
+    }
+
+    /// The mapped memories.
+    pub fn view(&self) -> &NodeView {
+        &self.view
+    }
+
+    /// Stores an allgather's result for the node's PEs; see [`Gather::publish`].
+    pub fn publish_gather(&self, request: u32, value_len: usize, values: &[u8]) {
+        self.view.gather().publish(request, value_len, values);
+    }
+
+    /// How far a local PE has come.
+    pub fn pe_state(&self, local: usize) -> PeState {
+        self.view.pe_block(local).state()
+    }
+
+    /// A local PE's figures.
+    pub fn pe_stats(&self, local: usize) -> PeStats {
+        self.view.pe_block(local).stats.read()
+    }
+}
+
+/// # Safety
+/// Nobody else uses the region.
+unsafe fn write_u32s(map: &Mapping, offset: usize, values: &[u32]) {
+    let to = map.at(offset, size_of_val(values));
+    // SAFETY: in bounds by `at`, exclusive by the caller.
+    unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), to, size_of_val(values)) };
+}
+
+impl NodeView {
+    /// Maps the memories that the NLA passed to this PE.
+    ///
+    /// # Errors
+    /// When the descriptors are not a node segment of this version, or cannot be mapped.
+    pub fn attach(tables: BorrowedFd<'_>, heap: BorrowedFd<'_>) -> Result<Self, SegmentError> {
+        let first = Mapping::new(tables, PAGE, false).map_err(os("map the tables header", PAGE))?;
+        // SAFETY: the header was complete before this process existed and is never written again.
+        let header = unsafe { *first.get::<Header>(0) };
+        if header.magic != MAGIC {
+            return Err(SegmentError::Foreign);
+        }
+        let tl = TablesLayout::new(
+            header.n_pes as usize,
+            header.n_nodes as usize,
+            header.n_local as usize,
+        );
+        let hl = HeapLayout::new(header.n_local as usize, header.heap_size)
+            .ok_or(SegmentError::Foreign)?;
+        let tables =
+            Mapping::new(tables, tl.len, false).map_err(os("map the tables memory", tl.len))?;
+        let heap = Mapping::new(heap, hl.len, true).map_err(os("map the heap memory", hl.len))?;
+        Ok(Self {
+            header,
+            tables,
+            heap,
+            tables_layout: tl,
+            heap_layout: hl,
+        })
+    }
+
+    fn u32s(&self, offset: usize, n: usize) -> &'static [u32] {
+        // SAFETY: the NLA wrote these before any PE existed and nobody writes them again.
+        unsafe { self.tables.slice(offset, n) }
+    }
+
+    /// Random name of the job.
+    pub fn job_id(&self) -> [u8; 16] {
+        self.header.job_id
+    }
+
+    /// Secret of the job.
+    pub fn job_key(&self) -> [u8; 32] {
+        self.header.job_key
+    }
+
+    /// PEs in the job.
+    pub fn n_pes(&self) -> usize {
+        self.header.n_pes as usize
+    }
+
+    /// Nodes in the job.
+    pub fn n_nodes(&self) -> usize {
+        self.header.n_nodes as usize
+    }
+
+    /// This node.
+    pub fn node(&self) -> usize {
+        self.header.node as usize
+    }
+
+    /// PEs on this node.
+    pub fn n_local(&self) -> usize {
+        self.header.n_local as usize
+    }
+
+    /// Bytes of each symmetric heap.
+    pub fn heap_size(&self) -> usize {
+        self.header.heap_size as usize
+    }
+
+    /// Address of this node's software HCA.
+    pub fn hca_ip(&self) -> std::net::IpAddr {
+        std::net::Ipv6Addr::from(self.header.hca_ip).to_canonical()
+    }
+
+    /// Polls before a waiting PE sleeps.
+    pub fn spins(&self) -> u32 {
+        self.header.spins
+    }
+
+    /// Whether a report was asked for.
+    pub fn report(&self) -> bool {
+        self.header.report != 0
+    }
+
+    /// Node of each rank.
+    #[inline]
+    pub fn node_of(&self) -> &'static [u32] {
+        self.u32s(self.tables_layout.node_of, self.n_pes())
+    }
+
+    /// Position of each rank among its node's PEs.
+    #[inline]
+    pub fn local_of(&self) -> &'static [u32] {
+        self.u32s(self.tables_layout.local_of, self.n_pes())
+    }
+
+    /// Lowest rank of each node.
+    pub fn leader_of(&self) -> &'static [u32] {
+        self.u32s(self.tables_layout.leader_of, self.n_nodes())
+    }
+
+    /// Ranks of this node, ascending.
+    pub fn ranks(&self) -> &'static [u32] {
+        self.u32s(self.tables_layout.ranks, self.n_local())
+    }
+
+    /// Results of allgathers.
+    pub fn gather(&self) -> Gather {
+        Gather::new(self.tables, self.tables_layout, self.n_pes())
+    }
+
+    /// The meeting point of the node's PEs.
+    pub fn barrier(&self) -> &'static NodeBarrier {
+        // SAFETY: the layout keeps the first page for it; it consists of atomics and zero is its
+        // initial state.
+        unsafe { self.heap.get(0) }
+    }
+
+    /// Block of a local PE.
+    #[inline]
+    pub fn pe_block(&self, local: usize) -> &'static PeBlock {
+        assert!(
+            local < self.n_local(),
+            "local PE {local} of {}",
+            self.n_local()
+        );
+        // SAFETY: the layout has a block there; it consists of atomics and zero is its initial
+        // state.
+        unsafe {
+            self.heap
+                .get(self.heap_layout.pe_blocks + local * size_of::<PeBlock>())
+        }
+    }
+
+    /// First byte of a local PE's symmetric segment: [`INTERNAL_SIZE`] bytes of the runtime's own,
+    /// then the heap.
+    #[inline]
+    pub fn segment(&self, local: usize) -> *mut u8 {
+        debug_assert!(local < self.n_local());
+        let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
+        self.heap.at(at, self.segment_len())
+    }
+
+    /// Bytes of a symmetric segment.
+    pub fn segment_len(&self) -> usize {
+        INTERNAL_SIZE + self.heap_size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::GATHER_SLOTS;
+    use std::time::Duration;
+
+    fn facts(node_of: &[u32], node: u32) -> JobFacts<'_> {
+        JobFacts {
+            job_id: [7; 16],
+            job_key: [9; 32],
+            node_of,
+            n_nodes: 3,
+            node,
+            heap_size: 10_000,
+            heap_commit: HeapCommit::Lazy,
+            hca_ip: "127.3.2.1".parse().unwrap(),
+            spins: 5,
+            report: true,
+        }
+    }
+
+    #[test]
+    fn a_pe_sees_what_the_agent_made() {
+        let node_of = [0, 1, 1, 2, 1];
+        let seg = NodeSegment::create(&facts(&node_of, 1)).unwrap();
+        let view = NodeView::attach(seg.tables_fd(), seg.heap_fd()).unwrap();
+        assert_eq!(
+            (view.n_pes(), view.n_nodes(), view.node(), view.n_local()),
+            (5, 3, 1, 3)
+        );
+        assert_eq!(view.ranks(), [1, 2, 4]);
+        assert_eq!(view.local_of(), [0, 0, 1, 0, 2]);
+        assert_eq!(view.leader_of(), [0, 1, 3]);
+        assert_eq!(view.node_of(), node_of);
+        assert_eq!(view.hca_ip().to_string(), "127.3.2.1");
+        assert_eq!((view.job_id(), view.job_key()), ([7; 16], [9; 32]));
+        view.pe_block(2).set_state(PeState::Running);
+        assert_eq!(seg.pe_state(2), PeState::Running);
+        assert_eq!(seg.pe_state(1), PeState::Fresh);
+        let gap = view.segment(1) as usize - view.segment(0) as usize;
+        assert_eq!(gap, INTERNAL_SIZE + 12_288);
+    }
+
+    #[test]
+    fn an_allgather_result_reaches_waiting_readers() {
+        let node_of = [0, 1, 2];
+        let seg = NodeSegment::create(&facts(&node_of, 0)).unwrap();
+        let view = NodeView::attach(seg.tables_fd(), seg.heap_fd()).unwrap();
+        assert!(!view.gather().wait(0, Duration::from_millis(1)));
+        std::thread::scope(|s| {
+            s.spawn(|| assert!(view.gather().wait(0, Duration::from_secs(60))));
+            s.spawn(|| seg.publish_gather(0, 2, b"aabbcc"));
+        });
+        assert_eq!(view.gather().value(0, 1), Some(&b"bb"[..]));
+        assert_eq!(view.gather().value(0, 3), None);
+        assert_eq!(view.gather().value(1, 0), None);
+        seg.publish_gather(GATHER_SLOTS as u32, 1, b"xyz");
+        assert_eq!(
+            view.gather().value(0, 1),
+            None,
+            "the slot now holds a later request"
+        );
+        assert_eq!(view.gather().value(GATHER_SLOTS as u32, 2), Some(&b"z"[..]));
+    }
+
+    #[test]
+    fn pes_cannot_map_the_tables_for_writing() {
+        let node_of = [0];
+        let mut f = facts(&node_of, 0);
+        f.n_nodes = 1;
+        let seg = NodeSegment::create(&f).unwrap();
+        assert!(Mapping::new(seg.tables_fd(), PAGE, true).is_err());
+    }
+
+    #[test]
+    fn something_else_is_not_taken_for_a_segment() {
+        let fd = sys::memfd(c"other", 8192).unwrap();
+        let err = NodeView::attach(fd.as_fd(), fd.as_fd()).unwrap_err();
+        assert!(matches!(err, SegmentError::Foreign), "{err}");
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused_with_advice() {
+        let node_of = [0];
+        let mut f = facts(&node_of, 0);
+        f.n_nodes = 1;
+        f.heap_size = 1 << 60;
+        let text = NodeSegment::create(&f).unwrap_err().to_string();
+        assert!(text.contains("SHMEM_SYMMETRIC_SIZE"), "{text}");
+    }
+}

@@ -1,0 +1,229 @@
+//! The one table of settings.
+//!
+//! From it come the parsing of the environment, `shmrun --settings`, `docs/env.md` and the typed
+//! [`Settings`] that the rest of the runtime uses. Nobody else reads a `SHMEM_*` variable.
+
+mod value;
+
+pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, ValueError};
+
+use std::time::Duration;
+
+/// One row of the table, for help and documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// Environment variable.
+    pub name: &'static str,
+    /// Older name that is still read when `name` is absent.
+    pub alias: Option<&'static str>,
+    /// Value when neither is set, as a user would write it.
+    pub default: &'static str,
+    /// What a value looks like.
+    pub form: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// A variable whose value cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name}={value}: {reason}; expected {form} (default {default})")]
+pub struct SettingsError {
+    /// The variable.
+    pub name: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// Why that does not do.
+    pub reason: ValueError,
+    /// What would.
+    pub form: &'static str,
+    /// The value without it.
+    pub default: &'static str,
+}
+
+macro_rules! settings {
+    ($( $field:ident : $ty:ty = $default:literal, $name:literal $(| $alias:literal)?,
+        $form:literal, $parse:path, $help:literal; )*) => {
+        /// Every setting, parsed.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Settings {
+            $( #[doc = $help] pub $field: $ty, )*
+        }
+
+        /// The table, in the order of the documentation.
+        pub const TABLE: &[Setting] = &[
+            $( Setting {
+                name: $name,
+                alias: settings!(@alias $($alias)?),
+                default: $default,
+                form: $form,
+                help: $help,
+            }, )*
+        ];
+
+        impl Settings {
+            /// Reads the settings through `lookup`, which gives a variable's value.
+            ///
+            /// # Errors
+            /// The first variable whose value cannot be parsed.
+            pub fn parse(
+                mut lookup: impl FnMut(&str) -> Option<String>,
+            ) -> Result<Self, SettingsError> {
+                let mut rows = TABLE.iter();
+                Ok(Self {
+                    $( $field: {
+                        let row = rows.next().expect("one row a field");
+                        let given = lookup(row.name).or_else(|| row.alias.and_then(&mut lookup));
+                        let text = given.as_deref().unwrap_or(row.default);
+                        $parse(text).map_err(|reason| SettingsError {
+                            name: row.name,
+                            value: text.to_owned(),
+                            reason,
+                            form: row.form,
+                            default: row.default,
+                        })?
+                    }, )*
+                })
+            }
+        }
+    };
+    (@alias) => { None };
+    (@alias $alias:literal) => { Some($alias) };
+}
+
+settings! {
+    symmetric_size: u64 = "256M", "SHMEM_SYMMETRIC_SIZE" | "SMA_SYMMETRIC_SIZE",
+        "bytes, with an optional k, m, g or t (powers of 1024)", value::size,
+        "Size of each PE's symmetric heap. Pages are used when touched.";
+    heap_commit: HeapCommit = "lazy", "SHMEM_HEAP_COMMIT",
+        "lazy or reserve", value::heap_commit,
+        "Whether heaps get memory when touched, or all of it before the program starts.";
+    connect: Connect = "ondemand", "SHMEM_CONNECT",
+        "ondemand or static", value::connect,
+        "Connect two PEs when they first talk, or all pairs on different nodes in init.";
+    connect_timeout: Duration = "60s", "SHMEM_CONNECT_TIMEOUT",
+        "a time such as 500ms, 30s or 2m", value::duration,
+        "How long a silent peer may take to answer a connection request before the job fails.";
+    spin: Spin = "auto", "SHMEM_SPIN",
+        "auto, or a number of polls", value::spin,
+        "Polls before a waiting PE sleeps; auto spins only where each PE has a core.";
+    spawn: Spawn = "auto", "SHMEM_SPAWN",
+        "auto, template or exec", value::spawn,
+        "Fork PEs from a template of the program, or exec it once for each.";
+    tree_degree: u32 = "0", "SHMEM_TREE_DEGREE",
+        "a number from 2 to 128, or 0 for automatic", value::tree_degree,
+        "Children of a launch agent in the launch tree.";
+    grace: Duration = "250ms", "SHMEM_GRACE",
+        "a time such as 250ms or 2s", value::duration,
+        "Time between SIGTERM and SIGKILL when a job is ended early.";
+    soft_port: u16 = "0", "SHMEM_SOFT_PORT",
+        "a UDP port, or 0 for any", value::port,
+        "Port of the software HCA; 4791 is RoCEv2's and allows one PE per address.";
+    soft_mtu: u32 = "4096", "SHMEM_SOFT_MTU",
+        "256, 512, 1024, 2048 or 4096", value::mtu,
+        "Path MTU of the software HCA in bytes.";
+    soft_faults: Faults = "none", "SHMEM_SOFT_FAULTS",
+        "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7", value::faults,
+        "Faults that the software HCA's sockets inject into what they send, for tests.";
+}
+
+impl Settings {
+    /// Reads the process environment.
+    ///
+    /// # Errors
+    /// The first variable whose value cannot be parsed.
+    pub fn from_env() -> Result<Self, SettingsError> {
+        Self::parse(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::parse(|_| None).expect("defaults parse")
+    }
+}
+
+/// The table as Markdown: the body of `docs/env.md`.
+pub fn markdown() -> String {
+    use std::fmt::Write;
+    let mut out = String::from(
+        "# Settings\n\nEnvironment variables that `shmrun` and every PE read. \
+         `shmrun --settings` prints the values in force.\n\n\
+         | variable | default | value | meaning |\n|---|---|---|---|\n",
+    );
+    for row in TABLE {
+        let alias = row
+            .alias
+            .map(|a| format!(" (or `{a}`)"))
+            .unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "| `{}`{alias} | `{}` | {} | {} |",
+            row.name, row.default, row.form, row.help
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Settings, SettingsError> {
+        Settings::parse(|n| (n == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn defaults_parse() {
+        let s = Settings::default();
+        assert_eq!(s.symmetric_size, 256 << 20);
+        assert_eq!(s.connect, Connect::OnDemand);
+        assert_eq!(s.grace, Duration::from_millis(250));
+    }
+
+    #[test]
+    fn the_alias_counts_only_without_the_name() {
+        assert_eq!(
+            with("SMA_SYMMETRIC_SIZE", "1g").unwrap().symmetric_size,
+            1 << 30
+        );
+        let both = Settings::parse(|n| match n {
+            "SHMEM_SYMMETRIC_SIZE" => Some("2m".into()),
+            "SMA_SYMMETRIC_SIZE" => Some("1g".into()),
+            _ => None,
+        });
+        assert_eq!(both.unwrap().symmetric_size, 2 << 20);
+    }
+
+    #[test]
+    fn a_bad_value_names_variable_value_and_form() {
+        let text = with("SHMEM_CONNECT", "maybe").unwrap_err().to_string();
+        for part in ["SHMEM_CONNECT=maybe", "ondemand or static"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = TABLE
+            .iter()
+            .flat_map(|r| r.alias.into_iter().chain([r.name]))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len() + 1);
+    }
+
+    #[test]
+    fn the_settings_page_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/env.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        if page != markdown() && std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, markdown()).unwrap();
+            return;
+        }
+        assert!(
+            page == markdown(),
+            "docs/env.md is stale: run UPDATE_DOCS=1 cargo test -p shmem-node"
+        );
+    }
+}

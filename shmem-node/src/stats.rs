@@ -1,0 +1,99 @@
+//! What a PE tells about its own start-up and traffic, for `shmrun --report`.
+//!
+//! A PE writes its record into its block of the node segment; the NLA reads it when the PE has
+//! ended. No message is sent for it and an idle report costs nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! stats {
+    ($($variant:ident, $name:literal, $unit:ident;)*) => {
+        /// The figures of a record.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(usize)]
+        pub enum Stat { $( #[doc = $name] $variant, )* }
+
+        /// Name and unit of every figure, in the order of [`Stat`].
+        pub const STATS: &[(&str, Unit)] = &[ $( ($name, Unit::$unit), )* ];
+    };
+}
+
+/// What a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Bytes.
+    Bytes,
+    /// Things.
+    Count,
+}
+
+stats! {
+    InitWall, "init wall", Ns;
+    InitCpu, "init CPU", Ns;
+    MapWall, "init: map segment wall", Ns;
+    MapCpu, "init: map segment CPU", Ns;
+    EndpointWall, "init: UD endpoint wall", Ns;
+    EndpointCpu, "init: UD endpoint CPU", Ns;
+    GatherWall, "init: start allgather wall", Ns;
+    GatherCpu, "init: start allgather CPU", Ns;
+    RegisterWall, "init: register heap wall", Ns;
+    RegisterCpu, "init: register heap CPU", Ns;
+    ConnectWall, "init: static connections wall", Ns;
+    ConnectCpu, "init: static connections CPU", Ns;
+    BarrierWall, "init: node barrier wall", Ns;
+    BarrierCpu, "init: node barrier CPU", Ns;
+    InitConnections, "connections made in init", Count;
+    Connections, "connections", Count;
+    Initiated, "connections initiated", Count;
+    FirstConnection, "first connection, after start", Ns;
+    LastConnection, "last connection, after start", Ns;
+    FirstContactMean, "first contact, mean", Ns;
+    FirstContactMax, "first contact, longest", Ns;
+    QueuePairs, "queue pairs", Count;
+    ConnectMessages, "connection messages sent", Count;
+    ConnectRetransmissions, "connection retransmissions", Count;
+    PacketsSent, "packets sent", Count;
+    PacketsReceived, "packets received", Count;
+    BytesSent, "bytes sent", Bytes;
+    Retransmissions, "packets retransmitted", Count;
+    Duplicates, "duplicate packets received", Count;
+    OutOfSequence, "packets out of sequence", Count;
+    PrivateMemory, "private memory", Bytes;
+    ProportionalMemory, "proportional memory", Bytes;
+    FinalizeWall, "finalize wall", Ns;
+    FinalizeCpu, "finalize CPU", Ns;
+    InitDoneAt, "init done at", Ns;
+    FinalizeDoneAt, "finalize done at", Ns;
+}
+
+/// Number of figures.
+pub const STAT_COUNT: usize = STATS.len();
+
+/// One PE's record in shared memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct StatsRecord([AtomicU64; STAT_COUNT]);
+
+impl StatsRecord {
+    /// Stores one figure.
+    pub fn set(&self, stat: Stat, value: u64) {
+        self.0[stat as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Copies the record.
+    pub fn read(&self) -> PeStats {
+        PeStats(std::array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
+    }
+}
+
+/// A copy of one PE's record. `*At` figures are on the machine's monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeStats(pub [u64; STAT_COUNT]);
+
+impl PeStats {
+    /// One figure.
+    pub fn get(&self, stat: Stat) -> u64 {
+        self.0[stat as usize]
+    }
+}

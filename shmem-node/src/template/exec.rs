@@ -1,0 +1,128 @@
+//! The spawner: starts programs that cannot be templates, by one exec per PE.
+//!
+//! It is a process of its own so that starting a PE never copies the launch agent's descriptors.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use super::message::{MAX_MESSAGE, PeSpec, Request, Spawned};
+use crate::contract::{self, PMI_FD};
+use crate::sys;
+
+/// What to execute.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// File.
+    pub path: CString,
+    /// Arguments, the program's name first.
+    pub args: Vec<CString>,
+    /// `NAME=value` strings that all PEs share.
+    pub env: Vec<CString>,
+}
+
+/// Serves spawn requests until the launch agent says that there are no more, or goes away.
+///
+/// The tables and heap descriptors must already be at their numbers and inheritable, standard
+/// input must be empty, and the working directory and process group those of the PEs.
+///
+/// # Errors
+/// When the socket fails or a request is malformed. A program that cannot be executed is reported
+/// to the agent and is no error here.
+pub fn serve(sock: BorrowedFd<'_>, program: &Program) -> io::Result<()> {
+    // SAFETY: plain system calls; see the same step in a template.
+    unsafe {
+        if libc::fcntl(PMI_FD, libc::F_GETFD) == -1 {
+            sys::cerr(libc::dup2(0, PMI_FD))?;
+        }
+    }
+    let mut buf = [0; MAX_MESSAGE];
+    loop {
+        let (n, fds) = sys::recv_with_fds(sock, &mut buf)?;
+        if n == 0 {
+            return Ok(());
+        }
+        let request = Request::decode(&buf[..n])
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        let Request::Spawn(pes) = request else {
+            return Ok(());
+        };
+        let mut fds = fds.into_iter();
+        let mut reply = Spawned {
+            errno: 0,
+            pids: Vec::with_capacity(pes.len()),
+        };
+        for pe in &pes {
+            let own: Vec<OwnedFd> = fds.by_ref().take(pe.fd_count()).collect();
+            if own.len() != pe.fd_count() {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "descriptors are missing",
+                ));
+            }
+            match spawn(program, pe, &own) {
+                Ok(pid) => reply.pids.push(pid),
+                Err(e) => {
+                    reply.errno = e.raw_os_error().unwrap_or(libc::EIO);
+                    break;
+                }
+            }
+        }
+        sys::send_with_fds(sock, &reply.encode(), &[])?;
+    }
+}
+
+/// Executes the program as one PE.
+fn spawn(program: &Program, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
+    let own_env: Vec<CString> = contract::pe_env(pe.rank, pe.local)
+        .into_iter()
+        .map(|(name, value)| CString::new(format!("{name}={value}")))
+        .collect::<Result<_, _>>()?;
+    let envp = pointers(program.env.iter().chain(&own_env));
+    let argv = pointers(&program.args);
+    let targets = [1, 2, PMI_FD, 0];
+    let mut pid = 0;
+    // SAFETY: all pointers outlive the calls; the two objects are initialised before use and
+    // destroyed once. Received descriptors are close-on-exec, their duplicates are not.
+    let errno = unsafe {
+        let mut actions: libc::posix_spawn_file_actions_t = std::mem::zeroed();
+        let mut attr: libc::posix_spawnattr_t = std::mem::zeroed();
+        libc::posix_spawn_file_actions_init(&mut actions);
+        libc::posix_spawnattr_init(&mut attr);
+        for (fd, to) in fds.iter().zip(targets) {
+            libc::posix_spawn_file_actions_adddup2(&mut actions, fd.as_raw_fd(), to);
+        }
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        libc::posix_spawnattr_setsigmask(&mut attr, &signals);
+        libc::sigfillset(&mut signals);
+        libc::posix_spawnattr_setsigdefault(&mut attr, &signals);
+        let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
+        libc::posix_spawnattr_setflags(&mut attr, flags as libc::c_short);
+        let errno = libc::posix_spawn(
+            &mut pid,
+            program.path.as_ptr(),
+            &actions,
+            &attr,
+            argv.as_ptr().cast(),
+            envp.as_ptr().cast(),
+        );
+        libc::posix_spawn_file_actions_destroy(&mut actions);
+        libc::posix_spawnattr_destroy(&mut attr);
+        errno
+    };
+    if errno == 0 {
+        Ok(pid)
+    } else {
+        Err(io::Error::from_raw_os_error(errno))
+    }
+}
+
+fn pointers<'a>(strings: impl IntoIterator<Item = &'a CString>) -> Vec<*const libc::c_char> {
+    strings
+        .into_iter()
+        .map(|s| CStr::as_ptr(s))
+        .chain([ptr::null()])
+        .collect()
+}

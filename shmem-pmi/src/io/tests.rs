@@ -1,0 +1,148 @@
+//! Tests of the blocking driver against a real server behind socket pairs.
+
+use super::*;
+use crate::server::{Job, NodePlace, NodeServer, Output};
+use crate::tree::Tree;
+use std::thread;
+
+/// Serves `count` PEs of one node over blocking sockets, one reader thread each, until all are
+/// gone; returns what was published.
+fn serve(count: u32, extensions: bool) -> (Vec<UnixStream>, thread::JoinHandle<Vec<Vec<u8>>>) {
+    let nodes = vec![0; count as usize];
+    let job = Job {
+        id: "io".into(),
+        size: count,
+        appnum: 0,
+        process_mapping: format!("(vector,(0,1,{count}))"),
+        attributes: Vec::new(),
+        spawner: None,
+        extensions,
+    };
+    let place = NodePlace::in_tree(&Tree::new(1, 2), 0, &nodes);
+    let mut server = NodeServer::new(job, place).unwrap();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (sender, inputs) = std::sync::mpsc::channel();
+    for local in 0..count as usize {
+        let (server_end, client_end) = UnixStream::pair().unwrap();
+        let mut reader = server_end.try_clone().unwrap();
+        let sender = sender.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 512];
+            loop {
+                let len = reader.read(&mut buffer).unwrap_or(0);
+                if sender.send((local, buffer[..len].to_vec())).is_err() || len == 0 {
+                    return;
+                }
+            }
+        });
+        ours.push(server_end);
+        theirs.push(client_end);
+    }
+    drop(sender);
+    let server = thread::spawn(move || {
+        let mut published = Vec::new();
+        for (local, bytes) in inputs {
+            if bytes.is_empty() {
+                server.client_closed(local);
+            } else {
+                server.handle_client_bytes(local, &bytes);
+            }
+            while let Some(output) = server.poll_output() {
+                match output {
+                    Output::ToClient { local, bytes } => ours[local].write_all(&bytes).unwrap(),
+                    Output::Publish { values, .. } => published.push(values),
+                    Output::Finalized { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        published
+    });
+    (theirs, server)
+}
+
+fn run(extensions: bool) -> Vec<Vec<u8>> {
+    let (streams, server) = serve(4, extensions);
+    let pes: Vec<_> = (0..)
+        .zip(streams)
+        .map(|(rank, stream)| {
+            thread::spawn(move || {
+                let config = ClientConfig {
+                    rank,
+                    job_id: Some("io".into()),
+                    extensions,
+                };
+                let limit = Some(Duration::from_secs(60));
+                let mut pmi = Connection::from_fd(stream.into(), config, limit).unwrap();
+                assert_eq!(pmi.initialise().unwrap().size, 4);
+                let gather = extensions.then(|| pmi.iallgather(&[rank as u8; 3]).unwrap());
+                assert_eq!(pmi.job_id().unwrap(), "io");
+                pmi.put(&format!("k{rank}"), format!("v{rank}").as_bytes())
+                    .unwrap();
+                let fence = pmi.ifence().unwrap();
+                if rank == 0 {
+                    pmi.put_node_attr("a", b"x").unwrap();
+                }
+                pmi.wait(fence).unwrap();
+                assert_eq!(pmi.node_attr("a", true).unwrap(), Some(b"x".to_vec()));
+                let other = (rank + 1) % 4;
+                let value = pmi.get(&format!("k{other}")).unwrap();
+                assert_eq!(value, Some(format!("v{other}").into_bytes()));
+                assert_eq!(pmi.get("none").unwrap(), None);
+                pmi.fence().unwrap();
+                if let Some(gather) = gather {
+                    pmi.wait(gather).unwrap();
+                }
+                assert_eq!(pmi.job_attr("none").unwrap(), None);
+                pmi.finalize().unwrap();
+            })
+        })
+        .collect();
+    for pe in pes {
+        pe.join().unwrap();
+    }
+    server.join().unwrap()
+}
+
+#[test]
+fn a_job_over_sockets() {
+    assert_eq!(run(true), [b"\0\0\0\x01\x01\x01\x02\x02\x02\x03\x03\x03"]);
+    assert!(run(false).is_empty());
+}
+
+fn connect(timeout: Duration) -> (UnixStream, Connection) {
+    let (server, stream) = UnixStream::pair().unwrap();
+    let config = ClientConfig {
+        rank: 0,
+        job_id: None,
+        extensions: false,
+    };
+    (
+        server,
+        Connection::new(stream, config, Some(timeout)).unwrap(),
+    )
+}
+
+#[test]
+fn silence_and_closing_are_told_apart() {
+    let (server, mut pmi) = connect(Duration::from_millis(5));
+    assert!(matches!(pmi.initialise(), Err(ConnectionError::Timeout(_))));
+    drop(server);
+
+    let (server, mut pmi) = connect(Duration::from_secs(60));
+    drop(server);
+    assert!(matches!(pmi.initialise(), Err(ConnectionError::Closed)));
+}
+
+#[test]
+fn refusals_carry_the_reason() {
+    let (mut server, mut pmi) = connect(Duration::from_secs(60));
+    server
+        .write_all(
+            b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n\
+              45    cmd=fullinit-response;rc=3;errmsg=bad rank;;;",
+        )
+        .unwrap();
+    let text = pmi.initialise().unwrap_err().to_string();
+    assert_eq!(text, "PMI server refused `fullinit` (rc=3): bad rank;");
+}

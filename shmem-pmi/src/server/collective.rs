@@ -1,0 +1,481 @@
+//! Collective operations at one agent: what has come from the PEs of the node and from the
+//! children, when it goes up, and what a result does when it comes down.
+//!
+//! A PE joins its operations in order and links keep order, so at every agent the operations are
+//! also *aggregated* and *completed* in order. Three counters therefore describe a whole agent:
+//! how many operations each child has reported, how many went up, how many are complete.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::place::{ConfigError, Job, NodePlace};
+use super::{LinkName, NodeServer, Output, TreeError, TreeLink, WaitKind, Waiter};
+use crate::ranks::RankSet;
+use crate::wire::tree::{self, Body, Direction, FENCE_PAIRS, GATHER_VALUES, Message};
+use crate::wire::v2::Reply;
+
+/// How far one PE may run ahead of the slowest, in operations, before it is refused.
+pub(super) const MAX_AHEAD: u64 = 4096;
+
+/// What a PE brings to an operation.
+#[derive(Debug)]
+pub(super) enum Contribution {
+    /// Its value.
+    Gather(Vec<u8>),
+    /// Its puts since its last fence, encoded, and their number.
+    Fence(Vec<u8>, u32),
+    /// Nothing usable, and why.
+    Unusable(String),
+}
+
+/// Why an operation fails for all PEs: the PE that differs, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    rank: u32,
+    reason: String,
+}
+
+/// The message that grows until all have joined; room for its header is at its front.
+#[derive(Debug)]
+enum Gathered {
+    /// Nobody has joined yet.
+    Nothing,
+    Values {
+        value_len: usize,
+        message: Vec<u8>,
+    },
+    Pairs {
+        count: u32,
+        message: Vec<u8>,
+    },
+}
+
+#[derive(Debug)]
+struct Operation {
+    gathered: Gathered,
+    /// The first PE that joined; others are compared with it.
+    first: u32,
+    local: usize,
+    children: usize,
+    failure: Option<Failure>,
+    waiters: Vec<Waiter>,
+}
+
+impl Operation {
+    fn new() -> Self {
+        Self {
+            gathered: Gathered::Nothing,
+            first: 0,
+            local: 0,
+            children: 0,
+            failure: None,
+            waiters: Vec::new(),
+        }
+    }
+
+    /// Of several failures, that of the lowest rank is told.
+    fn fail(&mut self, rank: u32, reason: String) {
+        if self.failure.as_ref().is_none_or(|old| rank < old.rank) {
+            self.failure = Some(Failure { rank, reason });
+        }
+    }
+
+    /// The place for values of `value_len` bytes of `count` PEs, unless others brought something
+    /// else.
+    fn values(&mut self, who: u32, value_len: usize, count: usize) -> Result<&mut [u8], String> {
+        if matches!(self.gathered, Gathered::Nothing) {
+            self.first = who;
+            self.gathered = Gathered::Values {
+                value_len,
+                message: vec![0; GATHER_VALUES + count * value_len],
+            };
+        }
+        let first = self.first;
+        match &mut self.gathered {
+            Gathered::Values {
+                value_len: len,
+                message,
+            } if *len == value_len => Ok(&mut message[GATHER_VALUES..]),
+            Gathered::Values { value_len: len, .. } => Err(format!(
+                "PE {who} gave {value_len} bytes to an allgather, but PE {first} gave {len}; \
+                 all must give the same number"
+            )),
+            _ => Err(format!(
+                "PE {who} called allgather, but PE {first} called fence; all must call the \
+                 same operations in the same order"
+            )),
+        }
+    }
+
+    /// Adds encoded pairs, unless others brought something else.
+    fn pairs(&mut self, who: u32, pairs: &[u8], number: u32) -> Result<(), String> {
+        if matches!(self.gathered, Gathered::Nothing) {
+            self.first = who;
+            self.gathered = Gathered::Pairs {
+                count: 0,
+                message: vec![0; FENCE_PAIRS],
+            };
+        }
+        match &mut self.gathered {
+            Gathered::Pairs { count, message } => {
+                *count = count.saturating_add(number);
+                message.extend_from_slice(pairs);
+                Ok(())
+            }
+            _ => Err(format!(
+                "PE {who} called fence, but PE {} called allgather; all must call the same \
+                 operations in the same order",
+                self.first
+            )),
+        }
+    }
+
+    /// The message for the parent or, at the root, for the children.
+    fn seal(self, direction: Direction, request: u64) -> (Vec<u8>, Vec<Waiter>) {
+        let failed = |rank, reason: &str| tree::failed(direction, request, rank, reason);
+        if let Some(Failure { rank, reason }) = self.failure {
+            return (failed(rank, &reason), self.waiters);
+        }
+        let (mut message, sealed) = match self.gathered {
+            Gathered::Values {
+                value_len,
+                mut message,
+            } => {
+                let sealed = tree::seal_gather(&mut message, direction, request, value_len);
+                (message, sealed)
+            }
+            Gathered::Pairs { count, mut message } => {
+                let sealed = tree::seal_fence(&mut message, direction, request, count);
+                (message, sealed)
+            }
+            // Not reached: an operation is sealed when somebody has joined.
+            Gathered::Nothing => (failed(self.first, "nobody joined"), Ok(())),
+        };
+        if let Err(error) = sealed {
+            message = failed(self.first, &error.to_string());
+        }
+        (message, self.waiters)
+    }
+}
+
+/// Copies `len` values from position `from` of a child's values to position `to` of ours.
+#[derive(Debug, Clone, Copy)]
+struct CopyRun {
+    from: usize,
+    to: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct ChildState {
+    /// Number of its next contribution.
+    next: u64,
+    first_rank: u32,
+    ranks: usize,
+    copies: Vec<CopyRun>,
+}
+
+/// The operations of an agent that are under way, and where each contribution belongs.
+#[derive(Debug)]
+pub(super) struct Operations {
+    completed: u64,
+    /// Number of operations that went up, or were completed at the root.
+    aggregated: u64,
+    /// The operations from `completed` on.
+    window: VecDeque<Operation>,
+    failures: HashMap<u64, Failure>,
+    /// Position of each local PE among the ranks of the subtree.
+    slots: Vec<usize>,
+    children: Vec<ChildState>,
+    /// Children with PEs below them; others never contribute.
+    contributing: usize,
+    subtree: usize,
+    size: usize,
+}
+
+impl Operations {
+    pub(super) fn new(job: &Job, place: &NodePlace) -> Result<Self, ConfigError> {
+        let subtree = place.subtree(job.size)?;
+        // Every rank has a position: the subtree is the union of these sets.
+        let position = |rank| subtree.position(rank).unwrap_or(0);
+        let child = |ranks: &RankSet| {
+            let mut copies: Vec<CopyRun> = Vec::new();
+            let mut from = 0;
+            for run in ranks.runs() {
+                let (to, len) = (position(run.start), run.len());
+                match copies.last_mut() {
+                    Some(last) if last.to + last.len == to => last.len += len,
+                    _ => copies.push(CopyRun { from, to, len }),
+                }
+                from += len;
+            }
+            ChildState {
+                next: 0,
+                first_rank: ranks.first().unwrap_or(0),
+                ranks: ranks.len(),
+                copies,
+            }
+        };
+        Ok(Self {
+            completed: 0,
+            aggregated: 0,
+            window: VecDeque::new(),
+            failures: HashMap::new(),
+            slots: place.ranks.iter().map(|&rank| position(rank)).collect(),
+            contributing: place.children.iter().filter(|set| !set.is_empty()).count(),
+            children: place.children.iter().map(child).collect(),
+            subtree: subtree.len(),
+            size: job.size as usize,
+        })
+    }
+
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    pub(super) fn oldest_incomplete(&self) -> Option<u64> {
+        (!self.window.is_empty()).then_some(self.completed)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.window.is_empty()
+    }
+
+    pub(super) fn failure(&self, request: u64) -> Option<&Failure> {
+        self.failures.get(&request)
+    }
+
+    pub(super) fn late_children<'a>(
+        &'a self,
+        place: &'a NodePlace,
+        request: u64,
+    ) -> impl Iterator<Item = (usize, RankSet)> + 'a {
+        let late = move |state: &ChildState| state.ranks > 0 && state.next <= request;
+        self.children
+            .iter()
+            .enumerate()
+            .filter(move |(_, state)| late(state))
+            .map(|(child, _)| (child, place.children[child].clone()))
+    }
+
+    /// The operation with number `request`, which must not be complete.
+    fn operation(&mut self, request: u64) -> &mut Operation {
+        let index = (request - self.completed) as usize;
+        while self.window.len() <= index {
+            self.window.push_back(Operation::new());
+        }
+        &mut self.window[index]
+    }
+
+    pub(super) fn add_waiter(&mut self, request: u64, waiter: Waiter) {
+        self.operation(request).waiters.push(waiter);
+    }
+
+    /// The oldest operation that has not gone up, if all below have joined it.
+    fn next_aggregated(&mut self) -> Option<u64> {
+        let index = (self.aggregated - self.completed) as usize;
+        let operation = self.window.get(index)?;
+        let all = operation.local == self.slots.len() && operation.children == self.contributing;
+        all.then(|| {
+            self.aggregated += 1;
+            self.aggregated - 1
+        })
+    }
+}
+
+impl Failure {
+    /// The reply that tells a PE of it.
+    pub(super) fn reply(&self, kind: WaitKind) -> Reply<'static> {
+        Reply::Refused {
+            command: match kind {
+                WaitKind::Attribute => "info-getnodeattr".into(),
+                WaitKind::Fence => "kvs-fence".into(),
+                WaitKind::Allgather => "allgather".into(),
+                WaitKind::Wait => "wait".into(),
+            },
+            rc: -1,
+            message: self.reason.clone().into(),
+        }
+    }
+}
+
+impl NodeServer {
+    /// A PE of this node joins operation `request`.
+    pub(super) fn join(&mut self, local: usize, request: u64, contribution: Contribution) {
+        let rank = self.rank(local);
+        let (slot, subtree) = (self.operations.slots[local], self.operations.subtree);
+        let operation = self.operations.operation(request);
+        operation.local += 1;
+        let outcome = match contribution {
+            Contribution::Gather(value) => {
+                let len = value.len();
+                operation.values(rank, len, subtree).map(|all| {
+                    all[slot * len..][..len].copy_from_slice(&value);
+                })
+            }
+            Contribution::Fence(pairs, count) => operation.pairs(rank, &pairs, count),
+            Contribution::Unusable(reason) => Err(reason),
+        };
+        if let Err(reason) = outcome {
+            operation.fail(rank, reason);
+        }
+        self.advance();
+    }
+
+    /// A child reports what its subtree brings to an operation.
+    pub(super) fn contribution(
+        &mut self,
+        child: usize,
+        message: &Message<'_>,
+    ) -> Result<(), TreeError> {
+        let link = LinkName(TreeLink::Child(child));
+        let request = message.request;
+        let out_of_step = |expected: String| TreeError::OutOfStep {
+            link,
+            request,
+            expected,
+        };
+        let completed = self.operations.completed;
+        let subtree = self.operations.subtree;
+        let state = &mut self.operations.children[child];
+        if state.ranks == 0 || request != state.next {
+            return Err(out_of_step(format!("operation {}", state.next)));
+        }
+        if request - completed > MAX_AHEAD {
+            return Err(out_of_step(format!("at most {MAX_AHEAD} incomplete ones")));
+        }
+        if let Body::Gather { value_len, values } = message.body
+            && values.len() != state.ranks * value_len
+        {
+            return Err(out_of_step(format!("the values of {} PEs", state.ranks)));
+        }
+        state.next += 1;
+        let who = state.first_rank;
+        // Taken out while the operation, which lies beside it, is changed.
+        let copies = std::mem::take(&mut state.copies);
+        let operation = self.operations.operation(request);
+        operation.children += 1;
+        let outcome = match message.body {
+            Body::Gather { value_len, values } => {
+                operation.values(who, value_len, subtree).map(|all| {
+                    for run in &copies {
+                        let bytes = run.len * value_len;
+                        all[run.to * value_len..][..bytes]
+                            .copy_from_slice(&values[run.from * value_len..][..bytes]);
+                    }
+                })
+            }
+            Body::Fence(pairs) => operation.pairs(who, pairs.bytes(), pairs.count()),
+            Body::Failed { rank, reason } => {
+                operation.fail(rank, reason.to_owned());
+                Ok(())
+            }
+        };
+        if let Err(reason) = outcome {
+            operation.fail(who, reason);
+        }
+        self.operations.children[child].copies = copies;
+        self.advance();
+        Ok(())
+    }
+
+    /// Sends up, or completes at the root, whatever all below have joined.
+    fn advance(&mut self) {
+        while let Some(request) = self.operations.next_aggregated() {
+            if self.place.has_parent {
+                let operation = self.operations.operation(request);
+                let waiters = std::mem::take(&mut operation.waiters);
+                let whole = std::mem::replace(operation, Operation::new());
+                operation.waiters = waiters;
+                let (message, _) = whole.seal(Direction::Up, request);
+                self.events.push_back(Output::ToParent(Arc::new(message)));
+            } else if let Some(operation) = self.operations.window.pop_front() {
+                let (message, waiters) = operation.seal(Direction::Down, request);
+                self.complete(request, message, waiters);
+            }
+        }
+    }
+
+    /// The parent sends the result of an operation.
+    pub(super) fn result(&mut self, bytes: Vec<u8>) -> Result<(), TreeError> {
+        let out_of_step = |request, expected| TreeError::OutOfStep {
+            link: LinkName(TreeLink::Parent),
+            request,
+            expected,
+        };
+        let link = LinkName(TreeLink::Parent);
+        let message = Message::decode(&bytes).map_err(|source| TreeError::Wire { link, source })?;
+        let request = message.request;
+        if request != self.operations.completed {
+            let expected = format!("the result of operation {}", self.operations.completed);
+            return Err(out_of_step(request, expected));
+        }
+        if let Body::Gather { value_len, values } = message.body
+            && values.len() != self.operations.size * value_len
+        {
+            let expected = format!("the values of {} PEs", self.operations.size);
+            return Err(out_of_step(request, expected));
+        }
+        let waiters = if self.operations.subtree == 0 {
+            // No PE below: nothing went up, yet results are forwarded and published.
+            self.operations.aggregated += 1;
+            Vec::new()
+        } else if request >= self.operations.aggregated {
+            let expected = "no result before all PEs below have joined".to_owned();
+            return Err(out_of_step(request, expected));
+        } else {
+            let operation = self.operations.window.pop_front();
+            operation.map_or_else(Vec::new, |operation| operation.waiters)
+        };
+        self.complete(request, bytes, waiters);
+        Ok(())
+    }
+
+    /// The result of an operation is here, as the message that goes down: forward it, apply it,
+    /// and tell those who wait.
+    fn complete(&mut self, request: u64, bytes: Vec<u8>, waiters: Vec<Waiter>) {
+        let bytes = Arc::new(bytes);
+        for child in 0..self.children.len() {
+            self.events.push_back(Output::ToChild {
+                child,
+                bytes: Arc::clone(&bytes),
+            });
+        }
+        self.operations.completed = request + 1;
+        // Checked when it came, or sealed here.
+        match Message::decode(&bytes).map(|message| message.body) {
+            Ok(Body::Gather { value_len, values }) => self.events.push_back(Output::Publish {
+                request,
+                value_len,
+                values: values.to_vec(),
+            }),
+            Ok(Body::Fence(pairs)) => {
+                self.kvs.reserve(pairs.count() as usize);
+                for (key, value) in pairs.iter() {
+                    self.kvs.insert(key.into(), value.into());
+                }
+            }
+            Ok(Body::Failed { rank, reason }) => {
+                let reason = reason.to_owned();
+                let failure = Failure { rank, reason };
+                self.operations.failures.insert(request, failure);
+            }
+            Err(error) => debug_assert!(false, "own message cannot be read: {error}"),
+        }
+        for waiter in waiters {
+            self.answer(waiter, request);
+        }
+    }
+
+    /// Answers a request that waited for, or asks about, a complete operation.
+    pub(super) fn answer(&mut self, waiter: Waiter, request: u64) {
+        let reply = match (self.operations.failure(request), waiter.kind) {
+            (Some(failure), kind) => failure.reply(kind),
+            (None, WaitKind::Fence) => Reply::KvsFence,
+            (None, WaitKind::Allgather) => Reply::Allgather(request),
+            (None, WaitKind::Wait) => Reply::Wait(request),
+            (None, WaitKind::Attribute) => return,
+        };
+        self.reply(waiter.local, waiter.thread_id.as_deref(), reply);
+    }
+}

@@ -1,0 +1,373 @@
+//! The server of one node: the part of a node launch agent that speaks PMI with the PEs of its node
+//! and joins their collective operations with those of other nodes.
+//!
+//! * `session`: one connection to a PE, and the commands.
+//! * `collective`: fences and allgathers, from the first contribution to the result.
+//! * `place`: what a server has to know of the job and of its place in the tree.
+
+mod collective;
+mod place;
+mod session;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+pub use place::{ConfigError, Job, NodePlace};
+
+use crate::ranks::RankSet;
+use crate::wire::tree::{Decoder as TreeDecoder, Direction, Message, TreeWireError};
+use collective::Operations;
+use session::Session;
+
+/// The link over which a message of the agent tree came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreeLink {
+    /// From the parent.
+    Parent,
+    /// From the child with this index, in the order of [`NodePlace::children`].
+    Child(usize),
+}
+
+/// What the driver has to do. Take them in order: a result is published before the PEs that wait
+/// for it are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send bytes to a PE. All replies to a PE that are due are in one piece.
+    ToClient {
+        /// Index of the PE on its node.
+        local: usize,
+        /// What to send.
+        bytes: Vec<u8>,
+    },
+    /// Send bytes to the parent agent.
+    ToParent(Arc<Vec<u8>>),
+    /// Send bytes to a child agent; the message for all children is one shared buffer.
+    ToChild {
+        /// Index of the child.
+        child: usize,
+        /// What to send.
+        bytes: Arc<Vec<u8>>,
+    },
+    /// An allgather is complete: make the values visible to the PEs of this node.
+    Publish {
+        /// Number of the operation.
+        request: u64,
+        /// Length of each value in bytes.
+        value_len: usize,
+        /// The values of all PEs of the job, by rank: `size * value_len` bytes.
+        values: Vec<u8>,
+    },
+    /// A PE asks for the end of the job.
+    Abort {
+        /// Index of the PE on its node.
+        local: usize,
+        /// Exit status that it asks for; 1 if it names none.
+        exit_code: i32,
+        /// Its words; may be empty.
+        message: String,
+    },
+    /// A PE has finalized and got its reply; from now on it may close and exit freely.
+    Finalized {
+        /// Index of the PE on its node.
+        local: usize,
+    },
+    /// A PE closed its connection after init and without finalize: collective operations that it
+    /// has not joined will never complete.
+    Lost {
+        /// Index of the PE on its node.
+        local: usize,
+    },
+    /// A PE does not speak the protocol. Nothing more is read from it; other PEs are not affected.
+    ProtocolError {
+        /// Index of the PE on its node.
+        local: usize,
+        /// What is wrong, for the user.
+        text: String,
+    },
+}
+
+/// Why bytes from another agent cannot be used. The job cannot go on after it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// The bytes are no messages.
+    #[error("link to {link}: {source}")]
+    Wire {
+        /// Name of the link.
+        link: LinkName,
+        /// What is wrong with them.
+        source: TreeWireError,
+    },
+    /// There is no such link.
+    #[error("message from {link}, which this agent does not have")]
+    NoSuchLink {
+        /// Name of the link.
+        link: LinkName,
+    },
+    /// A message that does not follow from the messages before it.
+    #[error("link to {link}: message for operation {request}, expected {expected}")]
+    OutOfStep {
+        /// Name of the link.
+        link: LinkName,
+        /// Number of the operation in the message.
+        request: u64,
+        /// What was expected.
+        expected: String,
+    },
+}
+
+/// A [`TreeLink`] with a readable name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkName(pub TreeLink);
+
+impl fmt::Display for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            TreeLink::Parent => f.write_str("the parent agent"),
+            TreeLink::Child(child) => write!(f, "child agent {child}"),
+        }
+    }
+}
+
+/// For whom an operation waits, as far as this agent can tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// PEs of this node that have not joined.
+    pub local: RankSet,
+    /// Children that have not reported: index, and all ranks below the child. Which of these are
+    /// the late ones, the child knows.
+    pub children: Vec<(usize, RankSet)>,
+    /// All below has been reported; the result has yet to come from the parent.
+    pub parent: bool,
+}
+
+impl Missing {
+    /// Whether nobody is missing: the operation is complete.
+    pub fn is_empty(&self) -> bool {
+        self.local.is_empty() && self.children.is_empty() && !self.parent
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        if !self.local.is_empty() {
+            write!(f, "PE {}", self.local)?;
+            separator = "; ";
+        }
+        for (child, ranks) in &self.children {
+            write!(f, "{separator}some of PE {ranks} below child agent {child}")?;
+            separator = "; ";
+        }
+        if self.parent {
+            write!(f, "{separator}nodes beyond the parent agent")?;
+            separator = "; ";
+        }
+        if separator.is_empty() {
+            f.write_str("nobody")?;
+        }
+        Ok(())
+    }
+}
+
+/// The PMI server of one node, as a pure state machine.
+///
+/// Inputs are the `handle_*` methods and [`NodeServer::client_closed`]; after each, call
+/// [`NodeServer::poll_output`] until it returns `None`. To batch, feed several inputs first: the
+/// replies to one PE then leave in one piece. There is no clock in it; a driver that wants to know
+/// why nothing happens asks [`NodeServer::who_is_missing`].
+///
+/// Collective operations are numbered by each PE's own count of them, and complete in that order
+/// at every agent. The number of messages is one up and one down for each agent and operation,
+/// however many PEs a node has; the work for one PE's contribution does not depend on their number.
+#[derive(Debug)]
+pub struct NodeServer {
+    job: Job,
+    place: NodePlace,
+    sessions: Vec<Session>,
+    operations: Operations,
+    kvs: HashMap<Box<[u8]>, Box<[u8]>>,
+    node_attributes: HashMap<Box<[u8]>, Box<[u8]>>,
+    attribute_waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
+    parent: TreeDecoder,
+    children: Vec<TreeDecoder>,
+    events: VecDeque<Output>,
+    /// PEs with replies to send, each once.
+    dirty: VecDeque<usize>,
+}
+
+/// A request whose reply is withheld.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Waiter {
+    local: usize,
+    thread_id: Option<Box<[u8]>>,
+    kind: WaitKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitKind {
+    Attribute,
+    Fence,
+    Allgather,
+    Wait,
+}
+
+impl NodeServer {
+    /// The server at `place` of `job`.
+    ///
+    /// # Errors
+    ///
+    /// The rank sets contradict each other or the size of the job.
+    pub fn new(job: Job, place: NodePlace) -> Result<Self, ConfigError> {
+        let operations = Operations::new(&job, &place)?;
+        Ok(Self {
+            sessions: place.ranks.iter().map(|&rank| Session::new(rank)).collect(),
+            children: place.children.iter().map(|_| TreeDecoder::new()).collect(),
+            parent: TreeDecoder::new(),
+            operations,
+            kvs: HashMap::new(),
+            node_attributes: HashMap::new(),
+            attribute_waiters: HashMap::new(),
+            events: VecDeque::new(),
+            dirty: VecDeque::new(),
+            job,
+            place,
+        })
+    }
+
+    /// The facts of the job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The place of this server in the tree.
+    pub fn place(&self) -> &NodePlace {
+        &self.place
+    }
+
+    /// The rank of a PE of this node.
+    ///
+    /// # Panics
+    ///
+    /// If `local` is not below the number of PEs of the node; so for all methods that take it.
+    pub fn rank(&self, local: usize) -> u32 {
+        self.sessions[local].rank()
+    }
+
+    /// Bytes came from a PE.
+    ///
+    /// Whatever they are, this does not fail: garbage ends in [`Output::ProtocolError`] for that PE.
+    pub fn handle_client_bytes(&mut self, local: usize, bytes: &[u8]) {
+        self.read_session(local, bytes);
+    }
+
+    /// The connection of a PE has ended.
+    pub fn client_closed(&mut self, local: usize) {
+        self.close_session(local);
+    }
+
+    /// Bytes came from another agent.
+    ///
+    /// # Errors
+    ///
+    /// They are no messages, or messages that cannot follow on those before. Both mean that the
+    /// agents do not understand each other, and the job cannot go on.
+    pub fn handle_tree(&mut self, from: TreeLink, bytes: &[u8]) -> Result<(), TreeError> {
+        let link = LinkName(from);
+        let wire = |source| TreeError::Wire { link, source };
+        self.tree_decoder(from)?.push(bytes);
+        while let Some(bytes) = self.tree_decoder(from)?.next_message().map_err(wire)? {
+            let message = Message::decode(&bytes).map_err(wire)?;
+            match (from, message.direction) {
+                (TreeLink::Child(child), Direction::Up) => self.contribution(child, &message)?,
+                (TreeLink::Parent, Direction::Down) => self.result(bytes)?,
+                (_, direction) => {
+                    return Err(TreeError::OutOfStep {
+                        link,
+                        request: message.request,
+                        expected: format!("the other direction than {direction:?}"),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tree_decoder(&mut self, from: TreeLink) -> Result<&mut TreeDecoder, TreeError> {
+        match from {
+            TreeLink::Parent => self.place.has_parent.then_some(&mut self.parent),
+            TreeLink::Child(child) => self.children.get_mut(child),
+        }
+        .ok_or(TreeError::NoSuchLink {
+            link: LinkName(from),
+        })
+    }
+
+    /// The next thing that the driver has to do, until `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        while let Some(local) = self.dirty.pop_front() {
+            let (bytes, after) = self.sessions[local].take_replies();
+            self.events.extend(after);
+            if !bytes.is_empty() {
+                return Some(Output::ToClient { local, bytes });
+            }
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// The oldest operation that has begun here and is not complete.
+    pub fn oldest_incomplete(&self) -> Option<u64> {
+        self.operations.oldest_incomplete()
+    }
+
+    /// Number of operations, of all kinds, that are complete at this agent.
+    pub fn completed(&self) -> u64 {
+        self.operations.completed()
+    }
+
+    /// For whom operation `request` waits. Cost is proportional to the PEs of the node.
+    pub fn who_is_missing(&self, request: u64) -> Missing {
+        if request < self.operations.completed() {
+            return Missing::default();
+        }
+        let local: RankSet = self
+            .sessions
+            .iter()
+            .filter(|session| session.started() <= request)
+            .map(Session::rank)
+            .collect();
+        let children: Vec<_> = self
+            .operations
+            .late_children(&self.place, request)
+            .collect();
+        let parent = local.is_empty() && children.is_empty() && self.place.has_parent;
+        Missing {
+            local,
+            children,
+            parent,
+        }
+    }
+
+    /// Whether nothing is under way: no operation, no withheld reply, no incomplete message, no
+    /// output.
+    pub fn is_idle(&self) -> bool {
+        self.operations.is_idle()
+            && self.events.is_empty()
+            && self.dirty.is_empty()
+            && self.attribute_waiters.is_empty()
+            && self.parent.pending() == 0
+            && self.children.iter().all(|decoder| decoder.pending() == 0)
+            && self.sessions.iter().all(Session::is_idle)
+    }
+}
+
+#[cfg(test)]
+mod tests;

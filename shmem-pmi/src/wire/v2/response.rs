@@ -1,0 +1,291 @@
+//! What a node agent answers.
+
+use std::borrow::Cow;
+
+use super::fields::{BodyWriter, Fields};
+use crate::wire::{WireError, excerpt};
+
+/// A reply with the mark of the thread that asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// Mark of the request (`thrid`), if it had one and the server repeats it.
+    pub thread_id: Option<Cow<'a, [u8]>>,
+    /// The answer.
+    pub reply: Reply<'a>,
+}
+
+/// The facts that a PE learns from `fullinit-response`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullInitReply<'a> {
+    /// Rank of the PE in its job.
+    pub rank: u32,
+    /// Number of PEs of the job.
+    pub size: u32,
+    /// Number of the program among those of the job; -1 if the launcher does not say.
+    pub appnum: i32,
+    /// Whether a debugger controls the job.
+    pub debugged: bool,
+    /// Whether the client library should talk about what it does.
+    pub verbose: bool,
+    /// The job that spawned this one, if any.
+    pub spawner: Option<Cow<'a, str>>,
+}
+
+/// The answers, one for each command that has any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply<'a> {
+    /// To `fullinit`.
+    FullInit(FullInitReply<'a>),
+    /// To `job-getid`.
+    JobId(Cow<'a, str>),
+    /// To `info-getjobattr`: the value, if there is such an attribute.
+    JobAttr(Option<Cow<'a, [u8]>>),
+    /// To `info-putnodeattr`.
+    NodeAttrPut,
+    /// To `info-getnodeattr`: the value, if the key has been put.
+    NodeAttr(Option<Cow<'a, [u8]>>),
+    /// To `kvs-put`.
+    KvsPut,
+    /// To `kvs-get`: the value, if a fence has made one visible.
+    KvsGet(Option<Cow<'a, [u8]>>),
+    /// To `kvs-fence`: all puts before it are visible.
+    KvsFence,
+    /// To `finalize`.
+    Finalize,
+    /// To `iallgather`: the operation has been started under this number.
+    Iallgather(u64),
+    /// To `allgather`: the operation is complete and its result published.
+    Allgather(u64),
+    /// To `ifence`: the operation has been started under this number.
+    Ifence(u64),
+    /// To `wait`: the operation is complete.
+    Wait(u64),
+    /// To any command: it failed.
+    Refused {
+        /// The command, as the client named it.
+        command: Cow<'a, str>,
+        /// Reason as a number, never 0.
+        rc: i32,
+        /// Reason in words; may be empty.
+        message: Cow<'a, str>,
+    },
+}
+
+impl Reply<'_> {
+    /// The command that is answered.
+    pub fn command(&self) -> &str {
+        match self {
+            Self::FullInit(_) => "fullinit",
+            Self::JobId(_) => "job-getid",
+            Self::JobAttr(_) => "info-getjobattr",
+            Self::NodeAttrPut => "info-putnodeattr",
+            Self::NodeAttr(_) => "info-getnodeattr",
+            Self::KvsPut => "kvs-put",
+            Self::KvsGet(_) => "kvs-get",
+            Self::KvsFence => "kvs-fence",
+            Self::Finalize => "finalize",
+            Self::Iallgather(_) => "iallgather",
+            Self::Allgather(_) => "allgather",
+            Self::Ifence(_) => "ifence",
+            Self::Wait(_) => "wait",
+            Self::Refused { command, .. } => command,
+        }
+    }
+}
+
+const SUFFIX: &str = "-response";
+
+impl<'a> Response<'a> {
+    /// Reads a response from the body of a message.
+    ///
+    /// # Errors
+    ///
+    /// The body is malformed, answers an unknown command, or lacks a field.
+    pub fn decode(body: &'a [u8]) -> Result<Self, WireError> {
+        let fields = Fields::decode(body)?;
+        let unknown = || WireError::UnknownCommand {
+            name: fields.command_text(),
+        };
+        let command = fields
+            .command()
+            .strip_suffix(SUFFIX.as_bytes())
+            .ok_or_else(unknown)?;
+        let rc = fields.number("rc", "a return code")?.unwrap_or(0);
+        let reply =
+            if rc != 0 {
+                let message = fields.get("errmsg").map_or(Cow::Borrowed(""), |text| {
+                    Cow::Owned(String::from_utf8_lossy(text).into_owned())
+                });
+                Reply::Refused {
+                    command: Cow::Owned(excerpt(command)),
+                    rc,
+                    message,
+                }
+            } else {
+                match command {
+                    b"fullinit" => Reply::FullInit(FullInitReply {
+                        rank: fields.need_number("rank", "a rank")?,
+                        size: fields.need_number("size", "a number of PEs")?,
+                        appnum: fields.number("appnum", "a number")?.unwrap_or(-1),
+                        debugged: fields.flag("debugged")?.unwrap_or(false),
+                        verbose: fields.flag("pmiverbose")?.unwrap_or(false),
+                        spawner: fields.text("spawner-jobid")?,
+                    }),
+                    b"job-getid" => Reply::JobId(fields.text("jobid")?.ok_or_else(|| {
+                        WireError::MissingField {
+                            command: fields.command_text(),
+                            field: "jobid",
+                        }
+                    })?),
+                    b"info-getjobattr" => Reply::JobAttr(found(&fields)?),
+                    b"info-putnodeattr" => Reply::NodeAttrPut,
+                    b"info-getnodeattr" => Reply::NodeAttr(found(&fields)?),
+                    b"kvs-put" => Reply::KvsPut,
+                    b"kvs-get" => Reply::KvsGet(found(&fields)?),
+                    b"kvs-fence" => Reply::KvsFence,
+                    b"finalize" => Reply::Finalize,
+                    b"iallgather" => Reply::Iallgather(request(&fields)?),
+                    b"allgather" => Reply::Allgather(request(&fields)?),
+                    b"ifence" => Reply::Ifence(request(&fields)?),
+                    b"wait" => Reply::Wait(request(&fields)?),
+                    _ => return Err(unknown()),
+                }
+            };
+        Ok(Self {
+            thread_id: fields.thread_id(),
+            reply,
+        })
+    }
+
+    /// Appends the message, with its header, to `out`.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::TooLong`] if the body exceeds [`super::MAX_BODY`]; `out` is then unchanged.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        let command = self.reply.command();
+        let mut w = BodyWriter::new(out, command, SUFFIX, self.thread_id.as_deref());
+        if let Reply::Refused { rc, message, .. } = &self.reply {
+            w.number("rc", *rc);
+            if !message.is_empty() {
+                w.field("errmsg", message.as_bytes());
+            }
+            return w.finish();
+        }
+        w.number("rc", 0);
+        match &self.reply {
+            Reply::FullInit(init) => {
+                w.number("pmi-version", 2);
+                w.number("pmi-subversion", 0);
+                w.number("rank", init.rank);
+                w.number("size", init.size);
+                w.number("appnum", init.appnum);
+                w.flag("debugged", init.debugged);
+                w.flag("pmiverbose", init.verbose);
+                if let Some(job) = &init.spawner {
+                    w.field("spawner-jobid", job.as_bytes());
+                }
+            }
+            Reply::JobId(id) => w.field("jobid", id.as_bytes()),
+            Reply::JobAttr(value) | Reply::NodeAttr(value) | Reply::KvsGet(value) => {
+                w.flag("found", value.is_some());
+                if let Some(value) = value {
+                    w.field("value", value);
+                }
+            }
+            Reply::Iallgather(request)
+            | Reply::Allgather(request)
+            | Reply::Ifence(request)
+            | Reply::Wait(request) => w.number("request", *request),
+            Reply::NodeAttrPut | Reply::KvsPut | Reply::KvsFence | Reply::Finalize => {}
+            Reply::Refused { .. } => {}
+        }
+        w.finish()
+    }
+}
+
+fn found<'a>(fields: &Fields<'a>) -> Result<Option<Cow<'a, [u8]>>, WireError> {
+    Ok(match fields.flag("found")? {
+        Some(false) => None,
+        Some(true) => Some(fields.need("value")?),
+        None => fields.get("value").cloned(),
+    })
+}
+
+fn request(fields: &Fields<'_>) -> Result<u64, WireError> {
+    fields.need_number("request", "the number of a request")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn value() -> impl Strategy<Value = Option<Cow<'static, [u8]>>> {
+        prop::option::of(prop::collection::vec(any::<u8>(), 0..40).prop_map(Cow::Owned))
+    }
+
+    fn reply() -> impl Strategy<Value = Reply<'static>> {
+        let text = || "[a-z ;=0-9]{1,20}".prop_map(Cow::<'static, str>::Owned);
+        prop_oneof![
+            (
+                any::<[u32; 2]>(),
+                any::<i32>(),
+                any::<[bool; 2]>(),
+                prop::option::of(text())
+            )
+                .prop_map(|([rank, size], appnum, [debugged, verbose], spawner)| {
+                    Reply::FullInit(FullInitReply {
+                        rank,
+                        size,
+                        appnum,
+                        debugged,
+                        verbose,
+                        spawner,
+                    })
+                }),
+            text().prop_map(Reply::JobId),
+            value().prop_map(Reply::JobAttr),
+            value().prop_map(Reply::NodeAttr),
+            value().prop_map(Reply::KvsGet),
+            Just(Reply::NodeAttrPut),
+            Just(Reply::KvsPut),
+            Just(Reply::KvsFence),
+            Just(Reply::Finalize),
+            any::<u64>().prop_map(Reply::Iallgather),
+            any::<u64>().prop_map(Reply::Allgather),
+            any::<u64>().prop_map(Reply::Ifence),
+            any::<u64>().prop_map(Reply::Wait),
+            ("[a-z]{1,12}", 1..100i32, text()).prop_map(|(command, rc, message)| Reply::Refused {
+                command: Cow::Owned(command),
+                rc,
+                message,
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn responses_round_trip(reply in reply(), thread_id in value()) {
+            let response = Response { thread_id, reply };
+            let mut out = Vec::new();
+            response.encode(&mut out).unwrap();
+            prop_assert_eq!(Response::decode(&out[super::super::HEADER_LEN..]).unwrap(), response);
+        }
+
+        #[test]
+        fn random_responses_never_panic(rest in prop::collection::vec(any::<u8>(), 0..60)) {
+            let mut body = b"cmd=kvs-get-response;rc=0;found=".to_vec();
+            body.extend_from_slice(&rest);
+            let _ = Response::decode(&body);
+            let _ = Response::decode(&rest);
+        }
+    }
+
+    #[test]
+    fn absent_return_code_means_success() {
+        let response = Response::decode(b"cmd=kvs-get-response;value=v;").unwrap();
+        assert_eq!(response.reply, Reply::KvsGet(Some(Cow::Borrowed(b"v"))));
+    }
+}

@@ -1,0 +1,237 @@
+//! Collectives of every kind and of lengths around their chunk size.
+
+use shmem::{
+    Number, Op, alloc, alltoall, barrier_all, broadcast, collect, fcollect, free, my_pe, n_pes,
+    reduce, reduce_bits,
+};
+
+use crate::{Check, noise};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("broadcast_from_everywhere", broadcast_from_everywhere),
+    ("reductions", reductions),
+    ("bit_reductions", bit_reductions),
+    ("long_reductions", long_reductions),
+    ("float_order_is_fixed", float_order_is_fixed),
+    ("concatenations", concatenations),
+    ("transpose", transpose),
+    ("back_to_back", back_to_back),
+];
+
+fn broadcast_from_everywhere() {
+    let (me, n) = (my_pe(), n_pes());
+    for len in [1, 7, 8191, 8192, 8193, 30_000] {
+        let source = alloc::<u64>(len).unwrap();
+        let dest = alloc::<u64>(len).unwrap();
+        for root in (0..n).step_by(1 + n / 6) {
+            let value = |i: usize| (root * 1_000_000 + i) as u64;
+            source.write_from(&(0..len).map(|i| value(i) + (me != root) as u64).collect::<Vec<_>>());
+            barrier_all();
+            broadcast(dest, source, root);
+            let right = dest.to_vec().into_iter().enumerate().all(|(i, v)| v == value(i));
+            assert!(right, "{len} elements from {root}");
+        }
+        // In place.
+        barrier_all();
+        source.fill(me as u64 + 1);
+        barrier_all();
+        broadcast(source, source, n - 1);
+        assert_eq!((source.read(0), source.read(len - 1)), (n as u64, n as u64));
+        barrier_all();
+        free(dest).unwrap();
+        free(source).unwrap();
+    }
+}
+
+fn reductions() {
+    fn run<T: Number>(of: impl Fn(usize) -> T)
+    where
+        T: PartialEq,
+    {
+        let (me, n) = (my_pe(), n_pes());
+        let source = alloc::<T>(5).unwrap();
+        let dest = alloc::<T>(5).unwrap();
+        let mine = |pe: usize| (0..5).map(|i| of((pe * 7 + i) % 5 + 1)).collect::<Vec<T>>();
+        for op in [Op::Sum, Op::Prod, Op::Min, Op::Max] {
+            source.write_from(&mine(me));
+            barrier_all();
+            reduce(dest, source, op);
+            let f = match op {
+                Op::Sum => T::plus,
+                Op::Prod => T::times,
+                Op::Min => T::smaller,
+                _ => T::larger,
+            };
+            let want = (1..n).fold(mine(0), |acc, pe| {
+                acc.into_iter().zip(mine(pe)).map(|(a, b)| f(a, b)).collect()
+            });
+            assert_eq!(dest.to_vec(), want, "{op:?} of {}", std::any::type_name::<T>());
+            barrier_all();
+            reduce(source, source, op);
+            assert_eq!(source.to_vec(), want, "{op:?} in place");
+            barrier_all();
+        }
+        free(dest).unwrap();
+        free(source).unwrap();
+    }
+    run(|v| v as u8);
+    run(|v| v as i8 - 3);
+    run(|v| v as u16);
+    run(|v| v as i16 - 3);
+    run(|v| v as u32);
+    run(|v| v as i32 - 3);
+    run(|v| v as u64);
+    run(|v| v as i64 - 3);
+    run(|v| v as u128);
+    run(|v| v);
+    run(|v| v as isize - 3);
+    // Small powers of two: exact in any order of additions and multiplications.
+    run(|v| if v == 1 { 1.0f32 } else { 0.5 });
+    run(|v| if v == 1 { 1.0f64 } else { 0.5 });
+}
+
+fn bit_reductions() {
+    let (me, n) = (my_pe(), n_pes());
+    let source = alloc::<u32>(3).unwrap();
+    let dest = alloc::<u32>(3).unwrap();
+    let mine = |pe: usize| {
+        let mut next = noise(pe as u64);
+        [next() as u32, next() as u32 | 1, next() as u32]
+    };
+    source.write_from(&mine(me));
+    type Fold = fn(u32, u32) -> u32;
+    let ops: [(Op, Fold); 4] = [
+        (Op::And, |a, b| a & b),
+        (Op::Or, |a, b| a | b),
+        (Op::Xor, |a, b| a ^ b),
+        (Op::Max, u32::max),
+    ];
+    for (op, f) in ops {
+        barrier_all();
+        reduce_bits(dest, source, op);
+        let want = (1..n).fold(mine(0), |acc, pe| {
+            let other = mine(pe);
+            std::array::from_fn(|i| f(acc[i], other[i]))
+        });
+        assert_eq!(dest.to_vec(), want, "{op:?}");
+    }
+    barrier_all();
+    free(dest).unwrap();
+    free(source).unwrap();
+}
+
+/// Several chunks, with a remainder.
+fn long_reductions() {
+    let (me, n) = (my_pe(), n_pes());
+    for len in [0, 8192, 8193, 50_001] {
+        let cells = alloc::<i64>(len.max(1)).unwrap().at(..len);
+        for i in 0..len {
+            cells.write(i, (i * (me + 1)) as i64);
+        }
+        barrier_all();
+        reduce(cells, cells, Op::Sum);
+        let factor = n * (n + 1) / 2;
+        assert!(cells.to_vec().into_iter().enumerate().all(|(i, v)| v == (i * factor) as i64));
+        barrier_all();
+        free(cells).unwrap();
+    }
+}
+
+/// Sums of numbers that do not add exactly are the same on all PEs and every time.
+fn float_order_is_fixed() {
+    let me = my_pe();
+    let cell = alloc::<f64>(1).unwrap();
+    let all = alloc::<f64>(n_pes()).unwrap();
+    let mut first = None;
+    for _ in 0..5 {
+        cell.write(0, 1.0 / (3.0 + me as f64));
+        barrier_all();
+        reduce(cell, cell, Op::Sum);
+        barrier_all();
+        fcollect(all, cell);
+        assert!(all.to_vec().iter().all(|v| v.to_bits() == cell.read(0).to_bits()));
+        assert_eq!(*first.get_or_insert(cell.read(0).to_bits()), cell.read(0).to_bits());
+        barrier_all();
+    }
+    free(all).unwrap();
+    free(cell).unwrap();
+}
+
+fn concatenations() {
+    let (me, n) = (my_pe(), n_pes());
+    for len in [1, 3, 1000, 20_000] {
+        let source = alloc::<u32>(len).unwrap();
+        let dest = alloc::<u32>(len * n).unwrap();
+        let value = |pe: usize, i: usize| (pe * 100_000 + i) as u32;
+        source.write_from(&(0..len).map(|i| value(me, i)).collect::<Vec<_>>());
+        barrier_all();
+        fcollect(dest, source);
+        let want: Vec<u32> = (0..n).flat_map(|pe| (0..len).map(move |i| value(pe, i))).collect();
+        assert!(dest.to_vec() == want, "fcollect of {len}");
+        barrier_all();
+        // Different lengths, some of them 0.
+        let count = |pe: usize| len * (pe % 3) / 2;
+        dest.fill(u32::MAX);
+        barrier_all();
+        let total = collect(dest, source.at(..count(me)));
+        let mut want: Vec<u32> =
+            (0..n).flat_map(|pe| (0..count(pe)).map(move |i| value(pe, i))).collect();
+        assert_eq!(total, want.len());
+        want.resize(len * n, u32::MAX);
+        assert!(dest.to_vec() == want, "collect of up to {len}");
+        barrier_all();
+        free(dest).unwrap();
+        free(source).unwrap();
+    }
+}
+
+fn transpose() {
+    let (me, n) = (my_pe(), n_pes());
+    for block in [1, 5, 3000] {
+        let source = alloc::<u16>(block * n).unwrap();
+        let dest = alloc::<u16>(block * n).unwrap();
+        let value = |from: usize, to: usize, i: usize| (from * 251 + to * 17 + i) as u16;
+        for to in 0..n {
+            for i in 0..block {
+                source.write(to * block + i, value(me, to, i));
+            }
+        }
+        barrier_all();
+        alltoall(dest, source, block);
+        let got = dest.to_vec();
+        for from in 0..n {
+            for i in 0..block {
+                assert_eq!(got[from * block + i], value(from, me, i), "from {from}, element {i}");
+            }
+        }
+        barrier_all();
+        free(dest).unwrap();
+        free(source).unwrap();
+    }
+}
+
+/// Different collectives follow each other without anything in between, on disjoint arrays.
+fn back_to_back() {
+    let (me, n) = (my_pe(), n_pes());
+    const ROUNDS: usize = 30;
+    let ours = alloc::<u64>(1).unwrap();
+    ours.write(0, me as u64 + 1);
+    let sums = alloc::<u64>(ROUNDS).unwrap();
+    let casts = alloc::<u64>(ROUNDS).unwrap();
+    let lists = alloc::<u64>(ROUNDS * n).unwrap();
+    barrier_all();
+    for r in 0..ROUNDS {
+        reduce(sums.elem(r), ours, Op::Sum);
+        broadcast(casts.elem(r), ours, r % n);
+        fcollect(lists.at(r * n..(r + 1) * n), ours);
+    }
+    for r in 0..ROUNDS {
+        assert_eq!(sums.read(r) as usize, n * (n + 1) / 2);
+        assert_eq!(casts.read(r) as usize, r % n + 1);
+        assert!((0..n).all(|pe| lists.read(r * n + pe) as usize == pe + 1));
+    }
+    barrier_all();
+    for array in [lists, casts, sums, ours] {
+        free(array).unwrap();
+    }
+}

@@ -1,0 +1,49 @@
+//! Every routine of the library, checked by the PEs themselves.
+//!
+//! `shmrun -n N [--nodes K] conformance [NAME ...]` runs the named checks, or all. It is one
+//! program so that the checks also follow each other in one job: memory is reused, connections and
+//! collectives go on from what came before.
+
+mod atomics;
+mod collectives;
+mod memory;
+mod order;
+mod rma;
+
+use shmem::{barrier_all, my_pe, n_pes};
+
+type Check = (&'static str, fn());
+
+/// Numbers that look random but are the same in every run: a check's inputs.
+fn noise(seed: u64) -> impl FnMut() -> u64 {
+    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    move || {
+        x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = x;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn main() -> Result<(), shmem::Error> {
+    let _world = shmem::init()?;
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let checks: Vec<Check> =
+        [rma::CHECKS, atomics::CHECKS, order::CHECKS, collectives::CHECKS, memory::CHECKS].concat();
+    let unknown: Vec<_> =
+        wanted.iter().filter(|w| !checks.iter().any(|(name, _)| name == w)).collect();
+    assert!(unknown.is_empty(), "there are no checks {unknown:?}");
+    let mut run = 0;
+    for (name, check) in checks {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            check();
+            barrier_all();
+            run += 1;
+        }
+    }
+    if my_pe() == 0 {
+        println!("{run} checks passed on {} PEs", n_pes());
+    }
+    Ok(())
+}

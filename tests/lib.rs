@@ -1,0 +1,105 @@
+//! Starts jobs through the `shmrun` built beside the tests, and judges them.
+
+use std::io::Read;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a job may take before it counts as hung. Generous: a loaded machine is no failure.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A job about to be started.
+#[derive(Debug)]
+pub struct Job {
+    command: Command,
+    shown: String,
+}
+
+impl Job {
+    /// `shmrun` at path `shmrun` with options such as `"-n 4 --nodes 2"`, then a program and its
+    /// arguments.
+    pub fn new(shmrun: &str, options: &str, program: &[&str]) -> Self {
+        let mut command = Command::new(shmrun);
+        command.args(options.split_whitespace()).args(program).stdin(Stdio::null());
+        Self { command, shown: format!("shmrun {options} {}", program.join(" ")) }
+    }
+
+    /// Sets a variable for the job.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self.shown = format!("{name}={value} {}", self.shown);
+        self
+    }
+
+    /// Starts the job with piped output.
+    pub fn start(mut self) -> Running {
+        let child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|e| panic!("{}: {e}", self.shown));
+        let drain = |mut pipe: Box<dyn Read + Send>| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.read_to_end(&mut bytes).map(|_| bytes)
+            })
+        };
+        let stdout = drain(Box::new(child.stdout.take().expect("piped")));
+        let stderr = drain(Box::new(child.stderr.take().expect("piped")));
+        Running { child, stdout, stderr, shown: self.shown }
+    }
+
+    /// Runs the job to its end.
+    pub fn output(self) -> Output {
+        self.start().wait()
+    }
+
+    /// Runs the job, which must succeed; gives its standard output.
+    pub fn succeed(self) -> String {
+        let shown = self.shown.clone();
+        let output = self.output();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{shown}: {}\n{out}\n{err}", output.status);
+        out
+    }
+}
+
+type Drain = std::thread::JoinHandle<std::io::Result<Vec<u8>>>;
+
+/// A job that runs.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdout: Drain,
+    stderr: Drain,
+    shown: String,
+}
+
+impl Running {
+    /// Process id of `shmrun`.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end of the job.
+    ///
+    /// # Panics
+    /// If the job does not end in time; it is killed then.
+    pub fn wait(mut self) -> Output {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                break status;
+            }
+            if start.elapsed() > PATIENCE {
+                let _ = self.child.kill();
+                let (out, err) = (self.stdout.join(), self.stderr.join());
+                panic!("{}: hung\n{out:?}\n{err:?}", self.shown);
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        };
+        let bytes = |d: Drain| d.join().expect("reads").expect("reads");
+        Output { status, stdout: bytes(self.stdout), stderr: bytes(self.stderr) }
+    }
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,38 @@
+//! The whole library on several layouts: one node, several nodes, both, with a lossy network, with
+//! static connections, and started by exec.
+
+use shmem_tests::Job;
+
+fn conformance(options: &str) -> Job {
+    Job::new(env!("CARGO_BIN_EXE_shmrun-under-test"), options, &[env!("CARGO_BIN_EXE_conformance")])
+}
+
+macro_rules! layouts {
+    ($($name:ident: $options:literal $(, $env:literal = $value:literal)*;)*) => { $(
+        #[test]
+        fn $name() {
+            let out = conformance($options)$(.env($env, $value))*.succeed();
+            assert!(out.contains("checks passed on"), "{out}");
+        }
+    )* };
+}
+
+layouts! {
+    one_pe: "-n 1";
+    two_on_one_node: "-n 2";
+    three_on_one_node: "-n 3";
+    five_on_one_node: "-n 5";
+    eight_on_one_node: "-n 8";
+    two_nodes_of_one: "-n 2 --nodes 2";
+    two_nodes_of_two: "-n 4 --nodes 2";
+    three_nodes_uneven: "-n 5 --nodes 3";
+    four_nodes_of_two: "-n 8 --nodes 4";
+    seven_nodes_of_one: "-n 7 --nodes 7";
+    static_connections: "-n 6 --nodes 3", "SHMEM_CONNECT" = "static";
+    by_exec: "-n 4 --nodes 2 --spawn exec";
+    small_mtu: "-n 4 --nodes 2", "SHMEM_SOFT_MTU" = "256";
+    lossy: "-n 4 --nodes 2",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
+    very_lossy: "-n 2 --nodes 2",
+        "SHMEM_SOFT_FAULTS" = "drop=5%,duplicate=3%,reorder=5%,seed=4";
+}

@@ -1,0 +1,62 @@
+//! Every example, at several sizes: they assert their results themselves.
+
+use shmem_tests::Job;
+
+fn run(options: &str, program: &[&str]) -> String {
+    Job::new(env!("CARGO_BIN_EXE_shmrun-under-test"), options, program).succeed()
+}
+
+const LAYOUTS: [&str; 6] =
+    ["-n 1", "-n 2", "-n 3 --nodes 2", "-n 4", "-n 8 --nodes 4", "-n 13 --nodes 5"];
+
+#[test]
+fn hello() {
+    for options in LAYOUTS {
+        let out = run(options, &[env!("CARGO_BIN_EXE_hello-under-test")]);
+        let n: usize = options.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let mut lines: Vec<_> = out.lines().map(str::to_owned).collect();
+        let mut want: Vec<_> = (0..n).map(|pe| format!("Hello from PE {pe} of {n}")).collect();
+        lines.sort();
+        want.sort();
+        assert_eq!(lines, want, "{options}");
+    }
+}
+
+#[test]
+fn ring() {
+    for options in LAYOUTS {
+        assert!(run(options, &[env!("CARGO_BIN_EXE_ring-under-test")]).contains("came back right"));
+    }
+}
+
+#[test]
+fn histogram() {
+    for options in LAYOUTS {
+        run(options, &[env!("CARGO_BIN_EXE_histogram-under-test")]);
+    }
+}
+
+#[test]
+fn heat2d() {
+    for options in LAYOUTS {
+        run(options, &[env!("CARGO_BIN_EXE_heat2d-under-test")]);
+    }
+}
+
+/// The NAS kernel, also with more PEs than it has batches of work.
+#[test]
+fn ep_class_s() {
+    for options in LAYOUTS.into_iter().chain(["-n 300 --nodes 20"]) {
+        let out = run(options, &[env!("CARGO_BIN_EXE_ep-under-test"), "S"]);
+        assert!(out.contains("VERIFICATION SUCCESSFUL"), "{options}: {out}");
+    }
+}
+
+/// More PEs than cores by far, each with a heap: nothing spins, nothing is allocated in full.
+#[test]
+fn a_thousand_pes() {
+    for options in ["-n 1000", "-n 1000 --nodes 40"] {
+        let out = run(options, &[env!("CARGO_BIN_EXE_hello-under-test")]);
+        assert_eq!(out.lines().count(), 1000, "{options}");
+    }
+}
