@@ -37,6 +37,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         Ok(version) => attach(&version)?,
         Err(_) => alone(&settings)?,
     };
+    steps.detail(node.report());
     let local = node.local_of()[me] as usize;
     let block = node.pe_block(local);
     block.set_state(PeState::Starting);
@@ -201,6 +202,7 @@ fn refuse_foreign_launcher() -> Result<(), Error> {
 /// Leaves the job. Collective.
 pub(crate) fn finalize(rt: &'static Runtime) {
     let mut steps = Steps::start();
+    steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);
     rt.barrier_all();
     record_connections(rt);

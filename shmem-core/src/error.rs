@@ -8,7 +8,7 @@ use shmem_node::settings::SettingsError;
 /// Programmer's errors (a PE out of range, a range past the end of an array, a call before init)
 /// panic as an index out of bounds does. A peer that stops answering ends the job with a message,
 /// because one-sided programs cannot go on without it.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The heap has no free range that is large enough.
@@ -55,4 +55,12 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
+}
+
+/// The same text as `Display`: `fn main() -> Result<(), shmem::Error>` prints an error with `{:?}`,
+/// and its user wants to read a sentence.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

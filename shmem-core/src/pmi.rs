@@ -18,9 +18,10 @@ use crate::error::Error;
 pub(crate) struct Pmi(Option<Mutex<Connected>>);
 
 struct Connected {
-    client: Client,
+    config: ClientConfig,
     socket: UnixStream,
-    introduced: bool,
+    /// Made when there is something to say.
+    client: Option<Client>,
 }
 
 impl Pmi {
@@ -41,15 +42,15 @@ impl Pmi {
         }
         // SAFETY: the descriptor is open and, by the contract with the launcher, ours.
         let socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(PMI_FD) });
-        let client = Client::new(ClientConfig {
+        let config = ClientConfig {
             rank,
             job_id: Some(job.to_owned()),
             extensions: true,
-        });
+        };
         Ok(Self(Some(Mutex::new(Connected {
-            client,
+            config,
             socket,
-            introduced: false,
+            client: None,
         }))))
     }
 
@@ -72,7 +73,8 @@ impl Pmi {
             connected
                 .lock()
                 .unwrap_or_else(|e| e.into_inner())
-                .introduced
+                .client
+                .is_some()
         });
         if spoken {
             let _ = self.send("finalize PMI", Client::finalize);
@@ -89,15 +91,19 @@ impl Pmi {
         };
         let mut connected = connected.lock().unwrap_or_else(|e| e.into_inner());
         let Connected {
-            client,
+            config,
             socket,
-            introduced,
+            client,
         } = &mut *connected;
         let refused = |e: ClientError| Error::Launch(format!("cannot {what}: {e}"));
-        if !*introduced {
-            client.initialise().map_err(refused)?;
-            *introduced = true;
-        }
+        let client = match client {
+            Some(client) => client,
+            None => {
+                let client = client.insert(Client::new(config.clone()));
+                client.initialise().map_err(refused)?;
+                client
+            }
+        };
         let answer = queue(client).map_err(refused)?;
         socket
             .write_all(&client.take_output())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
-use shmem_ib::verbs::{Hca, Mtu};
+use shmem_ib::verbs::Mtu;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::Settings;
 use shmem_node::sys;
@@ -27,7 +27,6 @@ const STACK: usize = 256 << 10;
 
 /// Connection to all other nodes.
 pub(crate) struct Remote {
-    hca: Arc<SoftHca>,
     pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
     stop: Arc<AtomicBool>,
 }
@@ -55,7 +54,7 @@ impl Remote {
             },
             seed,
         };
-        let hca = Arc::new(SoftHca::open(&config).map_err(|e| network(&e))?);
+        let hca = SoftHca::open(&config).map_err(|e| network(&e))?;
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,
@@ -66,10 +65,9 @@ impl Remote {
             spin_rounds: view.spins().min(200),
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::new(hca.clone(), config).map_err(|e| network(&e))?;
+        let endpoint = Endpoint::new(Arc::new(hca), config).map_err(|e| network(&e))?;
         endpoint.set_directory(Arc::new(AddressTable(*view)));
         Ok(Self {
-            hca,
             endpoint,
             stop: Arc::new(AtomicBool::new(false)),
         })
@@ -92,12 +90,11 @@ impl Remote {
         })
     }
 
-    /// Closes the endpoint and lets the progress thread go, which is not waited for. After a
-    /// barrier of all PEs.
+    /// Closes the endpoint, after a barrier of all PEs. The progress thread ends when it next
+    /// wakes; it is not woken for that, because most often the whole process ends now.
     pub(crate) fn stop(&self) {
-        self.endpoint.close();
         self.stop.store(true, Ordering::Relaxed);
-        self.hca.wake();
+        self.endpoint.close();
     }
 }
 

@@ -3,15 +3,18 @@
 use shmem_node::pe_block::PeBlock;
 use shmem_node::stats::Stat;
 use shmem_node::sys::{monotonic_ns, process_cpu_ns};
+use smallvec::SmallVec;
 
 use crate::remote::Remote;
 use crate::runtime::Runtime;
 
-/// Stopwatch over the steps of init or finalize.
+/// Stopwatch over the steps of init or finalize. CPU time is a system call to read, so it is only
+/// read at the ends, and between steps for a report.
 pub(crate) struct Steps {
     start: (u64, u64),
     last: (u64, u64),
-    figures: Vec<(Stat, u64)>,
+    detailed: bool,
+    figures: SmallVec<[(Stat, u64); 16]>,
 }
 
 impl Steps {
@@ -20,13 +23,24 @@ impl Steps {
         Self {
             start: now,
             last: now,
-            figures: Vec::with_capacity(16),
+            detailed: false,
+            figures: SmallVec::new(),
         }
+    }
+
+    /// Also measures CPU time step by step, if a report was asked for.
+    pub(crate) fn detail(&mut self, report: bool) {
+        self.detailed = report;
     }
 
     /// Ends a step.
     pub(crate) fn done(&mut self, wall: Stat, cpu: Stat) {
-        let now = (monotonic_ns(), process_cpu_ns());
+        let cpu_now = if self.detailed {
+            process_cpu_ns()
+        } else {
+            self.last.1
+        };
+        let now = (monotonic_ns(), cpu_now);
         self.figures.push((wall, now.0 - self.last.0));
         self.figures.push((cpu, now.1 - self.last.1));
         self.last = now;
@@ -35,7 +49,9 @@ impl Steps {
     /// Ends init.
     pub(crate) fn finish(self, block: &PeBlock, remote: Option<&Remote>) {
         block.stats.set(Stat::InitWall, self.last.0 - self.start.0);
-        block.stats.set(Stat::InitCpu, self.last.1 - self.start.1);
+        block
+            .stats
+            .set(Stat::InitCpu, process_cpu_ns() - self.start.1);
         block.stats.set(Stat::InitDoneAt, self.last.0);
         if let Some(remote) = remote {
             let made = remote.endpoint.connected_peers().len() as u64;

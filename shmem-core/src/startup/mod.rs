@@ -1,5 +1,7 @@
 //! What happens before `main`: the entry that can turn the program into a template.
 
+mod stack;
+
 use shmem_node::template::marker::Note;
 
 /// Tells the launcher that this program has the constructor below.
@@ -17,9 +19,12 @@ static CONSTRUCTOR: extern "C" fn() = {
     run
 };
 
-/// Asking the processor what it can do is slow, most of all in a virtual machine (every question
-/// traps to the hypervisor), so a template asks for all its PEs.
+/// What costs time to find out and is the same in all PEs of a node, a template finds out once.
+///
+/// Asking the processor what it can do is slow, most of all in a virtual machine, where every
+/// question traps to the hypervisor.
 fn warm_up() {
     shmem_ib::warm_up();
     shmem_node::sys::register_barrier_everywhere();
+    stack::remember();
 }
