@@ -19,8 +19,14 @@ impl Job {
     /// arguments.
     pub fn new(shmrun: &str, options: &str, program: &[&str]) -> Self {
         let mut command = Command::new(shmrun);
-        command.args(options.split_whitespace()).args(program).stdin(Stdio::null());
-        Self { command, shown: format!("shmrun {options} {}", program.join(" ")) }
+        command
+            .args(options.split_whitespace())
+            .args(program)
+            .stdin(Stdio::null());
+        Self {
+            command,
+            shown: format!("shmrun {options} {}", program.join(" ")),
+        }
     }
 
     /// Sets a variable for the job.
@@ -32,7 +38,11 @@ impl Job {
 
     /// Starts the job with piped output.
     pub fn start(mut self) -> Running {
-        let child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = self
+            .command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
         let mut child = child.unwrap_or_else(|e| panic!("{}: {e}", self.shown));
         let drain = |mut pipe: Box<dyn Read + Send>| {
             std::thread::spawn(move || {
@@ -42,7 +52,12 @@ impl Job {
         };
         let stdout = drain(Box::new(child.stdout.take().expect("piped")));
         let stderr = drain(Box::new(child.stderr.take().expect("piped")));
-        Running { child, stdout, stderr, shown: self.shown }
+        Running {
+            child,
+            stdout,
+            stderr,
+            shown: self.shown,
+        }
     }
 
     /// Runs the job to its end.
@@ -55,7 +70,11 @@ impl Job {
         let shown = self.shown.clone();
         let output = self.output();
         let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "{shown}: {}\n{out}\n{err}", output.status);
+        assert!(
+            output.status.success(),
+            "{shown}: {}\n{out}\n{err}",
+            output.status
+        );
         out
     }
 }
@@ -95,7 +114,11 @@ impl Running {
             std::thread::sleep(Duration::from_millis(3));
         };
         let bytes = |d: Drain| d.join().expect("reads").expect("reads");
-        Output { status, stdout: bytes(self.stdout), stderr: bytes(self.stderr) }
+        Output {
+            status,
+            stdout: bytes(self.stdout),
+            stderr: bytes(self.stderr),
+        }
     }
 }
 

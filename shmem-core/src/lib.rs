@@ -68,3 +68,8 @@ pub use order::{fence, quiet};
 pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
 pub use wait::{Cmp, test, wait_until};
 pub use world::{World, global_exit, init, my_pe, n_pes, node_of};
+
+/// The programs in the README are compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -362,6 +362,20 @@ mod tests {
             "PE 5 on node 2 (pid 1234) exited with status 7"
         );
         assert_eq!(pe(End::Code(7)).status(), 7);
+        let end = Some(End::Signal {
+            signal: 9,
+            core: false,
+        });
+        let agent = Fault {
+            node: 3,
+            pid: 77,
+            cause: Cause::Agent { end },
+        };
+        assert_eq!(
+            agent.to_string(),
+            "the launch agent of node 3 (pid 77) was killed by signal 9 (SIGKILL)"
+        );
+        assert_eq!(agent.status(), LAUNCHER);
     }
 
     #[test]

@@ -25,8 +25,9 @@
 //! | [`report`] | reduction and rendering of `--report` | yes |
 //! | [`agent`] | the agent as a state machine | yes |
 //! | [`root`] | the launcher as a state machine | yes |
+//! | `job` | from what was typed to a checked job | half |
 //! | `driver` | processes, epoll, threads around the two machines | |
-//! | `sys` | system calls; all unsafe code | |
+//! | `sys` | system calls: the unsafe code; drivers add only promises of a single thread | |
 //!
 //! # Invariants
 //! * Every process that descends from a job dies with it, whoever is killed and however: see

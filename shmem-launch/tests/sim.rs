@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use shmem_launch::agent::{Action, Agent, Event, Setup};
-use shmem_launch::exit::{Cause, End, Fault};
+use shmem_launch::exit::End;
 use shmem_launch::frame::{OUTPUT_WINDOW, Stream};
 use shmem_launch::plan::Layout;
 use shmem_launch::report::Reduced;
@@ -685,22 +685,4 @@ fn jobs_end_whatever_dies() {
             std::panic::resume_unwind(cause);
         }
     }
-}
-
-#[test]
-fn a_fault_of_an_agent_is_told_with_its_node() {
-    let fault = Fault {
-        node: 3,
-        pid: 77,
-        cause: Cause::Agent {
-            end: Some(End::Signal {
-                signal: 9,
-                core: false,
-            }),
-        },
-    };
-    assert_eq!(
-        fault.to_string(),
-        "the launch agent of node 3 (pid 77) was killed by signal 9 (SIGKILL)"
-    );
 }

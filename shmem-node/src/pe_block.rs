@@ -38,7 +38,9 @@ pub struct PeBlock {
 impl PeBlock {
     /// Announces progress through the PE's life.
     pub fn set_state(&self, state: PeState) {
-        self.pid.store(std::process::id(), Ordering::Relaxed);
+        if state == PeState::Starting {
+            self.pid.store(std::process::id(), Ordering::Relaxed);
+        }
         self.state.store(state as u32, Ordering::Release);
     }
 

@@ -160,7 +160,11 @@ fn bitwise() {
         let full = u64::MAX >> (64 - width);
         let want = [ors, full & !ors, xors, ors, full & !ors, xors];
         for (i, want) in want.into_iter().enumerate() {
-            assert_eq!(atomic_fetch(cells.elem(i), target).to_bits(), want, "cell {i}");
+            assert_eq!(
+                atomic_fetch(cells.elem(i), target).to_bits(),
+                want,
+                "cell {i}"
+            );
         }
         barrier_all();
         free(cells).unwrap();

@@ -25,10 +25,18 @@ fn broadcast_from_everywhere() {
         let dest = alloc::<u64>(len).unwrap();
         for root in (0..n).step_by(1 + n / 6) {
             let value = |i: usize| (root * 1_000_000 + i) as u64;
-            source.write_from(&(0..len).map(|i| value(i) + (me != root) as u64).collect::<Vec<_>>());
+            source.write_from(
+                &(0..len)
+                    .map(|i| value(i) + (me != root) as u64)
+                    .collect::<Vec<_>>(),
+            );
             barrier_all();
             broadcast(dest, source, root);
-            let right = dest.to_vec().into_iter().enumerate().all(|(i, v)| v == value(i));
+            let right = dest
+                .to_vec()
+                .into_iter()
+                .enumerate()
+                .all(|(i, v)| v == value(i));
             assert!(right, "{len} elements from {root}");
         }
         // In place.
@@ -63,9 +71,17 @@ fn reductions() {
                 _ => T::larger,
             };
             let want = (1..n).fold(mine(0), |acc, pe| {
-                acc.into_iter().zip(mine(pe)).map(|(a, b)| f(a, b)).collect()
+                acc.into_iter()
+                    .zip(mine(pe))
+                    .map(|(a, b)| f(a, b))
+                    .collect()
             });
-            assert_eq!(dest.to_vec(), want, "{op:?} of {}", std::any::type_name::<T>());
+            assert_eq!(
+                dest.to_vec(),
+                want,
+                "{op:?} of {}",
+                std::any::type_name::<T>()
+            );
             barrier_all();
             reduce(source, source, op);
             assert_eq!(source.to_vec(), want, "{op:?} in place");
@@ -131,7 +147,13 @@ fn long_reductions() {
         barrier_all();
         reduce(cells, cells, Op::Sum);
         let factor = n * (n + 1) / 2;
-        assert!(cells.to_vec().into_iter().enumerate().all(|(i, v)| v == (i * factor) as i64));
+        assert!(
+            cells
+                .to_vec()
+                .into_iter()
+                .enumerate()
+                .all(|(i, v)| v == (i * factor) as i64)
+        );
         barrier_all();
         free(cells).unwrap();
     }
@@ -149,8 +171,15 @@ fn float_order_is_fixed() {
         reduce(cell, cell, Op::Sum);
         barrier_all();
         fcollect(all, cell);
-        assert!(all.to_vec().iter().all(|v| v.to_bits() == cell.read(0).to_bits()));
-        assert_eq!(*first.get_or_insert(cell.read(0).to_bits()), cell.read(0).to_bits());
+        assert!(
+            all.to_vec()
+                .iter()
+                .all(|v| v.to_bits() == cell.read(0).to_bits())
+        );
+        assert_eq!(
+            *first.get_or_insert(cell.read(0).to_bits()),
+            cell.read(0).to_bits()
+        );
         barrier_all();
     }
     free(all).unwrap();
@@ -166,7 +195,9 @@ fn concatenations() {
         source.write_from(&(0..len).map(|i| value(me, i)).collect::<Vec<_>>());
         barrier_all();
         fcollect(dest, source);
-        let want: Vec<u32> = (0..n).flat_map(|pe| (0..len).map(move |i| value(pe, i))).collect();
+        let want: Vec<u32> = (0..n)
+            .flat_map(|pe| (0..len).map(move |i| value(pe, i)))
+            .collect();
         assert!(dest.to_vec() == want, "fcollect of {len}");
         barrier_all();
         // Different lengths, some of them 0.
@@ -174,8 +205,9 @@ fn concatenations() {
         dest.fill(u32::MAX);
         barrier_all();
         let total = collect(dest, source.at(..count(me)));
-        let mut want: Vec<u32> =
-            (0..n).flat_map(|pe| (0..count(pe)).map(move |i| value(pe, i))).collect();
+        let mut want: Vec<u32> = (0..n)
+            .flat_map(|pe| (0..count(pe)).map(move |i| value(pe, i)))
+            .collect();
         assert_eq!(total, want.len());
         want.resize(len * n, u32::MAX);
         assert!(dest.to_vec() == want, "collect of up to {len}");
@@ -201,7 +233,11 @@ fn transpose() {
         let got = dest.to_vec();
         for from in 0..n {
             for i in 0..block {
-                assert_eq!(got[from * block + i], value(from, me, i), "from {from}, element {i}");
+                assert_eq!(
+                    got[from * block + i],
+                    value(from, me, i),
+                    "from {from}, element {i}"
+                );
             }
         }
         barrier_all();

@@ -29,10 +29,18 @@ fn noise(seed: u64) -> impl FnMut() -> u64 {
 fn main() -> Result<(), shmem::Error> {
     let _world = shmem::init()?;
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let checks: Vec<Check> =
-        [rma::CHECKS, atomics::CHECKS, order::CHECKS, collectives::CHECKS, memory::CHECKS].concat();
-    let unknown: Vec<_> =
-        wanted.iter().filter(|w| !checks.iter().any(|(name, _)| name == w)).collect();
+    let checks: Vec<Check> = [
+        rma::CHECKS,
+        atomics::CHECKS,
+        order::CHECKS,
+        collectives::CHECKS,
+        memory::CHECKS,
+    ]
+    .concat();
+    let unknown: Vec<_> = wanted
+        .iter()
+        .filter(|w| !checks.iter().any(|(name, _)| name == w))
+        .collect();
     assert!(unknown.is_empty(), "there are no checks {unknown:?}");
     let mut run = 0;
     for (name, check) in checks {

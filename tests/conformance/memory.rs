@@ -4,8 +4,10 @@ use shmem::{Error, alloc, barrier_all, free, g, my_pe, n_pes};
 
 use crate::Check;
 
-pub(crate) const CHECKS: &[Check] =
-    &[("fresh_memory_is_zero", fresh_memory_is_zero), ("exhaustion", exhaustion)];
+pub(crate) const CHECKS: &[Check] = &[
+    ("fresh_memory_is_zero", fresh_memory_is_zero),
+    ("exhaustion", exhaustion),
+];
 
 fn fresh_memory_is_zero() {
     let (me, n) = (my_pe(), n_pes());
@@ -17,7 +19,10 @@ fn fresh_memory_is_zero() {
         a.fill(round + 1 + me as u64);
         b.fill(0xff);
         barrier_all();
-        assert_eq!(g(a.elem(999), (me + 1) % n), round + 1 + ((me + 1) % n) as u64);
+        assert_eq!(
+            g(a.elem(999), (me + 1) % n),
+            round + 1 + ((me + 1) % n) as u64
+        );
         barrier_all();
         free(a).unwrap();
         free(b).unwrap();
@@ -28,9 +33,15 @@ fn fresh_memory_is_zero() {
 fn exhaustion() {
     let error = alloc::<u64>(1 << 50).unwrap_err();
     assert!(matches!(error, Error::HeapExhausted { .. }));
-    assert!(error.to_string().contains("SHMEM_SYMMETRIC_SIZE"), "{error}");
+    assert!(
+        error.to_string().contains("SHMEM_SYMMETRIC_SIZE"),
+        "{error}"
+    );
     let kept = alloc::<u32>(10).unwrap();
-    assert!(matches!(free(kept.at(1..)), Err(Error::NotAllocated { .. })));
+    assert!(matches!(
+        free(kept.at(1..)),
+        Err(Error::NotAllocated { .. })
+    ));
     free(kept).unwrap();
     assert!(matches!(free(kept), Err(Error::NotAllocated { .. })));
 }

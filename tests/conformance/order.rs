@@ -28,7 +28,12 @@ fn flag_after_data() {
         fence();
         p(flag, round, right);
         wait_until(flag, Cmp::Eq, round);
-        assert!(data.to_vec().iter().all(|&v| v == round * 100 + left as u64), "round {round}");
+        assert!(
+            data.to_vec()
+                .iter()
+                .all(|&v| v == round * 100 + left as u64),
+            "round {round}"
+        );
         // Tell the writer that the data may be overwritten.
         p(seen, round, left);
         wait_until(seen, Cmp::Ge, round);

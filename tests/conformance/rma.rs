@@ -31,7 +31,11 @@ fn put_get_all_pairs() {
         for from in 0..n {
             get(&mut block, board.at(from * BLOCK..), owner);
             for (i, &got) in block.iter().enumerate() {
-                assert_eq!(got, value(from, owner, i), "from {from} at {owner}, element {i}");
+                assert_eq!(
+                    got,
+                    value(from, owner, i),
+                    "from {from} at {owner}, element {i}"
+                );
             }
         }
     }
@@ -45,7 +49,18 @@ fn sizes_and_alignments() {
     let (me, n) = (my_pe(), n_pes());
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let area = alloc::<u8>(ROOM).unwrap();
-    let mtu_and_more = [4095, 4096, 4097, 8192, 12_345, 65_535, 65_536, 65_537, 300_001, 2 << 20];
+    let mtu_and_more = [
+        4095,
+        4096,
+        4097,
+        8192,
+        12_345,
+        65_535,
+        65_536,
+        65_537,
+        300_001,
+        2 << 20,
+    ];
     for (round, len) in (0..70).chain(mtu_and_more).enumerate() {
         let offset = 1 + round % 17;
         area.at(..offset + len + 1).fill(0xee);
@@ -59,7 +74,11 @@ fn sizes_and_alignments() {
         let mut got = vec![0; len];
         area.at(offset..).read_to(&mut got);
         assert!(got == bytes(left), "{len} bytes put at {offset}");
-        assert_eq!((area.read(offset - 1), area.read(offset + len)), (0xee, 0xee), "{len}");
+        assert_eq!(
+            (area.read(offset - 1), area.read(offset + len)),
+            (0xee, 0xee),
+            "{len}"
+        );
         let mut back = vec![0; len];
         get(&mut back, area.at(offset..), right);
         assert!(back == bytes(me), "{len} bytes got from {offset}");
@@ -107,13 +126,21 @@ fn strided() {
     iput(area, &source, 3, 2, N, right);
     barrier_all();
     for (i, v) in area.to_vec().into_iter().enumerate() {
-        let want = if i % 3 == 0 { 2 * (i as i32 / 3) + 1000 * left as i32 } else { 0 };
+        let want = if i % 3 == 0 {
+            2 * (i as i32 / 3) + 1000 * left as i32
+        } else {
+            0
+        };
         assert_eq!(v, want, "element {i}");
     }
     let mut back = [-1; 4 * N];
     iget(&mut back, area, 4, 3, N, right);
     for (i, v) in back.into_iter().enumerate() {
-        let want = if i % 4 == 0 { 2 * (i as i32 / 4) + 1000 * me as i32 } else { -1 };
+        let want = if i % 4 == 0 {
+            2 * (i as i32 / 4) + 1000 * me as i32
+        } else {
+            -1
+        };
         assert_eq!(v, want, "element {i}");
     }
     iput(area, &source, 1, 1, 0, right);
@@ -127,8 +154,9 @@ fn non_blocking() {
     const LEN: usize = 5000;
     let (me, n) = (my_pe(), n_pes());
     let area = alloc::<u32>(LEN * n).unwrap();
-    let source: Vec<Vec<u32>> =
-        (0..n).map(|to| (0..LEN).map(|i| (me * 31 + to * 17 + i) as u32).collect()).collect();
+    let source: Vec<Vec<u32>> = (0..n)
+        .map(|to| (0..LEN).map(|i| (me * 31 + to * 17 + i) as u32).collect())
+        .collect();
     nbi(|ops| {
         for (to, data) in source.iter().enumerate() {
             let (small, large) = data.split_at(3);

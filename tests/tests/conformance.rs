@@ -4,7 +4,11 @@
 use shmem_tests::Job;
 
 fn conformance(options: &str) -> Job {
-    Job::new(env!("CARGO_BIN_EXE_shmrun-under-test"), options, &[env!("CARGO_BIN_EXE_conformance")])
+    Job::new(
+        env!("CARGO_BIN_EXE_shmrun-under-test"),
+        options,
+        &[env!("CARGO_BIN_EXE_conformance")],
+    )
 }
 
 macro_rules! layouts {

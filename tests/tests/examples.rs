@@ -6,8 +6,14 @@ fn run(options: &str, program: &[&str]) -> String {
     Job::new(env!("CARGO_BIN_EXE_shmrun-under-test"), options, program).succeed()
 }
 
-const LAYOUTS: [&str; 6] =
-    ["-n 1", "-n 2", "-n 3 --nodes 2", "-n 4", "-n 8 --nodes 4", "-n 13 --nodes 5"];
+const LAYOUTS: [&str; 6] = [
+    "-n 1",
+    "-n 2",
+    "-n 3 --nodes 2",
+    "-n 4",
+    "-n 8 --nodes 4",
+    "-n 13 --nodes 5",
+];
 
 #[test]
 fn hello() {
@@ -15,7 +21,9 @@ fn hello() {
         let out = run(options, &[env!("CARGO_BIN_EXE_hello-under-test")]);
         let n: usize = options.split_whitespace().nth(1).unwrap().parse().unwrap();
         let mut lines: Vec<_> = out.lines().map(str::to_owned).collect();
-        let mut want: Vec<_> = (0..n).map(|pe| format!("Hello from PE {pe} of {n}")).collect();
+        let mut want: Vec<_> = (0..n)
+            .map(|pe| format!("Hello from PE {pe} of {n}"))
+            .collect();
         lines.sort();
         want.sort();
         assert_eq!(lines, want, "{options}");

@@ -20,6 +20,7 @@
 //! and done, since nothing more will come from it. When the link to the parent closes, the agent
 //! kills its PEs and exits; its children see their links close and do the same.
 
+mod event;
 mod output;
 mod pes;
 
@@ -31,6 +32,8 @@ use crate::exit::{Cause, End, Fault};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
 use crate::report::Reduced;
 use output::Upstream;
+
+pub use event::{Action, Event, Setup};
 use pes::Pes;
 
 /// PEs in one request to the template. Bounds the descriptors that are on their way at once.
@@ -39,9 +42,8 @@ pub const SPAWN_BATCH: u32 = shmem_node::template::message::MAX_BATCH as u32;
 /// Requests to the template that may be unanswered: one being served, one to follow.
 const BATCHES_IN_FLIGHT: usize = 2;
 
-/// How long output may wait for more, and how much of it.
-const HOLD_NS: u64 = 1_000_000;
-const HOLD_BYTES: usize = 32 << 10;
+/// Bytes of PMI's stream in one frame at most.
+const PMI_PIECE: usize = 32 << 10;
 
 /// How long the death of a child agent may take to follow the end of its link.
 const AGENT_DEATH_NS: u64 = 300_000_000;
@@ -49,120 +51,6 @@ const AGENT_DEATH_NS: u64 = 300_000_000;
 /// How long output may stay silent at the end before descriptors that some escaped process holds
 /// are given up.
 const FLUSH_NS: u64 = 1_000_000_000;
-
-/// What an agent knows about itself.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// Its node.
-    pub node: u32,
-    /// Rank of its first PE; the others follow.
-    pub first_rank: u32,
-    /// PEs of the node.
-    pub n_local: u32,
-    /// Whether the job has several PEs, so that one that leaves early is missed.
-    pub several: bool,
-    /// Whether output is passed on as it comes.
-    pub raw_output: bool,
-    /// Nodes and process ids of the child agents.
-    pub children: Vec<(u32, u32)>,
-}
-
-/// Something that happened.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// Bytes from the parent.
-    FromParent(&'a [u8]),
-    /// The link to the parent ended.
-    ParentClosed,
-    /// Bytes from a child.
-    FromChild(usize, &'a [u8]),
-    /// The link to a child ended.
-    ChildClosed(usize),
-    /// A child's process ended.
-    ChildReaped(usize, End),
-    /// Segment, process group and template are there.
-    Prepared,
-    /// They cannot be made, or another thing failed that the agent cannot do without.
-    Failed(String),
-    /// The template has answered the oldest request: these PEs run. `error` says why fewer than
-    /// asked for.
-    Spawned {
-        /// Process ids, in order.
-        pids: &'a [i32],
-        /// Why the next PE could not be started.
-        error: Option<String>,
-    },
-    /// The template has gone.
-    TemplateClosed,
-    /// A PE wrote something.
-    Output(u32, Stream, &'a [u8]),
-    /// A stream of a PE has no writer any more.
-    OutputClosed(u32, Stream),
-    /// A PE ended. `unfinalized`: it called init and did not return from finalize.
-    Reaped {
-        /// Local number of the PE.
-        local: u32,
-        /// How it ended.
-        end: End,
-        /// Whether it left its peers in the lurch.
-        unfinalized: bool,
-    },
-    /// A PE wrote to its PMI socket.
-    FromPe(u32, &'a [u8]),
-    /// A PE's PMI socket was closed.
-    PeClosed(u32),
-    /// PE 0 took bytes of input.
-    StdinTaken(u32),
-    /// Somebody sent this agent a signal to end.
-    Terminated(u8),
-    /// Everything in the process group is gone, and this is the node's report.
-    CleanedUp(Reduced),
-    /// Time has passed.
-    Timer,
-}
-
-/// Something that the driver has to do, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Ask the template for PEs `first..first + count` (local numbers).
-    Spawn {
-        /// First PE.
-        first: u32,
-        /// How many.
-        count: u32,
-    },
-    /// Let the template exit.
-    FinishTemplate,
-    /// Send a signal to the process group.
-    Signal(u8),
-    /// Write to a PE's PMI socket.
-    ToPe(u32, Vec<u8>),
-    /// Put the result of an allgather into the node segment.
-    Publish {
-        /// Number of the operation.
-        request: u64,
-        /// Bytes of each value.
-        value_len: usize,
-        /// One value per PE of the job.
-        values: Vec<u8>,
-    },
-    /// Input for PE 0.
-    Stdin(Vec<u8>),
-    /// PE 0 gets no more input.
-    StdinEnd,
-    /// Close the read ends of a stream.
-    CloseOutput(Stream),
-    /// Kill the process group and every descendant but the child agents.
-    KillAll,
-    /// Give up on output that has not ended.
-    DropOutput,
-    /// Reap everything, make the report, answer with [`Event::CleanedUp`].
-    CleanUp,
-    /// Flush the link to the parent and exit.
-    Exit,
-    /// Kill everything and exit at once: nobody is there to hear of it.
-    Die,
-}
 
 #[derive(Debug, Default)]
 struct Child {
@@ -209,10 +97,6 @@ pub struct Agent {
     children: Vec<Child>,
     parent: FrameReader,
     up: OutBuf,
-    /// Whether something other than output waits in `up`.
-    urgent: bool,
-    /// When the oldest output in `up` came.
-    output_since: Option<u64>,
     upstream: Upstream,
     actions: VecDeque<Action>,
     prepared: bool,
@@ -222,6 +106,14 @@ pub struct Agent {
     kill_at: Option<u64>,
     flush_at: Option<u64>,
     report: Option<Reduced>,
+}
+
+/// PMI's messages are a byte stream of their own, so they are cut as suits the link: with pieces that
+/// fit a receiver's buffer, nobody on the way has to grow one for a whole result.
+fn send_pmi(bytes: &[u8], out: &mut OutBuf) {
+    for piece in bytes.chunks(PMI_PIECE) {
+        out.send(&Frame::Pmi(piece));
+    }
 }
 
 impl Agent {
@@ -244,8 +136,6 @@ impl Agent {
             children,
             parent: FrameReader::default(),
             up: OutBuf::default(),
-            urgent: false,
-            output_since: None,
             actions: VecDeque::new(),
             prepared: false,
             sent_spawned: false,
@@ -269,20 +159,6 @@ impl Agent {
     /// What to do next.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
-    }
-
-    /// Until when the bytes for the parent may wait for more to join them. Output that travels alone
-    /// gains nothing by a head start of a millisecond, and a message for each line of each PE
-    /// would wake every agent on its way. Anything else goes out at once, with what waits.
-    pub fn hold_until(&self) -> Option<u64> {
-        let held = !self.urgent && self.up.pending().len() < HOLD_BYTES;
-        self.output_since.filter(|_| held).map(|at| at + HOLD_NS)
-    }
-
-    /// The driver has handed the bytes for the parent to the kernel, or as many as it takes.
-    pub fn flushed(&mut self) {
-        self.urgent = false;
-        self.output_since = None;
     }
 
     /// Whether PEs' output may be read.
@@ -340,7 +216,7 @@ impl Agent {
                 self.pmi.handle_client_bytes(local as usize, bytes);
             }
             Event::PeClosed(local) => self.pmi.client_closed(local as usize),
-            Event::StdinTaken(n) => self.tell_parent(&Frame::StdinCredit(n)),
+            Event::StdinTaken(n) => self.up.send(&Frame::StdinCredit(n)),
             Event::Terminated(signal) => {
                 let end = End::Signal {
                     signal,
@@ -356,9 +232,6 @@ impl Agent {
         self.serve_pmi();
         self.return_credit();
         self.advance();
-        if !self.urgent && self.output_since.is_none() && !self.up.pending().is_empty() {
-            self.output_since = Some(now);
-        }
     }
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {
@@ -462,7 +335,7 @@ impl Agent {
             Frame::Ready => c.ready = true,
             Frame::Spawned => c.spawned = true,
             Frame::Exited => c.exited = true,
-            Frame::Fault(fault) => self.tell_parent(&Frame::Fault(fault)),
+            Frame::Fault(fault) => self.up.send(&Frame::Fault(fault)),
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
             Frame::Done(body) => match Reduced::decode(body) {
                 Ok(report) => {
@@ -496,11 +369,11 @@ impl Agent {
                 Output::ToClient { local, bytes } => {
                     self.actions.push_back(Action::ToPe(local as u32, bytes));
                 }
-                Output::ToParent(bytes) => self.tell_parent(&Frame::Pmi(&bytes)),
+                Output::ToParent(bytes) => send_pmi(&bytes, &mut self.up),
                 Output::ToChild { child, bytes } => {
                     let c = &mut self.children[child];
                     if !c.gone() {
-                        c.out.send(&Frame::Pmi(&bytes));
+                        send_pmi(&bytes, &mut c.out);
                     }
                 }
                 Output::Publish {
@@ -544,18 +417,13 @@ impl Agent {
         (self.setup.first_rank + local, self.pes.pid(local))
     }
 
-    fn tell_parent(&mut self, frame: &Frame<'_>) {
-        self.urgent = true;
-        self.up.send(frame);
-    }
-
     fn fault(&mut self, pid: u32, cause: Cause) {
         let fault = Fault {
             node: self.setup.node,
             pid,
             cause,
         };
-        self.tell_parent(&Frame::Fault(fault));
+        self.up.send(&Frame::Fault(fault));
     }
 
     fn spawned(&mut self, pids: &[i32], error: Option<String>) {
@@ -690,7 +558,7 @@ impl Agent {
                 pid: c.pid,
                 cause: Cause::Agent { end: c.end },
             };
-            self.tell_parent(&Frame::Fault(fault));
+            self.up.send(&Frame::Fault(fault));
         }
     }
 
@@ -712,7 +580,7 @@ impl Agent {
     fn advance(&mut self) {
         if self.phase == Phase::Preparing && self.prepared && self.all_children(|c| c.ready) {
             self.phase = Phase::Ready;
-            self.tell_parent(&Frame::Ready);
+            self.up.send(&Frame::Ready);
         }
         if self.phase == Phase::Starting {
             while let Some((first, count)) = self.pes.next_batch(SPAWN_BATCH, BATCHES_IN_FLIGHT) {
@@ -733,12 +601,12 @@ impl Agent {
             && self.all_children(|c| c.spawned)
         {
             self.sent_spawned = true;
-            self.tell_parent(&Frame::Spawned);
+            self.up.send(&Frame::Spawned);
         }
         if self.phase == Phase::Running && self.pes.all_ended() && self.all_children(|c| c.exited) {
             self.phase = Phase::Exited;
             self.kill_at = None;
-            self.tell_parent(&Frame::Exited);
+            self.up.send(&Frame::Exited);
         }
         if self.phase == Phase::Finishing
             && self.pes.all_closed()
@@ -759,7 +627,7 @@ impl Agent {
         report.merge(&own);
         let mut body = Vec::new();
         report.encode(&mut body);
-        self.tell_parent(&Frame::Done(&body));
+        self.up.send(&Frame::Done(&body));
         self.phase = Phase::Gone;
         self.actions.push_back(Action::Exit);
     }

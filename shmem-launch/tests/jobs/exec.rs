@@ -1,10 +1,8 @@
 //! `shmrun` as its users see it, with programs that are executed.
 
-mod support;
-
 use std::io::Read;
 
-use support::{Job, kill, wait_until};
+use crate::support::{Job, kill, wait_until};
 
 fn sh(options: &[&str], script: &str) -> Job {
     let args: Vec<&str> = options

@@ -1,0 +1,88 @@
+//! A program that a template can fork, without the OpenSHMEM library: what the tests of the launcher
+//! start when they look at template start and at PEs that misbehave.
+//!
+//! `probe WORD..` does what the words say, in order.
+
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use shmem_node::contract::{HEAP_FD, PMI_FD, TABLES_FD};
+use shmem_node::pe_block::PeState;
+use shmem_node::segment::NodeView;
+use shmem_node::template::marker::Note;
+
+#[used]
+#[unsafe(link_section = ".note.shmem")]
+static NOTE: Note = Note::CURRENT;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn run() {
+        shmem_node::template::constructor(|| {});
+    }
+    run
+};
+
+fn variable(name: &str) -> u32 {
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or_else(|| panic!("{name} is not set"))
+}
+
+fn main() {
+    // SAFETY: shmrun leaves these descriptors open for the whole life of a PE.
+    let (tables, heap) = unsafe {
+        (
+            BorrowedFd::borrow_raw(TABLES_FD),
+            BorrowedFd::borrow_raw(HEAP_FD),
+        )
+    };
+    let view = NodeView::attach(tables, heap).expect("the node segment can be mapped");
+    let (rank, local) = (variable("PMI_RANK"), variable("SHMEM_LOCAL_RANK"));
+    assert_eq!(view.ranks()[local as usize], rank);
+    let block = view.pe_block(local as usize);
+    let mut args = std::env::args().skip(1);
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "init" => block.set_state(PeState::Running),
+            "finalize" => block.set_state(PeState::Finalized),
+            "place" => println!("PE {rank} of {} on node {}", view.n_pes(), view.node()),
+            "pid" => println!(
+                "{} child of {}",
+                std::process::id(),
+                std::os::unix::process::parent_id()
+            ),
+            "echo" => std::io::copy(&mut std::io::stdin(), &mut std::io::stdout())
+                .map(drop)
+                .unwrap(),
+            "sleep" => std::thread::sleep(Duration::from_secs(1000)),
+            "garbage" => {
+                // SAFETY: shmrun leaves this descriptor open and nobody else here owns it.
+                let mut pmi =
+                    unsafe { <UnixStream as std::os::fd::FromRawFd>::from_raw_fd(PMI_FD) };
+                pmi.write_all(b"this is no PMI\n").unwrap();
+                std::mem::forget(pmi);
+            }
+            "descriptors" => {
+                let open: Vec<_> = std::fs::read_dir("/proc/self/fd")
+                    .unwrap()
+                    .filter_map(|e| e.ok()?.file_name().into_string().ok())
+                    .collect();
+                println!("{} descriptors", open.len());
+            }
+            // What follows is for one PE only.
+            "only" => {
+                let which: u32 = args.next().and_then(|a| a.parse().ok()).expect("a rank");
+                if which != rank {
+                    args.next();
+                }
+            }
+            "leave" => return,
+            other => panic!("probe does not know {other}"),
+        }
+    }
+}

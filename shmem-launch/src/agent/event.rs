@@ -1,0 +1,119 @@
+//! What an agent is told and what it answers: its interface to the driver.
+
+use crate::exit::End;
+use crate::frame::Stream;
+use crate::report::Reduced;
+
+/// What an agent knows about itself.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Its node.
+    pub node: u32,
+    /// Rank of its first PE; the others follow.
+    pub first_rank: u32,
+    /// PEs of the node.
+    pub n_local: u32,
+    /// Whether the job has several PEs, so that one that leaves early is missed.
+    pub several: bool,
+    /// Whether output is passed on as it comes.
+    pub raw_output: bool,
+    /// Nodes and process ids of the child agents.
+    pub children: Vec<(u32, u32)>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Bytes from the parent.
+    FromParent(&'a [u8]),
+    /// The link to the parent ended.
+    ParentClosed,
+    /// Bytes from a child.
+    FromChild(usize, &'a [u8]),
+    /// The link to a child ended.
+    ChildClosed(usize),
+    /// A child's process ended.
+    ChildReaped(usize, End),
+    /// Segment, process group and template are there.
+    Prepared,
+    /// They cannot be made, or another thing failed that the agent cannot do without.
+    Failed(String),
+    /// The template has answered the oldest request: these PEs run. `error` says why fewer than
+    /// asked for.
+    Spawned {
+        /// Process ids, in order.
+        pids: &'a [i32],
+        /// Why the next PE could not be started.
+        error: Option<String>,
+    },
+    /// The template has gone.
+    TemplateClosed,
+    /// A PE wrote something.
+    Output(u32, Stream, &'a [u8]),
+    /// A stream of a PE has no writer any more.
+    OutputClosed(u32, Stream),
+    /// A PE ended. `unfinalized`: it called init and did not return from finalize.
+    Reaped {
+        /// Local number of the PE.
+        local: u32,
+        /// How it ended.
+        end: End,
+        /// Whether it left its peers in the lurch.
+        unfinalized: bool,
+    },
+    /// A PE wrote to its PMI socket.
+    FromPe(u32, &'a [u8]),
+    /// A PE's PMI socket was closed.
+    PeClosed(u32),
+    /// PE 0 took bytes of input.
+    StdinTaken(u32),
+    /// Somebody sent this agent a signal to end.
+    Terminated(u8),
+    /// Everything in the process group is gone, and this is the node's report.
+    CleanedUp(Reduced),
+    /// Time has passed.
+    Timer,
+}
+
+/// Something that the driver has to do, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the template for PEs `first..first + count` (local numbers).
+    Spawn {
+        /// First PE.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Let the template exit.
+    FinishTemplate,
+    /// Send a signal to the process group.
+    Signal(u8),
+    /// Write to a PE's PMI socket.
+    ToPe(u32, Vec<u8>),
+    /// Put the result of an allgather into the node segment.
+    Publish {
+        /// Number of the operation.
+        request: u64,
+        /// Bytes of each value.
+        value_len: usize,
+        /// One value per PE of the job.
+        values: Vec<u8>,
+    },
+    /// Input for PE 0.
+    Stdin(Vec<u8>),
+    /// PE 0 gets no more input.
+    StdinEnd,
+    /// Close the read ends of a stream.
+    CloseOutput(Stream),
+    /// Kill the process group and every descendant but the child agents.
+    KillAll,
+    /// Give up on output that has not ended.
+    DropOutput,
+    /// Reap everything, make the report, answer with [`Event::CleanedUp`].
+    CleanUp,
+    /// Flush the link to the parent and exit.
+    Exit,
+    /// Kill everything and exit at once: nobody is there to hear of it.
+    Die,
+}

@@ -1,0 +1,139 @@
+//! PEs end, are ended, and are cleaned up after.
+//!
+//! # Reaping
+//! With thousands of children, `waitpid(-1)` walks a long list for each. A PE that ends closes its
+//! PMI socket first, so PEs whose socket has ended are asked for by number when SIGCHLD comes; the
+//! full search runs at most every few milliseconds, for those that passed their socket to others.
+
+use super::*;
+
+impl Driver {
+    pub(super) fn reap_leaving(&mut self) {
+        // Until the template has gone, PEs are not our children.
+        if self.node.as_ref().is_some_and(|n| n.template.is_some()) {
+            return;
+        }
+        // A long list is better served by the search.
+        if self.leaving.len() > 64 {
+            self.search_due = true;
+            return;
+        }
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|&local| {
+            let pid = self.pes[local as usize].pid;
+            match pid > 0 && self.by_pid.contains_key(&pid) {
+                false => false,
+                true => match sys::wait(pid) {
+                    Waited::Child(pid, status) => {
+                        self.reaped(pid, status);
+                        false
+                    }
+                    _ => true,
+                },
+            }
+        });
+        leaving.append(&mut self.leaving);
+        self.leaving = leaving;
+    }
+
+    pub(super) fn search_children(&mut self, now: u64) {
+        self.search_due = false;
+        let mut guard = None;
+        while let Waited::Child(pid, status) = sys::wait(-1) {
+            if self.node.as_ref().is_some_and(|n| n.group.id() == pid) {
+                guard = Some(status);
+            } else {
+                self.reaped(pid, status);
+            }
+        }
+        // After the PEs: if one of them killed the whole group, it is the one to be named.
+        if let (Some(status), Some(node)) = (guard, &mut self.node) {
+            node.group.guard_reaped();
+            if !self.by_pid.is_empty() {
+                let end = End::from_wait(status);
+                self.tell(Event::Failed(format!(
+                    "the guard of the PEs' process group {end}"
+                )));
+            }
+        }
+        let by_pid = &self.by_pid;
+        self.leaving
+            .retain(|&l| by_pid.contains_key(&self.pes[l as usize].pid));
+        let alive = self.by_pid.len() as u64;
+        self.next_search = now + SEARCH_NS_MIN.max(alive * SEARCH_NS_PER_PE);
+    }
+
+    pub(super) fn reaped(&mut self, pid: i32, status: i32) {
+        let end = End::from_wait(status);
+        if let Some(local) = self.by_pid.remove(&pid) {
+            let unfinalized = self.node.as_ref().is_some_and(|n| {
+                let state = n.segment.pe_state(local as usize);
+                state != PeState::Fresh && state != PeState::Finalized
+            });
+            if end != End::Code(0) || unfinalized {
+                self.drain_output(local);
+            }
+            self.moment(Moment::Ended, monotonic_ns());
+            self.tell(Event::Reaped {
+                local,
+                end,
+                unfinalized,
+            });
+        } else if let Some(at) = self.children.iter().position(|c| c.1 == pid) {
+            self.children[at].1 = 0;
+            self.tell(Event::ChildReaped(at, end));
+        } else if let Some(node) = &mut self.node
+            && node.template_pid == pid
+        {
+            node.template_pid = 0;
+        }
+    }
+
+    pub(super) fn kill_all(&mut self) {
+        if let Some(node) = &self.node {
+            node.group.signal(libc::SIGKILL);
+        }
+        for pid in sys::children() {
+            if !self.children.iter().any(|c| c.1 == pid) {
+                sys::kill(pid, libc::SIGKILL);
+            }
+        }
+        self.search_due = true;
+    }
+
+    pub(super) fn clean_up(&mut self) {
+        self.close_outputs(None, false);
+        self.stdin = None;
+        let agents: Vec<i32> = self.children.iter().map(|c| c.1).collect();
+        bury(|pid| agents.contains(&pid), BURY_PATIENCE, BURY_LIMIT);
+        let mut report = Reduced {
+            agents: 1,
+            ..Reduced::default()
+        };
+        for (aggregate, &at) in report.moments.iter_mut().zip(&self.moments) {
+            if at != 0 {
+                aggregate.add(at);
+            }
+        }
+        if self.launch.report
+            && let Some(node) = &self.node
+        {
+            for local in 0..self.answered as usize {
+                report.add_pe(&node.segment.pe_stats(local));
+            }
+        }
+        report.agent_cpu.add(sys::process_cpu_ns());
+        self.tell(Event::CleanedUp(report));
+    }
+
+    pub(super) fn die(&mut self) -> ! {
+        // Their links end: child agents do the same.
+        for child in &mut self.children {
+            child.0 = None;
+        }
+        self.kill_all();
+        let agents: Vec<i32> = self.children.iter().map(|c| c.1).collect();
+        bury(|pid| agents.contains(&pid), BURY_PATIENCE, BURY_LIMIT);
+        sys::exit_now(crate::exit::LAUNCHER)
+    }
+}

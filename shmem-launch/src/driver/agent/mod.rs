@@ -1,0 +1,467 @@
+//! The process of a node launch agent: one thread, one epoll loop, around [`crate::agent::Agent`].
+
+mod ending;
+mod pe_io;
+mod starting;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use shmem_node::pe_block::PeState;
+use shmem_node::template::{PeSpec, Reply};
+use shmem_pmi::tree::Tree;
+
+use super::link::{self, Got};
+use super::node::{self, Node};
+use super::park::Parking;
+use super::reap::bury;
+use crate::agent::{Action, Agent, Event, Setup};
+use crate::exit::End;
+use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
+use crate::limits;
+use crate::plan::Layout;
+use crate::report::{Moment, Reduced};
+use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
+
+/// Number of the link to the parent in an agent.
+const LINK_FD: RawFd = 3;
+
+const SIGNALS: [i32; 2] = [libc::SIGCHLD, libc::SIGTERM];
+
+/// Time between two searches for ended children of unknown number, per PE: bounds their share of
+/// the agent's time.
+const SEARCH_NS_PER_PE: u64 = 1_000;
+const SEARCH_NS_MIN: u64 = 2_000_000;
+
+/// Time that exiting child agents have before they are killed, and all of it at most.
+const BURY_PATIENCE: Duration = Duration::from_secs(2);
+const BURY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Kinds of descriptors, in the upper half of an epoll token; the lower half is a number.
+const PARENT: u64 = 1 << 32;
+const CHILD: u64 = 2 << 32;
+const SIGNAL: u64 = 3 << 32;
+const TEMPLATE: u64 = 4 << 32;
+const OUTPUTS: u64 = 5 << 32;
+const PMI: u64 = 6 << 32;
+const STDIN: u64 = 7 << 32;
+const STDOUT: u64 = 8 << 32;
+const STDERR: u64 = 9 << 32;
+const KIND: u64 = 0xffff_ffff << 32;
+
+#[derive(Debug, Default)]
+struct PeIo {
+    pid: i32,
+    output: [Option<OwnedFd>; 2],
+    pmi: Option<OwnedFd>,
+    /// Bytes that the PE's PMI socket did not take at once.
+    pmi_out: Vec<u8>,
+}
+
+struct Driver {
+    agent: Agent,
+    launch: Launch,
+    parent: OwnedFd,
+    /// Links and process ids of the child agents.
+    children: Vec<(Option<OwnedFd>, i32)>,
+    epoll: Epoll,
+    outputs: Epoll,
+    reading_outputs: bool,
+    /// Where stderr's read ends are while silent, if descriptors are scarce.
+    parking: Option<Parking>,
+    /// Which links wait for room: 0 is the parent's, then the children's.
+    blocked: Vec<bool>,
+    signals: OwnedFd,
+    node: Option<Node>,
+    pes: Vec<PeIo>,
+    /// Local number of the PE with this process id.
+    by_pid: HashMap<i32, u32>,
+    answered: u32,
+    /// PEs whose PMI socket has ended and which are not reaped.
+    leaving: Vec<u32>,
+    next_search: u64,
+    search_due: bool,
+    stdin: Option<OwnedFd>,
+    stdin_queue: Vec<u8>,
+    stdin_ended: bool,
+    moments: [u64; crate::report::MOMENTS],
+    /// Buffers of reads and of nested waits, taken while in use.
+    scratch: Vec<u8>,
+    ready_outputs: Vec<Ready>,
+    exiting: bool,
+}
+
+/// The life of an agent, in the process forked for it. `link` leads to its parent; nothing else
+/// but standard streams may be open.
+pub(super) fn run(link: OwnedFd) -> u8 {
+    sys::set_name(c"shmrun-agent");
+    sys::keep_freed_memory();
+    sys::set_blocked(&SIGNALS);
+    for signal in [
+        libc::SIGINT,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGTSTP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+    ] {
+        sys::set_ignored(signal, true);
+    }
+    match start(link) {
+        Ok(mut driver) => driver.work(),
+        // Without its parent an agent has nobody to tell; with it, the exit status speaks.
+        Err(e) => {
+            eprintln!("shmrun: a launch agent cannot start: {e}");
+            crate::exit::LAUNCHER
+        }
+    }
+}
+
+/// Forks an agent; gives its process id and the link to it.
+///
+/// # Safety
+/// This process has a single thread.
+pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
+    let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
+    let null = sys::dev_null()?;
+    let child = || {
+        if own_group {
+            // Away from the terminal's foreground: its signals are for shmrun alone.
+            let _ = sys::set_group(0, 0);
+        }
+        let null = null.as_raw_fd();
+        let placed = [
+            (null, 0, true),
+            (null, 1, true),
+            (2, 2, true),
+            (theirs.as_raw_fd(), LINK_FD, true),
+        ];
+        if let Err(e) = sys::arrange_fds(&placed, LINK_FD + 1) {
+            eprintln!("shmrun: a launch agent cannot start: {e}");
+            return crate::exit::LAUNCHER;
+        }
+        // SAFETY: the link was put there just now and nobody else owns it here.
+        run(unsafe { sys::own(LINK_FD) })
+    };
+    // SAFETY: one thread, as promised by the caller.
+    let pid = unsafe { sys::fork(child)? };
+    Ok((pid, ours))
+}
+
+fn start(parent: OwnedFd) -> io::Result<Driver> {
+    let bad = |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+    let content = link::read_one_frame(&parent)?;
+    let Frame::Launch(body) = Frame::decode(&content).map_err(|e| bad(&e))? else {
+        return Err(bad(&"the first frame is not a Launch"));
+    };
+    let launched = monotonic_ns();
+    let launch = Launch::decode(body).map_err(|e| bad(&e))?;
+    sys::become_subreaper()?;
+
+    // Children first, while there is nothing that they should not inherit.
+    let tree = Tree::new(launch.n_nodes, launch.degree);
+    let mut children = Vec::new();
+    let mut pids = Vec::new();
+    for child in tree.children(launch.node) {
+        // SAFETY: an agent has a single thread.
+        let (pid, socket) = unsafe { fork_agent(false)? };
+        let mut out = OutBuf::default();
+        out.send(&Frame::Launch(
+            &Launch {
+                node: child,
+                ..launch.clone()
+            }
+            .encode(),
+        ));
+        link::send_all(&socket, &mut out);
+        pids.push((child, pid as u32));
+        children.push((Some(socket), pid));
+    }
+
+    let layout = Layout::of(launch.n_pes, launch.n_nodes);
+    let ranks = layout.ranks(launch.node);
+    let node_of = layout.node_of();
+    let pmi = node::pmi_server(&launch, &layout, &tree, &node_of).map_err(|e| bad(&e))?;
+    let n_local = ranks.len() as u32;
+    let agent = Agent::new(
+        Setup {
+            node: launch.node,
+            first_rank: ranks.start,
+            n_local,
+            several: launch.n_pes > 1,
+            raw_output: launch.raw_output,
+            children: pids,
+        },
+        pmi,
+    );
+    // SAFETY: an agent has a single thread.
+    let node = unsafe { Node::prepare(&launch, &node_of) };
+
+    let need = limits::descriptors(n_local, children.len() as u32);
+    let have = sys::raise_descriptors(need);
+    let least = limits::descriptors_least(n_local, children.len() as u32);
+    let node = node.and_then(|node| {
+        let short = limits::LimitError::Descriptors {
+            need: least,
+            limit: have,
+        };
+        if have < least {
+            Err(short.to_string())
+        } else {
+            Ok(node)
+        }
+    });
+    let epoll = Epoll::new()?;
+    let outputs = Epoll::new()?;
+    let signals = sys::signalfd(&SIGNALS)?;
+    epoll.add(&parent, PARENT, Interest::Read)?;
+    epoll.add(&signals, SIGNAL, Interest::Read)?;
+    epoll.add(&outputs.fd(), OUTPUTS, Interest::Read)?;
+    for (at, (socket, _)) in children.iter().enumerate() {
+        epoll.add(
+            socket.as_ref().expect("just made"),
+            CHILD | at as u64,
+            Interest::Read,
+        )?;
+    }
+    let blocked = vec![false; 1 + children.len()];
+    let mut driver = Driver {
+        agent,
+        launch,
+        parent,
+        children,
+        epoll,
+        outputs,
+        reading_outputs: true,
+        parking: (have < need).then(Parking::default),
+        blocked,
+        signals,
+        node: None,
+        pes: (0..n_local).map(|_| PeIo::default()).collect(),
+        by_pid: HashMap::with_capacity(n_local as usize),
+        answered: 0,
+        leaving: Vec::new(),
+        next_search: 0,
+        search_due: false,
+        stdin: None,
+        stdin_queue: Vec::new(),
+        stdin_ended: false,
+        moments: [0; crate::report::MOMENTS],
+        scratch: vec![0; 64 << 10],
+        ready_outputs: Vec::with_capacity(256),
+        exiting: false,
+    };
+    driver.moment(Moment::Launched, launched);
+    match node {
+        Ok(node) => {
+            if let Some(template) = &node.template {
+                driver
+                    .epoll
+                    .add(&template.as_fd(), TEMPLATE, Interest::Read)?;
+            }
+            driver.node = Some(node);
+            driver.tell(Event::Prepared);
+            driver.moment(Moment::Prepared, monotonic_ns());
+        }
+        Err(e) => driver.tell(Event::Failed(e)),
+    }
+    Ok(driver)
+}
+
+impl Driver {
+    fn moment(&mut self, moment: Moment, now: u64) {
+        let at = &mut self.moments[moment as usize];
+        if *at == 0 || moment == Moment::Ended || moment == Moment::LastPe {
+            *at = now;
+        }
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        self.agent.handle(event, monotonic_ns());
+    }
+
+    fn work(&mut self) -> u8 {
+        let mut ready: Vec<Ready> = Vec::with_capacity(256);
+        loop {
+            self.act();
+            self.flush();
+            if self.exiting {
+                return 0;
+            }
+            let now = monotonic_ns();
+            let search = self.search_due.then_some(self.next_search);
+            let timer = self.agent.next_timeout();
+            let until = [timer, search].into_iter().flatten().min();
+            let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
+            if let Err(e) = self.epoll.wait(&mut ready, timeout) {
+                eprintln!(
+                    "shmrun: the launch agent of node {} cannot wait: {e}",
+                    self.launch.node
+                );
+                self.die();
+            }
+            for &event in &ready {
+                self.dispatch(event);
+            }
+            let now = monotonic_ns();
+            if self.search_due && now >= self.next_search {
+                self.search_children(now);
+            }
+            if timer.is_some_and(|at| now >= at) {
+                self.tell(Event::Timer);
+            }
+        }
+    }
+
+    fn dispatch(&mut self, event: Ready) {
+        let at = (event.token & !KIND) as u32;
+        match event.token & KIND {
+            PARENT => self.parent_ready(event),
+            CHILD => self.child_ready(at as usize, event),
+            SIGNAL => self.signals_ready(),
+            TEMPLATE => self.template_ready(),
+            OUTPUTS => self.outputs_ready(),
+            PMI => self.pmi_ready(at, event),
+            STDIN => self.write_stdin(),
+            _ => {}
+        }
+    }
+
+    fn parent_ready(&mut self, event: Ready) {
+        if event.readable() {
+            let mut buf = std::mem::take(&mut self.scratch);
+            match link::receive(&self.parent, &mut buf) {
+                Got::Bytes(n) => self.tell(Event::FromParent(&buf[..n])),
+                Got::Nothing => {}
+                Got::End => self.tell(Event::ParentClosed),
+            }
+            self.scratch = buf;
+        }
+    }
+
+    fn child_ready(&mut self, at: usize, event: Ready) {
+        if !event.readable() {
+            return;
+        }
+        let Some(socket) = &self.children[at].0 else {
+            return;
+        };
+        let mut buf = std::mem::take(&mut self.scratch);
+        match link::receive(socket, &mut buf) {
+            Got::Bytes(n) => self.tell(Event::FromChild(at, &buf[..n])),
+            Got::Nothing => {}
+            Got::End => {
+                self.children[at].0 = None;
+                self.blocked[1 + at] = false;
+                self.tell(Event::ChildClosed(at));
+                self.search_due = true;
+            }
+        }
+        self.scratch = buf;
+    }
+
+    fn signals_ready(&mut self) {
+        while let Some(signal) = sys::next_signal(self.signals.as_fd()) {
+            if i32::from(signal) == libc::SIGCHLD {
+                self.reap_leaving();
+                self.search_due = true;
+            } else {
+                self.tell(Event::Terminated(signal));
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.agent.poll_action() {
+            match action {
+                Action::Spawn { first, count } => self.spawn(first, count),
+                Action::FinishTemplate => {
+                    if let Some(template) = self.node.as_ref().and_then(|n| n.template.as_ref()) {
+                        // A template that is gone needs no telling.
+                        let _ = template.finish();
+                    }
+                }
+                Action::Signal(signal) => {
+                    if let Some(node) = &self.node {
+                        node.group.signal(signal.into());
+                        // A stopped process would not get to the signal that is to end it.
+                        if !matches!(signal, 10 | 12) {
+                            node.group.signal(libc::SIGCONT);
+                        }
+                    }
+                }
+                Action::ToPe(local, bytes) => self.write_pmi(local, &bytes),
+                Action::Publish {
+                    request,
+                    value_len,
+                    values,
+                } => {
+                    if let Some(node) = &self.node {
+                        node.segment
+                            .publish_gather(request as u32, value_len, &values);
+                    }
+                }
+                Action::Stdin(data) => {
+                    self.stdin_queue.extend_from_slice(&data);
+                    self.write_stdin();
+                }
+                Action::StdinEnd => {
+                    self.stdin_ended = true;
+                    self.write_stdin();
+                }
+                Action::CloseOutput(stream) => self.close_outputs(Some(stream), true),
+                Action::DropOutput => self.close_outputs(None, false),
+                Action::KillAll => self.kill_all(),
+                Action::CleanUp => self.clean_up(),
+                Action::Exit => {
+                    link::send_all(&self.parent, self.agent.outgoing(None));
+                    self.exiting = true;
+                }
+                Action::Die => self.die(),
+            }
+        }
+        let may_read = self.agent.may_read_output();
+        if may_read != self.reading_outputs {
+            self.reading_outputs = may_read;
+            let interest = if may_read {
+                Interest::Read
+            } else {
+                Interest::Nothing
+            };
+            let _ = self.epoll.change(&self.outputs.fd(), OUTPUTS, interest);
+        }
+    }
+
+    fn flush(&mut self) {
+        let sockets =
+            std::iter::once(Some(&self.parent)).chain(self.children.iter().map(|c| c.0.as_ref()));
+        for (at, socket) in sockets.enumerate() {
+            let child = at.checked_sub(1);
+            let out = self.agent.outgoing(child);
+            if out.pending().is_empty() {
+                continue;
+            }
+            let Some(socket) = socket else {
+                let n = out.pending().len();
+                out.consume(n);
+                continue;
+            };
+            let blocked = !link::flush(socket, out);
+            if blocked != self.blocked[at] {
+                self.blocked[at] = blocked;
+                let token = child.map_or(PARENT, |c| CHILD | c as u64);
+                let interest = if blocked {
+                    Interest::ReadWrite
+                } else {
+                    Interest::Read
+                };
+                let _ = self.epoll.change(socket, token, interest);
+            }
+        }
+    }
+}

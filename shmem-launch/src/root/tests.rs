@@ -1,0 +1,261 @@
+//! The launcher's decisions, one dialogue each.
+
+use super::*;
+
+fn root() -> Root {
+    Root::new(Setup {
+        n_pes: 4,
+        grace_ns: 100,
+        agent_pid: 9,
+        ..Setup::default()
+    })
+}
+
+fn up(root: &mut Root, frame: &Frame<'_>, now: u64) {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    root.handle(Event::FromAgent(&bytes), now);
+}
+
+fn sent(root: &mut Root) -> Vec<u8> {
+    let bytes = root.outgoing().pending().to_vec();
+    root.outgoing().consume(bytes.len());
+    bytes
+}
+
+fn bytes(frames: &[Frame<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frames.iter().for_each(|f| f.encode(&mut out));
+    out
+}
+
+fn done() -> Vec<u8> {
+    let mut body = Vec::new();
+    Reduced::default().encode(&mut body);
+    body
+}
+
+fn write_all(root: &mut Root) -> (String, String) {
+    let texts = Stream::ALL.map(|s| {
+        let text = root.take_text(s);
+        root.handle(Event::Written(s, text.len()), 50);
+        String::from_utf8(text).unwrap()
+    });
+    texts.into()
+}
+
+#[test]
+fn a_peaceful_job() {
+    let mut r = root();
+    up(&mut r, &Frame::Ready, 1);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Go]));
+    up(&mut r, &Frame::Spawned, 2);
+    up(
+        &mut r,
+        &Frame::Output {
+            rank: 1,
+            stream: Stream::Out,
+            data: b"hi\n",
+        },
+        3,
+    );
+    up(&mut r, &Frame::Exited, 4);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Finish]));
+    up(&mut r, &Frame::Done(&done()), 5);
+    assert_eq!(r.finished(), None, "the text is not written yet");
+    assert_eq!(write_all(&mut r), ("hi\n".into(), String::new()));
+    assert_eq!(r.finished(), Some(0));
+    assert_eq!(
+        r.moments(),
+        Moments {
+            ready: 1,
+            spawned: 2,
+            exited: 4,
+            done: 5
+        }
+    );
+}
+
+#[test]
+fn the_first_fault_counts_and_is_told_once() {
+    let mut r = root();
+    up(&mut r, &Frame::Ready, 1);
+    sent(&mut r);
+    for (rank, code) in [(2, 7), (1, 8)] {
+        let cause = Cause::Pe {
+            rank,
+            end: End::Code(code),
+        };
+        up(
+            &mut r,
+            &Frame::Fault(Fault {
+                node: 0,
+                pid: 5,
+                cause,
+            }),
+            2,
+        );
+    }
+    assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+    up(&mut r, &Frame::Exited, 4);
+    up(&mut r, &Frame::Done(&done()), 5);
+    let want = "shmrun: PE 2 on node 0 (pid 5) exited with status 7; ending the job\n";
+    assert_eq!(write_all(&mut r).1, want);
+    assert_eq!(r.finished(), Some(7));
+}
+
+#[test]
+fn a_fault_before_ready_starts_nothing() {
+    let mut r = root();
+    up(
+        &mut r,
+        &Frame::Fault(Fault {
+            node: 1,
+            pid: 0,
+            cause: Cause::Node {
+                what: "no memory".into(),
+            },
+        }),
+        1,
+    );
+    up(&mut r, &Frame::Ready, 2);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+    assert_eq!(r.status(), exit::LAUNCHER);
+}
+
+#[test]
+fn ctrl_c_asks_then_ends_then_kills() {
+    let mut r = root();
+    up(&mut r, &Frame::Ready, 1);
+    sent(&mut r);
+    r.handle(Event::Signal(2), 10);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Signal(2)]));
+    assert_eq!(r.next_timeout(), Some(110));
+    r.handle(Event::Timer, 110);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+    r.handle(Event::Signal(2), 120);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 0 }]));
+    assert_eq!(r.status(), 130);
+    r.handle(Event::Signal(2), 130);
+    write_all(&mut r);
+    assert_eq!(r.finished(), Some(130), "a third one leaves at once");
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_blocked_terminal() {
+    let mut r = root();
+    up(
+        &mut r,
+        &Frame::Output {
+            rank: 1,
+            stream: Stream::Out,
+            data: b"hi\n",
+        },
+        3,
+    );
+    up(&mut r, &Frame::Done(&done()), 5);
+    r.take_text(Stream::Out);
+    assert_eq!(r.finished(), None);
+    r.handle(Event::Signal(15), 6);
+    assert_eq!(r.finished(), Some(143));
+}
+
+#[test]
+fn the_time_limit_ends_the_job() {
+    let mut r = Root::new(Setup {
+        deadline: Some(1000),
+        timeout_s: 7,
+        n_pes: 1,
+        ..Setup::default()
+    });
+    assert_eq!(r.next_timeout(), Some(1000));
+    r.handle(Event::Timer, 999);
+    assert_eq!(r.status(), 0);
+    r.handle(Event::Timer, 1000);
+    assert_eq!(r.status(), 124);
+    assert!(write_all(&mut r).1.contains("time limit of 7 s"));
+}
+
+#[test]
+fn a_lost_agent_is_named() {
+    let mut r = root();
+    r.handle(Event::AgentClosed, 5);
+    assert_eq!(r.finished(), None);
+    r.handle(
+        Event::AgentReaped(End::Signal {
+            signal: 9,
+            core: false,
+        }),
+        6,
+    );
+    let text = write_all(&mut r).1;
+    assert!(
+        text.contains("launch agent of node 0 (pid 9) was killed by signal 9"),
+        "{text}"
+    );
+    assert_eq!(r.finished(), Some(125));
+}
+
+#[test]
+fn credit_comes_back_when_text_is_written() {
+    let mut r = root();
+    let data = vec![b'\n'; CREDIT_STEP as usize];
+    up(
+        &mut r,
+        &Frame::Output {
+            rank: 0,
+            stream: Stream::Out,
+            data: &data,
+        },
+        1,
+    );
+    assert_eq!(sent(&mut r), b"");
+    let n = r.take_text(Stream::Out).len();
+    r.handle(Event::Written(Stream::Out, n - 1), 2);
+    assert_eq!(sent(&mut r), b"");
+    r.handle(Event::Written(Stream::Out, 1), 3);
+    let frames = CREDIT_STEP + crate::frame::OUTPUT_OVERHEAD as u32;
+    assert_eq!(sent(&mut r), bytes(&[Frame::Credit(frames)]));
+    assert_eq!(n, data.len());
+}
+
+#[test]
+fn a_closed_stream_stops_its_writers() {
+    let mut r = root();
+    up(
+        &mut r,
+        &Frame::Output {
+            rank: 0,
+            stream: Stream::Out,
+            data: b"x\n",
+        },
+        1,
+    );
+    r.take_text(Stream::Out);
+    r.handle(Event::StreamClosed(Stream::Out), 2);
+    assert_eq!(sent(&mut r), bytes(&[Frame::CloseOutput(Stream::Out)]));
+    up(
+        &mut r,
+        &Frame::Output {
+            rank: 0,
+            stream: Stream::Out,
+            data: b"y\n",
+        },
+        3,
+    );
+    assert_eq!(r.take_text(Stream::Out), b"");
+}
+
+#[test]
+fn stdin_is_read_within_its_window() {
+    let mut r = root();
+    assert_eq!(r.stdin_room(), 0, "nothing to feed yet");
+    up(&mut r, &Frame::Ready, 1);
+    assert_eq!(r.stdin_room(), STDIN_WINDOW);
+    r.handle(Event::Stdin(b"abc"), 2);
+    assert_eq!(r.stdin_room(), STDIN_WINDOW - 3);
+    up(&mut r, &Frame::StdinCredit(2), 3);
+    assert_eq!(r.stdin_room(), STDIN_WINDOW - 1);
+    r.handle(Event::StdinEnd, 4);
+    assert_eq!(r.stdin_room(), 0);
+}

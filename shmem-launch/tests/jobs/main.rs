@@ -1,0 +1,5 @@
+//! Whole jobs through the real `shmrun`.
+
+mod exec;
+mod support;
+mod template;

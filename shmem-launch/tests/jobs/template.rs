@@ -1,0 +1,142 @@
+//! Template start, and PEs that leave their peers in the lurch.
+
+use std::collections::HashSet;
+
+use crate::support::{Job, kill};
+
+/// The program that cargo builds beside `shmrun` for these tests.
+fn probe(options: &[&str], words: &[&str]) -> Job {
+    let path = std::path::Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name("examples/probe");
+    let path = path.to_str().expect("an ordinary path");
+    let args: Vec<&str> = options
+        .iter()
+        .copied()
+        .chain([path])
+        .chain(words.iter().copied())
+        .collect();
+    Job::new(&args)
+}
+
+#[test]
+fn forked_pes_know_their_place() {
+    for options in [
+        &["-n", "70"][..],
+        &["-n", "70", "--nodes", "3"],
+        &["-n", "70", "--spawn", "exec"],
+    ] {
+        let out = probe(options, &["place"]).run();
+        assert_eq!(out.code(), 0, "{out:?}");
+        let nodes = if options.len() == 4 && options[2] == "--nodes" {
+            3
+        } else {
+            1
+        };
+        let layout = shmem_launch::plan::Layout::of(70, nodes);
+        let node_of = layout.node_of();
+        let mut want: Vec<String> = (0..70)
+            .map(|r| format!("PE {r} of 70 on node {}", node_of[r]))
+            .collect();
+        want.sort_unstable();
+        assert_eq!(out.sorted(), want);
+    }
+}
+
+#[test]
+fn pes_are_processes_of_their_own() {
+    let out = probe(
+        &["-n", "40", "--spawn", "template"],
+        &["pid", "descriptors"],
+    )
+    .run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    let pids: HashSet<&str> = out
+        .stdout
+        .lines()
+        .filter(|l| l.contains("child of"))
+        .map(|l| l.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(pids.len(), 40);
+    // Streams, PMI, segment, and the directory that is being read.
+    assert_eq!(
+        out.stdout.matches("7 descriptors\n").count(),
+        40,
+        "{}",
+        out.stdout
+    );
+}
+
+#[test]
+fn input_reaches_pe_0_of_a_template() {
+    let out = probe(&["-n", "3"], &["echo"]).run_with_input(b"some input\n".to_vec());
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "some input\n"));
+}
+
+#[test]
+fn a_pe_that_leaves_without_finalize_is_named() {
+    let words = ["init", "only", "2", "leave", "sleep"];
+    let out = probe(&["-n", "4", "--nodes", "2"], &words).run();
+    assert_eq!(out.code(), 1, "{out:?}");
+    assert!(
+        out.messages()[0].contains("PE 2 on node 1"),
+        "{}",
+        out.stderr
+    );
+    assert!(
+        out.messages()[0].contains("without finalize"),
+        "{}",
+        out.stderr
+    );
+    let out = probe(&["-n", "4", "--nodes", "2"], &["init", "finalize"]).run();
+    assert_eq!(out.code(), 0, "{out:?}");
+}
+
+#[test]
+fn garbage_on_the_pmi_socket_ends_the_job_with_a_name() {
+    let out = probe(
+        &["-n", "4", "--nodes", "2"],
+        &["only", "3", "garbage", "sleep"],
+    )
+    .run();
+    assert_eq!(out.code(), 125, "{out:?}");
+    assert!(out.messages()[0].contains("PE 3"), "{}", out.stderr);
+}
+
+#[test]
+fn killing_forked_pes_agents_and_shmrun() {
+    for round in 0..12 {
+        let mut job = probe(
+            &["-n", "24", "--nodes", "6", "--tree-degree", "2"],
+            &["init", "sleep"],
+        );
+        let child = job.start();
+        let pes = job.wait_for("probe", 24);
+        match round % 3 {
+            0 => kill(pes[round], 9),
+            1 => kill(job.wait_for("shmrun-agent", 6)[round / 2 % 6], 9),
+            _ => kill(child.id() as i32, 9),
+        }
+        let out = job.finish(child);
+        match round % 3 {
+            0 => assert_eq!(out.code(), 137, "{out:?}"),
+            1 => assert_eq!(out.code(), 125, "{out:?}"),
+            _ => assert_eq!(out.status, 9, "{out:?}"),
+        }
+        assert_eq!(
+            out.messages().len(),
+            usize::from(round % 3 != 2),
+            "{}",
+            out.stderr
+        );
+    }
+}
+
+#[test]
+fn a_panicking_pe_is_an_exit_with_101() {
+    let out = probe(&["-n", "3"], &["only", "1", "nonsense", "sleep"]).run();
+    assert_eq!(out.code(), 101, "{out:?}");
+    assert!(
+        out.stderr.contains("probe does not know nonsense"),
+        "{}",
+        out.stderr
+    );
+}

@@ -1,0 +1,137 @@
+//! SIGKILL at random moments: of a PE, of a launch agent, of `shmrun`. The job ends, somebody says
+//! why if somebody is left to say it, and nothing survives.
+//!
+//! `SHMEM_TEST_KILLS=50` kills that often (a few times by default), `SHMEM_TEST_SEED` chooses the
+//! moments.
+
+use std::time::{Duration, Instant};
+
+use shmem_tests::{Job, text};
+
+/// A process of the job under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    pid: i32,
+    name: String,
+}
+
+/// All living processes that were started with `mark` in their environment.
+fn family(mark: &str) -> Vec<Member> {
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let environ = std::fs::read(entry.path().join("environ")).ok()?;
+            let marked = environ.windows(mark.len()).any(|w| w == mark.as_bytes());
+            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+            // A process that has ended but was not waited for has no memory, hence no environment.
+            marked.then(|| Member {
+                pid,
+                name: name.trim().to_owned(),
+            })
+        })
+        .collect()
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(default)
+}
+
+/// A linear congruential sequence: enough to choose moments and victims.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Kills one process named `victim` of a job with these options, at a random moment, again and
+/// again. `spoken` is part of the message that must appear, if any must.
+fn kill_at_random(victim: &str, options: &str, spoken: Option<&str>) {
+    let seed = number("SHMEM_TEST_SEED", 1);
+    let mut chance = Chance(seed ^ victim.len() as u64);
+    for round in 0..number("SHMEM_TEST_KILLS", 6) {
+        let context = format!("{victim}, seed {seed}, round {round}");
+        let mark = format!("SHMEM_TEST_MARK={}-{victim}-{round}", std::process::id());
+        let (name, value) = mark.split_once('=').expect("has a value");
+        let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
+        let job = Job::new(shmrun, options, &[env!("CARGO_BIN_EXE_busy")])
+            .env(name, value)
+            .start();
+        std::thread::sleep(Duration::from_millis(chance.below(250)));
+        // Early moments come before the victim exists.
+        let start = Instant::now();
+        let killed = loop {
+            let members = family(&mark);
+            let targets: Vec<_> = members.iter().filter(|m| m.name == victim).collect();
+            if !targets.is_empty() {
+                let target = targets[chance.below(targets.len() as u64) as usize].clone();
+                // SAFETY: plain system call; the mark shows that the process is of our job.
+                unsafe { libc::kill(target.pid, libc::SIGKILL) };
+                break target;
+            }
+            assert!(
+                start.elapsed() < shmem_tests::PATIENCE,
+                "{context}: no victim in {members:?}"
+            );
+        };
+        let output = job.wait();
+        assert!(
+            !output.status.success(),
+            "{context}: {killed:?} killed, yet success"
+        );
+        let err = text(&output.stderr);
+        if let Some(spoken) = spoken {
+            assert!(
+                err.contains(spoken),
+                "{context}: {killed:?} killed, stderr: {err}"
+            );
+        }
+        let start = Instant::now();
+        loop {
+            let left = family(&mark);
+            if left.is_empty() {
+                break;
+            }
+            assert!(
+                start.elapsed() < shmem_tests::PATIENCE,
+                "{context}: left behind: {left:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn of_a_pe() {
+    kill_at_random("busy", "-n 8 --nodes 4", Some("SIGKILL"));
+}
+
+#[test]
+fn of_a_pe_on_one_node() {
+    kill_at_random("busy", "-n 5", Some("SIGKILL"));
+}
+
+#[test]
+fn of_a_launch_agent() {
+    kill_at_random("shmrun-agent", "-n 8 --nodes 4", Some("SIGKILL"));
+}
+
+#[test]
+fn of_a_guard() {
+    kill_at_random("shmrun-guard", "-n 8 --nodes 4", Some("guard"));
+}
+
+#[test]
+fn of_shmrun() {
+    kill_at_random("shmrun-under-te", "-n 8 --nodes 4", None);
+}
