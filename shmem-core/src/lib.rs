@@ -28,7 +28,7 @@
 //! * [`alloc`], [`free`], [`SymSlice`]: symmetric memory.
 //! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`nbi`]: one-sided copies.
 //! * [`atomic_fetch_add`] and its like: atomics on any PE's words.
-//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test`]: waiting for others.
+//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`]: waiting for others.
 //! * [`barrier_all`], [`broadcast`], [`reduce`], [`fcollect`], [`collect`], [`alltoall`].
 //!
 //! # Errors and panics

@@ -52,10 +52,7 @@ fn broadcast_from_everywhere() {
 }
 
 fn reductions() {
-    fn run<T: Number>(of: impl Fn(usize) -> T)
-    where
-        T: PartialEq,
-    {
+    fn run<T: Number + PartialEq>(of: impl Fn(usize) -> T) {
         let (me, n) = (my_pe(), n_pes());
         let source = alloc::<T>(5).unwrap();
         let dest = alloc::<T>(5).unwrap();

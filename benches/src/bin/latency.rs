@@ -24,7 +24,11 @@ fn time(name: &str, bytes: usize, per_batch: usize, mut op: impl FnMut()) {
             start.elapsed().as_nanos() as f64 / per_batch as f64
         })
         .collect();
-    println!("{name:24} {bytes:8} B  {:12.1} ns  (min {:.1})", median(&samples), min(&samples));
+    println!(
+        "{name:24} {bytes:8} B  {:12.1} ns  (min {:.1})",
+        median(&samples),
+        min(&samples)
+    );
 }
 
 fn main() -> Result<(), shmem::Error> {
@@ -37,13 +41,21 @@ fn main() -> Result<(), shmem::Error> {
         let mut sink = vec![0u64; 1 << 17];
         for bytes in [8, 64, 1024, 4096, 65_536, 1 << 20] {
             let n = bytes / 8;
-            let per_batch = if far { 10 } else { (200_000 / (bytes + 40)).max(1) };
-            time("put", bytes, per_batch, || shmem::put(area, &source[..n], target));
+            let per_batch = if far {
+                10
+            } else {
+                (200_000 / (bytes + 40)).max(1)
+            };
+            time("put", bytes, per_batch, || {
+                shmem::put(area, &source[..n], target)
+            });
             time("put + quiet", bytes, per_batch, || {
                 shmem::put(area, &source[..n], target);
                 shmem::quiet();
             });
-            time("get", bytes, per_batch, || shmem::get(&mut sink[..n], area, target));
+            time("get", bytes, per_batch, || {
+                shmem::get(&mut sink[..n], area, target)
+            });
         }
         let per_batch = if far { 10 } else { 2000 };
         time("fetch_add", 8, per_batch, || {

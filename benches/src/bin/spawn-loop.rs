@@ -8,7 +8,8 @@ use std::ptr;
 fn main() {
     let mut args = std::env::args().skip(1);
     let count: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(1024);
-    let program = CString::new(args.next().unwrap_or("/bin/true".into())).expect("no NUL in a path");
+    let program =
+        CString::new(args.next().unwrap_or("/bin/true".into())).expect("no NUL in a path");
     let argv = [program.as_ptr().cast_mut(), ptr::null_mut()];
     let envp = [ptr::null_mut()];
     for i in 0..count {

@@ -32,9 +32,15 @@ struct Case {
 
 fn main() -> io::Result<()> {
     let options = Options::parse();
-    let dir = std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default();
+    let dir = std::env::current_exe()?
+        .parent()
+        .map(PathBuf::from)
+        .unwrap_or_default();
     let tool = |name: &str| dir.join(name).to_string_lossy().into_owned();
-    let (n, nodes) = (options.pes.to_string(), (options.pes / 16).max(1).to_string());
+    let (n, nodes) = (
+        options.pes.to_string(),
+        (options.pes / 16).max(1).to_string(),
+    );
     let (shmrun, hello) = (tool("shmrun"), tool("examples/hello"));
     let case = |name: &str, command: &[&str]| Case {
         name: name.to_owned(),
@@ -43,9 +49,15 @@ fn main() -> io::Result<()> {
         cpu: Vec::new(),
     };
     let mut cases = [
-        case("posix_spawn of /bin/true", &[&tool("spawn-loop"), &n, "/bin/true"]),
+        case(
+            "posix_spawn of /bin/true",
+            &[&tool("spawn-loop"), &n, "/bin/true"],
+        ),
         case("hello, one node", &[&shmrun, "-n", &n, &hello]),
-        case("hello, 16 PEs a node", &[&shmrun, "-n", &n, "--nodes", &nodes, &hello]),
+        case(
+            "hello, 16 PEs a node",
+            &[&shmrun, "-n", &n, "--nodes", &nodes, &hello],
+        ),
     ];
     for run in 0..options.runs {
         for case in &mut cases {
@@ -59,10 +71,17 @@ fn main() -> io::Result<()> {
         }
     }
     let base = median(&cases[0].wall);
-    eprintln!("{n} processes, {} runs: wall median (min), CPU median, wall ratio", options.runs);
+    eprintln!(
+        "{n} processes, {} runs: wall median (min), CPU median, wall ratio",
+        options.runs
+    );
     for case in &cases {
         let (wall, best, cpu) = (median(&case.wall), min(&case.wall), median(&case.cpu));
-        eprintln!("{:26} {wall:6.2} s ({best:5.2})  {cpu:6.2} s  {:5.2}", case.name, wall / base);
+        eprintln!(
+            "{:26} {wall:6.2} s ({best:5.2})  {cpu:6.2} s  {:5.2}",
+            case.name,
+            wall / base
+        );
     }
     Ok(())
 }
@@ -71,11 +90,16 @@ fn main() -> io::Result<()> {
 fn measure(command: &[String]) -> io::Result<(f64, f64)> {
     let before = children_cpu();
     let start = Instant::now();
-    let status =
-        Command::new(&command[0]).args(&command[1..]).stdout(Stdio::null()).status()?;
+    let status = Command::new(&command[0])
+        .args(&command[1..])
+        .stdout(Stdio::null())
+        .status()?;
     let wall = start.elapsed().as_secs_f64();
     if !status.success() {
-        return Err(io::Error::other(format!("{} failed: {status}", command.join(" "))));
+        return Err(io::Error::other(format!(
+            "{} failed: {status}",
+            command.join(" ")
+        )));
     }
     Ok((wall, children_cpu() - before))
 }

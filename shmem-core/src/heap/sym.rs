@@ -17,7 +17,7 @@ use crate::runtime::{Runtime, rt};
 /// [`read`](Self::read) and [`write`](Self::write), or take a reference with an `unsafe` method and
 /// promise that nobody else writes meanwhile.
 ///
-/// A handle does not own: the memory lives until [`free`](crate::free) or finalize. Use after that
+/// A handle does not own: the memory lives until [`free`] or finalize. Use after that
 /// reads and writes whatever object lies there then (it stays inside the heap).
 pub struct SymSlice<T> {
     /// From the start of the segment, in bytes.
