@@ -2,6 +2,7 @@
 
 fn main() -> Result<(), shmem::Error> {
     let world = shmem::init()?;
+    assert!(world.my_pe() < world.n_pes());
     println!("Hello from PE {} of {}", world.my_pe(), world.n_pes());
     Ok(())
 }

@@ -54,8 +54,7 @@ impl Job {
         let stderr = drain(Box::new(child.stderr.take().expect("piped")));
         Running {
             child,
-            stdout,
-            stderr,
+            pipes: Some([stdout, stderr]),
             shown: self.shown,
         }
     }
@@ -81,12 +80,23 @@ impl Job {
 
 type Drain = std::thread::JoinHandle<std::io::Result<Vec<u8>>>;
 
-/// A job that runs.
+/// What a pipe brought, once it has ended; `None` if somebody keeps it open.
+fn drained(drain: Drain) -> Option<Vec<u8>> {
+    let start = Instant::now();
+    while !drain.is_finished() {
+        if start.elapsed() > PATIENCE {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    Some(drain.join().expect("no panic").expect("a readable pipe"))
+}
+
+/// A job that runs. Dropped before its end, as when a test fails, it is killed.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    stdout: Drain,
-    stderr: Drain,
+    pipes: Option<[Drain; 2]>,
     shown: String,
 }
 
@@ -99,25 +109,40 @@ impl Running {
     /// Waits for the end of the job.
     ///
     /// # Panics
-    /// If the job does not end in time; it is killed then.
+    /// If the job does not end in time (it is killed then), or a process that it left behind keeps
+    /// its output open.
     pub fn wait(mut self) -> Output {
         let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("our child") {
-                break status;
-            }
-            if start.elapsed() > PATIENCE {
-                let _ = self.child.kill();
-                let (out, err) = (self.stdout.join(), self.stderr.join());
+        let mut status = None;
+        while status.is_none() && start.elapsed() < PATIENCE {
+            status = self.child.try_wait().expect("our child");
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        if status.is_none() {
+            let _ = self.child.kill();
+        }
+        let bytes = self.pipes.take().expect("waited for once").map(drained);
+        match (status, bytes) {
+            (Some(status), [Some(stdout), Some(stderr)]) => Output {
+                status,
+                stdout,
+                stderr,
+            },
+            (Some(_), _) => panic!("{}: ended, but its output is still open", self.shown),
+            (None, bytes) => {
+                let [out, err] = bytes.map(|b| b.map(|b| text(&b)));
                 panic!("{}: hung\n{out:?}\n{err:?}", self.shown);
             }
-            std::thread::sleep(Duration::from_millis(3));
-        };
-        let bytes = |d: Drain| d.join().expect("reads").expect("reads");
-        Output {
-            status,
-            stdout: bytes(self.stdout),
-            stderr: bytes(self.stderr),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Its agents and PEs end when it does.
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
     }
 }

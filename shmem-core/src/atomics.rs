@@ -33,7 +33,7 @@ impl Runtime {
     fn atomic_nbi(&self, pe: usize, offset: usize, bytes: usize, op: AtomicOp) {
         match (self.place(pe, offset), op) {
             (Place::There, AtomicOp::Add(n)) if bytes == 8 => {
-                self.or_die(self.remote().endpoint.add_nbi(pe as u32, offset as u64, n));
+                self.far(|net| net.add_nbi(pe as u32, offset as u64, n));
             }
             _ => {
                 self.atomic(pe, offset, bytes, op);
@@ -43,17 +43,15 @@ impl Runtime {
 
     #[cold]
     fn atomic_far(&self, pe: usize, offset: usize, bytes: usize, op: AtomicOp) -> u64 {
-        let endpoint = &self.remote().endpoint;
         let peer = pe as u32;
-        let cas = |compare, new| {
-            self.or_die(endpoint.compare_swap(peer, offset as u64 & !7, compare, new))
-        };
+        let cas =
+            |compare, new| self.far(|net| net.compare_swap(peer, offset as u64 & !7, compare, new));
         match op {
             AtomicOp::Add(n) if bytes == 8 => {
-                return self.or_die(endpoint.fetch_add(peer, offset as u64, n));
+                return self.far(|net| net.fetch_add(peer, offset as u64, n));
             }
             AtomicOp::Fetch if bytes == 8 => {
-                return self.or_die(endpoint.fetch_add(peer, offset as u64, 0));
+                return self.far(|net| net.fetch_add(peer, offset as u64, 0));
             }
             AtomicOp::CompareSwap { compare, new } if bytes == 8 => return cas(compare, new),
             _ => {}
@@ -85,6 +83,9 @@ impl Runtime {
 
 /// Reads the first element of `source` on `pe`, atomically.
 ///
+/// # Panics
+/// If the array is empty, or there is no such PE.
+///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_atomic_fetch`.
 #[track_caller]
@@ -93,6 +94,9 @@ pub fn atomic_fetch<T: Atomic>(source: SymSlice<T>, pe: usize) -> T {
 }
 
 /// Sets the first element of `dest` on `pe`, atomically. Delivered at the latest by `quiet`.
+///
+/// # Panics
+/// If the array is empty, or there is no such PE.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_atomic_set`.
@@ -104,6 +108,9 @@ pub fn atomic_set<T: Atomic>(dest: SymSlice<T>, value: T, pe: usize) {
 
 /// Replaces the first element of `dest` on `pe` and gives its old value.
 ///
+/// # Panics
+/// If the array is empty, or there is no such PE.
+///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_atomic_swap`.
 #[track_caller]
@@ -114,6 +121,9 @@ pub fn atomic_swap<T: Atomic>(dest: SymSlice<T>, value: T, pe: usize) -> T {
 
 /// Replaces the first element of `dest` on `pe` by `value` if it equals `cond`; gives its old
 /// value, which equals `cond` exactly if it was replaced.
+///
+/// # Panics
+/// If the array is empty, or there is no such PE.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_atomic_compare_swap`.
@@ -132,6 +142,9 @@ macro_rules! arithmetic {
         $(#[$doc])*
         /// Integers wrap. Delivered at the latest by `quiet`.
         ///
+        /// # Panics
+        /// If the array is empty, or there is no such PE.
+        ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
         #[track_caller]
@@ -142,6 +155,9 @@ macro_rules! arithmetic {
 
         $(#[$doc])*
         /// Integers wrap. Gives the old value.
+        ///
+        /// # Panics
+        /// If the array is empty, or there is no such PE.
         ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $fspec, "`.")]
@@ -166,6 +182,9 @@ arithmetic! {
 
 /// Adds 1 to the first element of `dest` on `pe`, atomically. Delivered at the latest by `quiet`.
 ///
+/// # Panics
+/// If the array is empty, or there is no such PE.
+///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_atomic_inc`.
 #[track_caller]
@@ -174,6 +193,9 @@ pub fn atomic_inc<T: AtomicInt>(dest: SymSlice<T>, pe: usize) {
 }
 
 /// Adds 1 to the first element of `dest` on `pe`, atomically, and gives its old value.
+///
+/// # Panics
+/// If the array is empty, or there is no such PE.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_atomic_fetch_inc`.

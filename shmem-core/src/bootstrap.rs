@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use shmem_node::contract::{self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD};
 use shmem_node::pe_block::PeState;
@@ -20,15 +21,22 @@ use crate::heap::alloc::Allocator;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
 use crate::report::{Steps, record_connections};
-use crate::runtime::{Runtime, install, try_rt, uninstall};
+use crate::runtime::{Collective, Runtime, Segment, install, try_rt, uninstall};
 
 /// Polls of a waiting PE that has a core of its own, when no launcher has decided.
 const DEFAULT_SPINS: u32 = 4000;
 
+/// Whether init was ever called. What the launch agent left for this process (descriptors, a
+/// place in the node's memory) is there to be taken once, by one thread.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// Makes this process a PE.
 pub(crate) fn init() -> Result<&'static Runtime, Error> {
-    if try_rt().is_some() {
-        return Err(Error::AlreadyInitialised);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(match try_rt() {
+            Some(_) => Error::AlreadyInitialised,
+            None => Error::Spent,
+        });
     }
     let settings = Settings::from_env()?;
     let mut steps = Steps::start();
@@ -71,12 +79,13 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         my_node,
         node_of: node.node_of(),
         local_of: node.local_of(),
-        own,
+        own: Segment(own),
         block,
         spins: node.spins(),
         heap: Mutex::new(Allocator::new(node.heap_size())),
         remote,
         links: Links::default(),
+        meeting: AtomicBool::new(false),
         pmi,
     });
     if settings.connect == Connect::Static
@@ -200,12 +209,12 @@ fn refuse_foreign_launcher() -> Result<(), Error> {
 }
 
 /// Leaves the job. Collective.
-pub(crate) fn finalize(rt: &'static Runtime) {
+pub(crate) fn finalize(rt: Collective) {
     let mut steps = Steps::start();
     steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);
     rt.barrier_all();
-    record_connections(rt);
+    record_connections(&rt);
     if let Some(remote) = &rt.remote {
         remote.stop();
     }

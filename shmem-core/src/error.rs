@@ -32,9 +32,19 @@ pub enum Error {
         /// Offset in the segment.
         offset: usize,
     },
-    /// `init` was called twice.
-    #[error("shmem is initialised already")]
+    /// `init` was called while this process is a PE already.
+    #[error(
+        "shmem is initialised already: call init once, and pass on the World that it gave or use \
+         the free functions"
+    )]
     AlreadyInitialised,
+    /// `init` was called after finalize, after an init that failed, or while another thread is in
+    /// it.
+    #[error(
+        "this process has joined its job before, or tried to: it can do so once; keep the World \
+         until the program ends"
+    )]
+    Spent,
     /// A setting cannot be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),

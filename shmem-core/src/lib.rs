@@ -31,6 +31,12 @@
 //! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`]: waiting for others.
 //! * [`barrier_all`], [`broadcast`], [`reduce`], [`fcollect`], [`collect`], [`alltoall`].
 //!
+//! # Threads
+//! All threads of a PE may communicate at the same time, as with `SHMEM_THREAD_MULTIPLE` of
+//! OpenSHMEM 1.6. [`quiet`] completes what any of them has started, [`fence`] orders what its own
+//! thread has. Collectives ([`alloc`] and [`free`] are among them) are called by one thread at a
+//! time; two at once are found out and panic. The thread that called [`init`] finalizes.
+//!
 //! # Errors and panics
 //! Mistakes of the program (a PE that does not exist, a range past an array's end, a call before
 //! init) panic like an index out of bounds, and the launcher then ends the job with a message.

@@ -6,21 +6,25 @@ use crate::runtime::{Runtime, rt};
 
 impl Runtime {
     pub(crate) fn quiet(&self) {
-        if let Some(remote) = &self.remote {
-            self.or_die(remote.endpoint.quiet());
+        if self.remote.is_some() {
+            self.far(|net| net.quiet());
         }
         // ORDERING(quiet): stores to PEs of this node come before whatever tells them so; the
-        // partner is the acquiring load of a wait or of a barrier.
-        cpu_fence(Ordering::AcqRel);
+        // partner is the acquiring load of a wait or of a barrier. And they come before this PE's
+        // next loads: complete means that no PE reads the old value any more, so of two PEs that
+        // each put, quiet, and get the other's word at least one gets the new value.
+        cpu_fence(Ordering::SeqCst);
     }
 }
 
 /// Waits until all operations that this PE has started are complete: puts and atomics are
-/// delivered and visible to every PE, non-blocking gets have their data.
+/// delivered and visible to every PE, non-blocking gets have their data. What other threads of this
+/// PE have started before is included.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_quiet`.
 #[inline]
+#[track_caller]
 pub fn quiet() {
     rt().quiet();
 }

@@ -57,12 +57,16 @@ impl Steps {
             let made = remote.endpoint.connected_peers().len() as u64;
             block.stats.set(Stat::InitConnections, made);
         }
-        self.leave(block);
+        self.write(block);
     }
 
-    /// Writes the steps.
+    /// Ends finalize.
     pub(crate) fn leave(self, block: &PeBlock) {
         block.stats.set(Stat::FinalizeDoneAt, self.last.0);
+        self.write(block);
+    }
+
+    fn write(self, block: &PeBlock) {
         for (stat, value) in self.figures {
             block.stats.set(stat, value);
         }

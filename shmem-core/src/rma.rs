@@ -53,12 +53,7 @@ impl Runtime {
     unsafe fn put_far(&self, pe: usize, offset: usize, from: *const u8, len: usize, s: Source) {
         let stays = s == Source::Stays;
         // SAFETY: by the caller.
-        let done = unsafe {
-            self.remote()
-                .endpoint
-                .put(pe as u32, offset as u64, from, len, stays)
-        };
-        self.or_die(done);
+        self.far(|net| unsafe { net.put(pe as u32, offset as u64, from, len, stays) });
     }
 
     /// Reads `len` bytes from `offset` of `pe`'s segment. Without `blocking` the bytes may arrive
@@ -90,12 +85,7 @@ impl Runtime {
     #[cold]
     unsafe fn get_far(&self, pe: usize, offset: usize, to: *mut u8, len: usize, blocking: bool) {
         // SAFETY: by the caller.
-        let done = unsafe {
-            self.remote()
-                .endpoint
-                .get(pe as u32, offset as u64, to, len, blocking)
-        };
-        self.or_die(done);
+        self.far(|net| unsafe { net.get(pe as u32, offset as u64, to, len, blocking) });
     }
 
     /// Ends the job if the network failed: a one-sided program cannot go on without a peer.
@@ -181,7 +171,7 @@ pub fn p<T: Datum>(dest: SymSlice<T>, value: T, pe: usize) {
     put(dest, std::slice::from_ref(&value), pe);
 }
 
-/// Reads the first element of `source` on `pe`.
+/// Reads the first element of `source` on `pe`; it is here on return.
 ///
 /// # Panics
 /// If `source` is empty, or there is no such PE.
@@ -298,6 +288,47 @@ fn check_strides(name: &str, len: usize, stride: usize, n: usize) {
 /// // `left` and `right` hold the data here.
 /// # drop(world); Ok(())
 /// # }
+/// ```
+///
+/// The compiler refuses a buffer that is used too early,
+///
+/// ```compile_fail,E0502
+/// # let field = shmem::alloc::<f64>(10).unwrap();
+/// let mut halo = [0.0; 10];
+/// shmem::nbi(|ops| {
+///     ops.get(&mut halo, field, 1);
+///     println!("{}", halo[0]); // may not have arrived yet
+/// });
+/// ```
+///
+/// one that is changed while it is sent,
+///
+/// ```compile_fail,E0506
+/// # let field = shmem::alloc::<f64>(10).unwrap();
+/// let mut row = [0.0; 10];
+/// shmem::nbi(|ops| {
+///     ops.put(field, &row, 1);
+///     row[0] = 1.0;
+/// });
+/// ```
+///
+/// one that dies with the closure,
+///
+/// ```compile_fail,E0597
+/// # let field = shmem::alloc::<f64>(10).unwrap();
+/// shmem::nbi(|ops| {
+///     let row = [0.0; 10];
+///     ops.put(field, &row, 1);
+/// });
+/// ```
+///
+/// and a handle that outlives the call:
+///
+/// ```compile_fail
+/// # let field = shmem::alloc::<f64>(10).unwrap();
+/// let row = [0.0; 10];
+/// let ops = shmem::nbi(|ops| ops);
+/// ops.put(field, &row, 1);
 /// ```
 ///
 /// # Spec

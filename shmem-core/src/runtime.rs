@@ -1,9 +1,12 @@
 //! What a PE knows after init, and the one global that the free functions of the API use.
 
+use std::ops::Deref;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use shmem_ib::connect::endpoint::{ConnError, Endpoint};
+use shmem_ib::soft::SoftHca;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 
@@ -23,21 +26,27 @@ pub(crate) struct Runtime {
     pub(crate) node_of: &'static [u32],
     pub(crate) local_of: &'static [u32],
     /// This PE's segment.
-    pub(crate) own: *mut u8,
+    pub(crate) own: Segment,
     pub(crate) block: &'static PeBlock,
     pub(crate) spins: u32,
     pub(crate) heap: Mutex<Allocator>,
     /// Other nodes, if there are any.
     pub(crate) remote: Option<Remote>,
     pub(crate) links: Links,
+    /// Whether a thread is in a collective.
+    pub(crate) meeting: AtomicBool,
     pub(crate) pmi: Pmi,
 }
 
-// SAFETY: `own` is an address in a mapping that lives until the process ends; its use follows the
-// rules of the heap module. Everything else is `Send` by itself.
-unsafe impl Send for Runtime {}
+/// First byte of a segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Segment(pub(crate) *mut u8);
+
+// SAFETY: an address in a mapping that lives until the process ends; its use follows the rules of
+// the heap module, whichever thread it is.
+unsafe impl Send for Segment {}
 // SAFETY: as above.
-unsafe impl Sync for Runtime {}
+unsafe impl Sync for Segment {}
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
 
@@ -58,6 +67,42 @@ pub(crate) fn rt() -> &'static Runtime {
     match try_rt() {
         Some(rt) => rt,
         None => panic!("shmem::init() has not been called, or finalize already has"),
+    }
+}
+
+/// The runtime in the hands of the one thread that may be in a collective.
+///
+/// Two threads in collectives at once would mix up rounds and, in a leader, write the same
+/// buffers. That is a mistake of the program (OpenSHMEM 1.6, thread support: the program orders the
+/// collectives of its threads), so it has to be found, not obeyed.
+pub(crate) struct Collective(&'static Runtime);
+
+/// The runtime, for a collective.
+///
+/// # Panics
+/// If the PE is not initialised, or another thread is in a collective.
+#[inline]
+#[track_caller]
+pub(crate) fn collective() -> Collective {
+    let rt = rt();
+    // ORDERING(collective): a thread sees what the one before it has done in collectives.
+    if rt.meeting.swap(true, Ordering::Acquire) {
+        rt.crowded();
+    }
+    Collective(rt)
+}
+
+impl Deref for Collective {
+    type Target = Runtime;
+    fn deref(&self) -> &Runtime {
+        self.0
+    }
+}
+
+impl Drop for Collective {
+    fn drop(&mut self) {
+        // ORDERING(collective): pairs with `collective`.
+        self.0.meeting.store(false, Ordering::Release);
     }
 }
 
@@ -89,7 +134,7 @@ impl Runtime {
     pub(crate) fn own(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= self.node.segment_len());
         // SAFETY: offsets come from handles, which stay inside the segment.
-        unsafe { self.own.add(offset) }
+        unsafe { self.own.0.add(offset) }
     }
 
     /// Address of the byte at `offset` in the segment of a PE of this node.
@@ -124,6 +169,15 @@ impl Runtime {
         )
     }
 
+    #[cold]
+    #[track_caller]
+    fn crowded(&self) -> ! {
+        panic!(
+            "two threads of PE {} are in collectives at once; let one thread call them, or lock",
+            self.me
+        )
+    }
+
     /// Wakes a PE of this node that may sleep in a wait for memory that was just written.
     #[inline]
     pub(crate) fn ring(&self, pe: usize) {
@@ -142,6 +196,26 @@ impl Runtime {
         self.remote
             .as_ref()
             .expect("a PE on another node exists only in jobs of several nodes")
+    }
+
+    /// Calls the network, which takes in what other PEs have sent meanwhile: another thread of this
+    /// PE may sleep for just that. Ends the job if the network fails.
+    pub(crate) fn far<T>(
+        &self,
+        call: impl FnOnce(&Endpoint<SoftHca>) -> Result<T, ConnError>,
+    ) -> T {
+        let done = call(&self.remote().endpoint);
+        self.block.doorbell.ring();
+        self.or_die(done)
+    }
+
+    /// Takes in what other nodes have sent, without waiting.
+    pub(crate) fn progress(&self) {
+        if let Some(remote) = &self.remote
+            && remote.endpoint.progress()
+        {
+            self.block.doorbell.ring();
+        }
     }
 
     /// Whether this PE acts for its node in collectives.

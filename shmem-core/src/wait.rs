@@ -50,10 +50,8 @@ impl Runtime {
             if ready() {
                 return;
             }
-            if i % 16 == 0
-                && let Some(remote) = &self.remote
-            {
-                remote.endpoint.progress();
+            if i % 16 == 0 {
+                self.progress();
             }
         }
         while !ready() {
@@ -67,6 +65,9 @@ impl Runtime {
 /// # Completion
 /// What the PE that wrote the value had put to this PE before it, with a fence between, is
 /// visible on return.
+///
+/// # Panics
+/// If `word` is empty.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_wait_until`.
@@ -90,6 +91,9 @@ pub fn wait_until<T: Atomic + PartialOrd>(word: SymSlice<T>, cmp: Cmp, value: T)
 /// # Completion
 /// As for [`wait_until`], if true.
 ///
+/// # Panics
+/// If `word` is empty.
+///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_test`.
 #[track_caller]
@@ -102,8 +106,8 @@ pub fn test<T: Atomic + PartialOrd>(word: SymSlice<T>, cmp: Cmp, value: T) -> bo
         &value,
     );
     // A program that polls must not starve the network on a core of its own.
-    if !holds && let Some(remote) = &rt.remote {
-        remote.endpoint.progress();
+    if !holds {
+        rt.progress();
     }
     holds
 }

@@ -4,14 +4,17 @@ use std::marker::PhantomData;
 
 use crate::bootstrap;
 use crate::error::Error;
-use crate::runtime::{rt, try_rt};
+use crate::runtime::{collective, rt, try_rt};
 
 /// The job, from [`init`] to [`World::finalize`] or drop.
 ///
-/// Dropping it finalizes, which is collective: a PE that keeps its `World` (or leaves `main` by
-/// `std::process::exit`) leaves the others waiting, and the launcher ends the job with a message.
-/// While the thread panics nothing is finalized, so that a failed PE ends the job instead of
-/// waiting for the others.
+/// Dropping it finalizes, which is collective. A PE that ends without that (it forgot its `World`,
+/// or called `std::process::exit`) would leave the others waiting; the launcher ends the job with a
+/// message instead. While the thread panics nothing is finalized, so that a failed PE ends the job
+/// too.
+///
+/// A PE that leaves `main` early with an error does finalize, and waits for the others in it. If
+/// they do not come, call [`global_exit`] where the error is found.
 #[derive(Debug)]
 #[must_use = "dropping the World finalizes at once"]
 pub struct World {
@@ -28,8 +31,10 @@ pub struct World {
 /// A program that was started without a launcher becomes a job of one PE.
 ///
 /// # Errors
-/// When called twice, when a setting in the environment is wrong, or when the operating system
-/// refuses memory or a socket.
+/// When called more than once, also after finalize ([`Error::AlreadyInitialised`],
+/// [`Error::Spent`]); when a setting in the environment is wrong; when the process was not started
+/// by the `shmrun` that was built with the library, or by another launcher; or when the operating
+/// system refuses memory, a socket or a thread.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init`.
@@ -51,7 +56,11 @@ impl World {
         n_pes()
     }
 
-    /// Completes all operations, waits for all PEs, and leaves the job. The same as dropping.
+    /// Completes all operations, waits for all PEs, and leaves the job. The same as dropping. Other
+    /// functions of the library panic from then on.
+    ///
+    /// # Panics
+    /// If another thread is in a collective.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_finalize`.
@@ -60,10 +69,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if !std::thread::panicking()
-            && let Some(rt) = try_rt()
-        {
-            bootstrap::finalize(rt);
+        if !std::thread::panicking() && try_rt().is_some() {
+            bootstrap::finalize(collective());
         }
     }
 }
@@ -109,7 +116,8 @@ pub fn node_of(pe: usize) -> usize {
     rt.node_of[pe] as usize
 }
 
-/// Ends the whole job at once with `status`, from one PE.
+/// Ends the whole job at once with `status`, from one PE. Nothing is completed, and no other PE has
+/// to call it. Without [`init`] it only ends this process.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_global_exit`.

@@ -193,6 +193,49 @@ fn a_sleeping_initiator_repeats_what_was_lost() {
     assert!(a.hca.counters().retransmitted > 0);
 }
 
+/// Two threads sleep, and the one with less time leaves. A deadline that a post makes then is
+/// still news to the other, which would sleep for an hour: it has to repeat the lost packet.
+#[test]
+fn a_sleeper_that_leaves_does_not_hide_the_others() {
+    // The short sleep begins before the long one, or while that lasts.
+    for short_first in [false, true] {
+        let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+        a.connect(&b);
+        let _pb = b.progress();
+        let short = Duration::from_millis(60);
+        let pause = || std::thread::sleep(Duration::from_millis(20));
+        let nap = || {
+            let hca = Arc::clone(&a.hca);
+            std::thread::spawn(move || hca.wait(short))
+        };
+        let first = short_first.then(|| (nap(), pause()));
+        let _pa = a.progress();
+        let sleeper = match first {
+            Some((sleeper, ())) => sleeper,
+            None => {
+                pause();
+                nap()
+            }
+        };
+        assert_eq!(sleeper.join().unwrap(), Wake::Timeout);
+        // B is not ready, so the first packet is lost; nobody polls.
+        a.mem.set_word(0, 42);
+        a.post(1, write(&b), 8);
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(b.mem.word(0), 0);
+        b.connect(&a);
+        let start = Instant::now();
+        while b.mem.word(0) != 42 {
+            assert!(
+                start.elapsed() < Duration::from_secs(5),
+                "the write was not repeated, short sleep first: {short_first}"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(a.hca.counters().retransmitted > 0);
+    }
+}
+
 /// Posts that are held back for a batch leave without a poll.
 #[test]
 fn held_back_posts_leave_by_themselves() {
@@ -224,6 +267,38 @@ fn held_back_posts_leave_by_themselves() {
         for _ in 0..5 {
             assert_eq!(a.reap().status, WcStatus::Success);
         }
+    }
+}
+
+/// A completion waits to be polled, and the poster does something else: `wait` still moves the
+/// wire, so that posts held back behind it leave when the acknowledgement comes.
+#[test]
+fn unpolled_completions_do_not_stop_the_wire() {
+    let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+    a.connect(&b);
+    b.connect(&a);
+    let _pb = b.progress();
+    let at = |i: usize| SendOp::Write {
+        raddr: b.mem.at(8 * i),
+        rkey: b.mem.mr.rkey,
+    };
+    a.mem.set_word(0, 7);
+    a.post(1, at(0), 8);
+    while a.hca.wait(PATIENCE) != Wake::Work {}
+    // The first has completed and nobody polls. Of these the first leaves at once, the others
+    // with its acknowledgement.
+    for i in 1..5 {
+        a.post(i as u64 + 1, at(i), 8);
+    }
+    let start = Instant::now();
+    while b.mem.word(32) != 7 {
+        assert!(start.elapsed() < PATIENCE / 6, "the posts stay behind");
+        assert_eq!(a.hca.wait(PATIENCE), Wake::Work);
+        std::thread::yield_now();
+    }
+    for i in 1..=5 {
+        let c = a.reap();
+        assert_eq!((c.wr_id, c.status), (i, WcStatus::Success));
     }
 }
 

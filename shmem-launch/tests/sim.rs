@@ -230,13 +230,9 @@ impl World {
     fn flush(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let out = node.agent.outgoing(None);
-        let bytes = out.pending().to_vec();
-        out.consume(bytes.len());
-        node.up.extend(bytes);
+        node.up.extend(out.take());
         for (index, child) in node.children.clone().into_iter().enumerate() {
-            let out = self.nodes[at].agent.outgoing(Some(index));
-            let bytes = out.pending().to_vec();
-            out.consume(bytes.len());
+            let bytes = self.nodes[at].agent.outgoing(Some(index)).take();
             self.nodes[child].down.extend(bytes);
         }
     }
@@ -482,9 +478,7 @@ impl World {
 
     fn tell_root(&mut self, event: root::Event<'_>) {
         self.root.handle(event, self.now);
-        let out = self.root.outgoing();
-        let bytes = out.pending().to_vec();
-        out.consume(bytes.len());
+        let bytes = self.root.outgoing().take();
         self.nodes[0].down.extend(bytes);
         if self.root.is_over() {
             self.nodes[0].down_closed = true;

@@ -56,13 +56,51 @@ impl Gather {
     /// # Panics
     /// If the sizes do not fit the job.
     pub fn publish(&self, request: u32, value_len: usize, values: &[u8]) {
-        assert!(value_len <= GATHER_VALUE_MAX && values.len() == value_len * self.n_pes);
+        assert!(values.len() == value_len * self.n_pes);
+        self.begin(request, value_len);
+        self.write(request, 0, values);
+        self.finish(request);
+    }
+
+    /// Announces the result of `request`, to be stored in pieces by [`Gather::write`] and then
+    /// shown by [`Gather::finish`]. The result that lay in its slot is gone from here on.
+    ///
+    /// # Panics
+    /// If the length is beyond [`GATHER_VALUE_MAX`].
+    pub fn begin(&self, request: u32, value_len: usize) {
+        assert!(value_len <= GATHER_VALUE_MAX);
         let header = self.header(request);
-        let to = self.map.at(self.values(request), values.len());
-        // SAFETY: in bounds by `at`; only this process writes here, and a PE reads a slot only
-        // after the store below.
-        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len()) };
+        header.done.store(0, Ordering::Relaxed);
+        // ORDERING(gather-reuse): no reader may find new bytes where `done` still tells of the old
+        // result.
+        std::sync::atomic::fence(Ordering::Release);
         header.value_len.store(value_len as u32, Ordering::Relaxed);
+        // One call instead of a page fault for every 4 KiB. Without it they would just happen.
+        self.map
+            .populate(self.values(request), value_len * self.n_pes);
+    }
+
+    /// Stores a piece of the announced result of `request`, `offset` bytes from its start.
+    ///
+    /// # Panics
+    /// If it does not lie within the announced length.
+    pub fn write(&self, request: u32, offset: usize, piece: &[u8]) {
+        let len = self.header(request).value_len.load(Ordering::Relaxed) as usize * self.n_pes;
+        assert!(
+            offset
+                .checked_add(piece.len())
+                .is_some_and(|end| end <= len)
+        );
+        let to = self.map.at(self.values(request) + offset, piece.len());
+        // SAFETY: in bounds by `at`; only this process writes here, and a PE reads a slot only
+        // after the store in `finish`.
+        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len()) };
+    }
+
+    /// Shows the announced result of `request`, all of which was stored, and wakes the PEs that
+    /// wait for it.
+    pub fn finish(&self, request: u32) {
+        let header = self.header(request);
         // ORDERING(gather-done): makes the values visible to whoever reads `done`.
         header
             .done
@@ -72,7 +110,7 @@ impl Gather {
 
     /// Whether the result of `request` has arrived.
     pub fn is_done(&self, request: u32) -> bool {
-        // ORDERING(gather-done): pairs with `publish`.
+        // ORDERING(gather-done): pairs with `finish`.
         self.header(request).done.load(Ordering::Acquire) == request.wrapping_add(1)
     }
 
@@ -93,7 +131,8 @@ impl Gather {
         }
     }
 
-    /// The value of PE `rank` in the result of `request`, if that is there.
+    /// The value of PE `rank` in the result of `request`, if that is there. Take what is needed
+    /// out of it at once: the bytes change when the slot is reused, [`GATHER_SLOTS`] requests later.
     pub fn value(&self, request: u32, rank: usize) -> Option<&'static [u8]> {
         if !self.is_done(request) || rank >= self.n_pes {
             return None;

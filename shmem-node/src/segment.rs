@@ -251,6 +251,13 @@ impl NodeView {
     /// # Errors
     /// When the descriptors are not a node segment of this version, or cannot be mapped.
     pub fn attach(tables: BorrowedFd<'_>, heap: BorrowedFd<'_>) -> Result<Self, SegmentError> {
+        // Reading past the end of a file that is too short would be a SIGBUS.
+        let holds = |fd: BorrowedFd<'_>, len: usize| match sys::file_len(fd) {
+            Ok(real) if real >= len as u64 => Ok(()),
+            Ok(_) => Err(SegmentError::Foreign),
+            Err(e) => Err(os("look at the node's memory", len)(e)),
+        };
+        holds(tables, PAGE)?;
         let first = Mapping::new(tables, PAGE, false).map_err(os("map the tables header", PAGE))?;
         // SAFETY: the header was complete before this process existed and is never written again.
         let header = unsafe { *first.get::<Header>(0) };
@@ -264,6 +271,8 @@ impl NodeView {
         );
         let hl = HeapLayout::new(header.n_local as usize, header.heap_size)
             .ok_or(SegmentError::Foreign)?;
+        holds(tables, tl.len)?;
+        holds(heap, hl.len)?;
         let tables =
             Mapping::new(tables, tl.len, false).map_err(os("map the tables memory", tl.len))?;
         let heap = Mapping::new(heap, hl.len, true).map_err(os("map the heap memory", hl.len))?;
@@ -459,6 +468,19 @@ mod tests {
             "the slot now holds a later request"
         );
         assert_eq!(view.gather().value(GATHER_SLOTS as u32, 2), Some(&b"z"[..]));
+
+        let (agents, gather) = (seg.view().gather(), view.gather());
+        let request = 2 * GATHER_SLOTS as u32;
+        agents.begin(request, 2);
+        assert!(
+            !gather.is_done(GATHER_SLOTS as u32),
+            "it is being overwritten"
+        );
+        agents.write(request, 0, b"aab");
+        agents.write(request, 3, b"bcc");
+        assert_eq!(gather.value(request, 1), None);
+        agents.finish(request);
+        assert_eq!(gather.value(request, 1), Some(&b"bb"[..]));
     }
 
     #[test]
@@ -474,6 +496,19 @@ mod tests {
     fn something_else_is_not_taken_for_a_segment() {
         let fd = sys::memfd(c"other", 8192).unwrap();
         let err = NodeView::attach(fd.as_fd(), fd.as_fd()).unwrap_err();
+        assert!(matches!(err, SegmentError::Foreign), "{err}");
+    }
+
+    #[test]
+    fn files_that_are_too_short_are_refused() {
+        let empty = sys::memfd(c"empty", 0).unwrap();
+        let err = NodeView::attach(empty.as_fd(), empty.as_fd()).unwrap_err();
+        assert!(matches!(err, SegmentError::Foreign), "{err}");
+        let node_of = [0];
+        let mut f = facts(&node_of, 0);
+        f.n_nodes = 1;
+        let seg = NodeSegment::create(&f).unwrap();
+        let err = NodeView::attach(seg.tables_fd(), empty.as_fd()).unwrap_err();
         assert!(matches!(err, SegmentError::Foreign), "{err}");
     }
 

@@ -30,6 +30,17 @@ pub fn memfd(name: &CStr, len: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Length of a memory file in bytes.
+pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: an all-zero stat is valid, and the call fills it in.
+    let stat = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        cerr(libc::fstat(fd.as_raw_fd(), &mut stat))?;
+        stat
+    };
+    Ok(stat.st_size as u64)
+}
+
 /// Forbids resizing the memory file and, when `readonly`, any further writable mapping of it.
 pub fn seal(fd: BorrowedFd<'_>, readonly: bool) -> io::Result<()> {
     let mut seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
@@ -116,6 +127,17 @@ impl Mapping {
         unsafe { self.base.add(offset) }
     }
 
+    /// Gives pages to a range that is about to be written, all at once. Where the kernel does not
+    /// know how (before 5.14) or has none left, writing does it.
+    pub fn populate(&self, offset: usize, len: usize) {
+        // SAFETY: pure arithmetic on the result of a system call.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let start = offset / page * page;
+        let at = self.at(start, offset - start + len);
+        // SAFETY: the range lies in the mapping by `at`; the pages keep their contents.
+        unsafe { libc::madvise(at.cast(), offset - start + len, libc::MADV_POPULATE_WRITE) };
+    }
+
     /// A shared object at `offset`.
     ///
     /// # Safety
@@ -142,23 +164,24 @@ impl Mapping {
 
 /// Sleeps while `*word == expected`, at most `max`. Returns early at a wake, a signal, or for no
 /// reason at all: callers re-check their condition. Works across processes and on mappings that
-/// this process may only read.
-pub fn futex_wait(word: &AtomicU32, expected: u32, max: Option<Duration>) {
+/// this process may only read. Returns whether `max` has passed.
+pub fn futex_wait(word: &AtomicU32, expected: u32, max: Option<Duration>) -> bool {
     let timeout = max.map(|d| libc::timespec {
         tv_sec: d.as_secs() as libc::time_t,
         tv_nsec: d.subsec_nanos() as libc::c_long,
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the word outlives the call; the kernel only reads it.
-    unsafe {
+    let rc = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
             libc::FUTEX_WAIT,
             expected,
             timeout,
-        );
-    }
+        )
+    };
+    rc == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
 /// Wakes up to `n` sleepers on `word`.

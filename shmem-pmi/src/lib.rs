@@ -74,7 +74,7 @@
 //! server.handle_client_bytes(0, &client.take_output());
 //!
 //! let Some(Output::Publish { values, .. }) = server.poll_output() else { panic!() };
-//! assert_eq!(values, b"my address");
+//! assert_eq!(values[..], *b"my address");
 //! let Some(Output::ToClient { bytes, .. }) = server.poll_output() else { panic!() };
 //! client.handle_bytes(&bytes)?;
 //! let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();

@@ -2,7 +2,7 @@
 
 use shmem::{
     Number, Op, alloc, alltoall, barrier_all, broadcast, collect, fcollect, free, my_pe, n_pes,
-    reduce, reduce_bits,
+    reduce, reduce_bits, sync_all,
 };
 
 use crate::{Check, noise};
@@ -16,6 +16,9 @@ pub(crate) const CHECKS: &[Check] = &[
     ("concatenations", concatenations),
     ("transpose", transpose),
     ("back_to_back", back_to_back),
+    ("rounds_of_all_kinds", rounds_of_all_kinds),
+    ("a_nan_loses", a_nan_loses),
+    ("nothing_at_all", nothing_at_all),
 ];
 
 fn broadcast_from_everywhere() {
@@ -267,4 +270,108 @@ fn back_to_back() {
     for array in [lists, casts, sums, ours] {
         free(array).unwrap();
     }
+}
+
+/// Minimum and maximum ignore what is not a number, unless there is nothing else.
+fn a_nan_loses() {
+    let (me, n) = (my_pe(), n_pes());
+    let cells = alloc::<f64>(2).unwrap();
+    for (op, want) in [(Op::Min, 1.0), (Op::Max, n as f64 - 1.0)] {
+        cells.write(0, if me == 0 { f64::NAN } else { me as f64 });
+        cells.write(1, f64::NAN);
+        barrier_all();
+        reduce(cells, cells, op);
+        if n > 1 {
+            assert_eq!(cells.read(0), want, "{op:?}");
+        }
+        assert!(cells.read(1).is_nan());
+        barrier_all();
+    }
+    free(cells).unwrap();
+}
+
+/// Empty arrays are no special case.
+fn nothing_at_all() {
+    let n = n_pes();
+    let some = alloc::<u64>(n).unwrap();
+    let none = some.at(..0);
+    for root in 0..n {
+        broadcast(none, none, root);
+    }
+    reduce(none, none, Op::Sum);
+    fcollect(some, none);
+    assert_eq!(collect(some, none), 0);
+    alltoall(some, some, 0);
+    for pe in 0..n {
+        shmem::put(none, &[], pe);
+        shmem::get(&mut [], none, pe);
+    }
+    barrier_all();
+    assert!(some.to_vec().iter().all(|&v| v == 0));
+    free(some).unwrap();
+}
+
+/// Collectives of all kinds and lengths in an order by chance, with nothing in between: buffers
+/// between nodes go from one to the next, and some PEs are late.
+fn rounds_of_all_kinds() {
+    const ROUNDS: usize = 40;
+    const ROOM: usize = 20_000;
+    let (me, n) = (my_pe(), n_pes());
+    let mut next = noise(n as u64);
+    let source = alloc::<u64>(ROOM).unwrap();
+    let value = |pe: usize, i: usize| (pe * ROOM + i) as u64;
+    source.write_from(&(0..ROOM).map(|i| value(me, i)).collect::<Vec<_>>());
+    let dest = alloc::<u64>(ROUNDS * ROOM).unwrap();
+    barrier_all();
+    let mut wanted = Vec::new();
+    for round in 0..ROUNDS {
+        // At most two and a half chunks, often one word.
+        let len = match next() % 3 {
+            0 => 1,
+            1 => next() as usize % (ROOM / n / 2).max(1),
+            _ => next() as usize % ROOM,
+        };
+        let root = next() as usize % n;
+        let kind = next() % 5;
+        let late = next() as usize % n;
+        if me == late && round % 8 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let part = dest.at(round * ROOM..(round + 1) * ROOM);
+        let from = source.at(..len);
+        let each = len.min(ROOM / n);
+        wanted.push(match kind {
+            0 => {
+                broadcast(part.at(..len), from, root);
+                (0..len).map(|i| value(root, i)).collect()
+            }
+            1 => {
+                reduce(part.at(..len), from, Op::Sum);
+                let pes = n * (n - 1) / 2 * ROOM;
+                (0..len).map(|i| (pes + n * i) as u64).collect()
+            }
+            2 => {
+                fcollect(part, source.at(..each));
+                let all = (0..n).flat_map(|pe| (0..each).map(move |i| value(pe, i)));
+                all.collect()
+            }
+            3 => {
+                let count = |pe: usize| each * (pe % 2);
+                collect(part, source.at(..count(me)));
+                let all = (0..n).flat_map(|pe| (0..count(pe)).map(move |i| value(pe, i)));
+                all.collect::<Vec<_>>()
+            }
+            _ => {
+                sync_all();
+                Vec::new()
+            }
+        });
+    }
+    for (round, want) in wanted.into_iter().enumerate() {
+        let got = dest.at(round * ROOM..round * ROOM + want.len()).to_vec();
+        assert!(got == want, "round {round}");
+    }
+    barrier_all();
+    free(dest).unwrap();
+    free(source).unwrap();
 }

@@ -9,6 +9,7 @@ mod collectives;
 mod memory;
 mod order;
 mod rma;
+mod threads;
 
 use shmem::{barrier_all, my_pe, n_pes};
 
@@ -35,6 +36,7 @@ fn main() -> Result<(), shmem::Error> {
         order::CHECKS,
         collectives::CHECKS,
         memory::CHECKS,
+        threads::CHECKS,
     ]
     .concat();
     let unknown: Vec<_> = wanted

@@ -1,16 +1,19 @@
 //! Fence, quiet, and waiting.
 
 use shmem::{
-    Cmp, alloc, atomic_inc, barrier_all, fence, free, g, my_pe, n_pes, p, put, quiet, sync_all,
-    test, wait_until,
+    Cmp, alloc, atomic_inc, atomic_or, atomic_set, barrier_all, fence, free, g, get_nbi, my_pe,
+    n_pes, node_of, p, put, put_nbi, quiet, sync_all, test, wait_until,
 };
 
 use crate::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("flag_after_data", flag_after_data),
+    ("atomic_flag_after_data", atomic_flag_after_data),
     ("comparisons", comparisons),
     ("quiet_completes", quiet_completes),
+    ("quiet_is_complete_for_both", quiet_is_complete_for_both),
+    ("barrier_completes", barrier_completes),
     ("test_polls", test_polls),
     ("barriers_separate", barriers_separate),
 ];
@@ -41,6 +44,48 @@ fn flag_after_data() {
     barrier_all();
     free(seen).unwrap();
     free(flag).unwrap();
+    free(data).unwrap();
+}
+
+/// The same with atomics for flags: those that an HCA has, and those that are composed.
+fn atomic_flag_after_data() {
+    const LEN: usize = 3000;
+    let (me, n) = (my_pe(), n_pes());
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    let data = alloc::<u32>(LEN).unwrap();
+    let added = alloc::<u64>(1).unwrap();
+    let set = alloc::<i32>(1).unwrap();
+    let bits = alloc::<u32>(2).unwrap();
+    let value = |pe: usize, step: u32| step * 1000 + pe as u32;
+    let mut step = 0;
+    let mut send = |flag: &dyn Fn()| {
+        step += 1;
+        put(data, &[value(me, step); LEN], right);
+        fence();
+        flag();
+        step
+    };
+    let arrived = |step: u32| {
+        assert!(
+            data.to_vec().iter().all(|&v| v == value(left, step)),
+            "{step}"
+        );
+        barrier_all();
+    };
+    for round in 1..=10 {
+        let step = send(&|| atomic_inc(added, right));
+        wait_until(added, Cmp::Eq, round);
+        arrived(step);
+        let step = send(&|| atomic_set(set, round as i32, right));
+        wait_until(set, Cmp::Eq, round as i32);
+        arrived(step);
+        let step = send(&|| atomic_or(bits.elem(1), 1 << round, right));
+        wait_until(bits.elem(1), Cmp::Ge, 1 << round);
+        arrived(step);
+    }
+    free(bits).unwrap();
+    free(set).unwrap();
+    free(added).unwrap();
     free(data).unwrap();
 }
 
@@ -84,6 +129,71 @@ fn quiet_completes() {
     }
     barrier_all();
     free(cell).unwrap();
+}
+
+/// Two PEs each put, quiet, and read what the other has put: at least one of them sees it, since
+/// the later quiet has returned after the earlier one.
+fn quiet_is_complete_for_both() {
+    let (me, n) = (my_pe(), n_pes());
+    let partner = me ^ 1;
+    let near = partner < n && node_of(partner) == node_of(me);
+    let rounds = if near { 5000 } else { 100 };
+    let cell = alloc::<u64>(1).unwrap();
+    let go = alloc::<u64>(1).unwrap();
+    let theirs = alloc::<u8>(rounds.max(5000)).unwrap();
+    if partner < n {
+        let mut seen = vec![0u8; rounds];
+        for (round, seen) in (1u64..).zip(&mut seen) {
+            p(go, round, partner);
+            wait_until(go, Cmp::Ge, round);
+            p(cell, round, partner);
+            quiet();
+            *seen = u8::from(cell.read(0) >= round);
+        }
+        put(theirs, &seen, partner);
+        barrier_all();
+        for (round, (mine, theirs)) in seen.into_iter().zip(theirs.to_vec()).enumerate() {
+            assert!(
+                mine + theirs > 0,
+                "round {round}: neither PE saw the other's put"
+            );
+        }
+    } else {
+        barrier_all();
+    }
+    barrier_all();
+    free(theirs).unwrap();
+    free(go).unwrap();
+    free(cell).unwrap();
+}
+
+/// A barrier completes what was started without waiting: at the target, and here.
+fn barrier_completes() {
+    const LEN: usize = 20_000;
+    let (me, n) = (my_pe(), n_pes());
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    let (there, here) = (alloc::<u64>(LEN).unwrap(), alloc::<u64>(LEN).unwrap());
+    let count = alloc::<u64>(1).unwrap();
+    here.fill(me as u64 + 1);
+    barrier_all();
+    let source = vec![me as u64 + 7; LEN];
+    let mut got = vec![0; LEN];
+    // SAFETY: the buffers are left alone until the barrier.
+    unsafe {
+        put_nbi(there, &source, right);
+        get_nbi(&mut got, here, right);
+    }
+    for pe in 0..n {
+        atomic_inc(count, pe);
+    }
+    barrier_all();
+    assert!(there.to_vec().iter().all(|&v| v == left as u64 + 7));
+    assert!(got.iter().all(|&v| v == right as u64 + 1));
+    assert_eq!(count.read(0), n as u64);
+    barrier_all();
+    free(count).unwrap();
+    free(here).unwrap();
+    free(there).unwrap();
 }
 
 fn test_polls() {

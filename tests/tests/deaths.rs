@@ -23,7 +23,7 @@ fn family(mark: &str) -> Vec<Member> {
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
             let environ = std::fs::read(entry.path().join("environ")).ok()?;
-            let marked = environ.windows(mark.len()).any(|w| w == mark.as_bytes());
+            let marked = environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
             let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
             // A process that has ended but was not waited for has no memory, hence no environment.
             marked.then(|| Member {
@@ -61,7 +61,12 @@ fn kill_at_random(victim: &str, options: &str, spoken: Option<&str>) {
     let mut chance = Chance(seed ^ victim.len() as u64);
     for round in 0..number("SHMEM_TEST_KILLS", 6) {
         let context = format!("{victim}, seed {seed}, round {round}");
-        let mark = format!("SHMEM_TEST_MARK={}-{victim}-{round}", std::process::id());
+        // Unlike that of any other job, also of those that other tests run meanwhile.
+        let mark = format!(
+            "SHMEM_TEST_MARK={}-{victim}-{}-{round}",
+            std::process::id(),
+            options.replace(' ', "")
+        );
         let (name, value) = mark.split_once('=').expect("has a value");
         let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
         let job = Job::new(shmrun, options, &[env!("CARGO_BIN_EXE_busy")])
@@ -113,12 +118,12 @@ fn kill_at_random(victim: &str, options: &str, spoken: Option<&str>) {
 
 #[test]
 fn of_a_pe() {
-    kill_at_random("busy", "-n 8 --nodes 4", Some("SIGKILL"));
+    kill_at_random("busy-pe", "-n 8 --nodes 4", Some("SIGKILL"));
 }
 
 #[test]
 fn of_a_pe_on_one_node() {
-    kill_at_random("busy", "-n 5", Some("SIGKILL"));
+    kill_at_random("busy-pe", "-n 5", Some("SIGKILL"));
 }
 
 #[test]

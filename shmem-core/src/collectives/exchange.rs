@@ -6,7 +6,7 @@ use crate::datum::{Bits, Datum, Number};
 use crate::heap::access;
 use crate::heap::sym::SymSlice;
 use crate::rma::Source;
-use crate::runtime::{Runtime, rt};
+use crate::runtime::{Runtime, collective};
 
 /// How a reduction combines elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Runtime {
 #[track_caller]
 pub fn broadcast<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>, root: usize) {
     check_equal_len("broadcast", dest, source);
-    let rt = rt();
+    let rt = collective();
     assert!(
         root < rt.n_pes,
         "broadcast: there is no PE {root} among {}",
@@ -182,7 +182,8 @@ pub fn broadcast<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>, root: usize) 
 #[track_caller]
 pub fn reduce<T: Number>(dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
     check_equal_len("reduce", dest, source);
-    let (rt, d, s, n) = (rt(), dest.offset(), source.offset(), dest.len());
+    let (d, s, n) = (dest.offset(), source.offset(), dest.len());
+    let rt = collective();
     match op {
         Op::Sum => rt.reduce(d, s, n, T::plus),
         Op::Prod => rt.reduce(d, s, n, T::times),
@@ -202,11 +203,11 @@ pub fn reduce<T: Number>(dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
 #[track_caller]
 pub fn reduce_bits<T: Bits>(dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
     check_equal_len("reduce", dest, source);
-    let (rt, d, s, n) = (rt(), dest.offset(), source.offset(), dest.len());
+    let (d, s, n) = (dest.offset(), source.offset(), dest.len());
     match op {
-        Op::And => rt.reduce(d, s, n, T::and),
-        Op::Or => rt.reduce(d, s, n, T::or),
-        Op::Xor => rt.reduce(d, s, n, T::xor),
+        Op::And => collective().reduce(d, s, n, T::and),
+        Op::Or => collective().reduce(d, s, n, T::or),
+        Op::Xor => collective().reduce(d, s, n, T::xor),
         _ => reduce(dest, source, op),
     }
 }
@@ -223,9 +224,16 @@ pub fn reduce_bits<T: Bits>(dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
 /// OpenSHMEM 1.6, `shmem_alltoall`.
 #[track_caller]
 pub fn alltoall<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>, block: usize) {
-    let rt = rt();
-    let all = block * rt.n_pes;
-    let (dest, source) = (dest.at(..all), source.at(..all));
+    let rt = collective();
+    let all = block.saturating_mul(rt.n_pes);
+    assert!(
+        all <= dest.len().min(source.len()),
+        "alltoall: blocks of {block} elements for {} PEs need more than dest ({} elements) and \
+         source ({}) have",
+        rt.n_pes,
+        dest.len(),
+        source.len()
+    );
     let bytes = block * size_of::<T>();
     for step in 0..rt.n_pes {
         // Starting behind the own rank spreads the load over the targets.

@@ -12,7 +12,7 @@ use crate::datum::Datum;
 use crate::heap::access;
 use crate::heap::sym::SymSlice;
 use crate::rma::Source;
-use crate::runtime::{Runtime, rt};
+use crate::runtime::{Runtime, collective};
 
 impl Runtime {
     /// Collects `own_len` bytes from `source` of each PE into `dest` of all; `block(pe)` says where
@@ -96,9 +96,16 @@ fn runs(ranges: impl Iterator<Item = Range<usize>>) -> impl Iterator<Item = Rang
 /// OpenSHMEM 1.6, `shmem_fcollect`.
 #[track_caller]
 pub fn fcollect<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>) {
-    let rt = rt();
+    let rt = collective();
     let bytes = source.bytes();
-    let dest = dest.at(..source.len() * rt.n_pes);
+    let all = source.len().saturating_mul(rt.n_pes);
+    assert!(
+        all <= dest.len(),
+        "fcollect: dest has {} elements, but {} PEs contribute {} each",
+        dest.len(),
+        rt.n_pes,
+        source.len()
+    );
     rt.gather(dest.offset(), source.offset(), |pe| {
         pe * bytes..(pe + 1) * bytes
     });
@@ -117,7 +124,7 @@ pub fn fcollect<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>) {
 /// OpenSHMEM 1.6, `shmem_collect`.
 #[track_caller]
 pub fn collect<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>) -> usize {
-    let rt = rt();
+    let rt = collective();
     let counts = SymSlice::<u64>::from_raw(COUNTS, rt.n_pes);
     // The own count stands in the own slot already; gathering copies it onto itself.
     counts.write(rt.me, source.len() as u64);

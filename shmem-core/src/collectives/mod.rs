@@ -16,7 +16,7 @@
 //!
 //! # Rules for callers (OpenSHMEM 1.6 section 9.9)
 //! All PEs call the same collectives in the same order with matching arguments, one thread at a
-//! time. Before any PE enters, the destination arrays of all PEs must be ready to be overwritten:
+//! time (a second one panics). Before any PE enters, the destination arrays of all PEs must be ready to be overwritten:
 //! have a barrier or another synchronisation after their last use. Source and destination are the
 //! same array or do not overlap.
 
@@ -30,7 +30,7 @@ pub(crate) use links::{Links, MAX_PES};
 pub use exchange::{Op, alltoall, broadcast, reduce, reduce_bits};
 pub use gather::{collect, fcollect};
 
-use crate::runtime::{Runtime, rt};
+use crate::runtime::{Runtime, collective};
 
 impl Runtime {
     /// Meets the PEs of this node. The leader runs `lead` when all are there; everybody leaves
@@ -68,19 +68,26 @@ impl Runtime {
     }
 }
 
-/// Waits until all PEs have called it, and all operations that they started before are complete.
+/// Waits until all PEs have called it, and all operations that they started before are complete:
+/// puts and atomics are delivered, non-blocking gets have their data.
+///
+/// **Collective**.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_barrier_all`.
+#[track_caller]
 pub fn barrier_all() {
-    rt().barrier_all();
+    collective().barrier_all();
 }
 
 /// Waits until all PEs have called it. Says nothing about outstanding operations, except that
 /// stores to one's own memory made before are visible to all PEs after.
 ///
+/// **Collective**.
+///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_sync_all`.
+#[track_caller]
 pub fn sync_all() {
-    rt().sync_all();
+    collective().sync_all();
 }

@@ -79,9 +79,19 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
                 let v = AtomicU8::from_ptr(from.cast_mut()).load(Ordering::Relaxed);
                 AtomicU8::from_ptr(to).store(v, Ordering::Relaxed);
             }
-            _ => ptr::copy(from, to, len),
+            _ => bulk(from, to, len),
         }
     }
+}
+
+/// The copy that may race. Not inlined: see the parent module's Safety section.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(never)]
+unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: by the caller.
+    unsafe { ptr::copy(from, to, len) }
 }
 
 /// Loads an aligned word of 4 or 8 bytes.

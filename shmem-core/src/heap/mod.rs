@@ -14,8 +14,16 @@
 //! makes `&T` or `&mut T` to it except through `unsafe` functions whose caller promises that
 //! nobody writes (or touches) it meanwhile. Everything else goes through [`access`]: atomic loads
 //! and stores for naturally aligned 1, 2, 4 and 8 bytes, and byte copies through raw pointers for
-//! the rest. A copy that races with another PE's access yields some mix of old and new bytes, never
-//! undefined behaviour, because every bit pattern is a value of a `Datum`.
+//! the rest.
+//!
+//! A copy that races with another access yields some mix of old and new bytes, and every bit
+//! pattern is a value of a `Datum`. Two things in this are beyond what Rust's memory model
+//! promises, and rest on how compilers and processors work:
+//! * It has no copy of many bytes that may race, not even with a write of another process. The copy
+//!   is therefore one call of a function that is never inlined: the caller's optimiser sees bytes
+//!   of unknown origin, never an access that it could assume to be alone.
+//! * Words of 32 bits are accessed atomically on their own by PEs of the node, and as halves of 64
+//!   bits by HCAs (see `atomics`). Atomics of both sizes are coherent on x86-64 and on AArch64.
 
 pub(crate) mod access;
 pub(crate) mod alloc;

@@ -8,7 +8,7 @@ use shmem_node::layout::INTERNAL_SIZE;
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::heap::access;
-use crate::runtime::{Runtime, rt};
+use crate::runtime::{Runtime, collective, rt};
 
 /// A symmetric array of `T`: it exists on every PE, at the same place in each PE's heap.
 ///
@@ -89,11 +89,12 @@ impl<T: Datum> SymSlice<T> {
     pub fn at(&self, range: impl RangeBounds<usize>) -> Self {
         let start = match range.start_bound() {
             Bound::Included(&n) => n,
-            Bound::Excluded(&n) => n + 1,
+            Bound::Excluded(&n) => n.saturating_add(1),
             Bound::Unbounded => 0,
         };
+        // Saturated, an inclusive end lies past every array but one of 2^64 - 1 empty elements.
         let end = match range.end_bound() {
-            Bound::Included(&n) => n + 1,
+            Bound::Included(&n) => n.saturating_add(1),
             Bound::Excluded(&n) => n,
             Bound::Unbounded => self.len,
         };
@@ -112,7 +113,7 @@ impl<T: Datum> SymSlice<T> {
     #[inline]
     #[track_caller]
     pub fn elem(&self, i: usize) -> Self {
-        self.at(i..i + 1)
+        self.at(i..i.saturating_add(1))
     }
 
     /// Address of this PE's own copy.
@@ -262,12 +263,14 @@ impl Runtime {
 /// collectives. Returns after all PEs have it (a barrier).
 ///
 /// # Errors
-/// [`Error::HeapExhausted`], on all PEs alike, if no free range is large enough.
+/// [`Error::HeapExhausted`], on all PEs alike and without a barrier, if no free range is large
+/// enough.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_calloc`.
+#[track_caller]
 pub fn alloc<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
-    rt().allocate(len)
+    collective().allocate(len)
 }
 
 /// Gives back what [`alloc`] gave. Handles to it must not be used any more.
@@ -280,8 +283,9 @@ pub fn alloc<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_free`.
+#[track_caller]
 pub fn free<T: Datum>(array: SymSlice<T>) -> Result<(), Error> {
-    let rt = rt();
+    let rt = collective();
     rt.barrier_all();
     let mut heap = rt.heap.lock().unwrap_or_else(|e| e.into_inner());
     let known = array
@@ -294,5 +298,42 @@ pub fn free<T: Datum>(array: SymSlice<T>) -> Result<(), Error> {
         Err(Error::NotAllocated {
             offset: array.offset,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array() -> SymSlice<u32> {
+        SymSlice::from_raw(INTERNAL_SIZE, 10)
+    }
+
+    #[test]
+    fn parts_lie_inside_the_whole() {
+        let part = array().at(2..=4);
+        assert_eq!((part.len(), part.offset()), (3, INTERNAL_SIZE + 8));
+        assert_eq!(part.at(1..).elem(1).offset(), INTERNAL_SIZE + 16);
+        assert!(array().at(10..).is_empty());
+        let after_first = (Bound::Excluded(0), Bound::Unbounded);
+        assert_eq!(array().at(after_first).len(), 9);
+    }
+
+    #[test]
+    #[should_panic(expected = "of a symmetric array of 10")]
+    fn an_inclusive_end_at_the_limit_is_past_the_end() {
+        let _ = array().at(0..=usize::MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "of a symmetric array of 10")]
+    fn an_exclusive_start_at_the_limit_is_past_the_end() {
+        let _ = array().at((Bound::Excluded(usize::MAX), Bound::Unbounded));
+    }
+
+    #[test]
+    #[should_panic(expected = "of a symmetric array of 10")]
+    fn no_element_has_the_largest_number() {
+        let _ = array().elem(usize::MAX);
     }
 }

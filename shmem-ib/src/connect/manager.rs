@@ -7,6 +7,9 @@
 //! [`Manager::poll_action`] until there is none. Executing an action may call the manager
 //! again ([`Manager::qp_created`]); the actions that this yields come last.
 //!
+//! A PE that goes calls [`Manager::leave`], [`Manager::say_bye`] until everybody is told, and then
+//! serves its peers as before until [`Manager::has_left`].
+//!
 //! Memory is proportional to the number of peers that were in contact, never to the size
 //! of the job.
 
@@ -44,6 +47,27 @@ impl std::fmt::Debug for Identity {
     }
 }
 
+/// This PE is on its way out.
+#[derive(Debug)]
+struct Leaving {
+    /// Peers that have to be told yet, the last first.
+    untold: Vec<u32>,
+    /// Connections in [`Phase::Parting`].
+    parting: u32,
+    /// Last sign of life of a peer whose BYE is missing.
+    heard: u64,
+    linger: u64,
+    /// The linger time is over.
+    over: bool,
+}
+
+impl Leaving {
+    /// When the linger time ends, if it matters.
+    fn end(&self) -> Option<u64> {
+        (self.parting > 0 && !self.over).then(|| self.heard.saturating_add(self.linger))
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     handshake: Handshake,
@@ -62,6 +86,7 @@ pub struct Manager {
     actions: VecDeque<(u32, Action)>,
     rng: Rng,
     stats: ConnectStats,
+    leaving: Option<Leaving>,
 }
 
 impl Manager {
@@ -77,6 +102,7 @@ impl Manager {
             actions: VecDeque::new(),
             rng: Rng::new(seed),
             stats: ConnectStats::default(),
+            leaving: None,
         }
     }
 
@@ -160,6 +186,60 @@ impl Manager {
         }
     }
 
+    /// Begins to leave: none of this PE's operations is under way, and none will be started.
+    /// OFFERs are refused from now on, and each peer with which there is a connection is to be
+    /// told ([`say_bye`](Self::say_bye)).
+    ///
+    /// [`has_left`](Self::has_left) becomes true when all of them have said BYE, or when none of
+    /// those that have not gave a sign of life for `linger` nanoseconds.
+    pub fn leave(&mut self, now: u64, linger: u64) {
+        if self.leaving.is_some() {
+            return;
+        }
+        self.local.leaving = true;
+        let mut untold: Vec<u32> = self.peers.keys().copied().collect();
+        untold.sort_unstable_by(|a, b| b.cmp(a)); // reproducible, unlike a hash table's order
+        self.leaving = Some(Leaving {
+            untold,
+            parting: 0,
+            heard: now,
+            linger,
+            over: false,
+        });
+    }
+
+    /// Tells up to `max` peers; returns whether there are more. In portions, since the
+    /// send queue for datagrams is short.
+    pub fn say_bye(&mut self, now: u64, max: usize) -> bool {
+        for _ in 0..max {
+            let Some(pe) = self.leaving.as_mut().and_then(|l| l.untold.pop()) else {
+                return false;
+            };
+            self.with_peer(now, pe, Handshake::leave);
+        }
+        self.leaving.as_ref().is_some_and(|l| !l.untold.is_empty())
+    }
+
+    /// RC packets have arrived, so somebody still needs this PE.
+    pub fn traffic_seen(&mut self, now: u64) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.heard = now;
+        }
+    }
+
+    /// Operations towards `pe` are unfinished, and it waits for our BYE.
+    pub fn busy(&mut self, now: u64, pe: u32) {
+        self.with_peer(now, pe, Handshake::busy);
+    }
+
+    /// Whether this PE has left: nobody whom it could know of needs it any more.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.leaving
+            .as_ref()
+            .is_some_and(|l| l.untold.is_empty() && (l.parting == 0 || l.over))
+    }
+
     /// A datagram has arrived at the UD endpoint. Returns what became of it; the error tells
     /// why it was rejected. Both are counted.
     ///
@@ -182,9 +262,20 @@ impl Manager {
         match message.body {
             Body::Offer(_) => self.stats.offers_received += 1,
             Body::Wait => self.stats.waits_received += 1,
+            Body::Bye => {
+                self.stats.byes_received += 1;
+                if !self.peers.contains_key(&message.src_pe) {
+                    self.stats.stale += 1;
+                    return Ok(Verdict::Stale);
+                }
+            }
         }
         let pe = message.src_pe;
+        let missing = self.phase(pe) == Phase::Parting;
         let verdict = self.with_peer(now, pe, |h, cx| h.handle_message(cx, message));
+        if missing && verdict != Verdict::Stale {
+            self.traffic_seen(now);
+        }
         match verdict {
             Verdict::Accepted => {}
             Verdict::Duplicate => self.stats.duplicates += 1,
@@ -195,6 +286,14 @@ impl Manager {
 
     /// When [`Self::handle_timeout`] has something to do.
     pub fn next_timeout(&mut self) -> Option<u64> {
+        let timer = self.next_timer();
+        match self.leaving.as_ref().and_then(Leaving::end) {
+            Some(end) => Some(timer.map_or(end, |at| at.min(end))),
+            None => timer,
+        }
+    }
+
+    fn next_timer(&mut self) -> Option<u64> {
         while let Some(Reverse((at, pe))) = self.timers.peek() {
             if self.peers.get(pe).is_some_and(|e| e.armed == Some(*at)) {
                 return Some(*at);
@@ -206,7 +305,13 @@ impl Manager {
 
     /// Fires all timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: u64) {
-        while let Some(at) = self.next_timeout()
+        if let Some(leaving) = &mut self.leaving
+            && leaving.end().is_some_and(|end| end <= now)
+        {
+            leaving.over = true;
+            self.stats.byes_missed = leaving.parting.into();
+        }
+        while let Some(at) = self.next_timer()
             && at <= now
         {
             let Some(Reverse((_, pe))) = self.timers.pop() else {
@@ -239,6 +344,7 @@ impl Manager {
             handshake: Handshake::new(pe),
             armed: None,
         });
+        let was_parting = entry.handshake.phase() == Phase::Parting;
         let mut actions = Actions::new();
         let mut cx = Context {
             now,
@@ -249,6 +355,10 @@ impl Manager {
         };
         let result = event(&mut entry.handshake, &mut cx);
         self.actions.extend(actions.into_iter().map(|a| (pe, a)));
+        if let Some(leaving) = &mut self.leaving {
+            leaving.parting -= u32::from(was_parting);
+            leaving.parting += u32::from(entry.handshake.phase() == Phase::Parting);
+        }
         let next = entry.handshake.next_timeout(&self.local.retry);
         if next != entry.armed {
             entry.armed = next;

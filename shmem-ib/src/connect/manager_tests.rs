@@ -30,6 +30,7 @@ fn manager_of(identity: &Identity, pe: u32) -> Manager {
         mtu: Mtu::M1024,
         max_rd_atomic: 1,
         segments: None,
+        leaving: false,
         retry: RetryPolicy::default(),
     };
     Manager::new(identity, local, u64::from(pe))
@@ -174,4 +175,93 @@ fn those_who_asked_early_are_answered_when_ready() {
     let answered: Vec<u32> = drain(&mut me, 5).iter().map(|(pe, _)| *pe).collect();
     assert_eq!(answered, [1, 3, 7, 9]);
     assert_eq!(me.next_timeout(), None, "who answers needs no timer");
+}
+
+/// Peers 1 to `n` of a hub that is PE 0, connected by their own wish.
+fn star(n: u32) -> (Manager, Vec<Manager>) {
+    let mut hub = manager_of(&identity(), 0);
+    ready(&mut hub, 0);
+    let peers = (1..=n).map(|pe| {
+        let mut peer = manager_of(&identity(), pe);
+        ready(&mut peer, 0);
+        peer.connect(0, 0, address(0));
+        let request = drain(&mut peer, 0);
+        hub.handle_datagram(0, &request[0].1).unwrap();
+        let reply = drain(&mut hub, 0);
+        peer.handle_datagram(0, &reply[0].1).unwrap();
+        drain(&mut peer, 0);
+        peer
+    });
+    let peers = peers.collect();
+    (hub, peers)
+}
+
+#[test]
+fn without_connections_one_leaves_at_once() {
+    let mut lone = manager_of(&identity(), 7);
+    lone.leave(5, 500 * MS);
+    assert!(!lone.say_bye(5, 8));
+    assert!(lone.has_left() && drain(&mut lone, 5).is_empty());
+    assert_eq!(lone.next_timeout(), None);
+}
+
+#[test]
+fn one_stays_until_all_peers_have_said_bye() {
+    let (mut hub, mut peers) = star(20);
+    hub.leave(0, 500 * MS);
+    assert!(hub.say_bye(0, 8), "in portions");
+    assert!(!hub.has_left() && drain(&mut hub, 0).len() == 8);
+    while hub.say_bye(0, 8) {}
+    let byes = drain(&mut hub, 0);
+    assert_eq!((byes.len(), hub.has_left()), (12, false));
+    for (i, peer) in peers.iter_mut().enumerate() {
+        assert!(!hub.has_left());
+        peer.leave(MS, 500 * MS);
+        peer.say_bye(MS, 8);
+        let bye = drain(peer, MS);
+        assert_eq!(hub.handle_datagram(MS, &bye[0].1), Ok(Verdict::Accepted));
+        assert_eq!(hub.has_left(), i == 19);
+    }
+    assert_eq!(hub.next_timeout(), None);
+    assert_eq!((hub.stats().byes_sent, hub.stats().byes_missed), (20, 0));
+}
+
+#[test]
+fn the_linger_time_counts_from_the_last_sign_of_life() {
+    let (mut hub, mut peers) = star(2);
+    hub.leave(0, 500 * MS);
+    assert!(!hub.say_bye(0, 8));
+    let byes = drain(&mut hub, 0);
+    hub.traffic_seen(300 * MS);
+    hub.handle_timeout(799 * MS);
+    assert!(!hub.has_left());
+    // One peer has operations under way, and says so.
+    peers[1].handle_datagram(790 * MS, &byes[1].1).unwrap();
+    peers[1].busy(790 * MS, 0);
+    let wait = drain(&mut peers[1], 790 * MS);
+    hub.handle_datagram(799 * MS, &wait[0].1).unwrap();
+    // A stranger says something, and nobody cares.
+    let mut stranger = manager_of(&identity(), 9);
+    ready(&mut stranger, 0);
+    stranger.connect(0, 0, address(0));
+    let request = drain(&mut stranger, 0);
+    hub.handle_datagram(900 * MS, &request[0].1).unwrap();
+    hub.handle_timeout(1298 * MS);
+    assert!(!hub.has_left());
+    hub.handle_timeout(1299 * MS);
+    assert!(hub.has_left());
+    assert_eq!(hub.stats().byes_missed, 2);
+}
+
+#[test]
+fn a_bye_of_a_stranger_leaves_no_trace() {
+    let (mut hub, _) = star(1);
+    let (_, mut others) = star(1);
+    others[0].leave(0, 500 * MS);
+    others[0].say_bye(0, 8);
+    let bye = drain(&mut others[0], 0).remove(0).1;
+    let mut empty = manager_of(&identity(), 0);
+    assert_eq!(empty.handle_datagram(0, &bye), Ok(Verdict::Stale));
+    assert_eq!((empty.peers().count(), empty.stats().stale), (0, 1));
+    assert_eq!(hub.handle_datagram(0, &bye), Ok(Verdict::Accepted));
 }

@@ -3,7 +3,8 @@
 //! There is one message that connects, OFFER: "this is my queue pair, and this is the memory
 //! that you may access through it". A request and its reply are both OFFERs, which is why two
 //! PEs that offer at the same moment need no rule who wins. WAIT says that the sender is alive
-//! but has no memory to offer yet.
+//! but has no memory to offer yet. BYE says that the sender leaves: none of its operations is
+//! under way to the receiver, and none will come.
 //!
 //! # Layout
 //! All numbers are big-endian. One row is 32 bits; the number at the right is the byte offset.
@@ -12,7 +13,7 @@
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---------------+---------------+---------------+---------------+
 //! | version (= 1) | kind 1=OFFER  |W|  reserved   | segment count |  0
-//! |               |      2=WAIT   | |   (zero)    |               |
+//! |               | 2=WAIT 3=BYE  | |   (zero)    |               |
 //! +---------------+---------------+---------------+---------------+
 //! |                                                               |  4
 //! |                     job tag (64 bits)                         |
@@ -31,7 +32,7 @@
 //! +---------------------------------------------------------------+
 //! |       echo: generation of its QP, 0 = none heard yet          | 40
 //! +===============================================================+
-//! |        an OFFER goes on; after a WAIT only the MAC follows    |
+//! |        an OFFER goes on; after WAIT and BYE the MAC follows   |
 //! +---------------------------------------------------------------+
 //! |                                                               | 44
 //! |        GID of the source's UD endpoint (128 bits)             |
@@ -62,8 +63,8 @@
 //! |                                                               |
 //! +---------------------------------------------------------------+
 //! ```
-//! `W` (WANT_REPLY) asks for an OFFER in return. A WAIT is 60 bytes, an OFFER with one segment
-//! 116, the longest OFFER (8 segments) 256: each fits into the smallest MTU of InfiniBand.
+//! `W` (WANT_REPLY) asks for a message of the same kind in return. WAIT and BYE are 60 bytes, an
+//! OFFER with one segment is 116, the longest OFFER (8 segments) 256: each fits into the smallest MTU of InfiniBand.
 //!
 //! The echo names the queue pair of the *receiver* for which the sender's queue pair is
 //! ready: an OFFER whose echo is mine proves that the peer answers my RDMA.
@@ -86,6 +87,7 @@ pub const MAX_LEN: usize = OFFER_FIXED + MAX_SEGMENTS * SEGMENT_LEN + MAC_LEN;
 const VERSION: u8 = 1;
 const KIND_OFFER: u8 = 1;
 const KIND_WAIT: u8 = 2;
+const KIND_BYE: u8 = 3;
 const FLAG_WANT_REPLY: u8 = 0x80;
 const COMMON: usize = 44;
 const OFFER_FIXED: usize = 80;
@@ -144,6 +146,8 @@ pub enum Body {
     Offer(Offer),
     /// I have heard you, but my memory is not registered yet: be patient, I shall answer.
     Wait,
+    /// Nothing of mine is under way to you, and nothing will come.
+    Bye,
 }
 
 /// One datagram.
@@ -153,12 +157,13 @@ pub struct Message {
     pub src_pe: u32,
     /// Whom it is for.
     pub dst_pe: u32,
-    /// The sender and its queue pair. In a WAIT the generation is 0: there is none yet.
+    /// The sender and its queue pair. In a WAIT the generation is 0: there is none yet. In a BYE
+    /// 0 means that there is none for this peer.
     pub epoch: Epoch,
     /// OFFER: the receiver's queue pair for which the sender's is ready. WAIT: the one of the
-    /// OFFER that cannot be answered yet.
+    /// OFFER that cannot be answered yet. BYE: the one that the sender will not use; always set.
     pub echo: Option<Epoch>,
-    /// Whether the sender asks for an OFFER.
+    /// Whether the sender asks for an OFFER, or for a BYE.
     pub want_reply: bool,
     /// The rest.
     pub body: Body,
@@ -250,8 +255,12 @@ impl Codec {
         out[32..40].copy_from_slice(&echo.incarnation.to_be_bytes());
         out[40..44].copy_from_slice(&echo.generation.to_be_bytes());
         let end = match &message.body {
-            Body::Wait => {
-                out[1] = KIND_WAIT;
+            Body::Wait | Body::Bye => {
+                out[1] = if message.body == Body::Bye {
+                    KIND_BYE
+                } else {
+                    KIND_WAIT
+                };
                 out[3] = 0;
                 COMMON
             }
@@ -323,14 +332,20 @@ impl Codec {
                 }
                 Body::Offer(decode_offer(&mut input, count)?)
             }
-            KIND_WAIT => {
+            KIND_WAIT | KIND_BYE => {
                 if count != 0 {
                     return Err(DecodeError::Field("segment count"));
                 }
                 if text.len() != COMMON {
                     return Err(DecodeError::Length(len));
                 }
-                Body::Wait
+                if kind == KIND_WAIT {
+                    Body::Wait
+                } else if echo.generation == 0 {
+                    return Err(DecodeError::Field("echo"));
+                } else {
+                    Body::Bye
+                }
             }
             _ => return Err(DecodeError::Field("kind")),
         };

@@ -70,6 +70,44 @@ fn lengths_are_those_of_the_documentation() {
     );
 }
 
+fn bye() -> Message {
+    Message {
+        body: Body::Bye,
+        ..offer(0)
+    }
+}
+
+#[test]
+fn a_bye_names_both_queue_pairs() {
+    let bytes = encoded(&bye());
+    assert_eq!(
+        (bytes.len(), bytes[1], bytes[2], bytes[3]),
+        (60, 3, 0x80, 0)
+    );
+    assert_eq!(codec().decode(&bytes), Ok(bye()));
+    let without_qp = Message {
+        epoch: Epoch {
+            incarnation: 11,
+            generation: 0,
+        },
+        ..bye()
+    };
+    assert_eq!(codec().decode(&encoded(&without_qp)), Ok(without_qp));
+    // For nobody's queue pair it would be for all.
+    let mut for_none = bytes.clone();
+    for_none[40..44].fill(0);
+    assert_eq!(
+        codec().decode(&resealed(for_none)),
+        Err(DecodeError::Field("echo"))
+    );
+    let mut with_segment = bytes;
+    with_segment[3] = 1;
+    assert_eq!(
+        codec().decode(&resealed(with_segment)),
+        Err(DecodeError::Field("segment count"))
+    );
+}
+
 #[test]
 fn fields_stand_where_the_drawing_says() {
     let bytes = encoded(&offer(1));
@@ -126,7 +164,7 @@ fn authentic_nonsense_is_refused_by_field() {
         codec().decode(&resealed(bytes)).unwrap_err()
     };
     assert_eq!(change(0, 2), DecodeError::Version(2));
-    assert_eq!(change(1, 3), DecodeError::Field("kind"));
+    assert_eq!(change(1, 4), DecodeError::Field("kind"));
     assert_eq!(change(1, 2), DecodeError::Field("segment count"));
     assert_eq!(change(2, 0x81), DecodeError::Field("flags"));
     assert_eq!(change(3, 9), DecodeError::Field("segment count"));
@@ -188,24 +226,30 @@ fn any_offer() -> impl Strategy<Value = Offer> {
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
-    let body = prop_oneof![any_offer().prop_map(Body::Offer), Just(Body::Wait)];
+    let body = prop_oneof![
+        any_offer().prop_map(Body::Offer),
+        Just(Body::Wait),
+        Just(Body::Bye)
+    ];
     let echo = proptest::option::of(any_epoch(1));
     (
         any::<u32>(),
         any::<u32>(),
         any_epoch(1),
-        echo,
+        (echo, any_epoch(1)),
         any::<bool>(),
         body,
     )
-        .prop_map(|(src_pe, dst_pe, epoch, echo, want_reply, body)| Message {
-            src_pe,
-            dst_pe,
-            epoch,
-            echo,
-            want_reply,
-            body,
-        })
+        .prop_map(
+            |(src_pe, dst_pe, epoch, (echo, set), want_reply, body)| Message {
+                src_pe,
+                dst_pe,
+                epoch,
+                echo: echo.or((body == Body::Bye).then_some(set)),
+                want_reply,
+                body,
+            },
+        )
 }
 
 proptest! {

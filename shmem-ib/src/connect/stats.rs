@@ -60,6 +60,14 @@ pub struct ConnectStats {
     pub offers_sent: u64,
     /// WAITs sent.
     pub waits_sent: u64,
+    /// BYEs sent, with those repeated.
+    pub byes_sent: u64,
+    /// BYEs sent again because the peer's own did not come in time.
+    pub byes_repeated: u64,
+    /// BYEs received and authentic.
+    pub byes_received: u64,
+    /// Peers whose BYE had not come when the linger time was over.
+    pub byes_missed: u64,
     /// OFFERs sent again because no answer came in time.
     pub retransmissions: u64,
     /// OFFERs received and authentic.

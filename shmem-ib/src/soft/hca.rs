@@ -43,8 +43,8 @@ use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
 use super::socket::{
-    Event, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS, Timer,
-    Train, release_pages, sleep,
+    Event, Pages, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS,
+    Timer, Train, sleep,
 };
 use crate::verbs::{
     Access, AddressVector, Completion, Counters, Cq, Gid, Hca, Mr, Mtu, PortInfo, QpAttr, QpInit,
@@ -110,9 +110,9 @@ pub struct SoftHca {
 struct Inner {
     engine: Engine<RawMemory>,
     /// Packets to send; empty until the first.
-    tx: Vec<u8>,
+    tx: Pages,
     /// Received datagrams; empty until the first sign of one.
-    rx: Vec<u8>,
+    rx: Pages,
     /// More than the first pages of `rx` are in use.
     rx_bulky: bool,
     /// Whether the kernel takes trains.
@@ -158,8 +158,8 @@ impl SoftHca {
         let memory = unsafe { RawMemory::new() };
         let inner = Inner {
             engine: Engine::new(socket.av(), config.mtu, config.seed, memory),
-            tx: Vec::new(),
-            rx: Vec::new(),
+            tx: Pages::none(),
+            rx: Pages::none(),
             rx_bulky: false,
             trains: true,
             faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
@@ -195,9 +195,7 @@ impl SoftHca {
             packet_len: 0,
         }; RX_SLOTS];
         if inner.rx.is_empty() {
-            // Zeroed memory of this size comes from the kernel untouched: pages are
-            // there only once packets are.
-            inner.rx = vec![0; RX_SLOTS * SLOT_LEN];
+            inner.rx = Pages::new(RX_SLOTS * SLOT_LEN);
         }
         // One at first, and its answer goes out before the look for more: that is what a peer
         // with one operation in flight waits for.
@@ -232,7 +230,7 @@ impl SoftHca {
     /// Sends everything that may be sent.
     fn transmit(&self, inner: &mut Inner, now: u64) {
         if inner.tx.is_empty() {
-            inner.tx = vec![0; TX_BUFFER];
+            inner.tx = Pages::new(TX_BUFFER);
         }
         if let Some(mut filter) = inner.faults.take() {
             self.transmit_faulty(inner, now, &mut filter);
@@ -477,6 +475,11 @@ impl Hca for SoftHca {
             let seen = self.polls.load(Ordering::Relaxed);
             let mut inner = self.lock();
             if inner.engine.unpolled() > 0 {
+                // Whoever has to take these completions may be busy with something that needs the
+                // wire: held-back posts wait for acknowledgements, lost packets for timers.
+                self.pump(&mut inner);
+                let pumped = self.now();
+                self.announce_deadline(&mut inner, pumped);
                 return Wake::Work;
             }
             let now = self.now();
@@ -493,15 +496,15 @@ impl Hca for SoftHca {
             if let Some(own) = inner.sleepers.iter().position(|at| *at == until) {
                 inner.sleepers.swap_remove(own);
             }
-            if timed && let Some(timer) = timer {
-                timer.take();
+            // Not if another thread has taken it, or has armed it anew since.
+            if timed && timer.is_some_and(Timer::take) {
                 inner.armed = None;
             }
             if bulky && !packet && self.now() >= now + RELEASE_AFTER_NS {
                 inner.rx_bulky = false;
                 let Inner { rx, tx, .. } = &mut *inner;
-                release_pages(rx);
-                release_pages(tx);
+                rx.release();
+                tx.release();
             }
             let left = self.now();
             self.announce_deadline(&mut inner, left);

@@ -6,11 +6,13 @@
 //! to one peer (the last may be shorter) is one datagram of up to 64 KiB for the kernel, which
 //! on the loopback never takes it apart. That is worth a factor of seven in bandwidth.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use crate::verbs::{AddressVector, Gid};
@@ -319,16 +321,79 @@ fn gro_size(header: &libc::msghdr) -> Option<usize> {
     None
 }
 
-/// Gives back the pages of a buffer; it reads as zeros afterwards.
-pub(super) fn release_pages(buffer: &mut [u8]) {
-    const PAGE: usize = 4096;
-    let start = buffer.as_mut_ptr();
-    let skip = start.align_offset(PAGE);
-    let len = buffer.len().saturating_sub(skip) / PAGE * PAGE;
-    if len > 0 {
-        // SAFETY: whole pages inside of an exclusively borrowed anonymous buffer of plain
-        // bytes: zeros are as good a content as any.
-        unsafe { libc::madvise(start.wrapping_add(skip).cast(), len, libc::MADV_DONTNEED) };
+/// A buffer of pages that exist only once they are touched.
+///
+/// Memory of the allocator would do at first, but after a program has freed large blocks the
+/// allocator reuses them, which means zeroing half a megabyte for a few small packets.
+#[derive(Debug)]
+pub(super) struct Pages {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it owns its memory as a Box<[u8]> would.
+unsafe impl Send for Pages {}
+// SAFETY: shared references only read.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// No memory at all.
+    pub(super) const fn none() -> Self {
+        Self {
+            start: NonNull::dangling(),
+            len: 0,
+        }
+    }
+
+    /// `len` zeros, not 0.
+    pub(super) fn new(len: usize) -> Self {
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a new mapping anywhere; nothing else is touched.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
+        let layout = Layout::array::<u8>(len).unwrap_or(Layout::new::<u8>());
+        if start == libc::MAP_FAILED {
+            handle_alloc_error(layout);
+        }
+        match NonNull::new(start.cast()) {
+            Some(start) => Self { start, len },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    /// Gives the pages back; the buffer reads as zeros afterwards.
+    pub(super) fn release(&mut self) {
+        if self.len > 0 {
+            // SAFETY: our own anonymous mapping of plain bytes, exclusively borrowed: zeros are
+            // as good a content as any.
+            unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped, initialised by the kernel, and owned; or dangling with length 0.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Pages {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: our own mapping, and no reference to it is left.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        }
     }
 }
 

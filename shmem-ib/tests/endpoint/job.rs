@@ -197,17 +197,27 @@ impl Pe {
 
     /// Ends this PE as a crash would: nobody is told.
     pub(crate) fn die(&mut self) {
+        self.stop_progress();
+        self.endpoint.abort();
+    }
+
+    fn stop_progress(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.hca.wake();
         if let Some(thread) = self.progress.take() {
             thread.join().unwrap();
         }
-        self.endpoint.close();
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.run(|pe| pe.endpoint.close());
     }
 }
 
 impl Drop for Pe {
     fn drop(&mut self) {
-        self.die();
+        self.stop_progress();
     }
 }

@@ -3,6 +3,7 @@
 
 mod errors;
 mod job;
+mod leaving;
 
 mod operations;
 

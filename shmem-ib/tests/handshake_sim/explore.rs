@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 use shmem_ib::connect::handshake::{
-    Action, Actions, Context, Handshake, Local, Phase, RetryPolicy,
+    Action, Actions, Context, Failure, Handshake, Local, Phase, RetryPolicy,
 };
 use shmem_ib::connect::message::{Message, Segment};
 use shmem_ib::connect::{ConnectStats, UdAddress};
@@ -16,7 +16,7 @@ use shmem_ib::rng::Rng;
 use shmem_ib::verbs::Mtu;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::fabric::Fabric;
+use crate::fabric::{Delivery, Fabric};
 
 /// How often each event that makes the state space infinite may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,6 +25,10 @@ struct Budget {
     repeats: u8,
     losses: u8,
     crashes: u8,
+    /// RDMA operations.
+    posts: u8,
+    /// Sides that leave in order.
+    leaves: u8,
 }
 
 #[derive(Clone)]
@@ -32,6 +36,13 @@ struct Side {
     incarnation: u64,
     ready: bool,
     wants: bool,
+    /// An operation is not acknowledged.
+    busy: bool,
+    /// The other side has said BYE.
+    peer_left: bool,
+    leaving: bool,
+    /// Its queue pairs are gone, and nobody reads its messages.
+    gone: bool,
     machine: Handshake,
 }
 
@@ -41,6 +52,8 @@ struct State {
     network: Vec<(usize, Message)>,
     fabric: Fabric,
     budget: Budget,
+    /// Whether the end is that everybody has left, rather than that all is connected.
+    leaving_allowed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +65,10 @@ enum Step {
     Deliver(usize),
     Repeat(usize),
     Lose(usize),
+    Post(usize),
+    Acknowledge(usize),
+    Leave(usize),
+    Go(usize),
 }
 
 impl State {
@@ -60,6 +77,10 @@ impl State {
             incarnation: 1,
             ready: ready[pe],
             wants: false,
+            busy: false,
+            peer_left: false,
+            leaving: false,
+            gone: false,
             machine: Handshake::new(1 - pe as u32),
         };
         let sides = [side(0), side(1)];
@@ -68,6 +89,7 @@ impl State {
             network: Vec::new(),
             fabric: Fabric::default(),
             budget,
+            leaving_allowed: budget.leaves > 0,
         }
     }
 
@@ -76,6 +98,7 @@ impl State {
         let mut hasher = SipHasher24::new();
         for side in &self.sides {
             (side.incarnation, side.ready, side.wants, &side.machine).hash(&mut hasher);
+            (side.busy, side.peer_left, side.leaving, side.gone).hash(&mut hasher);
         }
         // The network has no order, so neither has its fingerprint.
         let mut messages: Vec<u64> = self
@@ -96,7 +119,10 @@ impl State {
         let mut steps = Vec::new();
         for pe in 0..2 {
             let side = &self.sides[pe];
-            if !side.wants {
+            if side.gone {
+                continue;
+            }
+            if !side.wants && !side.leaving {
                 steps.push(Step::Connect(pe));
             }
             if !side.ready {
@@ -107,6 +133,18 @@ impl State {
             }
             if self.budget.crashes > 0 {
                 steps.push(Step::Crash(pe));
+            }
+            if self.budget.posts > 0 && self.may_post(pe) {
+                steps.push(Step::Post(pe));
+            }
+            if side.busy && !self.sides[1 - pe].gone {
+                steps.push(Step::Acknowledge(pe));
+            }
+            if self.budget.leaves > 0 && !side.leaving && !side.busy {
+                steps.push(Step::Leave(pe));
+            }
+            if side.leaving && side.machine.phase() != Phase::Parting {
+                steps.push(Step::Go(pe));
             }
         }
         for i in 0..self.network.len() {
@@ -124,8 +162,13 @@ impl State {
         steps
     }
 
+    fn may_post(&self, pe: usize) -> bool {
+        let side = &self.sides[pe];
+        side.machine.phase() == Phase::Open && !side.busy && !side.peer_left && !side.leaving
+    }
+
     fn due(&self, pe: usize) -> bool {
-        self.sides[pe].machine.next_timeout(&retry()).is_some()
+        !self.sides[pe].gone && self.sides[pe].machine.next_timeout(&retry()).is_some()
     }
 
     fn apply(&mut self, step: Step) {
@@ -168,6 +211,26 @@ impl State {
                 self.budget.losses -= 1;
                 self.network.swap_remove(i);
             }
+            Step::Post(pe) => {
+                self.budget.posts -= 1;
+                self.sides[pe].busy = true;
+            }
+            Step::Acknowledge(pe) => {
+                let (qpn, _) = self.sides[pe].machine.local_qp().expect("it was used");
+                assert!(matches!(self.fabric.deliver(qpn), Delivery::To(..)));
+                self.sides[pe].busy = false;
+            }
+            Step::Leave(pe) => {
+                self.budget.leaves = self.budget.leaves.saturating_sub(1);
+                self.sides[pe].leaving = true;
+                self.event(pe, Handshake::leave);
+            }
+            Step::Go(pe) => {
+                // Who goes because its linger time is over is not in this model.
+                assert!(!self.sides[1 - pe].busy, "PE {} waits in vain", 1 - pe);
+                self.sides[pe].gone = true;
+                self.fabric.crash(pe as u32);
+            }
         }
     }
 
@@ -177,6 +240,9 @@ impl State {
     }
 
     fn with(&mut self, pe: usize, event: &mut dyn FnMut(&mut Handshake, &mut Context<'_>)) {
+        if self.sides[pe].gone {
+            return;
+        }
         let side = &mut self.sides[pe];
         let segment = Segment {
             address: side.incarnation,
@@ -189,6 +255,7 @@ impl State {
             mtu: Mtu::M1024,
             max_rd_atomic: 4,
             segments: side.ready.then(|| std::iter::once(segment).collect()),
+            leaving: side.leaving,
             retry: retry(),
         };
         // A PSN that follows from the number of queue pairs made so far.
@@ -218,6 +285,7 @@ impl State {
                 Action::ResetQp(qpn) => self.fabric.reset(me, qpn),
                 Action::DestroyQp(qpn) => {
                     if self.fabric.destroy(me, qpn) {
+                        self.sides[pe].busy = false;
                         // The wish was fulfilled once; whoever uses it next asks again.
                         self.sides[pe].wants = false;
                     }
@@ -226,7 +294,19 @@ impl State {
                     assert!(segments[0].address <= self.sides[1 - pe].incarnation);
                     self.fabric.open(me, qpn);
                 }
-                Action::Failed(failure) => panic!("{failure:?}"),
+                Action::Failed(failure) => {
+                    assert_eq!(failure, Failure::PeerLeft);
+                    assert!(self.sides[1 - pe].leaving);
+                    self.sides[pe].wants = false;
+                }
+                Action::PeerLeft { waits } => {
+                    let other = &self.sides[1 - pe];
+                    assert!(other.leaving && !other.busy);
+                    self.sides[pe].peer_left = true;
+                    if waits && self.sides[pe].busy {
+                        self.with(pe, &mut |h, cx| h.busy(cx));
+                    }
+                }
                 Action::PeerRestarted { incarnation } => {
                     assert!(incarnation <= self.sides[1 - pe].incarnation);
                 }
@@ -234,8 +314,43 @@ impl State {
         }
     }
 
+    /// Nothing is lost any more: everybody must be able to leave.
+    fn assert_everybody_leaves(mut self) {
+        for _ in 0..60 {
+            let leaves = |s: &Side| !s.leaving && !s.busy;
+            let left = |s: &Side| s.leaving && !s.gone && s.machine.phase() != Phase::Parting;
+            let find = |what: &dyn Fn(&Side) -> bool| (0..2).find(|pe| what(&self.sides[*pe]));
+            if let Some(pe) = find(&|s| s.busy) {
+                self.apply(Step::Acknowledge(pe));
+            } else if !self.network.is_empty() {
+                let (pe, message) = self.network.remove(0);
+                self.event(pe, |h, cx| {
+                    h.handle_message(cx, message);
+                });
+            } else if let Some(pe) = find(&leaves) {
+                self.apply(Step::Leave(pe));
+            } else if let Some(pe) = find(&left) {
+                self.apply(Step::Go(pe));
+            } else {
+                // Who is left has missed the BYE of one that is gone: it lingers.
+                let Some(pe) = find(&|s| !s.gone) else { return };
+                if self.sides[1 - pe].gone {
+                    return;
+                }
+                self.apply(Step::Timeout(pe));
+            }
+        }
+        panic!(
+            "somebody stays: {:?} {:?}",
+            self.sides[0].machine, self.sides[1].machine
+        );
+    }
+
     /// Nothing is lost any more: everything wanted must open soon.
     fn assert_settles(mut self) {
+        if self.leaving_allowed {
+            return self.assert_everybody_leaves();
+        }
         for pe in 0..2 {
             if !self.sides[pe].ready {
                 self.apply(Step::Ready(pe));
@@ -288,6 +403,7 @@ fn retry() -> RetryPolicy {
         initial: 0,
         max: 0,
         silence: u64::MAX,
+        bye: 0,
     }
 }
 
@@ -333,6 +449,8 @@ fn every_schedule_of_losses_repeats_and_timeouts() {
         repeats: 2,
         losses: 2,
         crashes: 0,
+        posts: 0,
+        leaves: 0,
     };
     assert!(explore("both ready", State::new([true, true], budget)) > 1_000);
 }
@@ -344,6 +462,8 @@ fn every_schedule_with_slow_starters() {
         repeats: 1,
         losses: 2,
         crashes: 0,
+        posts: 0,
+        leaves: 0,
     };
     assert!(explore("one slow", State::new([true, false], budget)) > 1_000);
     assert!(explore("both slow", State::new([false, false], budget)) > 1_000);
@@ -377,5 +497,25 @@ const fn budget_of((timeouts, repeats, losses, crashes): (u8, u8, u8, u8)) -> Bu
         repeats,
         losses,
         crashes,
+        posts: 0,
+        leaves: 0,
+    }
+}
+
+/// Both sides leave, at any moment, with operations under way and messages lost: whoever goes
+/// leaves nobody behind who waits for an acknowledgement.
+#[test]
+fn every_schedule_of_leaving() {
+    for (name, ready, (timeouts, repeats, losses)) in [
+        ("leaving with a loss", [true, true], (1, 0, 1)),
+        ("leaving with a repeat", [true, true], (0, 1, 0)),
+        ("leaving before all have started", [true, false], (0, 0, 1)),
+    ] {
+        let budget = Budget {
+            posts: 2,
+            leaves: 2,
+            ..budget_of((timeouts, repeats, losses, 0))
+        };
+        assert!(explore(name, State::new(ready, budget)) > 1_000);
     }
 }

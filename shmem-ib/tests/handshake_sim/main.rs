@@ -1,11 +1,12 @@
-//! Simulation of the connection handshake: random networks from seeds, and all schedules of
-//! two endpoints within small budgets.
+//! Simulation of the connection handshake, from first contact to leaving: random networks from
+//! seeds, and all schedules of two endpoints within small budgets.
 //!
 //! `SHMEM_SIM_SEEDS=n` runs n seeds instead of the default, `SHMEM_SIM_SEED=s` replays one and
 //! prints what happens.
 
 mod explore;
 mod fabric;
+mod leaving;
 mod world;
 
 use std::env;
@@ -29,6 +30,24 @@ fn random_networks_always_connect_the_right_queue_pairs() {
         for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(20_000) {
             let run = std::panic::AssertUnwindSafe(|| World::new(seed, false).run(&mut totals));
             if let Err(panic) = std::panic::catch_unwind(run) {
+                eprintln!("failed: replay with SHMEM_SIM_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+        totals.assert_that_everything_happened();
+    }
+    println!("{totals:#?}");
+}
+
+#[test]
+fn everybody_leaves_and_nobody_is_left_behind() {
+    let mut totals = leaving::Totals::default();
+    if let Some(seed) = number("SHMEM_SIM_SEED") {
+        leaving::World::new(seed).run(&mut totals);
+    } else {
+        for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(20_000) {
+            let run = || leaving::World::new(seed).run(&mut totals);
+            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
                 eprintln!("failed: replay with SHMEM_SIM_SEED={seed}");
                 std::panic::resume_unwind(panic);
             }

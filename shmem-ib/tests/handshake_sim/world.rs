@@ -202,6 +202,7 @@ impl World {
             mtu: [Mtu::M1024, Mtu::M4096][(pe % 2) as usize],
             max_rd_atomic: 1 + (pe % 16) as u8,
             segments: None,
+            leaving: false,
             retry: RetryPolicy::default(),
         };
         endpoint.manager = Some(Manager::new(&self.identity, local, seed));
@@ -372,6 +373,7 @@ impl World {
                 }
                 Action::Failed(failure) => panic!("PE {pe} to PE {peer}: {failure:?}"),
                 Action::PeerRestarted { .. } => {}
+                Action::PeerLeft { .. } => panic!("PE {pe}: PE {peer} has not left"),
             }
         }
     }

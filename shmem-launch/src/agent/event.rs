@@ -1,5 +1,7 @@
 //! What an agent is told and what it answers: its interface to the driver.
 
+use shmem_pmi::server::Shared;
+
 use crate::exit::End;
 use crate::frame::Stream;
 use crate::report::Reduced;
@@ -91,14 +93,19 @@ pub enum Action {
     Signal(u8),
     /// Write to a PE's PMI socket.
     ToPe(u32, Vec<u8>),
-    /// Put the result of an allgather into the node segment.
+    /// Put a piece of an allgather's result into the node segment. Pieces come in order, from
+    /// offset 0 to the last one.
     Publish {
         /// Number of the operation.
         request: u64,
         /// Bytes of each value.
         value_len: usize,
-        /// One value per PE of the job.
-        values: Vec<u8>,
+        /// Where the piece belongs among the values of all PEs of the job.
+        offset: usize,
+        /// The piece.
+        values: Shared,
+        /// Whether the result is complete with it.
+        last: bool,
     },
     /// Input for PE 0.
     Stdin(Vec<u8>),

@@ -25,6 +25,7 @@ mod output;
 mod pes;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use shmem_pmi::server::{NodeServer, Output, TreeLink};
 
@@ -110,9 +111,9 @@ pub struct Agent {
 
 /// PMI's messages are a byte stream of their own, so they are cut as suits the link: with pieces that
 /// fit a receiver's buffer, nobody on the way has to grow one for a whole result.
-fn send_pmi(bytes: &[u8], out: &mut OutBuf) {
-    for piece in bytes.chunks(PMI_PIECE) {
-        out.send(&Frame::Pmi(piece));
+fn send_pmi(bytes: &Arc<Vec<u8>>, out: &mut OutBuf) {
+    for start in (0..bytes.len()).step_by(PMI_PIECE) {
+        out.send_pmi(bytes, start..bytes.len().min(start + PMI_PIECE));
     }
 }
 
@@ -236,9 +237,9 @@ impl Agent {
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {
         let mut reader = std::mem::take(&mut self.parent);
-        reader.push(bytes);
+        let mut bytes = bytes;
         loop {
-            match reader.next_frame() {
+            match reader.next_frame(&mut bytes) {
                 Ok(None) => break,
                 Ok(Some(content)) => match Frame::decode(content) {
                     Ok(frame) => self.parent_frame(frame, now),
@@ -302,9 +303,9 @@ impl Agent {
 
     fn child_bytes(&mut self, child: usize, bytes: &[u8], now: u64) {
         let mut reader = std::mem::take(&mut self.children[child].reader);
-        reader.push(bytes);
+        let mut bytes = bytes;
         loop {
-            let content = match reader.next_frame() {
+            let content = match reader.next_frame(&mut bytes) {
                 Ok(None) => break,
                 Ok(Some(content)) => content,
                 Err(e) => return self.broken_child(child, &e, now),
@@ -379,12 +380,16 @@ impl Agent {
                 Output::Publish {
                     request,
                     value_len,
+                    offset,
                     values,
+                    last,
                 } => {
                     self.actions.push_back(Action::Publish {
                         request,
                         value_len,
+                        offset,
                         values,
+                        last,
                     });
                 }
                 Output::Abort {

@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use super::agent::NULL_FD;
 use crate::sys;
 
 /// Number of the pipe's read end in the guard.
@@ -30,12 +31,11 @@ impl Group {
     /// This process has a single thread.
     pub(super) unsafe fn start() -> io::Result<Self> {
         let (read, write) = sys::pipe()?;
-        let null = sys::dev_null()?;
         let child = || {
             // PEs may signal their group; only SIGKILL shall reach the guard.
             sys::block_all();
             sys::set_name(c"shmrun-guard");
-            let null = null.as_raw_fd();
+            let null = NULL_FD;
             let placed = [
                 (null, 0, true),
                 (null, 1, true),

@@ -352,8 +352,7 @@ impl Driver {
     fn flush(&mut self) -> io::Result<()> {
         let out = self.root.outgoing();
         let Some(socket) = &self.socket else {
-            let n = out.pending().len();
-            out.consume(n);
+            out.clear();
             return Ok(());
         };
         let blocked = !link::flush(socket, out);

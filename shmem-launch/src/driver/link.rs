@@ -1,10 +1,13 @@
 //! Moving bytes between a link's socket and the buffers of the pure machines.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::frame::{FRAME_MAX, OutBuf};
 use crate::sys;
+
+/// Runs of bytes that are sent by one call.
+const RUNS: usize = 32;
 
 /// What reading a link found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,15 +37,14 @@ pub(super) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> Got {
 /// Sends what the socket takes. True if everything went out (or never will: a link that is gone
 /// shows when it is read).
 pub(super) fn flush(socket: &OwnedFd, out: &mut OutBuf) -> bool {
-    while !out.pending().is_empty() {
-        match sys::send(socket.as_fd(), out.pending()) {
+    while !out.is_empty() {
+        let mut runs = [IoSlice::new(&[]); RUNS];
+        let n = out.runs(&mut runs);
+        match sys::send_runs(socket.as_fd(), &runs[..n]) {
             Ok(n) => out.consume(n),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => {
-                let n = out.pending().len();
-                out.consume(n);
-            }
+            Err(_) => out.clear(),
         }
     }
     true
@@ -81,7 +83,7 @@ fn read_exact(socket: &OwnedFd, mut buf: &mut [u8]) -> io::Result<()> {
 
 /// Sends everything, waiting as long as it takes. Failures show when the link is read.
 pub(super) fn send_all(socket: &OwnedFd, out: &mut OutBuf) {
-    while !out.pending().is_empty() {
+    while !out.is_empty() {
         match sys::write(socket.as_fd(), out.pending()) {
             Ok(n) => out.consume(n),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -12,6 +12,7 @@ use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::template::NlaSide;
 use shmem_node::template::exec;
 
+use super::agent::NULL_FD;
 use super::group::Group;
 use crate::frame::{Launch, SpawnMode};
 use crate::plan::Layout;
@@ -30,17 +31,19 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Makes everything; `node_of` is the node of each rank.
+    /// Makes everything but the process group; `node_of` is the node of each rank.
     ///
     /// # Safety
     /// This process has a single thread.
-    pub(super) unsafe fn prepare(launch: &Launch, node_of: &[u32]) -> Result<Self, String> {
+    pub(super) unsafe fn prepare(
+        launch: &Launch,
+        node_of: &[u32],
+        group: io::Result<Group>,
+    ) -> Result<Self, String> {
         let cwd = OsString::from_vec(launch.cwd.clone());
         sys::change_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
-        // SAFETY: one thread, as promised by the caller.
-        let group = unsafe { Group::start() }
-            .map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
+        let group = group.map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
         let segment = NodeSegment::create(&JobFacts {
             job_id: launch.job_id,
             job_key: launch.job_key,
@@ -122,8 +125,7 @@ unsafe fn start_template(
     }
     let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
-    let null = sys::dev_null()?;
-    let null = null.as_raw_fd();
+    let null = NULL_FD;
     let placed = [
         (null, 0, false),
         (null, 1, false),
@@ -135,17 +137,31 @@ unsafe fn start_template(
         (null, contract::PMI_FD, false),
     ];
     let id = group.id();
-    let child = || {
+    let arrange = || {
         let arranged =
             sys::set_group(0, id).and_then(|()| sys::arrange_fds(&placed, TEMPLATE_FD + 1));
         if let Err(e) = arranged {
             eprintln!("shmrun: cannot prepare the process that starts the PEs: {e}");
-            return 1;
+            return false;
         }
         sys::reset_signals();
-        if template {
-            let e = sys::exec(&path, &args, &env);
-            eprintln!("shmrun: {}: {e}", path.to_string_lossy());
+        true
+    };
+    if template {
+        let child = || {
+            if arrange() {
+                let e = sys::exec(&path, &args, &env);
+                eprintln!("shmrun: {}: {e}", path.to_string_lossy());
+            }
+            1
+        };
+        // SAFETY: one thread, as promised by the caller; the child changes nothing that we own.
+        let pid = unsafe { sys::fork_to_exec(child)? };
+        let _ = sys::set_group(pid, id);
+        return Ok((pid, ours));
+    }
+    let child = || {
+        if !arrange() {
             return 1;
         }
         sys::set_name(c"shmrun-spawner");

@@ -30,8 +30,10 @@
 
 pub mod codec;
 mod launch;
+mod stream;
 
 pub use launch::{EnvVar, LAUNCH_VERSION, Launch, SpawnMode};
+pub use stream::{FrameReader, OutBuf};
 
 use crate::exit::Fault;
 use codec::{CodecError, Reader, Writer};
@@ -212,92 +214,16 @@ pub fn encode_output(out: &mut Vec<u8>, rank: u32, stream: Stream, head: &[u8], 
     finish(out, start);
 }
 
+/// Appends what stands before the body in a `Pmi` frame of `len` bytes.
+fn encode_pmi_header(out: &mut Vec<u8>, len: usize) {
+    debug_assert!(len < FRAME_MAX);
+    Writer(out).u32(1 + len as u32).u8(17);
+}
+
 fn finish(out: &mut [u8], start: usize) {
     let len = out.len() - start - 4;
     debug_assert!(len <= FRAME_MAX);
     out[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
-}
-
-/// Cuts a byte stream into frames.
-#[derive(Debug, Default)]
-pub struct FrameReader {
-    buf: Vec<u8>,
-    start: usize,
-}
-
-impl FrameReader {
-    /// Adds bytes that came from the link.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.start == self.buf.len() {
-            self.buf.clear();
-            self.start = 0;
-        } else if self.start > 64 << 10 && self.start * 2 > self.buf.len() {
-            self.buf.drain(..self.start);
-            self.start = 0;
-        }
-        self.buf.extend_from_slice(bytes);
-    }
-
-    /// The content (kind and body) of the next complete frame.
-    ///
-    /// # Errors
-    /// When the stream announces a frame that nobody sends.
-    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, CodecError> {
-        let Some(len) = self.buf[self.start..].first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let len = u32::from_le_bytes(*len) as usize;
-        if len > FRAME_MAX {
-            return Err(CodecError::TooLong(len));
-        }
-        let body = self.start + 4;
-        if self.buf.len() - body < len {
-            return Ok(None);
-        }
-        self.start = body + len;
-        Ok(Some(&self.buf[body..body + len]))
-    }
-}
-
-/// Bytes on their way out of a link.
-#[derive(Debug, Default)]
-pub struct OutBuf {
-    buf: Vec<u8>,
-    start: usize,
-}
-
-impl OutBuf {
-    /// Appends a frame.
-    pub fn send(&mut self, frame: &Frame<'_>) {
-        frame.encode(&mut self.buf);
-    }
-
-    /// Where encoded frames may be appended.
-    pub fn tail(&mut self) -> &mut Vec<u8> {
-        &mut self.buf
-    }
-
-    /// What waits to be written.
-    pub fn pending(&self) -> &[u8] {
-        &self.buf[self.start..]
-    }
-
-    /// Notes that the first `n` pending bytes were written.
-    pub fn consume(&mut self, n: usize) {
-        self.start += n;
-        debug_assert!(self.start <= self.buf.len());
-        if self.start == self.buf.len() {
-            self.start = 0;
-            self.buf.clear();
-            // A burst (an allgather's result) must not stay reserved for the rest of the job.
-            if self.buf.capacity() > 4 * OUTPUT_WINDOW as usize {
-                self.buf.shrink_to(OUTPUT_WINDOW as usize);
-            }
-        } else if self.start > 64 << 10 && self.start * 2 > self.buf.len() {
-            self.buf.drain(..self.start);
-            self.start = 0;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -373,9 +299,9 @@ mod tests {
             for cut in cuts.iter().cycle() {
                 if at == wire.len() { break; }
                 let end = (at + cut).min(wire.len());
-                reader.push(&wire[at..end]);
+                let mut bytes = &wire[at..end];
                 at = end;
-                while let Some(content) = reader.next_frame().unwrap() {
+                while let Some(content) = reader.next_frame(&mut bytes).unwrap() {
                     prop_assert_eq!(&Frame::decode(content).unwrap(), &frames[got]);
                     got += 1;
                 }
@@ -388,8 +314,8 @@ mod tests {
             let _ = Frame::decode(&bytes);
             let _ = Launch::decode(&bytes);
             let mut reader = FrameReader::default();
-            reader.push(&bytes);
-            while let Ok(Some(content)) = reader.next_frame() {
+            let mut bytes = &bytes[..];
+            while let Ok(Some(content)) = reader.next_frame(&mut bytes) {
                 let _ = Frame::decode(content);
             }
         }
@@ -419,33 +345,5 @@ mod tests {
         .encode(&mut b);
         assert_eq!(a, b);
         assert_eq!(a.len(), OUTPUT_OVERHEAD + 5);
-    }
-
-    #[test]
-    fn absurd_lengths_are_refused() {
-        let mut reader = FrameReader::default();
-        reader.push(&u32::MAX.to_le_bytes());
-        assert_eq!(
-            reader.next_frame(),
-            Err(CodecError::TooLong(u32::MAX as usize))
-        );
-    }
-
-    #[test]
-    fn outgoing_bytes_are_written_in_order() {
-        let mut out = OutBuf::default();
-        let mut seen = Vec::new();
-        let mut want = Vec::new();
-        for i in 0..5000u32 {
-            out.send(&Frame::Credit(i));
-            Frame::Credit(i).encode(&mut want);
-            if i % 7 == 0 {
-                let n = out.pending().len().min(40);
-                seen.extend_from_slice(&out.pending()[..n]);
-                out.consume(n);
-            }
-        }
-        seen.extend_from_slice(out.pending());
-        assert_eq!(seen, want);
     }
 }

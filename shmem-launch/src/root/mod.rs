@@ -239,9 +239,9 @@ impl Root {
 
     fn agent_bytes(&mut self, bytes: &[u8], now: u64) {
         let mut reader = std::mem::take(&mut self.reader);
-        reader.push(bytes);
+        let mut bytes = bytes;
         loop {
-            let frame = match reader.next_frame() {
+            let frame = match reader.next_frame(&mut bytes) {
                 Ok(None) => break,
                 Ok(Some(content)) => {
                     let len = content.len() as u32 + 4;

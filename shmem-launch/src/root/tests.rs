@@ -18,9 +18,7 @@ fn up(root: &mut Root, frame: &Frame<'_>, now: u64) {
 }
 
 fn sent(root: &mut Root) -> Vec<u8> {
-    let bytes = root.outgoing().pending().to_vec();
-    root.outgoing().consume(bytes.len());
-    bytes
+    root.outgoing().take()
 }
 
 fn bytes(frames: &[Frame<'_>]) -> Vec<u8> {

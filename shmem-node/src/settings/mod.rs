@@ -72,10 +72,14 @@ macro_rules! settings {
                 Ok(Self {
                     $( $field: {
                         let row = rows.next().expect("one row a field");
-                        let given = lookup(row.name).or_else(|| row.alias.and_then(&mut lookup));
-                        let text = given.as_deref().unwrap_or(row.default);
+                        let names = [Some(row.name), row.alias].into_iter().flatten();
+                        let (name, text) = names
+                            .filter_map(|name| Some((name, lookup(name)?)))
+                            .next()
+                            .unwrap_or_else(|| (row.name, row.default.to_owned()));
+                        let text = text.as_str();
                         $parse(text).map_err(|reason| SettingsError {
-                            name: row.name,
+                            name,
                             value: text.to_owned(),
                             reason,
                             form: row.form,
@@ -192,6 +196,8 @@ mod tests {
             _ => None,
         });
         assert_eq!(both.unwrap().symmetric_size, 2 << 20);
+        let text = with("SMA_SYMMETRIC_SIZE", "big").unwrap_err().to_string();
+        assert!(text.starts_with("SMA_SYMMETRIC_SIZE=big"), "{text}");
     }
 
     #[test]

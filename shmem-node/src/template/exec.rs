@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
-use super::message::{MAX_MESSAGE, PeSpec, Request, Spawned};
+use super::message::PeSpec;
+use super::requests::serve_requests;
 use crate::contract::{self, PMI_FD};
-use crate::sys;
 
 /// What to execute.
 #[derive(Debug, Clone)]
@@ -31,46 +31,7 @@ pub struct Program {
 /// When the socket fails or a request is malformed. A program that cannot be executed is reported
 /// to the agent and is no error here.
 pub fn serve(sock: BorrowedFd<'_>, program: &Program) -> io::Result<()> {
-    // SAFETY: plain system calls; see the same step in a template.
-    unsafe {
-        if libc::fcntl(PMI_FD, libc::F_GETFD) == -1 {
-            sys::cerr(libc::dup2(0, PMI_FD))?;
-        }
-    }
-    let mut buf = [0; MAX_MESSAGE];
-    loop {
-        let (n, fds) = sys::recv_with_fds(sock, &mut buf)?;
-        if n == 0 {
-            return Ok(());
-        }
-        let request = Request::decode(&buf[..n])
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        let Request::Spawn(pes) = request else {
-            return Ok(());
-        };
-        let mut fds = fds.into_iter();
-        let mut reply = Spawned {
-            errno: 0,
-            pids: Vec::with_capacity(pes.len()),
-        };
-        for pe in &pes {
-            let own: Vec<OwnedFd> = fds.by_ref().take(pe.fd_count()).collect();
-            if own.len() != pe.fd_count() {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "descriptors are missing",
-                ));
-            }
-            match spawn(program, pe, &own) {
-                Ok(pid) => reply.pids.push(pid),
-                Err(e) => {
-                    reply.errno = e.raw_os_error().unwrap_or(libc::EIO);
-                    break;
-                }
-            }
-        }
-        sys::send_with_fds(sock, &reply.encode(), &[])?;
-    }
+    serve_requests(sock, |pe, fds| spawn(program, pe, fds).map(Some)).map(drop)
 }
 
 /// Executes the program as one PE.

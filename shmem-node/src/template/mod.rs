@@ -24,6 +24,7 @@ pub mod marker;
 pub mod message;
 
 mod nla;
+mod requests;
 mod serve;
 
 pub use message::PeSpec;

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use super::message::{MAX_MESSAGE, PeSpec, Request, Spawned};
+use super::message::PeSpec;
+use super::requests::{Role, serve_requests};
 use crate::contract::{self, FIRST_FREE_FD, PMI_FD};
 use crate::sys;
 
@@ -38,75 +39,29 @@ pub fn constructor(warm_up: fn()) {
     }
 }
 
-enum Role {
-    /// In a forked PE.
-    Pe,
-    /// In the template, with no more to start.
-    Finished,
-}
-
 fn exit(status: i32) -> ! {
     // SAFETY: always allowed. `_exit` because the program's own exit handlers are not ours to run.
     unsafe { libc::_exit(status) }
 }
 
+/// Forks PEs on request. Returns in each of them, and in the template when there are no more.
 fn serve(fd: RawFd) -> io::Result<Role> {
     // SAFETY: the launch agent left this descriptor open for us.
     let sock = unsafe { BorrowedFd::borrow_raw(fd) };
-    // SAFETY: plain system calls. The PMI descriptor's number must be taken, or a received
-    // descriptor could land on it and be overwritten while it is still needed.
-    unsafe {
-        if libc::fcntl(PMI_FD, libc::F_GETFD) == -1 {
-            sys::cerr(libc::dup2(0, PMI_FD))?;
-        }
-    }
-    let mut buf = [0; MAX_MESSAGE];
-    loop {
-        let (n, fds) = sys::recv_with_fds(sock, &mut buf)?;
-        if n == 0 {
-            return Ok(Role::Finished);
-        }
-        let request = Request::decode(&buf[..n])
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        let Request::Spawn(pes) = request else {
-            return Ok(Role::Finished);
-        };
-        let mut fds = fds.into_iter();
-        let mut reply = Spawned {
-            errno: 0,
-            pids: Vec::with_capacity(pes.len()),
-        };
-        for pe in &pes {
-            let own: Vec<OwnedFd> = fds.by_ref().take(pe.fd_count()).collect();
-            if own.len() != pe.fd_count() {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "descriptors are missing",
-                ));
-            }
-            // SAFETY: one thread only, so the child has everything that the parent has.
-            match unsafe { libc::fork() } {
-                -1 => {
-                    reply.errno = io::Error::last_os_error()
-                        .raw_os_error()
-                        .unwrap_or(libc::EAGAIN);
-                    break;
+    serve_requests(sock, |pe, own| {
+        // SAFETY: one thread only, so the child has everything that the parent has.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                if let Err(e) = become_pe(pe, own) {
+                    eprintln!("shmem: cannot start PE {}: {e}", pe.rank);
+                    exit(1);
                 }
-                0 => {
-                    if let Err(e) = become_pe(pe, &own) {
-                        eprintln!("shmem: cannot start PE {}: {e}", pe.rank);
-                        exit(1);
-                    }
-                    // `become_pe` has closed these, and those of the PEs after this one.
-                    std::mem::forget(own);
-                    fds.for_each(std::mem::forget);
-                    return Ok(Role::Pe);
-                }
-                pid => reply.pids.push(pid),
+                Ok(None)
             }
+            pid => Ok(Some(pid)),
         }
-        sys::send_with_fds(sock, &reply.encode(), &[])?;
-    }
+    })
 }
 
 /// In a fresh child: descriptors, environment, random bytes.

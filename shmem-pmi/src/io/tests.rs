@@ -50,7 +50,7 @@ fn serve(count: u32, extensions: bool) -> (Vec<UnixStream>, thread::JoinHandle<V
             while let Some(output) = server.poll_output() {
                 match output {
                     Output::ToClient { local, bytes } => ours[local].write_all(&bytes).unwrap(),
-                    Output::Publish { values, .. } => published.push(values),
+                    Output::Publish { values, .. } => published.push(values.to_vec()),
                     Output::Finalized { .. } => {}
                     other => panic!("{other:?}"),
                 }

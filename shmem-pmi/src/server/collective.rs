@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::place::{ConfigError, Job, NodePlace};
-use super::{LinkName, NodeServer, Output, TreeError, TreeLink, WaitKind, Waiter};
+use super::{LinkName, NodeServer, Output, Shared, TreeError, TreeLink, WaitKind, Waiter};
 use crate::ranks::RankSet;
 use crate::wire::tree::{self, Body, Direction, FENCE_PAIRS, GATHER_VALUES, Message};
 use crate::wire::v2::Reply;
@@ -398,37 +398,59 @@ impl NodeServer {
 
     /// The parent sends the result of an operation.
     pub(super) fn result(&mut self, bytes: Vec<u8>) -> Result<(), TreeError> {
-        let out_of_step = |request, expected| TreeError::OutOfStep {
+        let link = LinkName(TreeLink::Parent);
+        let message = Message::decode(&bytes).map_err(|source| TreeError::Wire { link, source })?;
+        let request = message.request;
+        let values = match message.body {
+            Body::Gather { value_len, values } => Some((value_len, values.len())),
+            _ => None,
+        };
+        self.check_result(request, values)?;
+        let waiters = self.take_waiters();
+        self.complete(request, bytes, waiters);
+        Ok(())
+    }
+
+    /// Whether a result may come now; `values` are the length of each and of all values of an
+    /// allgather.
+    pub(super) fn check_result(
+        &self,
+        request: u64,
+        values: Option<(usize, usize)>,
+    ) -> Result<(), TreeError> {
+        let out_of_step = |expected| TreeError::OutOfStep {
             link: LinkName(TreeLink::Parent),
             request,
             expected,
         };
-        let link = LinkName(TreeLink::Parent);
-        let message = Message::decode(&bytes).map_err(|source| TreeError::Wire { link, source })?;
-        let request = message.request;
-        if request != self.operations.completed {
-            let expected = format!("the result of operation {}", self.operations.completed);
-            return Err(out_of_step(request, expected));
+        let operations = &self.operations;
+        if request != operations.completed {
+            let expected = format!("the result of operation {}", operations.completed);
+            return Err(out_of_step(expected));
         }
-        if let Body::Gather { value_len, values } = message.body
-            && values.len() != self.operations.size * value_len
+        if let Some((value_len, all)) = values
+            && all != operations.size * value_len
         {
-            let expected = format!("the values of {} PEs", self.operations.size);
-            return Err(out_of_step(request, expected));
+            let expected = format!("the values of {} PEs", operations.size);
+            return Err(out_of_step(expected));
         }
-        let waiters = if self.operations.subtree == 0 {
-            // No PE below: nothing went up, yet results are forwarded and published.
-            self.operations.aggregated += 1;
-            Vec::new()
-        } else if request >= self.operations.aggregated {
+        // With no PE below nothing goes up, yet results are forwarded and published.
+        if operations.subtree != 0 && request >= operations.aggregated {
             let expected = "no result before all PEs below have joined".to_owned();
-            return Err(out_of_step(request, expected));
-        } else {
-            let operation = self.operations.window.pop_front();
-            operation.map_or_else(Vec::new, |operation| operation.waiters)
-        };
-        self.complete(request, bytes, waiters);
+            return Err(out_of_step(expected));
+        }
         Ok(())
+    }
+
+    /// Takes the oldest operation, whose result is here, out of those that are under way; gives the
+    /// requests that wait for it.
+    pub(super) fn take_waiters(&mut self) -> Vec<Waiter> {
+        if self.operations.subtree == 0 {
+            self.operations.aggregated += 1;
+            return Vec::new();
+        }
+        let operation = self.operations.window.pop_front();
+        operation.map_or_else(Vec::new, |operation| operation.waiters)
     }
 
     /// The result of an operation is here, as the message that goes down: forward it, apply it,
@@ -441,13 +463,14 @@ impl NodeServer {
                 bytes: Arc::clone(&bytes),
             });
         }
-        self.operations.completed = request + 1;
         // Checked when it came, or sealed here.
         match Message::decode(&bytes).map(|message| message.body) {
-            Ok(Body::Gather { value_len, values }) => self.events.push_back(Output::Publish {
+            Ok(Body::Gather { value_len, .. }) => self.events.push_back(Output::Publish {
                 request,
                 value_len,
-                values: values.to_vec(),
+                offset: 0,
+                values: Shared::new(Arc::clone(&bytes), GATHER_VALUES..bytes.len()),
+                last: true,
             }),
             Ok(Body::Fence(pairs)) => {
                 self.kvs.reserve(pairs.count() as usize);
@@ -462,6 +485,12 @@ impl NodeServer {
             }
             Err(error) => debug_assert!(false, "own message cannot be read: {error}"),
         }
+        self.finish(request, waiters);
+    }
+
+    /// A result has been dealt with: those who wait for it are told.
+    pub(super) fn finish(&mut self, request: u64, waiters: Vec<Waiter>) {
+        self.operations.completed = request + 1;
         for waiter in waiters {
             self.answer(waiter, request);
         }

@@ -3,21 +3,26 @@
 //!
 //! * `session`: one connection to a PE, and the commands.
 //! * `collective`: fences and allgathers, from the first contribution to the result.
+//! * `passing`: the result of an allgather on its way through, forwarded before all of it is here.
 //! * `place`: what a server has to know of the job and of its place in the tree.
 
 mod collective;
+mod passing;
 mod place;
 mod session;
+mod shared;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
 pub use place::{ConfigError, Job, NodePlace};
+pub use shared::Shared;
 
 use crate::ranks::RankSet;
 use crate::wire::tree::{Decoder as TreeDecoder, Direction, Message, TreeWireError};
 use collective::Operations;
+use passing::Passing;
 use session::Session;
 
 /// The link over which a message of the agent tree came.
@@ -43,21 +48,29 @@ pub enum Output {
     },
     /// Send bytes to the parent agent.
     ToParent(Arc<Vec<u8>>),
-    /// Send bytes to a child agent; the message for all children is one shared buffer.
+    /// Send bytes to a child agent; they are one shared buffer for all children. A message may come
+    /// in several pieces.
     ToChild {
         /// Index of the child.
         child: usize,
         /// What to send.
         bytes: Arc<Vec<u8>>,
     },
-    /// An allgather is complete: make the values visible to the PEs of this node.
+    /// Values of an allgather have come: store them for the PEs of this node. Pieces come in order
+    /// and without gaps, from offset 0 to the last, which completes the operation; until then no PE
+    /// may see them.
     Publish {
         /// Number of the operation.
         request: u64,
         /// Length of each value in bytes.
         value_len: usize,
-        /// The values of all PEs of the job, by rank: `size * value_len` bytes.
-        values: Vec<u8>,
+        /// Where this piece belongs among the `size * value_len` bytes of all values, which stand
+        /// in the order of ranks. A piece may begin and end inside a value.
+        offset: usize,
+        /// The piece.
+        values: Shared,
+        /// Whether this was the last piece.
+        last: bool,
     },
     /// A PE asks for the end of the job.
     Abort {
@@ -193,6 +206,8 @@ pub struct NodeServer {
     attribute_waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
     parent: TreeDecoder,
     children: Vec<TreeDecoder>,
+    /// The result that is coming down.
+    passing: Option<Passing>,
     events: VecDeque<Output>,
     /// PEs with replies to send, each once.
     dirty: VecDeque<usize>,
@@ -226,6 +241,7 @@ impl NodeServer {
             sessions: place.ranks.iter().map(|&rank| Session::new(rank)).collect(),
             children: place.children.iter().map(|_| TreeDecoder::new()).collect(),
             parent: TreeDecoder::new(),
+            passing: None,
             operations,
             kvs: HashMap::new(),
             node_attributes: HashMap::new(),
@@ -277,22 +293,42 @@ impl NodeServer {
     pub fn handle_tree(&mut self, from: TreeLink, bytes: &[u8]) -> Result<(), TreeError> {
         let link = LinkName(from);
         let wire = |source| TreeError::Wire { link, source };
-        self.tree_decoder(from)?.push(bytes);
-        while let Some(bytes) = self.tree_decoder(from)?.next_message().map_err(wire)? {
-            let message = Message::decode(&bytes).map_err(wire)?;
-            match (from, message.direction) {
-                (TreeLink::Child(child), Direction::Up) => self.contribution(child, &message)?,
-                (TreeLink::Parent, Direction::Down) => self.result(bytes)?,
-                (_, direction) => {
-                    return Err(TreeError::OutOfStep {
-                        link,
-                        request: message.request,
-                        expected: format!("the other direction than {direction:?}"),
-                    });
-                }
+        self.tree_decoder(from)?;
+        let mut rest = bytes;
+        loop {
+            if from == TreeLink::Parent {
+                rest = self.pass_on(rest);
+            }
+            let decoder = self.tree_decoder(from)?;
+            // Never more than one message at a time: what follows it may have to be passed on.
+            let (part, later) = rest.split_at(rest.len().min(decoder.missing().map_err(wire)?));
+            rest = later;
+            decoder.push(part);
+            if from == TreeLink::Parent
+                && let Some(header) = decoder.take_result_header().map_err(wire)?
+            {
+                self.begin_passing(header)?;
+            } else if let Some(bytes) = decoder.next_message().map_err(wire)? {
+                self.message(from, bytes)?;
+            } else if rest.is_empty() {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// A whole message came from another agent.
+    fn message(&mut self, from: TreeLink, bytes: Vec<u8>) -> Result<(), TreeError> {
+        let link = LinkName(from);
+        let message = Message::decode(&bytes).map_err(|source| TreeError::Wire { link, source })?;
+        match (from, message.direction) {
+            (TreeLink::Child(child), Direction::Up) => self.contribution(child, &message),
+            (TreeLink::Parent, Direction::Down) => self.result(bytes),
+            (_, direction) => Err(TreeError::OutOfStep {
+                link,
+                request: message.request,
+                expected: format!("the other direction than {direction:?}"),
+            }),
+        }
     }
 
     fn tree_decoder(&mut self, from: TreeLink) -> Result<&mut TreeDecoder, TreeError> {
@@ -364,6 +400,7 @@ impl NodeServer {
             && self.dirty.is_empty()
             && self.attribute_waiters.is_empty()
             && self.parent.pending() == 0
+            && self.passing.is_none()
             && self.children.iter().all(|decoder| decoder.pending() == 0)
             && self.sessions.iter().all(Session::is_idle)
     }

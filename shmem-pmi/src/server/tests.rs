@@ -3,6 +3,7 @@
 use super::*;
 use crate::client::{Client, ClientConfig, Event};
 use crate::tree::Tree;
+use crate::wire::tree::Body;
 use crate::wire::v2::{Incoming, Reply, Response};
 use proptest::prelude::*;
 
@@ -400,7 +401,77 @@ fn children_share_one_buffer() {
         Output::Publish { values, .. } => Some(values.clone()),
         _ => None,
     });
-    assert_eq!(published.unwrap(), [0, 255, 0, 255, 0, 0, 0, 0, 1, 1, 1, 1]);
+    assert_eq!(
+        published.unwrap()[..],
+        [0, 255, 0, 255, 0, 0, 0, 0, 1, 1, 1, 1]
+    );
+}
+
+#[test]
+fn a_result_is_forwarded_before_all_of_it_is_here() {
+    let mut server = server(6, 1);
+    greet(&mut server, 0);
+    greet(&mut server, 1);
+    for local in 0..2 {
+        server.handle_client_bytes(local, &message("cmd=iallgather;value=0102;"));
+    }
+    for (child, ranks) in [(0, 2), (1, 2)] {
+        let values = &[7; 4][..2 * ranks];
+        let up = Message {
+            direction: Direction::Up,
+            request: 0,
+            body: Body::Gather {
+                value_len: 2,
+                values,
+            },
+        };
+        let up = up.encode().unwrap();
+        server.handle_tree(TreeLink::Child(child), &up).unwrap();
+    }
+    outputs(&mut server);
+    let values: Vec<u8> = (0..24).collect();
+    let down = Message {
+        direction: Direction::Down,
+        request: 0,
+        body: Body::Gather {
+            value_len: 2,
+            values: &values,
+        },
+    };
+    let down = down.encode().unwrap();
+    let (mut forwarded, mut published) = (Vec::new(), Vec::new());
+    let mut lasts = Vec::new();
+    for part in [&down[..10], &down[10..31], &down[31..40], &down[40..]] {
+        assert!(lasts.is_empty());
+        server.handle_tree(TreeLink::Parent, part).unwrap();
+        for output in outputs(&mut server) {
+            match output {
+                Output::ToChild { child: 0, bytes } => forwarded.extend_from_slice(&bytes),
+                Output::ToChild { .. } => {}
+                Output::Publish {
+                    offset,
+                    values,
+                    last,
+                    ..
+                } => {
+                    assert_eq!(offset, published.len());
+                    published.extend_from_slice(&values);
+                    lasts.extend(last.then_some(server.completed()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let end = forwarded.len();
+        assert_eq!(forwarded, down[..end]);
+        assert!(end == 0 || end == down.len() - (24 - published.len()));
+        assert_eq!(server.is_idle(), end == down.len());
+    }
+    assert_eq!((published, lasts), (values, vec![1]));
+    // What does not follow from what was before is refused as soon as its header is here.
+    let error = server
+        .handle_tree(TreeLink::Parent, &down[..24])
+        .unwrap_err();
+    assert!(matches!(error, TreeError::OutOfStep { request: 0, .. }));
 }
 
 #[test]

@@ -295,6 +295,35 @@ fn body_len(header: &[u8; HEADER_LEN]) -> Result<usize, TreeWireError> {
     Ok(len as usize)
 }
 
+fn request_of(header: &[u8; HEADER_LEN]) -> u64 {
+    header[8..16]
+        .iter()
+        .rfold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// Length of each value and number of values of a gather.
+fn gather_fields(fields: &[u8; 8]) -> Result<(usize, u32), &'static str> {
+    let [l0, l1, l2, l3, c0, c1, c2, c3] = *fields;
+    let value_len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+    if value_len == 0 || value_len > MAX_ALLGATHER_VALUE {
+        return Err("impossible value length");
+    }
+    Ok((value_len, u32::from_le_bytes([c0, c1, c2, c3])))
+}
+
+/// What stands before the values of an allgather's result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResultHeader {
+    /// Number of the operation.
+    pub(crate) request: u64,
+    /// Length of each value in bytes.
+    pub(crate) value_len: usize,
+    /// Length of all values in bytes.
+    pub(crate) len: usize,
+    /// As it was on the wire.
+    pub(crate) bytes: [u8; GATHER_VALUES],
+}
+
 impl<'a> Message<'a> {
     /// Reads one whole message, header included.
     ///
@@ -308,9 +337,7 @@ impl<'a> Message<'a> {
         };
         let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(short)?;
         let len = body_len(header)?;
-        let request = header[8..16]
-            .iter()
-            .rfold(0, |number, &byte| number << 8 | u64::from(byte));
+        let request = request_of(header);
         let bad = |what| TreeWireError::Body { request, what };
         if rest.len() != len {
             return Err(bad("length differs from the header"));
@@ -318,12 +345,10 @@ impl<'a> Message<'a> {
         let (kind, direction) = parse_kind(header[1]).ok_or_else(|| bad("unknown kind"))?;
         let body = match kind {
             Kind::Gather => {
-                let (value_len, rest) = take_u32(rest).ok_or_else(|| bad("no value length"))?;
-                let (count, values) = take_u32(rest).ok_or_else(|| bad("no count of values"))?;
-                let value_len = value_len as usize;
-                if value_len == 0 || value_len > MAX_ALLGATHER_VALUE {
-                    return Err(bad("impossible value length"));
-                }
+                let (fields, values) = rest
+                    .split_first_chunk()
+                    .ok_or_else(|| bad("no value length and count"))?;
+                let (value_len, count) = gather_fields(fields).map_err(bad)?;
                 if values.len() as u64 != u64::from(count) * value_len as u64 {
                     return Err(bad("length differs from count and value length"));
                 }
@@ -388,6 +413,73 @@ impl Decoder {
     /// Number of bytes that wait for the rest of their message.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.start
+    }
+
+    /// How many bytes complete the header of the message that is coming, or, where the header is
+    /// here, the whole message; 0 while a message waits to be taken.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Decoder::next_message`].
+    pub(crate) fn missing(&mut self) -> Result<usize, TreeWireError> {
+        let rest = &self.buffer[self.start..];
+        let Some(header) = rest.first_chunk::<HEADER_LEN>() else {
+            return match &self.failed {
+                Some(error) => Err(error.clone()),
+                None => Ok(HEADER_LEN - rest.len()),
+            };
+        };
+        let whole = match body_len(header) {
+            Ok(len) => HEADER_LEN + len,
+            // Permanent, which is noted there.
+            Err(error) => return self.next_message().and(Err(error)),
+        };
+        let result = header[1] == kind_byte(Kind::Gather, Direction::Down);
+        let want = if result && rest.len() < GATHER_VALUES {
+            whole.min(GATHER_VALUES)
+        } else {
+            whole
+        };
+        Ok(want.saturating_sub(rest.len()))
+    }
+
+    /// Takes the header of an allgather's result, if exactly that is here; the values are then the
+    /// next bytes of the link.
+    ///
+    /// # Errors
+    ///
+    /// The header contradicts itself.
+    pub(crate) fn take_result_header(&mut self) -> Result<Option<ResultHeader>, TreeWireError> {
+        let Ok(bytes) = <[u8; GATHER_VALUES]>::try_from(&self.buffer[self.start..]) else {
+            return Ok(None);
+        };
+        let (Some(header), Some(fields)) = (
+            bytes.first_chunk::<HEADER_LEN>(),
+            bytes.last_chunk::<{ GATHER_VALUES - HEADER_LEN }>(),
+        ) else {
+            return Ok(None);
+        };
+        if header[1] != kind_byte(Kind::Gather, Direction::Down) {
+            return Ok(None);
+        }
+        let whole = HEADER_LEN + body_len(header)?;
+        let request = request_of(header);
+        let bad = |what| TreeWireError::Body { request, what };
+        let Some(len) = whole.checked_sub(GATHER_VALUES) else {
+            return Ok(None);
+        };
+        let (value_len, count) = gather_fields(fields).map_err(bad)?;
+        if len as u64 != u64::from(count) * value_len as u64 {
+            return Err(bad("length differs from count and value length"));
+        }
+        self.buffer.clear();
+        self.start = 0;
+        Ok(Some(ResultHeader {
+            request,
+            value_len,
+            len,
+            bytes,
+        }))
     }
 
     /// Takes in bytes. Call [`Decoder::next_message`] afterwards until it returns `None`.

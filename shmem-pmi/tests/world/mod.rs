@@ -112,6 +112,8 @@ pub(crate) struct World {
     up: Vec<VecDeque<u8>>,
     down: Vec<VecDeque<u8>>,
     published: Vec<HashMap<u64, Vec<u8>>>,
+    /// The pieces so far of the result that is being published.
+    coming: Vec<Vec<u8>>,
     finalized: Vec<usize>,
     fragment: u64,
 }
@@ -178,6 +180,7 @@ impl World {
             up: vec![VecDeque::new(); nodes as usize],
             down: vec![VecDeque::new(); nodes as usize],
             published: vec![HashMap::new(); nodes as usize],
+            coming: vec![Vec::new(); nodes as usize],
             finalized: vec![0; nodes as usize],
             node_of_rank,
         };
@@ -421,11 +424,21 @@ impl World {
                 Output::Publish {
                     request,
                     value_len,
+                    offset,
                     values,
+                    last,
                 } => {
-                    assert_eq!(values.len(), value_len * self.job.size as usize);
-                    let old = self.published[node].insert(request, values);
-                    assert_eq!(old, None, "published twice");
+                    let whole = value_len * self.job.size as usize;
+                    let coming = &mut self.coming[node];
+                    assert_eq!(offset, coming.len(), "pieces leave no gaps");
+                    coming.extend_from_slice(&values);
+                    assert_eq!(last, coming.len() == whole);
+                    assert!(coming.len() <= whole);
+                    if last {
+                        let values = std::mem::take(coming);
+                        let old = self.published[node].insert(request, values);
+                        assert_eq!(old, None, "published twice");
+                    }
                 }
                 Output::Finalized { .. } => self.finalized[node] += 1,
                 other => panic!("node {node}: {other:?}"),

@@ -25,6 +25,9 @@ pub struct EndpointConfig {
     pub connect_deadline: Duration,
     /// From the first connection message to its first repetition; doubles up to 250 ms.
     pub connect_retry: Duration,
+    /// How long [`close`](super::Endpoint::close) stays without a sign of life of the peers that
+    /// have not said BYE. One that is given up too early may wait for an acknowledgement in vain.
+    pub linger: Duration,
     /// Local ACK timeout of RC queue pairs: 4.096 us * 2^n, 1 to 31.
     pub rc_timeout: u8,
     /// Timeouts without progress before an RC queue pair fails, 0 to 7.
@@ -53,6 +56,7 @@ impl Default for EndpointConfig {
             seed: 0,
             connect_deadline: Duration::from_secs(60),
             connect_retry: Duration::from_millis(1),
+            linger: Duration::from_millis(500),
             // 2^20 * 4.096 us = 4.3 s, and eight of them before a peer counts as gone: with
             // thousands of PEs on a few cores a healthy one may not run for seconds.
             rc_timeout: 20,
@@ -69,14 +73,20 @@ impl Default for EndpointConfig {
 impl EndpointConfig {
     /// When connection messages are repeated, and for how long.
     pub(super) fn retry_policy(&self) -> RetryPolicy {
-        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         let initial = nanos(self.connect_retry).max(1);
-        let max = RetryPolicy::default().max.max(initial);
+        let default = RetryPolicy::default();
         RetryPolicy {
             initial,
-            max,
+            max: default.max.max(initial),
             silence: nanos(self.connect_deadline).max(1),
+            ..default
         }
+    }
+
+    /// After so long without progress an RC queue pair has certainly failed.
+    pub(super) fn rc_give_up(&self) -> Duration {
+        let timeout = Duration::from_nanos(4096) * (1 << self.rc_timeout);
+        timeout * (u32::from(self.rc_retry) + 1)
     }
 }
 
@@ -89,6 +99,11 @@ impl std::fmt::Debug for EndpointConfig {
             .field("incarnation", &self.incarnation)
             .finish_non_exhaustive()
     }
+}
+
+/// A duration in the unit of the state machines.
+pub(super) fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What a [`Directory`] knows about the address of a PE.

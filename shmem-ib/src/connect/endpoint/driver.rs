@@ -52,6 +52,8 @@ pub(super) struct Peer {
     pub(super) failure: Option<ConnError>,
     /// The connection is beyond repair.
     pub(super) broken: Option<ConnError>,
+    /// It has said BYE: nothing may be started over the open connection.
+    pub(super) left: bool,
     /// Where we looked for it.
     pub(super) address: Option<UdAddress>,
 }
@@ -76,8 +78,15 @@ pub(super) struct Driver<H> {
     pub(super) lost_error: Option<ConnError>,
     pub(super) qps_created: u64,
     pub(super) qps_alive: u32,
+    /// RC packets received when last looked at; only kept while closing.
+    rc_packets: u64,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
+    /// Nothing may be started any more.
+    pub(super) closing: bool,
+    /// Threads that sleep until `closed`.
+    pub(super) await_end: u32,
+    /// Queue pairs and registrations are gone.
     pub(super) closed: bool,
 }
 
@@ -107,7 +116,10 @@ impl<H: Hca> Driver<H> {
             lost_error: None,
             qps_created: 0,
             qps_alive: 0,
+            rc_packets: 0,
             notify: false,
+            closing: false,
+            await_end: 0,
             closed: false,
         }
     }
@@ -146,6 +158,9 @@ impl<H: Hca> Driver<H> {
                 break;
             }
         }
+        if self.closing {
+            self.note_rc_traffic();
+        }
         if let Some(at) = self.manager.next_timeout() {
             let now = self.now();
             if at <= now {
@@ -154,7 +169,21 @@ impl<H: Hca> Driver<H> {
                 busy = true;
             }
         }
+        // Another thread may have found what the one that closes sleeps for.
+        self.notify |= self.closing && self.manager.has_left();
         busy
+    }
+
+    /// While this PE leaves, RC packets tell that peers still have operations under way.
+    fn note_rc_traffic(&mut self) {
+        let c = self.hca.counters();
+        let others = c.ud_received + c.dropped + c.icrc_errors;
+        let packets = c.packets_received.saturating_sub(others);
+        if packets != self.rc_packets {
+            self.rc_packets = packets;
+            let now = self.now();
+            self.manager.traffic_seen(now);
+        }
     }
 
     fn completed(&mut self, completion: &Completion) {
@@ -223,12 +252,21 @@ impl<H: Hca> Driver<H> {
                 Action::Opened { qpn, segments } => {
                     let peer = self.peers.entry(pe).or_default();
                     peer.open = Some(qpn);
+                    peer.left = false;
                     peer.segment = segments.first().copied().unwrap_or_default();
                     self.notify = true;
                 }
                 Action::Failed(failure) => self.connect_failed(pe, failure),
                 // Its consequences come as actions of their own.
                 Action::PeerRestarted { .. } => {}
+                Action::PeerLeft { waits } => {
+                    let now = self.now();
+                    let peer = self.peers.entry(pe).or_default();
+                    peer.left = true;
+                    if waits && peer.completed < peer.posted {
+                        self.manager.busy(now, pe);
+                    }
+                }
             }
         }
     }
@@ -313,6 +351,7 @@ impl<H: Hca> Driver<H> {
                 silent: Duration::from_millis(nanos / 1_000_000),
             },
             Failure::QueuePair(why) => ConnError::QueuePair { peer: name, why },
+            Failure::PeerLeft => ConnError::PeerLeft { peer: name },
         });
         self.notify = true;
     }
@@ -328,7 +367,7 @@ impl<H: Hca> Driver<H> {
 
     /// The queue pair and segment of a peer whose connection is open and sound.
     pub(super) fn usable(&self, pe: u32) -> Result<Option<(Qpn, Segment)>, ConnError> {
-        if self.closed {
+        if self.closing {
             return Err(ConnError::Closed);
         }
         let Some(peer) = self.peers.get(&pe) else {
@@ -336,6 +375,10 @@ impl<H: Hca> Driver<H> {
         };
         if let Some(error) = &peer.broken {
             return Err(error.clone());
+        }
+        if peer.left && peer.open.is_some() {
+            let peer = self.describe(pe);
+            return Err(ConnError::PeerLeft { peer });
         }
         Ok(peer.open.map(|qpn| (qpn, peer.segment)))
     }
@@ -361,7 +404,7 @@ impl<H: Hca> Driver<H> {
         sge: Sge,
         inline: Option<&[u8]>,
     ) -> Result<bool, ConnError> {
-        if self.closed {
+        if self.closing {
             return Err(ConnError::Closed);
         }
         let Some(peer) = self.peers.get_mut(&pe) else {
@@ -369,6 +412,10 @@ impl<H: Hca> Driver<H> {
         };
         if let Some(error) = &peer.broken {
             return Err(error.clone());
+        }
+        if peer.left {
+            let peer = self.describe(pe);
+            return Err(ConnError::PeerLeft { peer });
         }
         let Some(op) = self.ops.get_mut(id) else {
             return Err(ConnError::Closed);
@@ -508,6 +555,7 @@ impl<H: Hca> Driver<H> {
 
     /// Destroys all queue pairs and registrations. Operations under way are forgotten.
     pub(super) fn tear_down(&mut self) {
+        self.closing = true;
         self.closed = true;
         let known: Vec<u32> = self.manager.peers().collect();
         let mut quiet = true;
@@ -538,9 +586,12 @@ impl<H: Hca> Driver<H> {
 
     /// Peers that may use their connection to us, whether or not we may use it.
     pub(super) fn linked_peers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.manager
-            .peers()
-            .filter(|pe| matches!(self.manager.phase(*pe), Phase::Answered | Phase::Open))
+        self.manager.peers().filter(|pe| {
+            matches!(
+                self.manager.phase(*pe),
+                Phase::Answered | Phase::Open | Phase::Parting | Phase::Parted
+            )
+        })
     }
 }
 

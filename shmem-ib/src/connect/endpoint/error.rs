@@ -68,6 +68,15 @@ pub enum ConnError {
         /// For how long.
         silent: Duration,
     },
+    /// The peer has closed its endpoint in order.
+    #[error(
+        "{peer} has left the job: it has finalized, so its memory is gone. Reach it only before \
+         the last barrier"
+    )]
+    PeerLeft {
+        /// The peer.
+        peer: String,
+    },
     /// No queue pair could be made for a peer.
     #[error("no queue pair for {peer}: {why}")]
     QueuePair {

@@ -13,7 +13,8 @@
 //! 3. [`Endpoint::set_directory`] says where peers are. Addresses may still be on their way.
 //! 4. Operations connect when a peer is used for the first time ([`Endpoint::put`] and the
 //!    others), or all at once before ([`Endpoint::connect_all`]).
-//! 5. [`Endpoint::close`] after a barrier over the job.
+//! 5. [`Endpoint::close`] after a barrier over the job: peers tell each other that nothing is
+//!    under way between them any more, and only then take their queue pairs away.
 //!
 //! # Progress
 //! Every waiting call makes progress for all connections. While the program computes, a
@@ -29,6 +30,7 @@ mod buffers;
 mod config;
 mod driver;
 mod error;
+mod leave;
 mod ops;
 mod rma;
 mod ud;
@@ -36,7 +38,7 @@ mod wait;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 pub use config::{Directory, EndpointConfig, Lookup};
@@ -60,8 +62,6 @@ const CONNECT_WINDOW: usize = 16;
 /// How long one wait for the directory lasts. It wakes when the address is there; with thousands
 /// of PEs waiting on few cores, looking more often would delay what they wait for.
 const DIRECTORY_WAIT: Duration = Duration::from_millis(500);
-/// How long [`Endpoint::close`] waits for operations under way.
-const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// The network side of one PE. See the [module](self).
 pub struct Endpoint<H: Hca> {
@@ -70,6 +70,8 @@ pub struct Endpoint<H: Hca> {
     ud: UdAddress,
     /// Threads that sleep in the completion channel while they wait for something.
     sleepers: AtomicU32,
+    /// Signalled when the endpoint is closed.
+    gone: Condvar,
     /// Inbound operations that `progress_wait` has reported.
     inbound_seen: AtomicU64,
 }
@@ -173,6 +175,7 @@ impl<H: Hca> Endpoint<H> {
             mtu: port.active_mtu,
             max_rd_atomic: rd.min(port.max_rd_atomic).max(1),
             segments: None,
+            leaving: false,
             retry: config.retry_policy(),
         };
         let manager = Manager::new(&identity, local, rng.next_u64());
@@ -182,6 +185,7 @@ impl<H: Hca> Endpoint<H> {
             driver: Mutex::new(driver),
             ud: address,
             sleepers: AtomicU32::new(0),
+            gone: Condvar::new(),
             inbound_seen: AtomicU64::new(0),
         }))
     }
@@ -204,7 +208,7 @@ impl<H: Hca> Endpoint<H> {
     /// must access it through raw pointers or atomics only.
     pub unsafe fn register(&self, base: *mut u8, len: usize) -> Result<(), ConnError> {
         let mut locked = self.lock();
-        if locked.closed {
+        if locked.closing {
             return Err(ConnError::Closed);
         }
         if locked.segment.is_some() {
@@ -266,11 +270,17 @@ impl<H: Hca> Endpoint<H> {
     /// Sleeps until there is something to do, at most `max`, and does it. Returns whether
     /// operations of peers may have changed the memory since the last call.
     pub fn progress_wait(&self, max: Duration) -> bool {
-        let until = self.lock().until_timeout();
-        self.hca.wait(until.map_or(max, |t| t.min(max)));
         let mut locked = self.lock();
-        locked.poll();
-        drop(locked);
+        if locked.closing && !locked.closed {
+            // Whoever closes the endpoint serves it, and sleeps better alone.
+            locked.until_closed(max);
+            drop(locked);
+        } else {
+            let until = locked.until_timeout();
+            drop(locked);
+            self.hca.wait(until.map_or(max, |t| t.min(max)));
+            self.lock().poll();
+        }
         let inbound = self.hca.counters().rdma_inbound;
         self.inbound_seen.swap(inbound, Ordering::Relaxed) != inbound
     }
@@ -300,29 +310,11 @@ impl<H: Hca> Endpoint<H> {
         peers.sort_unstable();
         peers
     }
-
-    /// Waits shortly for operations under way, destroys all queue pairs, and ends all
-    /// registrations. Later operations fail with [`ConnError::Closed`].
-    ///
-    /// Call it after a barrier over all PEs: a peer that still has an operation under way
-    /// towards this PE would wait for it in vain.
-    pub fn close(&self) {
-        let mut locked = self.lock();
-        if locked.closed {
-            return;
-        }
-        let end = Instant::now() + CLOSE_WAIT;
-        locked.wait_until(|d| (d.in_flight == 0 || Instant::now() >= end).then_some(()));
-        locked.tear_down();
-    }
 }
 
 impl<H: Hca> Drop for Endpoint<H> {
     fn drop(&mut self) {
-        let mut locked = self.lock();
-        if !locked.closed {
-            locked.tear_down();
-        }
+        self.lock().end();
     }
 }
 
@@ -365,7 +357,7 @@ impl<H: Hca> Locked<'_, H> {
             }
             self.poll();
             self.unlocked(|_| directory.wait(pe, DIRECTORY_WAIT.min(deadline - waited)));
-            if self.closed {
+            if self.closing {
                 return Err(ConnError::Closed);
             }
         };

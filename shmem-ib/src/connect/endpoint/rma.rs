@@ -321,7 +321,7 @@ impl<H: Hca> Locked<'_, H> {
     /// A slot of the pool, waiting until one is free.
     fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
         self.wait_until(|d| {
-            if d.closed {
+            if d.closing {
                 Some(Err(ConnError::Closed))
             } else {
                 d.take_slot(len)

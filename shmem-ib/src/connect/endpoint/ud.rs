@@ -175,6 +175,11 @@ impl UdPort {
         self.free_sends.push(slot);
     }
 
+    /// Whether every datagram is out.
+    pub(super) fn is_idle(&self) -> bool {
+        self.free_sends.len() == SEND_SLOTS as usize
+    }
+
     /// Destroys the queue pair and frees the buffers.
     pub(super) fn release<H: Hca>(self, hca: &H) {
         if hca.destroy_qp(self.address.qpn).is_ok() {

@@ -115,14 +115,43 @@ impl<H: Hca> Locked<'_, H> {
                 .until_timeout()
                 .map_or(backoff.sleep, |t| t.min(backoff.sleep));
             backoff.sleep = (backoff.sleep * 2).min(LAST_SLEEP);
-            // ORDERING(sleepers): counted while the lock is still held. Whoever makes the
-            // condition true does so under the lock later, and then sees the count.
-            let sleepers = &self.endpoint.sleepers;
-            sleepers.fetch_add(1, Ordering::SeqCst);
-            self.unlocked(|endpoint| {
-                endpoint.hca.wait(time);
-            });
-            sleepers.fetch_sub(1, Ordering::SeqCst);
+            self.sleep(time);
+        }
+    }
+
+    /// Sleeps until the HCA has work or another thread has done it, at most `time`.
+    pub(super) fn sleep(&mut self, time: Duration) {
+        // ORDERING(sleepers): counted while the lock is still held. Whoever makes the
+        // condition true does so under the lock later, and then sees the count.
+        let sleepers = &self.endpoint.sleepers;
+        sleepers.fetch_add(1, Ordering::SeqCst);
+        self.unlocked(|endpoint| {
+            endpoint.hca.wait(time);
+        });
+        sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Sleeps until another thread has closed the endpoint, at most `max`.
+    pub(super) fn until_closed(&mut self, max: Duration) {
+        if let Some(mut guard) = self.guard.take() {
+            guard.await_end += 1;
+            let gone = &self.endpoint.gone;
+            let (mut guard, _) = gone
+                .wait_timeout_while(guard, max, |driver| !driver.closed)
+                .unwrap_or_else(PoisonError::into_inner);
+            guard.await_end -= 1;
+            self.guard = Some(guard);
+        }
+    }
+
+    /// Destroys everything, and wakes those who wait for that.
+    pub(super) fn end(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.tear_down();
+        if self.await_end > 0 {
+            self.endpoint.gone.notify_all();
         }
     }
 }

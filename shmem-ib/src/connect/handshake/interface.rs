@@ -16,6 +16,8 @@ pub struct RetryPolicy {
     pub max: u64,
     /// A peer that gives no sign of life for so long makes a wanted connection fail.
     pub silence: u64,
+    /// From the first BYE to the second; doubles with each, up to `max`.
+    pub bye: u64,
 }
 
 impl Default for RetryPolicy {
@@ -24,6 +26,7 @@ impl Default for RetryPolicy {
             initial: 1_000_000,
             max: 250_000_000,
             silence: 60_000_000_000,
+            bye: 20_000_000,
         }
     }
 }
@@ -43,6 +46,8 @@ pub struct Local {
     pub max_rd_atomic: u8,
     /// Its memory; `None` until it is registered, and OFFERs are answered with WAIT meanwhile.
     pub segments: Option<Segments>,
+    /// This PE leaves: it makes no more connections.
+    pub leaving: bool,
     /// Timing.
     pub retry: RetryPolicy,
 }
@@ -99,6 +104,13 @@ pub enum Action {
         /// Of the new process.
         incarnation: u64,
     },
+    /// The peer has nothing under way towards us, and starts nothing any more; nothing may be
+    /// started towards it. Comes with each of its BYEs until we leave, too.
+    PeerLeft {
+        /// It waits for our BYE: if operations towards it are unfinished, call
+        /// [`busy`](super::Handshake::busy).
+        waits: bool,
+    },
 }
 
 /// The attributes of an RC connection, for RTR and RTS.
@@ -135,6 +147,8 @@ pub enum Failure {
     },
     /// The local queue pair could not be created; the text is the device's answer.
     QueuePair(String),
+    /// The peer has left in order, or is leaving.
+    PeerLeft,
 }
 
 /// What became of a message.
@@ -161,4 +175,8 @@ pub enum Phase {
     Answered,
     /// Both may.
     Open,
+    /// We have said BYE, and wait for the peer's.
+    Parting,
+    /// Both have said BYE.
+    Parted,
 }

@@ -40,6 +40,36 @@
 //! fails. WAIT is a sign of life. [`Handshake::rc_traffic_seen`] moves Answered to Open: who
 //! sends RC traffic to my QP has linked to it.
 //!
+//! # How two PEs part
+//! A side that leaves has no operation under way and will start none. It says so with a BYE,
+//! and stays until the peer has said the same: only then is nobody left who waits for an
+//! acknowledgement of ours.
+//! ```text
+//!   A leaves                                       B has a write towards A under way
+//!     |------- BYE(a, echo b, WANT_REPLY) ------------>|  new operations to A fail
+//!   Parting                                            |
+//!     |<====== the write again, its ACK was lost ======|
+//!     |======= ACK ===================================>|  nothing is under way: B leaves
+//!     |<------ BYE(b, echo a) -------------------------|
+//!   Parted                                           Parted
+//! ```
+//! WANT_REPLY in a BYE says that the sender has not heard the BYE of the receiver. It is
+//! repeated until that comes, and how long it pays to wait is up to the
+//! [manager](super::manager). A BYE names both queue pairs; one for another pair is ignored.
+//!
+//! | state | `leave` | BYE of the linked QP | BYE of a newer QP, or of none (generation 0) |
+//! |---|---|---|---|
+//! | Idle, Preparing | refuse OFFERs from now on | ignore | ignore |
+//! | Offered | the same | – | BYE if WR; close → Idle, a wanted connection fails |
+//! | Answered, Open | send BYE → Parting, or Parted if the peer has left | the peer has left: a wanted connection fails | as in Offered |
+//! | Parting: sends BYE+WR again at a timeout | – | BYE if WR → Parted | the same |
+//! | Parted | – | BYE if WR | the same |
+//!
+//! To refuse an OFFER with WR is to answer it with a BYE, of generation 0 if there is no QP for
+//! it. A BYE that is asked for is not sent if the last one left less than half a repetition
+//! interval ago: then the two have crossed. A side that has not called `leave` but has operations
+//! under way answers a BYE+WR with WAIT, see [`Handshake::busy`].
+//!
 //! A QP that was only Answered may be reset and linked to another QP of the peer, keeping its
 //! number and PSN: nothing was ever sent on it. One that was Open may not, it is replaced by the
 //! next generation. Hence generations grow only after a connection that both sides had
@@ -48,105 +78,26 @@
 #![forbid(unsafe_code)]
 
 mod interface;
+mod leave;
+mod state;
 
 pub use interface::{Action, Actions, Context, Failure, Link, Local, Phase, RetryPolicy, Verdict};
 
+use self::state::{
+    Answered, Deferred, Mine, Offered, Open, Peer, Preparing, State, Want, epoch_of,
+};
 use super::UdAddress;
-use super::message::{Body, Epoch, Message, Offer, Segments};
+use super::message::{Body, Epoch, Message, Offer};
 use crate::rng::Rng;
 use crate::verbs::{Psn, Qpn};
-
-/// The queue pair on this side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-struct Mine {
-    generation: u32,
-    qpn: Qpn,
-    psn: Psn,
-}
-
-/// The queue pair on the other side.
-#[derive(Clone, PartialEq, Eq, Debug, Hash)]
-struct Peer {
-    epoch: Epoch,
-    qpn: Qpn,
-    psn: Psn,
-    segments: Segments,
-}
-
-/// A connection that the local program waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-struct Want {
-    started: u64,
-    /// Time of the last sign of life, or of the first OFFER.
-    heard: u64,
-    /// When to send the next OFFER; `None` if none was sent for the present QP.
-    resend: Option<u64>,
-    interval: u64,
-    sent: u32,
-}
-
-impl Want {
-    const fn new(now: u64) -> Self {
-        Self {
-            started: now,
-            heard: now,
-            resend: None,
-            interval: 0,
-            sent: 0,
-        }
-    }
-}
-
-/// An OFFER that could not be handled yet.
-#[derive(Clone, PartialEq, Eq, Debug, Hash)]
-struct Deferred {
-    epoch: Epoch,
-    echo: Option<Epoch>,
-    want_reply: bool,
-    offer: Offer,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Preparing {
-    creating: bool,
-    want: Option<Want>,
-    offer: Option<Deferred>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Offered {
-    mine: Mine,
-    want: Option<Want>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Answered {
-    mine: Mine,
-    peer: Peer,
-    want: Option<Want>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Open {
-    mine: Mine,
-    peer: Peer,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum State {
-    Idle,
-    Preparing(Preparing),
-    Offered(Offered),
-    Answered(Answered),
-    Open(Open),
-}
 
 /// The connection towards one peer.
 ///
 /// Inputs are [`connect`](Self::connect), [`handle_message`](Self::handle_message),
 /// [`handle_timeout`](Self::handle_timeout), [`ready`](Self::ready),
-/// [`qp_created`](Self::qp_created), [`qp_failed`](Self::qp_failed) and
-/// [`rc_traffic_seen`](Self::rc_traffic_seen); outputs are the actions in the [`Context`] and
+/// [`qp_created`](Self::qp_created), [`qp_failed`](Self::qp_failed),
+/// [`rc_traffic_seen`](Self::rc_traffic_seen), [`leave`](Self::leave) and
+/// [`busy`](Self::busy); outputs are the actions in the [`Context`] and
 /// [`next_timeout`](Self::next_timeout). Any input is allowed at any time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Handshake {
@@ -158,6 +109,8 @@ pub struct Handshake {
     floor: Option<Epoch>,
     /// Generation of the newest local QP.
     generation: u32,
+    /// The incarnation of the peer that has said BYE.
+    left: Option<u64>,
 }
 
 impl Handshake {
@@ -170,6 +123,7 @@ impl Handshake {
             ud: None,
             floor: None,
             generation: 0,
+            left: None,
         }
     }
 
@@ -182,6 +136,8 @@ impl Handshake {
             State::Offered(_) => Phase::Offered,
             State::Answered(_) => Phase::Answered,
             State::Open(_) => Phase::Open,
+            State::Parting(_) => Phase::Parting,
+            State::Parted(_) => Phase::Parted,
         }
     }
 
@@ -189,7 +145,7 @@ impl Handshake {
     #[must_use]
     pub const fn is_wanted(&self) -> bool {
         match &self.state {
-            State::Idle | State::Open(_) => false,
+            State::Idle | State::Open(_) | State::Parting(_) | State::Parted(_) => false,
             State::Preparing(Preparing { want, .. })
             | State::Offered(Offered { want, .. })
             | State::Answered(Answered { want, .. }) => want.is_some(),
@@ -199,11 +155,9 @@ impl Handshake {
     /// The local queue pair and its starting PSN, if there is one.
     #[must_use]
     pub const fn local_qp(&self) -> Option<(Qpn, Psn)> {
-        match &self.state {
-            State::Idle | State::Preparing(_) => None,
-            State::Offered(Offered { mine, .. })
-            | State::Answered(Answered { mine, .. })
-            | State::Open(Open { mine, .. }) => Some((mine.qpn, mine.psn)),
+        match self.state.mine() {
+            Some(mine) => Some((mine.qpn, mine.psn)),
+            None => None,
         }
     }
 
@@ -211,11 +165,9 @@ impl Handshake {
     /// and starting PSN.
     #[must_use]
     pub const fn linked_to(&self) -> Option<(u64, Qpn, Psn)> {
-        match &self.state {
-            State::Answered(Answered { peer, .. }) | State::Open(Open { peer, .. }) => {
-                Some((peer.epoch.incarnation, peer.qpn, peer.psn))
-            }
-            _ => None,
+        match self.state.peer() {
+            Some(peer) => Some((peer.epoch.incarnation, peer.qpn, peer.psn)),
+            None => None,
         }
     }
 
@@ -224,6 +176,7 @@ impl Handshake {
     pub fn next_timeout(&self, retry: &RetryPolicy) -> Option<u64> {
         let want = match &self.state {
             State::Offered(Offered { want, .. }) | State::Answered(Answered { want, .. }) => want,
+            State::Parting(parting) => return Some(parting.resend),
             _ => return None,
         };
         let want = want.as_ref()?;
@@ -232,13 +185,28 @@ impl Handshake {
     }
 
     /// The local program wants to reach the peer, whose UD endpoint is at `ud`. Idempotent.
+    ///
+    /// A peer that has said BYE fails at once, unless `ud` is another address than it had: that
+    /// is its successor's. A side that leaves itself does nothing.
     pub fn connect(&mut self, cx: &mut Context<'_>, ud: UdAddress) {
+        if cx.local.leaving {
+            return;
+        }
+        if self.left.is_some() {
+            if self.ud == Some(ud) || !matches!(self.state, State::Idle) {
+                cx.stats.failed += 1;
+                cx.actions.push(Action::Failed(Failure::PeerLeft));
+                return;
+            }
+            self.left = None;
+            self.ud = Some(ud);
+        }
         if self.floor.is_none() {
             // Once the peer has spoken, its own word counts.
             self.ud = Some(ud);
         }
         match &mut self.state {
-            State::Open(_) => {}
+            State::Open(_) | State::Parting(_) | State::Parted(_) => {}
             State::Idle => {
                 cx.stats.started += 1;
                 self.prepare(cx, Some(Want::new(cx.now)), None);
@@ -282,6 +250,10 @@ impl Handshake {
             qpn,
             psn,
         };
+        if cx.local.leaving {
+            cx.actions.push(Action::DestroyQp(qpn));
+            return;
+        }
         self.state = State::Offered(Offered {
             mine,
             want: preparing.want,
@@ -316,21 +288,14 @@ impl Handshake {
     pub fn handle_message(&mut self, cx: &mut Context<'_>, message: Message) -> Verdict {
         match message.body {
             Body::Wait => self.handle_wait(cx, message.epoch, message.echo),
+            Body::Bye => self.handle_bye(cx, &message),
             Body::Offer(offer) => {
                 let epoch = message.epoch;
                 if self.floor.is_some_and(|floor| epoch < floor) {
                     return Verdict::Stale;
                 }
                 let newer = self.floor != Some(epoch);
-                if self
-                    .floor
-                    .is_some_and(|floor| epoch.incarnation > floor.incarnation)
-                {
-                    cx.stats.peer_restarts += 1;
-                    let incarnation = epoch.incarnation;
-                    cx.actions.push(Action::PeerRestarted { incarnation });
-                }
-                self.floor = Some(epoch);
+                self.heard_of(cx, epoch);
                 self.ud = Some(offer.ud);
                 let before = self.phase();
                 let want_reply = message.want_reply;
@@ -352,8 +317,28 @@ impl Handshake {
         }
     }
 
+    /// An authentic message of `epoch`, which is not below the floor, has come.
+    fn heard_of(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        let incarnation = epoch.incarnation;
+        if self.floor.is_some_and(|f| incarnation > f.incarnation) {
+            cx.stats.peer_restarts += 1;
+            cx.actions.push(Action::PeerRestarted { incarnation });
+        }
+        if self.left.is_some_and(|left| incarnation > left) {
+            self.left = None;
+        }
+        self.floor = self.floor.max(Some(epoch));
+    }
+
     /// Time has passed: sends again, or gives up. Does nothing if nothing is due.
     pub fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if let State::Parting(parting) = &self.state {
+            if cx.now >= parting.resend {
+                cx.stats.byes_repeated += 1;
+                self.say_bye(cx);
+            }
+            return;
+        }
         let (mine, want) = match &mut self.state {
             State::Offered(s) => (s.mine, &mut s.want),
             State::Answered(s) => (s.mine, &mut s.want),
@@ -390,6 +375,8 @@ impl Handshake {
         let (mine, want) = match &mut self.state {
             State::Offered(s) => (s.mine, &mut s.want),
             State::Answered(s) => (s.mine, &mut s.want),
+            // A sign of life, which the manager counts.
+            State::Parting(s) => (s.mine, &mut None),
             _ => return Verdict::Duplicate,
         };
         if echo != Some(epoch_of(cx.local, mine)) {
@@ -405,6 +392,10 @@ impl Handshake {
     }
 
     fn handle_offer(&mut self, cx: &mut Context<'_>, d: Deferred) {
+        if cx.local.leaving {
+            self.refuse(cx, &d);
+            return;
+        }
         let state = std::mem::replace(&mut self.state, State::Idle);
         match state {
             State::Idle => {
@@ -455,6 +446,8 @@ impl Handshake {
                     self.answer(cx);
                 }
             }
+            // Only who leaves is there, and has refused.
+            State::Parting(_) | State::Parted(_) => self.state = state,
         }
     }
 
@@ -522,22 +515,7 @@ impl Handshake {
         creating: bool,
     ) {
         if cx.local.segments.is_none() && d.want_reply {
-            cx.stats.waits_sent += 1;
-            let message = Message {
-                src_pe: cx.local.pe,
-                dst_pe: self.pe,
-                epoch: Epoch {
-                    incarnation: cx.local.incarnation,
-                    generation: 0,
-                },
-                echo: Some(d.epoch),
-                want_reply: false,
-                body: Body::Wait,
-            };
-            cx.actions.push(Action::Send {
-                to: d.offer.ud,
-                message,
-            });
+            self.send_wait(cx, d.offer.ud, d.epoch);
         }
         if creating {
             self.state = State::Preparing(Preparing {
@@ -548,6 +526,22 @@ impl Handshake {
         } else {
             self.prepare(cx, want, Some(d));
         }
+    }
+
+    fn send_wait(&self, cx: &mut Context<'_>, to: UdAddress, echo: Epoch) {
+        cx.stats.waits_sent += 1;
+        let message = Message {
+            src_pe: cx.local.pe,
+            dst_pe: self.pe,
+            epoch: Epoch {
+                incarnation: cx.local.incarnation,
+                generation: 0,
+            },
+            echo: Some(echo),
+            want_reply: false,
+            body: Body::Wait,
+        };
+        cx.actions.push(Action::Send { to, message });
     }
 
     fn prepare(&mut self, cx: &mut Context<'_>, want: Option<Want>, offer: Option<Deferred>) {
@@ -631,12 +625,10 @@ impl Handshake {
     }
 
     fn send_offer(&mut self, cx: &mut Context<'_>, want_reply: bool) {
-        let (mine, echo) = match &self.state {
-            State::Idle | State::Preparing(_) => return,
-            State::Offered(s) => (s.mine, None),
-            State::Answered(s) => (s.mine, Some(s.peer.epoch)),
-            State::Open(s) => (s.mine, Some(s.peer.epoch)),
+        let Some(mine) = self.state.mine() else {
+            return;
         };
+        let echo = self.state.peer().map(|peer| peer.epoch);
         let (Some(to), Some(segments)) = (self.ud, cx.local.segments.clone()) else {
             return;
         };
@@ -660,13 +652,6 @@ impl Handshake {
     }
 }
 
-const fn epoch_of(local: &Local, mine: Mine) -> Epoch {
-    Epoch {
-        incarnation: local.incarnation,
-        generation: mine.generation,
-    }
-}
-
 /// `interval` changed by up to a quarter in either direction, so that peers which started
 /// together do not keep colliding.
 const fn jittered(rng: &mut Rng, interval: u64) -> u64 {
@@ -677,5 +662,7 @@ const fn jittered(rng: &mut Rng, interval: u64) -> u64 {
     }
 }
 
+#[cfg(test)]
+mod leave_tests;
 #[cfg(test)]
 mod tests;

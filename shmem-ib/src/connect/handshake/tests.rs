@@ -2,24 +2,24 @@
 
 use super::*;
 use crate::connect::ConnectStats;
-use crate::connect::message::Segment;
+use crate::connect::message::{Segment, Segments};
 use crate::verbs::Mtu;
 
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 
 /// One side, with a driver that makes queue pairs at once.
-struct Side {
-    machine: Handshake,
-    local: Local,
+pub(super) struct Side {
+    pub(super) machine: Handshake,
+    pub(super) local: Local,
     rng: Rng,
-    stats: ConnectStats,
+    pub(super) stats: ConnectStats,
     next_qpn: u32,
-    now: u64,
-    done: Vec<Action>,
+    pub(super) now: u64,
+    pub(super) done: Vec<Action>,
 }
 
 impl Side {
-    fn new(pe: u32, ready: bool) -> Self {
+    pub(super) fn new(pe: u32, ready: bool) -> Self {
         let segment = Segment {
             address: u64::from(pe) << 20,
             size: 4096,
@@ -32,6 +32,7 @@ impl Side {
             mtu: if pe == 0 { Mtu::M4096 } else { Mtu::M1024 },
             max_rd_atomic: 4 * (pe as u8 + 1),
             segments: ready.then(|| std::iter::once(segment).collect()),
+            leaving: false,
             retry: RetryPolicy::default(),
         };
         Self {
@@ -46,7 +47,10 @@ impl Side {
     }
 
     /// Runs one event and returns the messages that it sends; other actions go to `done`.
-    fn event<R>(&mut self, f: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R) -> Vec<Message> {
+    pub(super) fn event<R>(
+        &mut self,
+        f: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+    ) -> Vec<Message> {
         let mut actions = Actions::new();
         let mut cx = Context {
             now: self.now,
@@ -88,21 +92,21 @@ impl Side {
         sent
     }
 
-    fn connect(&mut self) -> Vec<Message> {
+    pub(super) fn connect(&mut self) -> Vec<Message> {
         let to = address(1 - self.local.pe);
         self.event(|h, cx| h.connect(cx, to))
     }
 
-    fn receive(&mut self, message: &Message) -> Vec<Message> {
+    pub(super) fn receive(&mut self, message: &Message) -> Vec<Message> {
         self.event(|h, cx| h.handle_message(cx, message.clone()))
     }
 
-    fn receive_all(&mut self, messages: &[Message]) -> Vec<Message> {
+    pub(super) fn receive_all(&mut self, messages: &[Message]) -> Vec<Message> {
         messages.iter().flat_map(|m| self.receive(m)).collect()
     }
 
     /// Goes to the next timeout.
-    fn timeout(&mut self) -> Vec<Message> {
+    pub(super) fn timeout(&mut self) -> Vec<Message> {
         self.now = self
             .machine
             .next_timeout(&self.local.retry)
@@ -110,11 +114,11 @@ impl Side {
         self.event(Handshake::handle_timeout)
     }
 
-    fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         self.machine.phase()
     }
 
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.local.incarnation += 1;
         self.machine = Handshake::new(1 - self.local.pe);
         self.done.clear();
@@ -128,12 +132,12 @@ fn address(pe: u32) -> UdAddress {
     }
 }
 
-fn pair() -> (Side, Side) {
+pub(super) fn pair() -> (Side, Side) {
     (Side::new(0, true), Side::new(1, true))
 }
 
 /// A connects to B without trouble.
-fn connected() -> (Side, Side) {
+pub(super) fn connected() -> (Side, Side) {
     let (mut a, mut b) = pair();
     let request = a.connect();
     let reply = b.receive_all(&request);

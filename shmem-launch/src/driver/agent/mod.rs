@@ -13,6 +13,7 @@ use shmem_node::pe_block::PeState;
 use shmem_node::template::{PeSpec, Reply};
 use shmem_pmi::tree::Tree;
 
+use super::group::Group;
 use super::link::{self, Got};
 use super::node::{self, Node};
 use super::park::Parking;
@@ -24,6 +25,9 @@ use crate::limits;
 use crate::plan::Layout;
 use crate::report::{Moment, Reduced};
 use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
+
+/// Standard input and output of an agent are /dev/null.
+pub(super) const NULL_FD: RawFd = 0;
 
 /// Number of the link to the parent in an agent.
 const LINK_FD: RawFd = 3;
@@ -113,7 +117,11 @@ pub(super) fn run(link: OwnedFd) -> u8 {
         sys::set_ignored(signal, true);
     }
     match start(link) {
-        Ok(mut driver) => driver.work(),
+        Ok(driver) => {
+            // The process ends here: what is still open the kernel closes faster than we would.
+            let mut driver = std::mem::ManuallyDrop::new(driver);
+            driver.work()
+        }
         // Without its parent an agent has nobody to tell; with it, the exit status speaks.
         Err(e) => {
             eprintln!("shmrun: a launch agent cannot start: {e}");
@@ -122,19 +130,21 @@ pub(super) fn run(link: OwnedFd) -> u8 {
     }
 }
 
-/// Forks an agent; gives its process id and the link to it.
+/// Forks an agent; gives its process id and the link to it. With `own_group` this process is the
+/// launcher, without it an agent.
 ///
 /// # Safety
 /// This process has a single thread.
 pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
     let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
-    let null = sys::dev_null()?;
+    // An agent has it already.
+    let null = own_group.then(sys::dev_null).transpose()?;
     let child = || {
         if own_group {
             // Away from the terminal's foreground: its signals are for shmrun alone.
             let _ = sys::set_group(0, 0);
         }
-        let null = null.as_raw_fd();
+        let null = null.as_ref().map_or(NULL_FD, AsRawFd::as_raw_fd);
         let placed = [
             (null, 0, true),
             (null, 1, true),
@@ -183,6 +193,10 @@ fn start(parent: OwnedFd) -> io::Result<Driver> {
         children.push((Some(socket), pid));
     }
 
+    // The guard next: it is a copy of this process, the cheaper the less there is of it.
+    // SAFETY: an agent has a single thread.
+    let group = unsafe { Group::start() };
+
     let layout = Layout::of(launch.n_pes, launch.n_nodes);
     let ranks = layout.ranks(launch.node);
     let node_of = layout.node_of();
@@ -200,7 +214,7 @@ fn start(parent: OwnedFd) -> io::Result<Driver> {
         pmi,
     );
     // SAFETY: an agent has a single thread.
-    let node = unsafe { Node::prepare(&launch, &node_of) };
+    let node = unsafe { Node::prepare(&launch, &node_of, group) };
 
     let need = limits::descriptors(n_local, children.len() as u32);
     let have = sys::raise_descriptors(need);
@@ -399,11 +413,19 @@ impl Driver {
                 Action::Publish {
                     request,
                     value_len,
+                    offset,
                     values,
+                    last,
                 } => {
                     if let Some(node) = &self.node {
-                        node.segment
-                            .publish_gather(request as u32, value_len, &values);
+                        let (gather, request) = (node.segment.view().gather(), request as u32);
+                        if offset == 0 {
+                            gather.begin(request, value_len);
+                        }
+                        gather.write(request, offset, &values);
+                        if last {
+                            gather.finish(request);
+                        }
                     }
                 }
                 Action::Stdin(data) => {
@@ -443,12 +465,11 @@ impl Driver {
         for (at, socket) in sockets.enumerate() {
             let child = at.checked_sub(1);
             let out = self.agent.outgoing(child);
-            if out.pending().is_empty() {
+            if out.is_empty() {
                 continue;
             }
             let Some(socket) = socket else {
-                let n = out.pending().len();
-                out.consume(n);
+                out.clear();
                 continue;
             };
             let blocked = !link::flush(socket, out);

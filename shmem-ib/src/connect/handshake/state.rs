@@ -1,0 +1,146 @@
+//! What the state machine remembers in each of its states.
+
+use super::Local;
+use crate::connect::message::{Epoch, Offer, Segments};
+use crate::verbs::{Psn, Qpn};
+
+/// The queue pair on this side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(super) struct Mine {
+    pub(super) generation: u32,
+    pub(super) qpn: Qpn,
+    pub(super) psn: Psn,
+}
+
+/// The queue pair on the other side.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub(super) struct Peer {
+    pub(super) epoch: Epoch,
+    pub(super) qpn: Qpn,
+    pub(super) psn: Psn,
+    pub(super) segments: Segments,
+}
+
+/// A connection that the local program waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(super) struct Want {
+    pub(super) started: u64,
+    /// Time of the last sign of life, or of the first OFFER.
+    pub(super) heard: u64,
+    /// When to send the next OFFER; `None` if none was sent for the present QP.
+    pub(super) resend: Option<u64>,
+    pub(super) interval: u64,
+    pub(super) sent: u32,
+}
+
+impl Want {
+    pub(super) const fn new(now: u64) -> Self {
+        Self {
+            started: now,
+            heard: now,
+            resend: None,
+            interval: 0,
+            sent: 0,
+        }
+    }
+}
+
+/// An OFFER that could not be handled yet.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub(super) struct Deferred {
+    pub(super) epoch: Epoch,
+    pub(super) echo: Option<Epoch>,
+    pub(super) want_reply: bool,
+    pub(super) offer: Offer,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Preparing {
+    pub(super) creating: bool,
+    pub(super) want: Option<Want>,
+    pub(super) offer: Option<Deferred>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Offered {
+    pub(super) mine: Mine,
+    pub(super) want: Option<Want>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Answered {
+    pub(super) mine: Mine,
+    pub(super) peer: Peer,
+    pub(super) want: Option<Want>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Open {
+    pub(super) mine: Mine,
+    pub(super) peer: Peer,
+}
+
+/// Our BYE was sent, the peer's has not come.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Parting {
+    pub(super) mine: Mine,
+    pub(super) peer: Peer,
+    /// When the last BYE was sent.
+    pub(super) said: u64,
+    /// When to send the next.
+    pub(super) resend: u64,
+    pub(super) interval: u64,
+}
+
+/// Both BYEs were sent, and the peer's has come. The queue pair is there for the sake of
+/// duplicates until the endpoint ends.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Parted {
+    pub(super) mine: Mine,
+    pub(super) peer: Peer,
+    /// When the last BYE was sent.
+    pub(super) said: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum State {
+    Idle,
+    Preparing(Preparing),
+    Offered(Offered),
+    Answered(Answered),
+    Open(Open),
+    Parting(Parting),
+    Parted(Parted),
+}
+
+impl State {
+    /// The local queue pair, if there is one.
+    pub(super) const fn mine(&self) -> Option<Mine> {
+        match self {
+            Self::Idle | Self::Preparing(_) => None,
+            Self::Offered(Offered { mine, .. })
+            | Self::Answered(Answered { mine, .. })
+            | Self::Open(Open { mine, .. })
+            | Self::Parting(Parting { mine, .. })
+            | Self::Parted(Parted { mine, .. }) => Some(*mine),
+        }
+    }
+
+    /// The queue pair to which the local one is linked.
+    pub(super) const fn peer(&self) -> Option<&Peer> {
+        match self {
+            Self::Idle | Self::Preparing(_) | Self::Offered(_) => None,
+            Self::Answered(Answered { peer, .. })
+            | Self::Open(Open { peer, .. })
+            | Self::Parting(Parting { peer, .. })
+            | Self::Parted(Parted { peer, .. }) => Some(peer),
+        }
+    }
+}
+
+pub(super) const fn epoch_of(local: &Local, mine: Mine) -> Epoch {
+    Epoch {
+        incarnation: local.incarnation,
+        generation: mine.generation,
+    }
+}

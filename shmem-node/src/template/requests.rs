@@ -1,0 +1,72 @@
+//! The loop that template and spawner share: take a request, start its PEs, answer.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::message::{MAX_MESSAGE, PeSpec, Request, Spawned};
+use crate::contract::PMI_FD;
+use crate::sys;
+
+/// In which process the loop has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// In a forked PE.
+    Pe,
+    /// In the one that serves, with no more to start.
+    Finished,
+}
+
+/// Serves spawn requests until the launch agent says that there are no more, or goes away.
+///
+/// `start` starts one PE with the descriptors that came for it and gives its pid, or `None` in the
+/// PE itself if that is a fork; there it has closed all received descriptors.
+pub(super) fn serve_requests(
+    sock: BorrowedFd<'_>,
+    mut start: impl FnMut(&PeSpec, &[OwnedFd]) -> io::Result<Option<i32>>,
+) -> io::Result<Role> {
+    // SAFETY: plain system calls. The PMI descriptor's number must be taken, or a received
+    // descriptor could land on it and be overwritten while it is still needed.
+    unsafe {
+        if libc::fcntl(PMI_FD, libc::F_GETFD) == -1 {
+            sys::cerr(libc::dup2(0, PMI_FD))?;
+        }
+    }
+    let malformed = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    let mut buf = [0; MAX_MESSAGE];
+    loop {
+        let (n, fds) = sys::recv_with_fds(sock, &mut buf)?;
+        if n == 0 {
+            return Ok(Role::Finished);
+        }
+        let request = Request::decode(&buf[..n]).map_err(malformed)?;
+        let Request::Spawn(pes) = request else {
+            return Ok(Role::Finished);
+        };
+        let mut fds = fds.into_iter();
+        let mut reply = Spawned {
+            errno: 0,
+            pids: Vec::with_capacity(pes.len()),
+        };
+        for pe in &pes {
+            let own: Vec<OwnedFd> = fds.by_ref().take(pe.fd_count()).collect();
+            if own.len() != pe.fd_count() {
+                let what = "descriptors are missing";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            match start(pe, &own) {
+                Ok(Some(pid)) => reply.pids.push(pid),
+                Ok(None) => {
+                    // These are closed, as are those of the PEs after this one.
+                    std::mem::forget(own);
+                    fds.for_each(std::mem::forget);
+                    return Ok(Role::Pe);
+                }
+                Err(e) => {
+                    reply.errno = e.raw_os_error().unwrap_or(libc::EIO);
+                    break;
+                }
+            }
+        }
+        sys::send_with_fds(sock, &reply.encode(), &[])?;
+    }
+}

@@ -1,0 +1,84 @@
+//! A program that goes wrong as its first argument says. The other PEs wait for it in a barrier.
+
+use std::process::exit;
+
+use shmem::{Cmp, SymSlice, World, alloc, alltoall, barrier_all, fcollect, my_pe, wait_until};
+
+/// What PE 0 does while the others wait; or, for the lonely ones, all that happens.
+fn main() -> Result<(), shmem::Error> {
+    let mishap = std::env::args().nth(1).expect("the name of a mishap");
+    match mishap.as_str() {
+        "call-before-init" => println!("PE {}", my_pe()),
+        "global-exit-before-init" => shmem::global_exit(6),
+        _ => {}
+    }
+    let world = shmem::init()?;
+    match mishap.as_str() {
+        "init-only" => return Ok(()),
+        "init-twice" => return shmem::init().map(drop),
+        "init-after-finalize" => {
+            world.finalize();
+            return shmem::init().map(drop);
+        }
+        "call-after-finalize" => {
+            let array = alloc::<u64>(1)?;
+            world.finalize();
+            array.write(0, 1);
+        }
+        "two-threads-meet" => two_threads_meet(),
+        _ => in_company(&mishap, world)?,
+    }
+    Ok(())
+}
+
+/// One PE fails, and all others would wait for it for ever.
+fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
+    let array = alloc::<u64>(4)?;
+    let mut world = Some(world);
+    if my_pe() == 0 {
+        match mishap {
+            "exit-0" => exit(0),
+            "exit-3" => exit(3),
+            "panic" => panic!("PE 0 loses its nerve"),
+            "panic-in-thread" => {
+                let thread = std::thread::spawn(|| panic!("a thread loses its nerve"));
+                thread.join().expect("the thread is fine");
+            }
+            "global-exit-0" => shmem::global_exit(0),
+            "global-exit-5" => shmem::global_exit(5),
+            "forget-world" => {
+                std::mem::forget(world.take());
+                return Ok(());
+            }
+            "no-such-pe" => shmem::p(array, 1, 1 << 20),
+            "past-the-end" => shmem::put(array, &[1; 5], 0),
+            "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
+            "fcollect-too-long" => fcollect(array, array),
+            "wait-for-ever" => {
+                wait_until(array, Cmp::Eq, 1);
+            }
+            other => panic!("there is no mishap {other}"),
+        }
+    }
+    if mishap == "wait-for-ever" && my_pe() == 1 {
+        exit(4);
+    }
+    barrier_all();
+    Ok(())
+}
+
+/// A mistake that must be found and not lead to mixed-up data: collectives of two threads at once.
+fn two_threads_meet() {
+    let array: SymSlice<u64> = alloc(1).expect("room for a word");
+    if my_pe() == 0 {
+        // PE 1 never comes, so whichever thread is first is still there when the other one enters.
+        std::thread::spawn(move || {
+            if std::panic::catch_unwind(|| shmem::broadcast(array, array, 0)).is_err() {
+                exit(101);
+            }
+        });
+        barrier_all();
+    } else {
+        wait_until(array, Cmp::Eq, 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! Programs that go wrong: the job ends, with the right status, and somebody says what happened and
+//! what to do about it.
+
+use shmem_tests::{Job, text};
+
+const ONE_NODE: &str = "-n 3";
+const NODES: &str = "-n 4 --nodes 2";
+
+/// Runs a mishap; gives the exit status and standard error.
+fn run(options: &str, mishap: &str, env: &[(&str, &str)]) -> (Option<i32>, String) {
+    let program = [env!("CARGO_BIN_EXE_mishaps"), mishap];
+    let mut job = Job::new(env!("CARGO_BIN_EXE_shmrun-under-test"), options, &program);
+    for (name, value) in env {
+        job = job.env(name, value);
+    }
+    let output = job.output();
+    (output.status.code(), text(&output.stderr))
+}
+
+/// The mishap ends the job with `status`, and the messages contain all of `said`.
+#[track_caller]
+fn ends(mishap: &str, status: i32, said: &[&str]) {
+    for options in [ONE_NODE, NODES] {
+        let (code, err) = run(options, mishap, &[]);
+        assert_eq!(code, Some(status), "{options} {mishap}: {err}");
+        for words in said {
+            assert!(
+                err.contains(words),
+                "{options} {mishap}: no {words:?} in: {err}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_pe_that_exits_without_finalize_ends_the_job() {
+    ends("exit-0", 1, &["PE 0", "finalize"]);
+    ends("forget-world", 1, &["PE 0", "finalize"]);
+}
+
+#[test]
+fn the_status_of_a_failed_pe_is_that_of_the_job() {
+    ends("exit-3", 3, &["PE 0", "status 3"]);
+    ends("wait-for-ever", 4, &["PE 1", "status 4"]);
+}
+
+#[test]
+fn a_panic_ends_the_job() {
+    ends("panic", 101, &["PE 0 loses its nerve", "status 101"]);
+    ends(
+        "panic-in-thread",
+        101,
+        &["a thread loses its nerve", "status 101"],
+    );
+}
+
+#[test]
+fn global_exit_ends_the_job_with_its_status() {
+    ends("global-exit-0", 0, &[]);
+    ends("global-exit-5", 5, &["global_exit(5)"]);
+    ends("global-exit-before-init", 6, &[]);
+}
+
+#[test]
+fn mistakes_in_arguments_panic_with_the_values() {
+    ends("no-such-pe", 101, &["PE 1048576 does not exist"]);
+    ends("past-the-end", 101, &["0..5 of a symmetric array of 4"]);
+    ends(
+        "alltoall-too-long",
+        101,
+        &["alltoall: blocks of 9223372036854775808"],
+    );
+    ends("fcollect-too-long", 101, &["fcollect: dest has 4 elements"]);
+}
+
+#[test]
+fn calls_outside_of_init_and_finalize_say_so() {
+    let said = ["shmem::init() has not been called"];
+    ends("call-before-init", 101, &said);
+    ends("call-after-finalize", 101, &said);
+}
+
+#[test]
+fn a_process_joins_its_job_once() {
+    ends("init-twice", 1, &["initialised already", "call init once"]);
+    ends("init-after-finalize", 1, &["has joined its job before"]);
+}
+
+#[test]
+fn two_threads_in_collectives_are_found_out() {
+    let (code, err) = run("-n 2", "two-threads-meet", &[]);
+    assert!(code == Some(101), "{err}");
+    assert!(
+        err.contains("two threads of PE 0 are in collectives at once"),
+        "{err}"
+    );
+}
+
+#[test]
+fn init_says_what_to_do_about_wrong_settings() {
+    for (name, value) in [
+        ("SHMEM_SYMMETRIC_SIZE", "lots"),
+        ("SHMEM_CONNECT", "sometimes"),
+        ("SHMEM_SOFT_MTU", "1000"),
+    ] {
+        let (code, err) = run(ONE_NODE, "init-only", &[(name, value)]);
+        assert_ne!(code, Some(0), "{name}={value}");
+        assert!(
+            err.contains(name) && err.contains(value),
+            "{name}={value}: {err}"
+        );
+    }
+}
+
+/// Without `shmrun`: what `init` says to a process in a strange environment.
+#[test]
+fn init_says_what_is_wrong_with_the_environment() {
+    let alone = |env: &[(&str, &str)]| {
+        // Whatever descriptors the tests were started with, the program has none of them.
+        let script = "exec 3>&- 4>&- 5>&-; exec \"$0\" init-only";
+        let mut command = std::process::Command::new("sh");
+        command
+            .args(["-c", script, env!("CARGO_BIN_EXE_mishaps")])
+            .envs(env.iter().copied());
+        let output = command.output().expect("can be started");
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(alone(&[]), (Some(0), String::new()));
+    let cases: [(&[(&str, &str)], &str); 5] = [
+        (&[("PMI_FD", "9")], "start the program with shmrun"),
+        (&[("OMPI_COMM_WORLD_RANK", "0")], "Open MPI"),
+        (
+            &[("SHMEM_NODE", "999")],
+            "use the shmrun that was built with it",
+        ),
+        (&[("SHMEM_NODE", "1")], "PMI_RANK is not a number"),
+        (
+            &[("SHMEM_NODE", "1"), ("PMI_RANK", "0")],
+            "not the one that shmrun started",
+        ),
+    ];
+    for (env, said) in cases {
+        let (code, err) = alone(env);
+        assert_eq!(code, Some(1), "{env:?}: {err}");
+        assert!(err.contains(said), "{env:?}: no {said:?} in: {err}");
+    }
+}
