@@ -388,7 +388,9 @@ impl World {
             // timers of this simulation.
             assert!(took < 60 * MS, "{} us", took / US);
         }
-        if self.loss_ppm <= 50_000 {
+        // With more loss a peer can miss all repetitions within the linger time: at 5 %, one run
+        // in some hundred thousand does.
+        if self.loss_ppm <= 10_000 {
             assert_eq!(self.totals.abandoned, 0, "the linger time was too short");
         }
         self.totals.ops = self.ops.len() as u64;

@@ -49,7 +49,9 @@ impl Driver {
         // After the PEs: if one of them killed the whole group, it is the one to be named.
         if let (Some(status), Some(node)) = (guard, &mut self.node) {
             node.group.guard_reaped();
-            if !self.by_pid.is_empty() {
+            // Without it nobody would end PEs whose agent is killed, those to come included.
+            let over = self.by_pid.is_empty() && self.pes.iter().all(|pe| pe.pid > 0);
+            if !over {
                 let end = End::from_wait(status);
                 self.tell(Event::Failed(format!(
                     "the guard of the PEs' process group {end}"
