@@ -388,10 +388,15 @@ impl World {
             // timers of this simulation.
             assert!(took < 60 * MS, "{} us", took / US);
         }
-        // With more loss a peer can miss all repetitions within the linger time: at 5 %, one run
-        // in some hundred thousand does.
-        if self.loss_ppm <= 10_000 {
-            assert_eq!(self.totals.abandoned, 0, "the linger time was too short");
+        // A peer can miss all repetitions within the linger time: at 5 % loss seed 119232
+        // abandons one operation. Without loss it never happens.
+        let tolerated = u64::from(self.loss_ppm > 0);
+        if self.loss_ppm <= 50_000 {
+            assert!(
+                self.totals.abandoned <= tolerated,
+                "the linger time was too short for {} operations",
+                self.totals.abandoned
+            );
         }
         self.totals.ops = self.ops.len() as u64;
     }
