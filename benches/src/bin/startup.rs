@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::Parser;
+use shmem_benches::cpu::{Whose, cpu_time};
 use shmem_benches::stats::{median, min};
 
 #[derive(Parser)]
@@ -88,7 +89,7 @@ fn main() -> io::Result<()> {
 
 /// Wall and CPU seconds of a command with all its descendants that were waited for.
 fn measure(command: &[String]) -> io::Result<(f64, f64)> {
-    let before = children_cpu();
+    let before = cpu_time(Whose::Children);
     let start = Instant::now();
     let status = Command::new(&command[0])
         .args(&command[1..])
@@ -101,16 +102,6 @@ fn measure(command: &[String]) -> io::Result<(f64, f64)> {
             command.join(" ")
         )));
     }
-    Ok((wall, children_cpu() - before))
-}
-
-fn children_cpu() -> f64 {
-    // SAFETY: an all-zero rusage is valid and writable.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    let cpu = cpu_time(Whose::Children) - before;
+    Ok((wall, cpu.as_secs_f64()))
 }
