@@ -11,5 +11,8 @@
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
+pub mod about;
 pub mod cpu;
+pub mod job;
+pub mod p2p;
 pub mod stats;
