@@ -15,4 +15,5 @@ pub mod about;
 pub mod cpu;
 pub mod job;
 pub mod p2p;
+pub mod report;
 pub mod stats;
