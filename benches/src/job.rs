@@ -6,17 +6,20 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::ptr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// Time for a launcher to end by itself after SIGTERM.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// By itself.
     Exited(ExitStatus),
-    /// It was killed at the time limit.
+    /// It was ended at the time limit.
     TimedOut,
 }
 
@@ -38,7 +41,7 @@ pub fn built(name: &str) -> io::Result<PathBuf> {
     ))
 }
 
-/// Runs `command` for at most `limit`, then kills what is left of it.
+/// Runs `command` for at most `limit`, then ends it and kills what is left of it.
 ///
 /// One job at a time, and in a process that has no other children: all descendants of this process
 /// count as the job's.
@@ -57,14 +60,28 @@ pub fn run(command: &mut Command, limit: Duration) -> io::Result<End> {
             break End::Exited(status);
         }
         if start.elapsed() >= limit {
-            child.kill()?;
-            child.wait()?;
+            end_child(&mut child)?;
             break End::TimedOut;
         }
         sleep(Duration::from_millis(2));
     };
     kill_descendants()?;
     Ok(end)
+}
+
+/// Asks a launcher to end, so that it removes its files, and kills it if it does not.
+fn end_child(child: &mut Child) -> io::Result<()> {
+    // SAFETY: the child has not been waited for, so the number is its own.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    let start = Instant::now();
+    while start.elapsed() < GRACE {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(2));
+    }
+    child.kill()?;
+    child.wait().map(drop)
 }
 
 /// Kills until nobody is left: a process may start another one before it dies.

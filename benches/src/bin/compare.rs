@@ -34,7 +34,7 @@ struct Options {
     /// Milliseconds of measurement per row.
     #[arg(long, default_value_t = 50)]
     milliseconds: u32,
-    /// Seconds after which a run that hangs is killed.
+    /// Seconds after which a run that hangs is ended.
     #[arg(long, default_value_t = 120)]
     limit: u64,
     /// Directory for the samples and the table; made if need be.
@@ -154,7 +154,7 @@ fn measure(
     }
     let last = said.lines().last().unwrap_or("nothing was said");
     Ok(match end {
-        End::TimedOut => Err(format!("killed after {} s ({last})", options.limit)),
+        End::TimedOut => Err(format!("ended after {} s ({last})", options.limit)),
         End::Exited(status) if !status.success() => Err(format!("{status} ({last})")),
         End::Exited(_) => p2p::read(&fs::read_to_string(&samples)?),
     })

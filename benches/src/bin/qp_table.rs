@@ -32,7 +32,7 @@ struct Options {
     /// Figure of the report. Given several times, several tables.
     #[arg(long, value_name = "NAME", default_value = "queue pairs")]
     figure: Vec<String>,
-    /// Seconds after which a job that hangs is killed.
+    /// Seconds after which a job that hangs is ended.
     #[arg(long, default_value_t = 120)]
     limit: u64,
     /// Directory for the reports of all jobs; made if need be.
@@ -160,7 +160,7 @@ fn run(
     }
     let how = match end {
         End::Exited(status) => status.to_string(),
-        End::TimedOut => format!("killed after {} s", options.limit),
+        End::TimedOut => format!("ended after {} s", options.limit),
     };
     let said = fs::read_to_string(&messages)?;
     let last = said
