@@ -4,8 +4,16 @@
 //!   so that both see the same machine.
 //! * `spawn-loop`: that loop.
 //! * `idle`: PEs that meet and report the memory they need.
-//! * `latency`: time per one-sided operation between two PEs.
+//! * `p2p`: time and CPU time per one-sided operation between two PEs.
+//! * `compare`: `p2p` beside its twin in C on other OpenSHMEM libraries, in turn.
+//! * `first_contact`: time of the first operation between two PEs, by what the target does.
+//! * `qp_table`: queue pairs per PE of whole programs, under different settings.
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
+pub mod about;
+pub mod cpu;
+pub mod job;
+pub mod p2p;
+pub mod report;
 pub mod stats;

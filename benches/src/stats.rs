@@ -16,6 +16,18 @@ pub fn min(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
+/// Smallest sample that at least `percent` of `samples` do not exceed (nearest rank); NaN if there
+/// are none.
+pub fn percentile(samples: &[f64], percent: f64) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted
+        .get(rank.clamp(1, sorted.len().max(1)) - 1)
+        .copied()
+        .unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,5 +38,16 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
         assert_eq!(min(&[3.0, 1.0, 2.0]), 1.0);
+    }
+
+    #[test]
+    fn percentiles() {
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(percentile(&hundred, 50.0), 50.0);
+        assert_eq!(percentile(&hundred, 99.0), 99.0);
+        assert_eq!(percentile(&hundred, 100.0), 100.0);
+        assert_eq!(percentile(&[7.0, 5.0], 99.0), 7.0);
+        assert_eq!(percentile(&[7.0, 5.0], 0.0), 5.0);
+        assert!(percentile(&[], 50.0).is_nan());
     }
 }

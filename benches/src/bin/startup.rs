@@ -5,11 +5,12 @@
 //! node and on N/16 nodes. Raw samples go to standard output, one JSON object a line.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::Parser;
+use shmem_benches::cpu::{Whose, cpu_time};
+use shmem_benches::job;
 use shmem_benches::stats::{median, min};
 
 #[derive(Parser)]
@@ -32,16 +33,12 @@ struct Case {
 
 fn main() -> io::Result<()> {
     let options = Options::parse();
-    let dir = std::env::current_exe()?
-        .parent()
-        .map(PathBuf::from)
-        .unwrap_or_default();
-    let tool = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let tool = |name: &str| job::built(name).map(|path| path.to_string_lossy().into_owned());
     let (n, nodes) = (
         options.pes.to_string(),
         (options.pes / 16).max(1).to_string(),
     );
-    let (shmrun, hello) = (tool("shmrun"), tool("examples/hello"));
+    let (shmrun, hello) = (tool("shmrun")?, tool("examples/hello")?);
     let case = |name: &str, command: &[&str]| Case {
         name: name.to_owned(),
         command: command.iter().map(|s| (*s).to_owned()).collect(),
@@ -51,7 +48,7 @@ fn main() -> io::Result<()> {
     let mut cases = [
         case(
             "posix_spawn of /bin/true",
-            &[&tool("spawn-loop"), &n, "/bin/true"],
+            &[&tool("spawn-loop")?, &n, "/bin/true"],
         ),
         case("hello, one node", &[&shmrun, "-n", &n, &hello]),
         case(
@@ -88,7 +85,7 @@ fn main() -> io::Result<()> {
 
 /// Wall and CPU seconds of a command with all its descendants that were waited for.
 fn measure(command: &[String]) -> io::Result<(f64, f64)> {
-    let before = children_cpu();
+    let before = cpu_time(Whose::Children);
     let start = Instant::now();
     let status = Command::new(&command[0])
         .args(&command[1..])
@@ -101,16 +98,6 @@ fn measure(command: &[String]) -> io::Result<(f64, f64)> {
             command.join(" ")
         )));
     }
-    Ok((wall, children_cpu() - before))
-}
-
-fn children_cpu() -> f64 {
-    // SAFETY: an all-zero rusage is valid and writable.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    let cpu = cpu_time(Whose::Children) - before;
+    Ok((wall, cpu.as_secs_f64()))
 }

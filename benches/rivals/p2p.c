@@ -1,0 +1,288 @@
+/*
+ * Time and CPU time per one-sided operation between two PEs, for any OpenSHMEM 1.4 library.
+ *
+ * The twin of src/bin/p2p.rs: the same rows, the same method, the same output, so that our library
+ * and others can be measured in one sitting. Whoever changes one changes the other.
+ *
+ *     p2p [MILLISECONDS]        milliseconds of measurement per row, 50 if not given
+ *
+ * PE 0 acts on the last PE, which sits in shmem_barrier_all (in the ping-pong it answers). All
+ * buffers lie in the symmetric heap. Operations are timed in batches of about 40 us, or of one
+ * call where that takes longer. Output is CSV:
+ *
+ *     row,bytes,what,ops,value
+ *     put+quiet,8,ns,4,9150.25          one batch: its operations and the time of each
+ *     put+quiet,8,cpu0_ns,5464,9012.1   all batches: CPU time of PE 0 per operation
+ *     put+quiet,8,cpu1_ns,5464,8923.7   and that of the last PE
+ *
+ * An operation of put_nbi_x1000 and atomic_add_x1000 is one of the thousand, with its share of the
+ * quiet; an operation of pingpong is one way. The program ends with status 1 if data or sums are
+ * not what they must be.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <shmem.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { LARGEST = 1 << 20, STREAM = 1000, FEWEST_BATCHES = 20, MOST_BATCHES = 1 << 16 };
+#define BATCH_NS 40e3
+#define WARM_UP_NS 2e6
+
+static int me, target;
+static double row_ns;
+static double samples[MOST_BATCHES];
+
+/* Symmetric. */
+static char *area, *source, *sink;
+static long *sum, *compared, *turn;
+static double *cpu_of_target;
+
+/* Operations that PE 0 has done, for the checks. */
+static long added, swapped, sent;
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+/* User and system time of this process with all its threads. */
+static double cpu_ns(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e9 +
+           (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e3;
+}
+
+static void fail(const char *row, size_t bytes)
+{
+    fprintf(stderr, "p2p: PE %d: wrong result in %s of %zu bytes\n", me, row, bytes);
+    shmem_global_exit(1);
+}
+
+/* ---- The operations. */
+
+static void put_quiet(size_t bytes)
+{
+    shmem_putmem(area, source, bytes, target);
+    shmem_quiet();
+}
+
+static void get(size_t bytes)
+{
+    shmem_getmem(sink, area, bytes, target);
+}
+
+static void fetch_add(size_t bytes)
+{
+    (void)bytes;
+    if (shmem_long_atomic_fetch_add(sum, 1, target) != added++)
+        fail("fetch_add", 8);
+}
+
+static void compare_swap(size_t bytes)
+{
+    (void)bytes;
+    if (shmem_long_atomic_compare_swap(compared, swapped, swapped + 1, target) != swapped)
+        fail("compare_swap", 8);
+    swapped++;
+}
+
+static void put_nbi_stream(size_t bytes)
+{
+    for (size_t i = 0; i < STREAM; i++)
+        shmem_putmem_nbi(area + i * bytes, source + i * bytes, bytes, target);
+    shmem_quiet();
+}
+
+static void atomic_add_stream(size_t bytes)
+{
+    (void)bytes;
+    for (int i = 0; i < STREAM; i++)
+        shmem_long_atomic_add(sum, 1, target);
+    added += STREAM;
+    shmem_quiet();
+}
+
+static void ping(size_t bytes)
+{
+    (void)bytes;
+    sent++;
+    shmem_long_p(turn, sent, target);
+    shmem_long_wait_until(turn, SHMEM_CMP_EQ, sent);
+}
+
+/* The target's part of the ping-pong: sends back what comes, until it is negative. */
+static void answer(void)
+{
+    static long seen = 0;
+    for (;;) {
+        shmem_long_wait_until(turn, SHMEM_CMP_NE, seen);
+        seen = *(volatile long *)turn;
+        if (seen < 0)
+            return;
+        shmem_long_p(turn, seen, 0);
+    }
+}
+
+static void end_answers(void)
+{
+    shmem_long_p(turn, -sent, target);
+}
+
+/* ---- The method. */
+
+struct row {
+    const char *name;
+    size_t bytes;
+    long weight; /* operations per call */
+    void (*call)(size_t bytes);
+    void (*answer)(void); /* what the target does instead of sitting in the barrier */
+    void (*end)(void);    /* how PE 0 ends that */
+};
+
+/* One phase: PE 0 works, the others meet it in the barrier. */
+static void meet(const struct row *r)
+{
+    if (me == 0 && r->end)
+        r->end();
+    if (me == target && r->answer)
+        r->answer();
+    shmem_barrier_all();
+}
+
+static void measure(const struct row *r)
+{
+    long per_batch = 1, batches = 0;
+    shmem_barrier_all();
+    if (me == 0) {
+        long calls = 0;
+        double start = now_ns(), spent;
+        do {
+            r->call(r->bytes);
+            calls++;
+            spent = now_ns() - start;
+        } while (spent < WARM_UP_NS);
+        per_batch = (long)(BATCH_NS / (spent / calls));
+        if (per_batch < 1)
+            per_batch = 1;
+    }
+    meet(r);
+
+    double cpu = cpu_ns();
+    if (me == 0) {
+        double start = now_ns(), before = start, after;
+        do {
+            for (long i = 0; i < per_batch; i++)
+                r->call(r->bytes);
+            after = now_ns();
+            samples[batches++] = (after - before) / (per_batch * r->weight);
+            before = after;
+        } while (batches < MOST_BATCHES && (batches < FEWEST_BATCHES || after - start < row_ns));
+        cpu = cpu_ns() - cpu;
+    }
+    meet(r);
+    if (me == target) {
+        cpu = cpu_ns() - cpu;
+        shmem_double_p(cpu_of_target, cpu, 0);
+    }
+    shmem_barrier_all();
+
+    if (me == 0) {
+        long ops = per_batch * r->weight, all = ops * batches;
+        for (long b = 0; b < batches; b++)
+            printf("%s,%zu,ns,%ld,%.2f\n", r->name, r->bytes, ops, samples[b]);
+        printf("%s,%zu,cpu0_ns,%ld,%.2f\n", r->name, r->bytes, all, cpu / all);
+        printf("%s,%zu,cpu1_ns,%ld,%.2f\n", r->name, r->bytes, all, *cpu_of_target / all);
+        fflush(stdout);
+    }
+}
+
+static void expect(const struct row *r, const char *data, size_t len, char value)
+{
+    for (size_t i = 0; i < len; i++)
+        if (data[i] != value)
+            fail(r->name, r->bytes);
+}
+
+/* Measures puts of `len` bytes in all, marked so that their arrival can be checked. */
+static void measure_puts(const struct row *r, size_t len, char mark)
+{
+    memset(source, mark, len);
+    measure(r);
+    if (me == target)
+        expect(r, area, len, mark);
+    shmem_barrier_all();
+}
+
+static void measure_gets(const struct row *r, char mark)
+{
+    memset(area, mark, r->bytes);
+    measure(r);
+    if (me == 0)
+        expect(r, sink, r->bytes, mark);
+    shmem_barrier_all();
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t sizes[] = {8, 64, 1024, 4096, 65536, LARGEST};
+    char mark = 1;
+    double ms = argc > 1 ? atof(argv[1]) : 50;
+    if (!(ms > 0)) {
+        fprintf(stderr, "p2p: '%s' is not a number of milliseconds\n", argv[1]);
+        return 2;
+    }
+    row_ns = ms * 1e6;
+
+    shmem_init();
+    me = shmem_my_pe();
+    target = shmem_n_pes() - 1;
+    if (target == 0) {
+        fprintf(stderr, "p2p: needs at least 2 PEs\n");
+        shmem_global_exit(2);
+    }
+    area = shmem_malloc(LARGEST);
+    source = shmem_malloc(LARGEST);
+    sink = shmem_malloc(LARGEST);
+    sum = shmem_calloc(1, sizeof *sum);
+    compared = shmem_calloc(1, sizeof *compared);
+    turn = shmem_calloc(1, sizeof *turn);
+    cpu_of_target = shmem_calloc(1, sizeof *cpu_of_target);
+    if (!area || !source || !sink || !sum || !compared || !turn || !cpu_of_target) {
+        fprintf(stderr, "p2p: PE %d: the symmetric heap is too small\n", me);
+        shmem_global_exit(1);
+    }
+    memset(area, 0, LARGEST);
+    memset(sink, 0, LARGEST);
+
+    if (me == 0)
+        printf("row,bytes,what,ops,value\n");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct row put_row = {"put+quiet", sizes[i], 1, put_quiet, NULL, NULL};
+        struct row get_row = {"get", sizes[i], 1, get, NULL, NULL};
+        measure_puts(&put_row, sizes[i], mark++);
+        measure_gets(&get_row, mark++);
+    }
+    struct row fetch_add_row = {"fetch_add", 8, 1, fetch_add, NULL, NULL};
+    struct row compare_swap_row = {"compare_swap", 8, 1, compare_swap, NULL, NULL};
+    struct row put_nbi_row = {"put_nbi_x1000", 8, STREAM, put_nbi_stream, NULL, NULL};
+    struct row atomic_add_row = {"atomic_add_x1000", 8, STREAM, atomic_add_stream, NULL, NULL};
+    struct row pingpong_row = {"pingpong", 8, 2, ping, answer, end_answers};
+    measure(&fetch_add_row);
+    measure(&compare_swap_row);
+    measure_puts(&put_nbi_row, 8 * STREAM, mark++);
+    measure(&atomic_add_row);
+    measure(&pingpong_row);
+
+    if (me == 0 && shmem_long_g(sum, target) != added)
+        fail("atomic_add_x1000", 8);
+    shmem_barrier_all();
+    shmem_finalize();
+    return 0;
+}

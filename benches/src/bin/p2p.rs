@@ -1,0 +1,290 @@
+//! Time and CPU time per one-sided operation between two PEs.
+//!
+//! The twin of `rivals/p2p.c`: the same rows, the same method, the same output, so that this
+//! library and others can be measured in one sitting (`compare` does). Whoever changes one changes
+//! the other.
+//!
+//! `shmrun -n 2 [--nodes 2] p2p`: on one node the figures are those of shared memory, on two those
+//! of the network. PE 0 acts on the last PE, which sits in `barrier_all` (in the ping-pong it
+//! answers). All buffers lie in the symmetric heap. Operations are timed in batches of about
+//! 40 µs, or of one call where that takes longer. Output is CSV:
+//!
+//! ```text
+//! row,bytes,what,ops,value
+//! put+quiet,8,ns,4,9150.25          one batch: its operations and the time of each
+//! put+quiet,8,cpu0_ns,5464,9012.1   all batches: CPU time of PE 0 per operation
+//! put+quiet,8,cpu1_ns,5464,8923.7   and that of the last PE
+//! ```
+//!
+//! An operation of `put_nbi_x1000` and `atomic_add_x1000` is one of the thousand, with its share of
+//! the quiet; an operation of `pingpong` is one way. Data and sums are checked.
+
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use shmem::{Cmp, SymSlice, alloc, barrier_all, my_pe, n_pes};
+use shmem_benches::cpu::{Whose, cpu_time};
+use shmem_benches::stats::{median, min};
+
+const LARGEST: usize = 1 << 20;
+const STREAM: usize = 1000;
+const BATCH: Duration = Duration::from_micros(40);
+const WARM_UP: Duration = Duration::from_millis(2);
+const FEWEST_BATCHES: usize = 20;
+const MOST_BATCHES: usize = 1 << 16;
+
+#[derive(Parser)]
+#[command(about = "Time and CPU time per one-sided operation between two PEs")]
+struct Options {
+    /// Milliseconds of measurement per row.
+    #[arg(default_value_t = 50.0)]
+    milliseconds: f64,
+    /// Print a table of medians, not the samples.
+    #[arg(long)]
+    table: bool,
+}
+
+/// What PE 0 does again and again, and what the target does meanwhile.
+trait Exercise {
+    /// PE 0: one call.
+    fn call(&mut self);
+    /// The target, in place of sitting in the barrier.
+    fn answer(&mut self) {}
+    /// PE 0: ends [`answer`](Self::answer).
+    fn end_answers(&mut self) {}
+}
+
+impl<F: FnMut()> Exercise for F {
+    fn call(&mut self) {
+        self();
+    }
+}
+
+/// A number that goes to the target and comes back. Negative: no more will come.
+struct PingPong {
+    turn: SymSlice<i64>,
+    target: usize,
+    sent: i64,
+    seen: i64,
+}
+
+impl Exercise for PingPong {
+    fn call(&mut self) {
+        self.sent += 1;
+        shmem::p(self.turn, self.sent, self.target);
+        shmem::wait_until(self.turn, Cmp::Eq, self.sent);
+    }
+
+    fn answer(&mut self) {
+        loop {
+            self.seen = shmem::wait_until(self.turn, Cmp::Ne, self.seen);
+            if self.seen < 0 {
+                return;
+            }
+            shmem::p(self.turn, self.seen, 0);
+        }
+    }
+
+    fn end_answers(&mut self) {
+        shmem::p(self.turn, -self.sent, self.target);
+    }
+}
+
+/// The method, and what it needs.
+struct Bench {
+    me: usize,
+    target: usize,
+    row_time: Duration,
+    table: bool,
+    cpu_of_target: SymSlice<f64>,
+}
+
+impl Bench {
+    /// Collective. Measures calls of `exercise`, each of which is `weight` operations.
+    fn measure(&self, row: &str, bytes: usize, weight: usize, mut exercise: impl Exercise) {
+        let mut per_batch = 1;
+        barrier_all();
+        if self.me == 0 {
+            let start = Instant::now();
+            let mut calls = 0;
+            let spent = loop {
+                exercise.call();
+                calls += 1;
+                let spent = start.elapsed();
+                if spent >= WARM_UP {
+                    break spent;
+                }
+            };
+            let one = spent.as_secs_f64() / f64::from(calls);
+            per_batch = ((BATCH.as_secs_f64() / one) as usize).max(1);
+        }
+        self.meet(&mut exercise);
+
+        let ops = per_batch * weight;
+        let mut samples = Vec::with_capacity(if self.me == 0 { MOST_BATCHES } else { 0 });
+        let mut cpu = cpu_time(Whose::Own);
+        if self.me == 0 {
+            let start = Instant::now();
+            let mut before = start;
+            while samples.len() < MOST_BATCHES
+                && (samples.len() < FEWEST_BATCHES || before - start < self.row_time)
+            {
+                for _ in 0..per_batch {
+                    exercise.call();
+                }
+                let after = Instant::now();
+                samples.push((after - before).as_nanos() as f64 / ops as f64);
+                before = after;
+            }
+            cpu = cpu_time(Whose::Own) - cpu;
+        }
+        self.meet(&mut exercise);
+        if self.me == self.target {
+            cpu = cpu_time(Whose::Own) - cpu;
+            shmem::p(self.cpu_of_target, cpu.as_nanos() as f64, 0);
+        }
+        barrier_all();
+
+        if self.me == 0 {
+            let all = ops * samples.len();
+            let of_pe0 = cpu.as_nanos() as f64 / all as f64;
+            let of_target = self.cpu_of_target.read(0) / all as f64;
+            if self.table {
+                let (mid, best) = (median(&samples), min(&samples));
+                println!(
+                    "{row:18} {bytes:8} {mid:12.1} {best:12.1} {of_pe0:12.1} {of_target:12.1}"
+                );
+            } else {
+                for sample in &samples {
+                    println!("{row},{bytes},ns,{ops},{sample:.2}");
+                }
+                println!("{row},{bytes},cpu0_ns,{all},{of_pe0:.2}");
+                println!("{row},{bytes},cpu1_ns,{all},{of_target:.2}");
+            }
+        }
+    }
+
+    /// Ends a phase: PE 0 has done its work, and the others meet it in the barrier.
+    fn meet(&self, exercise: &mut impl Exercise) {
+        if self.me == 0 {
+            exercise.end_answers();
+        }
+        if self.me == self.target {
+            exercise.answer();
+        }
+        barrier_all();
+    }
+
+    /// Whether `pe`, if it is this one, finds `value` in all of `data`.
+    #[track_caller]
+    fn expect(&self, pe: usize, data: SymSlice<u8>, value: u8) {
+        if self.me == pe {
+            let wrong = data.to_vec().iter().filter(|&&b| b != value).count();
+            assert!(wrong == 0, "{wrong} of {} bytes did not arrive", data.len());
+        }
+        barrier_all();
+    }
+}
+
+fn main() -> Result<(), shmem::Error> {
+    let options = Options::parse();
+    let _world = shmem::init()?;
+    let (me, target) = (my_pe(), n_pes() - 1);
+    if target == 0 {
+        eprintln!("p2p: needs at least 2 PEs");
+        shmem::global_exit(2);
+    }
+    let bench = Bench {
+        me,
+        target,
+        row_time: Duration::try_from_secs_f64(options.milliseconds / 1e3).unwrap_or_default(),
+        table: options.table,
+        cpu_of_target: alloc(1)?,
+    };
+    let area = alloc::<u8>(LARGEST)?;
+    let source = alloc::<u8>(LARGEST)?;
+    let sink = alloc::<u8>(LARGEST)?;
+    let sum = alloc::<i64>(1)?;
+    let compared = alloc::<i64>(1)?;
+    let turn = alloc::<i64>(1)?;
+
+    if me == 0 && options.table {
+        println!(
+            "{:18} {:>8} {:>12} {:>12} {:>12} {:>12}",
+            "ns per operation", "bytes", "median", "best", "CPU PE 0", "CPU target"
+        );
+    } else if me == 0 {
+        println!("row,bytes,what,ops,value");
+    }
+    let mut mark = 0;
+    for bytes in [8, 64, 1024, 4096, 65_536, LARGEST] {
+        let (to, from) = (area.at(..bytes), sink.at(..bytes));
+        mark += 1;
+        source.at(..bytes).fill(mark);
+        {
+            // SAFETY: nobody writes `source` before the next `fill`.
+            let source = unsafe { source.at(..bytes).as_slice() };
+            bench.measure("put+quiet", bytes, 1, || {
+                shmem::put(to, source, target);
+                shmem::quiet();
+            });
+        }
+        bench.expect(target, to, mark);
+        mark += 1;
+        to.fill(mark);
+        {
+            // SAFETY: only these gets touch `sink` while the slice lives.
+            let sink = unsafe { from.as_mut_slice() };
+            bench.measure("get", bytes, 1, || shmem::get(sink, to, target));
+        }
+        bench.expect(0, from, mark);
+    }
+
+    let (mut added, mut swapped) = (0, 0);
+    bench.measure("fetch_add", 8, 1, || {
+        assert_eq!(shmem::atomic_fetch_add(sum, 1, target), added);
+        added += 1;
+    });
+    bench.measure("compare_swap", 8, 1, || {
+        let old = shmem::atomic_compare_swap(compared, swapped, swapped + 1, target);
+        assert_eq!(old, swapped);
+        swapped += 1;
+    });
+    mark += 1;
+    source.at(..8 * STREAM).fill(mark);
+    {
+        // SAFETY: nobody writes `source` any more.
+        let source = unsafe { source.at(..8 * STREAM).as_slice() };
+        bench.measure("put_nbi_x1000", 8, STREAM, || {
+            shmem::nbi(|ops| {
+                for (i, word) in source.chunks_exact(8).enumerate() {
+                    ops.put(area.at(8 * i..), word, target);
+                }
+            });
+        });
+    }
+    bench.expect(target, area.at(..8 * STREAM), mark);
+    bench.measure("atomic_add_x1000", 8, STREAM, || {
+        for _ in 0..STREAM {
+            shmem::atomic_add(sum, 1, target);
+        }
+        added += STREAM as i64;
+        shmem::quiet();
+    });
+    bench.measure(
+        "pingpong",
+        8,
+        2,
+        PingPong {
+            turn,
+            target,
+            sent: 0,
+            seen: 0,
+        },
+    );
+    if me == 0 {
+        assert_eq!(shmem::g(sum, target), added, "additions went astray");
+    }
+    barrier_all();
+    Ok(())
+}
