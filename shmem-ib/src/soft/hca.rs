@@ -351,11 +351,10 @@ impl Host for SoftHca {
     }
 
     fn sleep(&self, watch: Watch, time: Duration) -> Ready {
-        let (socket, timer) = match watch {
-            Watch::All => (Some(&self.socket), self.timer()),
-            Watch::Event => (None, None),
-        };
-        let (packet, event, timer) = sleep(socket, &self.event, timer, time);
+        let socket = watch.wire.then_some(&self.socket);
+        let timer = self.timer().filter(|_| watch.wire);
+        let event = watch.event.then_some(&self.event);
+        let (packet, event, timer) = sleep(socket, event, timer, time);
         Ready {
             packet,
             event,
@@ -375,12 +374,12 @@ impl Host for SoftHca {
         self.timer().is_some_and(Timer::take)
     }
 
-    fn signal(&self) {
+    fn raise(&self) {
         self.event.signal();
     }
 
-    fn take_event(&self) -> bool {
-        self.event.take()
+    fn lower(&self) {
+        self.event.take();
     }
 }
 
@@ -519,11 +518,20 @@ impl Hca for SoftHca {
 
     fn wait(&self, max: Duration) -> Wake {
         self.timer(); // so that posters find it from the first sleep on
-        rest::wait(self, max)
+        rest::wait(self, None, max)
+    }
+
+    fn wakes(&self) -> u64 {
+        rest::wakes(self)
+    }
+
+    fn wait_since(&self, wakes: u64, max: Duration) -> Wake {
+        self.timer();
+        rest::wait(self, Some(wakes), max)
     }
 
     fn wake(&self) {
-        self.event.signal();
+        rest::wake(self);
     }
 
     fn counters(&self) -> Counters {

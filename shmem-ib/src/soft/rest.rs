@@ -24,6 +24,12 @@
 //! an earlier one than any sleeper expects, the poster arms a timer descriptor that all sleepers
 //! watch: cheaper than waking one, and not needed again before that timer is due. Application
 //! threads sleep here, too, so whoever stops sleeping looks after those that go on.
+//!
+//! *Wake-ups* are counted. A sleeper carries the count that it has seen, and a later one ends
+//! its sleep; so a wake-up reaches all who slept when it came, and each of them once. The event
+//! descriptor only brings them to look: it stays up until the last of them has left, or else one
+//! that is quick to sleep again would take it from one that has not got the processor yet.
+//! Whoever goes to sleep meanwhile does so briefly and without watching it.
 
 #![forbid(unsafe_code)]
 
@@ -38,13 +44,12 @@ use crate::verbs::Wake;
 const NAP: Duration = Duration::from_micros(250);
 const NAP_MAX: Duration = Duration::from_millis(1);
 
-/// What a sleeper watches beside the event.
+/// What a sleeper watches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Watch {
-    /// Socket and timer too.
-    All,
-    /// Nothing else.
-    Event,
+pub(super) struct Watch {
+    /// Socket and timer.
+    pub(super) wire: bool,
+    pub(super) event: bool,
 }
 
 /// What ended a sleep; nothing of it: time is over, or no reason.
@@ -74,10 +79,10 @@ pub(super) trait Host {
     fn arm(&self, delay: Duration) -> bool;
     /// Takes the firing of the timer, if nobody has, and it was not armed anew.
     fn take_timer(&self) -> bool;
-    /// Raises the event.
-    fn signal(&self);
-    /// Takes the event, if nobody has.
-    fn take_event(&self) -> bool;
+    /// Puts the event up.
+    fn raise(&self);
+    /// Takes the event down.
+    fn lower(&self);
 }
 
 /// What the mutex protects.
@@ -116,10 +121,21 @@ impl Polls {
 /// Who sleeps, under the mutex.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    /// Until when threads sleep on the socket, one entry each.
-    sleepers: SmallVec<[u64; 2]>,
+    sleepers: SmallVec<[Sleeper; 2]>,
     /// When the timer descriptor fires.
     armed: Option<u64>,
+    /// Wake-ups so far.
+    wakes: u64,
+    /// How many there were when a thread last returned for one.
+    answered: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Sleeper {
+    /// When it wakes for the engine; `None` for a nap, which the engine cannot count on.
+    until: Option<u64>,
+    /// Wake-ups that it knows of.
+    seen: u64,
 }
 
 impl Rest {
@@ -131,14 +147,22 @@ impl Rest {
 
     /// The earliest time at which some sleeper wakes by itself; `None` if nobody sleeps.
     fn wakes_at(&self) -> Option<u64> {
-        let first = self.sleepers.iter().copied().min()?;
+        let first = self.sleepers.iter().filter_map(|s| s.until).min()?;
         Some(self.armed.map_or(first, |at| at.min(first)))
     }
 
-    fn leave(&mut self, until: u64) {
-        if let Some(own) = self.sleepers.iter().position(|at| *at == until) {
-            self.sleepers.swap_remove(own);
+    /// Whether the event is up for some sleeper.
+    fn is_up(&self) -> bool {
+        self.sleepers.iter().any(|s| s.seen != self.wakes)
+    }
+
+    /// A wake-up that a thread which knows of `seen` has to return for.
+    fn answer(&mut self, seen: u64) -> bool {
+        let woken = seen != self.wakes;
+        if woken {
+            self.answered = self.wakes;
         }
+        woken
     }
 }
 
@@ -153,18 +177,34 @@ pub(super) fn announce<H: Host>(host: &H, desk: &mut H::Desk<'_>, now: u64) {
     if host.arm(Duration::from_nanos(at.saturating_sub(now))) {
         desk.rest().armed = Some(at);
     } else {
-        host.signal();
+        host.raise();
     }
 }
 
-/// Sleeps until there is something to do or `max` has passed, and does it.
-pub(super) fn wait<H: Host>(host: &H, max: Duration) -> Wake {
+/// Wake-ups so far, for [`wait`].
+pub(super) fn wakes<H: Host>(host: &H) -> u64 {
+    host.lock().rest().wakes
+}
+
+/// Ends every sleep that knows of fewer wake-ups than there are with this one.
+pub(super) fn wake<H: Host>(host: &H) {
+    let mut desk = host.lock();
+    desk.rest().wakes += 1;
+    if desk.rest().anybody() {
+        host.raise(); // under the mutex, as `lower` is
+    }
+}
+
+/// Sleeps until there is something to do or `max` has passed, and does it. A wake-up ends it
+/// which is not among the first `seen`; or, without that number, which no thread has returned for.
+pub(super) fn wait<H: Host>(host: &H, seen: Option<u64>, max: Duration) -> Wake {
     let end = host
         .now()
         .saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));
+    let mut desk = host.lock();
+    let seen = seen.unwrap_or(desk.rest().answered);
     loop {
-        let seen = host.polls().seen();
-        let mut desk = host.lock();
+        let polls = host.polls().seen();
         if desk.has_unpolled() {
             // Whoever has to take these completions may be busy with something that needs the
             // wire: held-back posts wait for acknowledgements, lost packets for timers.
@@ -178,12 +218,10 @@ pub(super) fn wait<H: Host>(host: &H, max: Duration) -> Wake {
         if let Some(at) = tidy_at {
             until = until.min(at);
         }
-        desk.rest().sleepers.push(until);
-        drop(desk);
-        let time = Duration::from_nanos(until.saturating_sub(now));
-        let ready = host.sleep(Watch::All, time);
-        let mut desk = host.lock();
-        desk.rest().leave(until);
+        let Some((slept, ready)) = sleep(host, desk, true, seen, now, until) else {
+            return Wake::Woken;
+        };
+        desk = slept;
         // Not if another thread has taken it, or has armed it anew since.
         if ready.timer && host.take_timer() {
             desk.rest().armed = None;
@@ -192,14 +230,15 @@ pub(super) fn wait<H: Host>(host: &H, max: Duration) -> Wake {
             desk.tidy();
         }
         announce(host, &mut desk, host.now());
-        drop(desk);
-        if ready.event && host.take_event() {
+        if desk.rest().answer(seen) {
             return Wake::Woken;
         }
-        if host.polls().seen() != seen && nap(host, end) {
-            return Wake::Woken;
+        if host.polls().seen() != polls {
+            let Some(napped) = nap(host, desk, seen, end) else {
+                return Wake::Woken;
+            };
+            desk = napped;
         }
-        let mut desk = host.lock();
         let busy = desk.pump();
         announce(host, &mut desk, host.now());
         if busy || desk.has_unpolled() {
@@ -211,18 +250,61 @@ pub(super) fn wait<H: Host>(host: &H, max: Duration) -> Wake {
     }
 }
 
-/// Sleeps in short turns for as long as the application polls, but not beyond `end`.
-/// Returns whether it was woken.
-fn nap<H: Host>(host: &H, end: u64) -> bool {
+/// Sleeps in short turns for as long as the application polls, but not beyond `end`. Returns
+/// `None` if it was woken.
+fn nap<'a, H: Host>(
+    host: &'a H,
+    mut desk: H::Desk<'a>,
+    seen: u64,
+    end: u64,
+) -> Option<H::Desk<'a>> {
     let mut time = NAP;
     loop {
-        let seen = host.polls().seen();
-        if host.sleep(Watch::Event, time).event && host.take_event() {
-            return true;
+        let polls = host.polls().seen();
+        let now = host.now();
+        let until = now.saturating_add(time.as_nanos() as u64);
+        (desk, _) = sleep(host, desk, false, seen, now, until)?;
+        if desk.rest().answer(seen) {
+            return None;
         }
-        if host.polls().seen() == seen || host.now() >= end {
-            return false;
+        if host.polls().seen() == polls || host.now() >= end {
+            return Some(desk);
         }
         time = (time * 2).min(NAP_MAX);
     }
+}
+
+/// One sleep, without the mutex; `None` if a wake-up has come already.
+fn sleep<'a, H: Host>(
+    host: &'a H,
+    mut desk: H::Desk<'a>,
+    wire: bool,
+    seen: u64,
+    now: u64,
+    mut until: u64,
+) -> Option<(H::Desk<'a>, Ready)> {
+    if desk.rest().answer(seen) {
+        return None;
+    }
+    let event = !desk.rest().is_up();
+    if !event {
+        until = until.min(now.saturating_add(NAP.as_nanos() as u64));
+    }
+    let own = Sleeper {
+        until: wire.then_some(until),
+        seen,
+    };
+    desk.rest().sleepers.push(own);
+    drop(desk);
+    let watch = Watch { wire, event };
+    let ready = host.sleep(watch, Duration::from_nanos(until.saturating_sub(now)));
+    let mut desk = host.lock();
+    let rest = desk.rest();
+    if let Some(i) = rest.sleepers.iter().position(|s| *s == own) {
+        rest.sleepers.swap_remove(i);
+    }
+    if ready.event && !rest.is_up() {
+        host.lower();
+    }
+    Some((desk, ready))
 }

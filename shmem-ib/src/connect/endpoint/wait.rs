@@ -8,8 +8,8 @@
 //!
 //! If thread A sleeps there and thread B finds the completion that A waits for, nothing would
 //! wake A before its sleep ends. Therefore whoever releases the lock after such an
-//! event wakes sleepers ([`Hca::wake`]); should the wake-up reach another thread, A still wakes
-//! at the end of its short sleep, whose length doubles from 250 us to 32 ms.
+//! event wakes sleepers ([`Hca::wake`]). A has read the number of wake-ups under the lock, so it
+//! learns of that one even if it is not asleep yet, or another thread has returned for it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{MutexGuard, PoisonError};
@@ -121,8 +121,9 @@ impl<H: Hca> Locked<'_, H> {
     pub(super) fn sleep(&mut self, time: Duration) {
         let asleep = &self.endpoint.asleep;
         asleep.enter();
+        let wakes = self.endpoint.hca.wakes();
         self.unlocked(|endpoint| {
-            endpoint.hca.wait(time);
+            endpoint.hca.wait_since(wakes, time);
         });
         asleep.leave();
     }
