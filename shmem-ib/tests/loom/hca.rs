@@ -101,3 +101,18 @@ fn a_wake_up_is_never_lost() {
         finish(&host, [sleeper, waker]);
     });
 }
+
+/// Both who sleep when a wake-up comes return for it, in whatever order they get the processor.
+#[test]
+fn a_wake_up_reaches_all_who_sleep() {
+    model(2, || {
+        let host = Arc::new(Model::new(3, NAP_NS));
+        let sleepers = [(); 2].map(|()| {
+            spawn(&host, |h| {
+                assert_eq!(rest::wait(h, Some(0), FOREVER), Wake::Woken);
+            })
+        });
+        rest::wake(&*host);
+        finish(&host, sleepers);
+    });
+}
