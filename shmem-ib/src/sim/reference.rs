@@ -19,7 +19,7 @@ use crate::verbs::{Completion, Lkey, Rkey, SendOp, SendWr, Sge, WcStatus};
 pub struct Place {
     /// Buffers of the requester: address, length in bytes, key.
     pub local: u64,
-    /// At least twice what the send queue can hold.
+    /// Half of it is in use at most.
     pub local_len: usize,
     /// Key of these buffers.
     pub lkey: Lkey,
@@ -140,6 +140,8 @@ pub struct Reference {
     first: u64,
     /// Where the next local buffer begins.
     next: usize,
+    /// Bytes of local buffers in use.
+    used: usize,
     failed: bool,
 }
 
@@ -154,6 +156,7 @@ impl Reference {
             posted: VecDeque::new(),
             first: 0,
             next: 0,
+            used: 0,
             failed: false,
         }
     }
@@ -187,10 +190,12 @@ impl Reference {
         self.failed = true;
         self.first = self.count();
         self.posted.clear();
+        self.used = 0;
     }
 
     /// Proposes a request, as `pick` says: `pick(n)` is a number below `n`. The payload of a WRITE
-    /// is put into `memory`, the requester's. `None` if the request would collide with a READ.
+    /// is put into `memory`, the requester's. `None` if the request would collide with
+    /// a READ, or too many completions have not been taken.
     pub fn propose(
         &mut self,
         memory: &mut VecMemory,
@@ -209,6 +214,9 @@ impl Reference {
         } else {
             len.min(place.max_len)
         };
+        if self.used + len > place.local_len / 2 {
+            return None; // completions have to be taken first
+        }
         if self.next + len > place.local_len {
             self.next = 0;
         }
@@ -329,6 +337,7 @@ impl Reference {
             self.area[target..target + 8].copy_from_slice(&word.to_ne_bytes());
         }
         self.next = (at + len).next_multiple_of(8);
+        self.used += len.next_multiple_of(8);
         self.posted.push_back(posted);
     }
 
@@ -354,6 +363,7 @@ impl Reference {
             };
             let id = self.first;
             self.first += 1;
+            self.used -= p.len.next_multiple_of(8);
             let last = id == c.wr_id;
             if !last && p.signaled {
                 return Err(format!("{c:?}, but {id} has not completed"));

@@ -71,6 +71,24 @@ fn nearer_deadlines_are_kept_while_the_timer_is_in_use() {
     });
 }
 
+/// A deadline that a sleeper expects is announced to nobody. When that one leaves early, because
+/// it was woken, the other one learns of it.
+#[test]
+fn whoever_leaves_looks_after_those_that_go_on() {
+    model(2, || {
+        let host = Arc::new(Model::new(3, NAP_NS));
+        let brief = spawn(&host, |h| {
+            rest::wait(h, Some(0), Duration::from_nanos(50));
+        });
+        let server = spawn(&host, |h| serve(h, 1));
+        rest::wake(&*host);
+        host.post(100);
+        host.rests();
+        brief.join().unwrap();
+        server.join().unwrap();
+    });
+}
+
 /// The application polls, so the progress thread naps; then the application stops, and what comes
 /// in afterwards is handled within a nap.
 #[test]
