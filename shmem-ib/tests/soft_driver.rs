@@ -154,6 +154,42 @@ fn wait_times_out_and_wakes() {
     assert_eq!(sleeper.join().unwrap(), Wake::Woken);
 }
 
+/// A thread counts the wake-ups before it looks at what it waits for; another thread returns for
+/// the one that comes then before the first has fallen asleep.
+#[test]
+fn a_wake_up_that_another_thread_took_still_counts() {
+    let a = open(1, Faults::default());
+    let wakes = a.hca.wakes();
+    a.hca.wake();
+    assert_eq!(a.hca.wait(PATIENCE), Wake::Woken);
+    assert_eq!(a.hca.wait_since(wakes, PATIENCE), Wake::Woken);
+    let now = a.hca.wakes();
+    assert_eq!(
+        a.hca.wait_since(now, Duration::from_millis(1)),
+        Wake::Timeout
+    );
+}
+
+/// A wake-up ends all sleeps, also of a thread that is slow to get the processor.
+#[test]
+fn a_wake_up_reaches_all_who_sleep() {
+    let a = open(1, Faults::default());
+    for _ in 0..20 {
+        let wakes = a.hca.wakes();
+        let sleepers = [(); 3].map(|()| {
+            let hca = Arc::clone(&a.hca);
+            std::thread::spawn(move || {
+                assert_eq!(hca.wait_since(wakes, PATIENCE), Wake::Woken);
+            })
+        });
+        std::thread::yield_now();
+        a.hca.wake();
+        for sleeper in sleepers {
+            sleeper.join().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_sleeping_target_serves_its_peer() {
     let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));

@@ -8,9 +8,9 @@
 //! Where PEs outnumber cores nobody spins: with thousands of PEs on two cores every poll is time
 //! stolen from the PE that everybody waits for.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 
 /// Shared state, in the first page of the heap memory.
@@ -104,7 +104,7 @@ impl NodeBarrier {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;

@@ -11,9 +11,9 @@
 //! Where the kernel refuses `membarrier`, a bell can be missed, and sleeps are bounded to
 //! [`SHORT_NAP`] instead.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
+use crate::sync::{AtomicU32, Ordering, fence};
 use crate::sys;
 
 /// Longest sleep where no bell can be missed. Only a safeguard.
@@ -35,9 +35,8 @@ impl Doorbell {
     /// Wakes the owner if it sleeps. Called by a writer after its store.
     #[inline]
     pub fn ring(&self) {
-        // ORDERING(doorbell): not even a compiler may move the load before the store; the
-        // processor's part is done by the sleeper's barrier.
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        // ORDERING(doorbell): after the store; pairs with `barrier_everywhere` in `sleep`.
+        sys::barrier_by_others();
         if self.waiting.load(Ordering::Relaxed) != 0 {
             self.ring_now();
         }
@@ -67,7 +66,7 @@ impl Doorbell {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;

@@ -3,20 +3,11 @@
 //! A PE hands its value to the NLA and goes on; it looks here when it needs another PE's value.
 //! Slots are reused, so a result is there until [`GATHER_SLOTS`] later requests have completed.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::layout::{GATHER_SLOTS, GATHER_VALUE_MAX, TablesLayout};
-use crate::sys::{self, Mapping};
-
-/// State of one slot.
-#[repr(C, align(64))]
-pub struct SlotHeader {
-    /// Futex word: 1 + the number of the request whose result lies here; 0 while empty.
-    done: AtomicU32,
-    /// Bytes of each PE's value.
-    value_len: AtomicU32,
-}
+use crate::slot::SlotHeader;
+use crate::sys::Mapping;
 
 /// All slots.
 #[derive(Clone, Copy)]
@@ -69,12 +60,7 @@ impl Gather {
     /// If the length is beyond [`GATHER_VALUE_MAX`].
     pub fn begin(&self, request: u32, value_len: usize) {
         assert!(value_len <= GATHER_VALUE_MAX);
-        let header = self.header(request);
-        header.done.store(0, Ordering::Relaxed);
-        // ORDERING(gather-reuse): no reader may find new bytes where `done` still tells of the old
-        // result.
-        std::sync::atomic::fence(Ordering::Release);
-        header.value_len.store(value_len as u32, Ordering::Relaxed);
+        self.header(request).begin(value_len as u32);
         // One call instead of a page fault for every 4 KiB. Without it they would just happen.
         self.map
             .populate(self.values(request), value_len * self.n_pes);
@@ -85,7 +71,7 @@ impl Gather {
     /// # Panics
     /// If it does not lie within the announced length.
     pub fn write(&self, request: u32, offset: usize, piece: &[u8]) {
-        let len = self.header(request).value_len.load(Ordering::Relaxed) as usize * self.n_pes;
+        let len = self.header(request).value_len() as usize * self.n_pes;
         assert!(
             offset
                 .checked_add(piece.len())
@@ -100,35 +86,17 @@ impl Gather {
     /// Shows the announced result of `request`, all of which was stored, and wakes the PEs that
     /// wait for it.
     pub fn finish(&self, request: u32) {
-        let header = self.header(request);
-        // ORDERING(gather-done): makes the values visible to whoever reads `done`.
-        header
-            .done
-            .store(request.wrapping_add(1), Ordering::Release);
-        sys::futex_wake(&header.done, u32::MAX);
+        self.header(request).finish(request);
     }
 
     /// Whether the result of `request` has arrived.
     pub fn is_done(&self, request: u32) -> bool {
-        // ORDERING(gather-done): pairs with `finish`.
-        self.header(request).done.load(Ordering::Acquire) == request.wrapping_add(1)
+        self.header(request).is_done(request)
     }
 
     /// Sleeps until the result of `request` is there or `max` has passed; says which.
     pub fn wait(&self, request: u32, max: Duration) -> bool {
-        let header = self.header(request);
-        let end = sys::monotonic_ns().saturating_add(max.as_nanos() as u64);
-        loop {
-            let seen = header.done.load(Ordering::Relaxed);
-            if self.is_done(request) {
-                return true;
-            }
-            let now = sys::monotonic_ns();
-            if now >= end {
-                return false;
-            }
-            sys::futex_wait(&header.done, seen, Some(Duration::from_nanos(end - now)));
-        }
+        self.header(request).wait(request, max)
     }
 
     /// The value of PE `rank` in the result of `request`, if that is there. Take what is needed
@@ -137,7 +105,7 @@ impl Gather {
         if !self.is_done(request) || rank >= self.n_pes {
             return None;
         }
-        let len = self.header(request).value_len.load(Ordering::Relaxed) as usize;
+        let len = self.header(request).value_len() as usize;
         let at = self.map.at(self.values(request) + rank * len, len);
         // SAFETY: in bounds by `at`. The NLA wrote these bytes before `done` and does not touch
         // them again until the slot is reused, which this module's contract announces.

@@ -1,8 +1,8 @@
 //! Where things lie in the two memories of a node: pure arithmetic, the same for the NLA that
 //! makes them and the PEs that map them.
 
-use crate::gather::SlotHeader;
 use crate::pe_block::PeBlock;
+use crate::slot::SlotHeader;
 
 /// Alignment of every region, and the unit of protection.
 pub const PAGE: usize = 4096;

@@ -31,6 +31,8 @@ pub mod layout;
 pub mod pe_block;
 pub mod segment;
 pub mod settings;
+mod slot;
 pub mod stats;
+mod sync;
 pub mod sys;
 pub mod template;

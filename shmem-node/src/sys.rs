@@ -203,6 +203,14 @@ pub fn register_barrier_everywhere() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
 }
 
+/// The cheap half of a barrier whose other half is [`barrier_everywhere`]: not even the compiler
+/// moves accesses across it, and the processor's part is done by the other side. Together they
+/// order as two sequentially consistent fences do (asymmetric fences, C++ P1202).
+#[inline]
+pub fn barrier_by_others() {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+}
+
 /// A full memory barrier on every processor that runs a thread of a registered process.
 pub fn barrier_everywhere() -> bool {
     membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)

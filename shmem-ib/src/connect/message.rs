@@ -225,7 +225,9 @@ impl Codec {
         Self { tag, key }
     }
 
-    fn mac(&self, bytes: &[u8]) -> [u8; MAC_LEN] {
+    /// The MAC that belongs behind these bytes of a message.
+    #[must_use]
+    pub fn mac(&self, bytes: &[u8]) -> [u8; MAC_LEN] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(bytes);
         hasher.finish128().as_u128().to_be_bytes()
@@ -319,6 +321,9 @@ impl Codec {
         let dst_pe = input.u32();
         let epoch = input.epoch();
         let echo = input.epoch();
+        if echo.generation == 0 && echo.incarnation != 0 {
+            return Err(DecodeError::Field("echo"));
+        }
         let body = match kind {
             KIND_OFFER => {
                 if usize::from(count) > MAX_SEGMENTS {

@@ -171,6 +171,7 @@ fn authentic_nonsense_is_refused_by_field() {
     assert_eq!(change(3, 2), DecodeError::Length(116));
     assert_eq!(change(4, 0xff), DecodeError::WrongJob);
     assert_eq!(change(31, 0), DecodeError::Field("generation"));
+    assert_eq!(change(43, 0), DecodeError::Field("echo"));
     assert_eq!(change(60, 0x80), DecodeError::Field("UD Q_Key"));
     assert_eq!(change(67, 0), DecodeError::Field("MTU"));
     assert_eq!(change(75, 1), DecodeError::Field("reserved"));

@@ -1,6 +1,6 @@
 //! `trait Hca` over a shared simulated network.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +25,9 @@ pub struct SimFabric {
 pub struct SimHca {
     net: Arc<Mutex<SimNet<RawMemory>>>,
     index: usize,
-    woken: AtomicBool,
+    wakes: AtomicU64,
+    /// How many there were when a wait last returned for one.
+    answered: AtomicU64,
 }
 
 fn lock(net: &Mutex<SimNet<RawMemory>>) -> MutexGuard<'_, SimNet<RawMemory>> {
@@ -44,7 +46,8 @@ impl SimFabric {
             Arc::new(SimHca {
                 net: Arc::clone(&net),
                 index,
-                woken: AtomicBool::new(false),
+                wakes: AtomicU64::new(0),
+                answered: AtomicU64::new(0),
             })
         };
         let hcas = (0..n).map(hca).collect();
@@ -128,12 +131,18 @@ impl Hca for SimHca {
 
     /// Lets virtual time pass, up to `max` or until this HCA has a completion.
     fn wait(&self, max: Duration) -> Wake {
+        self.wait_since(self.answered.load(Ordering::Relaxed), max)
+    }
+
+    fn wait_since(&self, seen: u64, max: Duration) -> Wake {
         let mut net = lock(&self.net);
         let end = net
             .now()
             .saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));
         loop {
-            if self.woken.swap(false, Ordering::Relaxed) {
+            let wakes = self.wakes();
+            if wakes != seen {
+                self.answered.store(wakes, Ordering::Relaxed);
                 return Wake::Woken;
             }
             if net.engine(self.index).unpolled() > 0 {
@@ -149,7 +158,11 @@ impl Hca for SimHca {
     }
 
     fn wake(&self) {
-        self.woken.store(true, Ordering::Relaxed);
+        self.wakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn wakes(&self) -> u64 {
+        self.wakes.load(Ordering::Relaxed)
     }
 
     fn counters(&self) -> Counters {

@@ -8,7 +8,9 @@
 mod hca;
 mod memory;
 mod net;
+mod reference;
 
 pub use hca::{SimFabric, SimHca};
 pub use memory::VecMemory;
 pub use net::{NetConfig, NetStats, SimNet};
+pub use reference::{Place, Proposal, Reference, Sums};

@@ -416,8 +416,8 @@ impl Event {
     }
 
     /// Takes the signal, if there is one.
-    pub(super) fn take(&self) -> bool {
-        drain(&self.0)
+    pub(super) fn take(&self) {
+        drain(&self.0);
     }
 }
 
@@ -473,7 +473,7 @@ fn timespec(d: Duration) -> libc::timespec {
 /// Sleeps until one of these is ready or the time is over; returns which are ready.
 pub(super) fn sleep(
     socket: Option<&Socket>,
-    event: &Event,
+    event: Option<&Event>,
     timer: Option<&Timer>,
     max: Duration,
 ) -> (bool, bool, bool) {
@@ -485,7 +485,7 @@ pub(super) fn sleep(
     // A negative descriptor is skipped by the kernel.
     let mut fds = [
         entry(socket.map_or(-1, Socket::raw)),
-        entry(event.0.as_raw_fd()),
+        entry(event.map_or(-1, |e| e.0.as_raw_fd())),
         entry(timer.map_or(-1, |t| t.0.as_raw_fd())),
     ];
     let time = timespec(max);

@@ -118,8 +118,16 @@ pub trait Hca: Send + Sync + 'static {
     /// handles the packets and timers it woke for.
     fn wait(&self, max: Duration) -> Wake;
 
-    /// Makes a sleeping [`Hca::wait`] return; if none sleeps, the next one returns at once.
+    /// Makes every sleeping [`Hca::wait`] return; if none sleeps, the next one returns at once.
     fn wake(&self);
+
+    /// How often [`Hca::wake`] was called, for [`Hca::wait_since`].
+    fn wakes(&self) -> u64;
+
+    /// As [`Hca::wait`], but returns at once if `wake` was called more than `wakes` times. With
+    /// the number from before its last look at what it waits for, a thread misses no `wake` that
+    /// came between the two, whichever other threads have returned for that already.
+    fn wait_since(&self, wakes: u64, max: Duration) -> Wake;
 
     /// What this port has done so far.
     fn counters(&self) -> Counters;

@@ -1,0 +1,211 @@
+//! Bytes of the PMI-2 socket and of the links between launch agents.
+
+use shmem_pmi::process_mapping::ProcessMapping;
+use shmem_pmi::wire::tree::{self, Direction};
+use shmem_pmi::wire::v2::{
+    Command, Decoder, Fields, Incoming, InitLine, InitReply, Request, Response,
+};
+
+/// Pieces of `data`, whose lengths the bytes decide.
+fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let first = usize::from(*data.first()?);
+        let (piece, rest) = data.split_at((first % 32 + 1).min(data.len()));
+        data = rest;
+        Some(piece)
+    })
+}
+
+/// However the stream is cut, the same messages come out of it; a message that is understood
+/// is encoded to bytes that mean the same.
+///
+/// # Panics
+/// If not.
+pub fn pmi2(data: &[u8]) {
+    let run = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let mut decoder = Decoder::new();
+        let mut seen = Vec::new();
+        for piece in pieces {
+            decoder.push(piece);
+            loop {
+                match decoder.next_message() {
+                    Ok(Some(Incoming::Line(line))) => seen.push(Ok((true, line.to_vec()))),
+                    Ok(Some(Incoming::Body(body))) => seen.push(Ok((false, body.to_vec()))),
+                    Ok(Some(_)) => unreachable!("a third kind of message"),
+                    Ok(None) => break,
+                    Err(e) => {
+                        // What is in the text of the error depends on how much has come.
+                        seen.push(Err(std::mem::discriminant(&e)));
+                        return seen;
+                    }
+                }
+            }
+        }
+        seen
+    };
+    let whole = run(&mut std::iter::once(data));
+    assert_eq!(whole, run(&mut pieces(data)));
+    for (is_line, bytes) in whole.into_iter().flatten() {
+        if is_line {
+            let _ = (InitLine::decode(&bytes), InitReply::decode(&bytes));
+        } else {
+            body(&bytes);
+        }
+    }
+    body(data);
+}
+
+fn body(bytes: &[u8]) {
+    if let Ok(fields) = Fields::decode(bytes) {
+        let _ = (fields.command_text(), fields.thread_id());
+    }
+    // A message begins with six digits of length.
+    if let Ok(request) = Request::decode(bytes) {
+        let mut out = Vec::new();
+        if request.encode(&mut out).is_ok() {
+            assert_eq!(Request::decode(&out[6..]).as_ref(), Ok(&request));
+        }
+    }
+    if let Ok(response) = Response::decode(bytes) {
+        let mut out = Vec::new();
+        if response.encode(&mut out).is_ok() {
+            assert_eq!(Response::decode(&out[6..]).as_ref(), Ok(&response));
+        }
+    }
+}
+
+/// The beginning of a conversation, and bodies.
+#[must_use]
+pub fn pmi2_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = vec![
+        b"cmd=kvs-get-response;rc=0;found=TRUE;value=abc;;d;".to_vec(),
+        b"cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=3;size=4;appnum=0;"
+            .to_vec(),
+        b"cmd=abort;isworld=TRUE;msg=over;".to_vec(),
+    ];
+    let commands = [
+        Command::FullInit {
+            job_id: Some("job".into()),
+            rank: Some(3),
+            threaded: false,
+        },
+        Command::JobGetId,
+        Command::KvsPut {
+            key: b"key"[..].into(),
+            value: b"a;value"[..].into(),
+        },
+        Command::KvsGet {
+            job_id: None,
+            source: -1,
+            key: b"key"[..].into(),
+        },
+        Command::Iallgather {
+            value: vec![0xfe, 1].into(),
+        },
+        Command::Wait { request: 7 },
+        Command::KvsFence,
+        Command::Finalize,
+    ];
+    let mut stream = InitLine::V2.to_string().into_bytes();
+    for command in commands {
+        let mut out = Vec::new();
+        Request::new(command)
+            .encode(&mut out)
+            .expect("a short request");
+        stream.extend_from_slice(&out);
+        seeds.push(out.split_off(6));
+    }
+    seeds.push(stream);
+    seeds
+}
+
+/// However the link is cut, the same messages come out; a message that is understood is
+/// encoded to the same bytes.
+///
+/// # Panics
+/// If not.
+pub fn pmi_tree(data: &[u8]) {
+    let run = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let mut decoder = tree::Decoder::new();
+        let mut seen = Vec::new();
+        for piece in pieces {
+            decoder.push(piece);
+            loop {
+                match decoder.next_message() {
+                    Ok(Some(message)) => seen.push(Ok(message)),
+                    Ok(None) => break,
+                    Err(e) => {
+                        seen.push(Err(e.to_string()));
+                        return seen;
+                    }
+                }
+            }
+        }
+        seen
+    };
+    let whole = run(&mut std::iter::once(data));
+    assert_eq!(whole, run(&mut pieces(data)));
+    for bytes in whole.into_iter().flatten().chain([data.to_vec()]) {
+        let Ok(message) = tree::Message::decode(&bytes) else {
+            continue;
+        };
+        if let tree::Body::Fence(pairs) = message.body {
+            assert_eq!(pairs.iter().count(), pairs.count() as usize);
+        }
+        let again = message.encode().expect("as long as it was");
+        assert_eq!(again, bytes);
+    }
+}
+
+/// A message of two of the three kinds, in both directions.
+#[must_use]
+pub fn pmi_tree_seeds() -> Vec<Vec<u8>> {
+    let message = |direction, body| {
+        tree::Message {
+            direction,
+            request: 1,
+            body,
+        }
+        .encode()
+        .expect("a short message")
+    };
+    let gather = tree::Body::Gather {
+        value_len: 2,
+        values: b"aabbcc",
+    };
+    let failed = tree::Body::Failed {
+        rank: 2,
+        reason: "lost",
+    };
+    let mut seeds = vec![
+        message(Direction::Up, gather),
+        message(Direction::Down, gather),
+        message(Direction::Down, failed),
+    ];
+    seeds.push(seeds.concat());
+    seeds
+}
+
+/// A mapping that is understood says the same as text.
+///
+/// # Panics
+/// If not.
+pub fn process_mapping(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(mapping) = text.parse::<ProcessMapping>() else {
+        return;
+    };
+    assert_eq!(mapping.to_string().parse(), Ok(mapping.clone()));
+    assert_eq!(mapping.to_nodes(100).len(), 100);
+}
+
+/// Two mappings.
+#[must_use]
+pub fn process_mapping_seeds() -> Vec<Vec<u8>> {
+    vec![
+        b"(vector,(0,4,2))".to_vec(),
+        b"(vector,(0,2,1),(1,3,4))".to_vec(),
+    ]
+}

@@ -1,0 +1,37 @@
+//! The protocols between threads, under loom: every interleaving up to a number of preemptions,
+//! with the memory model of C11.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p shmem-ib --test loom --release
+//! ```
+//! Without `--cfg loom` this file is empty. The protocols are the files of `src` themselves,
+//! compiled here against loom's atomics; `host` models descriptors and time. Time stands still
+//! while a thread runs, and when all sleep it jumps to the first end of a sleep: whatever would
+//! be rescued only by that is late, and found.
+#![cfg(loom)]
+
+/// What `crate::sync` is for the files of `src`.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
+mod verbs {
+    pub(crate) use shmem_ib::verbs::Wake;
+}
+
+#[path = "../../src/connect/endpoint/asleep.rs"]
+mod asleep;
+#[allow(dead_code)]
+#[path = "../../src/soft/rest.rs"]
+mod rest;
+
+mod endpoint;
+mod hca;
+mod host;
+
+/// Runs `f` in every interleaving with at most `preemptions` preemptions.
+fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 10_000;
+    builder.check(f);
+}

@@ -1,0 +1,297 @@
+//! One conversation: a function of its seed.
+
+use std::ops::AddAssign;
+
+use shmem_ib::rng::Rng;
+use shmem_ib::sim::{NetConfig, Place, Reference, SimNet, Sums, VecMemory};
+use shmem_ib::verbs::{
+    Access, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendWr, VerbsError,
+};
+
+/// Words at the front of each memory that all connections add to.
+const SHARED_WORDS: usize = 4;
+/// Area of the target that a direction writes, and its local buffers.
+const AREA: usize = 4096;
+const LOCAL: usize = 128 << 10;
+const DIRECTIONS: usize = 6;
+const LOCAL_AT: usize = 4096 + DIRECTIONS * AREA;
+const MEMORY: usize = LOCAL_AT + DIRECTIONS * LOCAL;
+/// Deepest send queue; with the longest payload it fills half of the local buffers.
+const DEPTH: u64 = 32;
+const MAX_LEN: usize = 2000;
+
+fn base(node: usize) -> u64 {
+    0x1000_0000 * (node as u64 + 1)
+}
+
+/// What happened.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) conversations: u64,
+    pub(crate) ops: u64,
+    pub(crate) packets: u64,
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) again: u64,
+    pub(crate) virtual_ns: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.conversations += other.conversations;
+        self.ops += other.ops;
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.doubled += other.doubled;
+        self.again += other.again;
+        self.virtual_ns += other.virtual_ns;
+    }
+}
+
+struct Direction {
+    from: usize,
+    to: usize,
+    qpn: Qpn,
+    cq: Cq,
+    reference: Reference,
+    /// Requests that are still to be posted.
+    left: u64,
+    local: usize,
+}
+
+pub(crate) struct Conversation {
+    rng: Rng,
+    net: SimNet<VecMemory>,
+    directions: Vec<Direction>,
+    /// Per node.
+    sums: Vec<Sums>,
+}
+
+impl Conversation {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0xc0e7_e25a_7102_0001);
+        let nodes = 2 + rng.below(2) as usize;
+        let mtu = [Mtu::M256, Mtu::M512, Mtu::M1024][rng.below(3) as usize];
+        let trouble = |rng: &mut Rng, max: u64| match rng.below(4) {
+            0 => 0,
+            1 => rng.below(max / 50) as u32,
+            _ => rng.below(max) as u32,
+        };
+        let config = NetConfig {
+            seed: rng.next_u64(),
+            // Every eighth network is as bad as it gets.
+            loss_ppm: if rng.below(8) == 0 {
+                500_000
+            } else {
+                trouble(&mut rng, 300_000)
+            },
+            duplicate_ppm: trouble(&mut rng, 300_000),
+            reorder_ppm: trouble(&mut rng, 300_000),
+            corrupt_ppm: trouble(&mut rng, 10_000),
+            delay_ns: 1_000 + rng.below(50_000),
+            jitter_ns: rng.below(50_000),
+            mtu,
+        };
+        let memories = (0..nodes).map(|i| VecMemory::new(base(i), MEMORY));
+        let mut net = SimNet::new(config, memories);
+        let mrs: Vec<Mr> = (0..nodes)
+            .map(|i| {
+                let engine = net.engine(i);
+                engine
+                    .reg_mr(base(i), MEMORY as u64, Access::ALL)
+                    .expect("memory is registered")
+            })
+            .collect();
+        let mut conversation = Self {
+            rng,
+            net,
+            directions: Vec::new(),
+            sums: vec![Sums::default(); nodes],
+        };
+        for _ in 0..=conversation.rng.below(DIRECTIONS as u64 / 2) {
+            let a = conversation.rng.below(nodes as u64) as usize;
+            let b = (a + 1 + conversation.rng.below(nodes as u64 - 1) as usize) % nodes;
+            conversation.connect([a, b], mtu, &mrs);
+        }
+        // At least a thousand requests, however many connections there are.
+        let n = conversation.directions.len() as u64;
+        for direction in &mut conversation.directions {
+            direction.left = 1 + (1000 + conversation.rng.below(300)) / n;
+        }
+        conversation
+    }
+
+    fn connect(&mut self, nodes: [usize; 2], mtu: Mtu, mrs: &[Mr]) {
+        let ends = nodes.map(|node| {
+            let engine = self.net.engine(node);
+            let cq = engine.create_cq(4096).expect("a CQ");
+            let init = QpInit {
+                ty: QpType::Rc,
+                send_cq: cq,
+                recv_cq: cq,
+                max_send_wr: 1 + self.rng.below(DEPTH) as u32,
+                max_recv_wr: 0,
+                max_inline: 64,
+            };
+            let qpn = engine.create_qp(&init).expect("a queue pair");
+            let near_wrap = Psn::new(0_u32.wrapping_sub(self.rng.below(2000) as u32));
+            let psn = [near_wrap, Psn::new(self.rng.next_u32())][self.rng.below(2) as usize];
+            let rd_atomic = 1 + self.rng.below(16) as u8;
+            (qpn, cq, psn, rd_atomic, engine.port().av)
+        });
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let (node, to) = (nodes[me], nodes[peer]);
+            let (qpn, cq, sq_psn, max_dest_rd_atomic, _) = ends[me];
+            let (peer_qpn, _, rq_psn, max_rd_atomic, av) = ends[peer];
+            let dest = RcDest {
+                av,
+                qpn: peer_qpn,
+                rq_psn,
+                mtu,
+                max_dest_rd_atomic,
+            };
+            for attr in [
+                QpAttr::Init {
+                    access: Access::ALL,
+                    qkey: None,
+                },
+                QpAttr::Rtr { dest: Some(dest) },
+                // No limit of retries: these networks are worse than any budget.
+                QpAttr::Rts {
+                    sq_psn,
+                    timeout: 0,
+                    retry_cnt: 7,
+                    max_rd_atomic,
+                },
+            ] {
+                let engine = self.net.engine(node);
+                engine.modify_qp(qpn, &attr).expect("a legal transition");
+            }
+            let i = self.directions.len();
+            let local = LOCAL_AT + i * LOCAL;
+            let place = Place {
+                local: base(node) + local as u64,
+                local_len: LOCAL,
+                lkey: mrs[node].lkey,
+                remote: base(to) + (4096 + i * AREA) as u64,
+                remote_len: AREA,
+                shared: base(to),
+                shared_words: SHARED_WORDS,
+                rkey: mrs[to].rkey,
+                max_len: MAX_LEN,
+            };
+            self.directions.push(Direction {
+                from: node,
+                to,
+                qpn,
+                cq,
+                reference: Reference::new(place),
+                left: 0,
+                local,
+            });
+        }
+    }
+
+    /// Posts up to `n` requests of direction `d`.
+    fn post(&mut self, d: usize, n: u64) {
+        let dir = &mut self.directions[d];
+        let engine = self.net.engine(dir.from);
+        for _ in 0..n.min(dir.left) {
+            let rng = &mut self.rng;
+            let memory = engine.memory_mut();
+            let Some(mut proposal) = dir.reference.propose(memory, |n| rng.below(n)) else {
+                return;
+            };
+            let last = dir.left == 1;
+            proposal.signal(last);
+            let mut inline = [0; 64];
+            let data = if proposal.inline {
+                let len = proposal.data.len();
+                let start = dir.local + proposal.data.start;
+                inline[..len].copy_from_slice(&memory.bytes()[start..start + len]);
+                Some(&inline[..len])
+            } else {
+                None
+            };
+            let wr = SendWr {
+                inline: data,
+                ..proposal.wr
+            };
+            match engine.post_send(dir.qpn, &wr) {
+                Ok(_) => {}
+                Err(VerbsError::QueueFull { .. }) => return,
+                Err(e) => panic!("{e}"),
+            }
+            dir.reference.posted(proposal, engine.memory_mut());
+            dir.left -= 1;
+        }
+    }
+
+    fn poll(&mut self, d: usize) -> Result<(), String> {
+        let mut out = [Completion::EMPTY; 16];
+        let dir = &mut self.directions[d];
+        let engine = self.net.engine(dir.from);
+        loop {
+            let n = engine.poll_cq(dir.cq, &mut out);
+            for c in &out[..n] {
+                let memory = engine.memory_mut();
+                dir.reference
+                    .complete(c, memory, &mut self.sums[dir.to])
+                    .map_err(|e| format!("direction {d}: {e}"))?;
+            }
+            if n == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<Tally, String> {
+        let mut steps = 0_u64;
+        let is_done = |d: &Direction| d.left == 0 && d.reference.outstanding() == 0;
+        while !self.directions.iter().all(is_done) {
+            for d in 0..self.directions.len() {
+                let n = self.rng.below(12);
+                self.post(d, n);
+            }
+            for _ in 0..=self.rng.below(12) {
+                steps += 1;
+                self.net.step();
+            }
+            if steps > 10_000_000 {
+                return Err("no end in sight".into());
+            }
+            for d in 0..self.directions.len() {
+                self.poll(d)?;
+            }
+        }
+        for (d, dir) in self.directions.iter().enumerate() {
+            let memory = self.net.engine(dir.to).memory_mut();
+            dir.reference
+                .check(memory)
+                .map_err(|e| format!("direction {d}: {e}"))?;
+        }
+        let mut tally = Tally {
+            conversations: 1,
+            ops: self.directions.iter().map(|d| d.reference.count()).sum(),
+            packets: self.net.stats().sent,
+            lost: self.net.stats().lost,
+            doubled: self.net.stats().duplicated,
+            again: 0,
+            virtual_ns: self.net.now(),
+        };
+        for (node, sums) in self.sums.iter().enumerate() {
+            let engine = self.net.engine(node);
+            if engine.cq_overruns() > 0 {
+                return Err(format!("node {node}: a completion did not fit"));
+            }
+            tally.again += engine.counters().retransmitted;
+            for word in 0..SHARED_WORDS {
+                let bytes = &engine.memory_mut().bytes()[8 * word..8 * word + 8];
+                let value = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+                sums.check(word, value, false)
+                    .map_err(|e| format!("node {node}: {e}"))?;
+            }
+        }
+        Ok(tally)
+    }
+}

@@ -1,0 +1,200 @@
+//! The protocols between PEs of a node, under loom: every interleaving up to a number of
+//! preemptions, with the memory model of C11.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p shmem-node --test loom --release
+//! ```
+//! Without `--cfg loom` this file is empty. The protocols are the files of `src` themselves,
+//! compiled here against loom's atomics, and `sys` models the system calls. Sleeps have no end: a
+//! bell that is missed is a deadlock, which loom reports. What the atomics have to protect lies in
+//! loom's cells, which report accesses that nothing orders.
+#![cfg(loom)]
+
+/// What `crate::sync` is for the files of `src`.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
+}
+
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../src/barrier.rs"]
+mod barrier;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../src/doorbell.rs"]
+mod doorbell;
+#[path = "../../src/slot.rs"]
+mod slot;
+mod sys;
+
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+use barrier::NodeBarrier;
+use doorbell::Doorbell;
+use slot::SlotHeader;
+
+/// Runs `f` in every interleaving with at most `preemptions` preemptions.
+fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 10_000;
+    builder.check(f);
+}
+
+/// A word that the program may store to at any time, and the bell beside it.
+#[derive(Default)]
+struct Watched {
+    word: AtomicU64,
+    bell: Doorbell,
+}
+
+impl Watched {
+    fn put(&self) {
+        self.word.fetch_add(1, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    fn wait_for(&self, value: u64) {
+        let ready = || self.word.load(Ordering::Relaxed) >= value;
+        while !ready() {
+            self.bell.sleep(ready);
+        }
+    }
+}
+
+/// Plain stores, a plain look at the bell: no sleeper is left behind.
+#[test]
+fn no_bell_is_missed() {
+    model(4, || {
+        let watched = Arc::new(Watched::default());
+        let writer = {
+            let watched = watched.clone();
+            thread::spawn(move || watched.word.store(1, Ordering::Relaxed))
+        };
+        writer.join().unwrap();
+        let writer = {
+            let watched = watched.clone();
+            thread::spawn(move || {
+                watched.word.store(2, Ordering::Relaxed);
+                watched.bell.ring();
+            })
+        };
+        watched.wait_for(2);
+        writer.join().unwrap();
+    });
+}
+
+/// Two writers, two threads of the owner that wait for different values.
+#[test]
+fn no_bell_is_missed_by_two_sleepers_of_two_writers() {
+    model(2, || {
+        let watched = Arc::new(Watched::default());
+        let spawn = |f: fn(&Watched)| {
+            let watched = watched.clone();
+            thread::spawn(move || f(&watched))
+        };
+        let threads = [
+            spawn(Watched::put),
+            spawn(Watched::put),
+            spawn(|w| w.wait_for(1)),
+        ];
+        watched.wait_for(2);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+const PES: u32 = 3;
+
+/// What each PE wrote before it arrived, and what the leader wrote before it released.
+struct Meeting {
+    barrier: NodeBarrier,
+    given: [UnsafeCell<u32>; PES as usize],
+    result: UnsafeCell<u32>,
+}
+
+// SAFETY: that the cells are only accessed in turns is what the model checks; loom reports it if
+// they are not.
+unsafe impl Sync for Meeting {}
+
+impl Meeting {
+    fn take_part(&self, pe: u32, round: u32) {
+        // SAFETY: only this PE and, between arrival and release, the leader access it.
+        self.given[pe as usize].with_mut(|v| unsafe { *v = round });
+        if pe == 0 {
+            self.barrier.wait_complete(PES, 0);
+            // SAFETY: all have arrived.
+            let sum = |cell: &UnsafeCell<u32>| cell.with(|v| unsafe { *v });
+            let total = self.given.iter().map(sum).sum();
+            // SAFETY: nobody was released.
+            self.result.with_mut(|v| unsafe { *v = total });
+            self.barrier.release(PES);
+        } else {
+            let arrival = self.barrier.arrive(PES);
+            self.barrier.wait_release(arrival, 0);
+        }
+        // SAFETY: written before the release, and not again before this PE's next arrival.
+        let result = self.result.with(|v| unsafe { *v });
+        assert_eq!(result, PES * round);
+    }
+}
+
+/// What PEs did before is done before what the leader does, and that before what they do next;
+/// nobody sleeps for ever; rounds do not mix.
+#[test]
+fn the_barrier_orders_and_wakes() {
+    model(2, || {
+        let meeting = Arc::new(Meeting {
+            barrier: NodeBarrier::default(),
+            given: Default::default(),
+            result: UnsafeCell::default(),
+        });
+        let others = [1, 2].map(|pe| {
+            let meeting = meeting.clone();
+            thread::spawn(move || (1..=2).for_each(|round| meeting.take_part(pe, round)))
+        });
+        (1..=2).for_each(|round| meeting.take_part(0, round));
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+/// Values are there when the slot says so, also in a slot that is used again.
+#[test]
+fn gathered_values_come_before_their_flag() {
+    struct Slot {
+        header: SlotHeader,
+        value: UnsafeCell<u32>,
+    }
+    // SAFETY: as for `Meeting`.
+    unsafe impl Sync for Slot {}
+    model(2, || {
+        let slot = Arc::new(Slot {
+            header: SlotHeader::default(),
+            value: UnsafeCell::default(),
+        });
+        let readers = [(); 2].map(|()| {
+            let slot = slot.clone();
+            thread::spawn(move || {
+                assert!(slot.header.wait(8, Duration::MAX));
+                assert_eq!(slot.header.value_len(), 80);
+                // SAFETY: shown, and not used again.
+                assert_eq!(slot.value.with(|v| unsafe { *v }), 800);
+            })
+        });
+        for request in [0, 8] {
+            slot.header.begin(request * 10);
+            // SAFETY: readers of this request wait for `finish`.
+            slot.value.with_mut(|v| unsafe { *v = request * 100 });
+            slot.header.finish(request);
+        }
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
