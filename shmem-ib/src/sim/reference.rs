@@ -61,8 +61,10 @@ struct Posted {
 /// A work request that has been proposed.
 #[derive(Debug)]
 pub struct Proposal {
-    /// To be posted. Inline data, if it says so, is `data`.
-    pub wr: SendWr<'static>,
+    wr_id: u64,
+    op: SendOp,
+    sge: Sge,
+    signaled: bool,
     /// Whether the payload is to be given inline.
     pub inline: bool,
     /// The payload of a WRITE, which lies in the local buffer as well.
@@ -75,8 +77,17 @@ pub struct Proposal {
 impl Proposal {
     /// Makes the request signaled, if `yes`: the last of all has to be.
     pub const fn signal(&mut self, yes: bool) {
-        self.wr.signaled |= yes;
+        self.signaled |= yes;
         self.posted.signaled |= yes;
+    }
+
+    /// The request to post; `inline` is the payload if [`Self::inline`] says so.
+    pub fn wr<'a>(&'a self, inline: Option<&'a [u8]>) -> SendWr<'a> {
+        SendWr {
+            inline,
+            signaled: self.signaled,
+            ..SendWr::new(self.wr_id, self.op, std::slice::from_ref(&self.sge))
+        }
     }
 }
 
@@ -249,7 +260,11 @@ impl Reference {
                     let value = stamp.rotate_left(i as u32 & 63) ^ i as u64;
                     chunk.copy_from_slice(&value.to_ne_bytes()[..chunk.len()]);
                 }
-                SendOp::Write { raddr, rkey }
+                SendOp::Write {
+                    raddr,
+                    rkey,
+                    imm: None,
+                }
             }
             6..11 => {
                 posted.reads = target..target + len;
@@ -290,15 +305,11 @@ impl Reference {
             len: len as u32,
             lkey: place.lkey,
         };
-        let wr = SendWr {
+        Some(Proposal {
             wr_id: self.count(),
             op,
             sge,
-            inline: None,
             signaled,
-        };
-        Some(Proposal {
-            wr,
             inline: posted.expect == Expect::Nothing && len <= 64 && pick(2) == 0,
             data: at..at + len,
             posted,

@@ -5,7 +5,8 @@ use std::ops::AddAssign;
 use shmem_ib::rng::Rng;
 use shmem_ib::sim::{NetConfig, Place, Reference, SimNet, Sums, VecMemory};
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendWr, VerbsError,
+    Access, AsyncEvent, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
+    VerbsError,
 };
 
 /// Words at the front of each memory that all connections add to.
@@ -126,12 +127,9 @@ impl Conversation {
             let engine = self.net.engine(node);
             let cq = engine.create_cq(4096).expect("a CQ");
             let init = QpInit {
-                ty: QpType::Rc,
-                send_cq: cq,
-                recv_cq: cq,
                 max_send_wr: 1 + self.rng.below(DEPTH) as u32,
-                max_recv_wr: 0,
                 max_inline: 64,
+                ..QpInit::new(QpType::Rc, cq)
             };
             let qpn = engine.create_qp(&init).expect("a queue pair");
             let near_wrap = Psn::new(0_u32.wrapping_sub(self.rng.below(2000) as u32));
@@ -149,6 +147,7 @@ impl Conversation {
                 rq_psn,
                 mtu,
                 max_dest_rd_atomic,
+                min_rnr_timer: 0,
             };
             for attr in [
                 QpAttr::Init {
@@ -161,6 +160,7 @@ impl Conversation {
                     sq_psn,
                     timeout: 0,
                     retry_cnt: 7,
+                    rnr_retry: 7,
                     max_rd_atomic,
                 },
             ] {
@@ -213,11 +213,7 @@ impl Conversation {
             } else {
                 None
             };
-            let wr = SendWr {
-                inline: data,
-                ..proposal.wr
-            };
-            match engine.post_send(dir.qpn, &wr) {
+            match engine.post_send(dir.qpn, &proposal.wr(data)) {
                 Ok(_) => {}
                 Err(VerbsError::QueueFull { .. }) => return,
                 Err(e) => panic!("{e}"),
@@ -281,8 +277,10 @@ impl Conversation {
         };
         for (node, sums) in self.sums.iter().enumerate() {
             let engine = self.net.engine(node);
-            if engine.cq_overruns() > 0 {
-                return Err(format!("node {node}: a completion did not fit"));
+            while let Some(event) = engine.poll_async() {
+                if !matches!(event, AsyncEvent::CommEst(_)) {
+                    return Err(format!("node {node}: {event:?}"));
+                }
             }
             tally.again += engine.counters().retransmitted;
             for word in 0..SHARED_WORDS {
