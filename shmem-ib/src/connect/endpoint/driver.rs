@@ -80,6 +80,8 @@ pub(super) struct Driver<H> {
     pub(super) qps_alive: u32,
     /// RC packets received when last looked at; only kept while closing.
     rc_packets: u64,
+    /// Inbound operations when last looked at.
+    inbound: u64,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
     /// Nothing may be started any more.
@@ -117,6 +119,7 @@ impl<H: Hca> Driver<H> {
             qps_created: 0,
             qps_alive: 0,
             rc_packets: 0,
+            inbound: 0,
             notify: false,
             closing: false,
             await_end: 0,
@@ -144,7 +147,8 @@ impl<H: Hca> Driver<H> {
         Some(Duration::from_nanos(at.saturating_sub(self.now())))
     }
 
-    /// Takes completions and lets timers act. Returns whether anything happened.
+    /// Takes completions and lets timers act. Returns whether anything happened, operations of
+    /// peers included.
     pub(super) fn poll(&mut self) -> bool {
         let mut batch = [Completion::EMPTY; BATCH];
         let mut busy = false;
@@ -169,6 +173,9 @@ impl<H: Hca> Driver<H> {
                 busy = true;
             }
         }
+        let inbound = self.hca.inbound();
+        busy |= inbound != self.inbound;
+        self.inbound = inbound;
         // Another thread may have found what the one that closes sleeps for.
         self.notify |= self.closing && self.manager.has_left();
         busy

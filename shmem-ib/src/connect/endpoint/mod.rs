@@ -262,7 +262,7 @@ impl<H: Hca> Endpoint<H> {
     }
 
     /// Handles what has arrived and what is due, without waiting. Returns whether there was
-    /// anything.
+    /// anything; operations of peers count, as they may have changed the memory.
     pub fn progress(&self) -> bool {
         self.lock().poll()
     }
@@ -281,7 +281,7 @@ impl<H: Hca> Endpoint<H> {
             self.hca.wait(until.map_or(max, |t| t.min(max)));
             self.lock().poll();
         }
-        let inbound = self.hca.counters().rdma_inbound;
+        let inbound = self.hca.inbound();
         self.inbound_seen.swap(inbound, Ordering::Relaxed) != inbound
     }
 
