@@ -37,6 +37,7 @@ pub mod connect;
 pub mod rng;
 pub mod sim;
 pub mod soft;
+mod sync;
 pub mod verbs;
 pub mod wire;
 

@@ -10,38 +10,18 @@
 //! full. Otherwise it leaves the packet to the next poll, or to the acknowledgement that is sure to
 //! come: a stream of small writes then leaves in trains rather than one system call each.
 //!
-//! *The progress thread must not fight with a polling application.* If it slept on the socket,
-//! each packet for a spinning application would wake it as well, and the two would quarrel
-//! about the mutex. Therefore every poll of a CQ bumps the counter `polls`:
-//! ```text
-//!            packet, `polls` unchanged
-//!      .---> ASLEEP on socket, event, timer ---------------------> handle it, return Work
-//!      |        | packet, but `polls` has changed: the application is awake and sees it
-//!      |        v
-//!      |     NAP on the event only, 250 us to 1 ms  <---.
-//!      |        |            `polls` changed meanwhile  |
-//!      '--------+---------------------------------------'
-//!        `polls` unchanged: look at the socket once, then sleep on it again
-//! ```
-//! So an active application costs the progress thread a short wake-up per millisecond, and a
-//! peer of an application that has stopped polling waits a millisecond at most.
-//!
-//! *Timers.* A sleeper knows the engine's next deadline and sleeps no longer. If a post makes
-//! an earlier one than any sleeper expects, the poster arms a timer descriptor that all sleepers
-//! watch: cheaper than waking one, and not needed again before that timer is due. Application
-//! threads sleep here, too, so whoever stops sleeping looks after those that go on.
+//! *Sleeping*, and who tells whom of a new deadline, is in `rest`.
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-
-use smallvec::SmallVec;
 
 use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
+use super::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
 use super::socket::{
     Event, Pages, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS,
     Timer, Train, sleep,
@@ -54,9 +34,6 @@ use crate::wire::PACKET_MAX;
 
 /// UDP port of RoCEv2; a hardware device may be behind it.
 const ROCE_PORT: u16 = 4791;
-/// First and longest nap while the application polls.
-const NAP: Duration = Duration::from_micros(250);
-const NAP_MAX: Duration = Duration::from_millis(1);
 /// After so long without packets the memory that a bulk transfer has touched is given back.
 const RELEASE_AFTER_NS: u64 = 20_000_000;
 /// Receive calls before timers and the caller get their turn.
@@ -101,13 +78,12 @@ pub struct SoftHca {
     event: Event,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
-    /// Counts polls of CQs.
-    polls: AtomicU64,
+    polls: Polls,
     started: Instant,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     engine: Engine<RawMemory>,
     /// Packets to send; empty until the first.
     tx: Pages,
@@ -118,18 +94,7 @@ struct Inner {
     /// Whether the kernel takes trains.
     trains: bool,
     faults: Option<FaultFilter>,
-    /// Until when threads sleep on the socket, one entry each.
-    sleepers: SmallVec<[u64; 2]>,
-    /// When the timer descriptor fires.
-    armed: Option<u64>,
-}
-
-impl Inner {
-    /// The earliest time at which some sleeper wakes by itself; `None` if nobody sleeps.
-    fn wakes_at(&self) -> Option<u64> {
-        let first = self.sleepers.iter().copied().min()?;
-        Some(self.armed.map_or(first, |at| at.min(first)))
-    }
+    rest: Rest,
 }
 
 impl SoftHca {
@@ -163,26 +128,33 @@ impl SoftHca {
             rx_bulky: false,
             trains: true,
             faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
-            sleepers: SmallVec::new(),
-            armed: None,
+            rest: Rest::default(),
         };
         Ok(Self {
             inner: Mutex::new(inner),
             socket,
             event,
             timer: OnceLock::new(),
-            polls: AtomicU64::new(0),
+            polls: Polls::default(),
             started: Instant::now(),
         })
+    }
+
+    /// The timer descriptor, unless the kernel refuses it.
+    fn timer(&self) -> Option<&Timer> {
+        self.timer.get_or_init(|| Timer::new().ok()).as_ref()
     }
 
     fn now(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The engine keeps its invariants at every point where it could panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            hca: self,
+            // The engine keeps its invariants at every point where it could panic.
+            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Receives, lets timers act, and sends. Returns whether anything happened.
@@ -313,22 +285,102 @@ impl SoftHca {
             }
         }
     }
+}
 
-    /// Lets sleeping threads know of a deadline that none of them expects.
-    fn announce_deadline(&self, inner: &mut Inner, now: u64) {
-        let Some(wakes_at) = inner.wakes_at() else {
-            return;
+/// The locked HCA.
+pub(super) struct Locked<'a> {
+    hca: &'a SoftHca,
+    inner: MutexGuard<'a, Inner>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Desk for Locked<'_> {
+    fn rest(&mut self) -> &mut Rest {
+        &mut self.rest
+    }
+
+    fn next_timeout(&mut self) -> Option<u64> {
+        self.engine.next_timeout()
+    }
+
+    fn has_unpolled(&self) -> bool {
+        self.engine.unpolled() > 0
+    }
+
+    fn pump(&mut self) -> bool {
+        self.hca.pump(&mut self.inner)
+    }
+
+    fn tidy_at(&self, now: u64) -> Option<u64> {
+        self.rx_bulky.then_some(now + RELEASE_AFTER_NS)
+    }
+
+    fn tidy(&mut self) {
+        self.rx_bulky = false;
+        let Inner { rx, tx, .. } = &mut *self.inner;
+        rx.release();
+        tx.release();
+    }
+}
+
+impl Host for SoftHca {
+    type Desk<'a> = Locked<'a>;
+
+    fn now(&self) -> u64 {
+        self.now()
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        self.lock()
+    }
+
+    fn polls(&self) -> &Polls {
+        &self.polls
+    }
+
+    fn sleep(&self, watch: Watch, time: Duration) -> Ready {
+        let (socket, timer) = match watch {
+            Watch::All => (Some(&self.socket), self.timer()),
+            Watch::Event => (None, None),
         };
-        let Some(at) = inner.engine.next_timeout().filter(|at| *at < wakes_at) else {
-            return;
-        };
-        match self.timer.get() {
-            Some(Some(timer)) => {
-                timer.arm(Duration::from_nanos(at.saturating_sub(now)));
-                inner.armed = Some(at);
-            }
-            _ => self.event.signal(),
+        let (packet, event, timer) = sleep(socket, &self.event, timer, time);
+        Ready {
+            packet,
+            event,
+            timer,
         }
+    }
+
+    fn arm(&self, delay: Duration) -> bool {
+        let timer = self.timer.get().and_then(Option::as_ref);
+        timer.is_some_and(|timer| {
+            timer.arm(delay);
+            true
+        })
+    }
+
+    fn take_timer(&self) -> bool {
+        self.timer().is_some_and(Timer::take)
+    }
+
+    fn signal(&self) {
+        self.event.signal();
+    }
+
+    fn take_event(&self) -> bool {
+        self.event.take()
     }
 }
 
@@ -443,7 +495,7 @@ impl Hca for SoftHca {
         if inner.engine.post_send(qp, wr)? == Doorbell::Now {
             let now = self.now();
             self.transmit(&mut inner, now);
-            self.announce_deadline(&mut inner, now);
+            rest::announce(self, &mut inner, now);
         }
         Ok(())
     }
@@ -453,79 +505,21 @@ impl Hca for SoftHca {
     }
 
     fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize {
-        // Relaxed: the counter only tells that somebody polls, and orders nothing.
-        self.polls.fetch_add(1, Ordering::Relaxed);
+        self.polls.bump();
         let mut inner = self.lock();
         if inner.engine.cq_is_empty(cq) {
             self.pump(&mut inner);
-            if !inner.sleepers.is_empty() {
+            if inner.rest.anybody() {
                 let now = self.now();
-                self.announce_deadline(&mut inner, now);
+                rest::announce(self, &mut inner, now);
             }
         }
         inner.engine.poll_cq(cq, out)
     }
 
     fn wait(&self, max: Duration) -> Wake {
-        let timer = self.timer.get_or_init(|| Timer::new().ok()).as_ref();
-        let end = self
-            .now()
-            .saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));
-        loop {
-            let seen = self.polls.load(Ordering::Relaxed);
-            let mut inner = self.lock();
-            if inner.engine.unpolled() > 0 {
-                // Whoever has to take these completions may be busy with something that needs the
-                // wire: held-back posts wait for acknowledgements, lost packets for timers.
-                self.pump(&mut inner);
-                let pumped = self.now();
-                self.announce_deadline(&mut inner, pumped);
-                return Wake::Work;
-            }
-            let now = self.now();
-            let mut until = inner.engine.next_timeout().map_or(end, |at| at.min(end));
-            let bulky = inner.rx_bulky;
-            if bulky {
-                until = until.min(now + RELEASE_AFTER_NS);
-            }
-            inner.sleepers.push(until);
-            drop(inner);
-            let time = Duration::from_nanos(until.saturating_sub(now));
-            let (packet, event, timed) = sleep(Some(&self.socket), &self.event, timer, time);
-            let mut inner = self.lock();
-            if let Some(own) = inner.sleepers.iter().position(|at| *at == until) {
-                inner.sleepers.swap_remove(own);
-            }
-            // Not if another thread has taken it, or has armed it anew since.
-            if timed && timer.is_some_and(Timer::take) {
-                inner.armed = None;
-            }
-            if bulky && !packet && self.now() >= now + RELEASE_AFTER_NS {
-                inner.rx_bulky = false;
-                let Inner { rx, tx, .. } = &mut *inner;
-                rx.release();
-                tx.release();
-            }
-            let left = self.now();
-            self.announce_deadline(&mut inner, left);
-            drop(inner);
-            if event && self.event.take() {
-                return Wake::Woken;
-            }
-            if self.polls.load(Ordering::Relaxed) != seen && self.nap(end) {
-                return Wake::Woken;
-            }
-            let mut inner = self.lock();
-            let busy = self.pump(&mut inner);
-            let pumped = self.now();
-            self.announce_deadline(&mut inner, pumped);
-            if busy || inner.engine.unpolled() > 0 {
-                return Wake::Work;
-            }
-            if self.now() >= end {
-                return Wake::Timeout;
-            }
-        }
+        self.timer(); // so that posters find it from the first sleep on
+        rest::wait(self, max)
     }
 
     fn wake(&self) {
@@ -534,24 +528,5 @@ impl Hca for SoftHca {
 
     fn counters(&self) -> Counters {
         self.lock().engine.counters()
-    }
-}
-
-impl SoftHca {
-    /// Sleeps in short turns for as long as the application polls, but not beyond `end`.
-    /// Returns whether it was woken.
-    fn nap(&self, end: u64) -> bool {
-        let mut time = NAP;
-        loop {
-            let seen = self.polls.load(Ordering::Relaxed);
-            let (_, event, _) = sleep(None, &self.event, None, time);
-            if event && self.event.take() {
-                return true;
-            }
-            if self.polls.load(Ordering::Relaxed) == seen || self.now() >= end {
-                return false;
-            }
-            time = (time * 2).min(NAP_MAX);
-        }
     }
 }

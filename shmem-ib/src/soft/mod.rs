@@ -6,8 +6,8 @@
 //!   to repeat and how much to send at once.
 //! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs.
 //! * `memory`: raw access to the memory of this process (unsafe).
-//! * `socket`: system calls (unsafe); `hca`: the driver and its threads; `faults`: packet
-//!   loss on purpose.
+//! * `socket`: system calls (unsafe); `hca`: the driver and its threads; `rest`: how these
+//!   sleep; `faults`: packet loss on purpose.
 //!
 //! # What it models
 //! Everything of [`crate::verbs`] with the rules of hardware: state transitions, keys and
@@ -28,6 +28,7 @@ mod pacing;
 mod qp;
 mod requester;
 mod responder;
+mod rest;
 mod rx;
 mod socket;
 mod tx;

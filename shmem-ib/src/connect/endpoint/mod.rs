@@ -26,6 +26,7 @@
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
 //! HCA's own. The [`Directory`] is asked for addresses without the lock.
 
+mod asleep;
 mod buffers;
 mod config;
 mod driver;
@@ -37,13 +38,13 @@ mod ud;
 mod wait;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 pub use config::{Directory, EndpointConfig, Lookup};
 pub use error::ConnError;
 
+use self::asleep::{Asleep, Seen};
 use self::buffers::LocalSegment;
 use self::driver::{Driver, ud_recv_id};
 use self::ud::{SEND_SLOTS, UdPort};
@@ -69,11 +70,11 @@ pub struct Endpoint<H: Hca> {
     driver: Mutex<Driver<H>>,
     ud: UdAddress,
     /// Threads that sleep in the completion channel while they wait for something.
-    sleepers: AtomicU32,
+    asleep: Asleep,
     /// Signalled when the endpoint is closed.
     gone: Condvar,
     /// Inbound operations that `progress_wait` has reported.
-    inbound_seen: AtomicU64,
+    inbound_seen: Seen,
 }
 
 /// What an endpoint has done.
@@ -184,9 +185,9 @@ impl<H: Hca> Endpoint<H> {
             hca,
             driver: Mutex::new(driver),
             ud: address,
-            sleepers: AtomicU32::new(0),
+            asleep: Asleep::default(),
             gone: Condvar::new(),
-            inbound_seen: AtomicU64::new(0),
+            inbound_seen: Seen::default(),
         }))
     }
 
@@ -281,8 +282,7 @@ impl<H: Hca> Endpoint<H> {
             self.hca.wait(until.map_or(max, |t| t.min(max)));
             self.lock().poll();
         }
-        let inbound = self.hca.inbound();
-        self.inbound_seen.swap(inbound, Ordering::Relaxed) != inbound
+        self.inbound_seen.is_news(self.hca.inbound())
     }
 
     /// What has happened so far.

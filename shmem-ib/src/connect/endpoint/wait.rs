@@ -12,7 +12,6 @@
 //! at the end of its short sleep, whose length doubles from 250 us to 32 ms.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -69,8 +68,7 @@ impl<H: Hca> Locked<'_, H> {
         if let Some(mut guard) = self.guard.take() {
             let notify = std::mem::take(&mut guard.notify);
             drop(guard);
-            // ORDERING(sleepers): see `sleep`.
-            if notify && self.endpoint.sleepers.load(Ordering::SeqCst) > 0 {
+            if notify && self.endpoint.asleep.anybody() {
                 self.endpoint.hca.wake();
             }
         }
@@ -121,14 +119,12 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Sleeps until the HCA has work or another thread has done it, at most `time`.
     pub(super) fn sleep(&mut self, time: Duration) {
-        // ORDERING(sleepers): counted while the lock is still held. Whoever makes the
-        // condition true does so under the lock later, and then sees the count.
-        let sleepers = &self.endpoint.sleepers;
-        sleepers.fetch_add(1, Ordering::SeqCst);
+        let asleep = &self.endpoint.asleep;
+        asleep.enter();
         self.unlocked(|endpoint| {
             endpoint.hca.wait(time);
         });
-        sleepers.fetch_sub(1, Ordering::SeqCst);
+        asleep.leave();
     }
 
     /// Sleeps until another thread has closed the endpoint, at most `max`.

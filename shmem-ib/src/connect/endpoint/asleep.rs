@@ -1,0 +1,44 @@
+//! What threads of one endpoint tell each other without its lock: that somebody sleeps, and
+//! which operations of peers were reported already.
+//!
+//! A file of its own because the model in `tests/loom` compiles it against loom's atomics.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Threads that sleep in the completion channel while they wait for something.
+#[derive(Debug, Default)]
+pub(super) struct Asleep(AtomicU32);
+
+impl Asleep {
+    /// A thread is about to sleep. It still holds the endpoint's lock.
+    pub(super) fn enter(&self) {
+        // ORDERING(sleepers): counted while the lock is held. Whoever makes the condition true
+        // does so under the lock later, and then sees the count.
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It has slept.
+    pub(super) fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether somebody has to be woken, for a thread that has changed something under the lock.
+    pub(super) fn anybody(&self) -> bool {
+        // ORDERING(sleepers): see `enter`.
+        self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// The number of inbound operations when somebody last looked.
+#[derive(Debug, Default)]
+pub(super) struct Seen(AtomicU64);
+
+impl Seen {
+    /// Notes the number `now`; says whether it differs from the one noted before. When threads
+    /// note at once, one number may be news twice, but none is news to nobody.
+    pub(super) fn is_news(&self, now: u64) -> bool {
+        self.0.swap(now, Ordering::Relaxed) != now
+    }
+}
