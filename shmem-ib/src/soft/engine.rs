@@ -341,6 +341,11 @@ impl<M: Memory> Engine<M> {
         self.cqs.unpolled()
     }
 
+    /// Whether [`Engine::poll_transmit`] may have a packet.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// When [`Engine::handle_timeout`] has to be called at the latest.
     pub fn next_timeout(&mut self) -> Option<u64> {
         while let Some(&Reverse((at, qpn))) = self.timers.peek() {
