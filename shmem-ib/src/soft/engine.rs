@@ -29,7 +29,7 @@ use crate::verbs::{
 /// Longest inline payload.
 pub const MAX_INLINE: u32 = 1024;
 /// Most READs and atomics in flight per queue pair and direction.
-pub const MAX_RD_ATOMIC: u8 = 16;
+pub const MAX_RD_ATOMIC: u8 = 128;
 /// Deepest queue of a queue pair.
 pub const MAX_QP_WR: u32 = 1 << 15;
 /// Deepest completion queue.
@@ -37,7 +37,7 @@ pub const MAX_CQE: u32 = 1 << 22;
 /// Longest message: its packets stay well below half of the PSN space at the smallest MTU.
 pub const MAX_MSG: u64 = 1 << 30;
 /// From so many waiting requests on, a post does not wait for an acknowledgement to send.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 
 /// When a post wants its packets to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub struct Engine<M> {
     pub(super) qps: QpTable,
     /// Queue pairs which may have something to send, in turn.
     pub(super) ready: VecDeque<Qpn>,
-    /// Packets that the first of `ready` may still send in this turn.
+    /// Bytes that the first of `ready` has sent in this turn.
     pub(super) turn: u32,
     /// Deadlines. Entries that a queue pair has outlived are skipped: see `timer_queued`.
     timers: BinaryHeap<Reverse<(u64, Qpn)>>,
@@ -203,7 +203,7 @@ impl<M: Memory> Engine<M> {
                         in_range("timeout", (*timeout).into(), 0, 31, "0 to 31")?;
                         in_range("retry_cnt", (*retry_cnt).into(), 0, 7, "0 to 7")?;
                         let max = port.max_rd_atomic.into();
-                        in_range("max_rd_atomic", (*max_rd_atomic).into(), 0, max, "0 to 16")?;
+                        in_range("max_rd_atomic", (*max_rd_atomic).into(), 0, max, "0 to 128")?;
                         let step = 4096_u64 << timeout;
                         let limits = Limits {
                             mtu: rc.dest.map_or(256, |d| d.mtu.bytes() as u32),
@@ -514,7 +514,7 @@ fn check_dest(dest: &RcDest, port: &PortInfo) -> Result<(), VerbsError> {
         dest.max_dest_rd_atomic.into(),
         0,
         max,
-        "0 to 16",
+        "0 to 128",
     )?;
     let (mtu, active) = (dest.mtu.bytes() as u32, port.active_mtu.bytes() as u32);
     in_range(

@@ -183,7 +183,10 @@ impl SoftHca {
             // The answer goes out before the look for more: a peer with one operation in flight
             // waits for it.
             self.transmit(inner, now);
-            if inner.engine.unpolled() > 0 {
+            // Before a timer acts, everything that has come counts: this process itself may not
+            // have run for a while.
+            let due = |inner: &mut Inner| inner.engine.next_timeout().is_some_and(|at| at <= now);
+            if inner.engine.unpolled() > 0 && !due(inner) {
                 break;
             }
         }
@@ -220,12 +223,14 @@ impl SoftHca {
         let mut at = 0;
         loop {
             let packet = inner.engine.poll_transmit(now, &mut inner.tx[at..]);
+            let mut due = packet.is_none();
             if let Some(t) = packet {
                 trains.add(t.dst, at, t.len);
                 at += t.len;
+                due = t.ends_burst || trains.is_due() || at + PACKET_MAX > inner.tx.len();
             }
-            // A full train leaves while the next one is made: the peer works meanwhile.
-            if packet.is_none() || trains.is_due() || at + PACKET_MAX > inner.tx.len() {
+            // What is due leaves while the next train is made: the peer works meanwhile.
+            if due {
                 self.send(inner, trains.as_slice());
                 trains.clear(inner.trains);
                 at = 0;

@@ -3,7 +3,7 @@
 //! # Map
 //! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`].
 //! * `requester`, `responder`: the two halves of a reliable connection; `pacing` decides when
-//!   to repeat and how much to send at once.
+//!   to repeat and how much to send at once, `burst` in which portions.
 //! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs.
 //! * `memory`: raw access to the memory of this process (unsafe).
 //! * `socket`: system calls (unsafe); `hca`: the driver and its threads; `rest`: how these
@@ -18,6 +18,7 @@
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
 //! a checksum and no signature. Keys, PSNs and QPNs are random to make blind forging hard.
 
+mod burst;
 mod cq;
 mod engine;
 mod faults;

@@ -31,14 +31,13 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
+use super::burst::{self, Place};
 use super::pacing::Pacing;
 use crate::verbs::{Lkey, Psn, SendOp, Sge, WcOpcode, WcStatus};
 use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
 const PSN_WINDOW: u32 = 1 << 23;
-/// An ACK is asked for at least every so many packets of a message.
-const ACK_EVERY: u32 = 16;
 
 /// A work request in the send queue.
 #[derive(Debug)]
@@ -115,6 +114,8 @@ pub(crate) struct Request<'a> {
     pub(crate) payload: Payload<'a>,
     /// It was sent before.
     pub(crate) again: bool,
+    /// It is the last one of a burst, which had better not wait for more.
+    pub(crate) ends_burst: bool,
 }
 
 /// Where an answer goes.
@@ -237,12 +238,13 @@ impl Requester {
         let window = self.pacing.window();
         let again = self.cur.since(self.high) < 0;
         let offset = index * mtu;
+        let place = Place::of(index, wqe.packets, mtu);
         let (take, opcode, ext, ack_req, payload) = match wqe.op {
             SendOp::Write { raddr, rkey } => {
-                if in_flight >= window {
+                let len = (wqe.len - offset).min(mtu);
+                if !self.pacing.allows(in_flight, len, place.needs) {
                     return None;
                 }
-                let len = (wqe.len - offset).min(mtu);
                 let opcode = match (index, left) {
                     (0, 1) => Opcode::WriteOnly,
                     (0, _) => Opcode::WriteFirst,
@@ -257,8 +259,9 @@ impl Requester {
                     }),
                     _ => Ext::None,
                 };
-                let ack_req =
-                    left == 1 || index % ACK_EVERY == ACK_EVERY - 1 || in_flight + 1 >= window;
+                // If nothing may follow this packet, only its acknowledgement helps.
+                let next = if place.ends { burst::longest(mtu) } else { 1 };
+                let ack_req = place.ends_pair || !self.pacing.allows(in_flight + 1, mtu, next);
                 let payload = match &wqe.inline {
                     Some(data) => Payload::Inline(&data[offset as usize..(offset + len) as usize]),
                     None if len == 0 => Payload::None,
@@ -293,7 +296,7 @@ impl Requester {
             }
             SendOp::FetchAdd { raddr, rkey, add } => {
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || in_flight >= window
+                    || !self.pacing.allows(in_flight, 8, 1)
                 {
                     return None;
                 }
@@ -312,7 +315,7 @@ impl Requester {
                 swap,
             } => {
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || in_flight >= window
+                    || !self.pacing.allows(in_flight, 8, 1)
                 {
                     return None;
                 }
@@ -332,6 +335,8 @@ impl Requester {
             }
             SendOp::UdSend { .. } => unreachable!("datagrams are not posted to an RC queue"),
         };
+        // Single packets wait for others to share a datagram with.
+        let wqe_ends_burst = place.ends && wqe.packets > 1;
         let psn = self.cur;
         if wqe.awaits_response() {
             self.awaiting.push_back((psn, take));
@@ -360,6 +365,7 @@ impl Requester {
             ack_req,
             payload,
             again,
+            ends_burst: take == 1 && wqe_ends_burst,
         })
     }
 
@@ -432,6 +438,7 @@ impl Requester {
         }
         if self.cur.since(to) < 0 {
             // Packets that were to be repeated turn out to have arrived.
+            self.pacing.on_needless_timeout();
             self.cur = to;
             self.cur_wqe = 0;
         }

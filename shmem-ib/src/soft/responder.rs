@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 
+use super::burst::Place;
 use super::mr::{Memory, MrTable};
 use crate::verbs::{Access, Psn, Rkey};
 use crate::wire::{Aeth, AtomicEth, Ext, NakCode, Opcode, Packet, Reth, Syndrome};
@@ -98,6 +99,8 @@ pub(crate) struct Response {
     pub(crate) ext: Ext,
     /// Address and length of the payload in local memory; rights were checked.
     pub(crate) payload: Option<(u64, u32)>,
+    /// It is the last one of a burst, which had better not wait for more.
+    pub(crate) ends_burst: bool,
 }
 
 #[derive(Debug)]
@@ -370,7 +373,8 @@ impl Responder {
             Reply::Atomic(_, _, duplicate) => !duplicate,
             _ => false,
         };
-        self.replies.iter().filter(fresh).count() >= 2 * self.max_rd_atomic
+        let limit = 2 * self.max_rd_atomic;
+        self.replies.len() >= limit && self.replies.iter().filter(fresh).count() >= limit
     }
 
     /// Whether so many answers are queued that only repetitions can be the cause.
@@ -424,6 +428,7 @@ impl Responder {
                 opcode,
                 ext,
                 payload: None,
+                ends_burst: false,
             })
         };
         let reply = self.replies.front_mut()?;
@@ -462,6 +467,7 @@ impl Responder {
             (_, 1) => (Opcode::ReadLast, Ext::Aeth(ack)),
             _ => (Opcode::ReadMiddle, Ext::None),
         };
+        let ends_burst = read.packets > 1 && Place::of(read.sent, read.packets, self.mtu).ends;
         read.sent += 1;
         if read.sent == read.packets {
             self.replies.pop_front();
@@ -471,6 +477,7 @@ impl Responder {
             opcode,
             ext,
             payload: (len > 0).then_some((va, len)),
+            ends_burst,
         })
     }
 }

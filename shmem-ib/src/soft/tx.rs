@@ -10,9 +10,9 @@ use super::responder::Target;
 use crate::verbs::{Access, AddressVector, QpState, Qpn, SendOp, WcOpcode, WcStatus};
 use crate::wire::{Bth, Deth, Ext, Flow, Header, NakCode, Opcode, PACKET_MAX, Syndrome};
 
-/// How many packets a queue pair sends before another one gets its turn: as many as one
-/// segmented datagram of 64 KiB holds.
-const TURN: u32 = 16;
+/// How many bytes a queue pair sends before another one gets its turn, which comes at the end of a
+/// burst or when as many are sent as a segmented datagram holds.
+const TURN: u32 = 60 << 10;
 
 /// A packet that was written to the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ pub struct Transmit {
     pub dst: AddressVector,
     /// Its length in bytes.
     pub len: usize,
+    /// It had better leave at once, together with those before it.
+    pub ends_burst: bool,
 }
 
 /// What a queue pair had to send.
@@ -47,8 +49,8 @@ impl<M: Memory> Engine<M> {
                     self.counters.packets_sent += 1;
                     self.counters.bytes_sent += transmit.len as u64;
                     self.queue_timer(qpn);
-                    self.turn += 1;
-                    if self.turn >= TURN {
+                    self.turn += transmit.len as u32;
+                    if self.turn >= TURN || transmit.ends_burst {
                         self.turn = 0;
                         self.ready.rotate_left(1);
                     }
@@ -80,7 +82,13 @@ impl<M: Memory> Engine<M> {
                     return Sent::Nothing;
                 };
                 let flow = Flow { src, dst: dest.av };
-                let sent = |len| Sent::Packet(Transmit { dst: dest.av, len });
+                let sent = |len, ends_burst| {
+                    Sent::Packet(Transmit {
+                        dst: dest.av,
+                        len,
+                        ends_burst,
+                    })
+                };
                 if let Some(responder) = &mut rc.responder {
                     let target = Target {
                         mrs: &self.mrs,
@@ -106,7 +114,7 @@ impl<M: Memory> Engine<M> {
                         if failed && qp.state != QpState::Err {
                             self.fail_qp(qpn);
                         }
-                        return sent(len);
+                        return sent(len, r.ends_burst);
                     }
                 }
                 if qp.state != QpState::Rts {
@@ -120,7 +128,7 @@ impl<M: Memory> Engine<M> {
                 };
                 let bth = Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req);
                 let header = Header { bth, ext: r.ext };
-                let psn = r.psn;
+                let (psn, ends_burst) = (r.psn, r.ends_burst);
                 let len = match r.payload {
                     Payload::None => {
                         header.encode(buf, 0);
@@ -143,7 +151,7 @@ impl<M: Memory> Engine<M> {
                     }
                 };
                 self.counters.retransmitted += u64::from(r.again);
-                sent(header.seal(buf, len, &flow))
+                sent(header.seal(buf, len, &flow), ends_burst)
             }
         }
     }
@@ -203,6 +211,7 @@ impl<M: Memory> Engine<M> {
         Sent::Packet(Transmit {
             dst: av,
             len: header.seal(buf, len, &Flow { src, dst: av }),
+            ends_burst: false,
         })
     }
 }
