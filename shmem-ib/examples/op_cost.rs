@@ -1,6 +1,6 @@
 //! What one operation costs besides waiting: both sides in one thread, so that nothing spins.
 //!
-//! `cargo run --release -p shmem-ib --example op_cost [put|get|add] [bytes] [count]`
+//! `cargo run --release -p shmem-ib --example op_cost [put|get|add|poll] [bytes] [count]`
 //!
 //! Prints time, system calls and packets per operation of both sides together. Under
 //! `valgrind --tool=callgrind --toggle-collect='*measured*'` it gives instructions.
@@ -42,6 +42,7 @@ fn open(pe: u32, memory: &mut [u64]) -> Arc<Endpoint<SoftHca>> {
 /// What is done `n` times.
 #[derive(Clone, Copy)]
 struct Work {
+    idle: bool,
     add: bool,
     get: bool,
     bytes: usize,
@@ -52,6 +53,10 @@ struct Work {
 fn measured(a: &Endpoint<SoftHca>, b: &Endpoint<SoftHca>, buffer: &mut [u8], work: Work) {
     for _ in 0..work.n {
         let len = work.bytes;
+        if work.idle {
+            a.progress();
+            continue;
+        }
         if work.add {
             a.add_nbi(1, 0, 1).expect("b answers");
         } else if work.get {
@@ -80,6 +85,7 @@ fn main() {
             .map_or(default, |n| n.parse().expect("a number"))
     };
     let work = Work {
+        idle: kind == "poll",
         add: kind == "add",
         get: kind == "get",
         bytes: number(8) as usize,

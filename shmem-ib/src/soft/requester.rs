@@ -217,6 +217,11 @@ impl Requester {
         self.sq.len() - self.started
     }
 
+    /// Whether there is anything to send, now or when the window allows it.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.cur != self.next || self.backlog() > 0
+    }
+
     /// When [`Requester::on_timeout`] wants to be called.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.rnr_until.or(self.timer)

@@ -172,8 +172,11 @@ impl<M: Memory> Engine<M> {
                 self.fail_qp(qpn);
             }
             None => {
+                let unsent = requester.has_unsent();
                 self.report(qpn);
-                self.mark_ready(qpn);
+                if unsent {
+                    self.mark_ready(qpn);
+                }
                 self.queue_timer(qpn);
             }
         }

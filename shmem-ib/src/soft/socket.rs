@@ -219,10 +219,11 @@ impl Socket {
         let bytes = &buffer[packet.start..packet.start + packet.len];
         let (at, len) = (bytes.as_ptr().cast(), bytes.len());
         let flags = libc::MSG_DONTWAIT;
+        let (at, name): (*const u8, *const SockAddr) = (at, ptr::from_ref(&name));
         // SAFETY: `bytes` and `name` are alive and of the lengths given; the kernel reads them.
         let sent = unsafe {
-            let name = ptr::from_ref(&name).cast();
-            libc::sendto(self.raw(), at, len, flags, name, name_len)
+            // As `libc::sendto`, which spends two atomic operations on thread cancellation.
+            libc::syscall(libc::SYS_sendto, self.raw(), at, len, flags, name, name_len)
         };
         if sent < 0 {
             return Err(io::Error::last_os_error());
@@ -300,7 +301,11 @@ impl Socket {
         header.msg_controllen = CMSG_LEN;
         // SAFETY: all that `header` points to is alive, exclusively borrowed, and of the length
         // given.
-        let got = unsafe { libc::recvmsg(self.raw(), &raw mut header, libc::MSG_DONTWAIT) };
+        let got = unsafe {
+            // As `libc::recvmsg`; see `send_packet`.
+            let header = &raw mut header;
+            libc::syscall(libc::SYS_recvmsg, self.raw(), header, libc::MSG_DONTWAIT)
+        };
         let Ok(len) = usize::try_from(got) else {
             return Err(io::Error::last_os_error());
         };

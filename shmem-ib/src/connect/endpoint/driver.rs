@@ -61,6 +61,8 @@ pub(super) struct Peer {
 pub(super) struct Driver<H> {
     hca: Arc<H>,
     cq: Cq,
+    /// Where completions are taken to; empty before the first poll, and during one.
+    batch: Box<[Completion]>,
     /// Longest payload that is copied while posting, in bytes.
     pub(super) max_inline: usize,
     pub(super) config: EndpointConfig,
@@ -104,6 +106,7 @@ impl<H: Hca> Driver<H> {
         Self {
             hca,
             cq,
+            batch: Box::default(),
             max_inline,
             config,
             clock: Instant::now(),
@@ -150,7 +153,11 @@ impl<H: Hca> Driver<H> {
     /// Takes completions and lets timers act. Returns whether anything happened, operations of
     /// peers included.
     pub(super) fn poll(&mut self) -> bool {
-        let mut batch = [Completion::EMPTY; BATCH];
+        // Kept between calls: filling it anew would cost a poller as much as the rest of this.
+        let mut batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            batch = vec![Completion::EMPTY; BATCH].into_boxed_slice();
+        }
         let mut busy = false;
         loop {
             let n = self.hca.poll_cq(self.cq, &mut batch);
@@ -162,6 +169,7 @@ impl<H: Hca> Driver<H> {
                 break;
             }
         }
+        self.batch = batch;
         if self.closing {
             self.note_rc_traffic();
         }
