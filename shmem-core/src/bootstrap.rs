@@ -23,7 +23,8 @@ use crate::remote::Remote;
 use crate::report::{Steps, record_connections};
 use crate::runtime::{Collective, Runtime, Segment, install, try_rt, uninstall};
 
-/// Polls of a waiting PE that has a core of its own, when no launcher has decided.
+/// Polls of a waiting PE that was started without a launcher: nobody but its own threads can give
+/// it what it waits for.
 const DEFAULT_SPINS: u32 = 4000;
 
 /// Whether init was ever called. What the launch agent left for this process (descriptors, a

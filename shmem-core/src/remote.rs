@@ -62,7 +62,7 @@ impl Remote {
             job_key: view.job_key(),
             seed: seed.rotate_left(32),
             connect_deadline: settings.connect_timeout,
-            spin_rounds: view.spins().min(200),
+            spin_rounds: view.spins(),
             ..EndpointConfig::default()
         };
         let endpoint = Endpoint::new(Arc::new(hca), config).map_err(|e| network(&e))?;

@@ -209,13 +209,16 @@ impl Runtime {
         self.or_die(done)
     }
 
-    /// Takes in what other nodes have sent, without waiting.
-    pub(crate) fn progress(&self) {
-        if let Some(remote) = &self.remote
-            && remote.endpoint.progress()
-        {
+    /// Takes in what other nodes have sent, without waiting. Returns whether there was anything.
+    pub(crate) fn progress(&self) -> bool {
+        let Some(remote) = &self.remote else {
+            return false;
+        };
+        let busy = remote.endpoint.progress();
+        if busy {
             self.block.doorbell.ring();
         }
+        busy
     }
 
     /// Whether this PE acts for its node in collectives.

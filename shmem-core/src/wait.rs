@@ -40,22 +40,31 @@ impl Cmp {
 
 impl Runtime {
     /// Returns when `ready()` holds. Polls while cores are to spare, then sleeps; memory written
-    /// by other PEs, of this node or of others, wakes it.
+    /// by other PEs, of this node or of others, wakes it, and it polls again.
     pub(crate) fn wait_for(&self, ready: impl Fn() -> bool) {
-        if ready() {
-            return;
-        }
-        for i in 0..self.spins {
-            std::hint::spin_loop();
-            if ready() {
-                return;
-            }
-            if i % 16 == 0 {
-                self.progress();
-            }
-        }
-        while !ready() {
+        while !self.spin_until(&ready) {
             self.block.doorbell.sleep(&ready);
+        }
+    }
+
+    /// Polls memory, and the network if there is one, until `ready()` holds or nothing has
+    /// happened for the job's number of polls. Returns whether it holds. Whatever comes in counts:
+    /// a PE that others use answers them at once for as long as they go on.
+    pub(crate) fn spin_until(&self, ready: impl Fn() -> bool) -> bool {
+        let mut left = self.spins;
+        loop {
+            if ready() {
+                return true;
+            }
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            if self.progress() {
+                left = self.spins;
+            } else {
+                std::hint::spin_loop();
+            }
         }
     }
 }

@@ -21,8 +21,14 @@ use crate::program::{self, ProgramError};
 use crate::report::Launcher;
 use crate::sys;
 
-/// Polls before a waiting PE sleeps, where every PE has a core: about the time of a wake-up.
-const SPINS: u32 = 2000;
+/// How often a waiting PE polls since something last happened before it sleeps, where every PE has a
+/// core. This is the one place that decides; the node segment carries the number to the PEs, and
+/// all their waiting obeys it.
+///
+/// A poll of the network takes about half a microsecond, so that a PE of a job with several nodes
+/// sleeps after 10 ms of silence: waking it would cost the peer 50 us. A poll of shared memory
+/// alone takes tens of nanoseconds; half a millisecond is ten wake-ups.
+const SPINS: u32 = 20_000;
 
 /// A job that is refused.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +91,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         degree => degree,
     };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    // The cores that this process may use: all emulated nodes share them.
     let spins = match settings.spin {
         Spin::Polls(n) => n,
         Spin::Auto if u64::from(layout.n_pes()) <= cores => SPINS,

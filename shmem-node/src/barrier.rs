@@ -5,8 +5,8 @@
 //! *releases* them. A plain node barrier is both halves with nothing in between. However many PEs
 //! wait, the last arrival wakes one sleeper and the release is one system call.
 //!
-//! Where PEs outnumber cores nobody spins: with thousands of PEs on two cores every poll is time
-//! stolen from the PE that everybody waits for.
+//! Who waits here sleeps at once. Polling before that, where PEs do not outnumber cores, is the
+//! caller's business, since it has a network to poll as well.
 
 use std::time::Duration;
 
@@ -47,14 +47,8 @@ impl NodeBarrier {
         self.generation.load(Ordering::Acquire) != arrival.0
     }
 
-    /// Polls `spins` times, then sleeps until the release.
-    pub fn wait_release(&self, arrival: Arrival, spins: u32) {
-        for _ in 0..spins {
-            if self.released(arrival) {
-                return;
-            }
-            std::hint::spin_loop();
-        }
+    /// Sleeps until the release.
+    pub fn wait_release(&self, arrival: Arrival) {
         while !self.released(arrival) {
             sys::futex_wait(&self.generation, arrival.0, None);
         }
@@ -67,14 +61,8 @@ impl NodeBarrier {
         self.arrived.load(Ordering::Acquire) + 1 == n
     }
 
-    /// For the leader: polls `spins` times, then sleeps until the others have arrived.
-    pub fn wait_complete(&self, n: u32, spins: u32) {
-        for _ in 0..spins {
-            if self.complete(n) {
-                return;
-            }
-            std::hint::spin_loop();
-        }
+    /// For the leader: sleeps until the others have arrived.
+    pub fn wait_complete(&self, n: u32) {
         while !self.complete(n) {
             self.sleep_incomplete(n, None);
         }
@@ -114,13 +102,18 @@ mod tests {
         const N: u32 = 5;
         let barrier = NodeBarrier::default();
         let count = AtomicUsize::new(0);
-        let meet = |leader: bool, spins| {
+        // As callers do: poll for a while, then sleep.
+        let meet = |leader: bool, spins: u32| {
             if leader {
-                barrier.wait_complete(N, spins);
+                if !(0..spins).any(|_| barrier.complete(N)) {
+                    barrier.wait_complete(N);
+                }
                 barrier.release(N);
             } else {
                 let arrival = barrier.arrive(N);
-                barrier.wait_release(arrival, spins);
+                if !(0..spins).any(|_| barrier.released(arrival)) {
+                    barrier.wait_release(arrival);
+                }
             }
         };
         std::thread::scope(|s| {

@@ -3,8 +3,7 @@
 use shmem_ib::sim::{Place, Reference, Sums, VecMemory};
 use shmem_ib::soft::Engine;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest, SendWr,
-    VerbsError,
+    Access, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest, VerbsError,
 };
 
 use super::world::{AREA, LOCAL, MAX_LEN, SHARED_WORDS, area, base, local};
@@ -42,12 +41,9 @@ impl Pair {
             let engine = &mut engines[node];
             let cq = engine.create_cq(2048).expect("a CQ");
             let init = QpInit {
-                ty: QpType::Rc,
-                send_cq: cq,
-                recv_cq: cq,
                 max_send_wr: depth,
-                max_recv_wr: 0,
                 max_inline: 64,
+                ..QpInit::new(QpType::Rc, cq)
             };
             let (direction, peer) = (2 * index + node, 1 - node);
             let place = Place {
@@ -97,6 +93,7 @@ impl Pair {
                 rq_psn: psns[peer],
                 mtu: self.mtu,
                 max_dest_rd_atomic: self.max_rd_atomic,
+                min_rnr_timer: 0,
             };
             let (timeout, retry_cnt) = if self.patient { (0, 7) } else { (8, 2) };
             for attr in [
@@ -109,6 +106,7 @@ impl Pair {
                     sq_psn: psns[me],
                     timeout,
                     retry_cnt,
+                    rnr_retry: 7,
                     max_rd_atomic: self.max_rd_atomic,
                 },
             ] {
@@ -133,11 +131,8 @@ impl Pair {
             let at = end.local + proposal.data.start;
             memory.bytes()[at..at + proposal.data.len()].to_vec()
         };
-        let wr = SendWr {
-            inline: proposal.inline.then_some(&data),
-            ..proposal.wr
-        };
-        match engine.post_send(end.qpn, &wr) {
+        let inline = proposal.inline.then_some(&data[..]);
+        match engine.post_send(end.qpn, &proposal.wr(inline)) {
             Ok(_) => end.reference.posted(proposal, engine.memory_mut()),
             Err(VerbsError::QueueFull { .. }) => {}
             Err(VerbsError::WrongState { .. }) => assert!(self.disturbed),
@@ -228,6 +223,7 @@ impl Pair {
                         sq_psn: Psn::new(c.below(256) as u32),
                         timeout: c.below(64) as u8,
                         retry_cnt: c.below(16) as u8,
+                        rnr_retry: c.below(16) as u8,
                         max_rd_atomic: c.below(32) as u8,
                     },
                 };

@@ -3,8 +3,8 @@
 use shmem_ib::sim::{Sums, VecMemory};
 use shmem_ib::soft::Engine;
 use shmem_ib::verbs::{
-    Access, AddressVector, Completion, Cq, GRH_LEN, Gid, Mr, Mtu, Psn, Qkey, QpAttr, QpInit,
-    QpType, Qpn, RecvWr, Rkey, SendOp, SendWr, Sge, WcOpcode, WcStatus,
+    Access, AddressVector, AsyncEvent, Completion, Cq, GRH_LEN, Gid, Mr, Mtu, Psn, Qkey, QpAttr,
+    QpInit, QpType, Qpn, RecvWr, Rkey, SendOp, SendWr, Sge, WcOpcode, WcStatus,
 };
 use shmem_ib::wire::{
     Aeth, AtomicEth, Bth, Deth, Ext, Flow, Header, Opcode, PACKET_MAX, Reth, Syndrome,
@@ -86,12 +86,9 @@ impl World {
             let engine = &mut engines[node];
             let cq = engine.create_cq(64).expect("a CQ");
             let init = QpInit {
-                ty: QpType::Ud,
-                send_cq: cq,
-                recv_cq: cq,
                 max_send_wr: 8,
                 max_recv_wr: 4,
-                max_inline: 0,
+                ..QpInit::new(QpType::Ud, cq)
             };
             let qpn = engine.create_qp(&init).expect("a queue pair");
             for attr in [
@@ -104,6 +101,7 @@ impl World {
                     sq_psn: Psn(0),
                     timeout: 0,
                     retry_cnt: 0,
+                    rnr_retry: 0,
                     max_rd_atomic: 0,
                 },
             ] {
@@ -236,27 +234,30 @@ impl World {
                 len: (GRH_LEN + UD_RECV) as u32,
                 lkey,
             };
-            let _ = engine.post_recv(qpn, &RecvWr { wr_id: 1, sge });
+            let _ = engine.post_recv(
+                qpn,
+                &RecvWr {
+                    wr_id: 1,
+                    sges: &[sge],
+                },
+            );
             return;
         }
         // All bytes are the length; the buffer is not written before the next flush.
         let (start, end) = (UD_AT, UD_AT + len as usize);
         engine.memory_mut().bytes_mut()[start..end].fill(len as u8);
-        let wr = SendWr {
-            wr_id: 2,
-            op: SendOp::UdSend {
-                av: address(1 - me),
-                qpn: self.ud[1 - me].0,
-                qkey: QKEY,
-            },
-            sge: Sge {
-                addr: at,
-                len,
-                lkey,
-            },
-            inline: None,
-            signaled: true,
+        let op = SendOp::UdSend {
+            av: address(1 - me),
+            qpn: self.ud[1 - me].0,
+            qkey: QKEY,
+            imm: None,
         };
+        let sges = [Sge {
+            addr: at,
+            len,
+            lkey,
+        }];
+        let wr = SendWr::new(2, op, &sges);
         let _ = engine.post_send(qpn, &wr);
     }
 
@@ -389,7 +390,9 @@ impl World {
             .any(|p| !p.is_sure() || p.outstanding() > 0);
         for node in 0..2 {
             let engine = &mut self.engines[node];
-            assert_eq!(engine.cq_overruns(), 0);
+            while let Some(event) = engine.poll_async() {
+                assert!(!matches!(event, AsyncEvent::CqErr(_)), "{event:?}");
+            }
             if self.forged {
                 continue;
             }

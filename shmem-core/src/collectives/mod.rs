@@ -38,12 +38,16 @@ impl Runtime {
     fn meet_node(&self, lead: impl FnOnce()) {
         let (barrier, n) = (self.node.barrier(), self.n_local());
         if self.is_leader() {
-            barrier.wait_complete(n, self.spins);
+            if !self.spin_until(|| barrier.complete(n)) {
+                barrier.wait_complete(n);
+            }
             lead();
             barrier.release(n);
         } else {
             let arrival = barrier.arrive(n);
-            barrier.wait_release(arrival, self.spins);
+            if !self.spin_until(|| barrier.released(arrival)) {
+                barrier.wait_release(arrival);
+            }
         }
     }
 

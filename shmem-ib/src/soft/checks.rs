@@ -73,7 +73,7 @@ pub(crate) fn check_dest(dest: &RcDest, port: &PortInfo) -> Result<(), VerbsErro
         dest.max_dest_rd_atomic.into(),
         0,
         max,
-        "0 to 16",
+        "0 to 128",
     )?;
     let (mtu, active) = (dest.mtu.bytes() as u32, port.active_mtu.bytes() as u32);
     in_range(

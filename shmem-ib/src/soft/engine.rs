@@ -33,7 +33,7 @@ use crate::verbs::{
 /// Longest inline payload.
 pub const MAX_INLINE: u32 = 1024;
 /// Most READs and atomics in flight per queue pair and direction.
-pub const MAX_RD_ATOMIC: u8 = 16;
+pub const MAX_RD_ATOMIC: u8 = 128;
 /// Deepest queue of a queue pair.
 pub const MAX_QP_WR: u32 = 1 << 15;
 /// Deepest completion queue.
@@ -43,7 +43,7 @@ pub const MAX_MSG: u64 = 1 << 30;
 /// Most local buffers of one work request.
 pub const MAX_SGE: u32 = 16;
 /// From so many waiting requests on, a post does not wait for an acknowledgement to send.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 
 /// When a post wants its packets to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ pub struct Engine<M> {
     pub(super) srqs: SrqTable,
     /// Queue pairs which may have something to send, in turn.
     pub(super) ready: VecDeque<Qpn>,
-    /// Packets that the first of `ready` may still send in this turn.
+    /// Bytes that the first of `ready` has sent in this turn.
     pub(super) turn: u32,
     /// Deadlines. Entries that a queue pair has outlived are skipped: see `timer_queued`.
     timers: BinaryHeap<Reverse<(u64, Qpn)>>,
@@ -305,6 +305,11 @@ impl<M: Memory> Engine<M> {
     /// Completions waiting in all CQs.
     pub const fn unpolled(&self) -> usize {
         self.cqs.unpolled()
+    }
+
+    /// Whether [`Engine::poll_transmit`] may have a packet.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// When [`Engine::handle_timeout`] has to be called at the latest.

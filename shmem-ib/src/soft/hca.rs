@@ -16,16 +16,18 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
 
 use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
 use super::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
 use super::socket::{
-    Event, Pages, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS,
-    Timer, Train, sleep,
+    DATAGRAM_MAX, Event, Pages, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS, Timer, Train, sleep,
 };
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Gid, Hca, Mr, Mtu,
@@ -41,7 +43,7 @@ const RELEASE_AFTER_NS: u64 = 20_000_000;
 /// Receive calls before timers and the caller get their turn.
 const RECEIVES_PER_PUMP: usize = 16;
 /// Bytes of packets that wait for one send call.
-const TX_BUFFER: usize = 3 * TRAIN_BYTES;
+const TX_BUFFER: usize = 2 * TRAIN_BYTES;
 
 /// How a software HCA is to be.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,8 @@ pub struct SoftHca {
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
     polls: Polls,
+    /// The engine's count of operations by peers, for those who do not hold the mutex.
+    inbound: AtomicU64,
     started: Instant,
 }
 
@@ -138,6 +142,7 @@ impl SoftHca {
             event,
             timer: OnceLock::new(),
             polls: Polls::default(),
+            inbound: AtomicU64::new(0),
             started: Instant::now(),
         })
     }
@@ -162,47 +167,52 @@ impl SoftHca {
     /// Receives, lets timers act, and sends. Returns whether anything happened.
     fn pump(&self, inner: &mut Inner) -> bool {
         let mut busy = false;
-        let mut out = [Received {
-            src: AddressVector::default(),
-            slot: 0,
-            len: 0,
-            packet_len: 0,
-        }; RX_SLOTS];
         if inner.rx.is_empty() {
-            inner.rx = Pages::new(RX_SLOTS * SLOT_LEN);
+            inner.rx = Pages::new(DATAGRAM_MAX);
         }
-        // One at first, and its answer goes out before the look for more: that is what a peer
-        // with one operation in flight waits for.
-        let mut slots = 1;
         for _ in 0..RECEIVES_PER_PUMP {
             inner.engine.counters_mut().recv_calls += 1;
-            let Ok(got) = self.socket.receive(&mut inner.rx, &mut out[..slots]) else {
+            let Ok(datagram) = self.socket.receive(&mut inner.rx) else {
                 break;
             };
+            busy = true;
+            inner.rx_bulky |= datagram.len > 4096;
             let now = self.now();
-            for datagram in &out[..got] {
-                busy = true;
-                inner.rx_bulky |= datagram.len > 4096;
-                let start = datagram.slot * SLOT_LEN;
-                let bytes = &inner.rx[start..start + datagram.len];
-                for packet in bytes.chunks(datagram.packet_len.max(1)) {
-                    inner.engine.handle_datagram(now, datagram.src, packet);
-                }
+            let bytes = &inner.rx[..datagram.len];
+            for packet in bytes.chunks(datagram.packet_len.max(1)) {
+                inner.engine.handle_datagram(now, datagram.src, packet);
             }
+            // The answer goes out before the look for more: a peer with one operation in flight
+            // waits for it.
             self.transmit(inner, now);
-            if got < slots || inner.engine.unpolled() > 0 {
+            // Before a timer acts, everything that has come counts: this process itself may not
+            // have run for a while.
+            let due = |inner: &mut Inner| inner.engine.next_timeout().is_some_and(|at| at <= now);
+            if inner.engine.unpolled() > 0 && !due(inner) {
                 break;
             }
-            slots = RX_SLOTS;
         }
-        let now = self.now();
-        busy |= inner.engine.handle_timeout(now);
-        self.transmit(inner, now);
+        if busy {
+            // Under the lock, so it never goes back. Relaxed: it only tells that something came;
+            // whoever wants to see what has to look with acquiring loads anyway.
+            let inbound = inner.engine.counters().rdma_inbound;
+            self.inbound.store(inbound, Ordering::Relaxed);
+        }
+        // Posts may have been left for this call even if nothing has come.
+        let due = inner.engine.next_timeout();
+        if due.is_some() || inner.engine.has_ready() {
+            let now = self.now();
+            busy |= inner.engine.handle_timeout(now);
+            self.transmit(inner, now);
+        }
         busy
     }
 
     /// Sends everything that may be sent.
     fn transmit(&self, inner: &mut Inner, now: u64) {
+        if !inner.engine.has_ready() {
+            return;
+        }
         if inner.tx.is_empty() {
             inner.tx = Pages::new(TX_BUFFER);
         }
@@ -211,20 +221,25 @@ impl SoftHca {
             inner.faults = Some(filter);
             return;
         }
+        let mut trains = Trains::new(self.socket.av().gid, inner.trains);
+        let mut at = 0;
         loop {
-            let mut trains = Trains::new(self.socket.av().gid, inner.trains);
-            let mut at = 0;
-            while at + PACKET_MAX <= inner.tx.len() && !trains.is_full() {
-                let Some(t) = inner.engine.poll_transmit(now, &mut inner.tx[at..]) else {
-                    break;
-                };
+            let packet = inner.engine.poll_transmit(now, &mut inner.tx[at..]);
+            let mut due = packet.is_none();
+            if let Some(t) = packet {
                 trains.add(t.dst, at, t.len);
                 at += t.len;
+                due = t.ends_burst || trains.is_due() || at + PACKET_MAX > inner.tx.len();
             }
-            if at == 0 {
+            // What is due leaves while the next train is made: the peer works meanwhile.
+            if due {
+                self.send(inner, trains.as_slice());
+                trains.clear(inner.trains);
+                at = 0;
+            }
+            if packet.is_none() {
                 return;
             }
-            self.send(inner, trains.as_slice());
         }
     }
 
@@ -387,8 +402,7 @@ impl Host for SoftHca {
 
 /// Collects packets into trains.
 struct Trains {
-    list: [Train; TX_TRAINS],
-    n: usize,
+    list: SmallVec<[Train; 2]>,
     own: Gid,
     enabled: bool,
     /// The last train ended with a shorter packet.
@@ -397,55 +411,54 @@ struct Trains {
 
 impl Trains {
     fn new(own: Gid, enabled: bool) -> Self {
-        let empty = Train {
-            dst: AddressVector::default(),
-            start: 0,
-            len: 0,
-            packet_len: 0,
-            packets: 0,
-        };
         Self {
-            list: [empty; TX_TRAINS],
-            n: 0,
+            list: SmallVec::new(),
             own,
             enabled,
             closed: false,
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.n == TX_TRAINS
+    fn clear(&mut self, enabled: bool) {
+        self.list.clear();
+        self.enabled = enabled;
+        self.closed = false;
+    }
+
+    /// Whether waiting for more packets is of no use.
+    fn is_due(&self) -> bool {
+        let full = |t: &Train| t.packets == TRAIN_PACKETS || t.len + t.packet_len > TRAIN_BYTES;
+        self.list.len() == TX_TRAINS || self.list.last().is_some_and(full)
     }
 
     fn as_slice(&self) -> &[Train] {
-        &self.list[..self.n]
+        &self.list
     }
 
     /// Appends the packet at `start`, behind the one added before.
     fn add(&mut self, dst: AddressVector, start: usize, len: usize) {
-        if self.n > 0 && self.enabled && !self.closed {
-            let last = &mut self.list[self.n - 1];
-            if last.dst == dst
-                && len <= last.packet_len
-                && last.packets < TRAIN_PACKETS
-                && last.len + len <= TRAIN_BYTES
-                && may_segment(self.own, dst)
-            {
-                self.closed = len < last.packet_len;
-                last.len += len;
-                last.packets += 1;
-                return;
-            }
+        if self.enabled
+            && !self.closed
+            && let Some(last) = self.list.last_mut()
+            && last.dst == dst
+            && len <= last.packet_len
+            && last.packets < TRAIN_PACKETS
+            && last.len + len <= TRAIN_BYTES
+            && may_segment(self.own, dst)
+        {
+            self.closed = len < last.packet_len;
+            last.len += len;
+            last.packets += 1;
+            return;
         }
         self.closed = false;
-        self.list[self.n] = Train {
+        self.list.push(Train {
             dst,
             start,
             len,
             packet_len: len,
             packets: 1,
-        };
-        self.n += 1;
+        });
     }
 }
 
@@ -618,5 +631,9 @@ impl Hca for SoftHca {
 
     fn counters(&self) -> Counters {
         self.lock().engine.counters()
+    }
+
+    fn inbound(&self) -> u64 {
+        self.inbound.load(Ordering::Relaxed)
     }
 }

@@ -4,7 +4,7 @@
 //! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`];
 //!   `modify` moves queue pairs between states, `checks` refuses what a verb may not do.
 //! * `requester`, `responder`: the two halves of a reliable connection; `pacing` decides when
-//!   to repeat and how much to send at once.
+//!   to repeat and how much to send at once, `burst` in which portions.
 //! * `wqe`, `receive`: work requests as they lie in queues; `sge`: their buffer lists.
 //! * `ud`: datagrams. `srq`: shared receive queues. `events`: asynchronous events.
 //! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs; `slots`: what
@@ -22,6 +22,7 @@
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
 //! a checksum and no signature. Keys, PSNs and QPNs are random to make blind forging hard.
 
+mod burst;
 mod checks;
 mod cq;
 mod engine;

@@ -117,7 +117,7 @@ fn limits(attr: &QpAttr, rc: &RcService, port: &PortInfo) -> Result<Limits, Verb
     in_range("retry_cnt", retry_cnt.into(), 0, 7, "0 to 7")?;
     in_range("rnr_retry", rnr_retry.into(), 0, 7, "0 to 7")?;
     let max = port.max_rd_atomic.into();
-    in_range("max_rd_atomic", max_rd_atomic.into(), 0, max, "0 to 16")?;
+    in_range("max_rd_atomic", max_rd_atomic.into(), 0, max, "0 to 128")?;
     let step = 4096_u64 << timeout;
     Ok(Limits {
         mtu: rc.dest.map_or(256, |d| d.mtu.bytes() as u32),

@@ -4,11 +4,17 @@
 //! deviations, as TCP does), doubles with every timeout in a row, and is spread by a random
 //! eighth so that many queue pairs which lost packets together do not come back together.
 //!
-//! The window counts packets. Additive increase, multiplicative decrease; the upper limit keeps
-//! one queue pair below a small part of a default socket receive buffer.
+//! The window counts packets of a whole MTU. Additive increase, multiplicative decrease; the upper
+//! limit keeps one queue pair below the smallest usual socket receive buffer (212992 bytes, which
+//! Linux doubles), and what is under way stays in the processors' caches. It is a multiple of the
+//! longest burst, and a burst begins when there is room for all of it: otherwise every
+//! acknowledgement would let a few packets out, in a datagram of their own.
+//!
+//! Short packets count less: a receive buffer has room for several instead of one of 4096 bytes.
 
 #![forbid(unsafe_code)]
 
+use super::burst;
 use crate::rng::Rng;
 
 /// Shortest retransmission timeout. Below it the scheduler of the peer's host looks like loss.
@@ -17,10 +23,14 @@ const RTO_MIN_NS: u64 = 1_000_000;
 const RTO_MAX_NS: u64 = 500_000_000;
 /// The timeout before any round trip was measured: a sleeping peer has to be woken.
 const RTO_FIRST_NS: u64 = 8_000_000;
-/// Most bytes of payload in flight per queue pair.
-const WINDOW_MAX_BYTES: u32 = 256 << 10;
 const WINDOW_MIN: u32 = 2;
-const WINDOW_FIRST: u32 = 16;
+/// In bursts.
+const WINDOW_FIRST: u32 = 2;
+const WINDOW_MAX: u32 = 4;
+/// Payload of a short packet.
+const SHORT: u32 = 256;
+/// Short packets per packet of the window.
+const SHORT_FACTOR: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pacing {
@@ -29,6 +39,8 @@ pub(crate) struct Pacing {
     backoff: u32,
     window: u32,
     threshold: u32,
+    /// Window and threshold before the last timeout, until that proves right or wrong.
+    before_timeout: Option<(u32, u32)>,
     window_max: u32,
     /// Packets acknowledged towards the next additive increase.
     credit: u32,
@@ -37,22 +49,35 @@ pub(crate) struct Pacing {
 
 impl Pacing {
     pub(crate) fn new(mtu: u32, seed: u64) -> Self {
-        let window_max = (WINDOW_MAX_BYTES / mtu).clamp(WINDOW_FIRST, 256);
+        let burst = burst::longest(mtu);
+        let window_max = WINDOW_MAX * burst;
         Self {
             srtt_ns: None,
             rttvar_ns: 0,
             backoff: 0,
-            window: WINDOW_FIRST,
+            window: WINDOW_FIRST * burst,
             threshold: window_max,
+            before_timeout: None,
             window_max,
             credit: 0,
             rng: Rng::new(seed),
         }
     }
 
-    /// How many packets may be in flight.
+    /// How many packets of a whole MTU may be in flight.
     pub(crate) const fn window(&self) -> u32 {
         self.window
+    }
+
+    /// Whether a packet with `len` bytes of payload may join `in_flight` others, where so many
+    /// belong to the burst that it begins.
+    pub(crate) fn allows(&self, in_flight: u32, len: u32, burst: u32) -> bool {
+        if len <= SHORT {
+            return in_flight < self.window * SHORT_FACTOR;
+        }
+        // After losses the window may be shorter than a burst.
+        let room = burst.min(self.window / 2).max(1);
+        in_flight == 0 || in_flight + room <= self.window
     }
 
     /// A round trip of a packet that was sent once.
@@ -72,6 +97,7 @@ impl Pacing {
     /// `packets` more were acknowledged.
     pub(crate) fn on_acked(&mut self, packets: u32) {
         self.backoff = 0;
+        self.before_timeout = None;
         if self.window < self.threshold {
             self.window = (self.window + packets).min(self.threshold);
         } else {
@@ -87,6 +113,7 @@ impl Pacing {
 
     /// A loss was reported by the peer.
     pub(crate) fn on_loss(&mut self) {
+        self.before_timeout = None;
         self.threshold = (self.window / 2).max(WINDOW_MIN);
         self.window = self.threshold;
         self.credit = 0;
@@ -94,10 +121,21 @@ impl Pacing {
 
     /// Nothing was heard for a whole timeout.
     pub(crate) fn on_timeout(&mut self) {
+        self.before_timeout
+            .get_or_insert((self.window, self.threshold));
         self.threshold = (self.window / 2).max(WINDOW_MIN);
         self.window = WINDOW_MIN;
         self.credit = 0;
         self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// Packets were acknowledged which had not been repeated yet: nothing was lost, the peer was
+    /// only slow. Most often its process did not run for a while.
+    pub(crate) fn on_needless_timeout(&mut self) {
+        if let Some((window, threshold)) = self.before_timeout.take() {
+            self.window = window;
+            self.threshold = threshold;
+        }
     }
 
     /// How long to wait for an acknowledgement from now on.
@@ -139,16 +177,44 @@ mod tests {
     }
 
     #[test]
+    fn a_needless_timeout_leaves_the_window_as_it_was() {
+        let mut p = Pacing::new(4096, 3);
+        p.on_acked(1000);
+        let before = p.window();
+        p.on_timeout();
+        p.on_timeout();
+        assert_eq!(p.window(), WINDOW_MIN);
+        p.on_needless_timeout();
+        p.on_acked(1);
+        assert_eq!(p.window(), before);
+        p.on_timeout();
+        p.on_acked(1);
+        p.on_needless_timeout();
+        assert_eq!(p.window(), WINDOW_MIN + 1);
+    }
+
+    #[test]
+    fn bursts_wait_for_room_and_short_packets_count_less() {
+        let mut p = Pacing::new(4096, 3);
+        p.on_acked(1000);
+        assert!(p.allows(0, 4096, 15) && p.allows(45, 4096, 15));
+        assert!(!p.allows(46, 4096, 15) && p.allows(46, 4096, 1));
+        assert!(!p.allows(60, 4096, 1) && p.allows(60, 8, 1) && !p.allows(480, 8, 1));
+        p.on_timeout();
+        assert!(p.allows(0, 4096, 15) && p.allows(1, 4096, 15) && !p.allows(2, 4096, 15));
+    }
+
+    #[test]
     fn window_grows_to_its_limit_and_shrinks_on_loss() {
         let mut p = Pacing::new(4096, 3);
         for _ in 0..1000 {
             p.on_acked(4);
         }
-        assert_eq!(p.window(), 64);
+        assert_eq!(p.window(), 60);
         p.on_loss();
-        assert_eq!(p.window(), 32);
-        p.on_acked(32);
-        assert_eq!(p.window(), 33);
+        assert_eq!(p.window(), 30);
+        p.on_acked(30);
+        assert_eq!(p.window(), 31);
         p.on_timeout();
         assert_eq!(p.window(), WINDOW_MIN);
         for _ in 0..100 {

@@ -30,6 +30,7 @@
 
 use std::collections::VecDeque;
 
+use super::burst::{self, Place};
 use super::pacing::Pacing;
 use super::wqe::{Done, Payload, Wqe};
 use crate::verbs::{Psn, SendOp, Sge, WcStatus};
@@ -37,8 +38,6 @@ use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
 const PSN_WINDOW: u32 = 1 << 23;
-/// An ACK is asked for at least every so many packets of a message.
-const ACK_EVERY: u32 = 16;
 
 /// One request packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +50,8 @@ pub(crate) struct Request<'a> {
     pub(crate) payload: Payload<'a>,
     /// It was sent before.
     pub(crate) again: bool,
+    /// It is the last one of a burst, which had better not wait for more.
+    pub(crate) ends_burst: bool,
 }
 
 /// Where an answer goes.
@@ -179,6 +180,11 @@ impl Requester {
         self.sq.len() - self.started
     }
 
+    /// Whether there is anything to send, now or when the window allows it.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.cur != self.next || self.backlog() > 0
+    }
+
     /// When [`Requester::on_timeout`] wants to be called.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.rnr_until.or(self.timer)
@@ -200,15 +206,17 @@ impl Requester {
         let window = self.pacing.window();
         let again = self.cur.since(self.high) < 0;
         let offset = index * mtu;
+        let place = Place::of(index, wqe.packets, mtu);
         let (take, opcode, ext, ack_req, payload) = match wqe.op {
             SendOp::Send { .. } | SendOp::SendInv { .. } | SendOp::Write { .. } => {
-                if in_flight >= window {
+                let len = (wqe.len - offset).min(mtu);
+                if !self.pacing.allows(in_flight, len, place.needs) {
                     return None;
                 }
-                let len = (wqe.len - offset).min(mtu);
                 let (opcode, ext) = wqe.message_packet(index, left);
-                let ack_req =
-                    left == 1 || index % ACK_EVERY == ACK_EVERY - 1 || in_flight + 1 >= window;
+                // If nothing may follow this packet, only its acknowledgement helps.
+                let next = if place.ends { burst::longest(mtu) } else { 1 };
+                let ack_req = place.ends_pair || !self.pacing.allows(in_flight + 1, mtu, next);
                 (1, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
@@ -234,7 +242,7 @@ impl Requester {
             }
             SendOp::FetchAdd { raddr, rkey, add } => {
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || in_flight >= window
+                    || !self.pacing.allows(in_flight, 8, 1)
                 {
                     return None;
                 }
@@ -253,7 +261,7 @@ impl Requester {
                 swap,
             } => {
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || in_flight >= window
+                    || !self.pacing.allows(in_flight, 8, 1)
                 {
                     return None;
                 }
@@ -273,6 +281,8 @@ impl Requester {
             }
             SendOp::UdSend { .. } => unreachable!("datagrams are not posted to an RC queue"),
         };
+        // Single packets wait for others to share a datagram with.
+        let wqe_ends_burst = place.ends && wqe.packets > 1;
         let psn = self.cur;
         let solicited = wqe.solicited && take == left;
         if wqe.awaits_response() {
@@ -303,6 +313,7 @@ impl Requester {
             solicited,
             payload,
             again,
+            ends_burst: take == 1 && wqe_ends_burst,
         })
     }
 
@@ -385,6 +396,7 @@ impl Requester {
         }
         if self.cur.since(to) < 0 {
             // Packets that were to be repeated turn out to have arrived.
+            self.pacing.on_needless_timeout();
             self.cur = to;
             self.cur_wqe = 0;
         }

@@ -161,7 +161,7 @@ fn reads_take_one_psn_per_response_packet_and_respect_the_limit() {
 #[test]
 fn big_reads_are_asked_for_in_pieces() {
     let mut r = requester(16, None);
-    r.post(read(0, 40 * MTU));
+    r.post(read(0, 400 * MTU));
     let mut lens = Vec::new();
     while let Some(q) = r.poll(0) {
         let Ext::Reth(reth) = q.ext else {
@@ -173,8 +173,8 @@ fn big_reads_are_asked_for_in_pieces() {
         );
         lens.push(reth.len);
     }
-    // The first window is 16 packets, a piece half of it.
-    assert_eq!(lens, [8 * MTU, 8 * MTU]);
+    // The first window is two bursts of 60 packets, a piece half of it.
+    assert_eq!(lens, [60 * MTU, 60 * MTU]);
 }
 
 #[test]
@@ -323,16 +323,42 @@ fn failure_blames_the_right_request() {
 fn the_window_bounds_what_is_in_flight() {
     let (mut r, mut done) = (requester(4, None), Vec::new());
     r.post(write(0, 1000 * MTU));
-    assert_eq!(psns(&mut r, 0).len(), 16);
-    r.on_ack(1, PSN.add(15), &mut done);
+    // 1000 packets are 17 bursts of 58 or 59.
+    assert_eq!(psns(&mut r, 0).len(), 2 * 59);
+    r.on_ack(1, PSN.add(117), &mut done);
     let n = psns(&mut r, 1).len();
-    assert_eq!(n, 32, "the window doubles per round trip at first");
-    let mut next = 16;
+    assert_eq!(n, 4 * 59, "the window doubles per round trip at first");
+    let mut next = 118 + n as u32;
     for round in 0..20 {
-        next += psns(&mut r, 2 + round).len().max(n) as u32;
         r.on_ack(2 + round, PSN.add(next - 1), &mut done);
-        assert!(r.cur.since(r.una) <= 256);
+        next += psns(&mut r, 2 + round).len() as u32;
+        assert!(r.cur.since(r.una) <= 240);
     }
+    assert_eq!(next, 1000);
+}
+
+#[test]
+fn whatever_the_window_its_last_packet_asks_for_an_acknowledgement() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(write(0, 5000 * MTU));
+    let (mut next, mut rounds) = (0, 0);
+    while r.una != PSN.add(5000) {
+        let mut last = None;
+        while let Some(q) = r.poll(rounds) {
+            next = q.psn.add(1).since(PSN) as u32;
+            last = Some(q.ack_req);
+        }
+        assert_eq!(last, Some(true), "packet {next} of round {rounds}");
+        // Losses of all sizes let the window take many values.
+        let missing = [0, 1, 7][rounds as usize % 3].min(next - 1);
+        if missing > 0 && PSN.add(next - missing).since(r.una) > 0 {
+            r.on_nak_sequence(rounds, PSN.add(next - missing), &mut done);
+        } else {
+            r.on_ack(rounds, PSN.add(next - 1), &mut done);
+        }
+        rounds += 1;
+    }
+    assert_eq!(ids(&done), [0]);
 }
 
 fn send(wr_id: u64, len: u32) -> Wqe {

@@ -20,6 +20,7 @@
 
 use std::collections::VecDeque;
 
+use super::burst::Place;
 use super::mr::{Memory, MrTable};
 use super::receive::{Received, Receives, RecvWqe};
 use super::sge;
@@ -129,6 +130,8 @@ pub(crate) struct Response {
     pub(crate) ext: Ext,
     /// Address and length of the payload in local memory; rights were checked.
     pub(crate) payload: Option<(u64, u32)>,
+    /// It is the last one of a burst, which had better not wait for more.
+    pub(crate) ends_burst: bool,
 }
 
 #[derive(Debug)]
@@ -518,7 +521,8 @@ impl Responder {
             Reply::Atomic(_, _, duplicate) => !duplicate,
             _ => false,
         };
-        self.replies.iter().filter(fresh).count() >= 2 * self.max_rd_atomic
+        let limit = 2 * self.max_rd_atomic;
+        self.replies.len() >= limit && self.replies.iter().filter(fresh).count() >= limit
     }
 
     /// Whether so many answers are queued that only repetitions can be the cause.
@@ -571,6 +575,7 @@ impl Responder {
                 opcode,
                 ext,
                 payload: None,
+                ends_burst: false,
             })
         };
         let reply = self.replies.front_mut()?;
@@ -615,6 +620,7 @@ impl Responder {
             (_, 1) => (Opcode::ReadLast, Ext::Aeth(ack)),
             _ => (Opcode::ReadMiddle, Ext::None),
         };
+        let ends_burst = read.packets > 1 && Place::of(read.sent, read.packets, self.mtu).ends;
         read.sent += 1;
         if read.sent == read.packets {
             self.replies.pop_front();
@@ -624,6 +630,7 @@ impl Responder {
             opcode,
             ext,
             payload: (len > 0).then_some((va, len)),
+            ends_burst,
         })
     }
 }

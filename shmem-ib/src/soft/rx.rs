@@ -194,9 +194,12 @@ impl<M: Memory> Engine<M> {
                 self.fail_qp(qpn);
             }
             None => {
+                let unsent = requester.has_unsent();
                 self.report(qpn);
                 self.tell_if_drained(qpn);
-                self.mark_ready(qpn);
+                if unsent {
+                    self.mark_ready(qpn);
+                }
                 self.queue_timer(qpn);
             }
         }

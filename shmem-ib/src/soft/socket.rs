@@ -17,10 +17,8 @@ use std::time::Duration;
 
 use crate::verbs::{AddressVector, Gid};
 
-/// Datagrams received per system call. Each has room for a whole train.
-pub(super) const RX_SLOTS: usize = 4;
-/// Room for one train.
-pub(super) const SLOT_LEN: usize = 1 << 16;
+/// Room for any datagram, that is, for one train.
+pub(super) const DATAGRAM_MAX: usize = 1 << 16;
 /// Trains sent per system call.
 pub(super) const TX_TRAINS: usize = 32;
 /// Packets per train: the kernel takes 64, newer ones 128.
@@ -117,11 +115,10 @@ pub(super) struct Train {
     pub(super) packets: usize,
 }
 
-/// A received datagram: where it lies in the receive buffer.
+/// A received datagram, at the start of the receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     pub(super) src: AddressVector,
-    pub(super) slot: usize,
     pub(super) len: usize,
     /// Bytes of each packet, except that the last may be shorter.
     pub(super) packet_len: usize,
@@ -195,22 +192,53 @@ impl Socket {
         check(unsafe { libc::setsockopt(self.raw(), level, name, value, len) }).map(drop)
     }
 
+    /// The name of `dst` in the family of the socket.
+    fn name(&self, dst: AddressVector) -> (SockAddr, libc::socklen_t) {
+        let ip = match (self.v4, dst.gid.ip()) {
+            (false, IpAddr::V4(v4)) => IpAddr::V6(v4.to_ipv6_mapped()),
+            (_, ip) => ip,
+        };
+        SockAddr::new(ip, dst.udp_port)
+    }
+
     /// Sends trains that lie in `buffer`; returns how many the kernel took.
     ///
     /// # Errors
     /// The first train was refused.
     pub(super) fn send(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
+        match trains {
+            [] => Ok(0),
+            // One packet to one peer, the usual case, is worth the leanest call.
+            [train] if train.packets == 1 => self.send_packet(buffer, train).map(|()| 1),
+            _ => self.send_trains(buffer, trains),
+        }
+    }
+
+    fn send_packet(&self, buffer: &[u8], packet: &Train) -> io::Result<()> {
+        let (name, name_len) = self.name(packet.dst);
+        let bytes = &buffer[packet.start..packet.start + packet.len];
+        let (at, len) = (bytes.as_ptr().cast(), bytes.len());
+        let flags = libc::MSG_DONTWAIT;
+        let (at, name): (*const u8, *const SockAddr) = (at, ptr::from_ref(&name));
+        // SAFETY: `bytes` and `name` are alive and of the lengths given; the kernel reads them.
+        let sent = unsafe {
+            // As `libc::sendto`, which spends two atomic operations on thread cancellation.
+            libc::syscall(libc::SYS_sendto, self.raw(), at, len, flags, name, name_len)
+        };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    fn send_trains(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
         let trains = &trains[..trains.len().min(TX_TRAINS)];
         let mut names = [MaybeUninit::<SockAddr>::uninit(); TX_TRAINS];
         let mut iovs = [MaybeUninit::<libc::iovec>::uninit(); TX_TRAINS];
         let mut cmsgs = [MaybeUninit::<Cmsg>::uninit(); TX_TRAINS];
         let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); TX_TRAINS];
         for (i, train) in trains.iter().enumerate() {
-            let ip = match (self.v4, train.dst.gid.ip()) {
-                (false, IpAddr::V4(v4)) => IpAddr::V6(v4.to_ipv6_mapped()),
-                (_, ip) => ip,
-            };
-            let (sa, sa_len) = SockAddr::new(ip, train.dst.udp_port);
+            let (sa, sa_len) = self.name(train.dst);
             let bytes = &buffer[train.start..train.start + train.len];
             let name = names[i].write(sa);
             let iov = iovs[i].write(libc::iovec {
@@ -249,53 +277,43 @@ impl Socket {
         Ok(sent as usize)
     }
 
-    /// Receives up to `out.len()` datagrams (at most [`RX_SLOTS`]) into `buffer`, which has
-    /// [`SLOT_LEN`] bytes for each. Returns how many came.
-    pub(super) fn receive(&self, buffer: &mut [u8], out: &mut [Received]) -> io::Result<usize> {
-        let slots = out.len().min(RX_SLOTS);
-        assert!(
-            buffer.len() >= slots * SLOT_LEN,
-            "receive buffer is too short"
-        );
-        let mut names = [SockAddr::zero(); RX_SLOTS];
-        let mut cmsgs = [Cmsg([0; CMSG_LEN]); RX_SLOTS];
-        let mut iovs = [MaybeUninit::<libc::iovec>::uninit(); RX_SLOTS];
-        let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); RX_SLOTS];
-        let base = buffer.as_mut_ptr();
-        for i in 0..slots {
-            let iov = iovs[i].write(libc::iovec {
-                iov_base: base.wrapping_add(i * SLOT_LEN).cast(),
-                iov_len: SLOT_LEN,
-            });
-            // SAFETY: all-zero bytes are a valid mmsghdr.
-            let header = headers[i].write(unsafe { zeroed() });
-            let h = &mut header.msg_hdr;
-            h.msg_name = ptr::from_mut(&mut names[i]).cast();
-            h.msg_namelen = size_of::<SockAddr>() as u32;
-            h.msg_iov = iov;
-            h.msg_iovlen = 1;
-            h.msg_control = ptr::from_mut(&mut cmsgs[i]).cast();
-            h.msg_controllen = CMSG_LEN;
-        }
-        let (first, n) = (headers[0].as_mut_ptr(), slots as u32);
-        // SAFETY: the first `n` headers are written, and point to buffers that are alive, exclusively
-        // borrowed, and of the length given.
-        let got = check(unsafe {
-            libc::recvmmsg(self.raw(), first, n, libc::MSG_DONTWAIT, ptr::null_mut())
-        })? as usize;
-        for i in 0..got {
-            // SAFETY: written above and filled in by the kernel.
-            let header = unsafe { headers[i].assume_init_ref() };
-            let len = header.msg_len as usize;
-            let packet_len = gro_size(&header.msg_hdr).filter(|n| *n > 0).unwrap_or(len);
-            out[i] = Received {
-                src: names[i].av(),
-                slot: i,
-                len,
-                packet_len,
-            };
-        }
-        Ok(got)
+    /// Receives a datagram into `buffer`, which has [`DATAGRAM_MAX`] bytes.
+    ///
+    /// One call for each: a datagram is a whole train where that matters, and a call for several
+    /// at once costs more while the peer waits for the answer to the first.
+    ///
+    /// # Errors
+    /// None has come, or an error of an earlier send is reported.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut name = SockAddr::zero();
+        let mut cmsg = MaybeUninit::<Cmsg>::uninit();
+        let mut iov = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        // SAFETY: all-zero bytes are a valid msghdr.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        header.msg_name = ptr::from_mut(&mut name).cast();
+        header.msg_namelen = size_of::<SockAddr>() as u32;
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = cmsg.as_mut_ptr().cast();
+        header.msg_controllen = CMSG_LEN;
+        // SAFETY: all that `header` points to is alive, exclusively borrowed, and of the length
+        // given.
+        let got = unsafe {
+            // As `libc::recvmsg`; see `send_packet`.
+            let header = &raw mut header;
+            libc::syscall(libc::SYS_recvmsg, self.raw(), header, libc::MSG_DONTWAIT)
+        };
+        let Ok(len) = usize::try_from(got) else {
+            return Err(io::Error::last_os_error());
+        };
+        Ok(Received {
+            src: name.av(),
+            len,
+            packet_len: gro_size(&header).filter(|n| *n > 0).unwrap_or(len),
+        })
     }
 }
 

@@ -10,9 +10,9 @@ use super::wqe::Payload;
 use crate::verbs::{AddressVector, AsyncEvent, QpState, Qpn, WcStatus};
 use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, Syndrome};
 
-/// How many packets a queue pair sends before another one gets its turn: as many as one
-/// segmented datagram of 64 KiB holds.
-const TURN: u32 = 16;
+/// How many bytes a queue pair sends before another one gets its turn, which comes at the end of a
+/// burst or when as many are sent as a segmented datagram holds.
+const TURN: u32 = 60 << 10;
 
 /// A packet that was written to the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ pub struct Transmit {
     pub dst: AddressVector,
     /// Its length in bytes.
     pub len: usize,
+    /// It had better leave at once, together with those before it.
+    pub ends_burst: bool,
 }
 
 /// What a queue pair had to send.
@@ -49,8 +51,8 @@ impl<M: Memory> Engine<M> {
                     self.counters.packets_sent += 1;
                     self.counters.bytes_sent += transmit.len as u64;
                     self.queue_timer(qpn);
-                    self.turn += 1;
-                    if self.turn >= TURN {
+                    self.turn += transmit.len as u32;
+                    if self.turn >= TURN || transmit.ends_burst {
                         self.turn = 0;
                         self.ready.rotate_left(1);
                     }
@@ -83,7 +85,13 @@ impl<M: Memory> Engine<M> {
                     return Sent::Nothing;
                 };
                 let flow = Flow { src, dst: dest.av };
-                let sent = |len| Sent::Packet(Transmit { dst: dest.av, len });
+                let sent = |len, ends_burst| {
+                    Sent::Packet(Transmit {
+                        dst: dest.av,
+                        len,
+                        ends_burst,
+                    })
+                };
                 if let Some(responder) = &mut rc.responder
                     && let Some(r) = responder.poll(&self.mrs, qp.access)
                 {
@@ -109,7 +117,7 @@ impl<M: Memory> Engine<M> {
                         self.raise(AsyncEvent::QpAccessErr(qpn));
                         self.fail_qp(qpn);
                     }
-                    return sent(len);
+                    return sent(len, r.ends_burst);
                 }
                 if !matches!(qp.state, QpState::Rts | QpState::Sqd) {
                     return Sent::Nothing;
@@ -125,7 +133,7 @@ impl<M: Memory> Engine<M> {
                     ..Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req)
                 };
                 let header = Header { bth, ext: r.ext };
-                let psn = r.psn;
+                let (psn, ends_burst) = (r.psn, r.ends_burst);
                 let len = match r.payload {
                     Payload::None => 0,
                     Payload::Inline(data) => data.len(),
@@ -144,7 +152,7 @@ impl<M: Memory> Engine<M> {
                     }
                 }
                 self.counters.retransmitted += u64::from(r.again);
-                sent(header.seal(buf, len, &flow))
+                sent(header.seal(buf, len, &flow), ends_burst)
             }
         }
     }

@@ -67,6 +67,7 @@ impl<M: Memory> Engine<M> {
         Sent::Packet(Transmit {
             dst: av,
             len: header.seal(buf, len, &Flow { src, dst: av }),
+            ends_burst: false,
         })
     }
 

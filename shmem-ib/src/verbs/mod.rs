@@ -248,4 +248,9 @@ pub trait Hca: Send + Sync + 'static {
 
     /// What this port has done so far.
     fn counters(&self) -> Counters;
+
+    /// [`Counters::rdma_inbound`] alone: whoever polls wants to know often whether peers were here.
+    fn inbound(&self) -> u64 {
+        self.counters().rdma_inbound
+    }
 }

@@ -61,8 +61,8 @@ impl Default for EndpointConfig {
             // thousands of PEs on a few cores a healthy one may not run for seconds.
             rc_timeout: 20,
             rc_retry: 7,
-            max_rd_atomic: 16,
-            sq_depth: 64,
+            max_rd_atomic: 128,
+            sq_depth: 256,
             cq_depth: 4096,
             ud_depth: 32,
             spin_rounds: 200,

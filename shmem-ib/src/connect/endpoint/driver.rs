@@ -61,6 +61,8 @@ pub(super) struct Peer {
 pub(super) struct Driver<H> {
     hca: Arc<H>,
     cq: Cq,
+    /// Where completions are taken to; empty before the first poll, and during one.
+    batch: Box<[Completion]>,
     /// Longest payload that is copied while posting, in bytes.
     pub(super) max_inline: usize,
     pub(super) config: EndpointConfig,
@@ -80,6 +82,8 @@ pub(super) struct Driver<H> {
     pub(super) qps_alive: u32,
     /// RC packets received when last looked at; only kept while closing.
     rc_packets: u64,
+    /// Inbound operations when last looked at.
+    inbound: u64,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
     /// Nothing may be started any more.
@@ -102,6 +106,7 @@ impl<H: Hca> Driver<H> {
         Self {
             hca,
             cq,
+            batch: Box::default(),
             max_inline,
             config,
             clock: Instant::now(),
@@ -117,6 +122,7 @@ impl<H: Hca> Driver<H> {
             qps_created: 0,
             qps_alive: 0,
             rc_packets: 0,
+            inbound: 0,
             notify: false,
             closing: false,
             await_end: 0,
@@ -144,9 +150,14 @@ impl<H: Hca> Driver<H> {
         Some(Duration::from_nanos(at.saturating_sub(self.now())))
     }
 
-    /// Takes completions and lets timers act. Returns whether anything happened.
+    /// Takes completions and lets timers act. Returns whether anything happened, operations of
+    /// peers included.
     pub(super) fn poll(&mut self) -> bool {
-        let mut batch = [Completion::EMPTY; BATCH];
+        // Kept between calls: filling it anew would cost a poller as much as the rest of this.
+        let mut batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            batch = vec![Completion::EMPTY; BATCH].into_boxed_slice();
+        }
         let mut busy = false;
         loop {
             let n = self.hca.poll_cq(self.cq, &mut batch);
@@ -158,6 +169,7 @@ impl<H: Hca> Driver<H> {
                 break;
             }
         }
+        self.batch = batch;
         if self.closing {
             self.note_rc_traffic();
         }
@@ -169,6 +181,9 @@ impl<H: Hca> Driver<H> {
                 busy = true;
             }
         }
+        let inbound = self.hca.inbound();
+        busy |= inbound != self.inbound;
+        self.inbound = inbound;
         // Another thread may have found what the one that closes sleeps for.
         self.notify |= self.closing && self.manager.has_left();
         busy

@@ -263,7 +263,7 @@ impl<H: Hca> Endpoint<H> {
     }
 
     /// Handles what has arrived and what is due, without waiting. Returns whether there was
-    /// anything.
+    /// anything; operations of peers count, as they may have changed the memory.
     pub fn progress(&self) -> bool {
         self.lock().poll()
     }
@@ -282,7 +282,7 @@ impl<H: Hca> Endpoint<H> {
             self.hca.wait(until.map_or(max, |t| t.min(max)));
             self.lock().poll();
         }
-        self.inbound_seen.is_news(self.hca.counters().rdma_inbound)
+        self.inbound_seen.is_news(self.hca.inbound())
     }
 
     /// What has happened so far.

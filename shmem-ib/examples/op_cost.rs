@@ -1,0 +1,129 @@
+//! What one operation costs besides waiting: both sides in one thread, so that nothing spins.
+//!
+//! `cargo run --release -p shmem-ib --example op_cost [put|get|add|poll] [bytes] [count]`
+//!
+//! Prints time, system calls and packets per operation of both sides together. Under
+//! `valgrind --tool=callgrind --toggle-collect='*measured*'` it gives instructions.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shmem_ib::connect::UdAddress;
+use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_ib::soft::{SoftConfig, SoftHca};
+
+/// Two PEs that know each other's address.
+struct Pair([UdAddress; 2]);
+
+impl Directory for Pair {
+    fn lookup(&self, pe: u32) -> Lookup {
+        self.0
+            .get(pe as usize)
+            .map_or(Lookup::Pending, |a| Lookup::Ready(*a))
+    }
+
+    fn wait(&self, _: u32, _: Duration) {}
+}
+
+fn open(pe: u32, memory: &mut [u64]) -> Arc<Endpoint<SoftHca>> {
+    let hca = SoftHca::open(&SoftConfig::loopback(pe.into())).expect("the loopback is there");
+    let config = EndpointConfig {
+        pe,
+        n_pes: 2,
+        ..EndpointConfig::default()
+    };
+    let endpoint = Endpoint::new(Arc::new(hca), config).expect("the settings are good");
+    let len = size_of_val(memory);
+    // SAFETY: the memory outlives the endpoints of `main`, and nobody borrows it meanwhile.
+    unsafe { endpoint.register(memory.as_mut_ptr().cast(), len) }.expect("it is the first");
+    endpoint
+}
+
+/// What is done `n` times.
+#[derive(Clone, Copy)]
+struct Work {
+    idle: bool,
+    add: bool,
+    get: bool,
+    bytes: usize,
+    n: u32,
+}
+
+#[inline(never)]
+fn measured(a: &Endpoint<SoftHca>, b: &Endpoint<SoftHca>, buffer: &mut [u8], work: Work) {
+    for _ in 0..work.n {
+        let len = work.bytes;
+        if work.idle {
+            a.progress();
+            continue;
+        }
+        if work.add {
+            a.add_nbi(1, 0, 1).expect("b answers");
+        } else if work.get {
+            // SAFETY: the buffer stays until `quiet`.
+            unsafe { a.get(1, 0, buffer.as_mut_ptr(), len, false) }.expect("b answers");
+        } else {
+            // SAFETY: the buffer stays until `quiet`.
+            unsafe { a.put(1, 0, buffer.as_ptr(), len, true) }.expect("b answers");
+        }
+        loop {
+            b.progress();
+            a.progress();
+            if a.stats().in_flight == 0 {
+                break;
+            }
+        }
+        a.quiet().expect("b answers");
+    }
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let kind = args.next().unwrap_or_else(|| "put".into());
+    let mut number = |default| {
+        args.next()
+            .map_or(default, |n| n.parse().expect("a number"))
+    };
+    let work = Work {
+        idle: kind == "poll",
+        add: kind == "add",
+        get: kind == "get",
+        bytes: number(8) as usize,
+        n: number(100_000),
+    };
+    let mut memory = [vec![0; 1 << 18], vec![0; 1 << 18]];
+    let mut buffer = vec![0; 1 << 21];
+    let [a, b] = [open(0, &mut memory[0]), open(1, &mut memory[1])];
+    let pair = Arc::new(Pair([a.ud_address(), b.ud_address()]));
+    a.set_directory(Arc::clone(&pair) as Arc<dyn Directory>);
+    b.set_directory(pair);
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| a.connect_all([1].into_iter()));
+        while !connecting.is_finished() {
+            b.progress_wait(Duration::from_millis(1));
+        }
+        connecting.join().expect("no panic").expect("b answers");
+    });
+    measured(&a, &b, &mut buffer, Work { n: 100, ..work });
+    let (before, start) = ([a.stats().hca, b.stats().hca], Instant::now());
+    measured(&a, &b, &mut buffer, work);
+    let (time, after) = (start.elapsed(), [a.stats().hca, b.stats().hca]);
+    let n = f64::from(work.n);
+    println!(
+        "{kind} of {} bytes: {:.0} ns each, both sides",
+        work.bytes,
+        time.as_nanos() as f64 / n
+    );
+    for (name, (x, y)) in ["origin", "target"]
+        .into_iter()
+        .zip(before.iter().zip(&after))
+    {
+        println!(
+            "  {name}: {:.2} send calls, {:.2} receive calls, {:.2} packets sent, {} repeated",
+            (y.send_calls - x.send_calls) as f64 / n,
+            (y.recv_calls - x.recv_calls) as f64 / n,
+            (y.packets_sent - x.packets_sent) as f64 / n,
+            y.retransmitted - x.retransmitted
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! How long messages are cut into bursts, each of which the driver hands to the kernel as one
+//! segmented datagram while the next one is made.
+//!
+//! Bursts of one message are as equal as can be: sixteen packets go as two bursts of eight, not
+//! as fifteen and one, so that both sides work at the same time and no call is spent on a rest.
+
+#![forbid(unsafe_code)]
+
+/// Payload of the longest burst: with headers it stays below the 64 KiB of an IP packet.
+const BURST_BYTES: u32 = 60 << 10;
+/// Most packets: kernels segment a datagram into 64 at most.
+const BURST_PACKETS: u32 = 60;
+
+/// Packets of the longest burst.
+pub(crate) const fn longest(mtu: u32) -> u32 {
+    let packets = BURST_BYTES / mtu;
+    if packets > BURST_PACKETS {
+        BURST_PACKETS
+    } else {
+        packets
+    }
+}
+
+/// Where a packet stands in its burst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// Packets from the beginning of the burst on; 1 if the packet does not begin one.
+    pub(crate) needs: u32,
+    /// It is the last one.
+    pub(crate) ends: bool,
+    /// It is the last of every second burst, or of the message.
+    pub(crate) ends_pair: bool,
+}
+
+impl Place {
+    /// The place of packet `index` of a message of `packets`.
+    pub(crate) fn of(index: u32, packets: u32, mtu: u32) -> Self {
+        let longest = longest(mtu);
+        if packets <= 1 {
+            return Self {
+                needs: 1,
+                ends: true,
+                ends_pair: true,
+            };
+        }
+        let bursts = packets.div_ceil(longest);
+        // The first `rest` bursts are longer by one.
+        let (short, rest) = (packets / bursts, packets % bursts);
+        let in_long = rest * (short + 1);
+        let (burst, at, len) = if index < in_long {
+            (index / (short + 1), index % (short + 1), short + 1)
+        } else {
+            let index = index - in_long;
+            (rest + index / short, index % short, short)
+        };
+        let ends = at + 1 == len;
+        Self {
+            needs: if at == 0 { len } else { 1 },
+            ends,
+            ends_pair: ends && (burst % 2 == 1 || index + 1 == packets),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_cover_a_message_and_are_about_equal() {
+        for mtu in [256, 1024, 4096] {
+            for packets in (1..200).chain([256, 1000, 1 << 18]) {
+                let (mut lengths, mut left) = (Vec::new(), 0);
+                for index in 0..packets {
+                    let place = Place::of(index, packets, mtu);
+                    if left == 0 {
+                        left = place.needs;
+                        lengths.push(left);
+                    } else {
+                        assert_eq!(place.needs, 1);
+                    }
+                    left -= 1;
+                    assert_eq!(place.ends, left == 0, "packet {index} of {packets}");
+                    let pair = place.ends && (lengths.len() % 2 == 0 || index + 1 == packets);
+                    assert_eq!(place.ends_pair, pair);
+                }
+                let (min, max) = (lengths.iter().min(), lengths.iter().max());
+                let (min, max) = (*min.unwrap(), *max.unwrap());
+                assert!(left == 0 && max <= longest(mtu) && max - min <= 1);
+            }
+        }
+    }
+}
