@@ -3,7 +3,7 @@
 use shmem_pmi::process_mapping::ProcessMapping;
 use shmem_pmi::wire::tree::{self, Direction};
 use shmem_pmi::wire::v2::{
-    Command, Decoder, Fields, Incoming, InitLine, InitReply, Request, Response,
+    Command, Decoder, Fields, Incoming, InitLine, InitReply, Reply, Request, Response,
 };
 
 /// Pieces of `data`, whose lengths the bytes decide.
@@ -66,7 +66,10 @@ fn body(bytes: &[u8]) {
             assert_eq!(Request::decode(&out[6..]).as_ref(), Ok(&request));
         }
     }
-    if let Ok(response) = Response::decode(bytes) {
+    // What is refused is kept as printable text, which is not what was on the wire.
+    if let Ok(response) = Response::decode(bytes)
+        && !matches!(response.reply, Reply::Refused { .. })
+    {
         let mut out = Vec::new();
         if response.encode(&mut out).is_ok() {
             assert_eq!(Response::decode(&out[6..]).as_ref(), Ok(&response));

@@ -56,7 +56,7 @@ fn run(name: &str) {
     let inputs = inputs(target);
     assert!(!inputs.is_empty());
     let seed = number("SHMEM_SIM_SEED").unwrap_or(1);
-    let runs = number("SHMEM_FUZZ_RUNS").unwrap_or(3000);
+    let runs = number("SHMEM_FUZZ_RUNS").unwrap_or(1500);
     let mut rng = Rng::new(seed);
     let mutations = (0..runs).map(|_| mutate(&mut rng, &inputs));
     for input in inputs.clone().into_iter().chain(mutations) {

@@ -114,7 +114,9 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         degree,
         job_id: *job_id,
         job_key: *job_key,
-        hca_base: hca_base(base, layout.n_nodes()),
+        hca_base: settings
+            .soft_base
+            .unwrap_or_else(|| hca_base(base, layout.n_nodes())),
         heap_size: settings.symmetric_size,
         heap_commit: settings.heap_commit,
         spins,

@@ -569,3 +569,9 @@ pub(crate) fn keep_freed_memory() {
 pub(crate) fn change_dir(path: &Path) -> io::Result<()> {
     std::env::set_current_dir(path)
 }
+
+/// Enters the network namespace behind `fd`, for good.
+pub(crate) fn enter_network(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: plain system call on an open descriptor.
+    cerr(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}

@@ -165,20 +165,27 @@ impl Pair {
         }
     }
 
-    /// Whatever is forged or changed from now on, the data may differ and requests may fail.
-    pub(super) fn disturb(&mut self) {
+    /// Requests may fail from now on.
+    fn disturb(&mut self) {
         self.disturbed = true;
         self.ends.iter_mut().for_each(|e| e.reference.may_fail());
     }
 
-    /// Changes the state of end `me`, or takes it away.
+    /// Values may be wrong from now on.
+    pub(super) fn distrust(&mut self) {
+        self.disturbed = true;
+        self.ends.iter_mut().for_each(|e| e.reference.distrust());
+    }
+
+    /// Changes the state of end `me`, or takes it away. Returns whether what was connected is now
+    /// connected anew.
     pub(super) fn interfere(
         &mut self,
         engines: &mut [Engine<VecMemory>; 2],
         sums: &mut [Sums; 2],
         me: usize,
         c: &mut Choices<'_>,
-    ) {
+    ) -> bool {
         self.disturb();
         let what = c.below(8);
         if what > 0 {
@@ -201,7 +208,9 @@ impl Pair {
                     reset.expect("it exists");
                     end.reference.forget();
                 }
+                self.distrust();
                 self.connect(engines, c);
+                return true;
             }
             6 => {
                 let done = engines[me].destroy_qp(qpn);
@@ -232,6 +241,7 @@ impl Pair {
                 assert!(!refused || before.ok() == after.ok());
             }
         }
+        false
     }
 
     /// Whether every request has been executed exactly once.

@@ -62,7 +62,8 @@ pub(super) struct World {
     sums: [Sums; 2],
     now: u64,
     flight: Vec<InFlight>,
-    /// A packet was forged in the name of a peer.
+    /// A packet was forged in the name of a peer, or is perhaps left from a former connection: also
+    /// words that both connections share may be wrong.
     forged: bool,
     buf: Vec<u8>,
 }
@@ -170,7 +171,11 @@ impl World {
             29 => self.forge(pair, me, c),
             30 => {
                 let pairs = &mut self.pairs[pair];
-                pairs.interfere(&mut self.engines, &mut self.sums, me, c);
+                let anew = pairs.interfere(&mut self.engines, &mut self.sums, me, c);
+                if anew {
+                    self.forged = true;
+                    self.pairs.iter_mut().for_each(Pair::distrust);
+                }
             }
             _ => self.lose_all(c.below(2) == 0),
         }
@@ -335,7 +340,7 @@ impl World {
         // A datagram of a stranger who knows the Q_Key is a right one.
         if !stranger {
             self.forged = true;
-            self.pairs.iter_mut().for_each(Pair::disturb);
+            self.pairs.iter_mut().for_each(Pair::distrust);
         }
         let header = Header {
             bth: Bth::new(opcode, qpn, psn, c.below(2) == 0),

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use shmem_node::contract::{self, HEAP_FD, TABLES_FD};
 use shmem_node::segment::{JobFacts, NodeSegment};
+use shmem_node::settings::Settings;
 use shmem_node::template::NlaSide;
 use shmem_node::template::exec;
 
@@ -43,6 +44,7 @@ impl Node {
         let cwd = OsString::from_vec(launch.cwd.clone());
         sys::change_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
+        enter_namespace(launch)?;
         let group = group.map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
         let segment = NodeSegment::create(&JobFacts {
             job_id: launch.job_id,
@@ -67,6 +69,27 @@ impl Node {
             template_pid,
         })
     }
+}
+
+/// Enters the node's network namespace, if the nodes have their own.
+fn enter_namespace(launch: &Launch) -> Result<(), String> {
+    let value = |name: &str| {
+        let (_, value) = launch.env.iter().find(|(n, _)| n == name.as_bytes())?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    };
+    let settings = Settings::parse(value).map_err(|e| e.to_string())?;
+    let Some(path) = settings.soft_netns else {
+        return Ok(());
+    };
+    let path = format!("{path}{}", launch.node);
+    let failed = |e: io::Error| {
+        format!(
+            "node {} cannot enter the network namespace {path}: {e}",
+            launch.node
+        )
+    };
+    let namespace = std::fs::File::open(&path).map_err(failed)?;
+    sys::enter_network(namespace.as_fd()).map_err(failed)
 }
 
 /// The environment of the PEs but for what differs between them.

@@ -7,6 +7,7 @@ mod value;
 
 pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, ValueError};
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// One row of the table, for help and documentation.
@@ -125,6 +126,12 @@ settings! {
     soft_mtu: u32 = "4096", "SHMEM_SOFT_MTU",
         "256, 512, 1024, 2048 or 4096", value::mtu,
         "Path MTU of the software HCA in bytes.";
+    soft_base: Option<Ipv4Addr> = "auto", "SHMEM_SOFT_BASE",
+        "auto, or an IPv4 address", value::base,
+        "Address of node 0's software HCA, node i has the i-th after it; auto takes loopback addresses.";
+    soft_netns: Option<String> = "none", "SHMEM_SOFT_NETNS",
+        "none, or a path such as /run/netns/node", value::netns,
+        "Network namespaces of the nodes: node i enters the one at this path with i appended.";
     soft_faults: Faults = "none", "SHMEM_SOFT_FAULTS",
         "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7", value::faults,
         "Faults that the software HCA's sockets inject into what they send, for tests.";

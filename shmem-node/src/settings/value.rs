@@ -1,5 +1,6 @@
 //! What a setting's value may look like, and what it means.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Why a value was refused.
@@ -174,6 +175,22 @@ pub(super) fn port(text: &str) -> Result<u16, ValueError> {
     u16::try_from(port).map_err(|_| ValueError::OutOfRange)
 }
 
+pub(super) fn base(text: &str) -> Result<Option<Ipv4Addr>, ValueError> {
+    if text.trim().eq_ignore_ascii_case("auto") {
+        return Ok(None);
+    }
+    let base = text.trim().parse().map_err(|_| ValueError::Choice)?;
+    Ok(Some(base))
+}
+
+pub(super) fn netns(text: &str) -> Result<Option<String>, ValueError> {
+    match text.trim() {
+        "none" => Ok(None),
+        path if path.starts_with('/') && !path.contains('\0') => Ok(Some(path.to_owned())),
+        _ => Err(ValueError::Choice),
+    }
+}
+
 pub(super) fn mtu(text: &str) -> Result<u32, ValueError> {
     match text.trim().parse() {
         Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
@@ -256,6 +273,16 @@ mod tests {
         assert_eq!(faults("none"), Ok(Faults::default()));
         assert_eq!(faults("drop=101%"), Err(ValueError::OutOfRange));
         assert_eq!(faults("lose=1%"), Err(ValueError::Choice));
+    }
+
+    #[test]
+    fn addresses_and_namespaces_are_given_or_left_to_us() {
+        assert_eq!(base("auto"), Ok(None));
+        assert_eq!(base("10.1.0.1"), Ok(Some(Ipv4Addr::new(10, 1, 0, 1))));
+        assert_eq!(base("10.1.0"), Err(ValueError::Choice));
+        assert_eq!(netns("none"), Ok(None));
+        assert_eq!(netns("/run/netns/n"), Ok(Some("/run/netns/n".into())));
+        assert_eq!(netns("n"), Err(ValueError::Choice));
     }
 
     proptest! {
