@@ -27,7 +27,7 @@ use super::wqe::{Done, Wqe};
 use crate::rng::Rng;
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit,
-    QpState, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus,
+    QpState, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus, qp_table,
 };
 
 /// Longest inline payload.
@@ -424,6 +424,10 @@ impl<M: Memory> Engine<M> {
             return;
         };
         if let Service::Ud(ud) = &mut qp.service {
+            debug_assert!(
+                qp_table::SPONTANEOUS.contains(&(qp.init.ty, qp.state, QpState::Sqe)),
+                "the state table has no such transition"
+            );
             qp.state = QpState::Sqe;
             ud.flush(&mut self.done);
         }
