@@ -336,6 +336,8 @@ impl Manager {
     /// When [`Self::handle_timeout`] has something to do.
     pub fn next_timeout(&mut self) -> Option<u64> {
         let timer = self.next_timer();
+        let search = self.slots.next_search();
+        let timer = timer.into_iter().chain(search).min();
         match self.leaving.as_ref().and_then(Leaving::end) {
             Some(end) => Some(timer.map_or(end, |at| at.min(end))),
             None => timer,
@@ -360,6 +362,7 @@ impl Manager {
             leaving.over = true;
             self.stats.byes_missed = leaving.parting.into();
         }
+        self.slots.time_passed(now);
         while let Some(at) = self.next_timer()
             && at <= now
         {

@@ -104,11 +104,18 @@ impl Handshake {
             State::Idle => Standing::Without,
             State::Preparing(s) if s.creating => Standing::Fixed,
             State::Preparing(_) => Standing::Without,
-            State::Offered(_) | State::Answered(_) => match (self.state.want(), &self.state) {
-                (Some(want), _) => Standing::Wanted(want.ticket),
-                (None, State::Offered(_)) => Standing::Unused,
-                (None, _) => Standing::InUse,
-            },
+            State::Offered(_) | State::Answered(_) => {
+                let own = match self.state.want() {
+                    Some(want) => Some(want.ticket),
+                    None => None,
+                };
+                match (&self.state, own, self.asked) {
+                    (State::Offered(_), None, None) => Standing::Unused,
+                    // A peer that is still to open it does so while it drains.
+                    (State::Answered(_), None, _) => Standing::InUse,
+                    (_, own, asked) => Standing::Wanted { own, asked },
+                }
+            }
             State::Open(_) => Standing::InUse,
             State::Draining(s) => Standing::Going(s.began),
             State::Parting(_) | State::Parted(_) => Standing::Fixed,

@@ -194,8 +194,13 @@ pub enum Standing {
     Unused,
     /// In use by either side, as far as can be known here.
     InUse,
-    /// The local program waits for it, with this place in the line.
-    Wanted(u64),
+    /// Somebody waits for it to open.
+    Wanted {
+        /// Ticket of the local program.
+        own: Option<u64>,
+        /// Ticket of the peer, and when it last asked.
+        asked: Option<(u64, u64)>,
+    },
     /// It is being closed to make room, since that time.
     Going(u64),
     /// It stays: its queue pair is just being made, or this PE leaves.

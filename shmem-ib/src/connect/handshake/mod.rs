@@ -127,6 +127,8 @@ pub struct Handshake {
     push: Option<Push>,
     /// The last connection was closed to make room.
     evicted: bool,
+    /// Ticket of the peer's last request since the present QP was made, and when it came.
+    asked: Option<(u64, u64)>,
 }
 
 impl Handshake {
@@ -144,6 +146,7 @@ impl Handshake {
             acked: 0,
             push: None,
             evicted: false,
+            asked: None,
         }
     }
 
@@ -267,7 +270,7 @@ impl Handshake {
             return;
         };
         self.generation += 1;
-        (self.offered, self.acked) = (0, 0);
+        (self.offered, self.acked, self.asked) = (0, 0, None);
         let psn = Psn::new(cx.rng.next_u32());
         let mine = Mine {
             generation: self.generation,
@@ -431,6 +434,9 @@ impl Handshake {
         if cx.local.leaving {
             self.refuse(cx, &d);
             return;
+        }
+        if d.want_reply {
+            self.asked = Some((d.ticket, cx.now));
         }
         let state = std::mem::replace(&mut self.state, State::Idle);
         match state {

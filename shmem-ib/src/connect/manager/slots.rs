@@ -18,9 +18,10 @@
 //!   is still connecting over it, all that this needs exists at both ends.
 //! * **Tickets are a total order, known everywhere.** A ticket is a logical time, drawn when the
 //!   wish arises and kept, however often the wish gets and loses its queue pair, until the
-//!   connection opens; ties go to the smaller PE. The oldest wish in the job is
-//!   the first in both lines it stands in. Its PE never takes its queue pair away (only younger ones
-//!   give way), and at its target everything else can be closed: established connections drain,
+//!   connection opens; ties go to the smaller PE. A queue pair in the making has the place of the
+//!   older of the two wishes that it serves, the own and the peer's. The oldest wish in the
+//!   job is the first in both lines it stands in. Neither side takes its queue pair away (only
+//!   younger ones give way), and everything else can be closed: established connections drain,
 //!   younger attempts yield. So it opens in finite time, whatever waits for whom.
 //! * **Every wish becomes the oldest.** All messages carry the logical time of their sender, so a
 //!   PE that was let in before somebody draws later tickets as soon as the two have exchanged a
@@ -38,6 +39,9 @@ use crate::connect::handshake::{Handshake, Standing};
 
 /// A drain that takes longer, in nanoseconds, is no longer counted on.
 pub const PATIENCE: u64 = 50_000_000;
+
+/// A peer that has not repeated its request for so long, in nanoseconds, has given it up.
+const FORGOTTEN: u64 = 2_000_000_000;
 
 /// What the driver knows of the use of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,6 +65,8 @@ pub(super) struct Slots {
     going: BTreeSet<u32>,
     /// Something has changed since the last search for a victim found none.
     changed: bool,
+    /// When to search again even if nothing changes: drains grow old, and requests, too.
+    search_at: u64,
 }
 
 /// What matters of one connection to the books.
@@ -96,6 +102,18 @@ impl Slots {
     /// Whether `pe` may have a new queue pair now.
     pub(super) fn may_create(&self, cap: u32, pe: u32) -> bool {
         cap == 0 || self.used() < cap as usize && self.first_waiting().is_none_or(|p| p == pe)
+    }
+
+    /// When the line is to be looked at again.
+    pub(super) fn next_search(&self) -> Option<u64> {
+        (!self.line.is_empty()).then_some(self.search_at)
+    }
+
+    pub(super) fn time_passed(&mut self, now: u64) {
+        if now >= self.search_at && !self.line.is_empty() {
+            self.changed = true;
+            self.search_at = now + PATIENCE;
+        }
     }
 
     pub(super) fn update(&mut self, pe: u32, before: Account, after: Account) {
@@ -148,6 +166,7 @@ impl Manager {
             self.with_peer(now, victim, Handshake::evict);
         }
         self.slots.changed = false;
+        self.slots.search_at = now + PATIENCE;
     }
 
     /// The place in the line that is to be served next, and the connection to close for it.
@@ -174,8 +193,15 @@ impl Manager {
                         shared = Some(candidate);
                     }
                 }
-                Standing::Wanted(ticket) => {
-                    youngest = youngest.max(Some(((ticket, self.local.pe), *pe)));
+                Standing::Wanted { own, asked } => {
+                    let own = own.map(|ticket| (ticket, self.local.pe));
+                    let fresh = |at: u64| now.saturating_sub(at) < FORGOTTEN;
+                    let asked = asked.filter(|(_, at)| fresh(*at));
+                    let its = asked.map(|(ticket, _)| (ticket, *pe));
+                    match own.into_iter().chain(its).min() {
+                        Some(its) => youngest = youngest.max(Some((its, *pe))),
+                        None => return Some((place, *pe)),
+                    }
                 }
                 Standing::Without | Standing::Going(_) | Standing::Fixed => {}
             }
