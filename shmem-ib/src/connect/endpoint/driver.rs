@@ -279,6 +279,10 @@ impl<H: Hca> Driver<H> {
                     if let Err(e) = self.link_qp(&link) {
                         self.broke(pe, ConnError::verbs("connect a queue pair")(e));
                     }
+                    self.posts += 1;
+                    let peer = self.peers.entry(pe).or_default();
+                    peer.inbound = self.hca.inbound_mark(link.qpn).unwrap_or_default();
+                    peer.used = self.posts;
                 }
                 Action::ResetQp(qpn) => {
                     let reset = self
@@ -297,7 +301,6 @@ impl<H: Hca> Driver<H> {
                     peer.segments = segments;
                     peer.draining = false;
                     peer.entitled = peer.waiters;
-                    peer.inbound = 0;
                     peer.acknowledge = None;
                     self.posts += 1;
                     peer.used = self.posts;

@@ -9,6 +9,7 @@ impl<H: Hca> Driver<H> {
     /// Has the manager close connections for those who wait for a queue pair.
     pub(super) fn make_room(&mut self) {
         let hca = self.shared_hca();
+        self.posts += 1;
         for (pe, peer) in &mut self.peers {
             let qpn = match peer.open {
                 Some(qpn) => Some(qpn),
