@@ -643,6 +643,8 @@ const fn jittered(rng: &mut Rng, interval: u64) -> u64 {
 }
 
 #[cfg(test)]
+mod drain_tests;
+#[cfg(test)]
 mod leave_tests;
 #[cfg(test)]
 mod tests;
