@@ -128,41 +128,63 @@ pub fn connection_message(data: &[u8]) {
     assert_eq!(&out[..len], &signed, "{message:?}");
 }
 
-/// An OFFER with and without segments.
+/// One message of each kind; OFFERs with and without segments.
 #[must_use]
 pub fn connection_message_seeds() -> Vec<Vec<u8>> {
-    let segment = Segment {
-        address: 0x7f00_0000_0000,
-        size: 1 << 20,
-        rkey: Rkey(5),
+    let segments = |n: u8| {
+        let segment = |id| Segment {
+            address: 0x7f00_0000_0000,
+            size: 1 << 20,
+            rkey: Rkey(5),
+            id,
+            generation: 7,
+        };
+        (0..n).map(segment).collect()
     };
-    (0..3)
-        .map(|n| {
-            let epoch = |incarnation| Epoch {
-                incarnation,
-                generation: 1,
-            };
-            let offer = Offer {
-                ud: address(),
-                qpn: Qpn(0x44_5566),
-                psn: Psn(0x77_8899),
-                mtu: Mtu::M4096,
-                max_rd_atomic: 16,
-                segments: std::iter::repeat_n(segment, n).collect(),
-            };
-            let message = Message {
-                src_pe: 3,
-                dst_pe: 4,
-                epoch: epoch(11),
-                echo: (n > 0).then(|| epoch(12)),
-                want_reply: n > 1,
-                body: Body::Offer(offer),
-            };
-            let mut out = [0; MAX_LEN];
-            let len = codec().encode(&message, &mut out);
-            out[..len].to_vec()
+    let offer = |n| {
+        Body::Offer(Offer {
+            ud: address(),
+            qpn: Qpn(0x44_5566),
+            psn: Psn(0x77_8899),
+            mtu: Mtu::M4096,
+            max_rd_atomic: 16,
+            revision: 1,
+            heard: u32::from(n),
+            segments: segments(n),
         })
-        .collect()
+    };
+    let epoch = |incarnation| Epoch {
+        incarnation,
+        generation: 1,
+    };
+    let bodies = [
+        offer(0),
+        offer(1),
+        offer(2),
+        Body::Wait,
+        Body::Bye,
+        Body::Drain(address()),
+        Body::Segments {
+            revision: 3,
+            segments: segments(2),
+        },
+        Body::SegmentsAck { revision: 3 },
+    ];
+    let encode = |(n, body): (usize, Body)| {
+        let message = Message {
+            src_pe: 3,
+            dst_pe: 4,
+            epoch: epoch(11),
+            echo: (n > 0).then(|| epoch(12)),
+            want_reply: n > 1,
+            ticket: n as u64,
+            body,
+        };
+        let mut out = [0; MAX_LEN];
+        let len = codec().encode(&message, &mut out);
+        out[..len].to_vec()
+    };
+    bodies.into_iter().enumerate().map(encode).collect()
 }
 
 fn address() -> UdAddress {

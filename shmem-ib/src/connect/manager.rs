@@ -7,6 +7,9 @@
 //! [`Manager::poll_action`] until there is none. Executing an action may call the manager
 //! again ([`Manager::qp_created`]); the actions that this yields come last.
 //!
+//! If there may be only so many queue pairs ([`Local::max_qps`]), call [`Manager::make_room`] while
+//! [`Manager::is_short`]; see `slots.rs` for who gets them.
+//!
 //! A PE that goes calls [`Manager::leave`], [`Manager::say_bye`] until everybody is told, and then
 //! serves its peers as before until [`Manager::has_left`].
 //!
@@ -15,11 +18,16 @@
 
 #![forbid(unsafe_code)]
 
+mod slots;
+
+pub use slots::{PATIENCE, Usage};
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use hashbrown::HashMap;
 
+use self::slots::{Account, Slots};
 use super::UdAddress;
 use super::handshake::{Action, Actions, Context, Handshake, Local, Phase, Verdict};
 use super::message::{Body, Codec, DecodeError, MAX_LEN, Message, Segments};
@@ -48,7 +56,7 @@ impl std::fmt::Debug for Identity {
 }
 
 /// This PE is on its way out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Leaving {
     /// Peers that have to be told yet, the last first.
     untold: Vec<u32>,
@@ -68,15 +76,17 @@ impl Leaving {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     handshake: Handshake,
     /// The timer in the heap that counts for this peer; others of it are outdated.
     armed: Option<u64>,
+    /// What the books say.
+    account: Account,
 }
 
 /// The connections of one PE.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Manager {
     local: Local,
     codec: Codec,
@@ -87,6 +97,9 @@ pub struct Manager {
     rng: Rng,
     stats: ConnectStats,
     leaving: Option<Leaving>,
+    slots: Slots,
+    /// Logical time: above every ticket given or seen.
+    clock: u64,
 }
 
 impl Manager {
@@ -103,6 +116,8 @@ impl Manager {
             rng: Rng::new(seed),
             stats: ConnectStats::default(),
             leaving: None,
+            slots: Slots::default(),
+            clock: 0,
         }
     }
 
@@ -144,6 +159,18 @@ impl Manager {
         self.peers.get(&pe)?.handshake.linked_to()
     }
 
+    /// The state machine towards `pe`, if there was ever contact.
+    #[must_use]
+    pub fn handshake(&self, pe: u32) -> Option<&Handshake> {
+        self.peers.get(&pe).map(|e| &e.handshake)
+    }
+
+    /// Logical time: no ticket that this PE has given or seen is above.
+    #[must_use]
+    pub const fn clock(&self) -> u64 {
+        self.clock
+    }
+
     /// Peers that were ever in contact, in no particular order.
     pub fn peers(&self) -> impl Iterator<Item = u32> + '_ {
         self.peers.keys().copied()
@@ -155,18 +182,45 @@ impl Manager {
     }
 
     /// The memory of this PE is registered: those who wait for it get their answers.
+    ///
+    /// Later calls say that the memory has changed: connected peers are told.
     pub fn ready(&mut self, now: u64, segments: Segments) {
-        self.local.segments = Some(segments);
-        let mut waiting: Vec<u32> = self
+        let first = self.local.segments.replace(segments).is_none();
+        self.local.revision += 1;
+        let mut concerned: Vec<u32> = self
             .peers
             .iter()
-            .filter(|(_, e)| e.handshake.phase() == Phase::Preparing)
+            .filter(|(_, e)| !first || e.handshake.phase() == Phase::Preparing)
             .map(|(pe, _)| *pe)
             .collect();
-        waiting.sort_unstable(); // the order of a hash table is not reproducible
-        for pe in waiting {
-            self.with_peer(now, pe, Handshake::ready);
+        concerned.sort_unstable(); // the order of a hash table is not reproducible
+        for pe in concerned {
+            if first {
+                self.with_peer(now, pe, Handshake::ready);
+            } else {
+                self.with_peer(now, pe, Handshake::segments_changed);
+            }
         }
+    }
+
+    /// Whether every peer that was told of our memory knows the present segments.
+    #[must_use]
+    pub fn segments_known(&self) -> bool {
+        let revision = self.local.revision;
+        !self
+            .peers
+            .values()
+            .any(|e| e.handshake.may_be_behind(revision))
+    }
+
+    /// No operation towards `pe` is under way that began before its segments of `revision` came.
+    pub fn segments_applied(&mut self, now: u64, pe: u32, revision: u32) {
+        self.with_peer(now, pe, |h, cx| h.segments_applied(cx, revision));
+    }
+
+    /// No operation is under way on queue pair `qpn` towards `pe`, after [`Action::Drain`].
+    pub fn drained(&mut self, now: u64, pe: u32, qpn: Qpn) {
+        self.with_peer(now, pe, |handshake, cx| handshake.drained(cx, qpn));
     }
 
     /// The queue pair that [`Action::CreateQp`] asked for exists, in INIT.
@@ -227,7 +281,7 @@ impl Manager {
         }
     }
 
-    /// Operations towards `pe` are unfinished, and it waits for our BYE.
+    /// Operations towards `pe` are unfinished, and it waits for our BYE or DRAIN.
     pub fn busy(&mut self, now: u64, pe: u32) {
         self.with_peer(now, pe, Handshake::busy);
     }
@@ -269,6 +323,13 @@ impl Manager {
                     return Ok(Verdict::Stale);
                 }
             }
+            Body::Drain(_) => self.stats.drains_received += 1,
+            Body::Segments { .. } | Body::SegmentsAck { .. } => {
+                if !self.peers.contains_key(&message.src_pe) {
+                    self.stats.stale += 1;
+                    return Ok(Verdict::Stale);
+                }
+            }
         }
         let pe = message.src_pe;
         let missing = self.phase(pe) == Phase::Parting;
@@ -287,6 +348,8 @@ impl Manager {
     /// When [`Self::handle_timeout`] has something to do.
     pub fn next_timeout(&mut self) -> Option<u64> {
         let timer = self.next_timer();
+        let search = self.slots.next_search();
+        let timer = timer.into_iter().chain(search).min();
         match self.leaving.as_ref().and_then(Leaving::end) {
             Some(end) => Some(timer.map_or(end, |at| at.min(end))),
             None => timer,
@@ -311,6 +374,7 @@ impl Manager {
             leaving.over = true;
             self.stats.byes_missed = leaving.parting.into();
         }
+        self.slots.time_passed(now);
         while let Some(at) = self.next_timer()
             && at <= now
         {
@@ -322,6 +386,12 @@ impl Manager {
             }
             self.with_peer(now, pe, Handshake::handle_timeout);
         }
+    }
+
+    /// Lets the timers of one connection act, if they are due at `now`:
+    /// [`handle_timeout`](Self::handle_timeout) does that for all.
+    pub fn handle_timeout_of(&mut self, now: u64, pe: u32) {
+        self.with_peer(now, pe, Handshake::handle_timeout);
     }
 
     /// The next thing to do and the peer that it is for.
@@ -340,11 +410,30 @@ impl Manager {
         pe: u32,
         event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
     ) -> R {
+        let result = self.one_event(now, pe, event);
+        // A queue pair that has become free goes to the first in line.
+        while let Some(first) = self.slots.first_waiting()
+            && self.slots.may_create(self.local.max_qps, first)
+        {
+            self.one_event(now, first, Handshake::ready);
+        }
+        result
+    }
+
+    fn one_event<R>(
+        &mut self,
+        now: u64,
+        pe: u32,
+        event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+    ) -> R {
         let entry = self.peers.entry(pe).or_insert_with(|| Entry {
             handshake: Handshake::new(pe),
             armed: None,
+            account: Account::NEW,
         });
         let was_parting = entry.handshake.phase() == Phase::Parting;
+        let me = self.local.pe;
+        let registered = self.local.segments.is_some();
         let mut actions = Actions::new();
         let mut cx = Context {
             now,
@@ -352,9 +441,14 @@ impl Manager {
             rng: &mut self.rng,
             actions: &mut actions,
             stats: &mut self.stats,
+            clock: &mut self.clock,
+            may_create: self.slots.may_create(self.local.max_qps, pe),
         };
         let result = event(&mut entry.handshake, &mut cx);
         self.actions.extend(actions.into_iter().map(|a| (pe, a)));
+        let after = Account::of(&entry.handshake, me, registered);
+        let before = std::mem::replace(&mut entry.account, after);
+        self.slots.update(pe, before, after);
         if let Some(leaving) = &mut self.leaving {
             leaving.parting -= u32::from(was_parting);
             leaving.parting += u32::from(entry.handshake.phase() == Phase::Parting);

@@ -246,6 +246,13 @@ pub trait Hca: Send + Sync + 'static {
     /// came between the two, whichever other threads have returned for that already.
     fn wait_since(&self, wakes: u64, max: Duration) -> Wake;
 
+    /// A number that changes whenever an RC queue pair has taken in a request of its peer; `None`
+    /// if the device cannot tell, or the queue pair is not ready to receive.
+    fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
+        let _ = qp;
+        None
+    }
+
     /// What this port has done so far.
     fn counters(&self) -> Counters;
 

@@ -18,11 +18,26 @@ pub(crate) struct Qp {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Fabric {
     next: u32,
+    /// Most queue pairs of one owner; 0 is no limit.
+    cap: u32,
     qps: BTreeMap<u32, Qp>,
 }
 
 impl Fabric {
+    pub(crate) fn limited(cap: u32) -> Self {
+        Self {
+            cap,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn create(&mut self, owner: u32, peer: u32) -> Qpn {
+        self.next += 1;
+        self.create_numbered(owner, peer, self.next)
+    }
+
+    /// As [`create`](Self::create) with a number that was never used before.
+    pub(crate) fn create_numbered(&mut self, owner: u32, peer: u32, number: u32) -> Qpn {
         assert!(
             !self
                 .qps
@@ -30,9 +45,14 @@ impl Fabric {
                 .any(|q| q.owner == owner && q.peer == peer),
             "PE {owner} makes a second queue pair towards PE {peer}"
         );
-        self.next += 1;
+        let owned = self.qps.values().filter(|q| q.owner == owner).count();
+        assert!(
+            self.cap == 0 || owned < self.cap as usize,
+            "PE {owner} has more than {} queue pairs",
+            self.cap
+        );
         self.qps.insert(
-            self.next,
+            number,
             Qp {
                 owner,
                 peer,
@@ -40,7 +60,7 @@ impl Fabric {
                 opened: false,
             },
         );
-        Qpn(self.next)
+        Qpn(number)
     }
 
     /// Queue pairs made so far.
