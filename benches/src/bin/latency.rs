@@ -64,12 +64,23 @@ fn main() -> Result<(), shmem::Error> {
         time("compare_swap", 8, per_batch, || {
             shmem::atomic_compare_swap(area, 0, 1, target);
         });
-        time("64 puts + quiet, each", 8, per_batch.div_ceil(10), || {
-            for i in 0..64 {
+        time("1000 puts + quiet", 8000, per_batch.div_ceil(10), || {
+            for i in 0..1000 {
                 shmem::p(area.elem(i), 7, target);
             }
             shmem::quiet();
         });
+        time(
+            "1000 atomic adds + quiet",
+            8000,
+            per_batch.div_ceil(10),
+            || {
+                for i in 0..1000 {
+                    shmem::atomic_add(area.elem(i), 1, target);
+                }
+                shmem::quiet();
+            },
+        );
     }
     barrier_all();
     Ok(())
