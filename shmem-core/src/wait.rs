@@ -62,7 +62,8 @@ impl Runtime {
             left -= 1;
             if self.progress() {
                 left = self.spins;
-            } else {
+            } else if self.remote.is_none() {
+                // A poll of the network is a pause by itself.
                 std::hint::spin_loop();
             }
         }

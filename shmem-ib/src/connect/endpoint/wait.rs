@@ -104,7 +104,8 @@ impl<H: Hca> Locked<'_, H> {
     pub(super) fn pause(&mut self, backoff: &mut Backoff) {
         if backoff.spins > 0 {
             backoff.spins -= 1;
-            self.unlocked(|_| std::hint::spin_loop());
+            // No pause: the poll before was a system call, and the answer may be here.
+            self.unlocked(|_| ());
         } else if backoff.yields > 0 {
             backoff.yields -= 1;
             self.unlocked(|_| thread::yield_now());
