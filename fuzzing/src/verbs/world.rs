@@ -3,8 +3,8 @@
 use shmem_ib::sim::{Sums, VecMemory};
 use shmem_ib::soft::Engine;
 use shmem_ib::verbs::{
-    Access, AddressVector, Completion, Cq, GRH_LEN, Gid, Mr, Mtu, Psn, Qkey, QpAttr, QpInit,
-    QpType, Qpn, RecvWr, Rkey, SendOp, SendWr, Sge, WcOpcode, WcStatus,
+    Access, AddressVector, AsyncEvent, Completion, Cq, GRH_LEN, Gid, Mr, Mtu, Psn, Qkey, QpAttr,
+    QpInit, QpType, Qpn, RecvWr, Rkey, SendOp, SendWr, Sge, WcOpcode, WcStatus,
 };
 use shmem_ib::wire::{
     Aeth, AtomicEth, Bth, Deth, Ext, Flow, Header, Opcode, PACKET_MAX, Reth, Syndrome,
@@ -21,7 +21,9 @@ pub(super) const LOCAL: usize = 64 << 10;
 pub(super) const MAX_LEN: usize = 900;
 const PAIRS: usize = 2;
 const UD_AT: usize = 512;
-const MEMORY: usize = 4096 + 2 * PAIRS * (AREA + LOCAL);
+/// Receive buffers of an RC queue pair.
+pub(super) const RECEIVES: usize = 8;
+const MEMORY: usize = 4096 + 2 * PAIRS * (AREA + LOCAL + RECEIVES * MAX_LEN);
 const UD_RECV: usize = 256;
 const QKEY: Qkey = Qkey(0x77);
 /// Packets on their way; what is beyond that is lost.
@@ -37,6 +39,11 @@ pub(super) fn area(direction: usize) -> usize {
 
 pub(super) fn local(direction: usize) -> usize {
     4096 + 2 * PAIRS * AREA + direction * LOCAL
+}
+
+/// Where the receive buffers for what a direction sends are, at its target.
+pub(super) fn receives(direction: usize) -> usize {
+    4096 + 2 * PAIRS * (AREA + LOCAL) + direction * RECEIVES * MAX_LEN
 }
 
 fn address(node: usize) -> AddressVector {
@@ -87,12 +94,9 @@ impl World {
             let engine = &mut engines[node];
             let cq = engine.create_cq(64).expect("a CQ");
             let init = QpInit {
-                ty: QpType::Ud,
-                send_cq: cq,
-                recv_cq: cq,
                 max_send_wr: 8,
                 max_recv_wr: 4,
-                max_inline: 0,
+                ..QpInit::new(QpType::Ud, cq)
             };
             let qpn = engine.create_qp(&init).expect("a queue pair");
             for attr in [
@@ -105,6 +109,7 @@ impl World {
                     sq_psn: Psn(0),
                     timeout: 0,
                     retry_cnt: 0,
+                    rnr_retry: 0,
                     max_rd_atomic: 0,
                 },
             ] {
@@ -136,7 +141,11 @@ impl World {
                 let sums = &mut self.sums[1 - me];
                 self.pairs[pair].poll(&mut self.engines[me], me, most, sums);
             }
-            13..16 => self.deliver_some(1 + c.below(16) as usize),
+            13 => {
+                let most = 1 + c.below(8) as usize;
+                self.pairs[pair].post_receives(&mut self.engines[me], me, most);
+            }
+            14..16 => self.deliver_some(1 + c.below(16) as usize),
             16 => {
                 if let Some(i) = self.one(c) {
                     let packet = self.flight.remove(i);
@@ -241,27 +250,26 @@ impl World {
                 len: (GRH_LEN + UD_RECV) as u32,
                 lkey,
             };
-            let _ = engine.post_recv(qpn, &RecvWr { wr_id: 1, sge });
+            let sges = &[sge];
+            let _ = engine.post_recv(qpn, &RecvWr { wr_id: 1, sges });
             return;
         }
         // All bytes are the length; the buffer is not written before the next flush.
         let (start, end) = (UD_AT, UD_AT + len as usize);
         engine.memory_mut().bytes_mut()[start..end].fill(len as u8);
-        let wr = SendWr {
-            wr_id: 2,
-            op: SendOp::UdSend {
-                av: address(1 - me),
-                qpn: self.ud[1 - me].0,
-                qkey: QKEY,
-            },
-            sge: Sge {
-                addr: at,
-                len,
-                lkey,
-            },
-            inline: None,
-            signaled: true,
+        let op = SendOp::UdSend {
+            av: address(1 - me),
+            qpn: self.ud[1 - me].0,
+            qkey: QKEY,
+            imm: None,
         };
+        let sge = Sge {
+            addr: at,
+            len,
+            lkey,
+        };
+        let sges = &[sge];
+        let wr = SendWr::new(2, op, sges);
         let _ = engine.post_send(qpn, &wr);
     }
 
@@ -381,6 +389,7 @@ impl World {
                 let sums = &mut self.sums[1 - me];
                 for pair in &mut self.pairs {
                     pair.poll(&mut self.engines[me], me, 8, sums);
+                    pair.post_receives(&mut self.engines[me], me, RECEIVES);
                 }
             }
         }
@@ -394,7 +403,9 @@ impl World {
             .any(|p| !p.is_sure() || p.outstanding() > 0);
         for node in 0..2 {
             let engine = &mut self.engines[node];
-            assert_eq!(engine.cq_overruns(), 0);
+            while let Some(event) = engine.poll_async() {
+                assert!(!matches!(event, AsyncEvent::CqErr(_)), "{event:?}");
+            }
             if self.forged {
                 continue;
             }

@@ -3,8 +3,8 @@
 use super::Fabric;
 use super::harness::{Link, Options};
 use crate::verbs::{
-    Access, Hca, Psn, Qkey, QpAttr, QpState, QpType, RcDest, RecvWr, SendWr, VerbsError, WcOpcode,
-    WcStatus,
+    Access, AsyncEvent, Hca, Psn, Qkey, QpAttr, QpState, QpType, RcDest, RecvWr, SendOp, SendWr,
+    VerbsError, WcOpcode, WcStatus,
 };
 
 /// Sends need RTS, receives need INIT.
@@ -12,20 +12,15 @@ pub fn posts_need_their_state<F: Fabric>(fabric: &F) {
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
     let send = || {
         let (op, sge) = (l.write_to_b(0), l.a.mem.sge(0, 8));
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sge,
-            inline: None,
-            signaled: true,
-        };
+        let sges = [sge];
+        let wr = SendWr::new(1, op, &sges);
         // SAFETY: regions are never freed.
         unsafe { l.a.hca.post_send(l.a.qp, &wr) }
     };
     let recv = || {
         let wr = RecvWr {
             wr_id: 1,
-            sge: l.a.mem.sge(0, 64),
+            sges: &[l.a.mem.sge(0, 64)],
         };
         // SAFETY: regions are never freed.
         unsafe { l.a.hca.post_recv(l.a.qp, &wr) }
@@ -73,6 +68,7 @@ pub fn illegal_transitions<F: Fabric>(fabric: &F) {
         sq_psn: Psn(0),
         timeout,
         retry_cnt,
+        rnr_retry: 7,
         max_rd_atomic: 1,
     };
     let dest = RcDest {
@@ -81,6 +77,7 @@ pub fn illegal_transitions<F: Fabric>(fabric: &F) {
         rq_psn: Psn(0),
         mtu: l.options.mtu,
         max_dest_rd_atomic: 1,
+        min_rnr_timer: 1,
     };
     let transition = |attr: &QpAttr| {
         let before = hca.query_qp(qp).expect("query");
@@ -192,7 +189,7 @@ pub fn error_state_flushes<F: Fabric>(fabric: &F) {
     for wr_id in 100..103 {
         let wr = RecvWr {
             wr_id,
-            sge: l.a.mem.sge(0, 64),
+            sges: &[l.a.mem.sge(0, 64)],
         };
         // SAFETY: regions are never freed.
         unsafe { l.a.hca.post_recv(l.a.qp, &wr) }.expect("post_recv");
@@ -218,7 +215,7 @@ pub fn error_state_flushes<F: Fabric>(fabric: &F) {
     );
     let wr = RecvWr {
         wr_id: 103,
-        sge: l.a.mem.sge(0, 64),
+        sges: &[l.a.mem.sge(0, 64)],
     };
     // SAFETY: regions are never freed.
     unsafe { l.a.hca.post_recv(l.a.qp, &wr) }.expect("post_recv");
@@ -240,4 +237,57 @@ pub fn reset_queue_pair_works_again<F: Fabric>(fabric: &F) {
         }
         l.connect();
     }
+}
+
+/// A queue pair in SQD finishes what was begun, tells so, and holds back the rest; its receives
+/// go on.
+pub fn draining_holds_back_what_was_not_begun<F: Fabric>(fabric: &F) {
+    const N: u64 = 12;
+    let l = Link::new(
+        fabric,
+        Options {
+            len: 1 << 20,
+            ..Options::default()
+        },
+    );
+    for i in 0..N {
+        l.a.post(i, l.write_to_b(0), l.a.mem.sge(0, 100_000));
+    }
+    let drained = AsyncEvent::SqDrained(l.a.qp);
+    l.a.hca.modify_qp(l.a.qp, &QpAttr::Sqd).expect("RTS to SQD");
+    l.expect_event(&l.a, drained);
+    l.a.poll();
+    let begun = l.a.stash.borrow().len() as u64;
+    l.a.post(N, l.write_to_b(200_000), l.a.mem.sge(0, 8));
+    for _ in 0..50 {
+        l.tick();
+    }
+    assert_eq!(
+        l.a.stash.borrow().len() as u64,
+        begun,
+        "it went on after the drain"
+    );
+    // The other direction is not concerned.
+    let (raddr, rkey, imm) = (l.a.mem.at(0), l.a.mem.mr.rkey, None);
+    l.b.mem.set_word(500_000, 77);
+    l.b.post(
+        9,
+        SendOp::Write { raddr, rkey, imm },
+        l.b.mem.sge(500_000, 8),
+    );
+    l.expect_at_b(9);
+    assert_eq!(l.a.mem.word(0), 77);
+    assert_eq!(l.b.mem.word(200_000), 0);
+    l.a.hca
+        .modify_qp(l.a.qp, &QpAttr::Resume)
+        .expect("SQD to RTS");
+    for i in 0..=N {
+        l.expect(i);
+    }
+    assert_eq!(l.b.mem.word(200_000), 77);
+    // With nothing to do it is drained at once.
+    l.a.events.borrow_mut().clear();
+    l.a.hca.modify_qp(l.a.qp, &QpAttr::Sqd).expect("RTS to SQD");
+    l.expect_event(&l.a, drained);
+    assert_eq!(l.events(&l.a, drained), 1);
 }
