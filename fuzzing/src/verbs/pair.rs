@@ -3,10 +3,11 @@
 use shmem_ib::sim::{Place, Reference, Sums, VecMemory};
 use shmem_ib::soft::Engine;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest, VerbsError,
+    Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest,
+    RecvWr, Sge, VerbsError, WcOpcode,
 };
 
-use super::world::{AREA, LOCAL, MAX_LEN, SHARED_WORDS, area, base, local};
+use super::world::{AREA, LOCAL, MAX_LEN, RECEIVES, SHARED_WORDS, area, base, local, receives};
 use crate::Choices;
 
 /// One end of a connection.
@@ -17,6 +18,19 @@ pub(super) struct End {
     pub(super) reference: Reference,
     /// Offset of the local buffers.
     local: usize,
+    node: usize,
+    lkey: Lkey,
+    /// Receive buffers that are not posted; the opposite direction sends into them.
+    idle: Vec<u64>,
+    direction: usize,
+}
+
+impl End {
+    /// Both queues have vanished without completions.
+    fn forget(&mut self) {
+        self.reference.forget();
+        self.idle = (0..RECEIVES as u64).collect();
+    }
 }
 
 pub(super) struct Pair {
@@ -42,6 +56,7 @@ impl Pair {
             let cq = engine.create_cq(2048).expect("a CQ");
             let init = QpInit {
                 max_send_wr: depth,
+                max_recv_wr: RECEIVES as u32,
                 max_inline: 64,
                 ..QpInit::new(QpType::Rc, cq)
             };
@@ -56,6 +71,8 @@ impl Pair {
                 shared_words: SHARED_WORDS,
                 rkey: mrs[peer].rkey,
                 max_len: MAX_LEN,
+                receives: base(peer) + receives(direction) as u64,
+                sends: true,
             };
             End {
                 qpn: engine.create_qp(&init).expect("a queue pair"),
@@ -63,6 +80,10 @@ impl Pair {
                 alive: true,
                 reference: Reference::new(place),
                 local: local(direction),
+                node,
+                lkey: mrs[node].lkey,
+                idle: (0..RECEIVES as u64).collect(),
+                direction,
             }
         };
         let ends = [end(0), end(1)];
@@ -93,7 +114,7 @@ impl Pair {
                 rq_psn: psns[peer],
                 mtu: self.mtu,
                 max_dest_rd_atomic: self.max_rd_atomic,
-                min_rnr_timer: 0,
+                min_rnr_timer: 1 + choices.below(12) as u8,
             };
             let (timeout, retry_cnt) = if self.patient { (0, 7) } else { (8, 2) };
             for attr in [
@@ -106,7 +127,7 @@ impl Pair {
                     sq_psn: psns[me],
                     timeout,
                     retry_cnt,
-                    rnr_retry: 7,
+                    rnr_retry: if self.patient { 7 } else { 2 },
                     max_rd_atomic: self.max_rd_atomic,
                 },
             ] {
@@ -131,8 +152,9 @@ impl Pair {
             let at = end.local + proposal.data.start;
             memory.bytes()[at..at + proposal.data.len()].to_vec()
         };
-        let inline = proposal.inline.then_some(&data[..]);
-        match engine.post_send(end.qpn, &proposal.wr(inline)) {
+        let sges = [proposal.sge()];
+        let wr = proposal.wr(&sges, proposal.inline.then_some(&data[..]));
+        match engine.post_send(end.qpn, &wr) {
             Ok(_) => end.reference.posted(proposal, engine.memory_mut()),
             Err(VerbsError::QueueFull { .. }) => {}
             Err(VerbsError::WrongState { .. }) => assert!(self.disturbed),
@@ -148,12 +170,42 @@ impl Pair {
         sums: &mut Sums,
     ) {
         let mut out = [Completion::EMPTY; 8];
-        let end = &mut self.ends[me];
-        let n = engine.poll_cq(end.cq, &mut out[..most]);
+        let n = engine.poll_cq(self.ends[me].cq, &mut out[..most]);
         for c in &out[..n] {
-            assert_eq!(c.qpn, end.qpn);
-            let done = end.reference.complete(c, engine.memory_mut(), sums);
-            done.unwrap_or_else(|e| panic!("end {me}: {e}"));
+            assert_eq!(c.qpn, self.ends[me].qpn);
+            let memory = engine.memory_mut();
+            let right = if matches!(c.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) {
+                self.ends[me].idle.push(c.wr_id);
+                self.ends[1 - me].reference.receive(c, memory)
+            } else {
+                self.ends[me].reference.complete(c, memory, sums)
+            };
+            right.unwrap_or_else(|e| panic!("end {me}: {e}"));
+        }
+    }
+
+    /// Posts up to `most` receive buffers.
+    pub(super) fn post_receives(&mut self, engine: &mut Engine<VecMemory>, me: usize, most: usize) {
+        let end = &mut self.ends[me];
+        for _ in 0..most {
+            let Some(wr_id) = end.idle.pop() else {
+                return;
+            };
+            let at = receives(end.direction ^ 1) + wr_id as usize * MAX_LEN;
+            let sge = Sge {
+                addr: base(end.node) + at as u64,
+                len: MAX_LEN as u32,
+                lkey: end.lkey,
+            };
+            let wr = RecvWr {
+                wr_id,
+                sges: &[sge],
+            };
+            if let Err(e) = engine.post_recv(end.qpn, &wr) {
+                assert!(self.disturbed, "end {me}: {e}");
+                end.idle.push(wr_id);
+                return;
+            }
         }
     }
 
@@ -200,13 +252,13 @@ impl Pair {
             3 => {
                 let done = engines[me].modify_qp(qpn, &QpAttr::Reset);
                 assert_eq!(done.is_ok(), self.ends[me].alive, "{done:?}");
-                self.ends[me].reference.forget();
+                self.ends[me].forget();
             }
             4 | 5 if self.ends.iter().all(|e| e.alive) => {
                 for (end, engine) in self.ends.iter_mut().zip(engines.iter_mut()) {
                     let reset = engine.modify_qp(end.qpn, &QpAttr::Reset);
                     reset.expect("it exists");
-                    end.reference.forget();
+                    end.forget();
                 }
                 self.distrust();
                 self.connect(engines, c);
@@ -216,7 +268,7 @@ impl Pair {
                 let done = engines[me].destroy_qp(qpn);
                 assert_eq!(done.is_ok(), self.ends[me].alive, "{done:?}");
                 self.ends[me].alive = false;
-                self.ends[me].reference.forget();
+                self.ends[me].forget();
                 assert!(engines[me].query_qp(qpn).is_err());
             }
             _ => {
@@ -265,6 +317,7 @@ impl Pair {
             let state = engines[me].query_qp(end.qpn).expect("it is alive");
             let undisturbed = self.is_sure();
             if undisturbed {
+                assert_eq!(end.reference.unreceived(), 0, "of what end {me} has sent");
                 assert_eq!(state, QpState::Rts);
                 let memory = engines[1 - me].memory_mut();
                 let same = end.reference.check(memory);

@@ -21,7 +21,9 @@ pub(super) const LOCAL: usize = 64 << 10;
 pub(super) const MAX_LEN: usize = 900;
 const PAIRS: usize = 2;
 const UD_AT: usize = 512;
-const MEMORY: usize = 4096 + 2 * PAIRS * (AREA + LOCAL);
+/// Receive buffers of an RC queue pair.
+pub(super) const RECEIVES: usize = 8;
+const MEMORY: usize = 4096 + 2 * PAIRS * (AREA + LOCAL + RECEIVES * MAX_LEN);
 const UD_RECV: usize = 256;
 const QKEY: Qkey = Qkey(0x77);
 /// Packets on their way; what is beyond that is lost.
@@ -37,6 +39,11 @@ pub(super) fn area(direction: usize) -> usize {
 
 pub(super) fn local(direction: usize) -> usize {
     4096 + 2 * PAIRS * AREA + direction * LOCAL
+}
+
+/// Where the receive buffers for what a direction sends are, at its target.
+pub(super) fn receives(direction: usize) -> usize {
+    4096 + 2 * PAIRS * (AREA + LOCAL) + direction * RECEIVES * MAX_LEN
 }
 
 fn address(node: usize) -> AddressVector {
@@ -134,7 +141,11 @@ impl World {
                 let sums = &mut self.sums[1 - me];
                 self.pairs[pair].poll(&mut self.engines[me], me, most, sums);
             }
-            13..16 => self.deliver_some(1 + c.below(16) as usize),
+            13 => {
+                let most = 1 + c.below(8) as usize;
+                self.pairs[pair].post_receives(&mut self.engines[me], me, most);
+            }
+            14..16 => self.deliver_some(1 + c.below(16) as usize),
             16 => {
                 if let Some(i) = self.one(c) {
                     let packet = self.flight.remove(i);
@@ -239,13 +250,8 @@ impl World {
                 len: (GRH_LEN + UD_RECV) as u32,
                 lkey,
             };
-            let _ = engine.post_recv(
-                qpn,
-                &RecvWr {
-                    wr_id: 1,
-                    sges: &[sge],
-                },
-            );
+            let sges = &[sge];
+            let _ = engine.post_recv(qpn, &RecvWr { wr_id: 1, sges });
             return;
         }
         // All bytes are the length; the buffer is not written before the next flush.
@@ -257,12 +263,13 @@ impl World {
             qkey: QKEY,
             imm: None,
         };
-        let sges = [Sge {
+        let sge = Sge {
             addr: at,
             len,
             lkey,
-        }];
-        let wr = SendWr::new(2, op, &sges);
+        };
+        let sges = &[sge];
+        let wr = SendWr::new(2, op, sges);
         let _ = engine.post_send(qpn, &wr);
     }
 
@@ -382,6 +389,7 @@ impl World {
                 let sums = &mut self.sums[1 - me];
                 for pair in &mut self.pairs {
                     pair.poll(&mut self.engines[me], me, 8, sums);
+                    pair.post_receives(&mut self.engines[me], me, RECEIVES);
                 }
             }
         }

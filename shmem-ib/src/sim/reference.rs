@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::VecMemory;
-use crate::verbs::{Completion, Lkey, Rkey, SendOp, SendWr, Sge, WcStatus};
+use crate::verbs::{Completion, Lkey, Rkey, SendOp, SendWr, Sge, WcOpcode, WcStatus};
 
 /// Where a direction's operations come from and go to.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,13 @@ pub struct Place {
     pub shared_words: usize,
     /// Key of both.
     pub rkey: Rkey,
-    /// Longest payload.
+    /// Longest payload, at most 4096.
     pub max_len: usize,
+    /// Receive buffers of the responder, one after the other, numbered by `wr_id`; each of
+    /// `max_len` bytes.
+    pub receives: u64,
+    /// Whether there are any: without, nothing is sent that needs one.
+    pub sends: bool,
 }
 
 /// What has to be in the local buffer at completion.
@@ -61,10 +66,9 @@ struct Posted {
 /// A work request that has been proposed.
 #[derive(Debug)]
 pub struct Proposal {
-    wr_id: u64,
     op: SendOp,
     sge: Sge,
-    signaled: bool,
+    wr_id: u64,
     /// Whether the payload is to be given inline.
     pub inline: bool,
     /// The payload of a WRITE, which lies in the local buffer as well.
@@ -72,22 +76,40 @@ pub struct Proposal {
     posted: Posted,
     target: usize,
     word: Option<u64>,
+    message: Option<Message>,
+}
+
+/// What a receive has to bring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Message {
+    len: usize,
+    stamp: u64,
+    imm: Option<u32>,
+    /// A WRITE with immediate data: the buffer stays as it was.
+    write: bool,
 }
 
 impl Proposal {
-    /// Makes the request signaled, if `yes`: the last of all has to be.
-    pub const fn signal(&mut self, yes: bool) {
-        self.signaled |= yes;
-        self.posted.signaled |= yes;
+    /// The local buffer.
+    #[must_use]
+    pub const fn sge(&self) -> Sge {
+        self.sge
     }
 
-    /// The request to post; `inline` is the payload if [`Self::inline`] says so.
-    pub fn wr<'a>(&'a self, inline: Option<&'a [u8]>) -> SendWr<'a> {
+    /// The request to be posted, with [`Proposal::sge`], and with the bytes of [`Proposal::data`]
+    /// if [`Proposal::inline`] says so.
+    #[must_use]
+    pub fn wr<'a>(&self, sges: &'a [Sge], inline: Option<&'a [u8]>) -> SendWr<'a> {
         SendWr {
             inline,
-            signaled: self.signaled,
-            ..SendWr::new(self.wr_id, self.op, std::slice::from_ref(&self.sge))
+            signaled: self.posted.signaled,
+            ..SendWr::new(self.wr_id, self.op, sges)
         }
+    }
+
+    /// Makes the request signaled, if `yes`: the last of all has to be.
+    pub const fn signal(&mut self, yes: bool) {
+        self.posted.signaled |= yes;
     }
 }
 
@@ -147,6 +169,8 @@ pub struct Reference {
     /// What the local buffers contain once everything posted is completed.
     copy: Vec<u8>,
     posted: VecDeque<Posted>,
+    /// Messages without a receive completion.
+    messages: VecDeque<Message>,
     /// `wr_id` of the first of `posted`.
     first: u64,
     /// Where the next local buffer begins.
@@ -166,6 +190,7 @@ impl Reference {
             area: vec![0; place.remote_len],
             copy: vec![0; place.local_len],
             posted: VecDeque::new(),
+            messages: VecDeque::new(),
             first: 0,
             next: 0,
             used: 0,
@@ -210,6 +235,7 @@ impl Reference {
         self.failed = true;
         self.first = self.count();
         self.posted.clear();
+        self.messages.clear();
         self.used = 0;
     }
 
@@ -222,18 +248,15 @@ impl Reference {
         mut pick: impl FnMut(u64) -> u64,
     ) -> Option<Proposal> {
         let place = self.place;
-        let kind = pick(16);
+        let kind = pick(if place.sends { 20 } else { 16 });
         let signaled = pick(4) != 0;
         let len = match pick(4) {
             0 | 1 => 8,
             2 => pick(65) as usize,
             _ => pick(place.max_len as u64 + 1) as usize,
         };
-        let len = if kind >= 11 {
-            8
-        } else {
-            len.min(place.max_len)
-        };
+        let is_word = (11..16).contains(&kind);
+        let len = if is_word { 8 } else { len.min(place.max_len) };
         if self.used + len > place.local_len / 2 {
             return None; // completions have to be taken first
         }
@@ -242,13 +265,13 @@ impl Reference {
         }
         let at = self.next;
         let mut target = pick((place.remote_len - len.max(8)) as u64 + 1) as usize;
-        if kind >= 11 {
+        if is_word {
             target &= !7;
         }
         let raddr = place.remote + target as u64;
         let rkey = place.rkey;
         let overlaps = |p: &Posted| p.reads.start < target + len && target < p.reads.end;
-        if !(6..11).contains(&kind) && kind != 15 && self.posted.iter().any(overlaps) {
+        if !matches!(kind, 6..11 | 15 | 18..) && self.posted.iter().any(overlaps) {
             return None;
         }
         let mut posted = Posted {
@@ -259,20 +282,24 @@ impl Reference {
             reads: 0..0,
         };
         let mut word = None;
+        let mut message = None;
         let op = match kind {
-            0..6 => {
+            0..6 | 16.. => {
                 posted.expect = Expect::Nothing;
                 let start = (memory_offset(memory, place.local)) + at;
                 let stamp = self.count().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let data = &mut memory.bytes_mut()[start..start + len];
-                for (i, chunk) in data.chunks_mut(8).enumerate() {
-                    let value = stamp.rotate_left(i as u32 & 63) ^ i as u64;
-                    chunk.copy_from_slice(&value.to_ne_bytes()[..chunk.len()]);
-                }
-                SendOp::Write {
-                    raddr,
-                    rkey,
-                    imm: None,
+                fill(&mut memory.bytes_mut()[start..start + len], stamp);
+                let imm = (kind >= 16 && (kind < 18 || pick(2) == 0)).then_some(stamp as u32);
+                message = (kind >= 16).then_some(Message {
+                    len,
+                    stamp,
+                    imm,
+                    write: kind < 18,
+                });
+                if kind < 18 {
+                    SendOp::Write { raddr, rkey, imm }
+                } else {
+                    SendOp::Send { imm }
                 }
             }
             6..11 => {
@@ -315,15 +342,15 @@ impl Reference {
             lkey: place.lkey,
         };
         Some(Proposal {
-            wr_id: self.count(),
             op,
             sge,
-            signaled,
+            wr_id: self.count(),
             inline: posted.expect == Expect::Nothing && len <= 64 && pick(2) == 0,
             data: at..at + len,
             posted,
             target,
             word,
+            message,
         })
     }
 
@@ -339,10 +366,12 @@ impl Reference {
             posted,
             target,
             word,
+            message,
             ..
         } = proposal;
         let (at, len) = (posted.at, posted.len);
         match posted.expect {
+            Expect::Nothing if message.is_some_and(|m| !m.write) => {}
             Expect::Nothing => {
                 let start = memory_offset(memory, self.place.local) + at;
                 let data = &memory.bytes()[start..start + len];
@@ -356,6 +385,7 @@ impl Reference {
         if let Some(word) = word {
             self.area[target..target + 8].copy_from_slice(&word.to_ne_bytes());
         }
+        self.messages.extend(message);
         self.next = (at + len).next_multiple_of(8);
         self.used += len.next_multiple_of(8);
         self.posted.push_back(posted);
@@ -421,6 +451,46 @@ impl Reference {
         Ok(())
     }
 
+    /// Messages without a receive completion.
+    #[must_use]
+    pub fn unreceived(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// A receive completion of the responder; `memory` is the responder's.
+    ///
+    /// # Errors
+    /// It is not the next message, or the buffer does not contain that.
+    pub fn receive(&mut self, c: &Completion, memory: &VecMemory) -> Result<(), String> {
+        if self.failed {
+            return Ok(()); // one side may have forgotten some
+        }
+        if c.status != WcStatus::Success {
+            return Err(format!("{c:?} without a reason"));
+        }
+        let Some(m) = self.messages.pop_front() else {
+            return Err(format!("{c:?}, but nothing was sent"));
+        };
+        let opcode = if m.write {
+            WcOpcode::RecvRdmaWithImm
+        } else {
+            WcOpcode::Recv
+        };
+        if (c.opcode, c.imm, c.byte_len as usize) != (opcode, m.imm, m.len) {
+            return Err(format!("{c:?} instead of {m:?}"));
+        }
+        if !m.write {
+            let start = memory_offset(memory, self.place.receives);
+            let start = start + self.place.max_len * c.wr_id as usize;
+            let mut want = [0; 4096];
+            fill(&mut want[..m.len], m.stamp);
+            if memory.bytes()[start..start + m.len] != want[..m.len] {
+                return Err(format!("{c:?} brought other bytes than {m:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the responder's memory, once everything has completed.
     ///
     /// # Errors
@@ -435,6 +505,14 @@ impl Reference {
             None => Ok(()),
             Some(at) => Err(format!("byte {at} of the target area differs")),
         }
+    }
+}
+
+/// A payload that tells which one it is, and where each word belongs.
+fn fill(data: &mut [u8], stamp: u64) {
+    for (i, chunk) in data.chunks_mut(8).enumerate() {
+        let value = stamp.rotate_left(i as u32 & 63) ^ i as u64;
+        chunk.copy_from_slice(&value.to_ne_bytes()[..chunk.len()]);
     }
 }
 

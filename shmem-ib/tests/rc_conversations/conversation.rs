@@ -5,8 +5,8 @@ use std::ops::AddAssign;
 use shmem_ib::rng::Rng;
 use shmem_ib::sim::{NetConfig, Place, Reference, SimNet, Sums, VecMemory};
 use shmem_ib::verbs::{
-    Access, AsyncEvent, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
-    VerbsError,
+    Access, AsyncEvent, Completion, Cq, Lkey, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
+    RecvWr, Sge, VerbsError, WcOpcode,
 };
 
 /// Words at the front of each memory that all connections add to.
@@ -16,13 +16,20 @@ const AREA: usize = 4096;
 const LOCAL: usize = 128 << 10;
 const DIRECTIONS: usize = 6;
 const LOCAL_AT: usize = 4096 + DIRECTIONS * AREA;
-const MEMORY: usize = LOCAL_AT + DIRECTIONS * LOCAL;
+/// Receive buffers of a queue pair.
+const RECEIVES: usize = 16;
+const MEMORY: usize = LOCAL_AT + DIRECTIONS * (LOCAL + RECEIVES * MAX_LEN);
 /// Deepest send queue; with the longest payload it fills half of the local buffers.
 const DEPTH: u64 = 32;
 const MAX_LEN: usize = 2000;
 
 fn base(node: usize) -> u64 {
     0x1000_0000 * (node as u64 + 1)
+}
+
+/// Where the receive buffers for what direction `d` sends are, at its target.
+fn receives_at(d: usize) -> usize {
+    LOCAL_AT + DIRECTIONS * LOCAL + d * RECEIVES * MAX_LEN
 }
 
 /// What happened.
@@ -58,6 +65,12 @@ struct Direction {
     /// Requests that are still to be posted.
     left: u64,
     local: usize,
+    /// Receive buffers of this queue pair that are not posted. What arrives in them is sent by the
+    /// opposite direction, the one whose number differs in the last bit.
+    idle: Vec<u64>,
+    lkey: Lkey,
+    /// Of the send queue.
+    depth: usize,
 }
 
 pub(crate) struct Conversation {
@@ -128,6 +141,7 @@ impl Conversation {
             let cq = engine.create_cq(4096).expect("a CQ");
             let init = QpInit {
                 max_send_wr: 1 + self.rng.below(DEPTH) as u32,
+                max_recv_wr: RECEIVES as u32,
                 max_inline: 64,
                 ..QpInit::new(QpType::Rc, cq)
             };
@@ -135,19 +149,20 @@ impl Conversation {
             let near_wrap = Psn::new(0_u32.wrapping_sub(self.rng.below(2000) as u32));
             let psn = [near_wrap, Psn::new(self.rng.next_u32())][self.rng.below(2) as usize];
             let rd_atomic = 1 + self.rng.below(16) as u8;
-            (qpn, cq, psn, rd_atomic, engine.port().av)
+            let depth = init.max_send_wr as usize;
+            (qpn, cq, psn, rd_atomic, engine.port().av, depth)
         });
         for (me, peer) in [(0, 1), (1, 0)] {
             let (node, to) = (nodes[me], nodes[peer]);
-            let (qpn, cq, sq_psn, max_dest_rd_atomic, _) = ends[me];
-            let (peer_qpn, _, rq_psn, max_rd_atomic, av) = ends[peer];
+            let (qpn, cq, sq_psn, max_dest_rd_atomic, _, depth) = ends[me];
+            let (peer_qpn, _, rq_psn, max_rd_atomic, av, _) = ends[peer];
             let dest = RcDest {
                 av,
                 qpn: peer_qpn,
                 rq_psn,
                 mtu,
                 max_dest_rd_atomic,
-                min_rnr_timer: 0,
+                min_rnr_timer: 1 + self.rng.below(12) as u8,
             };
             for attr in [
                 QpAttr::Init {
@@ -179,6 +194,8 @@ impl Conversation {
                 shared_words: SHARED_WORDS,
                 rkey: mrs[to].rkey,
                 max_len: MAX_LEN,
+                receives: base(to) + receives_at(i) as u64,
+                sends: true,
             };
             self.directions.push(Direction {
                 from: node,
@@ -188,6 +205,9 @@ impl Conversation {
                 reference: Reference::new(place),
                 left: 0,
                 local,
+                idle: (0..RECEIVES as u64).collect(),
+                lkey: mrs[node].lkey,
+                depth,
             });
         }
     }
@@ -202,8 +222,10 @@ impl Conversation {
             let Some(mut proposal) = dir.reference.propose(memory, |n| rng.below(n)) else {
                 return;
             };
-            let last = dir.left == 1;
-            proposal.signal(last);
+            // Unsignaled requests hold their place until a later one completes: the last place
+            // of the queue has to be for a signaled one.
+            let full = dir.reference.outstanding() + 1 >= dir.depth;
+            proposal.signal(full || dir.left == 1);
             let mut inline = [0; 64];
             let data = if proposal.inline {
                 let len = proposal.data.len();
@@ -213,7 +235,9 @@ impl Conversation {
             } else {
                 None
             };
-            match engine.post_send(dir.qpn, &proposal.wr(data)) {
+            let sges = [proposal.sge()];
+            let wr = proposal.wr(&sges, data);
+            match engine.post_send(dir.qpn, &wr) {
                 Ok(_) => {}
                 Err(VerbsError::QueueFull { .. }) => return,
                 Err(e) => panic!("{e}"),
@@ -223,17 +247,46 @@ impl Conversation {
         }
     }
 
-    fn poll(&mut self, d: usize) -> Result<(), String> {
-        let mut out = [Completion::EMPTY; 16];
+    /// Posts some of the idle receive buffers of direction `d`'s queue pair, or all.
+    fn post_receives(&mut self, d: usize, all: bool) {
         let dir = &mut self.directions[d];
         let engine = self.net.engine(dir.from);
+        while !dir.idle.is_empty() && (all || self.rng.below(3) > 0) {
+            let i = self.rng.below(dir.idle.len() as u64) as usize;
+            let wr_id = dir.idle.swap_remove(i);
+            let at = receives_at(d ^ 1) + wr_id as usize * MAX_LEN;
+            let sge = Sge {
+                addr: base(dir.from) + at as u64,
+                len: MAX_LEN as u32,
+                lkey: dir.lkey,
+            };
+            let wr = RecvWr {
+                wr_id,
+                sges: &[sge],
+            };
+            engine.post_recv(dir.qpn, &wr).expect("there is room");
+        }
+    }
+
+    fn poll(&mut self, d: usize) -> Result<(), String> {
+        let mut out = [Completion::EMPTY; 16];
+        let (from, to, cq) = {
+            let dir = &self.directions[d];
+            (dir.from, dir.to, dir.cq)
+        };
+        let engine = self.net.engine(from);
         loop {
-            let n = engine.poll_cq(dir.cq, &mut out);
+            let n = engine.poll_cq(cq, &mut out);
             for c in &out[..n] {
                 let memory = engine.memory_mut();
-                dir.reference
-                    .complete(c, memory, &mut self.sums[dir.to])
-                    .map_err(|e| format!("direction {d}: {e}"))?;
+                let right = if matches!(c.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) {
+                    self.directions[d].idle.push(c.wr_id);
+                    self.directions[d ^ 1].reference.receive(c, memory)
+                } else {
+                    let sums = &mut self.sums[to];
+                    self.directions[d].reference.complete(c, memory, sums)
+                };
+                right.map_err(|e| format!("direction {d}: {e}"))?;
             }
             if n == 0 {
                 return Ok(());
@@ -243,18 +296,30 @@ impl Conversation {
 
     pub(crate) fn run(mut self) -> Result<Tally, String> {
         let mut steps = 0_u64;
-        let is_done = |d: &Direction| d.left == 0 && d.reference.outstanding() == 0;
+        let is_done = |d: &Direction| {
+            d.left == 0 && d.reference.outstanding() == 0 && d.reference.unreceived() == 0
+        };
         while !self.directions.iter().all(is_done) {
             for d in 0..self.directions.len() {
                 let n = self.rng.below(12);
                 self.post(d, n);
+                self.post_receives(d, false);
             }
             for _ in 0..=self.rng.below(12) {
                 steps += 1;
                 self.net.step();
             }
             if steps > 10_000_000 {
-                return Err("no end in sight".into());
+                let left = |d: &Direction| {
+                    let r = &d.reference;
+                    (d.left, r.outstanding(), r.unreceived(), d.idle.len())
+                };
+                let left: Vec<_> = self.directions.iter().map(left).collect();
+                return Err(format!(
+                    "no end in sight: (to post, posted, not received, idle receives) are {left:?}, \
+                     the next event is at {:?}",
+                    self.net.next_event()
+                ));
             }
             for d in 0..self.directions.len() {
                 self.poll(d)?;
