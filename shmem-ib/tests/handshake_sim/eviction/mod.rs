@@ -67,6 +67,11 @@ enum Event {
     Segments {
         pe: u32,
     },
+    /// A process stands still until some time.
+    Stop {
+        pe: u32,
+        until: u64,
+    },
     /// Nothing happens, but somebody who stood still goes on.
     Wake {
         pe: u32,
@@ -296,12 +301,11 @@ impl World {
         }
         for pe in 0..n {
             if self.rng.below(8) == 0 {
-                // From some moment on; the event that finds it stopped is put off.
                 let at = self.rng.below(50 * MS);
-                let end = at + self.rng.below(3_000 * MS);
-                self.pes[pe as usize].stopped_until = end;
+                let until = at + self.rng.below(3_000 * MS);
+                self.at(at, Event::Stop { pe, until });
                 self.totals.stops += 1;
-                self.at(end, Event::Wake { pe });
+                self.at(until, Event::Wake { pe });
             }
             if self.rng.below(4) == 0 {
                 for _ in 0..=self.rng.below(3) {
@@ -436,6 +440,7 @@ impl World {
             | Event::Crash { pe }
             | Event::Restart { pe }
             | Event::Wake { pe }
+            | Event::Stop { pe, .. }
             | Event::Segments { pe } => *pe,
             Event::Execute { op } => self.ops[*op].to,
             Event::Complete { op } | Event::GiveUp { op } => self.ops[*op].from,
@@ -497,6 +502,7 @@ impl World {
                     manager.ready(clock, segments);
                 }
             }
+            Event::Stop { pe, until } => self.pes[pe as usize].stopped_until = until,
             Event::Wake { .. } => {}
         }
         self.act(who);
