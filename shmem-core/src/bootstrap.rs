@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use shmem_ib::patience::Patience;
 use shmem_node::contract::{self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD};
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::{JobFacts, NodeSegment, NodeView};
@@ -82,7 +83,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         local_of: node.local_of(),
         own: Segment(own),
         block,
-        spins: node.spins(),
+        patience: Patience::new(node.spins()),
         heap: Mutex::new(Allocator::new(node.heap_size())),
         remote,
         links: Links::default(),

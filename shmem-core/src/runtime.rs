@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
+use shmem_ib::patience::Patience;
 use shmem_ib::soft::SoftHca;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
@@ -28,7 +29,7 @@ pub(crate) struct Runtime {
     /// This PE's segment.
     pub(crate) own: Segment,
     pub(crate) block: &'static PeBlock,
-    pub(crate) spins: u32,
+    pub(crate) patience: Patience,
     pub(crate) heap: Mutex<Allocator>,
     /// Other nodes, if there are any.
     pub(crate) remote: Option<Remote>,

@@ -51,17 +51,20 @@ impl Runtime {
     /// happened for the job's number of polls. Returns whether it holds. Whatever comes in counts:
     /// a PE that others use answers them at once for as long as they go on.
     pub(crate) fn spin_until(&self, ready: impl Fn() -> bool) -> bool {
-        let mut left = self.spins;
+        if ready() {
+            return true;
+        }
+        let mut spin = self.patience.spin();
         loop {
+            if !self.patience.again(&mut spin) {
+                return ready();
+            }
             if ready() {
+                self.patience.ended_well();
                 return true;
             }
-            if left == 0 {
-                return false;
-            }
-            left -= 1;
             if self.progress() {
-                left = self.spins;
+                spin.renew();
             } else if self.remote.is_none() {
                 // A poll of the network is a pause by itself.
                 std::hint::spin_loop();

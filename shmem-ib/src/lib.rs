@@ -34,6 +34,7 @@
 
 pub mod conformance;
 pub mod connect;
+pub mod patience;
 pub mod rng;
 pub mod sim;
 pub mod soft;

@@ -402,7 +402,7 @@ impl Host for SoftHca {
 
 /// Collects packets into trains.
 struct Trains {
-    list: SmallVec<[Train; 2]>,
+    list: SmallVec<[Train; 8]>,
     own: Gid,
     enabled: bool,
     /// The last train ended with a shorter packet.

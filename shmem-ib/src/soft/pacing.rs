@@ -17,8 +17,9 @@
 use super::burst;
 use crate::rng::Rng;
 
-/// Shortest retransmission timeout. Below it the scheduler of the peer's host looks like loss.
-const RTO_MIN_NS: u64 = 1_000_000;
+/// Shortest retransmission timeout. Below it the scheduler of the peer's host looks like loss, and so
+/// does a peer whose progress thread naps for a millisecond (see `rest`).
+const RTO_MIN_NS: u64 = 2_000_000;
 /// Longest retransmission timeout.
 const RTO_MAX_NS: u64 = 500_000_000;
 /// The timeout before any round trip was measured: a sleeping peer has to be woken.

@@ -54,6 +54,7 @@ use super::UdAddress;
 use super::handshake::Local;
 use super::manager::{Identity, Manager};
 use super::stats::ConnectStats;
+use crate::patience::Patience;
 use crate::rng::Rng;
 use crate::verbs::{Counters, Hca};
 
@@ -75,6 +76,7 @@ pub struct Endpoint<H: Hca> {
     gone: Condvar,
     /// Inbound operations that `progress_wait` has reported.
     inbound_seen: Seen,
+    patience: Patience,
 }
 
 /// What an endpoint has done.
@@ -182,6 +184,7 @@ impl<H: Hca> Endpoint<H> {
             retry: config.retry_policy(),
         };
         let manager = Manager::new(&identity, local, rng.next_u64());
+        let spin_rounds = config.spin_rounds;
         let driver = Driver::new(Arc::clone(&hca), cq, config, manager, ud);
         Ok(Arc::new(Self {
             hca,
@@ -190,6 +193,7 @@ impl<H: Hca> Endpoint<H> {
             asleep: Asleep::default(),
             gone: Condvar::new(),
             inbound_seen: Seen::default(),
+            patience: Patience::new(spin_rounds),
         }))
     }
 

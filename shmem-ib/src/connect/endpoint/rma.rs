@@ -18,7 +18,7 @@ use super::buffers::{Pool, Slot, copy};
 use super::driver::{Driver, Peer, Posted};
 use super::error::ConnError;
 use super::ops::{Failed, Holds, Op, OpId, OpKind};
-use super::wait::{Backoff, Locked};
+use super::wait::Locked;
 use crate::verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, Sge};
 
 /// Longest payload that is ever put into a work request, whatever the device allows.
@@ -425,7 +425,7 @@ impl<H: Hca> Locked<'_, H> {
         sge: Sge,
         inline: Option<&[u8]>,
     ) -> Result<(), ConnError> {
-        let mut backoff = Backoff::new(self.config.spin_rounds);
+        let mut backoff = self.backoff();
         loop {
             // SAFETY: by the caller's promise.
             match unsafe { self.post(id, target.pe, target.qpn, what, sge, inline) } {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::Endpoint;
 use super::driver::Driver;
+use crate::patience::Spin;
 use crate::verbs::Hca;
 
 const YIELD_ROUNDS: u32 = 16;
@@ -87,23 +88,34 @@ impl<H: Hca> Locked<'_, H> {
         &mut self,
         mut condition: impl FnMut(&mut Driver<H>) -> Option<R>,
     ) -> R {
-        let mut backoff = Backoff::new(self.config.spin_rounds);
+        let mut backoff = self.backoff();
         loop {
             if let Some(result) = condition(self) {
+                if backoff.sleep == FIRST_SLEEP {
+                    self.endpoint.patience.ended_well();
+                }
                 return result;
             }
             if self.poll() {
-                backoff = Backoff::new(self.config.spin_rounds);
+                backoff.renew();
             } else {
                 self.pause(&mut backoff);
             }
         }
     }
 
+    /// Begins a wait.
+    pub(super) fn backoff(&self) -> Backoff {
+        Backoff {
+            spin: self.endpoint.patience.spin(),
+            yields: YIELD_ROUNDS,
+            sleep: FIRST_SLEEP,
+        }
+    }
+
     /// Lets others have the lock, later the core, and in the end sleeps until the HCA has work.
     pub(super) fn pause(&mut self, backoff: &mut Backoff) {
-        if backoff.spins > 0 {
-            backoff.spins -= 1;
+        if self.endpoint.patience.again(&mut backoff.spin) {
             // No pause: the poll before was a system call, and the answer may be here.
             self.unlocked(|_| ());
         } else if backoff.yields > 0 {
@@ -157,17 +169,16 @@ impl<H: Hca> Locked<'_, H> {
 /// How patient a waiting thread still is.
 #[derive(Debug)]
 pub(super) struct Backoff {
-    spins: u32,
+    spin: Spin,
     yields: u32,
     sleep: Duration,
 }
 
 impl Backoff {
-    pub(super) const fn new(spins: u32) -> Self {
-        Self {
-            spins,
-            yields: YIELD_ROUNDS,
-            sleep: FIRST_SLEEP,
-        }
+    /// Something has happened.
+    fn renew(&mut self) {
+        self.spin.renew();
+        self.yields = YIELD_ROUNDS;
+        self.sleep = FIRST_SLEEP;
     }
 }
