@@ -160,7 +160,7 @@ impl Sums {
     }
 }
 
-/// The model of one direction. See the [module](self).
+/// The model of one direction. Its rules stand at the head of this file.
 #[derive(Clone, Debug)]
 pub struct Reference {
     place: Place,

@@ -557,22 +557,23 @@ fn a_fenced_request_waits_for_answers_and_not_for_acknowledgements() {
 #[test]
 fn draining_finishes_what_was_begun() {
     let (mut r, mut done) = (requester(4, None), Vec::new());
-    r.post(write(0, 20 * MTU));
+    r.post(write(0, 300 * MTU));
     r.post(write(1, 1));
-    assert_eq!(psns(&mut r, 0).len(), 16, "the first window");
+    let begun = psns(&mut r, 0).len();
+    assert!((4..300).contains(&begun), "the first window: {begun}");
     r.set_draining(true);
     r.on_nak_sequence(1, PSN.add(3), &mut done);
     while !r.is_drained() {
         let Some(last) = psns(&mut r, 1).pop() else {
             break;
         };
-        assert!(last < 20, "a request was begun while draining");
+        assert!(last < 300, "a request was begun while draining");
         r.on_ack(1, PSN.add(last as u32), &mut done);
     }
     assert_eq!((ids(&done), r.is_drained(), r.len()), (vec![0], true, 1));
     assert_eq!((psns(&mut r, 2), r.deadline()), (vec![], None));
     r.set_draining(false);
-    assert_eq!(psns(&mut r, 3), [20]);
+    assert_eq!(psns(&mut r, 3), [300]);
 }
 
 #[test]
