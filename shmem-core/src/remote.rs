@@ -49,6 +49,7 @@ impl Remote {
             bind: addresses.of(view.node() as u32, me as u32),
             port: settings.soft_port,
             mtu: mtu(settings.soft_mtu),
+            interop: settings.soft_interop,
             faults: Faults {
                 drop: faults.drop_ppm,
                 duplicate: faults.duplicate_ppm,

@@ -66,6 +66,8 @@ pub struct Engine<M> {
     pub(super) counters: Counters,
     pub(super) done: Vec<Done>,
     rng: Rng,
+    /// See [`Engine::set_interop`].
+    pub(super) interop: bool,
 }
 
 impl<M: Memory> Engine<M> {
@@ -94,7 +96,14 @@ impl<M: Memory> Engine<M> {
             counters: Counters::default(),
             done: Vec::new(),
             rng,
+            interop: false,
         }
+    }
+
+    /// Whether peers may be devices of other makes: they send from any UDP port, and their IPv4
+    /// packets have identifications that we do not see.
+    pub const fn set_interop(&mut self, interop: bool) {
+        self.interop = interop;
     }
 
     /// What this port is.

@@ -73,6 +73,11 @@ pub struct SoftConfig {
     pub port: u16,
     /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
     pub mtu: Mtu,
+    /// Whether peers may be RoCEv2 devices of other makes. Then each packet is sent as a datagram
+    /// of its own, and a packet is taken from any UDP port of its sender and with any IPv4
+    /// identification ([`crate::wire::icrc::solve_ip_id`] says what that costs). All ports in use
+    /// have to be the same, usually 4791.
+    pub interop: bool,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
     /// Decides keys, queue pair numbers and jitter. Keys are as secret as this.
@@ -87,6 +92,7 @@ impl SoftConfig {
             bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
             port: 0,
             mtu: Mtu::M4096,
+            interop: false,
             faults: Faults::default(),
             seed,
         }
@@ -156,12 +162,15 @@ impl SoftHca {
         // SAFETY: the engine accesses only registered ranges, and `reg_mr` makes the caller
         // promise that these stay valid.
         let memory = unsafe { RawMemory::new() };
+        let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
+        engine.set_interop(config.interop);
         let inner = Inner {
-            engine: Engine::new(socket.av(), config.mtu, config.seed, memory),
+            engine,
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
-            trains: true,
+            // The kernel numbers the packets of a train that it takes apart, which breaks the ICRC.
+            trains: !config.interop,
             faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
             sleepers: SmallVec::new(),
             armed: None,

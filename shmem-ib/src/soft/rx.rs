@@ -23,19 +23,26 @@ impl<M: Memory> Engine<M> {
             self.counters.dropped += 1;
             return;
         };
-        if !icrc::verify(
-            &Flow {
-                src,
-                dst: self.port.av,
-            },
-            bytes,
-        ) {
+        let Some(src) = self.checked_sender(src, bytes) else {
             self.counters.icrc_errors += 1;
             return;
-        }
+        };
         if !self.dispatch(now, src, &packet) {
             self.counters.dropped += 1;
         }
+    }
+
+    /// The port that an undamaged packet came from.
+    fn checked_sender(&self, mut src: AddressVector, bytes: &[u8]) -> Option<AddressVector> {
+        let dst = self.port.av;
+        let flow = Flow { src, dst };
+        let intact = icrc::verify(&flow, bytes)
+            || (self.interop && icrc::solve_ip_id(&flow, bytes).is_some());
+        if self.interop {
+            // Other devices send from any UDP port and listen on the one of RoCEv2, as we then do.
+            src.udp_port = dst.udp_port;
+        }
+        intact.then_some(src)
     }
 
     /// Returns whether the packet was meant for somebody.

@@ -18,6 +18,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod golden_tests;
 mod headers;
 pub mod icrc;
 mod opcode;

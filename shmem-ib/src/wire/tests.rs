@@ -27,6 +27,7 @@ fn icrc_of_a_captured_cnp() {
     let flow = flow([10, 0, 17, 1], 0, [10, 0, 18, 1], 4791);
     let crc = icrc::compute_with_id(&flow, &packet[..28], 0x718c);
     assert_eq!(crc.to_le_bytes(), [0x82, 0xfd, 0x00, 0x2a]);
+    assert_eq!(icrc::solve_ip_id(&flow, &packet), Some(0x718c));
     let decoded = Packet::decode(&packet).unwrap();
     assert_eq!(decoded.bth.opcode, Opcode::Cnp);
     assert_eq!(decoded.bth.dest_qp, Qpn(0x118));

@@ -131,6 +131,10 @@ settings! {
     soft_mtu: u32 = "4096", "SHMEM_SOFT_MTU",
         "256, 512, 1024, 2048 or 4096", value::mtu,
         "Path MTU of the software HCA in bytes.";
+    soft_interop: bool = "no", "SHMEM_SOFT_INTEROP",
+        "yes or no", value::yes_no,
+        "Exchange packets with RoCEv2 devices of other makes: one packet per datagram, taken from \
+         any UDP port and with any IPv4 identification.";
     soft_faults: Faults = "none", "SHMEM_SOFT_FAULTS",
         "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7", value::faults,
         "Faults that the software HCA's sockets inject into what they send, for tests.";

@@ -193,6 +193,10 @@ pub(super) fn address(text: &str) -> Result<AddressChoice, ValueError> {
     Ok(choice(ip.to_canonical()))
 }
 
+pub(super) fn yes_no(text: &str) -> Result<bool, ValueError> {
+    choice(text, &[("yes", true), ("no", false)])
+}
+
 pub(super) fn mtu(text: &str) -> Result<u32, ValueError> {
     match text.trim().parse() {
         Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
