@@ -140,12 +140,9 @@ impl World {
             let engine = self.net.engine(node);
             let cq = engine.create_cq(4096).unwrap();
             let init = QpInit {
-                ty: QpType::Rc,
-                send_cq: cq,
-                recv_cq: cq,
                 max_send_wr: 1 + self.rng.below(40) as u32,
-                max_recv_wr: 0,
                 max_inline: 300,
+                ..QpInit::new(QpType::Rc, cq)
             };
             let qpn = engine.create_qp(&init).unwrap();
             let near_wrap = Psn::new(0u32.wrapping_sub(self.rng.below(40) as u32));
@@ -169,6 +166,7 @@ impl World {
                 rq_psn,
                 mtu,
                 max_dest_rd_atomic,
+                min_rnr_timer: 1,
             };
             for attr in [
                 QpAttr::Init {
@@ -181,6 +179,7 @@ impl World {
                     sq_psn,
                     timeout: 0,
                     retry_cnt: 7,
+                    rnr_retry: 7,
                     max_rd_atomic,
                 },
             ] {
@@ -270,6 +269,7 @@ impl World {
                     SendOp::Write {
                         raddr: target(offset),
                         rkey: to.rkey,
+                        imm: None,
                     },
                     len,
                     Expect::Nothing,
@@ -328,7 +328,7 @@ impl World {
                 | SendOp::Read { rkey, .. }
                 | SendOp::FetchAdd { rkey, .. }
                 | SendOp::CmpSwap { rkey, .. } => *rkey = bad,
-                SendOp::UdSend { .. } => unreachable!(),
+                op => unreachable!("{op:?}"),
             }
         } else if dir.culprit_at == Some(dir.posted.len()) {
             // A request of nothing touches no key: let the next one be the culprit.
@@ -341,12 +341,11 @@ impl World {
             len: local_len as u32,
             lkey: mr.lkey,
         };
+        let sges = [sge];
         let wr = SendWr {
-            wr_id,
-            op,
-            sge,
             inline: inline.as_deref(),
             signaled,
+            ..SendWr::new(wr_id, op, &sges)
         };
         match self.net.engine(from).post_send(dir.qpn, &wr) {
             Ok(_) => {}

@@ -18,12 +18,14 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::cq::CqTable;
 use super::mr::{Memory, MrTable};
 use super::qp::{Qp, QpTable, Service};
+use super::receive::RecvWqe;
 use super::requester::{Done, Expiry, Limits, Requester, Wqe};
 use super::responder::Responder;
 use crate::rng::Rng;
 use crate::verbs::{
-    Access, AddressVector, Completion, Counters, Cq, Mr, Mtu, PortInfo, Psn, QpAttr, QpInit,
-    QpState, QpType, Qpn, RcDest, RecvWr, SendOp, SendWr, VerbsError, WcOpcode, WcStatus, qp_table,
+    Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, Psn, QpAttr,
+    QpInit, QpState, QpType, Qpn, RcDest, RecvWr, SendOp, SendWr, VerbsError, WcOpcode, WcStatus,
+    qp_table,
 };
 
 /// Longest inline payload.
@@ -36,6 +38,8 @@ pub const MAX_QP_WR: u32 = 1 << 15;
 pub const MAX_CQE: u32 = 1 << 22;
 /// Longest message: its packets stay well below half of the PSN space at the smallest MTU.
 pub const MAX_MSG: u64 = 1 << 30;
+/// Most local buffers of one work request.
+pub const MAX_SGE: u32 = 16;
 /// From so many waiting requests on, a post does not wait for an acknowledgement to send.
 const BATCH: usize = 32;
 
@@ -65,6 +69,7 @@ pub struct Engine<M> {
     timers: BinaryHeap<Reverse<(u64, Qpn)>>,
     pub(super) counters: Counters,
     pub(super) done: Vec<Done>,
+    pub(super) events: VecDeque<AsyncEvent>,
     rng: Rng,
     /// See [`Engine::set_interop`].
     pub(super) interop: bool,
@@ -82,6 +87,9 @@ impl<M: Memory> Engine<M> {
             max_qp_wr: MAX_QP_WR,
             max_cqe: MAX_CQE,
             max_msg: MAX_MSG,
+            max_sge: MAX_SGE,
+            max_srq_wr: MAX_QP_WR,
+            xrc: false,
             atomics_coherent: true,
         };
         Self {
@@ -95,6 +103,7 @@ impl<M: Memory> Engine<M> {
             timers: BinaryHeap::new(),
             counters: Counters::default(),
             done: Vec::new(),
+            events: VecDeque::new(),
             rng,
             interop: false,
         }
@@ -156,6 +165,16 @@ impl<M: Memory> Engine<M> {
         Ok(self.cqs.create(depth))
     }
 
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// It does not exist or is in use.
+    pub fn destroy_cq(&mut self, cq: Cq) -> Result<(), VerbsError> {
+        self.cqs.check(cq)?;
+        let what = "destroying a CQ";
+        Err(VerbsError::Unsupported { what })
+    }
+
     /// Creates a queue pair in RESET.
     ///
     /// # Errors
@@ -165,6 +184,12 @@ impl<M: Memory> Engine<M> {
         self.cqs.check(init.recv_cq)?;
         in_range("max_send_wr", init.max_send_wr, 0, MAX_QP_WR, "0 to 2^15")?;
         in_range("max_recv_wr", init.max_recv_wr, 0, MAX_QP_WR, "0 to 2^15")?;
+        in_range("max_send_sge", init.max_send_sge, 0, MAX_SGE, "0 to 16")?;
+        in_range("max_recv_sge", init.max_recv_sge, 0, MAX_SGE, "0 to 16")?;
+        if matches!(init.ty, QpType::XrcIni | QpType::XrcTgt) {
+            let what = "XRC queue pairs";
+            return Err(VerbsError::Unsupported { what });
+        }
         in_range("max_inline", init.max_inline, 0, MAX_INLINE, "0 to 1024")?;
         let limit = super::qp::MAX_QP;
         self.qps.insert(*init).ok_or(VerbsError::Exhausted {
@@ -201,6 +226,7 @@ impl<M: Memory> Engine<M> {
                     sq_psn,
                     timeout,
                     retry_cnt,
+                    rnr_retry,
                     max_rd_atomic,
                 },
                 service,
@@ -211,6 +237,7 @@ impl<M: Memory> Engine<M> {
                     Service::Rc(rc) => {
                         in_range("timeout", (*timeout).into(), 0, 31, "0 to 31")?;
                         in_range("retry_cnt", (*retry_cnt).into(), 0, 7, "0 to 7")?;
+                        in_range("rnr_retry", (*rnr_retry).into(), 0, 7, "0 to 7")?;
                         let max = port.max_rd_atomic.into();
                         in_range("max_rd_atomic", (*max_rd_atomic).into(), 0, max, "0 to 16")?;
                         let step = 4096_u64 << timeout;
@@ -232,6 +259,10 @@ impl<M: Memory> Engine<M> {
             (QpAttr::Reset, _) => {
                 qp.reset();
                 return Ok(());
+            }
+            (QpAttr::Sqd | QpAttr::Resume, _) => {
+                let what = "draining a send queue";
+                return Err(VerbsError::Unsupported { what });
             }
             (QpAttr::Rtr { .. }, _) => {}
         }
@@ -305,7 +336,7 @@ impl<M: Memory> Engine<M> {
     ///
     /// # Errors
     /// See [`crate::verbs::Hca::post_recv`].
-    pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr) -> Result<(), VerbsError> {
+    pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
         let qp = self.qps.get_mut(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
         match qp.state {
             QpState::Reset => {
@@ -318,7 +349,7 @@ impl<M: Memory> Engine<M> {
             }
             QpState::Err => {
                 let recv_cq = qp.init.recv_cq;
-                self.cqs.push(recv_cq, flushed_recv(qpn, wr));
+                self.cqs.push(recv_cq, flushed_recv(qpn, wr.wr_id));
                 return Ok(());
             }
             _ => {}
@@ -331,7 +362,7 @@ impl<M: Memory> Engine<M> {
                 depth,
             });
         }
-        qp.rq.push_back(*wr);
+        qp.rq.push_back(RecvWqe::new(wr));
         Ok(())
     }
 
@@ -444,7 +475,7 @@ impl<M: Memory> Engine<M> {
         qp.enter_error(&mut self.done);
         let recv_cq = qp.init.recv_cq;
         for wr in qp.rq.drain(..) {
-            self.cqs.push(recv_cq, flushed_recv(qpn, &wr));
+            self.cqs.push(recv_cq, flushed_recv(qpn, wr.wr_id));
         }
         self.report(qpn);
     }
@@ -468,21 +499,20 @@ impl<M: Memory> Engine<M> {
                 opcode,
                 qpn,
                 byte_len,
-                src: None,
+                ..Completion::EMPTY
             };
             self.cqs.push(qp.init.send_cq, completion);
         }
     }
 }
 
-fn flushed_recv(qpn: Qpn, wr: &RecvWr) -> Completion {
+fn flushed_recv(qpn: Qpn, wr_id: u64) -> Completion {
     Completion {
-        wr_id: wr.wr_id,
+        wr_id,
         status: WcStatus::WrFlushErr,
         opcode: WcOpcode::Recv,
         qpn,
-        byte_len: 0,
-        src: None,
+        ..Completion::EMPTY
     }
 }
 
@@ -545,7 +575,14 @@ fn check_send(qp: &Qp, wr: &SendWr<'_>, port_mtu: Mtu) -> Result<(), VerbsError>
         });
     }
     let too_long = |len, max| Err(VerbsError::TooLong { what, len, max });
-    let mut len = u64::from(wr.sge.len);
+    if matches!(wr.op, SendOp::Send { .. } | SendOp::SendInv { .. }) {
+        return Err(VerbsError::Unsupported { what });
+    }
+    if wr.sges.len() > 1 {
+        let (count, max) = (wr.sges.len(), 1);
+        return Err(VerbsError::TooManySges { count, max });
+    }
+    let mut len = wr.sges.iter().map(|sge| u64::from(sge.len)).sum();
     if let Some(data) = wr.inline {
         len = data.len() as u64;
         if wr.op.writes_local() {

@@ -20,19 +20,24 @@
 
 mod cq;
 mod engine;
+mod events;
 mod faults;
 mod hca;
 mod memory;
 mod mr;
 mod pacing;
 mod qp;
+mod receive;
 mod requester;
 mod responder;
 mod rx;
 mod socket;
+mod srq;
 mod tx;
 
-pub use engine::{Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC};
+pub use engine::{
+    Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE,
+};
 pub use faults::Faults;
 pub use hca::{SoftConfig, SoftHca};
 pub(crate) use memory::RawMemory;

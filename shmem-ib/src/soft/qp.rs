@@ -4,9 +4,10 @@
 
 use std::collections::VecDeque;
 
+use super::receive::RecvWqe;
 use super::requester::{Done, Requester, Wqe};
 use super::responder::Responder;
-use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, Qpn, RcDest, RecvWr, WcStatus};
+use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, WcStatus};
 
 /// What only one type of queue pair has.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(crate) struct Qp {
     pub(crate) state: QpState,
     pub(crate) access: Access,
     pub(crate) service: Service,
-    pub(crate) rq: VecDeque<RecvWr>,
+    pub(crate) rq: VecDeque<RecvWqe>,
     /// It is in the ring of queue pairs with something to send.
     pub(crate) in_ready: bool,
     /// The earliest entry of the timer heap that is about this queue pair.
@@ -61,8 +62,8 @@ impl Qp {
 
     fn fresh_service(init: &QpInit) -> Service {
         match init.ty {
-            crate::verbs::QpType::Rc => Service::Rc(Box::default()),
-            crate::verbs::QpType::Ud => Service::Ud(UdService::default()),
+            QpType::Rc | QpType::XrcIni | QpType::XrcTgt => Service::Rc(Box::default()),
+            QpType::Ud => Service::Ud(UdService::default()),
         }
     }
 
@@ -187,12 +188,9 @@ mod tests {
 
     fn init() -> QpInit {
         QpInit {
-            ty: QpType::Rc,
-            send_cq: Cq(0),
-            recv_cq: Cq(0),
             max_send_wr: 1,
             max_recv_wr: 1,
-            max_inline: 0,
+            ..QpInit::new(QpType::Rc, Cq(0))
         }
     }
 

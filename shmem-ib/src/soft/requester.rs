@@ -60,10 +60,13 @@ impl Wqe {
         Self {
             wr_id: wr.wr_id,
             op: wr.op,
-            sge: wr.sge,
+            sge: wr.sges.first().copied().unwrap_or_default(),
             inline: wr.inline.map(SmallVec::from_slice),
             signaled: wr.signaled,
-            len: wr.inline.map_or(wr.sge.len, |data| data.len() as u32),
+            len: wr.inline.map_or_else(
+                || wr.sges.iter().map(|sge| sge.len).sum(),
+                |data| data.len() as u32,
+            ),
             first: Psn(0),
             packets: 0,
         }
@@ -238,7 +241,7 @@ impl Requester {
         let again = self.cur.since(self.high) < 0;
         let offset = index * mtu;
         let (take, opcode, ext, ack_req, payload) = match wqe.op {
-            SendOp::Write { raddr, rkey } => {
+            SendOp::Write { raddr, rkey, .. } => {
                 if in_flight >= window {
                     return None;
                 }
@@ -330,7 +333,9 @@ impl Requester {
                     Payload::None,
                 )
             }
-            SendOp::UdSend { .. } => unreachable!("datagrams are not posted to an RC queue"),
+            SendOp::UdSend { .. } | SendOp::Send { .. } | SendOp::SendInv { .. } => {
+                unreachable!("not posted to an RC queue")
+            }
         };
         let psn = self.cur;
         if wqe.awaits_response() {

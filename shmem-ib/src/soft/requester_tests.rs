@@ -25,6 +25,7 @@ fn write(wr_id: u64, len: u32) -> Wqe {
         SendOp::Write {
             raddr: 0,
             rkey: Rkey(1),
+            imm: None,
         },
         len,
     )
@@ -59,13 +60,7 @@ fn wqe(wr_id: u64, op: SendOp, len: u32) -> Wqe {
         len,
         lkey: Lkey(1),
     };
-    Wqe::new(&SendWr {
-        wr_id,
-        op,
-        sge,
-        inline: None,
-        signaled: true,
-    })
+    Wqe::new(&SendWr::new(wr_id, op, &[sge]))
 }
 
 /// Everything that may be sent now: offset from the first PSN, opcode, whether again.

@@ -207,10 +207,11 @@ impl<M: Memory> Engine<M> {
         let byte_len = GRH_LEN + packet.payload.len();
         // A datagram that does not fit is dropped like one without a receive: an error would
         // let any sender take the queue pair down.
-        if byte_len > wr.sge.len as usize {
+        let sge = wr.sges.first().copied().unwrap_or_default();
+        if byte_len > sge.len as usize {
             return false;
         }
-        let (wr_id, sge) = (wr.wr_id, wr.sge);
+        let wr_id = wr.wr_id;
         qp.rq.pop_front();
         let recv_cq = qp.init.recv_cq;
         let need = u64::from(sge.len);
@@ -235,6 +236,7 @@ impl<M: Memory> Engine<M> {
                 qpn,
                 byte_len: byte_len as u32,
                 src: Some((src, deth.src_qp)),
+                ..Completion::EMPTY
             },
         );
         if status != WcStatus::Success {

@@ -163,6 +163,7 @@ impl<M: Memory> Engine<M> {
             av,
             qpn: dest_qp,
             qkey,
+            ..
         } = wqe.op
         else {
             return Sent::Nothing;
