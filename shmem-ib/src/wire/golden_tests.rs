@@ -2,7 +2,7 @@
 //! see `tests/golden/frames.py`.
 
 use super::*;
-use crate::verbs::{AddressVector, Gid, Psn, Qkey, Qpn, Rkey};
+use crate::verbs::{AddressVector, Gid, Psn, Qkey, Qpn, Rkey, SrqNum};
 
 const FRAMES: &str = include_str!("golden.txt");
 const DPORT: u16 = 4791;
@@ -42,8 +42,8 @@ fn frames() -> impl Iterator<Item = Frame> {
 }
 
 /// The headers that the script gives an opcode.
-fn header(opcode: Opcode) -> Header {
-    let code = opcode as u32;
+fn header(opcode: Opcode, xrc: bool) -> Header {
+    let code = opcode as u32 | if xrc { 0xa0 } else { 0 };
     let reth = Reth {
         va: 0x1122_3344_5566_7788,
         rkey: Rkey(0x99aa_bbcc),
@@ -78,6 +78,11 @@ fn header(opcode: Opcode) -> Header {
     let psn = Psn::new(0x00ff_ff00 + code);
     let mut bth = Bth::new(opcode, Qpn(0x000a_0b0c), psn, code & 1 == 1);
     bth.becn = opcode == Opcode::Cnp;
+    bth.xrc = match (xrc, opcode.is_rc_request()) {
+        (false, _) => Xrc::No,
+        (true, true) => Xrc::Request(SrqNum(0x000d_0e0f)),
+        (true, false) => Xrc::Response,
+    };
     Header { bth, ext }
 }
 
@@ -106,12 +111,16 @@ fn every_opcode_is_encoded_to_the_golden_bytes() {
         bytes,
     } in frames()
     {
+        let (xrc, rc_name) = match name.strip_prefix("Xrc") {
+            Some(name) => (true, name),
+            None => (false, name),
+        };
         let opcode = *Opcode::ALL
             .iter()
-            .find(|op| format!("{op:?}") == name)
+            .find(|op| format!("{op:?}") == rc_name)
             .unwrap_or_else(|| panic!("no opcode {name}"));
-        seen.insert(opcode);
-        let header = header(opcode);
+        seen.insert((opcode, xrc));
+        let header = header(opcode, xrc);
         let payload: Vec<u8> = (0..payload_len(opcode))
             .map(|i| match opcode {
                 Opcode::Cnp => 0,
@@ -130,7 +139,9 @@ fn every_opcode_is_encoded_to_the_golden_bytes() {
         assert_eq!(out[crc..len] == bytes[crc..], id == 0, "{name}");
         assert_eq!(icrc::verify(&flow, &bytes), id == 0, "{name}");
     }
-    assert_eq!(seen.len(), Opcode::ALL.len());
+    let rc = |op: &&Opcode| op.is_rc_request() || op.is_rc_response();
+    let xrc = Opcode::ALL.iter().filter(rc).count();
+    assert_eq!(seen.len(), Opcode::ALL.len() + xrc);
 }
 
 #[test]
