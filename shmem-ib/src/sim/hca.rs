@@ -98,10 +98,9 @@ impl Hca for SimHca {
     }
 
     fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        match channel {
-            None => lock(&self.net).engine(self.index).create_cq(depth),
-            Some(channel) => Err(VerbsError::NoSuchChannel(channel)),
-        }
+        lock(&self.net)
+            .engine(self.index)
+            .create_announcing_cq(depth, channel)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
@@ -109,25 +108,29 @@ impl Hca for SimHca {
     }
 
     fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+        lock(&self.net).engine(self.index).create_comp_channel()
     }
 
     fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        lock(&self.net)
+            .engine(self.index)
+            .destroy_comp_channel(channel)
     }
 
-    fn req_notify_cq(&self, _cq: Cq, _solicited_only: bool) -> Result<(), VerbsError> {
-        let what = "completion channels";
+    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
+        lock(&self.net)
+            .engine(self.index)
+            .req_notify_cq(cq, solicited_only)
+    }
+
+    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
+        lock(&self.net).engine(self.index).get_cq_event(channel)
+    }
+
+    /// Virtual time has no descriptors.
+    fn comp_channel_fd(&self, _channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
+        let what = "a descriptor of a completion channel";
         Err(VerbsError::Unsupported { what })
-    }
-
-    fn get_cq_event(&self, _channel: CompChannel) -> Option<Cq> {
-        None
-    }
-
-    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
     }
 
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {

@@ -15,6 +15,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::channel::ChannelTable;
 use super::cq::CqTable;
 use super::mr::{Memory, MrTable};
 use super::qp::{Qp, QpTable, Service};
@@ -60,6 +61,7 @@ pub struct Engine<M> {
     pub(super) memory: M,
     pub(super) mrs: MrTable,
     pub(super) cqs: CqTable,
+    pub(super) channels: ChannelTable,
     pub(super) qps: QpTable,
     /// Queue pairs which may have something to send, in turn.
     pub(super) ready: VecDeque<Qpn>,
@@ -97,6 +99,7 @@ impl<M: Memory> Engine<M> {
             memory,
             mrs: MrTable::new(rng.next_u64()),
             cqs: CqTable::default(),
+            channels: ChannelTable::default(),
             qps: QpTable::new(rng.next_u64()),
             ready: VecDeque::new(),
             turn: 0,

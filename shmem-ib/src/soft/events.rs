@@ -11,4 +11,9 @@ impl<M: Memory> Engine<M> {
     pub fn poll_async(&mut self) -> Option<AsyncEvent> {
         self.events.pop_front()
     }
+
+    /// Whether there is an asynchronous event to take.
+    pub fn has_async(&self) -> bool {
+        !self.events.is_empty()
+    }
 }

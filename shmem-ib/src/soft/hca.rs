@@ -33,6 +33,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,6 +44,7 @@ use smallvec::SmallVec;
 use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
+use super::notify::{Notifier, Told};
 use super::socket::{
     Event, Pages, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS,
     Timer, Train, sleep,
@@ -105,7 +107,8 @@ impl SoftConfig {
 #[derive(Debug)]
 pub struct SoftHca {
     inner: Mutex<Inner>,
-    socket: Socket,
+    pub(super) socket: Socket,
+    pub(super) notifier: Notifier,
     event: Event,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
@@ -115,8 +118,9 @@ pub struct SoftHca {
 }
 
 #[derive(Debug)]
-struct Inner {
-    engine: Engine<RawMemory>,
+pub(super) struct Inner {
+    pub(super) engine: Engine<RawMemory>,
+    pub(super) told: Told,
     /// Packets to send; empty until the first.
     tx: Pages,
     /// Received datagrams; empty until the first sign of one.
@@ -168,6 +172,7 @@ impl SoftHca {
         engine.set_interop(config.interop);
         let inner = Inner {
             engine,
+            told: Told::default(),
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
@@ -180,6 +185,7 @@ impl SoftHca {
         Ok(Self {
             inner: Mutex::new(inner),
             socket,
+            notifier: Notifier::default(),
             event,
             timer: OnceLock::new(),
             polls: AtomicU64::new(0),
@@ -187,17 +193,20 @@ impl SoftHca {
         })
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The engine keeps its invariants at every point where it could panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked {
+            hca: self,
+            // The engine keeps its invariants at every point where it could panic.
+            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Receives, lets timers act, and sends. Returns whether anything happened.
-    fn pump(&self, inner: &mut Inner) -> bool {
+    pub(super) fn pump(&self, inner: &mut Inner) -> bool {
         let mut busy = false;
         let mut out = [Received {
             src: AddressVector::default(),
@@ -343,6 +352,31 @@ impl SoftHca {
     }
 }
 
+/// The locked HCA.
+pub(super) struct Locked<'a> {
+    hca: &'a SoftHca,
+    inner: MutexGuard<'a, Inner>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.hca.tell(&mut self.inner);
+    }
+}
+
 /// Collects packets into trains.
 struct Trains {
     list: [Train; TX_TRAINS],
@@ -435,10 +469,7 @@ impl Hca for SoftHca {
     }
 
     fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        match channel {
-            None => self.lock().engine.create_cq(depth),
-            Some(channel) => Err(VerbsError::NoSuchChannel(channel)),
-        }
+        self.lock().engine.create_announcing_cq(depth, channel)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
@@ -446,25 +477,23 @@ impl Hca for SoftHca {
     }
 
     fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+        self.new_channel()
     }
 
     fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        self.lock().engine.destroy_comp_channel(channel)
     }
 
-    fn req_notify_cq(&self, _cq: Cq, _solicited_only: bool) -> Result<(), VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
+        self.lock().engine.req_notify_cq(cq, solicited_only)
     }
 
-    fn get_cq_event(&self, _channel: CompChannel) -> Option<Cq> {
-        None
+    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
+        self.next_cq_event(channel)
     }
 
     fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        self.channel_fd(channel)
     }
 
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
@@ -541,12 +570,11 @@ impl Hca for SoftHca {
     }
 
     fn poll_async(&self) -> Option<AsyncEvent> {
-        self.lock().engine.poll_async()
+        self.next_async()
     }
 
     fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        let what = "a descriptor for asynchronous events";
-        Err(VerbsError::Unsupported { what })
+        self.event_fd()
     }
 
     fn wait(&self, max: Duration) -> Wake {

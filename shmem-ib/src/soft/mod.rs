@@ -18,13 +18,16 @@
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
 //! a checksum and no signature. Keys, PSNs and QPNs are random to make blind forging hard.
 
+mod channel;
 mod cq;
 mod engine;
+mod epoll;
 mod events;
 mod faults;
 mod hca;
 mod memory;
 mod mr;
+mod notify;
 mod pacing;
 mod qp;
 mod receive;
@@ -34,6 +37,7 @@ mod rx;
 mod socket;
 mod srq;
 mod tx;
+pub mod xrc;
 
 pub use engine::{
     Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE,
