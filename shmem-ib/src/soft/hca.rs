@@ -530,7 +530,15 @@ impl Hca for SoftHca {
     }
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
-        self.lock().engine.modify_qp(qp, attr)
+        let mut inner = self.lock();
+        inner.engine.modify_qp(qp, attr)?;
+        if *attr == QpAttr::Resume {
+            // What was posted meanwhile would otherwise wait for the next poll.
+            let now = self.now();
+            self.transmit(&mut inner, now);
+            self.announce_deadline(&mut inner, now);
+        }
+        Ok(())
     }
 
     fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {

@@ -383,10 +383,12 @@ pub struct Counters {
     pub icrc_errors: u64,
     /// Packets dropped: malformed, no such QP, wrong state, wrong key, no receive buffer.
     pub dropped: u64,
-    /// READ, WRITE and atomic operations of peers that were executed here.
+    /// SEND, READ, WRITE and atomic operations of peers that were executed here.
     pub rdma_inbound: u64,
     /// Datagrams delivered to a UD queue pair.
     pub ud_received: u64,
+    /// Asynchronous events dropped because nobody took those before.
+    pub events_lost: u64,
     /// System calls that sent packets.
     pub send_calls: u64,
     /// System calls that received packets, successful or not.
