@@ -49,6 +49,7 @@ use super::socket::{
     Event, Pages, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS,
     Timer, Train, sleep,
 };
+use super::xrc::{self, SharedWindow};
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Gid, Hca, Mr, Mtu,
     PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
@@ -82,6 +83,9 @@ pub struct SoftConfig {
     /// identification ([`crate::wire::icrc::solve_ip_id`] says what that costs). All ports in use
     /// have to be the same, usually 4791.
     pub interop: bool,
+    /// Memory that all processes of the XRC domains opened here share, if there is any: see
+    /// [`super::xrc`].
+    pub shared: Option<SharedWindow>,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
     /// Decides keys, queue pair numbers and jitter. Keys are as secret as this.
@@ -97,6 +101,7 @@ impl SoftConfig {
             port: 0,
             mtu: Mtu::M4096,
             interop: false,
+            shared: None,
             faults: Faults::default(),
             seed,
         }
@@ -109,6 +114,7 @@ pub struct SoftHca {
     inner: Mutex<Inner>,
     pub(super) socket: Socket,
     pub(super) notifier: Notifier,
+    window: SharedWindow,
     event: Event,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
@@ -186,6 +192,7 @@ impl SoftHca {
             inner: Mutex::new(inner),
             socket,
             notifier: Notifier::default(),
+            window: config.shared.unwrap_or(SharedWindow::NONE),
             event,
             timer: OnceLock::new(),
             polls: AtomicU64::new(0),
@@ -463,9 +470,12 @@ impl Hca for SoftHca {
         self.lock().engine.dereg_mr(mr)
     }
 
-    unsafe fn rereg_mr(&self, _mr: &mut Mr, _change: Rereg) -> Result<(), VerbsError> {
-        let what = "changing a registration";
-        Err(VerbsError::Unsupported { what })
+    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
+        let range = change.range.map(|(addr, len)| {
+            let addr = addr.expose_provenance() as u64;
+            (addr, len as u64)
+        });
+        self.lock().engine.rereg_mr(mr, range, change.access)
     }
 
     fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
@@ -516,13 +526,12 @@ impl Hca for SoftHca {
         self.lock().engine.post_srq_recv(srq, wr)
     }
 
-    fn open_xrcd(&self, _domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
-        let what = "XRC domains";
-        Err(VerbsError::Unsupported { what })
+    fn open_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
+        xrc::open(&mut self.lock().engine, domain, self.window)
     }
 
     fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchXrcd(xrcd))
+        self.lock().engine.close_xrcd(xrcd)
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {

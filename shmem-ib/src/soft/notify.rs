@@ -3,19 +3,23 @@
 //! A program that sleeps in `poll` on such a descriptor is the only one who moves the wire, perhaps.
 //! So the descriptor has to become readable not only for an event, but also for a packet (which may
 //! turn into one) and for a timer (a lost packet has to be sent again). It is an epoll instance over
-//! three descriptors: the HCA's socket, a timer, and an eventfd of its own. [`Hca::get_cq_event`] and
-//! [`Hca::poll_async`] move the wire when they find nothing.
+//! three descriptors: the HCA's socket, a timer, and an eventfd of its own. [`get_cq_event`] and
+//! [`poll_async`] move the wire when they find nothing.
 //!
 //! *The eventfd* is raised exactly while its queue of events is not empty. That is made so whenever
 //! the HCA is unlocked, by whichever thread: see [`SoftHca::tell`].
 //!
-//! *The timer* is one for all descriptors, and apart from the one of threads in [`Hca::wait`], whose
+//! *The timer* is one for all descriptors, and apart from the one of threads in [`wait`], whose
 //! sleep is known to the HCA while sleeps on these descriptors are not: it has to be right at any time
 //! once such a descriptor exists. It is only ever set to an earlier time; a deadline that has moved on
 //! costs one look for nothing.
 //!
 //! Descriptors are closed with the HCA and not before, so that nobody holds one that has become
 //! another file: a channel that is destroyed leaves its descriptor to the next one.
+//!
+//! [`get_cq_event`]: crate::verbs::Hca::get_cq_event
+//! [`poll_async`]: crate::verbs::Hca::poll_async
+//! [`wait`]: crate::verbs::Hca::wait
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +31,7 @@ use std::time::Duration;
 use super::epoll::Epoll;
 use super::hca::{Inner, SoftHca};
 use super::socket::{Event, Timer};
-use crate::verbs::{AsyncEvent, CompChannel, Cq, Hca, VerbsError};
+use crate::verbs::{AsyncEvent, CompChannel, Cq, VerbsError};
 
 /// A descriptor, and the eventfd in it.
 #[derive(Debug)]

@@ -41,8 +41,9 @@ impl SharedWindow {
     /// All memory of this process, for HCAs that live in one process.
     ///
     /// # Safety
-    /// Those who use it access only ranges that a live registration covers.
-    pub(crate) const unsafe fn everything() -> Self {
+    /// All processes of the domains that HCAs with it open are this one.
+    #[must_use]
+    pub const unsafe fn everything() -> Self {
         Self {
             base: 0,
             len: u64::MAX,

@@ -109,11 +109,11 @@ impl<W: Words> Domain for Member<W> {
         }
     }
 
-    fn enter(&mut self) {
+    fn enter(&self) {
         self.table().enter(self.me);
     }
 
-    fn exit(&mut self) {
+    fn exit(&self) {
         self.table().exit(self.me);
     }
 
@@ -176,9 +176,9 @@ impl Domain for Private {
 
     fn withdraw(&mut self, _rkey: Rkey) {}
 
-    fn enter(&mut self) {}
+    fn enter(&self) {}
 
-    fn exit(&mut self) {}
+    fn exit(&self) {}
 
     fn resolve(&self, _srqn: SrqNum, _reach: &Reach) -> Option<u64> {
         None

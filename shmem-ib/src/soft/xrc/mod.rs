@@ -10,8 +10,9 @@
 //!
 //! # Map
 //! * `table`: layout and protocol, on words of shared memory; no system calls, no clock.
+//! * `domains`: the domains that an HCA has open.
 //! * `member`: one process in a domain, as the engine sees it ([`Domain`]).
-//! * `map`: maps a domain's file (unsafe).
+//! * `map`: maps a domain's file (unsafe); `open`: from a descriptor to a domain.
 //!
 //! # Limits
 //! RDMA writes, reads and atomics reach every process of the domain. A SEND, or a write with
@@ -20,14 +21,18 @@
 //!
 //! Processes of a domain trust each other, as they do with any memory they share.
 
+mod domains;
 mod map;
 mod member;
+mod open;
 mod table;
 
+pub(crate) use domains::DomainTable;
 pub use map::SharedWindow;
-pub(crate) use map::{FileId, MappedTable, file_id};
+pub(crate) use map::{FileId, file_id};
 pub(crate) use member::{Member, Private};
-pub(crate) use table::{Anonymous, Words};
+pub(crate) use open::open;
+pub(crate) use table::Anonymous;
 
 use crate::verbs::{Mr, Rkey, SrqNum, VerbsError};
 
@@ -67,10 +72,10 @@ pub trait Domain: Send + std::fmt::Debug {
     fn withdraw(&mut self, rkey: Rkey);
 
     /// Begins accesses to memory of other processes; they end with [`Domain::exit`].
-    fn enter(&mut self);
+    fn enter(&self);
 
     /// Ends accesses to memory of other processes.
-    fn exit(&mut self);
+    fn exit(&self);
 
     /// Where this process finds `len` bytes at address `va` of the owner of `srqn`, if a region
     /// listed there under `rkey` covers them with all rights of `need`. The answer is good until
