@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use shmem_ib::conformance::Fabric;
+use shmem_ib::conformance::{Beyond, Fabric};
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, Mtu};
 
@@ -16,6 +16,10 @@ impl Fabric for Loopback {
 
     fn hcas(&self) -> [&SoftHca; 2] {
         [&self.0[0], &self.0[1]]
+    }
+
+    fn beyond(&self) -> Beyond {
+        Beyond::SOFTWARE
     }
 
     fn advance(&self) {
@@ -39,7 +43,7 @@ fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
 
 mod ipv4 {
     use super::*;
-    shmem_ib::conformance_tests!(open("127.0.0.1", Mtu::M4096, |_| Faults::default()));
+    shmem_ib::conformance_matrix!(|mtu| open("127.0.0.1", mtu, |_| Faults::default()));
 }
 
 mod ipv6 {
@@ -80,5 +84,5 @@ mod faulty {
             seed,
         }
     }
-    shmem_ib::conformance_tests!(reliable open("127.0.0.1", Mtu::M4096, faults));
+    shmem_ib::conformance_matrix!(reliable | mtu | open("127.0.0.1", mtu, faults));
 }
