@@ -50,6 +50,7 @@ impl Remote {
             port: settings.soft_port,
             mtu: mtu(settings.soft_mtu),
             interop: settings.soft_interop,
+            shared: None,
             faults: Faults {
                 drop: faults.drop_ppm,
                 duplicate: faults.duplicate_ppm,
