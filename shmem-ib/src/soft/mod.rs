@@ -34,6 +34,8 @@ mod epoll;
 mod events;
 mod faults;
 mod hca;
+#[cfg(test)]
+mod interop_tests;
 mod memory;
 mod modify;
 mod mr;
