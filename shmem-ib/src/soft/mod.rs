@@ -55,6 +55,8 @@ mod tx;
 mod ud;
 mod wqe;
 pub mod xrc;
+#[cfg(test)]
+mod xrc_tests;
 
 pub use engine::{
     Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE,
