@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use shmem_ib::conformance::Region;
-use shmem_ib::soft::xrc::SharedWindow;
+use shmem_ib::soft::xrc::{FILE_LEN, SharedWindow};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, AddressVector, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
@@ -408,4 +408,25 @@ fn a_process_that_dies_takes_nobody_with_it() {
         (word, x.ask("word", "word").as_str()),
         (WcStatus::Success, "42")
     );
+}
+
+#[test]
+fn a_file_that_is_no_domain_is_refused() {
+    let hca = SoftHca::open(&SoftConfig::loopback(1)).unwrap();
+    let refused = |fd: &OwnedFd, why: &str| {
+        let error = hca.open_xrcd(Some(fd.as_fd())).unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        let said = format!("{error}: {}", source.unwrap_or_default());
+        assert!(said.contains("XRC domain") && said.contains(why), "{said}");
+    };
+    refused(&memfd(c"short", 100), "100 bytes");
+    let other = memfd(c"other", FILE_LEN);
+    let noise = [7_u8; 8];
+    // SAFETY: 8 bytes of the stack.
+    let wrote = unsafe { libc::pwrite(other.as_raw_fd(), noise.as_ptr().cast(), 8, 0) };
+    assert_eq!(wrote, 8);
+    refused(&other, "something else");
+    let fine = memfd(c"fine", FILE_LEN);
+    let xrcd = hca.open_xrcd(Some(fine.as_fd())).unwrap();
+    hca.close_xrcd(xrcd).unwrap();
 }
