@@ -74,7 +74,7 @@ for tool in nft iptables none; do
 done
 
 # The Ethernet frames of veth take 1500 bytes: path MTU 1024.
-export SHMEM_SOFT_BASE=10.77.0.1 SHMEM_SOFT_NETNS=/run/netns/$id-node SHMEM_SOFT_MTU=1024
+export SHMEM_SOFT_ADDRESS=10.77.0.1+ SHMEM_SOFT_NETNS=/run/netns/$id-node SHMEM_SOFT_MTU=1024
 round() {
     local permille=$1 faults=$2
     lose "$permille"

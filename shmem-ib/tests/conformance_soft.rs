@@ -1,9 +1,12 @@
 //! The conformance suite on software HCAs over UDP sockets of the loopback, plain and with
 //! packets lost, doubled and reordered on purpose.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use shmem_ib::conformance::{Beyond, Fabric};
+use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, Mtu};
 
@@ -26,6 +29,12 @@ impl Fabric for Loopback {
     }
 }
 
+/// Both HCAs of a test are in this process.
+fn everything() -> SharedWindow {
+    // SAFETY: all processes of the domains that they open are this one.
+    unsafe { SharedWindow::everything() }
+}
+
 fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
     Loopback([1, 2].map(|seed| {
         let bind = bind.parse().expect("an address");
@@ -33,6 +42,7 @@ fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
             bind,
             mtu,
             faults: faults(seed),
+            shared: Some(everything()),
             ..SoftConfig::loopback(seed)
         };
         SoftHca::open(&config).expect("a port on the loopback")
@@ -47,6 +57,29 @@ mod ipv4 {
 mod ipv6 {
     use super::*;
     shmem_ib::conformance_tests!(open("::1", Mtu::M1024, |_| Faults::default()));
+}
+
+/// As with devices of other makes: everybody on the port of RoCEv2, each at an address of its own.
+mod interop {
+    use super::*;
+
+    fn open() -> Loopback {
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        Loopback([1, 2].map(|seed| {
+            // Addresses that other processes which run this test hardly have.
+            let process = 16 + (std::process::id() % 200) as u8;
+            let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+            let config = SoftConfig {
+                bind: IpAddr::V4(Ipv4Addr::new(127, process, high, low)),
+                port: 4791,
+                interop: true,
+                shared: Some(everything()),
+                ..SoftConfig::loopback(seed)
+            };
+            SoftHca::open(&config).expect("the port of RoCEv2 at an address of our own")
+        }))
+    }
+    shmem_ib::conformance_tests!(open());
 }
 
 mod faulty {

@@ -25,10 +25,12 @@ use smallvec::SmallVec;
 use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
+use super::notify::{Notifier, Told};
 use super::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
 use super::socket::{
     DATAGRAM_MAX, Event, Pages, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS, Timer, Train, sleep,
 };
+use super::xrc::{self, SharedWindow};
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Gid, Hca, Mr, Mtu,
     PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
@@ -54,6 +56,14 @@ pub struct SoftConfig {
     pub port: u16,
     /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
     pub mtu: Mtu,
+    /// Whether peers may be RoCEv2 devices of other makes. Then each packet is sent as a datagram
+    /// of its own, and a packet is taken from any UDP port of its sender and with any IPv4
+    /// identification ([`crate::wire::icrc::solve_ip_id`] says what that costs). All ports in use
+    /// have to be the same, usually 4791.
+    pub interop: bool,
+    /// Memory that all processes of the XRC domains opened here share, if there is any: see
+    /// [`super::xrc`].
+    pub shared: Option<SharedWindow>,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
     /// Decides keys, queue pair numbers and jitter. Keys are as secret as this.
@@ -68,6 +78,8 @@ impl SoftConfig {
             bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
             port: 0,
             mtu: Mtu::M4096,
+            interop: false,
+            shared: None,
             faults: Faults::default(),
             seed,
         }
@@ -78,7 +90,9 @@ impl SoftConfig {
 #[derive(Debug)]
 pub struct SoftHca {
     inner: Mutex<Inner>,
-    socket: Socket,
+    pub(super) socket: Socket,
+    pub(super) notifier: Notifier,
+    window: SharedWindow,
     event: Event,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
@@ -90,7 +104,8 @@ pub struct SoftHca {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    engine: Engine<RawMemory>,
+    pub(super) engine: Engine<RawMemory>,
+    pub(super) told: Told,
     /// Packets to send; empty until the first.
     tx: Pages,
     /// Received datagrams; empty until the first sign of one.
@@ -124,21 +139,27 @@ impl SoftHca {
             config.bind, config.port
         )))?;
         let event = Event::new().map_err(failed("cannot make an event descriptor".into()))?;
-        // SAFETY: the engine accesses only registered ranges, and `reg_mr` makes the caller
-        // promise that these stay valid.
+        // SAFETY: the engine accesses only registered ranges and the shared window; `reg_mr` and
+        // `SharedWindow` make their callers promise that these stay valid.
         let memory = unsafe { RawMemory::new() };
+        let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
+        engine.set_interop(config.interop);
         let inner = Inner {
-            engine: Engine::new(socket.av(), config.mtu, config.seed, memory),
+            engine,
+            told: Told::default(),
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
-            trains: true,
+            // The kernel numbers the packets of a train that it takes apart, which breaks the ICRC.
+            trains: !config.interop,
             faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
             rest: Rest::default(),
         };
         Ok(Self {
             inner: Mutex::new(inner),
             socket,
+            notifier: Notifier::default(),
+            window: config.shared.unwrap_or(SharedWindow::NONE),
             event,
             timer: OnceLock::new(),
             polls: Polls::default(),
@@ -152,11 +173,11 @@ impl SoftHca {
         self.timer.get_or_init(|| Timer::new().ok()).as_ref()
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    fn lock(&self) -> Locked<'_> {
+    pub(super) fn lock(&self) -> Locked<'_> {
         Locked {
             hca: self,
             // The engine keeps its invariants at every point where it could panic.
@@ -165,7 +186,7 @@ impl SoftHca {
     }
 
     /// Receives, lets timers act, and sends. Returns whether anything happened.
-    fn pump(&self, inner: &mut Inner) -> bool {
+    pub(super) fn pump(&self, inner: &mut Inner) -> bool {
         let mut busy = false;
         if inner.rx.is_empty() {
             inner.rx = Pages::new(DATAGRAM_MAX);
@@ -400,6 +421,12 @@ impl Host for SoftHca {
     }
 }
 
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.hca.tell(&mut self.inner);
+    }
+}
+
 /// Collects packets into trains.
 struct Trains {
     list: SmallVec<[Train; 8]>,
@@ -484,16 +511,16 @@ impl Hca for SoftHca {
         self.lock().engine.dereg_mr(mr)
     }
 
-    unsafe fn rereg_mr(&self, _mr: &mut Mr, _change: Rereg) -> Result<(), VerbsError> {
-        let what = "changing a registration";
-        Err(VerbsError::Unsupported { what })
+    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
+        let range = change.range.map(|(addr, len)| {
+            let addr = addr.expose_provenance() as u64;
+            (addr, len as u64)
+        });
+        self.lock().engine.rereg_mr(mr, range, change.access)
     }
 
     fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        match channel {
-            None => self.lock().engine.create_cq(depth),
-            Some(channel) => Err(VerbsError::NoSuchChannel(channel)),
-        }
+        self.lock().engine.create_announcing_cq(depth, channel)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
@@ -501,25 +528,23 @@ impl Hca for SoftHca {
     }
 
     fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+        self.new_channel()
     }
 
     fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        self.lock().engine.destroy_comp_channel(channel)
     }
 
-    fn req_notify_cq(&self, _cq: Cq, _solicited_only: bool) -> Result<(), VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
+        self.lock().engine.req_notify_cq(cq, solicited_only)
     }
 
-    fn get_cq_event(&self, _channel: CompChannel) -> Option<Cq> {
-        None
+    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
+        self.next_cq_event(channel)
     }
 
     fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        self.channel_fd(channel)
     }
 
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
@@ -542,13 +567,12 @@ impl Hca for SoftHca {
         self.lock().engine.post_srq_recv(srq, wr)
     }
 
-    fn open_xrcd(&self, _domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
-        let what = "XRC domains";
-        Err(VerbsError::Unsupported { what })
+    fn open_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
+        xrc::open(&mut self.lock().engine, domain, self.window)
     }
 
     fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchXrcd(xrcd))
+        self.lock().engine.close_xrcd(xrcd)
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
@@ -607,12 +631,11 @@ impl Hca for SoftHca {
     }
 
     fn poll_async(&self) -> Option<AsyncEvent> {
-        self.lock().engine.poll_async()
+        self.next_async()
     }
 
     fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        let what = "a descriptor for asynchronous events";
-        Err(VerbsError::Unsupported { what })
+        self.event_fd()
     }
 
     fn wait(&self, max: Duration) -> Wake {
