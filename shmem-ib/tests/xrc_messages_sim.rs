@@ -222,8 +222,8 @@ impl World {
                 owner.receives += 1;
             }
         }
-        for i in 0..2 {
-            self.take(2 + i, self.initiators[i].cq, posted[i]);
+        for (i, posted) in posted.into_iter().enumerate() {
+            self.take(2 + i, self.initiators[i].cq, posted);
         }
         for (to, of_initiators) in messages.iter().enumerate() {
             let n = of_initiators.iter().map(Vec::len).sum();
