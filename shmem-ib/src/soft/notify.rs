@@ -196,7 +196,7 @@ impl SoftHca {
         let set = |sign: &Sign, raised: &mut bool, wanted: bool| {
             match (*raised, wanted) {
                 (false, true) => sign.event.signal(),
-                (true, false) => drop(sign.event.take()),
+                (true, false) => sign.event.take(),
                 _ => {}
             }
             *raised = wanted;
