@@ -4,7 +4,8 @@
 //! that you may access through it". A request and its reply are both OFFERs, which is why two
 //! PEs that offer at the same moment need no rule who wins. WAIT says that the sender is alive
 //! but has no memory to offer yet. BYE says that the sender leaves: none of its operations is
-//! under way to the receiver, and none will come.
+//! under way to the receiver, and none will come. The bodies of XRC messages (kinds from 16) are
+//! in [`xrc::message`](super::xrc::message).
 //!
 //! # Layout
 //! All numbers are big-endian. One row is 32 bits; the number at the right is the byte offset.
@@ -77,6 +78,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use smallvec::SmallVec;
 
 use super::UdAddress;
+use super::xrc::message::Xrc;
 use crate::verbs::{Gid, Mtu, Psn, Qkey, Qpn, Rkey};
 
 /// Most segments in one OFFER.
@@ -148,6 +150,8 @@ pub enum Body {
     Wait,
     /// Nothing of mine is under way to you, and nothing will come.
     Bye,
+    /// For a job whose transport is XRC.
+    Xrc(Xrc),
 }
 
 /// One datagram.
@@ -264,6 +268,16 @@ impl Codec {
                 out[3] = 0;
                 COMMON
             }
+            Body::Xrc(body) => {
+                let (kind, segments) = body.header();
+                assert!(
+                    segments <= MAX_SEGMENTS,
+                    "too many segments for an XRC message"
+                );
+                out[1] = kind;
+                out[3] = segments as u8;
+                body.encode(out)
+            }
             Body::Offer(offer) => {
                 assert!(
                     offer.segments.len() <= MAX_SEGMENTS,
@@ -289,7 +303,7 @@ impl Codec {
             return Err(DecodeError::Length(len));
         }
         let (text, mac) = bytes.split_at(len - MAC_LEN);
-        let mut input = Reader { bytes: text };
+        let mut input = Reader::new(text);
         let difference = self
             .mac(text)
             .iter()
@@ -347,7 +361,10 @@ impl Codec {
                     Body::Bye
                 }
             }
-            _ => return Err(DecodeError::Field("kind")),
+            _ => match Xrc::decode(kind, count, text.len(), (epoch, echo), &mut input)? {
+                Some(body) => Body::Xrc(body),
+                None => return Err(DecodeError::Field("kind")),
+            },
         };
         let echo = (echo.generation != 0).then_some(echo);
         let want_reply = flags & FLAG_WANT_REPLY != 0;
@@ -362,7 +379,7 @@ impl Codec {
     }
 }
 
-fn encode_offer(offer: &Offer, out: &mut [u8; MAX_LEN]) -> usize {
+pub(super) fn encode_offer(offer: &Offer, out: &mut [u8; MAX_LEN]) -> usize {
     let packed =
         |high24: u32, low8: u8| ((high24 & Psn::MASK) << 8 | u32::from(low8)).to_be_bytes();
     out[44..60].copy_from_slice(&offer.ud.gid.0);
@@ -372,8 +389,13 @@ fn encode_offer(offer: &Offer, out: &mut [u8; MAX_LEN]) -> usize {
     out[72..76].copy_from_slice(&packed(offer.psn.0, 0));
     out[76..78].copy_from_slice(&offer.ud.udp_port.to_be_bytes());
     out[78..80].fill(0);
-    let mut at = OFFER_FIXED;
-    for segment in &offer.segments {
+    encode_segments(&offer.segments, out, OFFER_FIXED)
+}
+
+/// Writes segments from byte `at` on, and returns where they end.
+pub(super) fn encode_segments(segments: &Segments, out: &mut [u8; MAX_LEN], at: usize) -> usize {
+    let mut at = at;
+    for segment in segments {
         out[at..at + 8].copy_from_slice(&segment.address.to_be_bytes());
         out[at + 8..at + 16].copy_from_slice(&segment.size.to_be_bytes());
         out[at + 16..at + 20].copy_from_slice(&segment.rkey.0.to_be_bytes());
@@ -382,7 +404,7 @@ fn encode_offer(offer: &Offer, out: &mut [u8; MAX_LEN]) -> usize {
     at
 }
 
-fn decode_offer(input: &mut Reader<'_>, count: u8) -> Result<Offer, DecodeError> {
+pub(super) fn decode_offer(input: &mut Reader<'_>, count: u8) -> Result<Offer, DecodeError> {
     let gid = Gid(input.array());
     let qkey = input.u32();
     let (ud_qpn, mtu) = input.packed();
@@ -396,19 +418,7 @@ fn decode_offer(input: &mut Reader<'_>, count: u8) -> Result<Offer, DecodeError>
         return Err(DecodeError::Field("reserved"));
     }
     let mtu = Mtu::from_code(mtu).ok_or(DecodeError::Field("MTU"))?;
-    let mut segments = Segments::new();
-    for _ in 0..count {
-        let address = u64::from_be_bytes(input.array());
-        let size = u64::from_be_bytes(input.array());
-        if address.checked_add(size).is_none() {
-            return Err(DecodeError::Field("segment size"));
-        }
-        segments.push(Segment {
-            address,
-            size,
-            rkey: Rkey(input.u32()),
-        });
-    }
+    let segments = decode_segments(input, count)?;
     let udp_port = (port_and_zero >> 16) as u16;
     let ud = UdAddress {
         gid,
@@ -426,14 +436,36 @@ fn decode_offer(input: &mut Reader<'_>, count: u8) -> Result<Offer, DecodeError>
     })
 }
 
+/// Reads `count` segments.
+pub(super) fn decode_segments(input: &mut Reader<'_>, count: u8) -> Result<Segments, DecodeError> {
+    let mut segments = Segments::new();
+    for _ in 0..count {
+        let address = u64::from_be_bytes(input.array());
+        let size = u64::from_be_bytes(input.array());
+        if address.checked_add(size).is_none() {
+            return Err(DecodeError::Field("segment size"));
+        }
+        segments.push(Segment {
+            address,
+            size,
+            rkey: Rkey(input.u32()),
+        });
+    }
+    Ok(segments)
+}
+
 /// Takes fields off the front. Whoever uses it has checked the length; past the end it yields
 /// zeros rather than panicking.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
-impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> [u8; N] {
+impl<'a> Reader<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> [u8; N] {
         match self.bytes.split_first_chunk::<N>() {
             Some((head, rest)) => {
                 self.bytes = rest;
@@ -446,7 +478,7 @@ impl Reader<'_> {
         }
     }
 
-    fn u32(&mut self) -> u32 {
+    pub(super) fn u32(&mut self) -> u32 {
         u32::from_be_bytes(self.array())
     }
 
@@ -459,7 +491,7 @@ impl Reader<'_> {
     }
 
     /// A 24-bit field and the 8-bit field behind it.
-    fn packed(&mut self) -> (u32, u8) {
+    pub(super) fn packed(&mut self) -> (u32, u8) {
         let word = self.u32();
         (word >> 8, word as u8)
     }

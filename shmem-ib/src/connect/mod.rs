@@ -11,6 +11,7 @@
 //! * [`message`]: the datagrams, drawn bit by bit, and their authenticated codec.
 //! * [`handshake`]: the state machine towards one peer, with its table of states.
 //! * [`manager`]: the machines of all peers, timers, routing, counters.
+//! * [`xrc`]: the same for XRC, where one connection reaches all PEs of a node.
 //! * [`endpoint`]: drives these over an [`Hca`](crate::verbs::Hca), and offers one-sided
 //!   operations that connect at first use.
 //!
@@ -38,11 +39,13 @@
 //! losses, repetitions, timeouts and restarts, and for up to eight in random networks.
 
 mod address;
+mod admission;
 pub mod endpoint;
 pub mod handshake;
 pub mod manager;
 pub mod message;
 mod stats;
+pub mod xrc;
 
 pub use address::{AddressError, UdAddress};
-pub use stats::{ConnectStats, Latency};
+pub use stats::{ConnectStats, Latency, XrcStats};

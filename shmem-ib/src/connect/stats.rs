@@ -92,6 +92,30 @@ pub struct ConnectStats {
     pub last_opened: u64,
     /// From the local program's request to the usable connection.
     pub first_contact: Latency,
+    /// Of the XRC transport.
+    pub xrc: XrcStats,
+}
+
+/// What is counted of XRC connections only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct XrcStats {
+    /// Peers that became reachable over a connection made with themselves.
+    pub direct: u64,
+    /// Peers that became reachable over a connection made with another PE of their node.
+    pub indirect: u64,
+    /// Target QPs made for initiators.
+    pub targets: u64,
+    /// OPENs sent, with those repeated.
+    pub opens_sent: u64,
+    /// ACCEPTs sent, with those repeated.
+    pub accepts_sent: u64,
+    /// ASKs sent, with those repeated.
+    pub asks_sent: u64,
+    /// INFOs sent.
+    pub infos_sent: u64,
+    /// Connections given up because the direct peer left before us.
+    pub moved: u64,
 }
 
 impl ConnectStats {

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use error::VerbsError;
 pub use types::{
     Access, AddressVector, Counters, Cq, Gid, Lkey, Mr, MrHandle, Mtu, PortInfo, Psn, Qkey,
-    QpState, QpType, Qpn, Rkey, Wake,
+    QpState, QpType, Qpn, Rkey, SrqNum, Wake,
 };
 pub use wr::{Completion, QpAttr, QpInit, RcDest, RecvWr, SendOp, SendWr, Sge, WcOpcode, WcStatus};
 

@@ -43,6 +43,10 @@ number! {
     Cq
 }
 number! {
+    /// Number of a shared receive queue as it stands in XRC requests: 24 bits, unique per HCA.
+    SrqNum
+}
+number! {
     /// A memory registration.
     MrHandle
 }

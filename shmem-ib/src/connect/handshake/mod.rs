@@ -289,6 +289,7 @@ impl Handshake {
         match message.body {
             Body::Wait => self.handle_wait(cx, message.epoch, message.echo),
             Body::Bye => self.handle_bye(cx, &message),
+            Body::Xrc(_) => Verdict::Stale,
             Body::Offer(offer) => {
                 let epoch = message.epoch;
                 if self.floor.is_some_and(|floor| epoch < floor) {
