@@ -34,14 +34,11 @@ impl Port {
             "opened a port in {:.1} us",
             start.elapsed().as_secs_f64() * 1e6
         );
-        let cq = hca.create_cq(4096).expect("a CQ");
+        let cq = hca.create_cq(4096, None).expect("a CQ");
         let init = QpInit {
-            ty: QpType::Rc,
-            send_cq: cq,
-            recv_cq: cq,
             max_send_wr: 256,
-            max_recv_wr: 0,
             max_inline: 64,
+            ..QpInit::new(QpType::Rc, cq)
         };
         let qp = hca.create_qp(&init).expect("a QP");
         let mem = Region::new(&*hca, LEN, Access::ALL);
@@ -55,6 +52,7 @@ impl Port {
             rq_psn: Psn(1),
             mtu: Mtu::M4096,
             max_dest_rd_atomic: 16,
+            min_rnr_timer: 1,
         };
         for attr in [
             QpAttr::Init {
@@ -66,6 +64,7 @@ impl Port {
                 sq_psn: Psn(1),
                 timeout: 18,
                 retry_cnt: 7,
+                rnr_retry: 7,
                 max_rd_atomic: 16,
             },
         ] {
@@ -76,13 +75,8 @@ impl Port {
     }
 
     fn post(&self, op: SendOp, len: usize) -> Result<(), VerbsError> {
-        let wr = SendWr {
-            wr_id: 0,
-            op,
-            sge: self.mem.sge(0, len),
-            inline: None,
-            signaled: true,
-        };
+        let sges = [self.mem.sge(0, len)];
+        let wr = SendWr::new(0, op, &sges);
         // SAFETY: regions are never freed.
         unsafe { self.hca.post_send(self.qp, &wr) }
     }
@@ -149,7 +143,11 @@ fn main() {
             })
         };
         let (raddr, rkey) = (b.mem.at(0), b.mem.mr.rkey);
-        let write = SendOp::Write { raddr, rkey };
+        let write = SendOp::Write {
+            raddr,
+            rkey,
+            imm: None,
+        };
         let read = SendOp::Read { raddr, rkey };
         let add = SendOp::FetchAdd {
             raddr,

@@ -26,14 +26,11 @@ fn open(seed: u64, faults: Faults) -> Port {
         ..SoftConfig::loopback(seed)
     };
     let hca = Arc::new(SoftHca::open(&config).unwrap());
-    let cq = hca.create_cq(1024).unwrap();
+    let cq = hca.create_cq(1024, None).unwrap();
     let init = QpInit {
-        ty: QpType::Rc,
-        send_cq: cq,
-        recv_cq: cq,
         max_send_wr: 128,
-        max_recv_wr: 0,
         max_inline: 64,
+        ..QpInit::new(QpType::Rc, cq)
     };
     let qp = hca.create_qp(&init).unwrap();
     let mem = Region::new(&*hca, 1 << 20, Access::ALL);
@@ -48,6 +45,7 @@ impl Port {
             rq_psn: Psn(7),
             mtu: Mtu::M4096,
             max_dest_rd_atomic: 8,
+            min_rnr_timer: 1,
         };
         let init = QpAttr::Init {
             access: Access::ALL,
@@ -64,6 +62,7 @@ impl Port {
             sq_psn: Psn(7),
             timeout: 20,
             retry_cnt: 7,
+            rnr_retry: 7,
             max_rd_atomic: 8,
         };
         self.hca.modify_qp(self.qp, &rts).unwrap();
@@ -75,13 +74,8 @@ impl Port {
     }
 
     fn post(&self, wr_id: u64, op: SendOp, len: usize) {
-        let wr = SendWr {
-            wr_id,
-            op,
-            sge: self.mem.sge(0, len),
-            inline: None,
-            signaled: true,
-        };
+        let sges = [self.mem.sge(0, len)];
+        let wr = SendWr::new(wr_id, op, &sges);
         // SAFETY: regions are never freed.
         unsafe { self.hca.post_send(self.qp, &wr) }.unwrap();
     }
@@ -133,6 +127,7 @@ fn write(to: &Port) -> SendOp {
     SendOp::Write {
         raddr: to.mem.at(0),
         rkey: to.mem.mr.rkey,
+        imm: None,
     }
 }
 
@@ -252,6 +247,7 @@ fn held_back_posts_leave_by_themselves() {
                 SendOp::Write {
                     raddr,
                     rkey: b.mem.mr.rkey,
+                    imm: None,
                 },
                 8,
             );
@@ -281,6 +277,7 @@ fn unpolled_completions_do_not_stop_the_wire() {
     let at = |i: usize| SendOp::Write {
         raddr: b.mem.at(8 * i),
         rkey: b.mem.mr.rkey,
+        imm: None,
     };
     a.mem.set_word(0, 7);
     a.post(1, at(0), 8);

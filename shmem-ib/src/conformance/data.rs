@@ -181,12 +181,10 @@ pub fn unsignaled_requests_complete_silently<F: Fabric>(fabric: &F) {
         for i in 0..10_u64 {
             let offset = 8 * i as usize;
             link.a.mem.set_word(offset, round * 100 + i);
+            let sges = [link.a.mem.sge(offset, 8)];
             let wr = SendWr {
-                wr_id: i,
-                op: link.write_to_b(offset),
-                sge: link.a.mem.sge(offset, 8),
-                inline: None,
                 signaled: i == 9,
+                ..SendWr::new(i, link.write_to_b(offset), &sges)
             };
             // SAFETY: regions are never freed.
             unsafe { link.a.hca.post_send(link.a.qp, &wr) }.expect("post_send");
@@ -238,11 +236,8 @@ pub fn inline_payload_is_copied<F: Fabric>(fabric: &F) {
         let data = pattern(len, i as u64 + 1);
         let mut source = data.clone();
         let wr = SendWr {
-            wr_id: i as u64,
-            op: link.write_to_b(1024 * i),
-            sge: Default::default(),
             inline: Some(&source),
-            signaled: true,
+            ..SendWr::new(i as u64, link.write_to_b(1024 * i), &[])
         };
         // SAFETY: inline payload is copied by the post.
         unsafe { link.a.hca.post_send(link.a.qp, &wr) }.expect("post_send");
@@ -318,6 +313,7 @@ pub fn both_directions_at_once<F: Fabric>(fabric: &F) {
             let write = SendOp::Write {
                 raddr: at(HALF),
                 rkey,
+                imm: None,
             };
             me.post(0, write, me.mem.sge(0, HALF));
             me.post(

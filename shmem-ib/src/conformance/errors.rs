@@ -37,6 +37,7 @@ pub fn remote_access_errors<F: Fabric>(fabric: &F) {
     let op = SendOp::Write {
         raddr: l.b.mem.at(0),
         rkey,
+        imm: None,
     };
     fails(&l, op, l.a.mem.sge(0, 8), WcStatus::RemAccessErr);
     let l = link();
@@ -86,7 +87,11 @@ pub fn remote_access_errors<F: Fabric>(fabric: &F) {
         let region = Region::new(l.b.hca, 4096, given);
         let (raddr, rkey) = (region.at(0), region.mr.rkey);
         let op = [
-            SendOp::Write { raddr, rkey },
+            SendOp::Write {
+                raddr,
+                rkey,
+                imm: None,
+            },
             SendOp::Read { raddr, rkey },
             SendOp::FetchAdd {
                 raddr,
@@ -122,7 +127,11 @@ pub fn missing_rights_of_the_queue_pair<F: Fabric>(fabric: &F) {
         );
         let (raddr, rkey) = (l.b.mem.at(1024), l.b.mem.mr.rkey);
         let op = [
-            SendOp::Write { raddr, rkey },
+            SendOp::Write {
+                raddr,
+                rkey,
+                imm: None,
+            },
             SendOp::Read { raddr, rkey },
             SendOp::FetchAdd {
                 raddr,
@@ -146,7 +155,15 @@ pub fn deregistered_memory_is_gone<F: Fabric>(fabric: &F) {
     let l = Link::new(fabric, Options::default());
     let region = Region::new(l.b.hca, 4096, Access::ALL);
     let (raddr, rkey) = (region.at(0), region.mr.rkey);
-    l.a.post(1, SendOp::Write { raddr, rkey }, l.a.mem.sge(0, 8));
+    l.a.post(
+        1,
+        SendOp::Write {
+            raddr,
+            rkey,
+            imm: None,
+        },
+        l.a.mem.sge(0, 8),
+    );
     l.expect(1);
     l.b.hca.dereg_mr(&region.mr).expect("dereg_mr");
     assert!(matches!(
@@ -155,7 +172,11 @@ pub fn deregistered_memory_is_gone<F: Fabric>(fabric: &F) {
     ));
     fails(
         &l,
-        SendOp::Write { raddr, rkey },
+        SendOp::Write {
+            raddr,
+            rkey,
+            imm: None,
+        },
         l.a.mem.sge(0, 8),
         WcStatus::RemAccessErr,
     );
@@ -220,13 +241,8 @@ pub fn full_send_queue<F: Fabric>(fabric: &F) {
             ..Options::default()
         },
     );
-    let wr = |wr_id| SendWr {
-        wr_id,
-        op: l.write_to_b(0),
-        sge: l.a.mem.sge(0, 200_000),
-        inline: None,
-        signaled: true,
-    };
+    let sges = [l.a.mem.sge(0, 200_000)];
+    let wr = |wr_id| SendWr::new(wr_id, l.write_to_b(0), &sges);
     // SAFETY: regions are never freed.
     let post = |wr_id| unsafe { l.a.hca.post_send(l.a.qp, &wr(wr_id)) };
     for i in 0..4 {
@@ -252,16 +268,15 @@ pub fn requests_that_no_queue_takes<F: Fabric>(fabric: &F) {
         av,
         qpn: l.b.qp,
         qkey: Qkey(1),
+        imm: None,
     };
     let (raddr, rkey) = (l.b.mem.at(0), l.b.mem.mr.rkey);
     let data = [0; 257];
     let post = |op, sge, inline| {
+        let sges = [sge];
         let wr = SendWr {
-            wr_id: 0,
-            op,
-            sge,
             inline,
-            signaled: true,
+            ..SendWr::new(0, op, &sges)
         };
         // SAFETY: regions are never freed.
         unsafe { l.a.hca.post_send(l.a.qp, &wr) }
@@ -342,9 +357,9 @@ pub fn destroyed_peer_exhausts_retries<F: Fabric>(fabric: &F) {
 /// Objects that do not exist and limits that cannot be.
 pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
     let [hca, _] = fabric.hcas();
-    assert!(hca.create_cq(0).is_err());
-    assert!(hca.create_cq(u32::MAX).is_err());
-    let cq = hca.create_cq(16).expect("create_cq");
+    assert!(hca.create_cq(0, None).is_err());
+    assert!(hca.create_cq(u32::MAX, None).is_err());
+    let cq = hca.create_cq(16, None).expect("create_cq");
     let init = |cq, depth| {
         let options = Options {
             depth,

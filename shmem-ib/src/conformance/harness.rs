@@ -145,7 +145,7 @@ pub struct Side<'f, H> {
 
 impl<'f, H: Hca> Side<'f, H> {
     pub(super) fn new(hca: &'f H, ty: QpType, options: &Options) -> Self {
-        let cq = hca.create_cq(4096).expect("create_cq");
+        let cq = hca.create_cq(4096, None).expect("create_cq");
         let qp = hca.create_qp(&qp_init(ty, cq, options)).expect("create_qp");
         let mem = Region::new(hca, options.len, options.mr_access);
         Self {
@@ -164,13 +164,8 @@ impl<'f, H: Hca> Side<'f, H> {
 
     /// Posts a request to another queue pair of this side.
     pub fn post_on(&self, qp: Qpn, wr_id: u64, op: SendOp, sge: Sge) {
-        let wr = SendWr {
-            wr_id,
-            op,
-            sge,
-            inline: None,
-            signaled: true,
-        };
+        let sges = [sge];
+        let wr = SendWr::new(wr_id, op, &sges);
         // SAFETY: regions are never freed.
         unsafe { self.hca.post_send(qp, &wr) }.expect("post_send");
     }
@@ -190,12 +185,10 @@ impl<'f, H: Hca> Side<'f, H> {
 
 pub(super) fn qp_init(ty: QpType, cq: Cq, options: &Options) -> QpInit {
     QpInit {
-        ty,
-        send_cq: cq,
-        recv_cq: cq,
         max_send_wr: options.depth,
         max_recv_wr: options.depth,
         max_inline: 256,
+        ..QpInit::new(ty, cq)
     }
 }
 
@@ -266,6 +259,7 @@ impl<'f, F: Fabric> Link<'f, F> {
             rq_psn: Psn(self.options.psn),
             mtu: self.options.mtu,
             max_dest_rd_atomic: self.options.max_rd_atomic,
+            min_rnr_timer: 1,
         };
         side.hca
             .modify_qp(qp, &QpAttr::Rtr { dest: Some(dest) })
@@ -278,6 +272,7 @@ impl<'f, F: Fabric> Link<'f, F> {
             sq_psn: Psn(self.options.psn),
             timeout: self.options.timeout.0,
             retry_cnt: self.options.timeout.1,
+            rnr_retry: 7,
             max_rd_atomic: self.options.max_rd_atomic,
         };
         side.hca.modify_qp(qp, &rts).expect("RTR to RTS");
@@ -288,6 +283,7 @@ impl<'f, F: Fabric> Link<'f, F> {
         SendOp::Write {
             raddr: self.b.mem.at(offset),
             rkey: self.b.mem.mr.rkey,
+            imm: None,
         }
     }
 

@@ -12,20 +12,15 @@ pub fn posts_need_their_state<F: Fabric>(fabric: &F) {
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
     let send = || {
         let (op, sge) = (l.write_to_b(0), l.a.mem.sge(0, 8));
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sge,
-            inline: None,
-            signaled: true,
-        };
+        let sges = [sge];
+        let wr = SendWr::new(1, op, &sges);
         // SAFETY: regions are never freed.
         unsafe { l.a.hca.post_send(l.a.qp, &wr) }
     };
     let recv = || {
         let wr = RecvWr {
             wr_id: 1,
-            sge: l.a.mem.sge(0, 64),
+            sges: &[l.a.mem.sge(0, 64)],
         };
         // SAFETY: regions are never freed.
         unsafe { l.a.hca.post_recv(l.a.qp, &wr) }
@@ -73,6 +68,7 @@ pub fn illegal_transitions<F: Fabric>(fabric: &F) {
         sq_psn: Psn(0),
         timeout,
         retry_cnt,
+        rnr_retry: 7,
         max_rd_atomic: 1,
     };
     let dest = RcDest {
@@ -81,6 +77,7 @@ pub fn illegal_transitions<F: Fabric>(fabric: &F) {
         rq_psn: Psn(0),
         mtu: l.options.mtu,
         max_dest_rd_atomic: 1,
+        min_rnr_timer: 1,
     };
     let transition = |attr: &QpAttr| {
         let before = hca.query_qp(qp).expect("query");
@@ -192,7 +189,7 @@ pub fn error_state_flushes<F: Fabric>(fabric: &F) {
     for wr_id in 100..103 {
         let wr = RecvWr {
             wr_id,
-            sge: l.a.mem.sge(0, 64),
+            sges: &[l.a.mem.sge(0, 64)],
         };
         // SAFETY: regions are never freed.
         unsafe { l.a.hca.post_recv(l.a.qp, &wr) }.expect("post_recv");
@@ -218,7 +215,7 @@ pub fn error_state_flushes<F: Fabric>(fabric: &F) {
     );
     let wr = RecvWr {
         wr_id: 103,
-        sge: l.a.mem.sge(0, 64),
+        sges: &[l.a.mem.sge(0, 64)],
     };
     // SAFETY: regions are never freed.
     unsafe { l.a.hca.post_recv(l.a.qp, &wr) }.expect("post_recv");

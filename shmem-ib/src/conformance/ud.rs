@@ -22,6 +22,7 @@ fn pair<F: Fabric>(fabric: &F) -> Link<'_, F> {
                 sq_psn: Psn(0xff_ffff),
                 timeout: 0,
                 retry_cnt: 0,
+                rnr_retry: 7,
                 max_rd_atomic: 0,
             },
         ];
@@ -35,7 +36,7 @@ fn pair<F: Fabric>(fabric: &F) -> Link<'_, F> {
 fn receive<H: Hca>(side: &Side<'_, H>, wr_id: u64, offset: usize, len: usize) {
     let wr = RecvWr {
         wr_id,
-        sge: side.mem.sge(offset, len),
+        sges: &[side.mem.sge(offset, len)],
     };
     // SAFETY: regions are never freed.
     unsafe { side.hca.post_recv(side.qp, &wr) }.expect("post_recv");
@@ -51,16 +52,12 @@ fn send<H: Hca>(
         av: to.hca.port().av,
         qpn: to.qp,
         qkey,
+        imm: None,
     };
     from.mem.fill(0, data);
     let sge = from.mem.sge(0, data.len());
-    let wr = SendWr {
-        wr_id: 7,
-        op,
-        sge,
-        inline: None,
-        signaled: true,
-    };
+    let sges = [sge];
+    let wr = SendWr::new(7, op, &sges);
     // SAFETY: regions are never freed.
     unsafe { from.hca.post_send(from.qp, &wr) }
 }
@@ -85,11 +82,18 @@ pub fn datagrams_arrive_with_their_source<F: Fabric>(fabric: &F) {
     let (av, qpn) = c.src.expect("a source");
     receive(&l.a, 6, 2000, 512);
     let wr = SendWr {
-        wr_id: 8,
-        op: SendOp::UdSend { av, qpn, qkey: KEY },
-        sge: Default::default(),
         inline: Some(b"and back"),
         signaled: false,
+        ..SendWr::new(
+            8,
+            SendOp::UdSend {
+                av,
+                qpn,
+                qkey: KEY,
+                imm: None,
+            },
+            &[],
+        )
     };
     // SAFETY: inline payload is copied.
     unsafe { l.b.hca.post_send(l.b.qp, &wr) }.expect("post_send");

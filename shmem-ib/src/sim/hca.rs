@@ -1,5 +1,6 @@
 //! `trait Hca` over a shared simulated network.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use super::net::{NetConfig, NetStats, SimNet};
 use crate::soft::RawMemory;
 use crate::verbs::{
-    Access, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr,
-    SendWr, VerbsError, Wake,
+    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit,
+    QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 /// A simulated network and its HCAs, which access the real memory of this process.
@@ -91,8 +92,71 @@ impl Hca for SimHca {
         lock(&self.net).engine(self.index).dereg_mr(mr)
     }
 
-    fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
-        lock(&self.net).engine(self.index).create_cq(depth)
+    unsafe fn rereg_mr(&self, _mr: &mut Mr, _change: Rereg) -> Result<(), VerbsError> {
+        let what = "changing a registration";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
+        match channel {
+            None => lock(&self.net).engine(self.index).create_cq(depth),
+            Some(channel) => Err(VerbsError::NoSuchChannel(channel)),
+        }
+    }
+
+    fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
+        lock(&self.net).engine(self.index).destroy_cq(cq)
+    }
+
+    fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
+        let what = "completion channels";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
+        Err(VerbsError::NoSuchChannel(channel))
+    }
+
+    fn req_notify_cq(&self, _cq: Cq, _solicited_only: bool) -> Result<(), VerbsError> {
+        let what = "completion channels";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn get_cq_event(&self, _channel: CompChannel) -> Option<Cq> {
+        None
+    }
+
+    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
+        Err(VerbsError::NoSuchChannel(channel))
+    }
+
+    fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
+        lock(&self.net).engine(self.index).create_srq(init)
+    }
+
+    fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError> {
+        lock(&self.net).engine(self.index).arm_srq(srq, limit)
+    }
+
+    fn srq_num(&self, srq: Srq) -> Result<SrqNum, VerbsError> {
+        lock(&self.net).engine(self.index).srq_num(srq)
+    }
+
+    fn destroy_srq(&self, srq: Srq) -> Result<(), VerbsError> {
+        lock(&self.net).engine(self.index).destroy_srq(srq)
+    }
+
+    unsafe fn post_srq_recv(&self, srq: Srq, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
+        lock(&self.net).engine(self.index).post_srq_recv(srq, wr)
+    }
+
+    fn open_xrcd(&self, _domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
+        let what = "XRC domains";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
+        Err(VerbsError::NoSuchXrcd(xrcd))
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
@@ -118,12 +182,21 @@ impl Hca for SimHca {
         Ok(())
     }
 
-    unsafe fn post_recv(&self, qp: Qpn, wr: &RecvWr) -> Result<(), VerbsError> {
+    unsafe fn post_recv(&self, qp: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
         lock(&self.net).engine(self.index).post_recv(qp, wr)
     }
 
     fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize {
         lock(&self.net).engine(self.index).poll_cq(cq, out)
+    }
+
+    fn poll_async(&self) -> Option<AsyncEvent> {
+        lock(&self.net).engine(self.index).poll_async()
+    }
+
+    fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
+        let what = "a descriptor for asynchronous events";
+        Err(VerbsError::Unsupported { what })
     }
 
     /// Lets virtual time pass, up to `max` or until this HCA has a completion.

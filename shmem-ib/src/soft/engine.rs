@@ -15,15 +15,19 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::cq::CqTable;
+use super::checks::{check_init, check_send, in_range, sge_count};
+use super::cq::{CqTable, Pushed};
+use super::events::EventQueue;
 use super::mr::{Memory, MrTable};
-use super::qp::{Qp, QpTable, Service};
-use super::requester::{Done, Expiry, Limits, Requester, Wqe};
-use super::responder::Responder;
+use super::qp::{QpTable, Service};
+use super::receive::{Received, RecvWqe};
+use super::requester::Expiry;
+use super::srq::SrqTable;
+use super::wqe::{Done, Wqe};
 use crate::rng::Rng;
 use crate::verbs::{
-    Access, AddressVector, Completion, Counters, Cq, Mr, Mtu, PortInfo, Psn, QpAttr, QpInit,
-    QpState, QpType, Qpn, RcDest, RecvWr, SendOp, SendWr, VerbsError, WcOpcode, WcStatus, qp_table,
+    Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit,
+    QpState, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus,
 };
 
 /// Longest inline payload.
@@ -36,6 +40,8 @@ pub const MAX_QP_WR: u32 = 1 << 15;
 pub const MAX_CQE: u32 = 1 << 22;
 /// Longest message: its packets stay well below half of the PSN space at the smallest MTU.
 pub const MAX_MSG: u64 = 1 << 30;
+/// Most local buffers of one work request.
+pub const MAX_SGE: u32 = 16;
 /// From so many waiting requests on, a post does not wait for an acknowledgement to send.
 const BATCH: usize = 32;
 
@@ -57,6 +63,7 @@ pub struct Engine<M> {
     pub(super) mrs: MrTable,
     pub(super) cqs: CqTable,
     pub(super) qps: QpTable,
+    pub(super) srqs: SrqTable,
     /// Queue pairs which may have something to send, in turn.
     pub(super) ready: VecDeque<Qpn>,
     /// Packets that the first of `ready` may still send in this turn.
@@ -65,7 +72,8 @@ pub struct Engine<M> {
     timers: BinaryHeap<Reverse<(u64, Qpn)>>,
     pub(super) counters: Counters,
     pub(super) done: Vec<Done>,
-    rng: Rng,
+    pub(super) events: EventQueue,
+    pub(super) rng: Rng,
 }
 
 impl<M: Memory> Engine<M> {
@@ -80,6 +88,9 @@ impl<M: Memory> Engine<M> {
             max_qp_wr: MAX_QP_WR,
             max_cqe: MAX_CQE,
             max_msg: MAX_MSG,
+            max_sge: MAX_SGE,
+            max_srq_wr: MAX_QP_WR,
+            xrc: false,
             atomics_coherent: true,
         };
         Self {
@@ -93,6 +104,8 @@ impl<M: Memory> Engine<M> {
             timers: BinaryHeap::new(),
             counters: Counters::default(),
             done: Vec::new(),
+            events: EventQueue::default(),
+            srqs: SrqTable::default(),
             rng,
         }
     }
@@ -110,11 +123,6 @@ impl<M: Memory> Engine<M> {
     /// Counts so far.
     pub const fn counters(&self) -> Counters {
         self.counters
-    }
-
-    /// Completions that exceeded the depth of their CQ: it was made too short.
-    pub const fn cq_overruns(&self) -> u64 {
-        self.cqs.overruns()
     }
 
     /// For the driver, which counts its system calls here.
@@ -144,7 +152,18 @@ impl<M: Memory> Engine<M> {
     /// `depth` is 0 or above [`MAX_CQE`].
     pub fn create_cq(&mut self, depth: u32) -> Result<Cq, VerbsError> {
         in_range("depth of a CQ", depth, 1, MAX_CQE, "1 to 2^22")?;
-        Ok(self.cqs.create(depth))
+        self.cqs.create(depth)
+    }
+
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// It does not exist or is in use.
+    pub fn destroy_cq(&mut self, cq: Cq) -> Result<(), VerbsError> {
+        self.cqs.destroy(cq)?;
+        let of_this = |e: &AsyncEvent| matches!(e, AsyncEvent::CqErr(c) if *c == cq);
+        self.events.forget(of_this);
+        Ok(())
     }
 
     /// Creates a queue pair in RESET.
@@ -154,80 +173,19 @@ impl<M: Memory> Engine<M> {
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
         self.cqs.check(init.send_cq)?;
         self.cqs.check(init.recv_cq)?;
-        in_range("max_send_wr", init.max_send_wr, 0, MAX_QP_WR, "0 to 2^15")?;
-        in_range("max_recv_wr", init.max_recv_wr, 0, MAX_QP_WR, "0 to 2^15")?;
-        in_range("max_inline", init.max_inline, 0, MAX_INLINE, "0 to 1024")?;
-        let limit = super::qp::MAX_QP;
-        self.qps.insert(*init).ok_or(VerbsError::Exhausted {
-            what: "queue pairs",
-            limit,
-        })
-    }
-
-    /// Moves a queue pair to another state.
-    ///
-    /// # Errors
-    /// The transition is not legal or an attribute is out of range.
-    pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
-        let port = self.port;
-        let qp = self.qps.get_mut(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
-        qp_table::check(qpn, qp.init.ty, qp.state, attr)?;
-        match (attr, &mut qp.service) {
-            (QpAttr::Init { access, qkey }, service) => {
-                if let (Service::Ud(ud), Some(qkey)) = (service, qkey) {
-                    let allowed = "31 bits: bit 31 is for privileged keys";
-                    in_range("qkey", qkey.0, 0, i32::MAX as u32, allowed)?;
-                    ud.qkey = *qkey;
-                }
-                qp.access = *access;
-            }
-            (QpAttr::Rtr { dest: Some(dest) }, Service::Rc(rc)) => {
-                check_dest(dest, &port)?;
-                let mtu = dest.mtu.bytes() as u32;
-                rc.responder = Some(Responder::new(dest.rq_psn, mtu, dest.max_dest_rd_atomic));
-                rc.dest = Some(*dest);
-            }
-            (
-                QpAttr::Rts {
-                    sq_psn,
-                    timeout,
-                    retry_cnt,
-                    max_rd_atomic,
-                },
-                service,
-            ) => {
-                in_range("sq_psn", sq_psn.0, 0, Psn::MASK, "24 bits")?;
-                match service {
-                    Service::Ud(ud) => ud.psn = *sq_psn,
-                    Service::Rc(rc) => {
-                        in_range("timeout", (*timeout).into(), 0, 31, "0 to 31")?;
-                        in_range("retry_cnt", (*retry_cnt).into(), 0, 7, "0 to 7")?;
-                        let max = port.max_rd_atomic.into();
-                        in_range("max_rd_atomic", (*max_rd_atomic).into(), 0, max, "0 to 16")?;
-                        let step = 4096_u64 << timeout;
-                        let limits = Limits {
-                            mtu: rc.dest.map_or(256, |d| d.mtu.bytes() as u32),
-                            max_rd_atomic: *max_rd_atomic,
-                            give_up_ns: (*timeout != 0).then(|| step * (u64::from(*retry_cnt) + 1)),
-                            min_resends: u32::from(*retry_cnt).min(3),
-                        };
-                        let seed = self.rng.next_u64();
-                        rc.requester = Some(Requester::new(*sq_psn, limits, seed));
-                    }
-                }
-            }
-            (QpAttr::Err, _) => {
-                self.fail_qp(qpn);
-                return Ok(());
-            }
-            (QpAttr::Reset, _) => {
-                qp.reset();
-                return Ok(());
-            }
-            (QpAttr::Rtr { .. }, _) => {}
+        check_init(init)?;
+        if let Some(srq) = init.srq {
+            self.srqs.find_basic(srq)?;
         }
-        qp.state = attr.target();
-        Ok(())
+        let (what, limit) = ("queue pairs", super::qp::MAX_QP);
+        let exhausted = VerbsError::Exhausted { what, limit };
+        let qpn = self.qps.insert(*init).ok_or(exhausted)?;
+        self.cqs.attach(init.send_cq);
+        self.cqs.attach(init.recv_cq);
+        if let Some(queue) = init.srq.and_then(|srq| self.srqs.get_mut(srq)) {
+            queue.users += 1;
+        }
+        Ok(qpn)
     }
 
     /// State of a queue pair.
@@ -246,10 +204,14 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// It does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
-        self.qps
-            .remove(qpn)
-            .map(drop)
-            .ok_or(VerbsError::NoSuchQp(qpn))
+        let qp = self.qps.remove(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
+        self.cqs.detach(qp.init.send_cq, qpn);
+        self.cqs.detach(qp.init.recv_cq, qpn);
+        if let Some(queue) = qp.init.srq.and_then(|srq| self.srqs.get_mut(srq)) {
+            queue.users -= 1;
+        }
+        self.events.forget_qp(qpn);
+        Ok(())
     }
 
     /// Appends to a send queue. Nothing is sent before the next [`Engine::poll_transmit`].
@@ -260,7 +222,7 @@ impl<M: Memory> Engine<M> {
         let mtu = self.port.active_mtu;
         let qp = self.qps.get_mut(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
         check_send(qp, wr, mtu)?;
-        if qp.state == QpState::Err {
+        if matches!(qp.state, QpState::Err | QpState::Sqe) {
             let (opcode, status) = (WcOpcode::from(&wr.op), WcStatus::WrFlushErr);
             self.done.push(Done {
                 wr_id: wr.wr_id,
@@ -271,16 +233,17 @@ impl<M: Memory> Engine<M> {
             self.report(qpn);
             return Ok(Doorbell::Later);
         }
+        let wqe = Wqe::new(wr, qp.init.sq_sig_all);
         let doorbell = match &mut qp.service {
             Service::Ud(ud) => {
-                ud.sq.push_back(Wqe::new(wr));
+                ud.sq.push_back(wqe);
                 Doorbell::Now
             }
             Service::Rc(rc) => {
                 let Some(requester) = &mut rc.requester else {
                     return Err(VerbsError::NoSuchQp(qpn));
                 };
-                requester.post(Wqe::new(wr));
+                requester.post(wqe);
                 if requester.is_quiet() || requester.backlog() >= BATCH {
                     Doorbell::Now
                 } else {
@@ -296,8 +259,12 @@ impl<M: Memory> Engine<M> {
     ///
     /// # Errors
     /// See [`crate::verbs::Hca::post_recv`].
-    pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr) -> Result<(), VerbsError> {
+    pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
         let qp = self.qps.get_mut(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
+        if let Some(srq) = qp.init.srq {
+            return Err(VerbsError::SharedReceives { qpn, srq });
+        }
+        sge_count(wr.sges, qp.init.max_recv_sge)?;
         match qp.state {
             QpState::Reset => {
                 return Err(VerbsError::WrongState {
@@ -308,8 +275,7 @@ impl<M: Memory> Engine<M> {
                 });
             }
             QpState::Err => {
-                let recv_cq = qp.init.recv_cq;
-                self.cqs.push(recv_cq, flushed_recv(qpn, wr));
+                self.receive_ended(qpn, &Received::new(wr.wr_id, WcStatus::WrFlushErr));
                 return Ok(());
             }
             _ => {}
@@ -322,7 +288,7 @@ impl<M: Memory> Engine<M> {
                 depth,
             });
         }
-        qp.rq.push_back(*wr);
+        qp.rq.push_back(RecvWqe::new(wr));
         Ok(())
     }
 
@@ -390,6 +356,7 @@ impl<M: Memory> Engine<M> {
             any = true;
             match requester.on_timeout(now) {
                 Expiry::NotDue => {}
+                Expiry::RnrOver => self.mark_ready(qpn),
                 Expiry::Resend => {
                     self.counters.timeouts += 1;
                     self.mark_ready(qpn);
@@ -432,147 +399,85 @@ impl<M: Memory> Engine<M> {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return;
         };
+        let first = qp.state != QpState::Err;
         qp.enter_error(&mut self.done);
-        let recv_cq = qp.init.recv_cq;
-        for wr in qp.rq.drain(..) {
-            self.cqs.push(recv_cq, flushed_recv(qpn, &wr));
+        let unfinished = qp.unfinished_receive();
+        let queue = std::mem::take(&mut qp.rq);
+        let shared = qp.init.srq.is_some();
+        for wr_id in unfinished.into_iter().chain(queue.iter().map(|w| w.wr_id)) {
+            self.receive_ended(qpn, &Received::new(wr_id, WcStatus::WrFlushErr));
+        }
+        self.report(qpn);
+        if first && shared {
+            self.raise(AsyncEvent::QpLastWqeReached(qpn));
+        }
+    }
+
+    /// Moves a UD queue pair whose send failed to SQE and reports what was queued behind it.
+    pub(super) fn fail_send_queue(&mut self, qpn: Qpn) {
+        let Some(qp) = self.qps.get_mut(qpn) else {
+            return;
+        };
+        if let Service::Ud(ud) = &mut qp.service {
+            qp.state = QpState::Sqe;
+            ud.flush(&mut self.done);
         }
         self.report(qpn);
     }
 
     /// Turns `done` into completions of `qpn`.
     pub(super) fn report(&mut self, qpn: Qpn) {
+        if self.done.is_empty() {
+            return;
+        }
         let Some(qp) = self.qps.get(qpn) else {
             self.done.clear();
             return;
         };
-        for done in self.done.drain(..) {
-            let Done {
-                wr_id,
-                opcode,
-                status,
-                byte_len,
-            } = done;
+        let cq = qp.init.send_cq;
+        let mut done = std::mem::take(&mut self.done);
+        for Done {
+            wr_id,
+            opcode,
+            status,
+            byte_len,
+        } in done.drain(..)
+        {
             let completion = Completion {
                 wr_id,
                 status,
                 opcode,
                 qpn,
                 byte_len,
-                src: None,
+                ..Completion::EMPTY
             };
-            self.cqs.push(qp.init.send_cq, completion);
+            self.complete(cq, completion, false);
         }
+        self.done = done; // Not to allocate it again.
     }
-}
 
-fn flushed_recv(qpn: Qpn, wr: &RecvWr) -> Completion {
-    Completion {
-        wr_id: wr.wr_id,
-        status: WcStatus::WrFlushErr,
-        opcode: WcOpcode::Recv,
-        qpn,
-        byte_len: 0,
-        src: None,
+    /// Reports the end of a receive of `qpn`.
+    pub(super) fn receive_ended(&mut self, qpn: Qpn, received: &Received) {
+        if let Some(qp) = self.qps.get(qpn) {
+            let cq = qp.init.recv_cq;
+            self.complete(cq, received.completion(qpn), received.solicited);
+        }
     }
-}
 
-fn in_range(
-    what: &'static str,
-    value: u32,
-    min: u32,
-    max: u32,
-    allowed: &'static str,
-) -> Result<(), VerbsError> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(VerbsError::InvalidAttr {
-        what,
-        value: value.into(),
-        allowed,
-    })
-}
-
-fn check_dest(dest: &RcDest, port: &PortInfo) -> Result<(), VerbsError> {
-    in_range("rq_psn", dest.rq_psn.0, 0, Psn::MASK, "24 bits")?;
-    in_range(
-        "destination qpn",
-        dest.qpn.0,
-        2,
-        Psn::MASK,
-        "24 bits, above 1",
-    )?;
-    let max = port.max_rd_atomic.into();
-    in_range(
-        "max_dest_rd_atomic",
-        dest.max_dest_rd_atomic.into(),
-        0,
-        max,
-        "0 to 16",
-    )?;
-    let (mtu, active) = (dest.mtu.bytes() as u32, port.active_mtu.bytes() as u32);
-    in_range(
-        "path mtu",
-        mtu,
-        256,
-        active,
-        "at most the active MTU of the port",
-    )
-}
-
-fn check_send(qp: &Qp, wr: &SendWr<'_>, port_mtu: Mtu) -> Result<(), VerbsError> {
-    let (qpn, ty, what) = (qp.qpn, qp.init.ty, wr.op.name());
-    if matches!(wr.op, SendOp::UdSend { .. }) != (ty == QpType::Ud) {
-        return Err(VerbsError::WrongType { qpn, ty, what });
-    }
-    if !matches!(qp.state, QpState::Rts | QpState::Err) {
-        let hint = "move it to RTS first";
-        return Err(VerbsError::WrongState {
-            qpn,
-            what,
-            state: qp.state,
-            hint,
-        });
-    }
-    let too_long = |len, max| Err(VerbsError::TooLong { what, len, max });
-    let mut len = u64::from(wr.sge.len);
-    if let Some(data) = wr.inline {
-        len = data.len() as u64;
-        if wr.op.writes_local() {
-            let allowed = "inline payload is for sends and writes";
-            return Err(VerbsError::InvalidAttr {
-                what: "inline",
-                value: len,
-                allowed,
-            });
+    /// Adds a completion to a CQ. `_solicited`: whether it counts as such if it is a success;
+    /// errors always do.
+    pub(super) fn complete(&mut self, cq: Cq, completion: Completion, _solicited: bool) {
+        let pushed = self.cqs.push(cq, completion);
+        if pushed == Pushed::Stored {
+            return;
         }
-        if len > u64::from(qp.init.max_inline) {
-            return too_long(len, qp.init.max_inline.into());
+        if pushed == Pushed::Overflow {
+            self.raise(AsyncEvent::CqErr(cq));
+        }
+        let qpn = completion.qpn;
+        if self.qps.get(qpn).is_some_and(|qp| qp.state != QpState::Err) {
+            self.raise(AsyncEvent::QpFatal(qpn));
+            self.fail_qp(qpn);
         }
     }
-    match wr.op {
-        SendOp::UdSend { .. } if len > port_mtu.bytes() as u64 => {
-            return too_long(len, port_mtu.bytes() as u64);
-        }
-        SendOp::FetchAdd { .. } | SendOp::CmpSwap { .. } if len != 8 => {
-            let allowed = "8, the size of the word";
-            return Err(VerbsError::InvalidAttr {
-                what: "length of an atomic",
-                value: len,
-                allowed,
-            });
-        }
-        _ if len > MAX_MSG => return too_long(len, MAX_MSG),
-        _ => {}
-    }
-    let depth = qp.init.max_send_wr;
-    if qp.state != QpState::Err && qp.send_queue_len() >= depth as usize {
-        return Err(VerbsError::QueueFull {
-            qpn,
-            queue: "send",
-            depth,
-        });
-    }
-    Ok(())
 }

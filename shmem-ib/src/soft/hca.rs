@@ -33,6 +33,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,8 +48,9 @@ use super::socket::{
     Timer, Train, sleep,
 };
 use crate::verbs::{
-    Access, AddressVector, Completion, Counters, Cq, Gid, Hca, Mr, Mtu, PortInfo, QpAttr, QpInit,
-    QpState, Qpn, RecvWr, SendWr, VerbsError, Wake,
+    Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Gid, Hca, Mr, Mtu,
+    PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
+    VerbsError, Wake, Xrcd,
 };
 use crate::wire::PACKET_MAX;
 
@@ -418,8 +420,71 @@ impl Hca for SoftHca {
         self.lock().engine.dereg_mr(mr)
     }
 
-    fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
-        self.lock().engine.create_cq(depth)
+    unsafe fn rereg_mr(&self, _mr: &mut Mr, _change: Rereg) -> Result<(), VerbsError> {
+        let what = "changing a registration";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
+        match channel {
+            None => self.lock().engine.create_cq(depth),
+            Some(channel) => Err(VerbsError::NoSuchChannel(channel)),
+        }
+    }
+
+    fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
+        self.lock().engine.destroy_cq(cq)
+    }
+
+    fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
+        let what = "completion channels";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
+        Err(VerbsError::NoSuchChannel(channel))
+    }
+
+    fn req_notify_cq(&self, _cq: Cq, _solicited_only: bool) -> Result<(), VerbsError> {
+        let what = "completion channels";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn get_cq_event(&self, _channel: CompChannel) -> Option<Cq> {
+        None
+    }
+
+    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
+        Err(VerbsError::NoSuchChannel(channel))
+    }
+
+    fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
+        self.lock().engine.create_srq(init)
+    }
+
+    fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError> {
+        self.lock().engine.arm_srq(srq, limit)
+    }
+
+    fn srq_num(&self, srq: Srq) -> Result<SrqNum, VerbsError> {
+        self.lock().engine.srq_num(srq)
+    }
+
+    fn destroy_srq(&self, srq: Srq) -> Result<(), VerbsError> {
+        self.lock().engine.destroy_srq(srq)
+    }
+
+    unsafe fn post_srq_recv(&self, srq: Srq, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
+        self.lock().engine.post_srq_recv(srq, wr)
+    }
+
+    fn open_xrcd(&self, _domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
+        let what = "XRC domains";
+        Err(VerbsError::Unsupported { what })
+    }
+
+    fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
+        Err(VerbsError::NoSuchXrcd(xrcd))
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
@@ -427,7 +492,15 @@ impl Hca for SoftHca {
     }
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
-        self.lock().engine.modify_qp(qp, attr)
+        let mut inner = self.lock();
+        inner.engine.modify_qp(qp, attr)?;
+        if *attr == QpAttr::Resume {
+            // What was posted meanwhile would otherwise wait for the next poll.
+            let now = self.now();
+            self.transmit(&mut inner, now);
+            self.announce_deadline(&mut inner, now);
+        }
+        Ok(())
     }
 
     fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {
@@ -448,7 +521,7 @@ impl Hca for SoftHca {
         Ok(())
     }
 
-    unsafe fn post_recv(&self, qp: Qpn, wr: &RecvWr) -> Result<(), VerbsError> {
+    unsafe fn post_recv(&self, qp: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
         self.lock().engine.post_recv(qp, wr)
     }
 
@@ -464,6 +537,15 @@ impl Hca for SoftHca {
             }
         }
         inner.engine.poll_cq(cq, out)
+    }
+
+    fn poll_async(&self) -> Option<AsyncEvent> {
+        self.lock().engine.poll_async()
+    }
+
+    fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
+        let what = "a descriptor for asynchronous events";
+        Err(VerbsError::Unsupported { what })
     }
 
     fn wait(&self, max: Duration) -> Wake {

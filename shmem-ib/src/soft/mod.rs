@@ -1,38 +1,53 @@
 //! A host channel adapter in software, which speaks RoCEv2 over an ordinary UDP socket.
 //!
 //! # Map
-//! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`].
+//! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`];
+//!   `modify` moves queue pairs between states, `checks` refuses what a verb may not do.
 //! * `requester`, `responder`: the two halves of a reliable connection; `pacing` decides when
 //!   to repeat and how much to send at once.
-//! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs.
+//! * `wqe`, `receive`: work requests as they lie in queues; `sge`: their buffer lists.
+//! * `ud`: datagrams. `srq`: shared receive queues. `events`: asynchronous events.
+//! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs; `slots`: what
+//!   tables have in common.
 //! * `memory`: raw access to the memory of this process (unsafe).
 //! * `socket`: system calls (unsafe); `hca`: the driver and its threads; `faults`: packet
 //!   loss on purpose.
 //!
 //! # What it models
 //! Everything of [`crate::verbs`] with the rules of hardware: state transitions, keys and
-//! rights, queue depths, ordering, error completions and flushes. What it lacks: RC SENDs
-//! with their receives, immediate data, shared receive queues.
+//! rights, queue depths, ordering, receives and their absence, error completions and flushes.
+//! What it lacks: XRC, memory windows, and automatic path migration.
 //!
 //! # Limits
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
 //! a checksum and no signature. Keys, PSNs and QPNs are random to make blind forging hard.
 
+mod checks;
 mod cq;
 mod engine;
+mod events;
 mod faults;
 mod hca;
 mod memory;
+mod modify;
 mod mr;
 mod pacing;
 mod qp;
+mod receive;
 mod requester;
 mod responder;
 mod rx;
+mod sge;
+mod slots;
 mod socket;
+mod srq;
 mod tx;
+mod ud;
+mod wqe;
 
-pub use engine::{Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC};
+pub use engine::{
+    Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE,
+};
 pub use faults::Faults;
 pub use hca::{SoftConfig, SoftHca};
 pub(crate) use memory::RawMemory;

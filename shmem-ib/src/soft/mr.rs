@@ -27,6 +27,8 @@ struct Region {
     addr: u64,
     len: u64,
     access: Access,
+    /// A peer has invalidated its key.
+    invalid: bool,
 }
 
 /// All registrations of one HCA.
@@ -76,7 +78,13 @@ impl MrTable {
                 break key;
             }
         };
-        self.regions.insert(key, Region { addr, len, access });
+        let region = Region {
+            addr,
+            len,
+            access,
+            invalid: false,
+        };
+        self.regions.insert(key, region);
         Ok(Mr {
             handle: MrHandle(key),
             addr,
@@ -94,9 +102,21 @@ impl MrTable {
         }
     }
 
+    /// Makes a key useless, as a peer asked; returns whether there was such a key. The
+    /// registration itself stays until its owner ends it.
+    pub(crate) fn invalidate(&mut self, rkey: Rkey) -> bool {
+        match self.regions.get_mut(&rkey.0) {
+            Some(region) if !region.invalid => {
+                region.invalid = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Whether `key` covers the range with all rights of `need`.
     pub(crate) fn covers(&self, key: u32, addr: u64, len: u64, need: Access) -> bool {
-        let Some(region) = self.regions.get(&key) else {
+        let Some(region) = self.regions.get(&key).filter(|r| !r.invalid) else {
             return false;
         };
         let Some(offset) = addr.checked_sub(region.addr) else {

@@ -4,9 +4,11 @@
 
 use std::collections::VecDeque;
 
-use super::requester::{Done, Requester, Wqe};
+use super::receive::RecvWqe;
+use super::requester::Requester;
 use super::responder::Responder;
-use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, Qpn, RcDest, RecvWr, WcStatus};
+use super::wqe::{Done, Wqe};
+use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, WcStatus};
 
 /// What only one type of queue pair has.
 #[derive(Debug)]
@@ -29,6 +31,17 @@ pub(crate) struct UdService {
     pub(crate) qkey: Qkey,
     pub(crate) sq: VecDeque<Wqe>,
     pub(crate) psn: Psn,
+    /// Sends without completion after the last one that had one: they hold their places.
+    pub(crate) unreported: usize,
+}
+
+impl UdService {
+    /// What was queued ends with a flush error.
+    pub(crate) fn flush(&mut self, out: &mut Vec<Done>) {
+        let flushed = |wqe: Wqe| wqe.done(WcStatus::WrFlushErr);
+        out.extend(self.sq.drain(..).map(flushed));
+        self.unreported = 0;
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +51,11 @@ pub(crate) struct Qp {
     pub(crate) state: QpState,
     pub(crate) access: Access,
     pub(crate) service: Service,
-    pub(crate) rq: VecDeque<RecvWr>,
+    pub(crate) rq: VecDeque<RecvWqe>,
+    /// A packet of the peer came.
+    pub(crate) established: bool,
+    /// The end of the drain was told.
+    pub(crate) drain_told: bool,
     /// It is in the ring of queue pairs with something to send.
     pub(crate) in_ready: bool,
     /// The earliest entry of the timer heap that is about this queue pair.
@@ -54,6 +71,8 @@ impl Qp {
             access: Access::NONE,
             service: Self::fresh_service(&init),
             rq: VecDeque::new(),
+            established: false,
+            drain_told: false,
             in_ready: false,
             timer_queued: None,
         }
@@ -61,8 +80,8 @@ impl Qp {
 
     fn fresh_service(init: &QpInit) -> Service {
         match init.ty {
-            crate::verbs::QpType::Rc => Service::Rc(Box::default()),
-            crate::verbs::QpType::Ud => Service::Ud(UdService::default()),
+            QpType::Rc | QpType::XrcIni | QpType::XrcTgt => Service::Rc(Box::default()),
+            QpType::Ud => Service::Ud(UdService::default()),
         }
     }
 
@@ -72,13 +91,22 @@ impl Qp {
         self.access = Access::NONE;
         self.service = Self::fresh_service(&self.init);
         self.rq.clear();
+        self.established = false;
     }
 
-    /// Send requests that have not ended.
+    /// The receive of a message that was not complete.
+    pub(crate) fn unfinished_receive(&mut self) -> Option<u64> {
+        match &mut self.service {
+            Service::Rc(rc) => rc.responder.as_mut().and_then(Responder::take_unfinished),
+            Service::Ud(_) => None,
+        }
+    }
+
+    /// Places of the send queue in use.
     pub(crate) fn send_queue_len(&self) -> usize {
         match &self.service {
             Service::Rc(rc) => rc.requester.as_ref().map_or(0, Requester::len),
-            Service::Ud(ud) => ud.sq.len(),
+            Service::Ud(ud) => ud.sq.len() + ud.unreported,
         }
     }
 
@@ -91,12 +119,7 @@ impl Qp {
                     requester.flush(out);
                 }
             }
-            Service::Ud(ud) => out.extend(ud.sq.drain(..).map(|wqe| Done {
-                wr_id: wqe.wr_id,
-                opcode: crate::verbs::WcOpcode::Send,
-                status: WcStatus::WrFlushErr,
-                byte_len: 0,
-            })),
+            Service::Ud(ud) => ud.flush(out),
         }
     }
 
@@ -187,12 +210,9 @@ mod tests {
 
     fn init() -> QpInit {
         QpInit {
-            ty: QpType::Rc,
-            send_cq: Cq(0),
-            recv_cq: Cq(0),
             max_send_wr: 1,
             max_recv_wr: 1,
-            max_inline: 0,
+            ..QpInit::new(QpType::Rc, Cq(0))
         }
     }
 

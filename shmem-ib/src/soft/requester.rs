@@ -5,7 +5,7 @@
 //!        una           cur            high        next
 //!  --done-|---in flight--|--to repeat---|-unsent----|---work requests without PSN--
 //! ```
-//! A WRITE takes one PSN per packet; a READ takes as many as its response has packets, an atomic
+//! A SEND or WRITE takes one PSN per packet; a READ takes as many as its response has packets, an atomic
 //! one. `next` is where the next work request will begin. Packets from `una` to `cur` are
 //! in flight. After a loss `cur` goes back (`go_back`), and everything from there on is sent
 //! again: go-back-N, as the responder keeps nothing out of order.
@@ -21,6 +21,7 @@
 //!   answer was lost, for the responder answers in order. Go back to it (*implied NAK*).
 //! * An answer with the expected PSN acknowledges all WRITEs before it.
 //! * NAK(sequence, p): everything before p is executed, p is missing. Go back to p.
+//! * NAK(receiver not ready, p): as that, but wait first; so often and not more.
 //!
 //! One loss is reported by many packets; `gone_back_to` lets only the first of them count until
 //! there is progress. If the repeated packet is lost as well, the timer notices.
@@ -29,81 +30,15 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-
 use super::pacing::Pacing;
-use crate::verbs::{Lkey, Psn, SendOp, Sge, WcOpcode, WcStatus};
+use super::wqe::{Done, Payload, Wqe};
+use crate::verbs::{Psn, SendOp, Sge, WcStatus};
 use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
 const PSN_WINDOW: u32 = 1 << 23;
 /// An ACK is asked for at least every so many packets of a message.
 const ACK_EVERY: u32 = 16;
-
-/// A work request in the send queue.
-#[derive(Debug)]
-pub(crate) struct Wqe {
-    pub(crate) wr_id: u64,
-    pub(crate) op: SendOp,
-    pub(crate) sge: Sge,
-    /// The payload itself, if it was posted inline.
-    pub(crate) inline: Option<SmallVec<[u8; 64]>>,
-    pub(crate) signaled: bool,
-    /// Bytes of payload.
-    pub(crate) len: u32,
-    first: Psn,
-    packets: u32,
-}
-
-impl Wqe {
-    pub(crate) fn new(wr: &crate::verbs::SendWr<'_>) -> Self {
-        Self {
-            wr_id: wr.wr_id,
-            op: wr.op,
-            sge: wr.sge,
-            inline: wr.inline.map(SmallVec::from_slice),
-            signaled: wr.signaled,
-            len: wr.inline.map_or(wr.sge.len, |data| data.len() as u32),
-            first: Psn(0),
-            packets: 0,
-        }
-    }
-
-    fn end(&self) -> Psn {
-        self.first.add(self.packets)
-    }
-
-    const fn awaits_response(&self) -> bool {
-        self.op.writes_local()
-    }
-
-    fn done(&self, status: WcStatus) -> Done {
-        let byte_len = if self.awaits_response() { self.len } else { 0 };
-        Done {
-            wr_id: self.wr_id,
-            opcode: WcOpcode::from(&self.op),
-            status,
-            byte_len,
-        }
-    }
-}
-
-/// A work request that ended, and has to be reported.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Done {
-    pub(crate) wr_id: u64,
-    pub(crate) opcode: WcOpcode,
-    pub(crate) status: WcStatus,
-    pub(crate) byte_len: u32,
-}
-
-/// Where the payload of a packet comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Payload<'a> {
-    None,
-    Inline(&'a [u8]),
-    Local { addr: u64, len: u32, lkey: Lkey },
-}
 
 /// One request packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,6 +47,7 @@ pub(crate) struct Request<'a> {
     pub(crate) opcode: Opcode,
     pub(crate) ext: Ext,
     pub(crate) ack_req: bool,
+    pub(crate) solicited: bool,
     pub(crate) payload: Payload<'a>,
     /// It was sent before.
     pub(crate) again: bool,
@@ -119,10 +55,10 @@ pub(crate) struct Request<'a> {
 
 /// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ResponseTarget {
-    pub(crate) addr: u64,
+pub(crate) struct ResponseTarget<'a> {
+    pub(crate) sges: &'a [Sge],
+    pub(crate) offset: u32,
     pub(crate) len: u32,
-    pub(crate) lkey: Lkey,
     pub(crate) atomic: bool,
 }
 
@@ -133,6 +69,8 @@ pub(crate) enum Expiry {
     NotDue,
     /// There is something to send again.
     Resend,
+    /// The peer has had the time that it asked for.
+    RnrOver,
     /// The retry budget is used up.
     GiveUp,
 }
@@ -146,7 +84,12 @@ pub(crate) struct Limits {
     pub(crate) give_up_ns: Option<u64>,
     /// But not before so many repetitions: this process itself may have been stopped.
     pub(crate) min_resends: u32,
+    /// How often a request may be sent again for want of a receive; 7: always.
+    pub(crate) rnr_retry: u8,
 }
+
+/// The `rnr_retry` which has no end.
+const RNR_FOREVER: u8 = 7;
 
 #[derive(Debug)]
 pub(crate) struct Requester {
@@ -166,6 +109,13 @@ pub(crate) struct Requester {
     probe: Option<(Psn, u64)>,
     /// Set by an RNR NAK: nothing is sent before.
     rnr_until: Option<u64>,
+    /// RNR NAKs since there was progress.
+    rnr_naks: u8,
+    /// Nothing new is begun.
+    draining: bool,
+    /// Requests that succeeded without a completion after the last one that had one: they still
+    /// hold their places.
+    unreported: usize,
     timer: Option<u64>,
     progress_at: u64,
     /// Timeouts since then.
@@ -188,6 +138,9 @@ impl Requester {
             gone_back_to: None,
             probe: None,
             rnr_until: None,
+            rnr_naks: 0,
+            draining: false,
+            unreported: 0,
             timer: None,
             progress_at: 0,
             resends: 0,
@@ -196,9 +149,19 @@ impl Requester {
         }
     }
 
-    /// Work requests that have not ended.
+    /// Places of the send queue in use.
     pub(crate) fn len(&self) -> usize {
-        self.sq.len()
+        self.sq.len() + self.unreported
+    }
+
+    /// From now on nothing new is begun, or it is again.
+    pub(crate) fn set_draining(&mut self, draining: bool) {
+        self.draining = draining;
+    }
+
+    /// Whether everything that was begun has ended.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.started == 0
     }
 
     /// Appends a work request.
@@ -238,37 +201,15 @@ impl Requester {
         let again = self.cur.since(self.high) < 0;
         let offset = index * mtu;
         let (take, opcode, ext, ack_req, payload) = match wqe.op {
-            SendOp::Write { raddr, rkey } => {
+            SendOp::Send { .. } | SendOp::SendInv { .. } | SendOp::Write { .. } => {
                 if in_flight >= window {
                     return None;
                 }
                 let len = (wqe.len - offset).min(mtu);
-                let opcode = match (index, left) {
-                    (0, 1) => Opcode::WriteOnly,
-                    (0, _) => Opcode::WriteFirst,
-                    (_, 1) => Opcode::WriteLast,
-                    _ => Opcode::WriteMiddle,
-                };
-                let ext = match index {
-                    0 => Ext::Reth(Reth {
-                        va: raddr,
-                        rkey,
-                        len: wqe.len,
-                    }),
-                    _ => Ext::None,
-                };
+                let (opcode, ext) = wqe.message_packet(index, left);
                 let ack_req =
                     left == 1 || index % ACK_EVERY == ACK_EVERY - 1 || in_flight + 1 >= window;
-                let payload = match &wqe.inline {
-                    Some(data) => Payload::Inline(&data[offset as usize..(offset + len) as usize]),
-                    None if len == 0 => Payload::None,
-                    None => Payload::Local {
-                        addr: wqe.sge.addr + u64::from(offset),
-                        len,
-                        lkey: wqe.sge.lkey,
-                    },
-                };
-                (1, opcode, ext, ack_req, payload)
+                (1, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
                 let take = left.min((window / 2).max(1));
@@ -333,6 +274,7 @@ impl Requester {
             SendOp::UdSend { .. } => unreachable!("datagrams are not posted to an RC queue"),
         };
         let psn = self.cur;
+        let solicited = wqe.solicited && take == left;
         if wqe.awaits_response() {
             self.awaiting.push_back((psn, take));
         }
@@ -358,6 +300,7 @@ impl Requester {
             opcode,
             ext,
             ack_req,
+            solicited,
             payload,
             again,
         })
@@ -365,12 +308,19 @@ impl Requester {
 
     /// Gives PSNs to the next work request.
     fn start_next(&mut self) -> Option<()> {
+        if self.draining {
+            return None;
+        }
         let assigned = self.next.since(self.una) as u32;
         let mtu = self.limits.mtu;
         let wqe = self.sq.get_mut(self.started)?;
+        // Everything begun has been sent, so whatever lacks its answer is in `awaiting`.
+        if wqe.fence && !self.awaiting.is_empty() {
+            return None;
+        }
         let packets = match wqe.op {
-            SendOp::Write { .. } | SendOp::Read { .. } => wqe.len.div_ceil(mtu).max(1),
-            _ => 1,
+            SendOp::FetchAdd { .. } | SendOp::CmpSwap { .. } => 1,
+            _ => wqe.len.div_ceil(mtu).max(1),
         };
         if assigned + packets >= PSN_WINDOW {
             return None;
@@ -426,6 +376,9 @@ impl Requester {
             };
             if wqe.signaled {
                 out.push(wqe.done(WcStatus::Success));
+                self.unreported = 0;
+            } else {
+                self.unreported += 1;
             }
             self.started -= 1;
             self.cur_wqe = self.cur_wqe.saturating_sub(1);
@@ -451,6 +404,7 @@ impl Requester {
         self.pacing.on_acked(acked as u32);
         self.gone_back_to = None;
         self.rnr_until = None;
+        self.rnr_naks = 0;
         self.progress_at = now;
         self.resends = 0;
         self.timer = None;
@@ -503,17 +457,40 @@ impl Requester {
         }
     }
 
-    /// RNR NAK: as a NAK of the sequence, but not before `delay_ns` have passed.
-    pub(crate) fn on_rnr(&mut self, now: u64, psn: Psn, delay_ns: u64, out: &mut Vec<Done>) {
+    /// RNR NAK: as a NAK of the sequence, but not before `delay_ns` have passed. Returns whether
+    /// it was one too many.
+    pub(crate) fn on_rnr(
+        &mut self,
+        now: u64,
+        psn: Psn,
+        delay_ns: u64,
+        out: &mut Vec<Done>,
+    ) -> bool {
         if !self.is_outstanding(psn) {
-            return;
+            return false;
         }
         let to = self.reach(psn);
         self.advance(now, to, out);
+        if to != psn {
+            // An answer before it was lost: that comes first.
+            self.go_back();
+            return false;
+        }
+        if self.rnr_until.is_some() {
+            return false; // The same one once more.
+        }
+        if self.limits.rnr_retry != RNR_FOREVER {
+            if self.rnr_naks >= self.limits.rnr_retry {
+                return true;
+            }
+            self.rnr_naks += 1;
+        }
         self.rewind();
         self.progress_at = now; // The peer is alive: waiting for it is not silence.
+        self.resends = 0;
         self.timer = None;
         self.rnr_until = Some(now + delay_ns);
+        false
     }
 
     /// An answer to a READ or atomic. Tells where it goes if it is the expected one; then
@@ -523,7 +500,7 @@ impl Requester {
         now: u64,
         psn: Psn,
         out: &mut Vec<Done>,
-    ) -> Option<ResponseTarget> {
+    ) -> Option<ResponseTarget<'_>> {
         if !self.is_outstanding(psn) {
             return None;
         }
@@ -541,13 +518,13 @@ impl Requester {
         let offset = psn.since(wqe.first) as u32 * mtu;
         let atomic = !matches!(wqe.op, SendOp::Read { .. });
         Some(ResponseTarget {
-            addr: wqe.sge.addr + u64::from(offset),
+            sges: wqe.buffers(),
+            offset,
             len: if atomic {
                 8
             } else {
                 (wqe.len - offset).min(mtu)
             },
-            lkey: wqe.sge.lkey,
             atomic,
         })
     }
@@ -592,6 +569,7 @@ impl Requester {
 
     fn stop(&mut self) {
         self.started = 0;
+        self.unreported = 0;
         self.cur_wqe = 0;
         self.una = self.high;
         self.cur = self.high;
@@ -609,7 +587,8 @@ impl Requester {
                 return Expiry::NotDue;
             }
             self.rnr_until = None;
-            return Expiry::Resend;
+            self.progress_at = now;
+            return Expiry::RnrOver;
         }
         if self.timer.is_none_or(|at| now < at) {
             return Expiry::NotDue;

@@ -1,7 +1,7 @@
 //! Tests of the requester alone: what it sends, and when.
 
 use super::*;
-use crate::verbs::{Rkey, SendWr};
+use crate::verbs::{Lkey, Rkey, SendWr};
 
 const MTU: u32 = 1024;
 const PSN: Psn = Psn(0xff_fff0);
@@ -14,6 +14,7 @@ fn requester(max_rd_atomic: u8, give_up_ns: Option<u64>) -> Requester {
             max_rd_atomic,
             give_up_ns,
             min_resends: 3,
+            rnr_retry: 7,
         },
         1,
     )
@@ -25,6 +26,7 @@ fn write(wr_id: u64, len: u32) -> Wqe {
         SendOp::Write {
             raddr: 0,
             rkey: Rkey(1),
+            imm: None,
         },
         len,
     )
@@ -59,13 +61,7 @@ fn wqe(wr_id: u64, op: SendOp, len: u32) -> Wqe {
         len,
         lkey: Lkey(1),
     };
-    Wqe::new(&SendWr {
-        wr_id,
-        op,
-        sge,
-        inline: None,
-        signaled: true,
-    })
+    Wqe::new(&SendWr::new(wr_id, op, &[sge]), false)
 }
 
 /// Everything that may be sent now: offset from the first PSN, opcode, whether again.
@@ -147,7 +143,7 @@ fn reads_take_one_psn_per_response_packet_and_respect_the_limit() {
         let to = r
             .on_response(1, PSN.add(i), &mut done)
             .expect("the expected response");
-        assert_eq!(to.addr, 0x10_0000 + u64::from(i * MTU));
+        assert_eq!((to.sges.len(), to.offset), (1, i * MTU));
         assert_eq!(to.len, if i == 3 { 1 } else { MTU });
         r.on_response_stored(1, PSN.add(i), &mut done);
     }
@@ -258,7 +254,7 @@ fn timeouts_double_and_end_with_the_budget() {
         match r.on_timeout(at) {
             Expiry::Resend => assert_eq!(psns(&mut r, at), [0]),
             Expiry::GiveUp => break,
-            Expiry::NotDue => panic!("it was due"),
+            other => panic!("{other:?}"),
         }
         times.push(at);
     }
@@ -300,12 +296,12 @@ fn receiver_not_ready_waits_as_told() {
     r.post(write(0, 1));
     r.post(write(1, 1));
     assert_eq!(psns(&mut r, 0), [0, 1]);
-    r.on_rnr(10, PSN.add(1), 1_000_000, &mut done);
+    assert!(!r.on_rnr(10, PSN.add(1), 1_000_000, &mut done));
     assert_eq!(ids(&done), [0]);
     assert!(psns(&mut r, 10).is_empty());
     assert_eq!(r.deadline(), Some(1_000_010));
     assert_eq!(r.on_timeout(1_000_009), Expiry::NotDue);
-    assert_eq!(r.on_timeout(1_000_010), Expiry::Resend);
+    assert_eq!(r.on_timeout(1_000_010), Expiry::RnrOver);
     assert_eq!(psns(&mut r, 1_000_010), [1]);
 }
 
@@ -337,4 +333,234 @@ fn the_window_bounds_what_is_in_flight() {
         r.on_ack(2 + round, PSN.add(next - 1), &mut done);
         assert!(r.cur.since(r.una) <= 256);
     }
+}
+
+fn send(wr_id: u64, len: u32) -> Wqe {
+    wqe(wr_id, SendOp::Send { imm: None }, len)
+}
+
+fn with_rnr_retry(rnr_retry: u8) -> Requester {
+    let mut r = requester(4, None);
+    r.limits.rnr_retry = rnr_retry;
+    r
+}
+
+#[test]
+fn messages_have_their_opcodes_and_headers() {
+    let rkey = Rkey(9);
+    let cases = [
+        (
+            SendOp::Send { imm: None },
+            Opcode::SendOnly,
+            Opcode::SendLast,
+        ),
+        (
+            SendOp::Send { imm: Some(5) },
+            Opcode::SendOnlyImm,
+            Opcode::SendLastImm,
+        ),
+        (
+            SendOp::SendInv { rkey },
+            Opcode::SendOnlyInv,
+            Opcode::SendLastInv,
+        ),
+        (
+            SendOp::Write {
+                raddr: 64,
+                rkey,
+                imm: Some(5),
+            },
+            Opcode::WriteOnlyImm,
+            Opcode::WriteLastImm,
+        ),
+    ];
+    for (op, only, last) in cases {
+        let mut r = requester(4, None);
+        r.post(wqe(0, op, MTU));
+        r.post(Wqe {
+            solicited: true,
+            ..wqe(1, op, 2 * MTU + 1)
+        });
+        let mut got = Vec::new();
+        while let Some(q) = r.poll(0) {
+            assert_eq!(q.ext.kind(), q.opcode.ext(), "{op:?}");
+            assert_eq!(
+                q.solicited,
+                got.len() == 3,
+                "only the last packet is solicited"
+            );
+            got.push(q.opcode);
+        }
+        let write = matches!(op, SendOp::Write { .. });
+        let (first, middle) = match write {
+            true => (Opcode::WriteFirst, Opcode::WriteMiddle),
+            false => (Opcode::SendFirst, Opcode::SendMiddle),
+        };
+        assert_eq!(got, [only, first, middle, last], "{op:?}");
+    }
+}
+
+#[test]
+fn rnr_naks_are_counted_until_there_is_progress() {
+    let (mut r, mut done) = (with_rnr_retry(2), Vec::new());
+    r.post(send(0, 1));
+    r.post(send(1, 1));
+    let mut now = 0;
+    assert_eq!(psns(&mut r, now), [0, 1]);
+    for _ in 0..2 {
+        assert!(!r.on_rnr(now, PSN, 100, &mut done));
+        // Another copy of the same NAK does not count.
+        assert!(!r.on_rnr(now, PSN, 100, &mut done));
+        now += 100;
+        assert_eq!(r.on_timeout(now), Expiry::RnrOver);
+        assert_eq!(psns(&mut r, now), [0, 1]);
+    }
+    r.on_ack(now, PSN, &mut done);
+    assert_eq!(ids(&done), [0]);
+    for _ in 0..2 {
+        assert!(!r.on_rnr(now, PSN.add(1), 100, &mut done));
+        now += 100;
+        r.on_timeout(now);
+        assert_eq!(psns(&mut r, now), [1]);
+    }
+    assert!(
+        r.on_rnr(now, PSN.add(1), 100, &mut done),
+        "the budget is two"
+    );
+    assert!(with_rnr_retry(0).rnr_naks == 0);
+    let mut r = with_rnr_retry(0);
+    r.post(send(0, 1));
+    psns(&mut r, 0);
+    assert!(r.on_rnr(0, PSN, 100, &mut done), "no retry means none");
+}
+
+#[test]
+fn rnr_without_end_outlasts_the_silence_budget() {
+    let mut r = requester(4, Some(50_000_000));
+    let mut done = Vec::new();
+    r.post(send(0, 1));
+    let mut now = 0;
+    for _ in 0..100 {
+        assert_eq!(psns(&mut r, now), [0]);
+        assert!(!r.on_rnr(now, PSN, 400_000_000, &mut done));
+        now = r.deadline().expect("the end of the wait");
+        assert_eq!(r.on_timeout(now), Expiry::RnrOver);
+    }
+}
+
+#[test]
+fn rnr_of_the_last_packet_of_a_write_repeats_only_that() {
+    let (mut r, mut done) = (with_rnr_retry(7), Vec::new());
+    let op = SendOp::Write {
+        raddr: 0,
+        rkey: Rkey(1),
+        imm: Some(3),
+    };
+    r.post(wqe(0, op, 3 * MTU));
+    assert_eq!(psns(&mut r, 0), [0, 1, 2]);
+    r.on_rnr(1, PSN.add(2), 10, &mut done);
+    assert_eq!(r.on_timeout(11), Expiry::RnrOver);
+    assert_eq!(sent(&mut r, 11), [(2, Opcode::WriteLastImm, true)]);
+}
+
+#[test]
+fn rnr_behind_an_unanswered_read_repeats_the_read() {
+    let (mut r, mut done) = (with_rnr_retry(0), Vec::new());
+    r.post(read(0, 1));
+    r.post(send(1, 1));
+    assert_eq!(psns(&mut r, 0), [0, 1]);
+    assert!(!r.on_rnr(1, PSN.add(1), 10, &mut done));
+    assert_eq!(psns(&mut r, 1), [0, 1], "the answer to the READ was lost");
+}
+
+#[test]
+fn a_nak_within_a_message_resumes_it_there() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(send(0, 1));
+    r.post(send(1, 5 * MTU));
+    r.post(send(2, 1));
+    assert_eq!(psns(&mut r, 0), [0, 1, 2, 3, 4, 5, 6]);
+    r.on_nak_sequence(1, PSN.add(3), &mut done);
+    assert_eq!(ids(&done), [0]);
+    let (m, l, o) = (Opcode::SendMiddle, Opcode::SendLast, Opcode::SendOnly);
+    let expected = [(3, m, true), (4, m, true), (5, l, true), (6, o, true)];
+    assert_eq!(sent(&mut r, 1), expected);
+}
+
+#[test]
+fn an_ack_that_overtakes_nothing_and_ghosts_of_earlier_ones_change_nothing() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(send(0, 1));
+    r.post(send(1, 1));
+    assert_eq!(psns(&mut r, 0), [0, 1]);
+    r.on_ack(1, PSN, &mut done);
+    // The same again, one for a packet not sent yet, and negative ones of the past.
+    r.post(send(2, 1));
+    for ghost in [PSN, PSN.add(2)] {
+        r.on_ack(2, ghost, &mut done);
+        assert!(!r.on_rnr(2, ghost, 10, &mut done));
+        assert!(!r.concerns(ghost));
+    }
+    assert_eq!((ids(&done), psns(&mut r, 2)), (vec![0], vec![2]));
+}
+
+#[test]
+fn a_fenced_request_waits_for_answers_and_not_for_acknowledgements() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(write(0, 1));
+    r.post(read(1, 1));
+    r.post(Wqe {
+        fence: true,
+        ..write(2, 1)
+    });
+    r.post(write(3, 1));
+    assert_eq!(psns(&mut r, 0), [0, 1]);
+    r.on_ack(1, PSN, &mut done);
+    assert_eq!(psns(&mut r, 1), []);
+    assert!(r.on_response(2, PSN.add(1), &mut done).is_some());
+    r.on_response_stored(2, PSN.add(1), &mut done);
+    assert_eq!(psns(&mut r, 2), [2, 3]);
+    // WRITEs alone hold up no fence.
+    r.post(Wqe {
+        fence: true,
+        ..write(4, 1)
+    });
+    assert_eq!(psns(&mut r, 3), [4]);
+}
+
+#[test]
+fn draining_finishes_what_was_begun() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    r.post(write(0, 20 * MTU));
+    r.post(write(1, 1));
+    assert_eq!(psns(&mut r, 0).len(), 16, "the first window");
+    r.set_draining(true);
+    r.on_nak_sequence(1, PSN.add(3), &mut done);
+    while !r.is_drained() {
+        let Some(last) = psns(&mut r, 1).pop() else {
+            break;
+        };
+        assert!(last < 20, "a request was begun while draining");
+        r.on_ack(1, PSN.add(last as u32), &mut done);
+    }
+    assert_eq!((ids(&done), r.is_drained(), r.len()), (vec![0], true, 1));
+    assert_eq!((psns(&mut r, 2), r.deadline()), (vec![], None));
+    r.set_draining(false);
+    assert_eq!(psns(&mut r, 3), [20]);
+}
+
+#[test]
+fn unsignaled_requests_hold_their_places_until_a_signaled_one_ends() {
+    let (mut r, mut done) = (requester(4, None), Vec::new());
+    for i in 0..3 {
+        r.post(Wqe {
+            signaled: i == 2,
+            ..write(i, 1)
+        });
+    }
+    assert_eq!(psns(&mut r, 0), [0, 1, 2]);
+    r.on_ack(1, PSN.add(1), &mut done);
+    assert_eq!((done.len(), r.len()), (0, 3));
+    r.on_ack(2, PSN.add(2), &mut done);
+    assert_eq!((ids(&done), r.len()), (vec![2], 0));
 }

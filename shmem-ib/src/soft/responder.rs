@@ -2,12 +2,15 @@
 //!
 //! # Rules
 //! * A request with the expected PSN is executed. An earlier one is a duplicate: WRITEs are
-//!   acknowledged again, READs read again, atomics answered from a saved reply, never executed
+//!   acknowledged again, so are SENDs, READs read again, atomics answered from a saved reply, never executed
 //!   twice. A later one means that a packet is missing: one NAK, then silence until the
 //!   missing packet arrives.
 //! * Answers leave in PSN order through one queue, since the requester takes an answer that
 //!   overtakes another for a loss. ACKs are cumulative: while one waits at the end of the queue
 //!   it is raised instead of queueing another, so a burst of requests gets a single ACK.
+//! * A SEND takes a receive with its first packet, a WRITE with immediate data with its last. If
+//!   there is none, that packet is not executed: a NAK says when to send it again, and whatever
+//!   follows it is dropped silently.
 //! * A READ is answered from memory packet by packet while it is sent. InfiniBand lets a
 //!   later WRITE pass it, and so does this.
 //! * A request that may not be executed ends the connection: NAK, then nothing is executed any
@@ -18,21 +21,30 @@
 use std::collections::VecDeque;
 
 use super::mr::{Memory, MrTable};
-use crate::verbs::{Access, Psn, Rkey};
+use super::receive::{Received, Receives, RecvWqe};
+use super::sge;
+use crate::verbs::{Access, Psn, Rkey, WcOpcode, WcStatus};
 use crate::wire::{Aeth, AtomicEth, Ext, NakCode, Opcode, Packet, Reth, Syndrome};
 
 /// What a request may touch.
 pub(crate) struct Target<'a, M> {
-    pub(crate) mrs: &'a MrTable,
+    pub(crate) mrs: &'a mut MrTable,
     pub(crate) memory: &'a mut M,
     /// Rights of the queue pair.
     pub(crate) access: Access,
+    pub(crate) receives: Receives<'a>,
+    /// Set if a receive has ended.
+    pub(crate) received: Option<Received>,
 }
 
 impl<M: Memory> Target<'_, M> {
     fn allows(&self, rkey: Rkey, va: u64, len: u64, need: Access) -> bool {
-        self.access.contains(need) && self.mrs.covers(rkey.0, va, len, need)
+        allows(self.mrs, self.access, rkey, va, len, need)
     }
+}
+
+fn allows(mrs: &MrTable, rights: Access, rkey: Rkey, va: u64, len: u64, need: Access) -> bool {
+    rights.contains(need) && mrs.covers(rkey.0, va, len, need)
 }
 
 /// What became of a request packet.
@@ -44,18 +56,35 @@ pub(crate) enum Handled {
     Duplicate,
     /// Dropped, since earlier packets are missing.
     OutOfSequence,
+    /// Not executed for want of a receive.
+    NotReady,
     /// Refused for good.
     Fatal,
     /// Dropped: the requester will send it again.
     Dropped,
 }
 
-/// A WRITE of which packets are still to come.
+/// A message of which packets are still to come.
+#[derive(Debug)]
+enum Message {
+    Write(Write),
+    Send(Send),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Write {
     va: u64,
     rkey: Rkey,
     left: u32,
+    /// Bytes of the whole message.
+    total: u32,
+}
+
+/// A SEND and the receive that it fills.
+#[derive(Debug)]
+struct Send {
+    wqe: RecvWqe,
+    filled: u32,
 }
 
 /// A READ being answered.
@@ -85,6 +114,8 @@ impl Read {
 enum Reply {
     Ack(Psn),
     Nak(Psn, NakCode),
+    /// Receiver not ready.
+    Rnr(Psn),
     /// PSN, old value, and whether it repeats an answer.
     Atomic(Psn, u64, bool),
     Read(Read),
@@ -106,8 +137,9 @@ pub(crate) struct Responder {
     expected: Psn,
     /// Messages completed, 24 bits.
     msn: u32,
+    /// The requester knows what is expected: whatever else comes is dropped.
     nak_sent: bool,
-    write: Option<Write>,
+    message: Option<Message>,
     /// Replies of the last atomics, oldest first, for duplicates.
     atomics: VecDeque<(Psn, u64)>,
     replies: VecDeque<Reply>,
@@ -115,26 +147,42 @@ pub(crate) struct Responder {
     fatal: Option<(Psn, NakCode)>,
     mtu: u32,
     max_rd_atomic: usize,
+    /// Timer code of RNR NAKs.
+    rnr_timer: u8,
 }
 
 impl Responder {
-    pub(crate) fn new(rq_psn: Psn, mtu: u32, max_rd_atomic: u8) -> Self {
+    pub(crate) fn new(rq_psn: Psn, mtu: u32, max_rd_atomic: u8, rnr_timer: u8) -> Self {
         Self {
             expected: rq_psn,
             msn: 0,
             nak_sent: false,
-            write: None,
+            message: None,
             atomics: VecDeque::new(),
             replies: VecDeque::new(),
             fatal: None,
             mtu,
             max_rd_atomic: usize::from(max_rd_atomic),
+            rnr_timer,
         }
     }
 
     /// Whether it refused a request, and thus the queue pair has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.fatal.is_some()
+    }
+
+    /// Why it refused a request.
+    pub(crate) fn refusal(&self) -> Option<NakCode> {
+        self.fatal.map(|(_, code)| code)
+    }
+
+    /// The receive of a SEND that will not end any more.
+    pub(crate) fn take_unfinished(&mut self) -> Option<u64> {
+        match self.message.take() {
+            Some(Message::Send(send)) => Some(send.wqe.wr_id),
+            _ => None,
+        }
     }
 
     /// Takes a request packet.
@@ -171,12 +219,15 @@ impl Responder {
 
     fn execute<M: Memory>(&mut self, packet: &Packet<'_>, target: &mut Target<'_, M>) -> Handled {
         let opcode = packet.bth.opcode;
-        if opcode.is_first_or_only() == self.write.is_some() {
+        if opcode.is_first_or_only() == self.message.is_some() {
             // A message begins inside of another, or goes on without having begun.
             return self.refuse(NakCode::InvalidRequest);
         }
         match (opcode, &packet.ext) {
-            (Opcode::WriteFirst | Opcode::WriteOnly, Ext::Reth(reth)) => {
+            (
+                Opcode::WriteFirst | Opcode::WriteOnly | Opcode::WriteOnlyImm,
+                Ext::Reth(reth) | Ext::RethImm(reth, _),
+            ) => {
                 let len = u64::from(reth.len);
                 // A WRITE of nothing needs no rights to anything.
                 if len > 0 && !target.allows(reth.rkey, reth.va, len, Access::REMOTE_WRITE) {
@@ -189,18 +240,31 @@ impl Responder {
                     va: reth.va,
                     rkey: reth.rkey,
                     left: reth.len,
+                    total: reth.len,
                 };
                 self.write_packet(write, packet, target)
             }
-            (Opcode::WriteMiddle | Opcode::WriteLast, _) => match self.write.take() {
-                Some(write) => self.write_packet(write, packet, target),
-                None => self.refuse(NakCode::InvalidRequest),
-            },
+            (Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteLastImm, _) => {
+                match self.message {
+                    Some(Message::Write(write)) => self.write_packet(write, packet, target),
+                    _ => self.refuse(NakCode::InvalidRequest),
+                }
+            }
+            (
+                Opcode::SendFirst
+                | Opcode::SendOnly
+                | Opcode::SendOnlyImm
+                | Opcode::SendOnlyInv
+                | Opcode::SendMiddle
+                | Opcode::SendLast
+                | Opcode::SendLastImm
+                | Opcode::SendLastInv,
+                _,
+            ) => self.send_packet(packet, target),
             (Opcode::ReadRequest, Ext::Reth(reth)) => self.read(reth, target),
             (Opcode::FetchAdd | Opcode::CompareSwap, Ext::Atomic(eth)) => {
                 self.atomic(opcode, eth, target)
             }
-            // SENDs and immediate data need receives, which RC queue pairs have none of here.
             _ => self.refuse(NakCode::InvalidRequest),
         }
     }
@@ -212,7 +276,7 @@ impl Responder {
         target: &mut Target<'_, M>,
     ) -> Handled {
         let len = packet.payload.len() as u32;
-        let last = matches!(packet.bth.opcode, Opcode::WriteLast | Opcode::WriteOnly);
+        let last = packet.bth.opcode.is_last_or_only();
         let fits = match last {
             true => len == write.left && len <= self.mtu,
             false => len == self.mtu && len < write.left,
@@ -220,21 +284,105 @@ impl Responder {
         if !fits {
             return self.refuse(NakCode::InvalidRequest);
         }
+        // Checked for every packet: the region may have been deregistered in between.
+        if len > 0 && !target.allows(write.rkey, write.va, u64::from(len), Access::REMOTE_WRITE) {
+            return self.refuse(NakCode::RemoteAccess);
+        }
+        if let Ext::Imm(imm) | Ext::RethImm(_, imm) = packet.ext {
+            let Some(wqe) = target.receives.take() else {
+                return self.not_ready();
+            };
+            target.received = Some(Received {
+                opcode: WcOpcode::RecvRdmaWithImm,
+                byte_len: write.total,
+                imm: Some(imm),
+                solicited: packet.bth.solicited,
+                ..Received::new(wqe.wr_id, WcStatus::Success)
+            });
+        }
         if len > 0 {
-            // Checked for every packet: the region may have been deregistered in between.
-            if !target.allows(write.rkey, write.va, u64::from(len), Access::REMOTE_WRITE) {
-                return self.refuse(NakCode::RemoteAccess);
-            }
             target.memory.write(write.va, packet.payload);
         }
         self.expected = self.expected.add(1);
         if last {
+            self.message = None;
             self.complete_message();
         } else {
             let (va, left) = (write.va + u64::from(len), write.left - len);
-            self.write = Some(Write { va, left, ..write });
+            self.message = Some(Message::Write(Write { va, left, ..write }));
         }
         Handled::Executed(last)
+    }
+
+    fn send_packet<M: Memory>(
+        &mut self,
+        packet: &Packet<'_>,
+        target: &mut Target<'_, M>,
+    ) -> Handled {
+        let opcode = packet.bth.opcode;
+        let len = packet.payload.len() as u32;
+        let last = opcode.is_last_or_only();
+        let fits = match (opcode.is_first_or_only(), last) {
+            (true, true) => len <= self.mtu,
+            (false, true) => (1..=self.mtu).contains(&len),
+            (_, false) => len == self.mtu,
+        };
+        if !fits || matches!(self.message, Some(Message::Write(_))) {
+            return self.refuse(NakCode::InvalidRequest);
+        }
+        let send = match self.message.take() {
+            Some(Message::Send(send)) => send,
+            _ => match target.receives.take() {
+                Some(wqe) => Send { wqe, filled: 0 },
+                None => return self.not_ready(),
+            },
+        };
+        let wr_id = send.wqe.wr_id;
+        if u64::from(send.filled) + u64::from(len) > send.wqe.capacity() {
+            target.received = Some(Received::new(wr_id, WcStatus::LocLenErr));
+            return self.refuse(NakCode::InvalidRequest);
+        }
+        let (mrs, sges) = (&*target.mrs, &send.wqe.sges);
+        if sge::scatter(mrs, target.memory, sges, send.filled, packet.payload).is_err() {
+            target.received = Some(Received::new(wr_id, WcStatus::LocProtErr));
+            return self.refuse(NakCode::RemoteOperational);
+        }
+        let filled = send.filled + len;
+        let (mut imm, mut invalidated) = (None, None);
+        match packet.ext {
+            Ext::Imm(value) => imm = Some(value),
+            Ext::Inval(rkey) if target.mrs.invalidate(rkey) => invalidated = Some(rkey),
+            Ext::Inval(_) => {
+                // The receive is flushed with those behind it.
+                self.message = Some(Message::Send(send));
+                return self.refuse(NakCode::RemoteAccess);
+            }
+            _ => {}
+        }
+        self.expected = self.expected.add(1);
+        if last {
+            target.received = Some(Received {
+                byte_len: filled,
+                imm,
+                invalidated,
+                solicited: packet.bth.solicited,
+                ..Received::new(wr_id, WcStatus::Success)
+            });
+            self.complete_message();
+        } else {
+            self.message = Some(Message::Send(Send { filled, ..send }));
+        }
+        Handled::Executed(last)
+    }
+
+    /// There is no receive for the expected packet: the requester has to send it again later.
+    fn not_ready(&mut self) -> Handled {
+        self.nak_sent = true;
+        let psn = self.expected;
+        if !matches!(self.replies.back(), Some(Reply::Rnr(p)) if *p == psn) {
+            self.queue_answer(Reply::Rnr(psn));
+        }
+        Handled::NotReady
     }
 
     fn complete_message(&mut self) {
@@ -403,7 +551,6 @@ impl Responder {
     fn refuse(&mut self, code: NakCode) -> Handled {
         let psn = self.expected;
         self.fatal = Some((psn, code));
-        self.write = None;
         self.queue_nak(psn, code);
         Handled::Fatal
     }
@@ -413,8 +560,8 @@ impl Responder {
         !self.replies.is_empty()
     }
 
-    /// The next response packet.
-    pub(crate) fn poll<M: Memory>(&mut self, target: &Target<'_, M>) -> Option<Response> {
+    /// The next response packet. `rights` are those of the queue pair.
+    pub(crate) fn poll(&mut self, mrs: &MrTable, rights: Access) -> Option<Response> {
         let msn = self.msn;
         let aeth = |syndrome| Aeth { syndrome, msn };
         let ack = aeth(Syndrome::OK);
@@ -438,6 +585,11 @@ impl Responder {
                 self.replies.pop_front();
                 return plain(psn, Opcode::Ack, Ext::Aeth(nak));
             }
+            Reply::Rnr(psn) => {
+                let (psn, nak) = (*psn, aeth(Syndrome::Rnr(self.rnr_timer)));
+                self.replies.pop_front();
+                return plain(psn, Opcode::Ack, Ext::Aeth(nak));
+            }
             Reply::Atomic(psn, old, _) => {
                 let (psn, old) = (*psn, *old);
                 self.replies.pop_front();
@@ -449,7 +601,8 @@ impl Responder {
         let offset = read.sent * self.mtu;
         let len = (read.reth.len - offset).min(self.mtu);
         let va = read.reth.va + u64::from(offset);
-        if len > 0 && !target.allows(read.reth.rkey, va, u64::from(len), Access::REMOTE_READ) {
+        let need = Access::REMOTE_READ;
+        if len > 0 && !allows(mrs, rights, read.reth.rkey, va, len.into(), need) {
             // Deregistered since the request was accepted.
             self.fatal = Some((psn, NakCode::RemoteAccess));
             self.replies.clear();

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::sim::VecMemory;
-use crate::verbs::{Mr, Qpn};
+use crate::verbs::{Mr, Qpn, RecvWr, Sge};
 use crate::wire::Bth;
 
 const MTU: usize = 256;
 const PSN: Psn = Psn(0xff_fffe);
 const BASE: u64 = 0x4000;
+const RNR_TIMER: u8 = 14;
 
 struct Bench {
     responder: Responder,
@@ -15,13 +16,15 @@ struct Bench {
     memory: VecMemory,
     mr: Mr,
     access: Access,
+    rq: VecDeque<RecvWqe>,
+    received: Vec<Received>,
 }
 
 impl Bench {
     fn new() -> Self {
         let mut mrs = MrTable::new(1);
         let mr = mrs.register(BASE, 4096, Access::ALL).unwrap();
-        let responder = Responder::new(PSN, MTU as u32, 2);
+        let responder = Responder::new(PSN, MTU as u32, 2, RNR_TIMER);
         let memory = VecMemory::new(BASE, 4096);
         Self {
             responder,
@@ -29,6 +32,8 @@ impl Bench {
             memory,
             mr,
             access: Access::ALL,
+            rq: VecDeque::new(),
+            received: Vec::new(),
         }
     }
 
@@ -36,11 +41,18 @@ impl Bench {
         let bth = Bth::new(opcode, Qpn(2), PSN.add(psn), true);
         let packet = Packet { bth, ext, payload };
         let mut target = Target {
-            mrs: &self.mrs,
+            mrs: &mut self.mrs,
             memory: &mut self.memory,
             access: self.access,
+            receives: Receives {
+                own: &mut self.rq,
+                shared: None,
+            },
+            received: None,
         };
-        self.responder.handle(&packet, &mut target)
+        let handled = self.responder.handle(&packet, &mut target);
+        self.received.extend(target.received);
+        handled
     }
 
     fn reth(&self, offset: u64, len: u32) -> Ext {
@@ -49,6 +61,18 @@ impl Bench {
             rkey: self.mr.rkey,
             len,
         })
+    }
+
+    /// Posts a receive of buffers given by offset and length.
+    fn receive(&mut self, wr_id: u64, buffers: &[(u64, u32)]) {
+        let sge = |&(offset, len)| Sge {
+            addr: BASE + offset,
+            len,
+            lkey: self.mr.lkey,
+        };
+        let sges: Vec<Sge> = buffers.iter().map(sge).collect();
+        let wr = RecvWr { wr_id, sges: &sges };
+        self.rq.push_back(RecvWqe::new(&wr));
     }
 
     fn write(&mut self, psn: u32, offset: u64, data: &[u8]) -> Handled {
@@ -73,13 +97,8 @@ impl Bench {
 
     /// Everything to be sent: opcode, offset from the first PSN, verdict.
     fn replies(&mut self) -> Vec<(Opcode, i32, Option<Syndrome>)> {
-        let target = Target {
-            mrs: &self.mrs,
-            memory: &mut self.memory,
-            access: self.access,
-        };
         let mut out = Vec::new();
-        while let Some(r) = self.responder.poll(&target) {
+        while let Some(r) = self.responder.poll(&self.mrs, self.access) {
             let syndrome = match r.ext {
                 Ext::Aeth(a) | Ext::AtomicAck(a, _) => Some(a.syndrome),
                 _ => None,
@@ -166,12 +185,7 @@ fn atomics_are_executed_once_and_answered_from_the_saved_reply() {
     b.replies();
     assert_eq!(b.add(0, 16), Handled::Duplicate);
     assert_eq!(b.byte(16), 2);
-    let target = Target {
-        mrs: &b.mrs,
-        memory: &mut b.memory,
-        access: b.access,
-    };
-    let r = b.responder.poll(&target).expect("the saved reply");
+    let r = b.responder.poll(&b.mrs, b.access).expect("the saved reply");
     assert!(matches!(r.ext, Ext::AtomicAck(_, 0)), "{r:?}");
     // Only as many replies are kept as the requester may have outstanding: two.
     b.add(2, 16);
@@ -184,13 +198,8 @@ fn atomics_are_executed_once_and_answered_from_the_saved_reply() {
 fn a_repeated_read_begins_where_it_is_asked_to() {
     let mut b = Bench::new();
     b.read(0, 0, 4 * MTU as u32);
-    let target = Target {
-        mrs: &b.mrs,
-        memory: &mut b.memory,
-        access: b.access,
-    };
     for _ in 0..2 {
-        b.responder.poll(&target);
+        b.responder.poll(&b.mrs, b.access);
     }
     // What has not been sent yet will come anyway.
     assert_eq!(
@@ -225,7 +234,7 @@ fn a_refusal_is_final_and_repeated() {
 #[test]
 fn messages_of_the_wrong_shape_are_refused() {
     let first = |b: &Bench| b.reth(0, 600);
-    let cases: [&dyn Fn(&mut Bench) -> Handled; 7] = [
+    let cases: [&dyn Fn(&mut Bench) -> Handled; 9] = [
         // A middle or last packet without a first one.
         &|b| b.handle(0, Opcode::WriteMiddle, Ext::None, &[0; MTU]),
         &|b| b.handle(0, Opcode::WriteLast, Ext::None, &[0; 1]),
@@ -239,8 +248,22 @@ fn messages_of_the_wrong_shape_are_refused() {
             b.handle(0, Opcode::WriteFirst, first(b), &[0; MTU]);
             b.read(1, 0, 1)
         },
-        // SENDs need receives.
-        &|b| b.handle(0, Opcode::SendOnly, Ext::None, &[0; 1]),
+        // A SEND goes on as a WRITE.
+        &|b| {
+            b.receive(7, &[(0, 600)]);
+            b.handle(0, Opcode::SendFirst, Ext::None, &[0; MTU]);
+            b.handle(1, Opcode::WriteLast, Ext::None, &[0; 1])
+        },
+        &|b| {
+            b.handle(0, Opcode::WriteFirst, first(b), &[0; MTU]);
+            b.handle(1, Opcode::SendLast, Ext::None, &[0; 1])
+        },
+        // A last packet without payload.
+        &|b| {
+            b.receive(7, &[(0, 600)]);
+            b.handle(0, Opcode::SendFirst, Ext::None, &[0; MTU]);
+            b.handle(1, Opcode::SendLast, Ext::None, &[])
+        },
     ];
     for (i, case) in cases.into_iter().enumerate() {
         let mut b = Bench::new();
@@ -278,4 +301,191 @@ fn too_many_outstanding_reads_are_refused() {
         assert_eq!(b.read(i, 0, 1), Handled::Executed(true));
     }
     assert_eq!(b.read(4, 0, 1), Handled::Fatal);
+}
+
+const RNR: Option<Syndrome> = Some(Syndrome::Rnr(RNR_TIMER));
+const BROKEN: Option<Syndrome> = Some(Syndrome::Nak(NakCode::RemoteOperational));
+
+#[test]
+fn a_send_fills_the_buffers_of_one_receive() {
+    let mut b = Bench::new();
+    b.receive(7, &[(1000, 200), (0, 0), (2000, 400)]);
+    b.receive(8, &[(3000, 10)]);
+    let data: Vec<u8> = (0..600).map(|i| (i % 251) as u8).collect();
+    b.handle(0, Opcode::SendFirst, Ext::None, &data[..MTU]);
+    b.handle(1, Opcode::SendMiddle, Ext::None, &data[MTU..2 * MTU]);
+    assert_eq!(b.received, []);
+    let last = b.handle(2, Opcode::SendLastImm, Ext::Imm(5), &data[2 * MTU..]);
+    assert_eq!(last, Handled::Executed(true));
+    b.handle(3, Opcode::SendOnly, Ext::None, &[]);
+    let success = |wr_id, byte_len, imm| Received {
+        byte_len,
+        imm,
+        ..Received::new(wr_id, WcStatus::Success)
+    };
+    assert_eq!(b.received, [success(7, 600, Some(5)), success(8, 0, None)]);
+    assert_eq!(b.memory.bytes()[1000..1200], data[..200]);
+    assert_eq!(b.memory.bytes()[2000..2400], data[200..]);
+    assert_eq!(b.replies(), [(Opcode::Ack, 3, OK)]);
+}
+
+#[test]
+fn a_duplicate_send_takes_no_receive() {
+    let mut b = Bench::new();
+    b.receive(7, &[(0, 600)]);
+    b.receive(8, &[(1000, 600)]);
+    b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
+    for _ in 0..2 {
+        let again = b.handle(0, Opcode::SendFirst, Ext::None, &[9; MTU]);
+        assert_eq!(again, Handled::Duplicate);
+    }
+    b.handle(1, Opcode::SendLast, Ext::None, &[2; 10]);
+    for psn in [0, 1] {
+        let opcode = [Opcode::SendFirst, Opcode::SendLast][psn as usize];
+        assert_eq!(
+            b.handle(psn, opcode, Ext::None, &[9; MTU]),
+            Handled::Duplicate
+        );
+    }
+    assert_eq!((b.rq.len(), b.received.len()), (1, 1));
+    assert_eq!(b.received[0].byte_len, MTU as u32 + 10);
+    assert_eq!((b.byte(0), b.byte(MTU), b.byte(1000)), (1, 2, 0));
+    assert_eq!(b.replies().last(), Some(&(Opcode::Ack, 1, OK)));
+}
+
+#[test]
+fn a_send_whose_middle_was_lost_goes_on_in_the_same_receive() {
+    let mut b = Bench::new();
+    b.receive(7, &[(0, 3 * MTU as u32)]);
+    b.receive(8, &[(2000, 600)]);
+    b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
+    b.replies();
+    let ahead = b.handle(2, Opcode::SendLast, Ext::None, &[3; 9]);
+    assert_eq!(
+        (ahead, b.replies()),
+        (Handled::OutOfSequence, vec![(Opcode::Ack, 1, NAK)])
+    );
+    b.handle(1, Opcode::SendMiddle, Ext::None, &[2; MTU]);
+    b.handle(2, Opcode::SendLast, Ext::None, &[3; 9]);
+    assert_eq!(
+        (b.received[0].wr_id, b.received[0].byte_len),
+        (7, 2 * MTU as u32 + 9)
+    );
+    assert_eq!(
+        (b.byte(0), b.byte(MTU), b.byte(2 * MTU), b.byte(2000)),
+        (1, 2, 3, 0)
+    );
+    assert_eq!((b.rq.len(), b.received.len()), (1, 1));
+}
+
+#[test]
+fn without_a_receive_the_first_packet_is_put_off() {
+    let mut b = Bench::new();
+    b.write(0, 0, &[1]);
+    assert_eq!(
+        b.handle(1, Opcode::SendFirst, Ext::None, &[1; MTU]),
+        Handled::NotReady
+    );
+    assert_eq!(
+        b.handle(2, Opcode::SendLast, Ext::None, &[1]),
+        Handled::OutOfSequence
+    );
+    // The NAK acknowledges what is before it, and what follows is dropped without another.
+    assert_eq!(b.replies(), [(Opcode::Ack, 1, RNR)]);
+    assert_eq!(
+        b.handle(1, Opcode::SendFirst, Ext::None, &[1; MTU]),
+        Handled::NotReady
+    );
+    assert_eq!(b.replies(), [(Opcode::Ack, 1, RNR)]);
+    b.receive(7, &[(100, 600)]);
+    assert_eq!(
+        b.handle(2, Opcode::SendLast, Ext::None, &[1]),
+        Handled::OutOfSequence
+    );
+    b.handle(1, Opcode::SendFirst, Ext::None, &[1; MTU]);
+    b.handle(2, Opcode::SendLast, Ext::None, &[1]);
+    assert_eq!(b.replies(), [(Opcode::Ack, 2, OK)]);
+    assert_eq!((b.received.len(), b.byte(100)), (1, 1));
+}
+
+#[test]
+fn immediate_data_of_a_write_takes_a_receive_at_the_end() {
+    let mut b = Bench::new();
+    let ext = b.reth(0, MTU as u32 + 1);
+    b.handle(0, Opcode::WriteFirst, ext, &[1; MTU]);
+    b.replies();
+    let last = |b: &mut Bench| b.handle(1, Opcode::WriteLastImm, Ext::Imm(9), &[2]);
+    assert_eq!((last(&mut b), b.byte(MTU)), (Handled::NotReady, 0));
+    assert_eq!(b.replies(), [(Opcode::Ack, 1, RNR)]);
+    // Its buffers stay untouched; it need not have any.
+    b.receive(7, &[]);
+    assert_eq!((last(&mut b), b.byte(MTU)), (Handled::Executed(true), 2));
+    assert_eq!(last(&mut b), Handled::Duplicate);
+    let expected = Received {
+        opcode: WcOpcode::RecvRdmaWithImm,
+        byte_len: MTU as u32 + 1,
+        imm: Some(9),
+        ..Received::new(7, WcStatus::Success)
+    };
+    assert_eq!(b.received, [expected]);
+}
+
+#[test]
+fn a_send_longer_than_its_receive_fails_on_both_sides() {
+    let mut b = Bench::new();
+    b.receive(7, &[(0, MTU as u32), (1000, 3)]);
+    b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
+    b.replies();
+    assert_eq!(
+        b.handle(1, Opcode::SendLast, Ext::None, &[1; 4]),
+        Handled::Fatal
+    );
+    assert_eq!(b.received, [Received::new(7, WcStatus::LocLenErr)]);
+    assert_eq!(
+        (b.replies(), b.byte(1000)),
+        (vec![(Opcode::Ack, 1, INVALID)], 0)
+    );
+    assert_eq!(b.responder.take_unfinished(), None, "its receive has ended");
+}
+
+#[test]
+fn a_receive_without_rights_fails_on_both_sides() {
+    let mut b = Bench::new();
+    b.receive(7, &[(4090, 100)]);
+    assert_eq!(
+        b.handle(0, Opcode::SendOnly, Ext::None, &[1; 7]),
+        Handled::Fatal
+    );
+    assert_eq!(b.received, [Received::new(7, WcStatus::LocProtErr)]);
+    assert_eq!(b.replies(), [(Opcode::Ack, 0, BROKEN)]);
+}
+
+#[test]
+fn invalidation_hits_a_key_once() {
+    let mut b = Bench::new();
+    let other = b.mrs.register(BASE, 64, Access::ALL).unwrap();
+    b.receive(7, &[(0, 8)]);
+    b.receive(8, &[(0, 8)]);
+    let send =
+        |b: &mut Bench, psn| b.handle(psn, Opcode::SendOnlyInv, Ext::Inval(other.rkey), &[1]);
+    assert_eq!(send(&mut b, 0), Handled::Executed(true));
+    assert_eq!(b.received[0].invalidated, Some(other.rkey));
+    assert!(!b.mrs.covers(other.rkey.0, BASE, 1, Access::REMOTE_READ));
+    b.replies();
+    // A duplicate is not executed, another request finds nothing.
+    assert_eq!(send(&mut b, 0), Handled::Duplicate);
+    b.replies();
+    assert_eq!(send(&mut b, 1), Handled::Fatal);
+    assert_eq!(b.replies(), [(Opcode::Ack, 1, DENIED)]);
+    assert_eq!(b.responder.take_unfinished(), Some(8));
+    assert!(b.mrs.deregister(other.handle).is_ok());
+}
+
+#[test]
+fn the_receive_of_a_broken_message_is_not_forgotten() {
+    let mut b = Bench::new();
+    b.receive(7, &[(0, 600)]);
+    b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
+    assert_eq!(b.read(1, 0, 1), Handled::Fatal);
+    assert_eq!(b.responder.take_unfinished(), Some(7));
 }

@@ -5,10 +5,10 @@
 use super::engine::Engine;
 use super::mr::Memory;
 use super::qp::Service;
+use super::receive::Receives;
 use super::responder::{Handled, Target};
-use crate::verbs::{
-    Access, AddressVector, Completion, GRH_LEN, Gid, QpState, Qpn, WcOpcode, WcStatus,
-};
+use super::sge;
+use crate::verbs::{AddressVector, AsyncEvent, QpState, Qpn, WcStatus};
 use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, icrc, rnr_delay_ns};
 
 impl<M: Memory> Engine<M> {
@@ -52,6 +52,10 @@ impl<M: Memory> Engine<M> {
                 if !known || matches!(qp.state, QpState::Reset | QpState::Init) {
                     return false;
                 }
+                if qp.state == QpState::Rtr && !qp.established {
+                    qp.established = true;
+                    self.raise(AsyncEvent::CommEst(qpn));
+                }
                 if opcode.is_rc_request() {
                     self.handle_request(packet)
                 } else if opcode.is_rc_response() {
@@ -79,20 +83,44 @@ impl<M: Memory> Engine<M> {
             return false;
         }
         let mut target = Target {
-            mrs: &self.mrs,
+            mrs: &mut self.mrs,
             memory: &mut self.memory,
             access: qp.access,
+            receives: Receives {
+                own: &mut qp.rq,
+                shared: qp.init.srq.and_then(|srq| self.srqs.get_mut(srq)),
+            },
+            received: None,
         };
         let handled = responder.handle(packet, &mut target);
+        let received = target.received;
+        let (refusal, alive) = (responder.refusal(), qp.state != QpState::Err);
+        let srq = qp.init.srq;
         if responder.has_replies() {
             self.mark_ready(qpn);
+        }
+        if let Some(received) = &received {
+            self.receive_ended(qpn, received);
+        }
+        if let Some(srq) = srq {
+            self.srq_event(srq);
         }
         match handled {
             Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
             Handled::Duplicate => self.counters.duplicates += 1,
             Handled::OutOfSequence => self.counters.out_of_sequence += 1,
+            Handled::NotReady => {}
             Handled::Dropped => return false,
-            Handled::Fatal => self.fail_qp(qpn),
+            Handled::Fatal => {
+                // A receive that failed tells more than an event could.
+                if alive && received.is_none() {
+                    match refusal {
+                        Some(NakCode::RemoteAccess) => self.raise(AsyncEvent::QpAccessErr(qpn)),
+                        _ => self.raise(AsyncEvent::QpReqErr(qpn)),
+                    }
+                }
+                self.fail_qp(qpn);
+            }
         }
         true
     }
@@ -103,7 +131,7 @@ impl<M: Memory> Engine<M> {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return false;
         };
-        if qp.state != QpState::Rts {
+        if !matches!(qp.state, QpState::Rts | QpState::Sqd) {
             return false;
         }
         let Service::Rc(rc) = &mut qp.service else {
@@ -119,7 +147,9 @@ impl<M: Memory> Engine<M> {
                 Syndrome::Ack(_) => requester.on_ack(now, psn, done),
                 Syndrome::Rnr(timer) => {
                     self.counters.naks_received += 1;
-                    requester.on_rnr(now, psn, rnr_delay_ns(timer), done);
+                    if requester.on_rnr(now, psn, rnr_delay_ns(timer), done) {
+                        failure = Some((psn, WcStatus::RnrRetryExcErr));
+                    }
                 }
                 Syndrome::Nak(NakCode::PsnSequence) => {
                     self.counters.naks_received += 1;
@@ -148,19 +178,11 @@ impl<M: Memory> Engine<M> {
                     };
                     if to.atomic != (opcode == Opcode::AtomicAck) || data.len() != to.len as usize {
                         failure = Some((psn, WcStatus::BadRespErr));
-                    } else if !data.is_empty()
-                        && !self.mrs.covers(
-                            to.lkey.0,
-                            to.addr,
-                            u64::from(to.len),
-                            Access::LOCAL_WRITE,
-                        )
+                    } else if sge::scatter(&self.mrs, &mut self.memory, to.sges, to.offset, data)
+                        .is_err()
                     {
                         failure = Some((psn, WcStatus::LocProtErr));
                     } else {
-                        if !data.is_empty() {
-                            self.memory.write(to.addr, data);
-                        }
                         requester.on_response_stored(now, psn, done);
                     }
                 }
@@ -173,65 +195,10 @@ impl<M: Memory> Engine<M> {
             }
             None => {
                 self.report(qpn);
+                self.tell_if_drained(qpn);
                 self.mark_ready(qpn);
                 self.queue_timer(qpn);
             }
-        }
-        true
-    }
-
-    fn handle_ud(&mut self, src: AddressVector, packet: &Packet<'_>) -> bool {
-        let qpn = packet.bth.dest_qp;
-        let Some(qp) = self.qps.get_mut(qpn) else {
-            return false;
-        };
-        let Service::Ud(ud) = &qp.service else {
-            return false;
-        };
-        let (Opcode::UdSendOnly, Ext::Deth(deth)) = (packet.bth.opcode, &packet.ext) else {
-            return false;
-        };
-        if !matches!(qp.state, QpState::Rtr | QpState::Rts) || deth.qkey != ud.qkey {
-            return false;
-        }
-        let Some(wr) = qp.rq.front() else {
-            return false;
-        };
-        let byte_len = GRH_LEN + packet.payload.len();
-        // A datagram that does not fit is dropped like one without a receive: an error would
-        // let any sender take the queue pair down.
-        if byte_len > wr.sge.len as usize {
-            return false;
-        }
-        let (wr_id, sge) = (wr.wr_id, wr.sge);
-        qp.rq.pop_front();
-        let recv_cq = qp.init.recv_cq;
-        let need = u64::from(sge.len);
-        let status = if self
-            .mrs
-            .covers(sge.lkey.0, sge.addr, need, Access::LOCAL_WRITE)
-        {
-            let grh = grh(src.gid, self.port.av.gid, packet.payload.len());
-            self.memory.write(sge.addr, &grh);
-            self.memory.write(sge.addr + GRH_LEN as u64, packet.payload);
-            WcStatus::Success
-        } else {
-            WcStatus::LocProtErr
-        };
-        self.counters.ud_received += 1;
-        self.cqs.push(
-            recv_cq,
-            Completion {
-                wr_id,
-                status,
-                opcode: WcOpcode::Recv,
-                qpn,
-                byte_len: byte_len as u32,
-                src: Some((src, deth.src_qp)),
-            },
-        );
-        if status != WcStatus::Success {
-            self.fail_qp(qpn);
         }
         true
     }
@@ -240,30 +207,4 @@ impl<M: Memory> Engine<M> {
     pub fn is_ready(&self, qpn: Qpn) -> bool {
         self.qps.get(qpn).is_some_and(|qp| qp.in_ready)
     }
-}
-
-/// The 40 bytes in front of a received datagram: an IPv6 header, or with IPv4 twenty undefined
-/// bytes (here zero) and then the IPv4 header.
-fn grh(src: Gid, dst: Gid, payload_len: usize) -> [u8; GRH_LEN] {
-    let mut grh = [0; GRH_LEN];
-    let len = payload_len as u16;
-    match (src.ip(), dst.ip()) {
-        (std::net::IpAddr::V4(s), std::net::IpAddr::V4(d)) => {
-            let ip = &mut grh[20..];
-            ip[0] = 0x45;
-            ip[2..4].copy_from_slice(&len.to_be_bytes());
-            ip[6] = 0x40;
-            ip[9] = 17;
-            ip[12..16].copy_from_slice(&s.octets());
-            ip[16..20].copy_from_slice(&d.octets());
-        }
-        _ => {
-            grh[0] = 0x60;
-            grh[4..6].copy_from_slice(&len.to_be_bytes());
-            grh[6] = 17;
-            grh[8..24].copy_from_slice(&src.0);
-            grh[24..40].copy_from_slice(&dst.0);
-        }
-    }
-    grh
 }

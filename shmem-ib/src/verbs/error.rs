@@ -1,6 +1,6 @@
 //! What verbs can answer besides success.
 
-use super::{Access, Cq, QpState, QpType, Qpn};
+use super::{Access, CompChannel, Cq, QpState, QpType, Qpn, Srq, Xrcd};
 
 /// Why a verb was refused. Nothing has happened when a verb returns an error.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +71,43 @@ pub enum VerbsError {
     /// No such memory region.
     #[error("memory region {0} is not registered (deregistered twice?)")]
     NoSuchMr(u32),
+    /// No such shared receive queue.
+    #[error("there is no shared receive queue {0}: it was never created here, or it was destroyed")]
+    NoSuchSrq(Srq),
+    /// No such XRC domain.
+    #[error("there is no XRC domain {0}: it was never opened here, or it was closed")]
+    NoSuchXrcd(Xrcd),
+    /// No such completion channel.
+    #[error("there is no completion channel {0}: it was never created here, or it was destroyed")]
+    NoSuchChannel(CompChannel),
+    /// Others still use the object, so that it cannot go.
+    #[error("{what} is still in use: destroy what uses it first")]
+    Busy {
+        /// The object.
+        what: &'static str,
+    },
+    /// This implementation does not have that.
+    #[error("{what}: not supported by this HCA")]
+    Unsupported {
+        /// The object or operation.
+        what: &'static str,
+    },
+    /// The work request lists more local buffers than its queue was created for.
+    #[error("{count} local buffers are too many: the queue was created for {max}")]
+    TooManySges {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        max: u32,
+    },
+    /// The queue pair takes its receives from a shared receive queue.
+    #[error("QP {qpn} has no receives of its own: post to its shared receive queue {srq}")]
+    SharedReceives {
+        /// The queue pair.
+        qpn: Qpn,
+        /// Where its receives come from.
+        srq: Srq,
+    },
     /// The range or the rights asked for cannot be registered.
     #[error("cannot register {len} bytes at {addr:#x} with rights {access:?}: {why}")]
     BadRegistration {

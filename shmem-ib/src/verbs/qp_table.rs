@@ -7,13 +7,15 @@
 
 use super::{QpAttr, QpState, QpType, Qpn, VerbsError};
 
-/// An attribute which depends on the type of the queue pair.
+/// An attribute which depends on the type of the queue pair or on where it comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attr {
     /// `QpAttr::Init::qkey`.
     Qkey,
     /// `QpAttr::Rtr::dest`.
     Dest,
+    /// The attributes of `QpAttr::Rts`, which `QpAttr::Resume` lacks.
+    SendQueue,
 }
 
 /// One legal transition.
@@ -47,28 +49,37 @@ const fn t(
     }
 }
 
-/// Every transition between two different states that does not lead to RESET or ERR: those two
-/// can be reached from anywhere and need nothing.
-pub const TRANSITIONS: [Transition; 6] = [
-    t(
-        QpType::Rc,
-        QpState::Reset,
-        QpState::Init,
-        &[],
-        &[Attr::Qkey],
-    ),
-    t(QpType::Rc, QpState::Init, QpState::Rtr, &[Attr::Dest], &[]),
-    t(QpType::Rc, QpState::Rtr, QpState::Rts, &[], &[]),
-    t(
-        QpType::Ud,
-        QpState::Reset,
-        QpState::Init,
-        &[Attr::Qkey],
-        &[],
-    ),
-    t(QpType::Ud, QpState::Init, QpState::Rtr, &[], &[Attr::Dest]),
-    t(QpType::Ud, QpState::Rtr, QpState::Rts, &[], &[]),
+use Attr::{Dest, Qkey, SendQueue};
+use QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
+use QpType::{Rc, Ud, XrcIni, XrcTgt};
+
+/// Every transition that `modify_qp` makes between two different states and that does not lead
+/// to RESET or ERR: those two can be reached from anywhere and need nothing.
+pub const TRANSITIONS: [Transition; 19] = [
+    t(Rc, Reset, Init, &[], &[Qkey]),
+    t(Rc, Init, Rtr, &[Dest], &[]),
+    t(Rc, Rtr, Rts, &[SendQueue], &[]),
+    t(Rc, Rts, Sqd, &[], &[]),
+    t(Rc, Sqd, Rts, &[], &[SendQueue]),
+    t(XrcIni, Reset, Init, &[], &[Qkey]),
+    t(XrcIni, Init, Rtr, &[Dest], &[]),
+    t(XrcIni, Rtr, Rts, &[SendQueue], &[]),
+    t(XrcIni, Rts, Sqd, &[], &[]),
+    t(XrcIni, Sqd, Rts, &[], &[SendQueue]),
+    t(XrcTgt, Reset, Init, &[], &[Qkey]),
+    t(XrcTgt, Init, Rtr, &[Dest], &[]),
+    t(XrcTgt, Rtr, Rts, &[SendQueue], &[]),
+    t(Ud, Reset, Init, &[Qkey], &[]),
+    t(Ud, Init, Rtr, &[], &[Dest]),
+    t(Ud, Rtr, Rts, &[SendQueue], &[]),
+    t(Ud, Rts, Sqd, &[], &[]),
+    t(Ud, Sqd, Rts, &[], &[SendQueue]),
+    // A send that failed locally: what was in the queue is flushed, and the owner goes on.
+    t(Ud, Sqe, Rts, &[], &[SendQueue]),
 ];
+
+/// The transitions that the HCA makes by itself, besides those from anywhere to ERR.
+pub const SPONTANEOUS: [(QpType, QpState, QpState); 1] = [(Ud, Rts, Sqe)];
 
 /// Checks one `modify_qp` against the table.
 ///
@@ -80,7 +91,7 @@ pub fn check(qpn: Qpn, ty: QpType, from: QpState, attr: &QpAttr) -> Result<(), V
         return Ok(());
     }
     let fail = |hint: String| {
-        Err(VerbsError::Transition {
+        Result::Err(VerbsError::Transition {
             qpn,
             ty,
             from,
@@ -101,12 +112,16 @@ pub fn check(qpn: Qpn, ty: QpType, from: QpState, attr: &QpAttr) -> Result<(), V
         return fail(format!("from {from:?} it can go to {}", next.join(", ")));
     };
     if let Some(missing) = row.required.iter().find(|a| !present(attr, **a)) {
-        return fail(format!("attribute {missing:?} is missing"));
+        return fail(match missing {
+            Attr::SendQueue => "QpAttr::Rts starts a send queue, not QpAttr::Resume".into(),
+            _ => format!("attribute {missing:?} is missing"),
+        });
     }
     if let Some(surplus) = row.refused.iter().find(|a| present(attr, **a)) {
-        return fail(format!(
-            "attribute {surplus:?} has no meaning for this type"
-        ));
+        return fail(match surplus {
+            Attr::SendQueue => "QpAttr::Resume goes on, QpAttr::Rts is for the start".into(),
+            _ => format!("attribute {surplus:?} has no meaning for this type"),
+        });
     }
     Ok(())
 }
@@ -115,65 +130,70 @@ fn present(attr: &QpAttr, which: Attr) -> bool {
     match (attr, which) {
         (QpAttr::Init { qkey, .. }, Attr::Qkey) => qkey.is_some(),
         (QpAttr::Rtr { dest }, Attr::Dest) => dest.is_some(),
+        (QpAttr::Rts { .. }, Attr::SendQueue) => true,
         _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Access, AddressVector, Mtu, Psn, Qkey, RcDest};
+    use super::super::{Access, AddressVector, Mtu, Psn, RcDest};
     use super::*;
 
-    const STATES: [QpState; 5] = [
-        QpState::Reset,
-        QpState::Init,
-        QpState::Rtr,
-        QpState::Rts,
-        QpState::Err,
-    ];
+    const STATES: [QpState; 7] = [Reset, Init, Rtr, Rts, Sqd, Sqe, QpState::Err];
+    const TYPES: [QpType; 4] = [Rc, Ud, XrcIni, XrcTgt];
 
     fn attrs(ty: QpType) -> Vec<QpAttr> {
-        let rc = ty == QpType::Rc;
+        let ud = ty == Ud;
         let dest = RcDest {
             av: AddressVector::default(),
             qpn: Qpn(1),
             rq_psn: Psn(0),
             mtu: Mtu::M1024,
             max_dest_rd_atomic: 1,
+            min_rnr_timer: 1,
         };
         vec![
             QpAttr::Init {
                 access: Access::ALL,
-                qkey: (!rc).then_some(Qkey(1)),
+                qkey: ud.then_some(crate::verbs::Qkey(1)),
             },
             QpAttr::Rtr {
-                dest: rc.then_some(dest),
+                dest: (!ud).then_some(dest),
             },
             QpAttr::Rts {
                 sq_psn: Psn(0),
                 timeout: 14,
                 retry_cnt: 7,
+                rnr_retry: 7,
                 max_rd_atomic: 1,
             },
+            QpAttr::Sqd,
+            QpAttr::Resume,
             QpAttr::Err,
             QpAttr::Reset,
         ]
     }
 
+    /// The state diagram of the specification, written down a second time.
+    fn legal(ty: QpType, from: QpState, attr: &QpAttr) -> bool {
+        match (from, attr) {
+            (_, QpAttr::Err | QpAttr::Reset) => true,
+            (Reset, QpAttr::Init { .. }) | (Init, QpAttr::Rtr { .. }) => true,
+            (Rtr, QpAttr::Rts { .. }) => true,
+            (Rts, QpAttr::Sqd) | (Sqd, QpAttr::Resume) => ty != XrcTgt,
+            (Sqe, QpAttr::Resume) => ty == Ud,
+            _ => false,
+        }
+    }
+
     #[test]
-    fn exactly_the_ladder_and_the_two_exits_are_legal() {
-        for ty in [QpType::Rc, QpType::Ud] {
+    fn exactly_the_state_diagram_is_legal() {
+        for ty in TYPES {
             for from in STATES {
                 for attr in attrs(ty) {
-                    let ladder = matches!(
-                        (from, attr.target()),
-                        (QpState::Reset, QpState::Init)
-                            | (QpState::Init, QpState::Rtr)
-                            | (QpState::Rtr, QpState::Rts)
-                    );
-                    let exit = matches!(attr.target(), QpState::Err | QpState::Reset);
                     let ok = check(Qpn(2), ty, from, &attr).is_ok();
-                    assert_eq!(ok, ladder || exit, "{ty:?} {from:?} -> {:?}", attr.target());
+                    assert_eq!(ok, legal(ty, from, &attr), "{ty:?} {from:?}: {attr:?}");
                 }
             }
         }
@@ -192,7 +212,7 @@ mod tests {
             Qpn(2),
             QpType::Rc,
             QpState::Reset,
-            &init(Some(Qkey(1))),
+            &init(Some(crate::verbs::Qkey(1))),
         ));
         assert!(e.contains("Qkey has no meaning"), "{e}");
         let e = text(check(
@@ -208,6 +228,10 @@ mod tests {
             QpState::Init,
             &attrs(QpType::Rc)[2],
         ));
+        let e2 = text(check(Qpn(7), Rc, Rtr, &QpAttr::Resume));
+        assert!(e2.contains("QpAttr::Rts"), "{e2}");
+        let e2 = text(check(Qpn(7), Rc, Sqd, &attrs(Rc)[2]));
+        assert!(e2.contains("QpAttr::Resume"), "{e2}");
         assert!(
             e.contains("0x7") && e.contains("Init to Rts") && e.contains("Rtr"),
             "{e}"

@@ -43,12 +43,24 @@ number! {
     Cq
 }
 number! {
-    /// Number of a shared receive queue as it stands in XRC requests: 24 bits, unique per HCA.
+    /// A memory registration.
+    MrHandle
+}
+number! {
+    /// A shared receive queue.
+    Srq
+}
+number! {
+    /// The number by which XRC packets name a shared receive queue: 24 bits, unique per HCA.
     SrqNum
 }
 number! {
-    /// A memory registration.
-    MrHandle
+    /// An XRC domain: targets in it serve the shared receive queues in it.
+    Xrcd
+}
+number! {
+    /// A completion channel, on which completion queues announce that they have something.
+    CompChannel
 }
 
 /// Packet sequence number: 24 bits that wrap around.
@@ -252,6 +264,11 @@ pub enum QpType {
     Rc,
     /// Unreliable datagrams to any UD queue pair.
     Ud,
+    /// Initiator of an extended reliable connection: a send queue only, whose requests name a
+    /// shared receive queue of the peer.
+    XrcIni,
+    /// Target of an extended reliable connection: a responder only.
+    XrcTgt,
 }
 
 /// State of a queue pair.
@@ -265,6 +282,12 @@ pub enum QpState {
     Rtr,
     /// Ready to send, too.
     Rts,
+    /// Send queue draining or drained: what was begun is finished, nothing new is begun.
+    /// Receives go on.
+    Sqd,
+    /// A datagram could not be sent: requests of the send queue complete with a flush error,
+    /// receives go on (UD).
+    Sqe,
     /// Failed, or moved here to flush: every request completes with a flush error.
     Err,
 }
@@ -301,6 +324,12 @@ pub struct PortInfo {
     pub max_cqe: u32,
     /// Longest message of one work request, in bytes.
     pub max_msg: u64,
+    /// Most local buffers of one work request.
+    pub max_sge: u32,
+    /// Most receives that a shared receive queue can hold.
+    pub max_srq_wr: u32,
+    /// Whether there are XRC domains, queue pairs and receive queues.
+    pub xrc: bool,
     /// Whether remote atomics are atomic with CPU atomics of the owner, too.
     pub atomics_coherent: bool,
 }
@@ -344,12 +373,40 @@ pub struct Counters {
     pub icrc_errors: u64,
     /// Packets dropped: malformed, no such QP, wrong state, wrong key, no receive buffer.
     pub dropped: u64,
-    /// READ, WRITE and atomic operations of peers that were executed here.
+    /// SEND, READ, WRITE and atomic operations of peers that were executed here.
     pub rdma_inbound: u64,
     /// Datagrams delivered to a UD queue pair.
     pub ud_received: u64,
+    /// Asynchronous events dropped because nobody took those before.
+    pub events_lost: u64,
     /// System calls that sent packets.
     pub send_calls: u64,
     /// System calls that received packets, successful or not.
     pub recv_calls: u64,
+}
+
+/// Something that happened to an object outside of any work request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum AsyncEvent {
+    /// A completion queue was full when a completion came: that completion is lost, and so are
+    /// all later ones. Queue pairs that use it fail at their next completion.
+    CqErr(Cq),
+    /// A queue pair failed for a reason that no completion tells, such as a failed CQ.
+    QpFatal(Qpn),
+    /// The responder of a queue pair refused a request as invalid; the queue pair has failed.
+    QpReqErr(Qpn),
+    /// The responder of a queue pair refused an access; the queue pair has failed.
+    QpAccessErr(Qpn),
+    /// The first packet for a queue pair in RTR arrived: the peer is ready. Only a hint, of which
+    /// few are kept.
+    CommEst(Qpn),
+    /// The send queue of a queue pair in SQD has nothing in flight any more.
+    SqDrained(Qpn),
+    /// A failed queue pair will not take receives from its shared receive queue any more.
+    QpLastWqeReached(Qpn),
+    /// A shared receive queue failed.
+    SrqErr(Srq),
+    /// A shared receive queue holds fewer receives than its limit, which is now disarmed.
+    SrqLimitReached(Srq),
 }

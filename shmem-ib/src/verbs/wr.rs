@@ -1,8 +1,10 @@
 //! Work requests, completions, and the attributes of queue pairs.
 
-use super::{Access, AddressVector, Cq, Lkey, Mtu, Psn, Qkey, QpState, QpType, Qpn, Rkey};
+use super::{
+    Access, AddressVector, Cq, Lkey, Mtu, Psn, Qkey, QpState, QpType, Qpn, Rkey, Srq, SrqNum, Xrcd,
+};
 
-/// What a new queue pair is to be.
+/// What a new queue pair is to be. Begin with [`QpInit::new`] and change what differs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInit {
     /// Transport service.
@@ -11,12 +13,77 @@ pub struct QpInit {
     pub send_cq: Cq,
     /// Where completions of the receive queue go.
     pub recv_cq: Cq,
+    /// Where receives come from, instead of a receive queue of its own.
+    pub srq: Option<Srq>,
+    /// The domain of an XRC target; `None` for all other types.
+    pub xrcd: Option<Xrcd>,
     /// Most uncompleted send requests.
     pub max_send_wr: u32,
     /// Most posted receives.
     pub max_recv_wr: u32,
+    /// Most local buffers of a send request.
+    pub max_send_sge: u32,
+    /// Most local buffers of a receive.
+    pub max_recv_sge: u32,
     /// Longest inline payload in bytes.
     pub max_inline: u32,
+    /// Every send request completes visibly, as if it were signaled.
+    pub sq_sig_all: bool,
+}
+
+impl QpInit {
+    /// A queue pair with one CQ for both queues, 16 send requests of one buffer each, and no
+    /// receives.
+    #[must_use]
+    pub const fn new(ty: QpType, cq: Cq) -> Self {
+        Self {
+            ty,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            xrcd: None,
+            max_send_wr: 16,
+            max_recv_wr: 0,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: 0,
+            sq_sig_all: false,
+        }
+    }
+}
+
+/// What a new shared receive queue is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqInit {
+    /// Most posted receives.
+    pub max_wr: u32,
+    /// Most local buffers of a receive.
+    pub max_sge: u32,
+    /// Who takes receives from it.
+    pub kind: SrqKind,
+}
+
+/// Who takes receives from a shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SrqKind {
+    /// The queue pairs that were created with it.
+    Basic,
+    /// The XRC targets of a domain, for packets that name this queue.
+    Xrc {
+        /// The domain.
+        xrcd: Xrcd,
+        /// Where completions go.
+        cq: Cq,
+    },
+}
+
+/// What is to change of a registration; `None` stays as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rereg {
+    /// The new range: first byte and length.
+    pub range: Option<(*mut u8, usize)>,
+    /// The new rights.
+    pub access: Option<Access>,
 }
 
 /// The other end of an RC queue pair.
@@ -32,6 +99,9 @@ pub struct RcDest {
     pub mtu: Mtu,
     /// How many READs and atomics of the peer may be outstanding.
     pub max_dest_rd_atomic: u8,
+    /// How long a peer has to wait when there is no receive for what it sent: the code of an
+    /// RNR NAK timer, 0 to 31 (1: 10 us, 12: 640 us, 31: 491.52 ms, 0: 655.36 ms).
+    pub min_rnr_timer: u8,
 }
 
 /// One variant per legal transition, with just the attributes that it takes.
@@ -58,9 +128,17 @@ pub enum QpAttr {
         /// How many timeouts without progress follow the first, 0 to 7, before the queue
         /// pair fails with [`WcStatus::RetryExcErr`].
         retry_cnt: u8,
+        /// How often a request is sent again because the peer has no receive for it, before
+        /// the queue pair fails with [`WcStatus::RnrRetryExcErr`]: 0 to 6, or 7: always.
+        rnr_retry: u8,
         /// How many READs and atomics may be outstanding; the peer's `max_dest_rd_atomic`.
         max_rd_atomic: u8,
     },
+    /// RTS to SQD: finishes what is in flight and begins nothing new. When nothing is in flight
+    /// any more, [`AsyncEvent::SqDrained`](super::AsyncEvent::SqDrained) tells.
+    Sqd,
+    /// SQD or SQE to RTS: goes on.
+    Resume,
     /// Any state to ERR: flushes both queues.
     Err,
     /// Any state to RESET: forgets everything.
@@ -74,7 +152,8 @@ impl QpAttr {
         match self {
             Self::Init { .. } => QpState::Init,
             Self::Rtr { .. } => QpState::Rtr,
-            Self::Rts { .. } => QpState::Rts,
+            Self::Rts { .. } | Self::Resume => QpState::Rts,
+            Self::Sqd => QpState::Sqd,
             Self::Err => QpState::Err,
             Self::Reset => QpState::Reset,
         }
@@ -103,15 +182,29 @@ pub enum SendOp {
         qpn: Qpn,
         /// Its key.
         qkey: Qkey,
+        /// Immediate data for its completion.
+        imm: Option<u32>,
     },
-    /// Writes the local buffer to the peer's memory.
+    /// Sends the local buffers to a receive of the peer.
+    Send {
+        /// Immediate data for its completion.
+        imm: Option<u32>,
+    },
+    /// Sends the local buffers to a receive of the peer, and invalidates a key there.
+    SendInv {
+        /// The key: that registration of the peer can be used no more, only deregistered.
+        rkey: Rkey,
+    },
+    /// Writes the local buffers to the peer's memory.
     Write {
         /// First byte there.
         raddr: u64,
         /// Key of the region.
         rkey: Rkey,
+        /// Immediate data: then a receive of the peer completes with it.
+        imm: Option<u32>,
     },
-    /// Reads the peer's memory into the local buffer.
+    /// Reads the peer's memory into the local buffers.
     Read {
         /// First byte there.
         raddr: u64,
@@ -156,6 +249,8 @@ impl SendOp {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::UdSend { .. } => "UD send",
+            Self::Send { .. } => "send",
+            Self::SendInv { .. } => "send with invalidate",
             Self::Write { .. } => "RDMA write",
             Self::Read { .. } => "RDMA read",
             Self::FetchAdd { .. } => "fetch-and-add",
@@ -171,21 +266,49 @@ pub struct SendWr<'a> {
     pub wr_id: u64,
     /// What to do.
     pub op: SendOp,
-    /// The local buffer.
-    pub sge: Sge,
-    /// Payload that is copied while posting, instead of `sge`: only for sends and writes.
+    /// The local buffers, one after the other.
+    pub sges: &'a [Sge],
+    /// Payload that is copied while posting, instead of `sges`: only for sends and writes.
     pub inline: Option<&'a [u8]>,
     /// Whether success gives a completion. Errors always do.
+    ///
+    /// A request without one keeps its place in the send queue until a later request of that
+    /// queue has completed visibly: a queue of which no request is signaled fills up for good.
     pub signaled: bool,
+    /// Whether the completion at the peer counts as solicited (sends, and writes with immediate
+    /// data).
+    pub solicited: bool,
+    /// Whether to begin only after all earlier READs and atomics of this queue are complete.
+    pub fence: bool,
+    /// The shared receive queue of the peer (XRC initiators, and only they).
+    pub srqn: Option<SrqNum>,
 }
 
-/// A request for the receive queue.
+impl<'a> SendWr<'a> {
+    /// A signaled request.
+    #[must_use]
+    pub const fn new(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> Self {
+        Self {
+            wr_id,
+            op,
+            sges,
+            inline: None,
+            signaled: true,
+            solicited: false,
+            fence: false,
+            srqn: None,
+        }
+    }
+}
+
+/// A request for a receive queue.
 #[derive(Clone, Copy, Debug)]
-pub struct RecvWr {
+pub struct RecvWr<'a> {
     /// Comes back in the completion.
     pub wr_id: u64,
-    /// The buffer; a UD queue pair fills it from byte [`super::GRH_LEN`] on.
-    pub sge: Sge,
+    /// The buffers, filled one after the other; a datagram begins at byte
+    /// [`super::GRH_LEN`].
+    pub sges: &'a [Sge],
 }
 
 /// How a work request ended.
@@ -198,6 +321,8 @@ pub enum WcStatus {
     LocLenErr,
     /// A local buffer is not registered (any more).
     LocProtErr,
+    /// The HCA found the request inconsistent while it executed it.
+    LocQpOpErr,
     /// The queue pair failed or was moved to ERR before this request was executed.
     WrFlushErr,
     /// The peer's queue pair does not support the request, or it was malformed.
@@ -217,7 +342,7 @@ pub enum WcStatus {
 /// Which kind of request completed. Undefined (as in verbs) if the status is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {
-    /// A datagram was sent.
+    /// A message or datagram was sent.
     Send,
     /// RDMA write.
     Write,
@@ -227,14 +352,16 @@ pub enum WcOpcode {
     FetchAdd,
     /// Compare-and-swap.
     CmpSwap,
-    /// A receive buffer was filled.
+    /// A receive was filled.
     Recv,
+    /// A receive was used up by a write with immediate data, which lies elsewhere.
+    RecvRdmaWithImm,
 }
 
 impl From<&SendOp> for WcOpcode {
     fn from(op: &SendOp) -> Self {
         match op {
-            SendOp::UdSend { .. } => Self::Send,
+            SendOp::UdSend { .. } | SendOp::Send { .. } | SendOp::SendInv { .. } => Self::Send,
             SendOp::Write { .. } => Self::Write,
             SendOp::Read { .. } => Self::Read,
             SendOp::FetchAdd { .. } => Self::FetchAdd,
@@ -254,10 +381,17 @@ pub struct Completion {
     pub opcode: WcOpcode,
     /// The local queue pair.
     pub qpn: Qpn,
-    /// Bytes received, with the [`super::GRH_LEN`] bytes in front; bytes read for a READ.
+    /// Bytes received, of a datagram with the [`super::GRH_LEN`] bytes in front; bytes written
+    /// by the peer for a write with immediate data; bytes read for a READ.
     pub byte_len: u32,
     /// Who sent a datagram.
     pub src: Option<(AddressVector, Qpn)>,
+    /// Immediate data of what was received.
+    pub imm: Option<u32>,
+    /// The local key that the peer has invalidated with its send.
+    pub invalidated: Option<Rkey>,
+    /// The shared receive queue of an XRC receive.
+    pub srqn: Option<SrqNum>,
 }
 
 impl Completion {
@@ -269,5 +403,8 @@ impl Completion {
         qpn: Qpn(0),
         byte_len: 0,
         src: None,
+        imm: None,
+        invalidated: None,
+        srqn: None,
     };
 }

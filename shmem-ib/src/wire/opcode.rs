@@ -147,6 +147,20 @@ impl Opcode {
         code >= 13 && code <= 18
     }
 
+    /// Whether it ends a message.
+    #[must_use]
+    pub const fn is_last_or_only(self) -> bool {
+        !matches!(
+            self,
+            Self::SendFirst
+                | Self::SendMiddle
+                | Self::WriteFirst
+                | Self::WriteMiddle
+                | Self::ReadFirst
+                | Self::ReadMiddle
+        )
+    }
+
     /// Whether it begins a message.
     #[must_use]
     pub const fn is_first_or_only(self) -> bool {

@@ -273,12 +273,9 @@ impl<H: Hca> Driver<H> {
 
     fn create_qp(&mut self) -> Result<Qpn, VerbsError> {
         let init = QpInit {
-            ty: QpType::Rc,
-            send_cq: self.cq,
-            recv_cq: self.cq,
             max_send_wr: self.config.sq_depth,
-            max_recv_wr: 0,
             max_inline: self.max_inline as u32,
+            ..QpInit::new(QpType::Rc, self.cq)
         };
         let qpn = self.hca.create_qp(&init)?;
         if let Err(e) = self.hca.modify_qp(qpn, &INIT) {
@@ -297,6 +294,8 @@ impl<H: Hca> Driver<H> {
             rq_psn: link.rq_psn,
             mtu: link.mtu,
             max_dest_rd_atomic: link.max_dest_rd_atomic,
+            // Nothing here needs a receive of the peer.
+            min_rnr_timer: 0,
         };
         self.hca
             .modify_qp(link.qpn, &QpAttr::Rtr { dest: Some(dest) })?;
@@ -304,6 +303,7 @@ impl<H: Hca> Driver<H> {
             sq_psn: link.sq_psn,
             timeout: self.config.rc_timeout,
             retry_cnt: self.config.rc_retry,
+            rnr_retry: 0,
             max_rd_atomic: link.max_rd_atomic,
         };
         self.hca.modify_qp(link.qpn, &rts)
@@ -430,11 +430,8 @@ impl<H: Hca> Driver<H> {
         }
         let wr_id = KIND_RC << KIND_SHIFT | id.to_bits();
         let wr = SendWr {
-            wr_id,
-            op: what,
-            sge,
             inline,
-            signaled: true,
+            ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
         };
         // SAFETY: by the caller's promise.
         match unsafe { self.hca.post_send(qpn, &wr) } {

@@ -159,7 +159,7 @@ impl<H: Hca> Endpoint<H> {
 
         let mut rng = Rng::new(config.seed);
         let cq = hca
-            .create_cq(cq)
+            .create_cq(cq, None)
             .map_err(ConnError::verbs("create a completion queue"))?;
         let ud = UdPort::new(&*hca, cq, &config, &mut rng, ud_recv_id)?;
         let address = ud.address;

@@ -52,7 +52,11 @@ impl<H: Hca> Endpoint<H> {
             return Ok(());
         }
         let Target { raddr, rkey, .. } = target;
-        let write = |raddr: u64| SendOp::Write { raddr, rkey };
+        let write = |raddr: u64| SendOp::Write {
+            raddr,
+            rkey,
+            imm: None,
+        };
         let mut op = new_op(OpKind::Put, pe, offset, len);
         if len <= locked.max_inline {
             let mut bytes = [0; INLINE_MAX];

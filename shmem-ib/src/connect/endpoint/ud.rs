@@ -41,12 +41,10 @@ impl UdPort {
         let port = hca.port();
         let max_inline = port.max_inline.min(MAX_LEN as u32);
         let init = QpInit {
-            ty: QpType::Ud,
-            send_cq: cq,
-            recv_cq: cq,
             max_send_wr: SEND_SLOTS,
             max_recv_wr: config.ud_depth,
             max_inline,
+            ..QpInit::new(QpType::Ud, cq)
         };
         // Bit 31 stays clear: keys with it are privileged.
         let qkey = Qkey(rng.next_u32() >> 1);
@@ -63,6 +61,7 @@ impl UdPort {
                 sq_psn: Psn::new(rng.next_u32()),
                 timeout: 0,
                 retry_cnt: 0,
+                rnr_retry: 0,
                 max_rd_atomic: 0,
             },
         ];
@@ -110,7 +109,15 @@ impl UdPort {
         let sge = self.buffers.sge(slot as usize * RECV_LEN, RECV_LEN);
         // SAFETY: the buffer lives until `release`, which first destroys the queue pair, and is
         // read only between a completion and the next post of the same slot.
-        unsafe { hca.post_recv(self.address.qpn, &RecvWr { wr_id, sge }) }
+        unsafe {
+            hca.post_recv(
+                self.address.qpn,
+                &RecvWr {
+                    wr_id,
+                    sges: &[sge],
+                },
+            )
+        }
     }
 
     /// Copies out the datagram that a receive completion announces.
@@ -152,16 +159,16 @@ impl UdPort {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
             }
         }
+        let op = SendOp::UdSend {
+            av: to.av(),
+            qpn: to.qpn,
+            qkey: to.qkey,
+            imm: None,
+        };
+        let sges = [sge];
         let wr = SendWr {
-            wr_id: wr_id(slot),
-            op: SendOp::UdSend {
-                av: to.av(),
-                qpn: to.qpn,
-                qkey: to.qkey,
-            },
-            sge,
             inline: inline.then_some(bytes),
-            signaled: true,
+            ..SendWr::new(wr_id(slot), op, &sges)
         };
         // SAFETY: the slot is not reused before the completion, and lives until `release`.
         if unsafe { hca.post_send(self.address.qpn, &wr) }.is_err() {
