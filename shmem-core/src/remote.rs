@@ -62,6 +62,8 @@ impl Remote {
             job_key: view.job_key(),
             seed: seed.rotate_left(32),
             connect_deadline: settings.connect_timeout,
+            linger: settings.linger,
+            max_qps: settings.max_qps,
             spin_rounds: view.spins().min(200),
             ..EndpointConfig::default()
         };

@@ -7,6 +7,9 @@
 //! [`Manager::poll_action`] until there is none. Executing an action may call the manager
 //! again ([`Manager::qp_created`]); the actions that this yields come last.
 //!
+//! If there may be only so many queue pairs ([`Local::max_qps`]), call [`Manager::make_room`] while
+//! [`Manager::is_short`]; see `slots.rs` for who gets them.
+//!
 //! A PE that goes calls [`Manager::leave`], [`Manager::say_bye`] until everybody is told, and then
 //! serves its peers as before until [`Manager::has_left`].
 //!
@@ -15,11 +18,16 @@
 
 #![forbid(unsafe_code)]
 
+mod slots;
+
+pub use slots::{PATIENCE, Usage};
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use hashbrown::HashMap;
 
+use self::slots::{Account, Slots};
 use super::UdAddress;
 use super::admission::Admission;
 use super::handshake::{Action, Actions, Context, Handshake, Local, Phase, Verdict};
@@ -74,6 +82,8 @@ struct Entry {
     handshake: Handshake,
     /// The timer in the heap that counts for this peer; others of it are outdated.
     armed: Option<u64>,
+    /// What the books say.
+    account: Account,
 }
 
 /// The connections of one PE.
@@ -87,6 +97,9 @@ pub struct Manager {
     rng: Rng,
     stats: ConnectStats,
     leaving: Option<Leaving>,
+    slots: Slots,
+    /// Logical time: above every ticket given or seen.
+    clock: u64,
 }
 
 impl Manager {
@@ -102,6 +115,8 @@ impl Manager {
             rng: Rng::new(seed),
             stats: ConnectStats::default(),
             leaving: None,
+            slots: Slots::default(),
+            clock: 0,
         }
     }
 
@@ -154,18 +169,45 @@ impl Manager {
     }
 
     /// The memory of this PE is registered: those who wait for it get their answers.
+    ///
+    /// Later calls say that the memory has changed: connected peers are told.
     pub fn ready(&mut self, now: u64, segments: Segments) {
-        self.local.segments = Some(segments);
-        let mut waiting: Vec<u32> = self
+        let first = self.local.segments.replace(segments).is_none();
+        self.local.revision += 1;
+        let mut concerned: Vec<u32> = self
             .peers
             .iter()
-            .filter(|(_, e)| e.handshake.phase() == Phase::Preparing)
+            .filter(|(_, e)| !first || e.handshake.phase() == Phase::Preparing)
             .map(|(pe, _)| *pe)
             .collect();
-        waiting.sort_unstable(); // the order of a hash table is not reproducible
-        for pe in waiting {
-            self.with_peer(now, pe, Handshake::ready);
+        concerned.sort_unstable(); // the order of a hash table is not reproducible
+        for pe in concerned {
+            if first {
+                self.with_peer(now, pe, Handshake::ready);
+            } else {
+                self.with_peer(now, pe, Handshake::segments_changed);
+            }
         }
+    }
+
+    /// Whether every peer that was told of our memory knows the present segments.
+    #[must_use]
+    pub fn segments_known(&self) -> bool {
+        let revision = self.local.revision;
+        !self
+            .peers
+            .values()
+            .any(|e| e.handshake.may_be_behind(revision))
+    }
+
+    /// No operation towards `pe` is under way that began before its segments of `revision` came.
+    pub fn segments_applied(&mut self, now: u64, pe: u32, revision: u32) {
+        self.with_peer(now, pe, |h, cx| h.segments_applied(cx, revision));
+    }
+
+    /// No operation is under way on queue pair `qpn` towards `pe`, after [`Action::Drain`].
+    pub fn drained(&mut self, now: u64, pe: u32, qpn: Qpn) {
+        self.with_peer(now, pe, |handshake, cx| handshake.drained(cx, qpn));
     }
 
     /// The queue pair that [`Action::CreateQp`] asked for exists, in INIT.
@@ -226,7 +268,7 @@ impl Manager {
         }
     }
 
-    /// Operations towards `pe` are unfinished, and it waits for our BYE.
+    /// Operations towards `pe` are unfinished, and it waits for our BYE or DRAIN.
     pub fn busy(&mut self, now: u64, pe: u32) {
         self.with_peer(now, pe, Handshake::busy);
     }
@@ -260,6 +302,13 @@ impl Manager {
                 self.stats.malformed += 1;
                 return Err(DecodeError::Field("kind (this PE uses transport RC)"));
             }
+            Body::Drain(_) => self.stats.drains_received += 1,
+            Body::Segments { .. } | Body::SegmentsAck { .. } => {
+                if !self.peers.contains_key(&message.src_pe) {
+                    self.stats.stale += 1;
+                    return Ok(Verdict::Stale);
+                }
+            }
         }
         let pe = message.src_pe;
         let missing = self.phase(pe) == Phase::Parting;
@@ -278,6 +327,8 @@ impl Manager {
     /// When [`Self::handle_timeout`] has something to do.
     pub fn next_timeout(&mut self) -> Option<u64> {
         let timer = self.next_timer();
+        let search = self.slots.next_search();
+        let timer = timer.into_iter().chain(search).min();
         match self.leaving.as_ref().and_then(Leaving::end) {
             Some(end) => Some(timer.map_or(end, |at| at.min(end))),
             None => timer,
@@ -302,6 +353,7 @@ impl Manager {
             leaving.over = true;
             self.stats.byes_missed = leaving.parting.into();
         }
+        self.slots.time_passed(now);
         while let Some(at) = self.next_timer()
             && at <= now
         {
@@ -331,11 +383,30 @@ impl Manager {
         pe: u32,
         event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
     ) -> R {
+        let result = self.one_event(now, pe, event);
+        // A queue pair that has become free goes to the first in line.
+        while let Some(first) = self.slots.first_waiting()
+            && self.slots.may_create(self.local.max_qps, first)
+        {
+            self.one_event(now, first, Handshake::ready);
+        }
+        result
+    }
+
+    fn one_event<R>(
+        &mut self,
+        now: u64,
+        pe: u32,
+        event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+    ) -> R {
         let entry = self.peers.entry(pe).or_insert_with(|| Entry {
             handshake: Handshake::new(pe),
             armed: None,
+            account: Account::NEW,
         });
         let was_parting = entry.handshake.phase() == Phase::Parting;
+        let me = self.local.pe;
+        let registered = self.local.segments.is_some();
         let mut actions = Actions::new();
         let mut cx = Context {
             now,
@@ -343,9 +414,14 @@ impl Manager {
             rng: &mut self.rng,
             actions: &mut actions,
             stats: &mut self.stats,
+            clock: &mut self.clock,
+            may_create: self.slots.may_create(self.local.max_qps, pe),
         };
         let result = event(&mut entry.handshake, &mut cx);
         self.actions.extend(actions.into_iter().map(|a| (pe, a)));
+        let after = Account::of(&entry.handshake, me, registered);
+        let before = std::mem::replace(&mut entry.account, after);
+        self.slots.update(pe, before, after);
         if let Some(leaving) = &mut self.leaving {
             leaving.parting -= u32::from(was_parting);
             leaving.parting += u32::from(entry.handshake.phase() == Phase::Parting);

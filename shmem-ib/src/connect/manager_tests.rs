@@ -30,6 +30,8 @@ fn manager_of(identity: &Identity, pe: u32) -> Manager {
         mtu: Mtu::M1024,
         max_rd_atomic: 1,
         segments: None,
+        revision: 0,
+        max_qps: 0,
         leaving: false,
         retry: RetryPolicy::default(),
     };

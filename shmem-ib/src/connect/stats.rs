@@ -2,8 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-/// Smallest, mean and largest of a series of durations in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Durations below 2^10 ns share the first bucket.
+const FIRST_OCTAVE: u32 = 10;
+/// Durations from 2^37 ns, over two minutes, share the last one.
+const LAST_OCTAVE: u32 = 37;
+/// Buckets of one octave: quantiles are at most an eighth too large.
+const PER_OCTAVE: usize = 8;
+const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * PER_OCTAVE + 2;
+
+/// The distribution of a series of durations in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
     /// How many were measured.
     pub count: u64,
@@ -13,6 +21,32 @@ pub struct Latency {
     pub min: u64,
     /// The largest.
     pub max: u64,
+    buckets: [u32; BUCKETS],
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            total: 0,
+            min: 0,
+            max: 0,
+            buckets: [0; BUCKETS],
+        }
+    }
+}
+
+impl std::fmt::Debug for Latency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Latency")
+            .field("count", &self.count)
+            .field("min", &self.min)
+            .field("mean", &self.mean())
+            .field("p50", &self.quantile(0.5))
+            .field("p99", &self.quantile(0.99))
+            .field("max", &self.max)
+            .finish()
+    }
 }
 
 impl Latency {
@@ -26,6 +60,26 @@ impl Latency {
         self.max = self.max.max(nanos);
         self.total = self.total.saturating_add(nanos);
         self.count += 1;
+        let bucket = &mut self.buckets[bucket_of(nanos)];
+        *bucket = bucket.saturating_add(1);
+    }
+
+    /// Adds all measurements of another series.
+    pub fn add(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 {
+            other.min
+        } else {
+            self.min.min(other.min)
+        };
+        self.max = self.max.max(other.max);
+        self.total = self.total.saturating_add(other.total);
+        self.count += other.count;
+        for (mine, its) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine = mine.saturating_add(*its);
+        }
     }
 
     /// The arithmetic mean; 0 if nothing was measured.
@@ -36,6 +90,48 @@ impl Latency {
             None => 0,
         }
     }
+
+    /// A duration that the fraction `q` (0 to 1) of all measurements does not exceed: at least
+    /// the exact quantile, and at most an eighth above it, or 1024 ns if it is below. 0 if
+    /// nothing was measured.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> u64 {
+        let total: u64 = self.buckets.iter().map(|n| u64::from(*n)).sum();
+        let wanted = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (i, n) in self.buckets.iter().enumerate() {
+            seen += u64::from(*n);
+            if seen >= wanted {
+                return upper_end(i).clamp(self.min, self.max);
+            }
+        }
+        self.max
+    }
+}
+
+fn bucket_of(nanos: u64) -> usize {
+    if nanos < 1 << FIRST_OCTAVE {
+        return 0;
+    }
+    if nanos >= 1 << LAST_OCTAVE {
+        return BUCKETS - 1;
+    }
+    let octave = nanos.ilog2();
+    let part = (nanos >> (octave - 3)) as usize & (PER_OCTAVE - 1);
+    1 + (octave - FIRST_OCTAVE) as usize * PER_OCTAVE + part
+}
+
+/// The largest duration that belongs to a bucket.
+const fn upper_end(bucket: usize) -> u64 {
+    if bucket == 0 {
+        return (1 << FIRST_OCTAVE) - 1;
+    }
+    if bucket == BUCKETS - 1 {
+        return u64::MAX;
+    }
+    let octave = FIRST_OCTAVE as usize + (bucket - 1) / PER_OCTAVE;
+    let part = (bucket - 1) % PER_OCTAVE;
+    ((PER_OCTAVE + part + 1) as u64) * (1 << (octave - 3)) - 1
 }
 
 /// What the connection manager has done since it was made.
@@ -92,6 +188,30 @@ pub struct ConnectStats {
     pub last_opened: u64,
     /// From the local program's request to the usable connection.
     pub first_contact: Latency,
+    /// Connections that this side began to close to make room.
+    pub evictions: u64,
+    /// Connections that the peer began to close to make room for it.
+    pub evictions_by_peer: u64,
+    /// Own connection attempts that gave their queue pair to an older request.
+    pub yields: u64,
+    /// Requests of peers that had to wait for a queue pair of ours.
+    pub requests_queued: u64,
+    /// Connections that opened anew after an earlier one was closed to make room.
+    pub reconnects: u64,
+    /// DRAINs sent, with those repeated.
+    pub drains_sent: u64,
+    /// DRAINs received and authentic.
+    pub drains_received: u64,
+    /// DRAINs that were answered with WAIT first, since operations were under way.
+    pub drains_deferred: u64,
+    /// Drains given up, since the peer gave no sign of life.
+    pub drains_abandoned: u64,
+    /// From the decision to close a connection, or the peer's DRAIN, to the end of its queue pair.
+    pub drain_time: Latency,
+    /// Changed segments told to peers, with those repeated.
+    pub segments_sent: u64,
+    /// Changed segments of peers that were understood.
+    pub segments_received: u64,
     /// Of the XRC transport.
     pub xrc: XrcStats,
 }
@@ -141,5 +261,40 @@ mod tests {
             (latency.min, latency.mean(), latency.max, latency.count),
             (10, 20, 30, 3)
         );
+    }
+
+    #[test]
+    fn buckets_are_ordered_without_gaps() {
+        for bucket in 0..BUCKETS - 1 {
+            let end = upper_end(bucket);
+            assert_eq!((bucket_of(end), bucket_of(end + 1)), (bucket, bucket + 1));
+        }
+        assert_eq!(bucket_of(0), 0);
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_are_close_to_the_exact_ones() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.quantile(0.5), 0);
+        // 1 us to 10 ms, in an order that is not sorted.
+        for i in 0..10_000u64 {
+            latency.record((i * 7919 % 10_000 + 1) * 1000);
+        }
+        for (q, exact) in [
+            (0.0, 1),
+            (0.5, 5_000),
+            (0.9, 9_000),
+            (0.99, 9_900),
+            (1.0, 10_000),
+        ] {
+            let (got, exact) = (latency.quantile(q), exact * 1000);
+            assert!((exact..=exact + exact / 8).contains(&got), "{q}: {got}");
+        }
+        let mut sum = latency;
+        sum.add(&Latency::default());
+        sum.add(&latency);
+        assert_eq!(sum.quantile(0.5), latency.quantile(0.5));
+        assert_eq!((sum.count, sum.min, sum.max), (20_000, 1000, 10_000_000));
     }
 }

@@ -171,6 +171,10 @@ impl Hca for SimHca {
         lock(&self.net).engine(self.index).query_qp(qp)
     }
 
+    fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
+        lock(&self.net).engine(self.index).inbound_mark(qp)
+    }
+
     fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
         lock(&self.net).engine(self.index).destroy_qp(qp)
     }

@@ -199,6 +199,14 @@ impl<M: Memory> Engine<M> {
             .ok_or(VerbsError::NoSuchQp(qpn))
     }
 
+    /// The PSN that the next request of the peer will have: it changes with each of them.
+    pub fn inbound_mark(&self, qpn: Qpn) -> Option<u32> {
+        match &self.qps.get(qpn)?.service {
+            Service::Rc(rc) => rc.responder.as_ref().map(|r| r.expected().0),
+            _ => None,
+        }
+    }
+
     /// Destroys a queue pair.
     ///
     /// # Errors

@@ -507,6 +507,10 @@ impl Hca for SoftHca {
         self.lock().engine.query_qp(qp)
     }
 
+    fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
+        self.lock().engine.inbound_mark(qp)
+    }
+
     fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
         self.lock().engine.destroy_qp(qp)
     }

@@ -152,6 +152,11 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
+    /// PSN of the next request.
+    pub(crate) const fn expected(&self) -> Psn {
+        self.expected
+    }
+
     pub(crate) fn new(rq_psn: Psn, mtu: u32, max_rd_atomic: u8, rnr_timer: u8) -> Self {
         Self {
             expected: rq_psn,

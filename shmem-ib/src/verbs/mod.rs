@@ -238,6 +238,13 @@ pub trait Hca: Send + Sync + 'static {
     /// Makes a sleeping [`Hca::wait`] return; if none sleeps, the next one returns at once.
     fn wake(&self);
 
+    /// A number that changes whenever an RC queue pair has taken in a request of its peer; `None`
+    /// if the device cannot tell, or the queue pair is not ready to receive.
+    fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
+        let _ = qp;
+        None
+    }
+
     /// What this port has done so far.
     fn counters(&self) -> Counters;
 }

@@ -244,6 +244,23 @@ impl SendOp {
         )
     }
 
+    /// The same RDMA operation on another place; a UD send stays as it is.
+    #[must_use]
+    pub const fn aimed_at(self, raddr: u64, rkey: Rkey) -> Self {
+        match self {
+            Self::Write { imm, .. } => Self::Write { raddr, rkey, imm },
+            Self::Read { .. } => Self::Read { raddr, rkey },
+            Self::FetchAdd { add, .. } => Self::FetchAdd { raddr, rkey, add },
+            Self::CmpSwap { compare, swap, .. } => Self::CmpSwap {
+                raddr,
+                rkey,
+                compare,
+                swap,
+            },
+            other => other,
+        }
+    }
+
     /// The name of the operation as used in error messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {

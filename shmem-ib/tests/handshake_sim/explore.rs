@@ -255,6 +255,8 @@ impl State {
             mtu: Mtu::M1024,
             max_rd_atomic: 4,
             segments: side.ready.then(|| std::iter::once(segment).collect()),
+            revision: u32::from(side.ready),
+            max_qps: 0,
             leaving: side.leaving,
             retry: retry(),
         };
@@ -262,12 +264,16 @@ impl State {
         let mut rng = Rng::new(self.fabric.made());
         let mut actions = Actions::new();
         let mut stats = ConnectStats::default();
+        // Without a limit of queue pairs, tickets decide nothing.
+        let mut clock = 0;
         let mut cx = Context {
             now: 0,
             local: &local,
             rng: &mut rng,
             actions: &mut actions,
             stats: &mut stats,
+            clock: &mut clock,
+            may_create: true,
         };
         event(&mut side.machine, &mut cx);
         for action in actions {
@@ -307,6 +313,8 @@ impl State {
                         self.with(pe, &mut |h, cx| h.busy(cx));
                     }
                 }
+                Action::Drain(_) => panic!("there is no limit"),
+                Action::SegmentsChanged { .. } => panic!("they did not change"),
                 Action::PeerRestarted { incarnation } => {
                     assert!(incarnation <= self.sides[1 - pe].incarnation);
                 }

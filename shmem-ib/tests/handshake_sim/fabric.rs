@@ -18,10 +18,19 @@ pub(crate) struct Qp {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Fabric {
     next: u32,
+    /// Most queue pairs of one owner; 0 is no limit.
+    cap: u32,
     qps: BTreeMap<u32, Qp>,
 }
 
 impl Fabric {
+    pub(crate) fn limited(cap: u32) -> Self {
+        Self {
+            cap,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn create(&mut self, owner: u32, peer: u32) -> Qpn {
         assert!(
             !self
@@ -29,6 +38,12 @@ impl Fabric {
                 .values()
                 .any(|q| q.owner == owner && q.peer == peer),
             "PE {owner} makes a second queue pair towards PE {peer}"
+        );
+        let owned = self.qps.values().filter(|q| q.owner == owner).count();
+        assert!(
+            self.cap == 0 || owned < self.cap as usize,
+            "PE {owner} has more than {} queue pairs",
+            self.cap
         );
         self.next += 1;
         self.qps.insert(

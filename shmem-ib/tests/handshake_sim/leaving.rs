@@ -125,6 +125,8 @@ impl World {
                     mtu: Mtu::M1024,
                     max_rd_atomic: 1,
                     segments: Some(std::iter::once(Segment::default()).collect()),
+                    revision: 1,
+                    max_qps: 0,
                     leaving: false,
                     retry: RetryPolicy::default(),
                 };

@@ -4,6 +4,7 @@
 //! `SHMEM_SIM_SEEDS=n` runs n seeds instead of the default, `SHMEM_SIM_SEED=s` replays one and
 //! prints what happens.
 
+mod eviction;
 mod explore;
 mod fabric;
 mod leaving;
@@ -53,6 +54,36 @@ fn everybody_leaves_and_nobody_is_left_behind() {
             }
         }
         totals.assert_that_everything_happened();
+    }
+    println!("{totals:#?}");
+}
+
+#[test]
+fn operations_are_executed_once_whatever_makes_room() {
+    let mut totals = eviction::Totals::default();
+    if let Some(seed) = number("SHMEM_SIM_SEED") {
+        eviction::World::new(seed, true).run(&mut totals);
+    } else {
+        for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(20_000) {
+            let run = || eviction::World::new(seed, false).run(&mut totals);
+            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+                eprintln!("failed: replay with SHMEM_SIM_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+        totals.assert_that_everything_happened();
+    }
+    println!("{totals:#?}");
+}
+
+#[test]
+fn everybody_uses_everybody_with_four_queue_pairs() {
+    let mut totals = eviction::Totals::default();
+    for seed in 0..2 {
+        eviction::World::storm(seed, 64, 4).run(&mut totals);
+    }
+    for seed in 0..20 {
+        eviction::World::storm(seed, 12, 1).run(&mut totals);
     }
     println!("{totals:#?}");
 }

@@ -202,6 +202,8 @@ impl World {
             mtu: [Mtu::M1024, Mtu::M4096][(pe % 2) as usize],
             max_rd_atomic: 1 + (pe % 16) as u8,
             segments: None,
+            revision: 0,
+            max_qps: 0,
             leaving: false,
             retry: RetryPolicy::default(),
         };
@@ -321,6 +323,7 @@ impl World {
             address,
             size: 1 << 20,
             rkey: Rkey(pe),
+            ..Segment::default()
         })
         .collect()
     }
@@ -374,6 +377,8 @@ impl World {
                 Action::Failed(failure) => panic!("PE {pe} to PE {peer}: {failure:?}"),
                 Action::PeerRestarted { .. } => {}
                 Action::PeerLeft { .. } => panic!("PE {pe}: PE {peer} has not left"),
+                Action::Drain(_) => panic!("PE {pe}: there is no limit"),
+                Action::SegmentsChanged { .. } => panic!("PE {pe}: they did not change"),
             }
         }
     }

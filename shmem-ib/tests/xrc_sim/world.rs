@@ -706,6 +706,8 @@ pub(crate) fn memory(pe: u32, incarnation: u64) -> Memory {
         address: u64::from(pe) << 32 | incarnation,
         size: 1 << 20,
         rkey: Rkey(pe),
+        id: 0,
+        generation: 1,
     };
     Memory {
         srqn: SrqNum(pe + 500),

@@ -107,6 +107,12 @@ settings! {
     connect_timeout: Duration = "60s", "SHMEM_CONNECT_TIMEOUT",
         "a time such as 500ms, 30s or 2m", value::duration,
         "How long a silent peer may take to answer a connection request before the job fails.";
+    max_qps: u32 = "0", "SHMEM_MAX_QPS",
+        "a number, or 0 for no limit", value::count,
+        "Connections to PEs on other nodes that a PE may have at a time; the least recently used ones are closed for others.";
+    linger: Duration = "500ms", "SHMEM_LINGER",
+        "a time such as 500ms or 2s", value::duration,
+        "How long a leaving PE waits for silent peers that have not taken leave.";
     spin: Spin = "auto", "SHMEM_SPIN",
         "auto, or a number of polls", value::spin,
         "Polls before a waiting PE sleeps; auto spins only where each PE has a core.";

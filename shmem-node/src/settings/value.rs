@@ -92,6 +92,10 @@ pub(super) fn size(text: &str) -> Result<u64, ValueError> {
     }
 }
 
+pub(super) fn count(text: &str) -> Result<u32, ValueError> {
+    text.trim().parse().map_err(|_| ValueError::NotANumber)
+}
+
 pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     let (number, unit) = split_number(text)?;
     let seconds = match unit {

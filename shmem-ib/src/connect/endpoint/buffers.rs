@@ -178,15 +178,20 @@ impl Pool {
     }
 }
 
-/// The registration of the symmetric segment.
+/// The registration of a segment: the symmetric heap, or memory that came later.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LocalSegment(pub(super) Mr);
+pub(super) struct LocalSegment {
+    pub(super) id: u8,
+    /// Larger than that of every segment registered before.
+    pub(super) generation: u32,
+    pub(super) mr: Mr,
+}
 
 impl LocalSegment {
     /// The lkey for a local range, if the segment covers it.
     pub(super) fn covers(&self, addr: u64, len: usize) -> Option<Lkey> {
-        let offset = addr.checked_sub(self.0.addr)?;
+        let offset = addr.checked_sub(self.mr.addr)?;
         let end = offset.checked_add(len as u64)?;
-        (end <= self.0.len).then_some(self.0.lkey)
+        (end <= self.mr.len).then_some(self.mr.lkey)
     }
 }

@@ -34,6 +34,9 @@ pub struct EndpointConfig {
     pub rc_retry: u8,
     /// READs and atomics that one connection may have outstanding; the port may allow fewer.
     pub max_rd_atomic: u8,
+    /// RC queue pairs that may exist at a time; 0 is no limit. With a limit, the least recently
+    /// used connections are closed when others are needed, and open again at their next use.
+    pub max_qps: u32,
     /// Unfinished operations that one connection may have.
     pub sq_depth: u32,
     /// Unfinished operations of the endpoint over all connections.
@@ -62,6 +65,7 @@ impl Default for EndpointConfig {
             rc_timeout: 20,
             rc_retry: 7,
             max_rd_atomic: 16,
+            max_qps: 0,
             sq_depth: 64,
             cq_depth: 4096,
             ud_depth: 32,

@@ -14,9 +14,9 @@ use super::ud::{SEND_SLOTS, UdPort};
 use crate::connect::UdAddress;
 use crate::connect::handshake::{Action, Failure, Link, Phase};
 use crate::connect::manager::Manager;
-use crate::connect::message::{MAX_LEN, Segment};
+use crate::connect::message::{MAX_LEN, Segments};
 use crate::verbs::{
-    Access, Completion, Cq, Hca, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr, Sge,
+    Access, Completion, Cq, Hca, Mr, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr, Sge,
     VerbsError, WcStatus,
 };
 
@@ -43,7 +43,21 @@ pub(super) struct Peer {
     /// The queue pair for our operations, if the connection is open.
     pub(super) open: Option<Qpn>,
     /// The peer's memory.
-    pub(super) segment: Segment,
+    pub(super) segments: Segments,
+    /// Nothing may be begun over the open connection: it makes room for another.
+    pub(super) draining: bool,
+    /// Threads that wait for the connection.
+    pub(super) waiters: u32,
+    /// Of those, how many waited when it opened: each may begin one operation even if the
+    /// connection is to be drained already, so that opening it was not in vain.
+    pub(super) entitled: u32,
+    /// Value of the endpoint's count of work requests at the last use.
+    pub(super) used: u64,
+    /// [`Hca::inbound_mark`] when last looked at.
+    pub(super) inbound: u32,
+    /// The peer's segments of this revision are to be acknowledged when so many work requests
+    /// have completed.
+    pub(super) acknowledge: Option<(u64, u32)>,
     /// Work requests posted and completed; they complete in order.
     pub(super) posted: u64,
     pub(super) completed: u64,
@@ -70,7 +84,16 @@ pub(super) struct Driver<H> {
     pub(super) peers: HashMap<u32, Peer>,
     pub(super) ops: OpTable,
     pub(super) pool: Pool,
-    pub(super) segment: Option<LocalSegment>,
+    pub(super) segments: Vec<LocalSegment>,
+    /// Registrations of segments so far.
+    pub(super) segments_made: u32,
+    /// Registrations that peers may still use until they know their successors.
+    pub(super) retired: Vec<Mr>,
+    /// Work requests posted since the beginning: the clock of the connections' last uses.
+    pub(super) posts: u64,
+    /// Peers whose connection is being drained, or whose segments are to be acknowledged, when
+    /// operations have completed.
+    pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
     /// RC work requests posted and not completed.
     pub(super) in_flight: u32,
@@ -110,7 +133,11 @@ impl<H: Hca> Driver<H> {
             peers: HashMap::new(),
             ops: OpTable::default(),
             pool: Pool::new(),
-            segment: None,
+            segments: Vec::new(),
+            segments_made: 0,
+            retired: Vec::new(),
+            posts: 0,
+            attention: Vec::new(),
             directory: None,
             in_flight: 0,
             lost_error: None,
@@ -126,6 +153,10 @@ impl<H: Hca> Driver<H> {
 
     pub(super) fn hca(&self) -> &H {
         &self.hca
+    }
+
+    pub(super) fn shared_hca(&self) -> Arc<H> {
+        Arc::clone(&self.hca)
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -168,6 +199,16 @@ impl<H: Hca> Driver<H> {
                 self.act();
                 busy = true;
             }
+        }
+        if !self.attention.is_empty() {
+            self.attend();
+        }
+        if self.manager.is_short() {
+            self.make_room();
+            self.act();
+        }
+        if !self.retired.is_empty() {
+            self.end_retired();
         }
         // Another thread may have found what the one that closes sleeps for.
         self.notify |= self.closing && self.manager.has_left();
@@ -253,8 +294,35 @@ impl<H: Hca> Driver<H> {
                     let peer = self.peers.entry(pe).or_default();
                     peer.open = Some(qpn);
                     peer.left = false;
-                    peer.segment = segments.first().copied().unwrap_or_default();
+                    peer.segments = segments;
+                    peer.draining = false;
+                    peer.entitled = peer.waiters;
+                    peer.inbound = 0;
+                    peer.acknowledge = None;
+                    self.posts += 1;
+                    peer.used = self.posts;
                     self.notify = true;
+                }
+                Action::Drain(qpn) => {
+                    let peer = self.peers.entry(pe).or_default();
+                    peer.draining = peer.open == Some(qpn);
+                    if !self.drain_if_idle(pe) {
+                        self.attention.push(pe);
+                        let now = self.now();
+                        self.manager.busy(now, pe);
+                    }
+                }
+                Action::SegmentsChanged { segments, revision } => {
+                    let now = self.now();
+                    let peer = self.peers.entry(pe).or_default();
+                    peer.segments = segments;
+                    self.notify = true;
+                    if peer.completed == peer.posted {
+                        self.manager.segments_applied(now, pe, revision);
+                    } else {
+                        peer.acknowledge = Some((peer.posted, revision));
+                        self.attention.push(pe);
+                    }
                 }
                 Action::Failed(failure) => self.connect_failed(pe, failure),
                 // Its consequences come as actions of their own.
@@ -320,6 +388,7 @@ impl<H: Hca> Driver<H> {
             return;
         }
         peer.open = None;
+        peer.draining = false;
         peer.broken = None;
         let lost = peer.posted - peer.completed;
         peer.completed = peer.posted;
@@ -365,8 +434,8 @@ impl<H: Hca> Driver<H> {
         self.notify = true;
     }
 
-    /// The queue pair and segment of a peer whose connection is open and sound.
-    pub(super) fn usable(&self, pe: u32) -> Result<Option<(Qpn, Segment)>, ConnError> {
+    /// The peer's entry if its connection is open and sound, and does not make room for another.
+    pub(super) fn usable(&self, pe: u32) -> Result<Option<&Peer>, ConnError> {
         if self.closing {
             return Err(ConnError::Closed);
         }
@@ -380,7 +449,7 @@ impl<H: Hca> Driver<H> {
             let peer = self.describe(pe);
             return Err(ConnError::PeerLeft { peer });
         }
-        Ok(peer.open.map(|qpn| (qpn, peer.segment)))
+        Ok((peer.open.is_some() && !peer.draining).then_some(peer))
     }
 
     /// A slot of the pool for `len` bytes, if one is free.
@@ -391,7 +460,7 @@ impl<H: Hca> Driver<H> {
             .transpose()
     }
 
-    /// Posts one work request of operation `id` to `qpn`. `Ok(false)`: there is no room now.
+    /// Posts one work request of operation `id` to `qpn`, and tells whether there was room.
     ///
     /// # Safety
     /// As [`Hca::post_send`]: the local buffer stays valid until the operation completes.
@@ -403,7 +472,7 @@ impl<H: Hca> Driver<H> {
         what: SendOp,
         sge: Sge,
         inline: Option<&[u8]>,
-    ) -> Result<bool, ConnError> {
+    ) -> Result<Posted, ConnError> {
         if self.closing {
             return Err(ConnError::Closed);
         }
@@ -421,12 +490,15 @@ impl<H: Hca> Driver<H> {
             return Err(ConnError::Closed);
         };
         if peer.open != Some(qpn) {
-            // The peer has replaced the connection since the operation began.
+            // The connection was closed or replaced meanwhile.
+            if !op.begun {
+                return Ok(Posted::Elsewhere);
+            }
             let op = *op;
             return Err(self.explain(&op, Failed::Lost));
         }
         if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
-            return Ok(false);
+            return Ok(Posted::NoRoom);
         }
         let wr_id = KIND_RC << KIND_SHIFT | id.to_bits();
         let wr = SendWr {
@@ -438,10 +510,13 @@ impl<H: Hca> Driver<H> {
             Ok(()) => {
                 self.in_flight += 1;
                 peer.posted += 1;
+                self.posts += 1;
+                peer.used = self.posts;
                 op.pending += 1;
-                Ok(true)
+                op.begun = true;
+                Ok(Posted::Yes)
             }
-            Err(VerbsError::QueueFull { .. }) => Ok(false),
+            Err(VerbsError::QueueFull { .. }) => Ok(Posted::NoRoom),
             Err(e) => Err(ConnError::verbs("post an operation")(e)),
         }
     }
@@ -573,8 +648,9 @@ impl<H: Hca> Driver<H> {
         if quiet {
             self.pool.release(&*self.hca);
         }
-        if let Some(segment) = self.segment.take() {
-            let _ = self.hca.dereg_mr(&segment.0);
+        let current = self.segments.drain(..).map(|segment| segment.mr);
+        for mr in current.chain(self.retired.drain(..)) {
+            let _ = self.hca.dereg_mr(&mr);
         }
         self.peers.clear();
         self.in_flight = 0;
@@ -586,10 +662,21 @@ impl<H: Hca> Driver<H> {
         self.manager.peers().filter(|pe| {
             matches!(
                 self.manager.phase(*pe),
-                Phase::Answered | Phase::Open | Phase::Parting | Phase::Parted
+                Phase::Answered | Phase::Open | Phase::Draining | Phase::Parting | Phase::Parted
             )
         })
     }
+}
+
+/// What became of a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Posted {
+    Yes,
+    /// The queue is full.
+    NoRoom,
+    /// The connection is not the one any more that the operation was meant for, and nothing of
+    /// the operation has been posted.
+    Elsewhere,
 }
 
 const INIT: QpAttr = QpAttr::Init {

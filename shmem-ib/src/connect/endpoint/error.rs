@@ -85,6 +85,27 @@ pub enum ConnError {
         /// The device's answer.
         why: String,
     },
+    /// The peer has no memory under this identifier.
+    #[error(
+        "{peer} has no segment {segment}: it did not register one within {waited:?}, or has \
+         withdrawn it"
+    )]
+    NoSegment {
+        /// The peer.
+        peer: String,
+        /// The identifier.
+        segment: u8,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// More segments than a connection message can carry.
+    #[error("segment {id} is one too many: a PE can have at most {most} at a time")]
+    TooManySegments {
+        /// The identifier.
+        id: u8,
+        /// The limit.
+        most: usize,
+    },
     /// The range is not inside the peer's segment.
     #[error(
         "{op} of {len} bytes at offset {offset} is outside the segment of {peer}, which has \
@@ -142,7 +163,7 @@ pub enum ConnError {
         len: u64,
     },
     /// `register` was called twice.
-    #[error("the symmetric segment is registered already: an endpoint has exactly one")]
+    #[error("the symmetric segment is registered already; replace it with register_segment")]
     AlreadyRegistered,
     /// The endpoint was closed.
     #[error("the endpoint is closed")]

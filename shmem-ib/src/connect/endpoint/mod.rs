@@ -30,9 +30,11 @@ mod buffers;
 mod config;
 mod driver;
 mod error;
+mod evict;
 mod leave;
 mod ops;
 mod rma;
+mod segments;
 mod ud;
 mod wait;
 
@@ -44,17 +46,15 @@ use std::time::{Duration, Instant};
 pub use config::{Directory, EndpointConfig, Lookup};
 pub use error::ConnError;
 
-use self::buffers::LocalSegment;
 use self::driver::{Driver, ud_recv_id};
 use self::ud::{SEND_SLOTS, UdPort};
 use self::wait::Locked;
 use super::UdAddress;
 use super::handshake::Local;
 use super::manager::{Identity, Manager};
-use super::message::Segment;
 use super::stats::ConnectStats;
 use crate::rng::Rng;
-use crate::verbs::{Access, Counters, Hca};
+use crate::verbs::{Counters, Hca};
 
 /// Connections that [`Endpoint::connect_all`] has under way at a time: enough to hide the
 /// round trips, few enough for the peers' receive queues.
@@ -175,6 +175,8 @@ impl<H: Hca> Endpoint<H> {
             mtu: port.active_mtu,
             max_rd_atomic: rd.min(port.max_rd_atomic).max(1),
             segments: None,
+            revision: 0,
+            max_qps: config.max_qps,
             leaving: false,
             retry: config.retry_policy(),
         };
@@ -196,57 +198,27 @@ impl<H: Hca> Endpoint<H> {
         self.ud
     }
 
-    /// Registers the symmetric segment, the memory that peers may access, and answers those
-    /// who have asked for it already.
-    ///
-    /// # Errors
-    /// There is one already, or the device refuses it.
-    ///
-    /// # Safety
-    /// The memory stays mapped, readable and writable until [`close`](Self::close) has
-    /// returned or the endpoint was dropped. Peers read and write it at any time: local code
-    /// must access it through raw pointers or atomics only.
-    pub unsafe fn register(&self, base: *mut u8, len: usize) -> Result<(), ConnError> {
-        let mut locked = self.lock();
-        if locked.closing {
-            return Err(ConnError::Closed);
-        }
-        if locked.segment.is_some() {
-            return Err(ConnError::AlreadyRegistered);
-        }
-        // SAFETY: by the caller's promise; `close` and `drop` end the registration.
-        let mr = unsafe { self.hca.reg_mr(base, len, Access::ALL) }
-            .map_err(ConnError::verbs("register the symmetric segment"))?;
-        locked.segment = Some(LocalSegment(mr));
-        let now = locked.now();
-        let segment = Segment {
-            address: mr.addr,
-            size: mr.len,
-            rkey: mr.rkey,
-        };
-        locked
-            .manager
-            .ready(now, std::iter::once(segment).collect());
-        locked.act();
-        Ok(())
-    }
-
     /// Says where peers are. Until then only peers that contact us can be reached.
     pub fn set_directory(&self, directory: Arc<dyn Directory>) {
         self.lock().directory = Some(directory);
     }
 
-    /// Connects to all of `peers` (this PE is skipped) and returns when every connection is
-    /// open: the static mode, for comparison with connecting on demand.
+    /// Connects to all of `peers` (this PE is skipped) and returns when every connection was
+    /// open: the static mode, for comparison with connecting on demand. If fewer queue pairs are
+    /// allowed than there are peers, those connected first have been closed again then.
     ///
     /// # Errors
     /// The first peer that cannot be reached.
     pub fn connect_all(&self, peers: impl Iterator<Item = u32>) -> Result<(), ConnError> {
         let mut locked = self.lock();
         let me = locked.config.pe;
-        let mut under_way = VecDeque::with_capacity(CONNECT_WINDOW);
+        let window = match locked.config.max_qps as usize {
+            0 => CONNECT_WINDOW,
+            cap => cap.min(CONNECT_WINDOW),
+        };
+        let mut under_way = VecDeque::with_capacity(window);
         for pe in peers.filter(|pe| *pe != me) {
-            if under_way.len() == CONNECT_WINDOW
+            if under_way.len() == window
                 && let Some(first) = under_way.pop_front()
             {
                 locked.ensure_open(first)?;
@@ -368,10 +340,31 @@ impl<H: Hca> Locked<'_, H> {
         Ok(())
     }
 
-    /// Returns when operations may be posted to `pe`.
+    /// Returns when operations may be posted to `pe`, as long as the lock is kept.
     fn ensure_open(&mut self, pe: u32) -> Result<(), ConnError> {
+        if self.usable(pe)?.is_some() {
+            return Ok(());
+        }
+        self.peers.entry(pe).or_default().waiters += 1;
+        let result = self.wait_for_open(pe);
+        if let Some(peer) = self.peers.get_mut(&pe) {
+            peer.waiters -= 1;
+            // Who goes takes its place along, whether it has used it or not.
+            peer.entitled = peer.entitled.saturating_sub(1).min(peer.waiters);
+            if peer.entitled == 0 {
+                self.manager.usage_changed();
+            }
+        }
+        result
+    }
+
+    fn wait_for_open(&mut self, pe: u32) -> Result<(), ConnError> {
+        let entitled = |d: &Driver<H>| {
+            let peer = d.peers.get(&pe);
+            peer.is_some_and(|p| p.open.is_some() && p.entitled > 0)
+        };
         loop {
-            if self.usable(pe)?.is_some() {
+            if self.usable(pe)?.is_some() || entitled(self) {
                 return Ok(());
             }
             let before = self.peers.get(&pe).map_or(0, |p| p.failures);
@@ -379,12 +372,14 @@ impl<H: Hca> Locked<'_, H> {
             let outcome = self.wait_until(|d| match d.usable(pe) {
                 Err(e) => Some(Err(e)),
                 Ok(Some(_)) => Some(Ok(true)),
+                Ok(None) if entitled(d) => Some(Ok(true)),
                 Ok(None) => {
                     let failed = d.peers.get(&pe).filter(|p| p.failures > before);
                     if let Some(error) = failed.and_then(|p| p.failure.clone()) {
                         return Some(Err(error));
                     }
-                    // It was open, and the peer has replaced it already: ask again.
+                    // It was open, and the peer has replaced it already, or it is making room:
+                    // ask again.
                     (!d.manager.is_wanted(pe)).then_some(Ok(false))
                 }
             })?;

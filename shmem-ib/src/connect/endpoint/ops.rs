@@ -54,6 +54,8 @@ pub(super) struct Op {
     pub(super) pending: u32,
     /// More work requests may follow.
     pub(super) posting: bool,
+    /// A work request was posted.
+    pub(super) begun: bool,
     pub(super) holds: Holds,
     /// Somebody waits for it and takes the result; otherwise it vanishes when it completes.
     pub(super) waited: bool,
@@ -159,6 +161,13 @@ impl OpTable {
         self.select(|op| op.pe == pe)
     }
 
+    /// Whether an operation towards `pe` is posted in part.
+    pub(super) fn is_being_posted(&self, pe: u32) -> bool {
+        let ops = self.entries.iter().filter_map(|e| e.op.as_ref());
+        ops.into_iter()
+            .any(|op| op.pe == pe && op.posting && op.begun)
+    }
+
     fn select(&self, which: impl Fn(&Op) -> bool) -> Vec<OpId> {
         (0u32..)
             .zip(&self.entries)
@@ -180,6 +189,7 @@ mod tests {
             len: 8,
             pending: 1,
             posting: false,
+            begun: true,
             holds: Holds::Nothing,
             waited: false,
             failed: None,

@@ -9,11 +9,13 @@
 //! Operations towards one PE are executed there in the order in which they were started, since
 //! all of them use one queue pair. Between PEs there is no order but [`Endpoint::quiet`].
 
+use std::time::Instant;
+
 use smallvec::SmallVec;
 
 use super::Endpoint;
 use super::buffers::{Pool, Slot, copy};
-use super::driver::Driver;
+use super::driver::{Driver, Peer, Posted};
 use super::error::ConnError;
 use super::ops::{Failed, Holds, Op, OpId, OpKind};
 use super::wait::{Backoff, Locked};
@@ -25,7 +27,7 @@ pub(super) const INLINE_MAX: usize = 256;
 const CHUNK: usize = 16 << 20;
 
 impl<H: Hca> Endpoint<H> {
-    /// Writes `len` bytes from `src` to `offset` of the segment of `pe`, connecting at first
+    /// Writes `len` bytes from `src` to `offset` of a segment of `pe`, connecting at first
     /// contact. The data is at the target when [`quiet`](Self::quiet) has returned.
     ///
     /// With `src_stays` false, `src` may be changed as soon as this returns. With `src_stays`
@@ -38,16 +40,17 @@ impl<H: Hca> Endpoint<H> {
     /// # Safety
     /// `src` is valid for reading `len` bytes until this returns, or until `quiet` if
     /// `src_stays`. What the target does with the memory meanwhile is up to the program.
-    pub unsafe fn put(
+    pub unsafe fn put_in(
         &self,
         pe: u32,
+        segment: u8,
         offset: u64,
         src: *const u8,
         len: usize,
         src_stays: bool,
     ) -> Result<(), ConnError> {
         let mut locked = self.lock();
-        let target = locked.connected(pe, OpKind::Put, offset, len)?;
+        let mut target = locked.connected(pe, segment, OpKind::Put, offset, len)?;
         if len == 0 {
             return Ok(());
         }
@@ -64,12 +67,10 @@ impl<H: Hca> Endpoint<H> {
             unsafe { copy(src, bytes.as_mut_ptr(), len) };
             let inline = Some(&bytes[..len]);
             // SAFETY: inline data is copied while posting, there is no other buffer.
-            return unsafe { locked.start(op, &target, write(raddr), Sge::default(), inline) }
+            return unsafe { locked.start(op, &mut target, write(raddr), Sge::default(), inline) }
                 .map(drop);
         }
-        let lkey = locked
-            .segment
-            .and_then(|s| s.covers(src.expose_provenance() as u64, len));
+        let lkey = locked.lkey(src.expose_provenance() as u64, len);
         let in_place = src_stays && lkey.is_some();
         if !in_place && len <= Pool::MAX {
             let slot = locked.slot(len)?;
@@ -78,12 +79,12 @@ impl<H: Hca> Endpoint<H> {
             unsafe { copy(src, place, len) };
             op.holds = Holds::Slot(slot);
             // SAFETY: the slot is held until the operation completes.
-            return unsafe { locked.start(op, &target, write(raddr), sge, None) }.map(drop);
+            return unsafe { locked.start(op, &mut target, write(raddr), sge, None) }.map(drop);
         }
         op.waited = !src_stays;
         // SAFETY: `src` by the caller's promise: this waits for the end of the operation, or
         // the caller does.
-        let id = unsafe { locked.start_in_place(op, &target, src.cast_mut(), lkey, write)? };
+        let id = unsafe { locked.start_in_place(op, &mut target, src.cast_mut(), lkey, write)? };
         if src_stays {
             Ok(())
         } else {
@@ -91,7 +92,7 @@ impl<H: Hca> Endpoint<H> {
         }
     }
 
-    /// Reads `len` bytes at `offset` of the segment of `pe` into `dst`, connecting at first
+    /// Reads `len` bytes at `offset` of a segment of `pe` into `dst`, connecting at first
     /// contact. With `blocking` the data is there when this returns, else after
     /// [`quiet`](Self::quiet).
     ///
@@ -101,16 +102,17 @@ impl<H: Hca> Endpoint<H> {
     /// # Safety
     /// `dst` is valid for writing `len` bytes, and not borrowed, until this returns, or until
     /// `quiet` if not `blocking`.
-    pub unsafe fn get(
+    pub unsafe fn get_in(
         &self,
         pe: u32,
+        segment: u8,
         offset: u64,
         dst: *mut u8,
         len: usize,
         blocking: bool,
     ) -> Result<(), ConnError> {
         let mut locked = self.lock();
-        let target = locked.connected(pe, OpKind::Get, offset, len)?;
+        let mut target = locked.connected(pe, segment, OpKind::Get, offset, len)?;
         if len == 0 {
             return Ok(());
         }
@@ -119,7 +121,7 @@ impl<H: Hca> Endpoint<H> {
         let mut op = new_op(OpKind::Get, pe, offset, len);
         op.waited = blocking;
         let addr = dst.expose_provenance();
-        let lkey = locked.segment.and_then(|s| s.covers(addr as u64, len));
+        let lkey = locked.lkey(addr as u64, len);
         let id = if lkey.is_none() && len <= Pool::MAX {
             let slot = locked.slot(len)?;
             let (_, sge) = locked.pool.place(slot, len);
@@ -129,10 +131,10 @@ impl<H: Hca> Endpoint<H> {
                 len,
             };
             // SAFETY: the slot is held until the operation completes.
-            unsafe { locked.start(op, &target, read(raddr), sge, None)? }
+            unsafe { locked.start(op, &mut target, read(raddr), sge, None)? }
         } else {
             // SAFETY: `dst` by the caller's promise, for as long as the operation lasts.
-            unsafe { locked.start_in_place(op, &target, dst, lkey, read)? }
+            unsafe { locked.start_in_place(op, &mut target, dst, lkey, read)? }
         };
         if blocking {
             locked.result(id).map(drop)
@@ -141,52 +143,10 @@ impl<H: Hca> Endpoint<H> {
         }
     }
 
-    /// Adds `add`, wrapping, to the 64-bit word at `offset` of the segment of `pe`; returns
-    /// its old value.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put); `offset` must be a multiple of 8.
-    pub fn fetch_add(&self, pe: u32, offset: u64, add: u64) -> Result<u64, ConnError> {
-        self.atomic(pe, offset, OpKind::FetchAdd, true, |raddr, rkey| {
-            SendOp::FetchAdd { raddr, rkey, add }
-        })
-    }
-
-    /// Replaces the 64-bit word at `offset` of the segment of `pe` by `new` if it equals
-    /// `compare`; returns its old value.
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
-    pub fn compare_swap(
+    pub(super) fn atomic(
         &self,
         pe: u32,
-        offset: u64,
-        compare: u64,
-        new: u64,
-    ) -> Result<u64, ConnError> {
-        self.atomic(pe, offset, OpKind::CompareSwap, true, |raddr, rkey| {
-            SendOp::CmpSwap {
-                raddr,
-                rkey,
-                compare,
-                swap: new,
-            }
-        })
-    }
-
-    /// Adds to a 64-bit word without waiting for it; done when [`quiet`](Self::quiet) has
-    /// returned.
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
-    pub fn add_nbi(&self, pe: u32, offset: u64, add: u64) -> Result<(), ConnError> {
-        let op = |raddr, rkey| SendOp::FetchAdd { raddr, rkey, add };
-        self.atomic(pe, offset, OpKind::Add, false, op).map(drop)
-    }
-
-    fn atomic(
-        &self,
-        pe: u32,
+        segment: u8,
         offset: u64,
         kind: OpKind,
         waited: bool,
@@ -199,7 +159,7 @@ impl<H: Hca> Endpoint<H> {
             });
         }
         let mut locked = self.lock();
-        let target = locked.connected(pe, kind, offset, 8)?;
+        let mut target = locked.connected(pe, segment, kind, offset, 8)?;
         let slot = locked.slot(8)?;
         let (_, sge) = locked.pool.place(slot, 8);
         let holds = if waited {
@@ -214,7 +174,7 @@ impl<H: Hca> Endpoint<H> {
         };
         let what = make(target.raddr, target.rkey);
         // SAFETY: the slot is held until the operation completes.
-        let id = unsafe { locked.start(op, &target, what, sge, None)? };
+        let id = unsafe { locked.start(op, &mut target, what, sge, None)? };
         if waited { locked.result(id) } else { Ok(0) }
     }
 
@@ -256,6 +216,7 @@ fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
         len: len as u64,
         pending: 0,
         posting: true,
+        begun: false,
         holds: Holds::Nothing,
         waited: false,
         failed: None,
@@ -267,6 +228,7 @@ fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
 #[derive(Clone, Copy, Debug)]
 struct Target {
     pe: u32,
+    segment: u8,
     /// The connection over which the address and the key are valid.
     qpn: Qpn,
     raddr: u64,
@@ -274,20 +236,45 @@ struct Target {
 }
 
 impl<H: Hca> Driver<H> {
-    /// The remote side for a range, if the connection is open and its segment covers it.
+    /// The key of a local range, if one of the own segments covers it.
+    fn lkey(&self, addr: u64, len: usize) -> Option<Lkey> {
+        self.segments.iter().find_map(|s| s.covers(addr, len))
+    }
+
+    /// The remote side for a range, if the connection is open and the segment is known.
     fn target(
         &self,
         pe: u32,
+        segment: u8,
         kind: OpKind,
         offset: u64,
         len: usize,
     ) -> Result<Option<Target>, ConnError> {
-        let Some((qpn, segment)) = self.usable(pe)? else {
+        let Some(peer) = self.usable(pe)? else {
             return Ok(None);
         };
+        self.target_on(peer, pe, segment, kind, offset, len)
+    }
+
+    /// The same for a connection that may be draining.
+    fn target_on(
+        &self,
+        peer: &Peer,
+        pe: u32,
+        segment: u8,
+        kind: OpKind,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Target>, ConnError> {
         let len = len as u64;
-        if offset.checked_add(len).is_none_or(|end| end > segment.size) {
-            let (op, peer, size) = (kind.name(), self.describe(pe), segment.size);
+        let (Some(qpn), Some(its)) = (
+            peer.open,
+            peer.segments.iter().find(|its| its.id == segment),
+        ) else {
+            return Ok(None);
+        };
+        if offset.checked_add(len).is_none_or(|end| end > its.size) {
+            let (op, peer, size) = (kind.name(), self.describe(pe), its.size);
             return Err(ConnError::OutOfRange {
                 op,
                 peer,
@@ -298,27 +285,52 @@ impl<H: Hca> Driver<H> {
         }
         Ok(Some(Target {
             pe,
+            segment,
             qpn,
-            raddr: segment.address + offset,
-            rkey: segment.rkey,
+            raddr: its.address + offset,
+            rkey: its.rkey,
         }))
     }
 }
 
 impl<H: Hca> Locked<'_, H> {
-    /// Connects if need be; returns the remote side for a range.
+    /// Connects if need be; returns the remote side for a range. The caller may post to it as long
+    /// as it keeps the lock.
     fn connected(
         &mut self,
         pe: u32,
+        segment: u8,
         kind: OpKind,
         offset: u64,
         len: usize,
     ) -> Result<Target, ConnError> {
+        if let Some(target) = self.target(pe, segment, kind, offset, len)? {
+            return Ok(target);
+        }
+        let mut missing_since = None;
         loop {
-            if let Some(target) = self.target(pe, kind, offset, len)? {
+            self.ensure_open(pe)?;
+            if let Some(peer) = self.peers.get(&pe)
+                && let Some(target) = self.target_on(peer, pe, segment, kind, offset, len)?
+            {
                 return Ok(target);
             }
-            self.ensure_open(pe)?;
+            // It may have registered this segment, and the word of that be on its way.
+            let since = *missing_since.get_or_insert_with(Instant::now);
+            let deadline = self.config.connect_deadline;
+            let found = self.wait_until(|d| {
+                let peer = d.peers.get(&pe)?;
+                let known = peer.segments.iter().any(|its| its.id == segment);
+                let over = since.elapsed() >= deadline;
+                (known || over || peer.open.is_none() || d.closing).then_some(!over)
+            });
+            if !found {
+                return Err(ConnError::NoSegment {
+                    peer: self.describe(pe),
+                    segment,
+                    waited: deadline,
+                });
+            }
         }
     }
 
@@ -340,7 +352,7 @@ impl<H: Hca> Locked<'_, H> {
     unsafe fn start(
         &mut self,
         op: Op,
-        target: &Target,
+        target: &mut Target,
         what: SendOp,
         sge: Sge,
         inline: Option<&[u8]>,
@@ -361,7 +373,7 @@ impl<H: Hca> Locked<'_, H> {
     unsafe fn start_in_place(
         &mut self,
         mut op: Op,
-        target: &Target,
+        target: &mut Target,
         buffer: *mut u8,
         lkey: Option<Lkey>,
         make: impl Fn(u64) -> SendOp,
@@ -390,7 +402,8 @@ impl<H: Hca> Locked<'_, H> {
                 len: CHUNK.min(len - at) as u32,
                 lkey,
             };
-            let what = make(target.raddr + at as u64);
+            let raddr = target.raddr + at as u64;
+            let what = make(raddr).aimed_at(raddr, target.rkey);
             // SAFETY: by the caller's promise.
             unsafe { self.post_one(id, target, what, sge, None)? };
         }
@@ -398,16 +411,17 @@ impl<H: Hca> Locked<'_, H> {
         Ok(id)
     }
 
-    /// Posts one work request of operation `id`, waiting for room in the queue. If that fails,
-    /// the operation is over when this returns.
+    /// Posts one work request of operation `id`, waiting for room in the queue. If the connection
+    /// has made room for another before anything of the operation was posted, it opens again, and
+    /// `target` changes. If posting fails, the operation is over when this returns.
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.
     unsafe fn post_one(
         &mut self,
         id: OpId,
-        target: &Target,
-        what: SendOp,
+        target: &mut Target,
+        mut what: SendOp,
         sge: Sge,
         inline: Option<&[u8]>,
     ) -> Result<(), ConnError> {
@@ -415,18 +429,35 @@ impl<H: Hca> Locked<'_, H> {
         loop {
             // SAFETY: by the caller's promise.
             match unsafe { self.post(id, target.pe, target.qpn, what, sge, inline) } {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
+                Ok(Posted::Yes) => return Ok(()),
+                Ok(Posted::NoRoom) => {
                     if !self.poll() {
                         self.pause(&mut backoff);
                     }
                 }
+                Ok(Posted::Elsewhere) => match self.retarget(id, target) {
+                    Ok(()) => what = what.aimed_at(target.raddr, target.rkey),
+                    Err(error) => {
+                        self.abandon(id);
+                        return Err(error);
+                    }
+                },
                 Err(error) => {
                     self.abandon(id);
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// Connects again for an operation of which nothing was posted.
+    fn retarget(&mut self, id: OpId, target: &mut Target) -> Result<(), ConnError> {
+        let Some(op) = self.ops.get_mut(id) else {
+            return Err(ConnError::Closed);
+        };
+        let (kind, offset, len) = (op.kind, op.offset, op.len as usize);
+        *target = self.connected(target.pe, target.segment, kind, offset, len)?;
+        Ok(())
     }
 
     /// Ends an operation that cannot be posted as a whole: waits until the HCA has let go of

@@ -46,6 +46,10 @@ pub struct Local {
     pub max_rd_atomic: u8,
     /// Its memory; `None` until it is registered, and OFFERs are answered with WAIT meanwhile.
     pub segments: Option<Segments>,
+    /// Counts the changes of `segments`; 0 while there are none.
+    pub revision: u32,
+    /// Most RC queue pairs at a time; 0 is no limit.
+    pub max_qps: u32,
     /// This PE leaves: it makes no more connections.
     pub leaving: bool,
     /// Timing.
@@ -65,6 +69,11 @@ pub struct Context<'a> {
     pub actions: &'a mut Actions,
     /// Counters to keep.
     pub stats: &'a mut ConnectStats,
+    /// Logical time: above every ticket given or seen so far.
+    pub clock: &'a mut u64,
+    /// Whether a queue pair may be made now; if not, the machine waits in line
+    /// ([`waiting`](super::Handshake::waiting)) for [`ready`](super::Handshake::ready).
+    pub may_create: bool,
 }
 
 /// A short list of actions.
@@ -88,8 +97,22 @@ pub enum Action {
     LinkQp(Link),
     /// Move a queue pair back to INIT; it keeps its number. Nothing was sent on it.
     ResetQp(Qpn),
-    /// Destroy a queue pair. If it was open, its unfinished operations have failed.
+    /// Destroy a queue pair. If it was open, its unfinished operations have failed; after a
+    /// drain there are none.
     DestroyQp(Qpn),
+    /// Begin no operation on this queue pair any more, and call
+    /// [`drained`](super::Handshake::drained) when those under way have completed. If that takes
+    /// time and the peer waits for it, call [`busy`](super::Handshake::busy).
+    Drain(Qpn),
+    /// The open connection reaches other memory of the peer now. Call
+    /// [`segments_applied`](super::Handshake::segments_applied) when no operation that was begun
+    /// before is under way.
+    SegmentsChanged {
+        /// All there are.
+        segments: Segments,
+        /// To be passed on.
+        revision: u32,
+    },
     /// RC operations may be posted to this queue pair now.
     Opened {
         /// The local queue pair.
@@ -162,6 +185,28 @@ pub enum Verdict {
     Stale,
 }
 
+/// What a connection means to who looks for a queue pair that can be spared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It has no queue pair.
+    Without,
+    /// Nobody can be using its queue pair.
+    Unused,
+    /// In use by either side, as far as can be known here.
+    InUse,
+    /// Somebody waits for it to open.
+    Wanted {
+        /// Ticket of the local program.
+        own: Option<u64>,
+        /// Ticket of the peer, and when it last asked.
+        asked: Option<(u64, u64)>,
+    },
+    /// It is being closed to make room, since that time.
+    Going(u64),
+    /// It stays: its queue pair is just being made, or this PE leaves.
+    Fixed,
+}
+
 /// Where a connection stands, for those who only want to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -175,6 +220,8 @@ pub enum Phase {
     Answered,
     /// Both may.
     Open,
+    /// It is being closed to make room for another.
+    Draining,
     /// We have said BYE, and wait for the peer's.
     Parting,
     /// Both have said BYE.

@@ -1,7 +1,7 @@
 //! Leaving: what a side says before its queue pair goes, and what it does about peers that
 //! still talk to it.
 
-use super::state::{Deferred, Mine, Offered, Parted, Parting, State, epoch_of};
+use super::state::{Deferred, Draining, Mine, Offered, Parted, Parting, State, epoch_of};
 use super::{Action, Context, Failure, Handshake, Verdict, jittered};
 use crate::connect::UdAddress;
 use crate::connect::message::{Body, Epoch, Message};
@@ -43,14 +43,34 @@ impl Handshake {
                 };
                 self.say_bye(cx);
             }
+            // The peer waits for this queue pair to go, and for nothing else.
+            State::Draining(s) if s.peer_idle => self.finish_drain(cx, s, true),
+            State::Draining(Draining { mine, peer, .. }) => {
+                let said = cx.now;
+                self.state = State::Parting(Parting {
+                    mine,
+                    peer,
+                    said,
+                    resend: said,
+                    interval: 0,
+                });
+                self.say_bye(cx);
+            }
             other => self.state = other,
         }
+        self.push = None;
     }
 
-    /// Operations towards a peer that has left ([`Action::PeerLeft`]) are unfinished: asks it to
-    /// wait.
+    /// Operations towards a peer that has left ([`Action::PeerLeft`]), or that waits for a drain
+    /// ([`Action::Drain`]), are unfinished: asks it to wait.
     pub fn busy(&mut self, cx: &mut Context<'_>) {
-        if let (State::Answered(_) | State::Open(_), Some(peer), Some(to)) =
+        if let State::Draining(s) = &self.state {
+            if s.idle || !s.peer_idle {
+                return;
+            }
+            cx.stats.drains_deferred += 1;
+        }
+        if let (State::Answered(_) | State::Open(_) | State::Draining(_), Some(peer), Some(to)) =
             (&self.state, self.state.peer(), self.ud)
         {
             self.send_wait(cx, to, peer.epoch);
@@ -58,6 +78,10 @@ impl Handshake {
     }
 
     pub(super) fn handle_bye(&mut self, cx: &mut Context<'_>, bye: &Message) -> Verdict {
+        if let (true, Some(to)) = (bye.want_reply, self.ud) {
+            // It may have made room while the peer was leaving.
+            self.tell_if_gone(cx, to, bye);
+        }
         let Some(mine) = self.state.mine() else {
             return Verdict::Stale;
         };
@@ -92,6 +116,13 @@ impl Handshake {
                 self.state = state;
                 self.reply(cx, bye.want_reply);
             }
+            State::Draining(mut s) if linked == Some(epoch) && !s.idle => {
+                Self::fail_if(cx, s.want.take().is_some());
+                s.peer_idle = true;
+                self.state = State::Draining(s);
+                let waits = bye.want_reply;
+                cx.actions.push(Action::PeerLeft { waits });
+            }
             mut state @ (State::Answered(_) | State::Open(_)) if linked == Some(epoch) => {
                 if let State::Answered(s) = &mut state {
                     let wanted = s.want.take().is_some();
@@ -107,12 +138,10 @@ impl Handshake {
                     self.send_bye(cx, to, Some(mine), epoch, false);
                 }
                 cx.actions.push(Action::DestroyQp(mine.qpn));
-                let wanted = match &state {
-                    State::Offered(s) => s.want.is_some(),
-                    State::Answered(s) => s.want.is_some(),
-                    _ => false,
-                };
-                Self::fail_if(cx, wanted);
+                if let State::Draining(s) = &state {
+                    cx.stats.drain_time.record(cx.now.saturating_sub(s.began));
+                }
+                Self::fail_if(cx, state.want().is_some());
                 cx.actions.push(Action::PeerLeft { waits: false });
             }
         }
@@ -203,6 +232,7 @@ impl Handshake {
             epoch,
             echo: Some(echo),
             want_reply,
+            ticket: *cx.clock,
             body: Body::Bye,
         };
         cx.actions.push(Action::Send { to, message });

@@ -70,21 +70,29 @@
 //! interval ago: then the two have crossed. A side that has not called `leave` but has operations
 //! under way answers a BYE+WR with WAIT, see [`Handshake::busy`].
 //!
+//! How a connection makes room for another is told in `drain.rs`, how changed segments reach
+//! peers in `segments.rs`.
+//!
 //! A QP that was only Answered may be reset and linked to another QP of the peer, keeping its
 //! number and PSN: nothing was ever sent on it. One that was Open may not, it is replaced by the
 //! next generation. Hence generations grow only after a connection that both sides had
-//! agreed on, and two sides cannot drive each other's generation up for ever.
+//! agreed on, or when a QP made room, and two sides cannot drive each other's generation up for
+//! ever.
 
 #![forbid(unsafe_code)]
 
+mod drain;
 mod interface;
 mod leave;
+mod segments;
 mod state;
 
-pub use interface::{Action, Actions, Context, Failure, Link, Local, Phase, RetryPolicy, Verdict};
+pub use interface::{
+    Action, Actions, Context, Failure, Link, Local, Phase, RetryPolicy, Standing, Verdict,
+};
 
 use self::state::{
-    Answered, Deferred, Mine, Offered, Open, Peer, Preparing, State, Want, epoch_of,
+    Answered, Deferred, Mine, Offered, Open, Peer, Preparing, Push, State, Want, epoch_of,
 };
 use super::UdAddress;
 use super::message::{Body, Epoch, Message, Offer};
@@ -111,6 +119,16 @@ pub struct Handshake {
     generation: u32,
     /// The incarnation of the peer that has said BYE.
     left: Option<u64>,
+    /// The revision of our segments in the first OFFER of the present QP: whoever is linked to it
+    /// knows at least this one. 0 before.
+    offered: u32,
+    /// The revision that the peer has acknowledged over the present connection.
+    acked: u32,
+    push: Option<Push>,
+    /// The last connection was closed to make room.
+    evicted: bool,
+    /// Ticket of the peer's last request since the present QP was made, and when it came.
+    asked: Option<(u64, u64)>,
 }
 
 impl Handshake {
@@ -124,6 +142,11 @@ impl Handshake {
             floor: None,
             generation: 0,
             left: None,
+            offered: 0,
+            acked: 0,
+            push: None,
+            evicted: false,
+            asked: None,
         }
     }
 
@@ -136,6 +159,7 @@ impl Handshake {
             State::Offered(_) => Phase::Offered,
             State::Answered(_) => Phase::Answered,
             State::Open(_) => Phase::Open,
+            State::Draining(_) => Phase::Draining,
             State::Parting(_) => Phase::Parting,
             State::Parted(_) => Phase::Parted,
         }
@@ -144,12 +168,7 @@ impl Handshake {
     /// Whether the local program waits for this connection.
     #[must_use]
     pub const fn is_wanted(&self) -> bool {
-        match &self.state {
-            State::Idle | State::Open(_) | State::Parting(_) | State::Parted(_) => false,
-            State::Preparing(Preparing { want, .. })
-            | State::Offered(Offered { want, .. })
-            | State::Answered(Answered { want, .. }) => want.is_some(),
-        }
+        self.state.want().is_some()
     }
 
     /// The local queue pair and its starting PSN, if there is one.
@@ -174,14 +193,19 @@ impl Handshake {
     /// When [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self, retry: &RetryPolicy) -> Option<u64> {
-        let want = match &self.state {
-            State::Offered(Offered { want, .. }) | State::Answered(Answered { want, .. }) => want,
-            State::Parting(parting) => return Some(parting.resend),
-            _ => return None,
+        let push = self.push.map(|push| push.resend);
+        let other = match &self.state {
+            State::Offered(_) | State::Answered(_) => self.state.want().map(|want| {
+                let give_up = want.heard.saturating_add(retry.silence);
+                want.resend.map_or(give_up, |at| at.min(give_up))
+            }),
+            State::Draining(s) if s.idle => {
+                Some(s.resend.min(s.heard.saturating_add(retry.silence)))
+            }
+            State::Parting(parting) => Some(parting.resend),
+            _ => None,
         };
-        let want = want.as_ref()?;
-        let give_up = want.heard.saturating_add(retry.silence);
-        Some(want.resend.map_or(give_up, |at| at.min(give_up)))
+        push.into_iter().chain(other).min()
     }
 
     /// The local program wants to reach the peer, whose UD endpoint is at `ud`. Idempotent.
@@ -208,29 +232,31 @@ impl Handshake {
         match &mut self.state {
             State::Open(_) | State::Parting(_) | State::Parted(_) => {}
             State::Idle => {
-                cx.stats.started += 1;
-                self.prepare(cx, Some(Want::new(cx.now)), None);
+                let want = new_want(cx);
+                self.prepare(cx, Some(want), None);
             }
-            State::Preparing(Preparing { want, .. }) => {
+            State::Preparing(Preparing { want, .. })
+            | State::Draining(state::Draining { want, .. }) => {
                 if want.is_none() {
-                    cx.stats.started += 1;
-                    *want = Some(Want::new(cx.now));
+                    *want = Some(new_want(cx));
                 }
             }
             State::Offered(Offered { want, .. }) | State::Answered(Answered { want, .. }) => {
                 if want.is_none() {
-                    cx.stats.started += 1;
-                    *want = Some(Want::new(cx.now));
+                    *want = Some(new_want(cx));
                     self.send_request(cx);
                 }
             }
         }
     }
 
-    /// The local memory is registered (`cx.local.segments` is set): deferred work goes on.
+    /// The local memory is registered (`cx.local.segments` is set), or a queue pair may be made
+    /// now: deferred work goes on.
     pub fn ready(&mut self, cx: &mut Context<'_>) {
         if let State::Preparing(preparing) = &mut self.state
             && !preparing.creating
+            && cx.local.segments.is_some()
+            && cx.may_create
         {
             preparing.creating = true;
             cx.actions.push(Action::CreateQp);
@@ -244,6 +270,7 @@ impl Handshake {
             return;
         };
         self.generation += 1;
+        (self.offered, self.acked, self.asked) = (0, 0, None);
         let psn = Psn::new(cx.rng.next_u32());
         let mine = Mine {
             generation: self.generation,
@@ -286,10 +313,13 @@ impl Handshake {
 
     /// The peer has sent `message`; the caller has checked job, source and destination.
     pub fn handle_message(&mut self, cx: &mut Context<'_>, message: Message) -> Verdict {
+        *cx.clock = (*cx.clock).max(message.ticket);
         match message.body {
             Body::Wait => self.handle_wait(cx, message.epoch, message.echo),
             Body::Bye => self.handle_bye(cx, &message),
+            Body::Drain(ud) => self.handle_drain(cx, &message, ud),
             Body::Xrc(_) => Verdict::Stale,
+            Body::Segments { .. } | Body::SegmentsAck { .. } => self.handle_segments(cx, message),
             Body::Offer(offer) => {
                 let epoch = message.epoch;
                 if self.floor.is_some_and(|floor| epoch < floor) {
@@ -299,13 +329,13 @@ impl Handshake {
                 self.heard_of(cx, epoch);
                 self.ud = Some(offer.ud);
                 let before = self.phase();
-                let want_reply = message.want_reply;
                 self.handle_offer(
                     cx,
                     Deferred {
                         epoch,
                         echo: message.echo,
-                        want_reply,
+                        want_reply: message.want_reply,
+                        ticket: message.ticket,
                         offer,
                     },
                 );
@@ -333,6 +363,8 @@ impl Handshake {
 
     /// Time has passed: sends again, or gives up. Does nothing if nothing is due.
     pub fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        self.push_again(cx);
+        self.drain_again(cx);
         if let State::Parting(parting) = &self.state {
             if cx.now >= parting.resend {
                 cx.stats.byes_repeated += 1;
@@ -378,6 +410,13 @@ impl Handshake {
             State::Answered(s) => (s.mine, &mut s.want),
             // A sign of life, which the manager counts.
             State::Parting(s) => (s.mine, &mut None),
+            State::Draining(s) => {
+                if echo != Some(epoch_of(cx.local, s.mine)) {
+                    return Verdict::Stale;
+                }
+                s.heard = cx.now;
+                return Verdict::Accepted;
+            }
             _ => return Verdict::Duplicate,
         };
         if echo != Some(epoch_of(cx.local, mine)) {
@@ -397,6 +436,9 @@ impl Handshake {
             self.refuse(cx, &d);
             return;
         }
+        if d.want_reply {
+            self.asked = Some((d.ticket, cx.now));
+        }
         let state = std::mem::replace(&mut self.state, State::Idle);
         match state {
             State::Idle => {
@@ -410,9 +452,13 @@ impl Handshake {
                 want,
                 offer,
             }) => {
-                let asked = offer.as_ref().is_some_and(|o| o.want_reply);
+                let asked = offer.as_ref().filter(|o| o.want_reply);
                 let d = Deferred {
-                    want_reply: d.want_reply || asked,
+                    want_reply: d.want_reply || asked.is_some(),
+                    ticket: match asked {
+                        Some(o) if !d.want_reply => o.ticket,
+                        _ => d.ticket,
+                    },
                     ..d
                 };
                 self.accept_later(cx, want, d, creating);
@@ -426,6 +472,7 @@ impl Handshake {
                 }
                 let confirmed = d.echo == Some(epoch_of(cx.local, mine));
                 self.state = State::Answered(Answered { mine, peer, want });
+                self.learn(cx, &d);
                 if confirmed {
                     self.open(cx);
                 }
@@ -433,6 +480,7 @@ impl Handshake {
                     self.answer(cx);
                 }
             }
+            State::Draining(s) => self.offer_while_draining(cx, s, d),
             State::Open(Open { mine, peer }) => {
                 if d.epoch > peer.epoch {
                     cx.actions.push(Action::DestroyQp(mine.qpn));
@@ -443,6 +491,7 @@ impl Handshake {
                     return;
                 }
                 self.state = State::Open(Open { mine, peer });
+                self.learn(cx, &d);
                 if d.want_reply {
                     self.answer(cx);
                 }
@@ -477,6 +526,8 @@ impl Handshake {
             psn,
             mtu,
             max_rd_atomic,
+            revision,
+            heard,
             segments,
         } = d.offer;
         cx.actions.push(Action::LinkQp(Link {
@@ -494,7 +545,10 @@ impl Handshake {
             qpn,
             psn,
             segments,
+            revision,
+            applied: revision,
         };
+        self.acked = if confirmed { heard } else { 0 };
         self.state = State::Answered(Answered { mine, peer, want });
         if confirmed {
             self.open(cx);
@@ -505,6 +559,7 @@ impl Handshake {
             // An answer that did not know our QP: tell the peer, at once if we wait for it.
             self.send_request(cx);
         }
+        self.push_if_needed(cx);
     }
 
     /// Remembers an OFFER until the local queue pair and memory exist.
@@ -515,7 +570,9 @@ impl Handshake {
         d: Deferred,
         creating: bool,
     ) {
-        if cx.local.segments.is_none() && d.want_reply {
+        let able = cx.local.segments.is_some() && (creating || cx.may_create);
+        if !able && d.want_reply {
+            cx.stats.requests_queued += u64::from(!cx.may_create);
             self.send_wait(cx, d.offer.ud, d.epoch);
         }
         if creating {
@@ -540,13 +597,14 @@ impl Handshake {
             },
             echo: Some(echo),
             want_reply: false,
+            ticket: *cx.clock,
             body: Body::Wait,
         };
         cx.actions.push(Action::Send { to, message });
     }
 
     fn prepare(&mut self, cx: &mut Context<'_>, want: Option<Want>, offer: Option<Deferred>) {
-        let creating = cx.local.segments.is_some();
+        let creating = cx.local.segments.is_some() && cx.may_create;
         if creating {
             cx.actions.push(Action::CreateQp);
         }
@@ -562,6 +620,7 @@ impl Handshake {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Answered(Answered { mine, peer, want }) => {
                 cx.stats.opened += 1;
+                cx.stats.reconnects += u64::from(std::mem::take(&mut self.evicted));
                 cx.stats.last_opened = cx.now;
                 if cx.stats.first_opened == 0 {
                     cx.stats.first_opened = cx.now;
@@ -633,6 +692,13 @@ impl Handshake {
         let (Some(to), Some(segments)) = (self.ud, cx.local.segments.clone()) else {
             return;
         };
+        if self.offered == 0 {
+            self.offered = cx.local.revision;
+        }
+        let ticket = match self.state.want() {
+            Some(want) if want_reply => want.ticket,
+            _ => *cx.clock,
+        };
         cx.stats.offers_sent += 1;
         let message = Message {
             src_pe: cx.local.pe,
@@ -640,17 +706,27 @@ impl Handshake {
             epoch: epoch_of(cx.local, mine),
             echo,
             want_reply,
+            ticket,
             body: Body::Offer(Offer {
                 ud: cx.local.ud,
                 qpn: mine.qpn,
                 psn: mine.psn,
                 mtu: cx.local.mtu,
                 max_rd_atomic: cx.local.max_rd_atomic,
+                revision: cx.local.revision,
+                heard: self.state.peer().map_or(0, |peer| peer.applied),
                 segments,
             }),
         };
         cx.actions.push(Action::Send { to, message });
     }
+}
+
+/// A wish that begins now, at the end of the line.
+fn new_want(cx: &mut Context<'_>) -> Want {
+    cx.stats.started += 1;
+    *cx.clock += 1;
+    Want::new(cx.now, *cx.clock)
 }
 
 /// `interval` changed by up to a quarter in either direction, so that peers which started

@@ -19,6 +19,10 @@ pub(super) struct Peer {
     pub(super) qpn: Qpn,
     pub(super) psn: Psn,
     pub(super) segments: Segments,
+    /// Of `segments`.
+    pub(super) revision: u32,
+    /// The largest revision before which no operation of ours is under way.
+    pub(super) applied: u32,
 }
 
 /// A connection that the local program waits for.
@@ -31,16 +35,29 @@ pub(super) struct Want {
     pub(super) resend: Option<u64>,
     pub(super) interval: u64,
     pub(super) sent: u32,
+    /// Place in the line for queue pairs; kept until the connection is open.
+    pub(super) ticket: u64,
 }
 
 impl Want {
-    pub(super) const fn new(now: u64) -> Self {
+    pub(super) const fn new(now: u64, ticket: u64) -> Self {
         Self {
             started: now,
             heard: now,
             resend: None,
             interval: 0,
             sent: 0,
+            ticket,
+        }
+    }
+
+    /// The same wish when its queue pair was given up: everything is to be sent anew.
+    pub(super) const fn again(self) -> Self {
+        Self {
+            resend: None,
+            interval: 0,
+            sent: 0,
+            ..self
         }
     }
 }
@@ -51,6 +68,7 @@ pub(super) struct Deferred {
     pub(super) epoch: Epoch,
     pub(super) echo: Option<Epoch>,
     pub(super) want_reply: bool,
+    pub(super) ticket: u64,
     pub(super) offer: Offer,
 }
 
@@ -78,6 +96,33 @@ pub(super) struct Answered {
 pub(super) struct Open {
     pub(super) mine: Mine,
     pub(super) peer: Peer,
+}
+
+/// The connection makes room for another: nothing is posted on it any more.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Draining {
+    pub(super) mine: Mine,
+    pub(super) peer: Peer,
+    /// None of our operations is under way.
+    pub(super) idle: bool,
+    /// The peer has said the same of its own.
+    pub(super) peer_idle: bool,
+    /// The local program wants the peer again.
+    pub(super) want: Option<Want>,
+    pub(super) began: u64,
+    /// Time of the last sign of life, or of the first DRAIN.
+    pub(super) heard: u64,
+    /// When to send the next DRAIN.
+    pub(super) resend: u64,
+    pub(super) interval: u64,
+}
+
+/// Changed segments are to be told to the peer until it acknowledges them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Push {
+    pub(super) began: u64,
+    pub(super) resend: u64,
+    pub(super) interval: u64,
 }
 
 /// Our BYE was sent, the peer's has not come.
@@ -109,6 +154,7 @@ pub(super) enum State {
     Offered(Offered),
     Answered(Answered),
     Open(Open),
+    Draining(Draining),
     Parting(Parting),
     Parted(Parted),
 }
@@ -121,6 +167,7 @@ impl State {
             Self::Offered(Offered { mine, .. })
             | Self::Answered(Answered { mine, .. })
             | Self::Open(Open { mine, .. })
+            | Self::Draining(Draining { mine, .. })
             | Self::Parting(Parting { mine, .. })
             | Self::Parted(Parted { mine, .. }) => Some(*mine),
         }
@@ -132,8 +179,32 @@ impl State {
             Self::Idle | Self::Preparing(_) | Self::Offered(_) => None,
             Self::Answered(Answered { peer, .. })
             | Self::Open(Open { peer, .. })
+            | Self::Draining(Draining { peer, .. })
             | Self::Parting(Parting { peer, .. })
             | Self::Parted(Parted { peer, .. }) => Some(peer),
+        }
+    }
+
+    /// As [`peer`](Self::peer), to change what is known of it.
+    pub(super) const fn peer_mut(&mut self) -> Option<&mut Peer> {
+        match self {
+            Self::Idle | Self::Preparing(_) | Self::Offered(_) => None,
+            Self::Answered(Answered { peer, .. })
+            | Self::Open(Open { peer, .. })
+            | Self::Draining(Draining { peer, .. })
+            | Self::Parting(Parting { peer, .. })
+            | Self::Parted(Parted { peer, .. }) => Some(peer),
+        }
+    }
+
+    /// The wish of the local program for this peer, if it is not fulfilled.
+    pub(super) const fn want(&self) -> Option<&Want> {
+        match self {
+            Self::Idle | Self::Open(_) | Self::Parting(_) | Self::Parted(_) => None,
+            Self::Preparing(Preparing { want, .. })
+            | Self::Offered(Offered { want, .. })
+            | Self::Answered(Answered { want, .. })
+            | Self::Draining(Draining { want, .. }) => want.as_ref(),
         }
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Side {
     rng: Rng,
     pub(super) stats: ConnectStats,
     next_qpn: u32,
+    clock: u64,
+    pub(super) may_create: bool,
     pub(super) now: u64,
     pub(super) done: Vec<Action>,
 }
@@ -32,6 +34,8 @@ impl Side {
             mtu: if pe == 0 { Mtu::M4096 } else { Mtu::M1024 },
             max_rd_atomic: 4 * (pe as u8 + 1),
             segments: ready.then(|| std::iter::once(segment).collect()),
+            revision: u32::from(ready),
+            max_qps: 0,
             leaving: false,
             retry: RetryPolicy::default(),
         };
@@ -41,6 +45,8 @@ impl Side {
             rng: Rng::new(u64::from(pe)),
             stats: ConnectStats::default(),
             next_qpn: 100 * (pe + 1),
+            clock: 0,
+            may_create: true,
             now: 0,
             done: Vec::new(),
         }
@@ -58,6 +64,8 @@ impl Side {
             rng: &mut self.rng,
             actions: &mut actions,
             stats: &mut self.stats,
+            clock: &mut self.clock,
+            may_create: self.may_create,
         };
         f(&mut self.machine, &mut cx);
         let mut sent = Vec::new();
@@ -71,6 +79,8 @@ impl Side {
                     rng: &mut self.rng,
                     actions: &mut actions,
                     stats: &mut self.stats,
+                    clock: &mut self.clock,
+                    may_create: self.may_create,
                 };
                 self.machine.qp_created(&mut cx, Qpn(self.next_qpn));
             }
@@ -472,6 +482,8 @@ fn a_queue_pair_that_cannot_be_made_is_reported() {
         rng: &mut a.rng,
         actions: &mut actions,
         stats: &mut a.stats,
+        clock: &mut a.clock,
+        may_create: true,
     };
     a.machine.connect(&mut cx, address(1));
     a.machine.qp_failed(&mut cx, "no more queue pairs".into());

@@ -35,7 +35,7 @@ impl Manager {
         match message.body {
             Body::Xrc(_) => {}
             Body::Wait => self.machine.stats.waits_received += 1,
-            Body::Offer(_) | Body::Bye => {
+            _ => {
                 self.machine.stats.malformed += 1;
                 return Err(DecodeError::Field("kind (this PE uses transport XRC)"));
             }

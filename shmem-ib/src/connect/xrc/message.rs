@@ -1,53 +1,57 @@
-//! The bodies of the XRC messages, behind the 44 bytes that all connection messages share.
+//! The bodies of the XRC messages, behind the 52 bytes that all connection messages share.
 //!
 //! # Layout
 //! As in [`message`](crate::connect::message): big-endian, one row is 32 bits, the number at the
-//! right is the byte offset. "segments" are as in an OFFER, 20 bytes each, and their count is
-//! in byte 3; it is 0 where there are none. The MAC follows.
+//! right is the byte offset. The ticket is 0. "address" (of the sender's UD endpoint, 28 bytes) and
+//! "segments" (24 bytes each, counted in byte 3) are as in an OFFER. The MAC follows.
 //! ```text
-//! kind 16, XRC_OPEN: as an OFFER without segments, its RC QP being the initiator QP
+//! kind 16, XRC_OPEN
+//! +---------------------------------------------------------------+
+//! |                    address, with the MTU code                 | 52
+//! +-----------------------------------------------+---------------+
+//! |             QPN of the initiator QP           | max rd atomic | 80
+//! +-----------------------------------------------+---------------+
+//! |        starting PSN of the initiator QP       |    (zero)     | 84
+//! +-----------------------------------------------+---------------+
 //!
 //! kind 17, XRC_ACCEPT
 //! +-----------------------------------------------+---------------+
-//! |               QPN of the target QP            |   MTU code    | 44
+//! |               QPN of the target QP            |   MTU code    | 52
 //! +-----------------------------------------------+---------------+
-//! |          starting PSN of the target QP        | max rd atomic | 48
+//! |          starting PSN of the target QP        | max rd atomic | 56
 //! +-----------------------------------------------+---------------+
-//! |          number of the sender's XRC SRQ       |    (zero)     | 52
+//! |          number of the sender's XRC SRQ       |    (zero)     | 60
 //! +-----------------------------------------------+---------------+
-//! |                         segments                              | 56 + 20 i
+//! |                         segments                              | 64
 //! +---------------------------------------------------------------+
 //!
 //! kind 18, XRC_ASK; kind 20, XRC_BYE; kind 22, XRC_LEAVE
 //! +---------------------------------------------------------------+
-//! |        GID of the sender's UD endpoint (128 bits)             | 44
+//! |                    address, with zero                         | 52
 //! +---------------------------------------------------------------+
-//! |                UD Q_Key (bit 31 is zero)                      | 60
-//! +-----------------------------------------------+---------------+
-//! |                   UD QPN                      |    (zero)     | 64
-//! +-------------------------------+---------------+---------------+
-//! |     UDP port of the UD QP     |            (zero)             | 68
-//! +-------------------------------+-------------------------------+
 //!
 //! kind 19, XRC_INFO
 //! +-----------------------------------------------+---------------+
-//! |          number of the sender's XRC SRQ       |    (zero)     | 44
+//! |          number of the sender's XRC SRQ       |    (zero)     | 52
 //! +-----------------------------------------------+---------------+
-//! |                         segments                              | 48 + 20 i
+//! |                         segments                              | 56
 //! +---------------------------------------------------------------+
 //!
 //! kind 21, XRC_GONE: nothing
 //! ```
-//! The longest is an ACCEPT with 8 segments: 232 bytes, less than an OFFER.
+//! The longest is an ACCEPT with 6 segments: 224 bytes, less than an OFFER.
 
 #![forbid(unsafe_code)]
 
 use crate::connect::UdAddress;
 use crate::connect::message::{
-    DecodeError, Epoch, MAX_LEN, MAX_SEGMENTS, Offer, Reader, Segments, decode_offer,
-    decode_segments, encode_offer, encode_segments,
+    COMMON, DecodeError, Epoch, MAX_LEN, MAX_SEGMENTS, Reader, SEGMENT_LEN, Segments,
+    decode_address, decode_segments, encode_address, encode_segments, packed,
 };
-use crate::verbs::{Gid, Mtu, Psn, Qkey, Qpn, SrqNum};
+use crate::verbs::{Mtu, Psn, Qpn, SrqNum};
+
+/// Messages with this kind and above are XRC's.
+pub(in crate::connect) const FIRST_KIND: u8 = OPEN;
 
 const OPEN: u8 = 16;
 const ACCEPT: u8 = 17;
@@ -57,8 +61,11 @@ const BYE: u8 = 20;
 const GONE: u8 = 21;
 const LEAVE: u8 = 22;
 
-/// Where the bodies begin.
-const START: usize = 44;
+/// Where the address ends.
+const ADDRESS_END: usize = COMMON + 28;
+const OPEN_LEN: usize = ADDRESS_END + 8;
+const ACCEPT_FIXED: usize = COMMON + 12;
+const INFO_FIXED: usize = COMMON + 4;
 
 /// What an initiator needs to address one PE through any connection to its node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -131,69 +138,73 @@ pub enum Xrc {
 }
 
 impl Xrc {
-    /// The kind, and the number of segments.
-    pub(in crate::connect) fn header(&self) -> (u8, usize) {
+    /// The number that stands in the message.
+    pub(in crate::connect) const fn kind(&self) -> u8 {
         match self {
-            Self::Open(_) => (OPEN, 0),
-            Self::Accept(accept) => (ACCEPT, accept.memory.segments.len()),
-            Self::Ask { .. } => (ASK, 0),
-            Self::Info(memory) => (INFO, memory.segments.len()),
-            Self::Bye { .. } => (BYE, 0),
-            Self::Gone => (GONE, 0),
-            Self::Leave { .. } => (LEAVE, 0),
+            Self::Open(_) => OPEN,
+            Self::Accept(_) => ACCEPT,
+            Self::Ask { .. } => ASK,
+            Self::Info(_) => INFO,
+            Self::Bye { .. } => BYE,
+            Self::Gone => GONE,
+            Self::Leave { .. } => LEAVE,
         }
     }
 
-    /// Writes the body and returns where it ends.
+    /// Writes the body, and the number of segments, and returns where it ends.
     pub(in crate::connect) fn encode(&self, out: &mut [u8; MAX_LEN]) -> usize {
+        let mut put = |at: usize, high24: u32, low8: u8| {
+            out[at..at + 4].copy_from_slice(&packed(high24, low8));
+        };
         match self {
-            Self::Open(open) => encode_offer(&open.as_offer(), out),
+            Self::Open(open) => {
+                put(ADDRESS_END, open.qpn.0, open.max_rd_atomic);
+                put(ADDRESS_END + 4, open.psn.0, 0);
+                encode_address(&open.ud, open.mtu.code(), out);
+                OPEN_LEN
+            }
             Self::Accept(a) => {
-                put_packed(out, 44, a.qpn.0, a.mtu.code());
-                put_packed(out, 48, a.psn.0, a.max_rd_atomic);
-                put_packed(out, 52, a.memory.srqn.0, 0);
-                encode_segments(&a.memory.segments, out, 56)
+                put(COMMON, a.qpn.0, a.mtu.code());
+                put(COMMON + 4, a.psn.0, a.max_rd_atomic);
+                put(COMMON + 8, a.memory.srqn.0, 0);
+                encode_segments(&a.memory.segments, ACCEPT_FIXED, out)
             }
             Self::Info(memory) => {
-                put_packed(out, 44, memory.srqn.0, 0);
-                encode_segments(&memory.segments, out, 48)
+                put(COMMON, memory.srqn.0, 0);
+                encode_segments(&memory.segments, INFO_FIXED, out)
             }
             Self::Ask { ud } | Self::Bye { ud } | Self::Leave { ud } => {
-                out[44..60].copy_from_slice(&ud.gid.0);
-                out[60..64].copy_from_slice(&ud.qkey.0.to_be_bytes());
-                put_packed(out, 64, ud.qpn.0, 0);
-                out[68..70].copy_from_slice(&ud.udp_port.to_be_bytes());
-                out[70..72].fill(0);
-                72
+                encode_address(ud, 0, out);
+                ADDRESS_END
             }
-            Self::Gone => START,
+            Self::Gone => COMMON,
         }
     }
 
     /// Reads the body of an authentic message of `kind`, of which `len` bytes before the MAC
-    /// exist in all; `None` if that is no XRC message.
+    /// exist in all.
     pub(in crate::connect) fn decode(
         kind: u8,
         count: u8,
         len: usize,
         (epoch, echo): (Epoch, Epoch),
         input: &mut Reader<'_>,
-    ) -> Result<Option<Self>, DecodeError> {
+    ) -> Result<Self, DecodeError> {
         let (fixed, segments, names_self, names_other) = match kind {
-            OPEN => (80, false, true, false),
-            ACCEPT => (56, true, false, true),
-            ASK => (72, false, true, false),
-            INFO => (48, true, false, true),
-            BYE => (72, false, false, false),
-            GONE => (START, false, false, true),
-            LEAVE => (72, false, false, true),
-            _ => return Ok(None),
+            OPEN => (OPEN_LEN, false, true, false),
+            ACCEPT => (ACCEPT_FIXED, true, false, true),
+            ASK => (ADDRESS_END, false, true, false),
+            INFO => (INFO_FIXED, true, false, true),
+            BYE => (ADDRESS_END, false, false, false),
+            GONE => (COMMON, false, false, true),
+            LEAVE => (ADDRESS_END, false, false, true),
+            _ => return Err(DecodeError::Field("kind")),
         };
         let most = if segments { MAX_SEGMENTS } else { 0 };
         if usize::from(count) > most {
             return Err(DecodeError::Field("segment count"));
         }
-        if len != fixed + 20 * usize::from(count) {
+        if len != fixed + SEGMENT_LEN * usize::from(count) {
             return Err(DecodeError::Length(len));
         }
         if names_self && epoch.generation == 0 {
@@ -202,15 +213,26 @@ impl Xrc {
         if names_other && echo.generation == 0 {
             return Err(DecodeError::Field("echo"));
         }
-        let body = match kind {
-            OPEN => Self::Open(Open::from_offer(&decode_offer(input, 0)?)),
+        Ok(match kind {
+            OPEN => {
+                let (ud, mtu) = decode_address(input)?;
+                let (qpn, max_rd_atomic) = input.packed();
+                let (psn, zero) = input.packed();
+                Self::Open(Open {
+                    ud,
+                    qpn: Qpn(qpn),
+                    psn: Psn(psn),
+                    mtu: decode_mtu(mtu)?,
+                    max_rd_atomic: must_be_zero(zero).map(|()| max_rd_atomic)?,
+                })
+            }
             ACCEPT => {
                 let (qpn, mtu) = input.packed();
                 let (psn, max_rd_atomic) = input.packed();
                 Self::Accept(Accept {
                     qpn: Qpn(qpn),
                     psn: Psn(psn),
-                    mtu: Mtu::from_code(mtu).ok_or(DecodeError::Field("MTU"))?,
+                    mtu: decode_mtu(mtu)?,
                     max_rd_atomic,
                     memory: decode_memory(input, count)?,
                 })
@@ -218,74 +240,36 @@ impl Xrc {
             INFO => Self::Info(decode_memory(input, count)?),
             GONE => Self::Gone,
             _ => {
-                let ud = decode_address(input)?;
+                let (ud, zero) = decode_address(input)?;
+                must_be_zero(zero)?;
                 match kind {
                     ASK => Self::Ask { ud },
                     BYE => Self::Bye { ud },
                     _ => Self::Leave { ud },
                 }
             }
-        };
-        Ok(Some(body))
+        })
     }
 }
 
-impl Open {
-    /// The same as the OFFER that has its layout.
-    fn as_offer(&self) -> Offer {
-        Offer {
-            ud: self.ud,
-            qpn: self.qpn,
-            psn: self.psn,
-            mtu: self.mtu,
-            max_rd_atomic: self.max_rd_atomic,
-            segments: Segments::new(),
-        }
-    }
-
-    const fn from_offer(offer: &Offer) -> Self {
-        Self {
-            ud: offer.ud,
-            qpn: offer.qpn,
-            psn: offer.psn,
-            mtu: offer.mtu,
-            max_rd_atomic: offer.max_rd_atomic,
-        }
-    }
+fn decode_mtu(code: u8) -> Result<Mtu, DecodeError> {
+    Mtu::from_code(code).ok_or(DecodeError::Field("MTU"))
 }
 
-fn put_packed(out: &mut [u8; MAX_LEN], at: usize, high24: u32, low8: u8) {
-    let word = (high24 & Psn::MASK) << 8 | u32::from(low8);
-    out[at..at + 4].copy_from_slice(&word.to_be_bytes());
+const fn must_be_zero(reserved: u8) -> Result<(), DecodeError> {
+    if reserved == 0 {
+        Ok(())
+    } else {
+        Err(DecodeError::Field("reserved"))
+    }
 }
 
 fn decode_memory(input: &mut Reader<'_>, count: u8) -> Result<Memory, DecodeError> {
     let (srqn, zero) = input.packed();
-    if zero != 0 {
-        return Err(DecodeError::Field("reserved"));
-    }
+    must_be_zero(zero)?;
     Ok(Memory {
         srqn: SrqNum(srqn),
         segments: decode_segments(input, count)?,
-    })
-}
-
-fn decode_address(input: &mut Reader<'_>) -> Result<UdAddress, DecodeError> {
-    let gid = Gid(input.array());
-    let qkey = input.u32();
-    let (qpn, zero) = input.packed();
-    let port_and_zero = input.u32();
-    if qkey >> 31 != 0 {
-        return Err(DecodeError::Field("UD Q_Key"));
-    }
-    if zero != 0 || port_and_zero & 0xffff != 0 {
-        return Err(DecodeError::Field("reserved"));
-    }
-    Ok(UdAddress {
-        gid,
-        udp_port: (port_and_zero >> 16) as u16,
-        qpn: Qpn(qpn),
-        qkey: Qkey(qkey),
     })
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::connect::message::{Body, Codec, Message, Segment};
-use crate::verbs::Rkey;
+use crate::verbs::{Gid, Qkey, Rkey};
 
 fn codec() -> Codec {
     Codec::new(&[7; 16], &[9; 32])
@@ -21,6 +21,7 @@ fn message(body: Xrc) -> Message {
         epoch: epoch(11, 1),
         echo: Some(epoch(12, 2)),
         want_reply: true,
+        ticket: 0,
         body: Body::Xrc(body),
     }
 }
@@ -36,6 +37,8 @@ fn memory(segments: usize) -> Memory {
         address: 0x7f00_0000_0000 + i as u64,
         size: 1 << 20,
         rkey: Rkey(5),
+        id: i as u8,
+        generation: 1,
     };
     Memory {
         srqn: SrqNum(0x01_0203),
@@ -65,27 +68,27 @@ fn accept(segments: usize) -> Accept {
 #[test]
 fn lengths_are_those_of_the_documentation() {
     let len = |body| encoded(&message(body)).len();
-    assert_eq!(len(Xrc::Accept(accept(8))), 232);
-    assert_eq!(len(Xrc::Accept(accept(1))), 92);
-    assert_eq!(len(Xrc::Info(memory(1))), 84);
-    assert_eq!(len(Xrc::Ask { ud: ud() }), 88);
-    assert_eq!(len(Xrc::Gone), 60);
+    assert_eq!(len(Xrc::Accept(accept(6))), 224);
+    assert_eq!(len(Xrc::Accept(accept(1))), 104);
+    assert_eq!(len(Xrc::Info(memory(1))), 96);
+    assert_eq!(len(Xrc::Ask { ud: ud() }), 96);
+    assert_eq!(len(Xrc::Gone), 68);
 }
 
 #[test]
 fn fields_stand_where_the_drawing_says() {
     let bytes = encoded(&message(Xrc::Accept(accept(1))));
-    assert_eq!(bytes[..4], [1, 17, 0x80, 1]);
+    assert_eq!(bytes[..4], [2, 17, 0x80, 1]);
     assert_eq!(
-        bytes[44..56],
+        bytes[52..64],
         [0x44, 0x55, 0x66, 5, 0x77, 0x88, 0x99, 16, 1, 2, 3, 0]
     );
-    assert_eq!(bytes[56..64], 0x7f00_0000_0000_u64.to_be_bytes());
+    assert_eq!(bytes[64..72], 0x7f00_0000_0000_u64.to_be_bytes());
     let bytes = encoded(&message(Xrc::Leave { ud: ud() }));
-    assert_eq!(bytes[..4], [1, 22, 0x80, 0]);
-    assert_eq!(bytes[54..60], [0xff, 0xff, 127, 0, 0, 1]);
+    assert_eq!(bytes[..4], [2, 22, 0x80, 0]);
+    assert_eq!(bytes[62..68], [0xff, 0xff, 127, 0, 0, 1]);
     assert_eq!(
-        bytes[60..72],
+        bytes[68..80],
         [
             0x12, 0x34, 0x56, 0x78, 0x11, 0x22, 0x33, 0, 0x12, 0xb7, 0, 0
         ]
@@ -136,23 +139,24 @@ fn open() -> Open {
 #[test]
 fn only_accept_and_info_have_segments() {
     for body in [Xrc::Gone, Xrc::Ask { ud: ud() }, Xrc::Open(open())] {
-        let (kind, _) = body.header();
+        let kind = body.kind();
         let mut out = [0; MAX_LEN];
         let len = body.encode(&mut out);
         let epoch = message(body.clone()).epoch;
         let read = |count, len, bytes: &[u8]| {
             Xrc::decode(kind, count, len, (epoch, epoch), &mut Reader::new(bytes))
         };
-        assert_eq!(read(0, len, &out[44..len]), Ok(Some(body)));
+        assert_eq!(read(0, len, &out[COMMON..len]), Ok(body));
         let refused = Err(DecodeError::Field("segment count"));
-        assert_eq!(read(1, len + 20, &out[44..len + 20]), refused);
+        assert_eq!(read(1, len + 24, &out[COMMON..len + 24]), refused);
         assert_eq!(
-            read(0, len + 4, &out[44..len + 4]),
+            read(0, len + 4, &out[COMMON..len + 4]),
             Err(DecodeError::Length(len + 4))
         );
     }
     let (epoch, none) = (message(Xrc::Gone).epoch, &mut Reader::new(&[]));
-    assert_eq!(Xrc::decode(23, 0, 44, (epoch, epoch), none), Ok(None));
+    let unknown = Err(DecodeError::Field("kind"));
+    assert_eq!(Xrc::decode(23, 0, COMMON, (epoch, epoch), none), unknown);
 }
 
 fn any_epoch(from: u32) -> impl Strategy<Value = Epoch> {
@@ -183,14 +187,21 @@ fn any_memory() -> impl Strategy<Value = Memory> {
             address,
             size,
             rkey: Rkey(rkey),
+            id: 0,
+            generation: 1,
         });
     (
         0u32..1 << 24,
         proptest::collection::vec(segment, 0..=MAX_SEGMENTS),
     )
-        .prop_map(|(srqn, segments)| Memory {
-            srqn: SrqNum(srqn),
-            segments: segments.into(),
+        .prop_map(|(srqn, mut segments)| {
+            for (id, segment) in (0u8..).zip(&mut segments) {
+                segment.id = id;
+            }
+            Memory {
+                srqn: SrqNum(srqn),
+                segments: segments.into(),
+            }
         })
 }
 
@@ -252,13 +263,13 @@ proptest! {
     ) {
         let epoch = message(Xrc::Gone).epoch;
         let input = &mut Reader::new(&bytes);
-        if let Ok(Some(body)) =
+        if let Ok(body) =
             Xrc::decode(kind, count, 44 + bytes.len(), (epoch, epoch), input)
         {
             // What is read is what would be written.
             let mut out = [0; MAX_LEN];
             let end = body.encode(&mut out);
-            prop_assert_eq!(end, 44 + bytes.len());
+            prop_assert_eq!(end, COMMON + bytes.len());
         }
     }
 }

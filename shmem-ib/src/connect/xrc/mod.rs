@@ -388,6 +388,8 @@ impl Machine {
             epoch,
             echo,
             want_reply,
+            // Nobody waits in line for queue pairs here.
+            ticket: 0,
             body,
         };
         self.actions.push_back(Action::Send { to, message });

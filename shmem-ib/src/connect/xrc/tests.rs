@@ -25,6 +25,8 @@ fn memory(pe: u32) -> Memory {
             address: u64::from(pe) << 32,
             size: 4096,
             rkey: Rkey(pe),
+            id: 0,
+            generation: 1,
         })
         .collect(),
     }
