@@ -8,9 +8,9 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-use shmem_ib::connect::handshake::RetryPolicy;
+use shmem_ib::connect::handshake::{Failure, RetryPolicy};
 use shmem_ib::connect::message::Message;
-use shmem_ib::connect::xrc::{Action, Failure, Local, Machine};
+use shmem_ib::connect::xrc::{Action, Local, Machine};
 use shmem_ib::verbs::Mtu;
 use siphasher::sip128::{Hasher128, SipHasher24};
 

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::handshake::RetryPolicy;
+use shmem_ib::connect::handshake::{Failure, RetryPolicy};
 use shmem_ib::connect::manager::Identity;
 use shmem_ib::connect::message::{MAX_LEN, Segment};
-use shmem_ib::connect::xrc::{Action, Failure, Local, Manager, Memory};
+use shmem_ib::connect::xrc::{Action, Local, Manager, Memory};
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
 
@@ -534,7 +534,12 @@ impl World {
                         });
                     }
                 }
-                Action::Known { pe: to, memory } => {
+                Action::Known {
+                    pe: to,
+                    node,
+                    memory,
+                } => {
+                    assert_eq!(self.node_of(to), node);
                     assert_eq!(memory.srqn, SrqNum(to + 500));
                     assert_eq!(memory.segments[0].address >> 32, u64::from(to));
                 }

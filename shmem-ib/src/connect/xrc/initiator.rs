@@ -1,9 +1,10 @@
 //! The initiator: one connection per node, and what is known of its PEs.
 
-use super::interface::{Action, Failure, Remote};
+use super::interface::{Action, Remote};
 use super::message::{Accept, Memory, Open, Xrc};
 use super::state::{Asking, Ini, Linked, NodeState, Request};
 use super::{Machine, UdAddress, Verdict};
+use crate::connect::handshake::Failure;
 use crate::connect::message::{Body, Epoch};
 use crate::verbs::Qpn;
 
@@ -80,11 +81,31 @@ impl Machine {
             }
             let peer = self.peer(pe);
             if peer.memory.is_none() && peer.ask.is_none() {
-                peer.asks = peer.asks.wrapping_add(1).max(1);
-                peer.ask = Some(Request::new(now));
+                self.begin_ask(now, pe, Request::new(now));
                 self.send_ask(now, pe);
             }
         }
+    }
+
+    fn begin_ask(&mut self, now: u64, pe: u32, request: Request) {
+        let peer = self.peer(pe);
+        peer.asks = peer.asks.wrapping_add(1).max(1);
+        peer.asked_at = now;
+        peer.ask = Some(request);
+    }
+
+    /// What is known of a reachable peer's memory lacks something: asks again, but not more often
+    /// than a request is repeated at most.
+    pub fn refresh(&mut self, now: u64, pe: u32) {
+        let Some(peer) = self.peers.get(&pe) else {
+            return;
+        };
+        let due = now.saturating_sub(peer.asked_at) >= self.local.retry.max;
+        if peer.memory.is_some() && peer.ask.is_none() && self.leaving.is_none() && due {
+            self.begin_ask(now, pe, Request::new(now));
+            self.send_ask(now, pe);
+        }
+        self.settle(now);
     }
 
     /// The queue pair asked for by [`Action::CreateIni`] exists and is in INIT.
@@ -246,7 +267,7 @@ impl Machine {
         if peer.left.is_some() {
             return Verdict::Stale;
         }
-        if peer.memory.is_some() {
+        if peer.memory.is_some() && peer.ask.is_none() {
             return Verdict::Duplicate;
         }
         self.learn(pe, memory);
@@ -257,13 +278,12 @@ impl Machine {
     fn learn(&mut self, pe: u32, memory: &Memory) {
         let peer = self.peer(pe);
         peer.ask = None;
+        let Some(node) = peer.node else { return };
         if peer.memory.as_ref() != Some(memory) {
             peer.snubs = 0;
             peer.memory = Some(memory.clone());
-            self.actions.push_back(Action::Known {
-                pe,
-                memory: memory.clone(),
-            });
+            let memory = memory.clone();
+            self.actions.push_back(Action::Known { pe, node, memory });
         }
     }
 
@@ -460,8 +480,7 @@ impl Machine {
             let peer = self.peer(pe);
             peer.snubs = peer.snubs.saturating_add(1);
             if peer.memory.is_none() {
-                peer.asks = peer.asks.wrapping_add(1).max(1);
-                peer.ask = Some(asking.request);
+                self.begin_ask(now, pe, asking.request);
             }
             self.end_connection(now, node, true);
             self.pursue(now, node);
@@ -489,7 +508,9 @@ impl Machine {
             return;
         }
         let silent = now.saturating_sub(ask.heard);
-        if silent >= self.local.retry.silence {
+        if silent >= self.local.retry.silence && !self.is_wanted(pe) {
+            self.peer(pe).ask = None;
+        } else if silent >= self.local.retry.silence {
             let sent = ask.sent;
             self.fail(
                 pe,

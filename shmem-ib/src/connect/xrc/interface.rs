@@ -2,7 +2,7 @@
 
 use super::message::Memory;
 use crate::connect::UdAddress;
-use crate::connect::handshake::RetryPolicy;
+use crate::connect::handshake::{Failure, RetryPolicy};
 use crate::connect::message::Message;
 use crate::verbs::{AddressVector, Mtu, Psn, Qpn};
 
@@ -88,6 +88,8 @@ pub enum Action {
     Known {
         /// Which peer.
         pe: u32,
+        /// On which node it is.
+        node: u32,
         /// Its SRQ and segments.
         memory: Memory,
     },
@@ -126,21 +128,4 @@ pub enum Action {
         /// Which peer.
         pe: u32,
     },
-}
-
-/// Why a peer did not become reachable.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Failure {
-    /// No sign of life for `nanos`, after `sent` messages.
-    Silence {
-        /// How long the peer was silent.
-        nanos: u64,
-        /// OPENs or ASKs sent to it.
-        sent: u32,
-    },
-    /// The initiator QP could not be created; the text is the device's answer.
-    QueuePair(String),
-    /// The peer has left in order, or is leaving.
-    PeerLeft,
 }

@@ -94,7 +94,7 @@ mod target;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-pub use interface::{Action, Failure, Local, Remote};
+pub use interface::{Action, Local, Remote};
 pub use manager::Manager;
 pub use message::{Memory, Xrc};
 
@@ -206,6 +206,20 @@ impl Machine {
             Served::Serving(serving) => Some((serving.qpn, serving.epoch)),
             _ => None,
         }
+    }
+
+    /// All queue pairs there are: INI and TGT QPs.
+    #[must_use]
+    pub fn queue_pairs(&self) -> (Vec<Qpn>, Vec<Qpn>) {
+        let initiators = self.nodes.values().filter_map(|n| n.state.ini());
+        let targets = self.peers.values().filter_map(|peer| match &peer.served {
+            Served::Serving(serving) => Some(serving.qpn),
+            _ => None,
+        });
+        (
+            initiators.map(|(ini, _)| ini.qpn).collect(),
+            targets.collect(),
+        )
     }
 
     /// Peers that were ever in contact, ascending.

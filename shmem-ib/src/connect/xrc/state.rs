@@ -204,6 +204,8 @@ pub(super) struct Peer {
     pub(super) ask: Option<Request>,
     /// ASKs begun; numbers them.
     pub(super) asks: u32,
+    /// When the last one began.
+    pub(super) asked_at: u64,
     /// How often it did not answer as the direct peer, while others of its node did.
     pub(super) snubs: u8,
     /// Its ASK, to be answered when our memory is registered.

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::connect::handshake::RetryPolicy;
+use crate::connect::handshake::{Failure, RetryPolicy};
 use crate::connect::message::Segment;
 use crate::verbs::{Mtu, Qkey, Rkey, SrqNum};
 
@@ -121,8 +121,8 @@ fn the_first_peer_is_direct_and_the_next_uses_its_connection() {
     assert_eq!(kinds(&info.sent), [(0, "info")]);
     assert_eq!(c.target(0), None);
     let known = deliver(&mut a, 7, 0, &info.sent);
-    let memory = memory(2);
-    assert_eq!(known.actions, [Action::Known { pe: 2, memory }]);
+    let (pe, node, memory) = (2, 1, memory(2));
+    assert_eq!(known.actions, [Action::Known { pe, node, memory }]);
     assert!(a.is_reachable(2));
     assert_eq!((a.stats().xrc.direct, a.stats().xrc.indirect), (1, 1));
 }
@@ -402,4 +402,30 @@ fn a_target_that_cannot_be_made_is_tried_again() {
     assert_eq!(b.poll_action(), None);
     let again = deliver(&mut b, 2, 20, &open);
     assert_eq!(kinds(&again.sent), [(0, "accept")]);
+}
+
+#[test]
+fn more_memory_is_learned_by_asking_again() {
+    let (mut a, mut b) = connected();
+    let more = Memory {
+        segments: memory(1)
+            .segments
+            .into_iter()
+            .chain(memory(7).segments)
+            .collect(),
+        ..memory(1)
+    };
+    b.ready(5, more.clone());
+    assert!(act(&mut b, 5, 0).sent.is_empty(), "nobody is told");
+    a.refresh(300 * MS, 1);
+    let ask = act(&mut a, 300 * MS, 0).sent;
+    assert_eq!(kinds(&ask), [(1, "ask")]);
+    a.refresh(301 * MS, 1);
+    assert!(act(&mut a, 301 * MS, 0).sent.is_empty());
+    let info = deliver(&mut b, 302 * MS, 0, &ask).sent;
+    let known = deliver(&mut a, 303 * MS, 0, &info).actions;
+    let (pe, node, memory) = (1, 1, more);
+    assert_eq!(known, [Action::Known { pe, node, memory }]);
+    a.refresh(304 * MS, 1);
+    assert!(act(&mut a, 304 * MS, 0).sent.is_empty(), "not so soon");
 }
