@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shmem_node::contract::{self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD};
+use shmem_node::hca_address::HcaAddresses;
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::{JobFacts, NodeSegment, NodeView};
 use shmem_node::settings::{Connect, Settings, Spin};
@@ -176,7 +177,7 @@ fn alone(settings: &Settings) -> Result<(usize, NodeView, Pmi), Error> {
         node: 0,
         heap_size: settings.symmetric_size,
         heap_commit: settings.heap_commit,
-        hca_ip: std::net::Ipv4Addr::LOCALHOST.into(),
+        hca_addresses: HcaAddresses::shared(std::net::Ipv4Addr::LOCALHOST.into()),
         spins: match settings.spin {
             Spin::Auto => DEFAULT_SPINS,
             Spin::Polls(n) => n,

@@ -41,11 +41,15 @@ impl Remote {
             source,
         })?;
         let seed = u64::from_ne_bytes(seed);
+        let addresses = view.hca_addresses().ok_or_else(|| {
+            Error::Launch("shmrun gave addresses of a kind that this program does not know".into())
+        })?;
         let faults = settings.soft_faults;
         let config = SoftConfig {
-            bind: view.hca_ip(),
+            bind: addresses.of(view.node() as u32, me as u32),
             port: settings.soft_port,
             mtu: mtu(settings.soft_mtu),
+            interop: settings.soft_interop,
             faults: Faults {
                 drop: faults.drop_ppm,
                 duplicate: faults.duplicate_ppm,

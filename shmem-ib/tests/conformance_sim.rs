@@ -1,7 +1,8 @@
 //! The conformance suite on the simulated fabric, in a perfect network and in a bad one.
 
-use shmem_ib::conformance::Fabric;
+use shmem_ib::conformance::{Beyond, Fabric};
 use shmem_ib::sim::{NetConfig, SimFabric, SimHca};
+use shmem_ib::verbs::Mtu;
 
 struct Sim(SimFabric);
 
@@ -12,6 +13,10 @@ impl Fabric for Sim {
         [&self.0.hcas()[0], &self.0.hcas()[1]]
     }
 
+    fn beyond(&self) -> Beyond {
+        Beyond::SOFTWARE
+    }
+
     fn advance(&self) {
         self.0.step();
     }
@@ -19,18 +24,28 @@ impl Fabric for Sim {
 
 mod perfect {
     use super::*;
-    shmem_ib::conformance_tests!(Sim(SimFabric::new(NetConfig::perfect(1), 2)));
+
+    const fn config(mtu: Mtu) -> NetConfig {
+        NetConfig {
+            mtu,
+            ..NetConfig::perfect(1)
+        }
+    }
+    shmem_ib::conformance_matrix!(|mtu| Sim(SimFabric::new(config(mtu), 2)));
 }
 
 mod bad {
     use super::*;
 
-    const CONFIG: NetConfig = NetConfig {
-        loss_ppm: 50_000,
-        duplicate_ppm: 50_000,
-        reorder_ppm: 50_000,
-        jitter_ns: 5_000,
-        ..NetConfig::perfect(2)
-    };
-    shmem_ib::conformance_tests!(reliable Sim(SimFabric::new(CONFIG, 2)));
+    const fn config(mtu: Mtu) -> NetConfig {
+        NetConfig {
+            loss_ppm: 50_000,
+            duplicate_ppm: 50_000,
+            reorder_ppm: 50_000,
+            jitter_ns: 5_000,
+            mtu,
+            ..NetConfig::perfect(2)
+        }
+    }
+    shmem_ib::conformance_matrix!(reliable | mtu | Sim(SimFabric::new(config(mtu), 2)));
 }

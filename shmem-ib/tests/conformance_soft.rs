@@ -1,9 +1,11 @@
 //! The conformance suite on software HCAs over UDP sockets of the loopback, plain and with
 //! packets lost, doubled and reordered on purpose.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use shmem_ib::conformance::Fabric;
+use shmem_ib::conformance::{Beyond, Fabric};
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, Mtu};
 
@@ -14,6 +16,10 @@ impl Fabric for Loopback {
 
     fn hcas(&self) -> [&SoftHca; 2] {
         [&self.0[0], &self.0[1]]
+    }
+
+    fn beyond(&self) -> Beyond {
+        Beyond::SOFTWARE
     }
 
     fn advance(&self) {
@@ -37,12 +43,34 @@ fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
 
 mod ipv4 {
     use super::*;
-    shmem_ib::conformance_tests!(open("127.0.0.1", Mtu::M4096, |_| Faults::default()));
+    shmem_ib::conformance_matrix!(|mtu| open("127.0.0.1", mtu, |_| Faults::default()));
 }
 
 mod ipv6 {
     use super::*;
     shmem_ib::conformance_tests!(open("::1", Mtu::M1024, |_| Faults::default()));
+}
+
+/// As with devices of other makes: everybody on the port of RoCEv2, each at an address of its own.
+mod interop {
+    use super::*;
+
+    fn open() -> Loopback {
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        Loopback([1, 2].map(|seed| {
+            // Addresses that other processes which run this test hardly have.
+            let process = 16 + (std::process::id() % 200) as u8;
+            let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+            let config = SoftConfig {
+                bind: IpAddr::V4(Ipv4Addr::new(127, process, high, low)),
+                port: 4791,
+                interop: true,
+                ..SoftConfig::loopback(seed)
+            };
+            SoftHca::open(&config).expect("the port of RoCEv2 at an address of our own")
+        }))
+    }
+    shmem_ib::conformance_tests!(open());
 }
 
 mod faulty {
@@ -56,5 +84,5 @@ mod faulty {
             seed,
         }
     }
-    shmem_ib::conformance_tests!(reliable open("127.0.0.1", Mtu::M4096, faults));
+    shmem_ib::conformance_matrix!(reliable | mtu | open("127.0.0.1", mtu, faults));
 }

@@ -2,10 +2,10 @@
 //! before a process is started.
 
 use std::ffi::{OsStr, OsString};
-use std::net::Ipv4Addr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use shmem_node::hca_address::{AddressError, HcaAddresses};
 use shmem_node::settings::{Settings, Spawn, Spin, TABLE};
 use shmem_node::template::marker::{self, Marker};
 use shmem_pmi::tree::{DegreePolicy, Tree};
@@ -36,6 +36,8 @@ pub(crate) enum JobError {
     Memory(#[from] MemoryError),
     #[error(transparent)]
     Limit(#[from] LimitError),
+    #[error(transparent)]
+    Address(#[from] AddressError),
     #[error("--chdir {dir}: {source}")]
     Chdir { dir: String, source: std::io::Error },
     #[error("{name}: {why}")]
@@ -52,7 +54,7 @@ pub(crate) enum JobError {
 impl JobError {
     pub(crate) fn status(&self) -> u8 {
         match self {
-            Self::Plan(_) | Self::Env(_) | Self::Chdir { .. } => USAGE,
+            Self::Plan(_) | Self::Address(_) | Self::Env(_) | Self::Chdir { .. } => USAGE,
             Self::Program(e) => e.status(),
             Self::NoTemplate { .. } => NOT_EXECUTABLE,
             Self::Limit(e) => e.status(),
@@ -99,7 +101,14 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     })?;
     let (job_id, rest) = random.split_first_chunk::<16>().expect("52 bytes");
     let (job_key, rest) = rest.split_first_chunk::<32>().expect("36 bytes");
-    let base = u32::from_le_bytes(*rest.first_chunk().expect("4 bytes"));
+    let random_address = u32::from_le_bytes(*rest.first_chunk().expect("4 bytes"));
+    let hca_addresses = HcaAddresses::choose(
+        settings.soft_address,
+        settings.soft_port,
+        random_address,
+        layout.n_nodes(),
+        layout.n_pes(),
+    )?;
     let launch = Launch {
         node: 0,
         n_nodes: layout.n_nodes(),
@@ -107,7 +116,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         degree,
         job_id: *job_id,
         job_key: *job_key,
-        hca_base: hca_base(base, layout.n_nodes()),
+        hca_addresses,
         heap_size: settings.symmetric_size,
         heap_commit: settings.heap_commit,
         spins,
@@ -205,14 +214,6 @@ fn check_machine(layout: &Layout, degree: u32, settings: &Settings) -> Result<()
     Ok(())
 }
 
-/// The first of `n_nodes` loopback addresses. Random, so that jobs that run at the same time hardly
-/// ever share one; 127.0.x.y, where services listen, is left out.
-fn hca_base(random: u32, n_nodes: u32) -> Ipv4Addr {
-    let first = u32::from(Ipv4Addr::new(127, 1, 0, 1));
-    let last = u32::from(Ipv4Addr::new(127, 255, 255, 254)) - n_nodes;
-    Ipv4Addr::from(first + random % (last - first))
-}
-
 /// What PEs get beside the environment of their agent: `--env`, and the settings, which must be the
 /// same everywhere.
 fn environment(
@@ -279,7 +280,7 @@ pub(crate) fn describe(job: &Job) -> String {
             "shmrun: node {node}: PEs {} to {}, address {}, started by {parent}",
             ranks.start,
             ranks.end - 1,
-            l.hca_ip(node)
+            l.hca_addresses.of(node, ranks.start)
         );
     }
     if l.n_nodes > SHOWN {
@@ -310,20 +311,6 @@ pub(crate) fn settings_text(lookup: impl Fn(&str) -> Option<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_stay_in_the_loopback_network() {
-        for random in [0, 1, u32::MAX, 0x7fff_ffff] {
-            for nodes in [1, 512, 1 << 20] {
-                let base = hca_base(random, nodes);
-                let last = u32::from(base) + nodes;
-                assert_eq!(base.octets()[0], 127);
-                assert!(
-                    base.octets()[1] >= 1 && last < u32::from(Ipv4Addr::new(127, 255, 255, 255))
-                );
-            }
-        }
-    }
 
     #[test]
     fn typed_variables_win_over_settings() {

@@ -27,6 +27,7 @@ pub mod barrier;
 pub mod contract;
 pub mod doorbell;
 pub mod gather;
+pub mod hca_address;
 pub mod layout;
 pub mod pe_block;
 pub mod segment;

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
+use crate::hca_address::HcaAddresses;
 use crate::layout::{HeapLayout, INTERNAL_SIZE, PAGE, TablesLayout};
 use crate::pe_block::{PeBlock, PeState};
 use crate::settings::HeapCommit;
@@ -30,8 +31,8 @@ pub struct JobFacts<'a> {
     pub heap_size: u64,
     /// When the heaps get memory.
     pub heap_commit: HeapCommit,
-    /// IPv4 or IPv4-mapped address at which this node's software HCA lives.
-    pub hca_ip: std::net::IpAddr,
+    /// Addresses of the software HCAs.
+    pub hca_addresses: HcaAddresses,
     /// Polls before a waiting PE sleeps: 0 where PEs outnumber cores.
     pub spins: u32,
     /// Whether PEs should measure what `--report` shows but costs time (memory).
@@ -50,9 +51,9 @@ struct Header {
     node: u32,
     n_local: u32,
     heap_size: u64,
-    hca_ip: [u8; 16],
     spins: u32,
     report: u32,
+    hca_addresses: [u8; HcaAddresses::LEN],
 }
 
 /// A node segment that cannot be made or mapped.
@@ -162,12 +163,9 @@ impl NodeSegment {
             node: facts.node,
             n_local: n_local as u32,
             heap_size: facts.heap_size,
-            hca_ip: match facts.hca_ip {
-                std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-                std::net::IpAddr::V6(ip) => ip.octets(),
-            },
             spins: facts.spins,
             report: u32::from(facts.report),
+            hca_addresses: facts.hca_addresses.to_bytes(),
         };
         let mut local_of = vec![0u32; n_pes];
         let mut leader_of = vec![u32::MAX; facts.n_nodes as usize];
@@ -325,9 +323,9 @@ impl NodeView {
         self.header.heap_size as usize
     }
 
-    /// Address of this node's software HCA.
-    pub fn hca_ip(&self) -> std::net::IpAddr {
-        std::net::Ipv6Addr::from(self.header.hca_ip).to_canonical()
+    /// Addresses of the software HCAs; `None` if the launcher wrote what this version cannot read.
+    pub fn hca_addresses(&self) -> Option<HcaAddresses> {
+        HcaAddresses::from_bytes(&self.header.hca_addresses)
     }
 
     /// Polls before a waiting PE sleeps.
@@ -420,7 +418,7 @@ mod tests {
             node,
             heap_size: 10_000,
             heap_commit: HeapCommit::Lazy,
-            hca_ip: "127.3.2.1".parse().unwrap(),
+            hca_addresses: HcaAddresses::shared("127.3.2.1".parse().unwrap()),
             spins: 5,
             report: true,
         }
@@ -439,7 +437,7 @@ mod tests {
         assert_eq!(view.local_of(), [0, 0, 1, 0, 2]);
         assert_eq!(view.leader_of(), [0, 1, 3]);
         assert_eq!(view.node_of(), node_of);
-        assert_eq!(view.hca_ip().to_string(), "127.3.2.1");
+        assert_eq!(view.hca_addresses(), Some(facts(&node_of, 1).hca_addresses));
         assert_eq!((view.job_id(), view.job_key()), ([7; 16], [9; 32]));
         view.pe_block(2).set_state(PeState::Running);
         assert_eq!(seg.pe_state(2), PeState::Running);

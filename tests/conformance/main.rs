@@ -7,6 +7,7 @@
 mod atomics;
 mod collectives;
 mod memory;
+mod mixed;
 mod order;
 mod rma;
 mod threads;
@@ -33,6 +34,7 @@ fn main() -> Result<(), shmem::Error> {
     let checks: Vec<Check> = [
         rma::CHECKS,
         atomics::CHECKS,
+        mixed::CHECKS,
         order::CHECKS,
         collectives::CHECKS,
         memory::CHECKS,

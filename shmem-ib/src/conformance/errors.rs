@@ -166,10 +166,10 @@ pub fn deregistered_memory_is_gone<F: Fabric>(fabric: &F) {
     );
     l.expect(1);
     l.b.hca.dereg_mr(&region.mr).expect("dereg_mr");
-    assert!(matches!(
-        l.b.hca.dereg_mr(&region.mr),
-        Err(VerbsError::NoSuchMr(_))
-    ));
+    if fabric.beyond().checks_handles {
+        let again = l.b.hca.dereg_mr(&region.mr);
+        assert!(matches!(again, Err(VerbsError::NoSuchMr(_))), "{again:?}");
+    }
     fails(
         &l,
         SendOp::Write {
@@ -233,6 +233,9 @@ pub fn misaligned_atomic<F: Fabric>(fabric: &F) {
 
 /// A full send queue refuses posts until something has completed.
 pub fn full_send_queue<F: Fabric>(fabric: &F) {
+    if !fabric.beyond().exact_depths {
+        return;
+    }
     let l = Link::new(
         fabric,
         Options {
@@ -367,11 +370,6 @@ pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
         };
         super::harness::qp_init(QpType::Rc, cq, &options)
     };
-    let bad_cq = crate::verbs::Cq(cq.0 + 1000);
-    assert!(matches!(
-        hca.create_qp(&init(bad_cq, 1)),
-        Err(VerbsError::NoSuchCq(_))
-    ));
     assert!(matches!(
         hca.create_qp(&init(cq, u32::MAX)),
         Err(VerbsError::InvalidAttr {
@@ -379,12 +377,19 @@ pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
             ..
         })
     ));
-    let nobody = Qpn(0xfffffe);
-    assert!(matches!(hca.query_qp(nobody), Err(VerbsError::NoSuchQp(_))));
-    assert!(matches!(
-        hca.destroy_qp(nobody),
-        Err(VerbsError::NoSuchQp(_))
-    ));
+    if fabric.beyond().checks_handles {
+        let bad_cq = crate::verbs::Cq(cq.0 + 1000);
+        assert!(matches!(
+            hca.create_qp(&init(bad_cq, 1)),
+            Err(VerbsError::NoSuchCq(_))
+        ));
+        let nobody = Qpn(0xfffffe);
+        assert!(matches!(hca.query_qp(nobody), Err(VerbsError::NoSuchQp(_))));
+        assert!(matches!(
+            hca.destroy_qp(nobody),
+            Err(VerbsError::NoSuchQp(_))
+        ));
+    }
     let mut word = 0_u64;
     let at = std::ptr::from_mut(&mut word).cast();
     // SAFETY: `word` is alive; a registration that succeeded would end with this HCA, and no

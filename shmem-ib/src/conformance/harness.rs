@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::Fabric;
 use crate::verbs::{
-    Access, Completion, Cq, Hca, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr,
-    Sge, WcStatus,
+    Access, AsyncEvent, Completion, Cq, Hca, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
+    RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, SrqKind, WcStatus,
 };
 
 /// How long a check waits for completions before it fails.
@@ -112,6 +112,14 @@ pub struct Options {
     pub psn: u32,
     /// Payload per packet, at most the MTU of the ports.
     pub mtu: Mtu,
+    /// Local buffers per work request.
+    pub max_sge: u32,
+    /// Receives come from a shared receive queue on each side.
+    pub srq: bool,
+    /// Timer code of RNR NAKs and how often to try again.
+    pub rnr: (u8, u8),
+    /// Every send request is signaled.
+    pub sq_sig_all: bool,
 }
 
 impl Default for Options {
@@ -125,6 +133,10 @@ impl Default for Options {
             timeout: (18, 7),
             psn: 0x12_3456,
             mtu: Mtu::M4096,
+            max_sge: 4,
+            srq: false,
+            rnr: (12, 7),
+            sq_sig_all: false,
         }
     }
 }
@@ -136,24 +148,41 @@ pub struct Side<'f, H> {
     pub hca: &'f H,
     /// Its CQ for everything.
     pub cq: Cq,
+    /// Its shared receive queue, if it has one.
+    pub srq: Option<Srq>,
     /// Its queue pair.
     pub qp: Qpn,
     /// Its memory.
     pub mem: Region,
     pub(super) stash: RefCell<VecDeque<Completion>>,
+    pub(super) events: RefCell<Vec<AsyncEvent>>,
 }
 
 impl<'f, H: Hca> Side<'f, H> {
     pub(super) fn new(hca: &'f H, ty: QpType, options: &Options) -> Self {
         let cq = hca.create_cq(4096, None).expect("create_cq");
-        let qp = hca.create_qp(&qp_init(ty, cq, options)).expect("create_qp");
+        let srq = options.srq.then(|| {
+            let init = SrqInit {
+                max_wr: options.depth,
+                max_sge: options.max_sge,
+                kind: SrqKind::Basic,
+            };
+            hca.create_srq(&init).expect("create_srq")
+        });
+        let init = QpInit {
+            srq,
+            ..qp_init(ty, cq, options)
+        };
+        let qp = hca.create_qp(&init).expect("create_qp");
         let mem = Region::new(hca, options.len, options.mr_access);
         Self {
             hca,
             cq,
+            srq,
             qp,
             mem,
             stash: RefCell::default(),
+            events: RefCell::default(),
         }
     }
 
@@ -170,8 +199,30 @@ impl<'f, H: Hca> Side<'f, H> {
         unsafe { self.hca.post_send(qp, &wr) }.expect("post_send");
     }
 
-    /// Takes what has completed.
+    /// Posts a request as it is. Its buffers lie in regions.
+    pub fn post_wr(&self, wr: &SendWr<'_>) {
+        // SAFETY: regions are never freed.
+        unsafe { self.hca.post_send(self.qp, wr) }.expect("post_send");
+    }
+
+    /// Posts a receive of these buffers, which lie in regions.
+    pub fn receive(&self, wr_id: u64, sges: &[Sge]) {
+        let wr = RecvWr { wr_id, sges };
+        // SAFETY: regions are never freed.
+        let posted = unsafe {
+            match self.srq {
+                Some(srq) => self.hca.post_srq_recv(srq, &wr),
+                None => self.hca.post_recv(self.qp, &wr),
+            }
+        };
+        posted.expect("post a receive");
+    }
+
+    /// Takes what has completed or happened.
     pub fn poll(&self) {
+        while let Some(event) = self.hca.poll_async() {
+            self.events.borrow_mut().push(event);
+        }
         let mut out = [Completion::EMPTY; 16];
         loop {
             let n = self.hca.poll_cq(self.cq, &mut out);
@@ -187,7 +238,10 @@ pub(super) fn qp_init(ty: QpType, cq: Cq, options: &Options) -> QpInit {
     QpInit {
         max_send_wr: options.depth,
         max_recv_wr: options.depth,
+        max_send_sge: options.max_sge,
+        max_recv_sge: options.max_sge,
         max_inline: 256,
+        sq_sig_all: options.sq_sig_all,
         ..QpInit::new(ty, cq)
     }
 }
@@ -259,7 +313,7 @@ impl<'f, F: Fabric> Link<'f, F> {
             rq_psn: Psn(self.options.psn),
             mtu: self.options.mtu,
             max_dest_rd_atomic: self.options.max_rd_atomic,
-            min_rnr_timer: 1,
+            min_rnr_timer: self.options.rnr.0,
         };
         side.hca
             .modify_qp(qp, &QpAttr::Rtr { dest: Some(dest) })
@@ -272,7 +326,7 @@ impl<'f, F: Fabric> Link<'f, F> {
             sq_psn: Psn(self.options.psn),
             timeout: self.options.timeout.0,
             retry_cnt: self.options.timeout.1,
-            rnr_retry: 7,
+            rnr_retry: self.options.rnr.1,
             max_rd_atomic: self.options.max_rd_atomic,
         };
         side.hca.modify_qp(qp, &rts).expect("RTR to RTS");
@@ -331,6 +385,30 @@ impl<'f, F: Fabric> Link<'f, F> {
     pub fn expect_failure(&self, wr_id: u64, status: WcStatus) {
         let c = self.next(&self.a);
         assert_eq!((c.wr_id, c.status), (wr_id, status), "{c:?}");
+    }
+
+    /// Waits for the next completion of `b`, which has to be the success of `wr_id`.
+    pub fn expect_at_b(&self, wr_id: u64) -> Completion {
+        let c = self.next(&self.b);
+        assert_eq!((c.wr_id, c.status), (wr_id, WcStatus::Success), "{c:?}");
+        c
+    }
+
+    /// Waits for the next completion of `b`, which has to be a failure of `wr_id`.
+    pub fn expect_failure_at_b(&self, wr_id: u64, status: WcStatus) {
+        let c = self.next(&self.b);
+        assert_eq!((c.wr_id, c.status), (wr_id, status), "{c:?}");
+    }
+
+    /// Waits until an asynchronous event has come to a side.
+    pub fn expect_event(&self, side: &Side<'_, F::H>, event: AsyncEvent) {
+        let seen = || side.events.borrow().contains(&event);
+        self.wait_until(&format!("{event:?}"), seen);
+    }
+
+    /// How often an asynchronous event has come to a side.
+    pub fn events(&self, side: &Side<'_, F::H>, event: AsyncEvent) -> usize {
+        side.events.borrow().iter().filter(|e| **e == event).count()
     }
 
     /// Lets some time pass in which no completion may come to a side.

@@ -3,8 +3,8 @@
 use super::Fabric;
 use super::harness::{Link, Options};
 use crate::verbs::{
-    Access, Hca, Psn, Qkey, QpAttr, QpState, QpType, RcDest, RecvWr, SendWr, VerbsError, WcOpcode,
-    WcStatus,
+    Access, AsyncEvent, Hca, Psn, Qkey, QpAttr, QpState, QpType, RcDest, RecvWr, SendOp, SendWr,
+    VerbsError, WcOpcode, WcStatus,
 };
 
 /// Sends need RTS, receives need INIT.
@@ -237,4 +237,57 @@ pub fn reset_queue_pair_works_again<F: Fabric>(fabric: &F) {
         }
         l.connect();
     }
+}
+
+/// A queue pair in SQD finishes what was begun, tells so, and holds back the rest; its receives
+/// go on.
+pub fn draining_holds_back_what_was_not_begun<F: Fabric>(fabric: &F) {
+    const N: u64 = 12;
+    let l = Link::new(
+        fabric,
+        Options {
+            len: 1 << 20,
+            ..Options::default()
+        },
+    );
+    for i in 0..N {
+        l.a.post(i, l.write_to_b(0), l.a.mem.sge(0, 100_000));
+    }
+    let drained = AsyncEvent::SqDrained(l.a.qp);
+    l.a.hca.modify_qp(l.a.qp, &QpAttr::Sqd).expect("RTS to SQD");
+    l.expect_event(&l.a, drained);
+    l.a.poll();
+    let begun = l.a.stash.borrow().len() as u64;
+    l.a.post(N, l.write_to_b(200_000), l.a.mem.sge(0, 8));
+    for _ in 0..50 {
+        l.tick();
+    }
+    assert_eq!(
+        l.a.stash.borrow().len() as u64,
+        begun,
+        "it went on after the drain"
+    );
+    // The other direction is not concerned.
+    let (raddr, rkey, imm) = (l.a.mem.at(0), l.a.mem.mr.rkey, None);
+    l.b.mem.set_word(500_000, 77);
+    l.b.post(
+        9,
+        SendOp::Write { raddr, rkey, imm },
+        l.b.mem.sge(500_000, 8),
+    );
+    l.expect_at_b(9);
+    assert_eq!(l.a.mem.word(0), 77);
+    assert_eq!(l.b.mem.word(200_000), 0);
+    l.a.hca
+        .modify_qp(l.a.qp, &QpAttr::Resume)
+        .expect("SQD to RTS");
+    for i in 0..=N {
+        l.expect(i);
+    }
+    assert_eq!(l.b.mem.word(200_000), 77);
+    // With nothing to do it is drained at once.
+    l.a.events.borrow_mut().clear();
+    l.a.hca.modify_qp(l.a.qp, &QpAttr::Sqd).expect("RTS to SQD");
+    l.expect_event(&l.a, drained);
+    assert_eq!(l.events(&l.a, drained), 1);
 }

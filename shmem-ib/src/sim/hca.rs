@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hashbrown::HashMap;
+
 use super::net::{NetConfig, NetStats, SimNet};
 use crate::soft::RawMemory;
+use crate::soft::xrc::{Anonymous, FileId, Member, Private, SharedWindow, file_id};
 use crate::verbs::{
     Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit,
     QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
@@ -27,7 +30,11 @@ pub struct SimHca {
     net: Arc<Mutex<SimNet<RawMemory>>>,
     index: usize,
     woken: AtomicBool,
+    tables: Tables,
 }
+
+/// The tables of XRC domains, by file.
+type Tables = Arc<Mutex<HashMap<FileId, Anonymous>>>;
 
 fn lock(net: &Mutex<SimNet<RawMemory>>) -> MutexGuard<'_, SimNet<RawMemory>> {
     net.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,11 +48,13 @@ impl SimFabric {
         // caller promise that these stay valid.
         let memories = (0..n).map(|_| unsafe { RawMemory::new() });
         let net = Arc::new(Mutex::new(SimNet::new(config, memories)));
+        let tables = Tables::default();
         let hca = |index| {
             Arc::new(SimHca {
                 net: Arc::clone(&net),
                 index,
                 woken: AtomicBool::new(false),
+                tables: Arc::clone(&tables),
             })
         };
         let hcas = (0..n).map(hca).collect();
@@ -92,16 +101,20 @@ impl Hca for SimHca {
         lock(&self.net).engine(self.index).dereg_mr(mr)
     }
 
-    unsafe fn rereg_mr(&self, _mr: &mut Mr, _change: Rereg) -> Result<(), VerbsError> {
-        let what = "changing a registration";
-        Err(VerbsError::Unsupported { what })
+    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
+        let range = change.range.map(|(addr, len)| {
+            let addr = addr.expose_provenance() as u64;
+            (addr, len as u64)
+        });
+        lock(&self.net)
+            .engine(self.index)
+            .rereg_mr(mr, range, change.access)
     }
 
     fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        match channel {
-            None => lock(&self.net).engine(self.index).create_cq(depth),
-            Some(channel) => Err(VerbsError::NoSuchChannel(channel)),
-        }
+        lock(&self.net)
+            .engine(self.index)
+            .create_announcing_cq(depth, channel)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
@@ -109,25 +122,29 @@ impl Hca for SimHca {
     }
 
     fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+        lock(&self.net).engine(self.index).create_comp_channel()
     }
 
     fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        lock(&self.net)
+            .engine(self.index)
+            .destroy_comp_channel(channel)
     }
 
-    fn req_notify_cq(&self, _cq: Cq, _solicited_only: bool) -> Result<(), VerbsError> {
-        let what = "completion channels";
+    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
+        lock(&self.net)
+            .engine(self.index)
+            .req_notify_cq(cq, solicited_only)
+    }
+
+    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
+        lock(&self.net).engine(self.index).get_cq_event(channel)
+    }
+
+    /// Virtual time has no descriptors.
+    fn comp_channel_fd(&self, _channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
+        let what = "a descriptor of a completion channel";
         Err(VerbsError::Unsupported { what })
-    }
-
-    fn get_cq_event(&self, _channel: CompChannel) -> Option<Cq> {
-        None
-    }
-
-    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
     }
 
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
@@ -150,13 +167,33 @@ impl Hca for SimHca {
         lock(&self.net).engine(self.index).post_srq_recv(srq, wr)
     }
 
-    fn open_xrcd(&self, _domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
-        let what = "XRC domains";
-        Err(VerbsError::Unsupported { what })
+    /// The file only names the domain: its table is shared memory of this fabric, and all HCAs reach
+    /// all registered memory of the process through it.
+    fn open_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
+        let mut net = lock(&self.net);
+        let engine = net.engine(self.index);
+        let Some(file) = domain else {
+            return engine.open_xrcd(Box::<Private>::default(), None);
+        };
+        let id = file_id(file).map_err(|source| VerbsError::Io {
+            what: "cannot open the file of an XRC domain".into(),
+            source,
+        })?;
+        if let Some(xrcd) = engine.reopen_xrcd(id) {
+            return Ok(xrcd);
+        }
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = tables.entry(id).or_insert_with(Anonymous::new).clone();
+        // SAFETY: all HCAs of a fabric are in this process.
+        let window = unsafe { SharedWindow::everything() };
+        match Member::join(table, window)? {
+            Some(member) => engine.open_xrcd(Box::new(member), Some(id)),
+            None => Err(VerbsError::NoSuchXrcd(Xrcd(0))),
+        }
     }
 
     fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchXrcd(xrcd))
+        lock(&self.net).engine(self.index).close_xrcd(xrcd)
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {

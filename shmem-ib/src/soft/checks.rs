@@ -42,18 +42,25 @@ pub(crate) fn check_init(init: &QpInit) -> Result<(), VerbsError> {
     in_range("max_send_sge", init.max_send_sge, 0, MAX_SGE, "0 to 16")?;
     in_range("max_recv_sge", init.max_recv_sge, 0, MAX_SGE, "0 to 16")?;
     in_range("max_inline", init.max_inline, 0, MAX_INLINE, "0 to 1024")?;
+    let invalid = |what, value: u32, allowed| {
+        Err(VerbsError::InvalidAttr {
+            what,
+            value: value.into(),
+            allowed,
+        })
+    };
     if matches!(init.ty, QpType::XrcIni | QpType::XrcTgt) {
-        let what = "XRC queue pairs";
-        return Err(VerbsError::Unsupported { what });
+        let allowed = "0: XRC queue pairs have no receive queue";
+        in_range("max_recv_wr", init.max_recv_wr, 0, 0, allowed)?;
+        if let Some(srq) = init.srq {
+            return invalid("srq", srq.0, "none: XRC packets name it");
+        }
     }
-    if let Some(xrcd) = init.xrcd {
-        return Err(VerbsError::InvalidAttr {
-            what: "xrcd",
-            value: xrcd.0.into(),
-            allowed: "only XRC targets have a domain",
-        });
+    match (init.ty, init.xrcd) {
+        (QpType::XrcTgt, None) => invalid("xrcd", 0, "a domain, which every XRC target needs"),
+        (QpType::XrcTgt, Some(_)) | (_, None) => Ok(()),
+        (_, Some(xrcd)) => invalid("xrcd", xrcd.0, "only XRC targets have a domain"),
     }
-    Ok(())
 }
 
 /// Checks what RTR takes.

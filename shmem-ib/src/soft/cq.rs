@@ -89,6 +89,13 @@ impl CqTable {
         }
     }
 
+    /// A shared receive queue does not report to it any more. What it has reported stays.
+    pub(crate) fn release(&mut self, cq: Cq) {
+        if let Some(queue) = self.queues.get_mut(cq.0) {
+            queue.users -= 1;
+        }
+    }
+
     pub(crate) fn push(&mut self, cq: Cq, completion: Completion) -> Pushed {
         let Some(queue) = self.queues.get_mut(cq.0) else {
             return Pushed::Lost;

@@ -15,6 +15,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::channel::ChannelTable;
 use super::checks::{check_init, check_send, in_range, sge_count};
 use super::cq::{CqTable, Pushed};
 use super::events::EventQueue;
@@ -24,10 +25,11 @@ use super::receive::{Received, RecvWqe};
 use super::requester::Expiry;
 use super::srq::SrqTable;
 use super::wqe::{Done, Wqe};
+use super::xrc::DomainTable;
 use crate::rng::Rng;
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit,
-    QpState, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus,
+    QpState, QpType, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus,
 };
 
 /// Longest inline payload.
@@ -62,8 +64,10 @@ pub struct Engine<M> {
     pub(super) memory: M,
     pub(super) mrs: MrTable,
     pub(super) cqs: CqTable,
+    pub(super) channels: ChannelTable,
     pub(super) qps: QpTable,
     pub(super) srqs: SrqTable,
+    pub(super) xrcds: DomainTable,
     /// Queue pairs which may have something to send, in turn.
     pub(super) ready: VecDeque<Qpn>,
     /// Packets that the first of `ready` may still send in this turn.
@@ -74,6 +78,8 @@ pub struct Engine<M> {
     pub(super) done: Vec<Done>,
     pub(super) events: EventQueue,
     pub(super) rng: Rng,
+    /// See [`Engine::set_interop`].
+    pub(super) interop: bool,
 }
 
 impl<M: Memory> Engine<M> {
@@ -90,7 +96,7 @@ impl<M: Memory> Engine<M> {
             max_msg: MAX_MSG,
             max_sge: MAX_SGE,
             max_srq_wr: MAX_QP_WR,
-            xrc: false,
+            xrc: true,
             atomics_coherent: true,
         };
         Self {
@@ -98,6 +104,7 @@ impl<M: Memory> Engine<M> {
             memory,
             mrs: MrTable::new(rng.next_u64()),
             cqs: CqTable::default(),
+            channels: ChannelTable::default(),
             qps: QpTable::new(rng.next_u64()),
             ready: VecDeque::new(),
             turn: 0,
@@ -106,8 +113,16 @@ impl<M: Memory> Engine<M> {
             done: Vec::new(),
             events: EventQueue::default(),
             srqs: SrqTable::default(),
+            xrcds: DomainTable::default(),
             rng,
+            interop: false,
         }
+    }
+
+    /// Whether peers may be devices of other makes: they send from any UDP port, and their IPv4
+    /// packets have identifications that we do not see.
+    pub const fn set_interop(&mut self, interop: bool) {
+        self.interop = interop;
     }
 
     /// What this port is.
@@ -135,7 +150,38 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// See [`crate::verbs::Hca::reg_mr`].
     pub fn reg_mr(&mut self, addr: u64, len: u64, access: Access) -> Result<Mr, VerbsError> {
-        self.mrs.register(addr, len, access)
+        let mr = self.mrs.register(addr, len, access)?;
+        self.xrcds.publish(&mr, access).or_else(|error| {
+            self.mrs.deregister(mr.handle)?;
+            Err(error)
+        })?;
+        Ok(mr)
+    }
+
+    /// Changes a registration: its range (address and length), its rights, or both. The key stays
+    /// if everything that it allowed is still allowed.
+    ///
+    /// # Errors
+    /// See [`crate::verbs::Hca::rereg_mr`].
+    pub fn rereg_mr(
+        &mut self,
+        mr: &mut Mr,
+        range: Option<(u64, u64)>,
+        access: Option<Access>,
+    ) -> Result<(), VerbsError> {
+        let missing = VerbsError::NoSuchMr(mr.handle.0);
+        let old = self.mrs.get(mr.handle).ok_or(missing)?;
+        let changed = self.mrs.reregister(mr.handle, range, access)?;
+        self.xrcds.withdraw(mr.rkey);
+        let rights = access.unwrap_or(old.access());
+        if let Err(error) = self.xrcds.publish(&changed, rights) {
+            self.mrs.put_back(changed.handle, mr.handle, old);
+            // What was listed before finds its place again.
+            self.xrcds.publish(mr, old.access())?;
+            return Err(error);
+        }
+        *mr = changed;
+        Ok(())
     }
 
     /// Ends a registration.
@@ -143,7 +189,9 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// It does not exist.
     pub fn dereg_mr(&mut self, mr: &Mr) -> Result<(), VerbsError> {
-        self.mrs.deregister(mr.handle)
+        self.mrs.deregister(mr.handle)?;
+        self.xrcds.withdraw(mr.rkey);
+        Ok(())
     }
 
     /// Creates a completion queue.
@@ -161,6 +209,7 @@ impl<M: Memory> Engine<M> {
     /// It does not exist or is in use.
     pub fn destroy_cq(&mut self, cq: Cq) -> Result<(), VerbsError> {
         self.cqs.destroy(cq)?;
+        self.channels.detach(cq);
         let of_this = |e: &AsyncEvent| matches!(e, AsyncEvent::CqErr(c) if *c == cq);
         self.events.forget(of_this);
         Ok(())
@@ -171,17 +220,25 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// A limit is out of range, a CQ does not exist, or there are too many queue pairs.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
-        self.cqs.check(init.send_cq)?;
-        self.cqs.check(init.recv_cq)?;
         check_init(init)?;
+        for cq in reports_to(init) {
+            self.cqs.check(cq)?;
+        }
         if let Some(srq) = init.srq {
             self.srqs.find_basic(srq)?;
+        }
+        if let Some(xrcd) = init.xrcd {
+            self.xrcds.check(xrcd)?;
         }
         let (what, limit) = ("queue pairs", super::qp::MAX_QP);
         let exhausted = VerbsError::Exhausted { what, limit };
         let qpn = self.qps.insert(*init).ok_or(exhausted)?;
-        self.cqs.attach(init.send_cq);
-        self.cqs.attach(init.recv_cq);
+        for cq in reports_to(init) {
+            self.cqs.attach(cq);
+        }
+        if let Some(xrcd) = init.xrcd {
+            self.xrcds.add_target(xrcd)?;
+        }
         if let Some(queue) = init.srq.and_then(|srq| self.srqs.get_mut(srq)) {
             queue.users += 1;
         }
@@ -213,8 +270,12 @@ impl<M: Memory> Engine<M> {
     /// It does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
         let qp = self.qps.remove(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
-        self.cqs.detach(qp.init.send_cq, qpn);
-        self.cqs.detach(qp.init.recv_cq, qpn);
+        for cq in reports_to(&qp.init) {
+            self.cqs.detach(cq, qpn);
+        }
+        if let Some(xrcd) = qp.init.xrcd {
+            self.xrcds.remove_target(xrcd);
+        }
         if let Some(queue) = qp.init.srq.and_then(|srq| self.srqs.get_mut(srq)) {
             queue.users -= 1;
         }
@@ -269,6 +330,10 @@ impl<M: Memory> Engine<M> {
     /// See [`crate::verbs::Hca::post_recv`].
     pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
         let qp = self.qps.get_mut(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
+        if let ty @ (QpType::XrcIni | QpType::XrcTgt) = qp.init.ty {
+            let what = "receive queue of its own";
+            return Err(VerbsError::WrongType { qpn, ty, what });
+        }
         if let Some(srq) = qp.init.srq {
             return Err(VerbsError::SharedReceives { qpn, srq });
         }
@@ -412,8 +477,16 @@ impl<M: Memory> Engine<M> {
         let unfinished = qp.unfinished_receive();
         let queue = std::mem::take(&mut qp.rq);
         let shared = qp.init.srq.is_some();
-        for wr_id in unfinished.into_iter().chain(queue.iter().map(|w| w.wr_id)) {
-            self.receive_ended(qpn, &Received::new(wr_id, WcStatus::WrFlushErr));
+        let flushed = |wr_id| Received::new(wr_id, WcStatus::WrFlushErr);
+        if let Some((wr_id, srqn)) = unfinished {
+            let received = Received {
+                srqn,
+                ..flushed(wr_id)
+            };
+            self.receive_ended(qpn, &received);
+        }
+        for wqe in queue {
+            self.receive_ended(qpn, &flushed(wqe.wr_id));
         }
         self.report(qpn);
         if first && shared {
@@ -466,17 +539,29 @@ impl<M: Memory> Engine<M> {
 
     /// Reports the end of a receive of `qpn`.
     pub(super) fn receive_ended(&mut self, qpn: Qpn, received: &Received) {
-        if let Some(qp) = self.qps.get(qpn) {
-            let cq = qp.init.recv_cq;
+        let Some(qp) = self.qps.get(qpn) else {
+            return;
+        };
+        let cq = match (qp.init.xrcd, received.srqn) {
+            (Some(xrcd), Some(srqn)) => {
+                let srq = self.xrcds.srq(xrcd, srqn);
+                srq.and_then(|srq| self.srqs.cq(srq))
+            }
+            _ => Some(qp.init.recv_cq),
+        };
+        // A receive whose queue was destroyed meanwhile has nobody to be reported to.
+        if let Some(cq) = cq {
             self.complete(cq, received.completion(qpn), received.solicited);
         }
     }
 
-    /// Adds a completion to a CQ. `_solicited`: whether it counts as such if it is a success;
+    /// Adds a completion to a CQ. `solicited`: whether it counts as such if it is a success;
     /// errors always do.
-    pub(super) fn complete(&mut self, cq: Cq, completion: Completion, _solicited: bool) {
+    pub(super) fn complete(&mut self, cq: Cq, completion: Completion, solicited: bool) {
         let pushed = self.cqs.push(cq, completion);
         if pushed == Pushed::Stored {
+            let solicited = solicited || completion.status != WcStatus::Success;
+            self.channels.completed(cq, solicited);
             return;
         }
         if pushed == Pushed::Overflow {
@@ -488,4 +573,12 @@ impl<M: Memory> Engine<M> {
             self.fail_qp(qpn);
         }
     }
+}
+
+/// The completion queues of a queue pair. An XRC target has none: its receives report to that of the
+/// shared receive queue.
+fn reports_to(init: &QpInit) -> impl Iterator<Item = Cq> + use<> {
+    let both = [init.send_cq, init.recv_cq];
+    let has_queues = init.ty != QpType::XrcTgt;
+    both.into_iter().filter(move |_| has_queues)
 }

@@ -55,6 +55,11 @@ impl<M: Memory> Engine<M> {
         self.events.0.pop_front()
     }
 
+    /// Whether there is an asynchronous event to take.
+    pub fn has_async(&self) -> bool {
+        !self.events.0.is_empty()
+    }
+
     pub(super) fn raise(&mut self, event: AsyncEvent) {
         self.counters.events_lost += u64::from(self.events.push(event));
     }

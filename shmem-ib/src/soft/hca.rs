@@ -33,6 +33,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,10 +44,12 @@ use smallvec::SmallVec;
 use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
+use super::notify::{Notifier, Told};
 use super::socket::{
     Event, Pages, RX_SLOTS, Received, SLOT_LEN, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS,
     Timer, Train, sleep,
 };
+use super::xrc::{self, SharedWindow};
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Gid, Hca, Mr, Mtu,
     PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
@@ -75,6 +78,14 @@ pub struct SoftConfig {
     pub port: u16,
     /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
     pub mtu: Mtu,
+    /// Whether peers may be RoCEv2 devices of other makes. Then each packet is sent as a datagram
+    /// of its own, and a packet is taken from any UDP port of its sender and with any IPv4
+    /// identification ([`crate::wire::icrc::solve_ip_id`] says what that costs). All ports in use
+    /// have to be the same, usually 4791.
+    pub interop: bool,
+    /// Memory that all processes of the XRC domains opened here share, if there is any: see
+    /// [`super::xrc`].
+    pub shared: Option<SharedWindow>,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
     /// Decides keys, queue pair numbers and jitter. Keys are as secret as this.
@@ -89,6 +100,8 @@ impl SoftConfig {
             bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
             port: 0,
             mtu: Mtu::M4096,
+            interop: false,
+            shared: None,
             faults: Faults::default(),
             seed,
         }
@@ -99,7 +112,9 @@ impl SoftConfig {
 #[derive(Debug)]
 pub struct SoftHca {
     inner: Mutex<Inner>,
-    socket: Socket,
+    pub(super) socket: Socket,
+    pub(super) notifier: Notifier,
+    window: SharedWindow,
     event: Event,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
@@ -109,8 +124,9 @@ pub struct SoftHca {
 }
 
 #[derive(Debug)]
-struct Inner {
-    engine: Engine<RawMemory>,
+pub(super) struct Inner {
+    pub(super) engine: Engine<RawMemory>,
+    pub(super) told: Told,
     /// Packets to send; empty until the first.
     tx: Pages,
     /// Received datagrams; empty until the first sign of one.
@@ -158,12 +174,16 @@ impl SoftHca {
         // SAFETY: the engine accesses only registered ranges, and `reg_mr` makes the caller
         // promise that these stay valid.
         let memory = unsafe { RawMemory::new() };
+        let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
+        engine.set_interop(config.interop);
         let inner = Inner {
-            engine: Engine::new(socket.av(), config.mtu, config.seed, memory),
+            engine,
+            told: Told::default(),
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
-            trains: true,
+            // The kernel numbers the packets of a train that it takes apart, which breaks the ICRC.
+            trains: !config.interop,
             faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
             sleepers: SmallVec::new(),
             armed: None,
@@ -171,6 +191,8 @@ impl SoftHca {
         Ok(Self {
             inner: Mutex::new(inner),
             socket,
+            notifier: Notifier::default(),
+            window: config.shared.unwrap_or(SharedWindow::NONE),
             event,
             timer: OnceLock::new(),
             polls: AtomicU64::new(0),
@@ -178,17 +200,20 @@ impl SoftHca {
         })
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The engine keeps its invariants at every point where it could panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked {
+            hca: self,
+            // The engine keeps its invariants at every point where it could panic.
+            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Receives, lets timers act, and sends. Returns whether anything happened.
-    fn pump(&self, inner: &mut Inner) -> bool {
+    pub(super) fn pump(&self, inner: &mut Inner) -> bool {
         let mut busy = false;
         let mut out = [Received {
             src: AddressVector::default(),
@@ -334,6 +359,31 @@ impl SoftHca {
     }
 }
 
+/// The locked HCA.
+pub(super) struct Locked<'a> {
+    hca: &'a SoftHca,
+    inner: MutexGuard<'a, Inner>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.hca.tell(&mut self.inner);
+    }
+}
+
 /// Collects packets into trains.
 struct Trains {
     list: [Train; TX_TRAINS],
@@ -420,16 +470,16 @@ impl Hca for SoftHca {
         self.lock().engine.dereg_mr(mr)
     }
 
-    unsafe fn rereg_mr(&self, _mr: &mut Mr, _change: Rereg) -> Result<(), VerbsError> {
-        let what = "changing a registration";
-        Err(VerbsError::Unsupported { what })
+    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
+        let range = change.range.map(|(addr, len)| {
+            let addr = addr.expose_provenance() as u64;
+            (addr, len as u64)
+        });
+        self.lock().engine.rereg_mr(mr, range, change.access)
     }
 
     fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        match channel {
-            None => self.lock().engine.create_cq(depth),
-            Some(channel) => Err(VerbsError::NoSuchChannel(channel)),
-        }
+        self.lock().engine.create_announcing_cq(depth, channel)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
@@ -437,25 +487,23 @@ impl Hca for SoftHca {
     }
 
     fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+        self.new_channel()
     }
 
     fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        self.lock().engine.destroy_comp_channel(channel)
     }
 
-    fn req_notify_cq(&self, _cq: Cq, _solicited_only: bool) -> Result<(), VerbsError> {
-        let what = "completion channels";
-        Err(VerbsError::Unsupported { what })
+    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
+        self.lock().engine.req_notify_cq(cq, solicited_only)
     }
 
-    fn get_cq_event(&self, _channel: CompChannel) -> Option<Cq> {
-        None
+    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
+        self.next_cq_event(channel)
     }
 
     fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        Err(VerbsError::NoSuchChannel(channel))
+        self.channel_fd(channel)
     }
 
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
@@ -478,13 +526,12 @@ impl Hca for SoftHca {
         self.lock().engine.post_srq_recv(srq, wr)
     }
 
-    fn open_xrcd(&self, _domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
-        let what = "XRC domains";
-        Err(VerbsError::Unsupported { what })
+    fn open_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
+        xrc::open(&mut self.lock().engine, domain, self.window)
     }
 
     fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
-        Err(VerbsError::NoSuchXrcd(xrcd))
+        self.lock().engine.close_xrcd(xrcd)
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
@@ -544,12 +591,11 @@ impl Hca for SoftHca {
     }
 
     fn poll_async(&self) -> Option<AsyncEvent> {
-        self.lock().engine.poll_async()
+        self.next_async()
     }
 
     fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        let what = "a descriptor for asynchronous events";
-        Err(VerbsError::Unsupported { what })
+        self.event_fd()
     }
 
     fn wait(&self, max: Duration) -> Wake {

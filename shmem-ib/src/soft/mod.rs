@@ -22,15 +22,18 @@
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
 //! a checksum and no signature. Keys, PSNs and QPNs are random to make blind forging hard.
 
+mod channel;
 mod checks;
 mod cq;
 mod engine;
+mod epoll;
 mod events;
 mod faults;
 mod hca;
 mod memory;
 mod modify;
 mod mr;
+mod notify;
 mod pacing;
 mod qp;
 mod receive;
@@ -44,6 +47,7 @@ mod srq;
 mod tx;
 mod ud;
 mod wqe;
+pub mod xrc;
 
 pub use engine::{
     Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE,

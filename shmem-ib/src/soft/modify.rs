@@ -8,7 +8,7 @@ use super::mr::Memory;
 use super::qp::{RcService, Service};
 use super::requester::{Limits, Requester};
 use super::responder::Responder;
-use crate::verbs::{AsyncEvent, PortInfo, Psn, QpAttr, QpState, Qpn, VerbsError, qp_table};
+use crate::verbs::{AsyncEvent, PortInfo, Psn, QpAttr, QpState, QpType, Qpn, VerbsError, qp_table};
 
 impl<M: Memory> Engine<M> {
     /// Moves a queue pair to another state.
@@ -31,12 +31,10 @@ impl<M: Memory> Engine<M> {
             (QpAttr::Rtr { dest: Some(dest) }, Service::Rc(rc)) => {
                 check_dest(dest, &port)?;
                 let mtu = dest.mtu.bytes() as u32;
-                rc.responder = Some(Responder::new(
-                    dest.rq_psn,
-                    mtu,
-                    dest.max_dest_rd_atomic,
-                    dest.min_rnr_timer,
-                ));
+                rc.responder = (qp.init.ty != QpType::XrcIni).then(|| {
+                    let (rd_atomic, rnr_timer) = (dest.max_dest_rd_atomic, dest.min_rnr_timer);
+                    Responder::new(dest.rq_psn, mtu, rd_atomic, rnr_timer)
+                });
                 rc.dest = Some(*dest);
             }
             (QpAttr::Rtr { .. }, _) => {}
@@ -47,7 +45,8 @@ impl<M: Memory> Engine<M> {
                     Service::Rc(rc) => {
                         let limits = limits(attr, rc, &port)?;
                         let seed = self.rng.next_u64();
-                        rc.requester = Some(Requester::new(*sq_psn, limits, seed));
+                        rc.requester = (qp.init.ty != QpType::XrcTgt)
+                            .then(|| Requester::new(*sq_psn, limits, seed));
                     }
                 }
             }

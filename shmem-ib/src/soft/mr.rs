@@ -22,13 +22,58 @@ pub trait Memory {
     fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> u64;
 }
 
+/// A registration.
 #[derive(Clone, Copy, Debug)]
-struct Region {
+pub(crate) struct Region {
     addr: u64,
     len: u64,
     access: Access,
     /// A peer has invalidated its key.
     invalid: bool,
+}
+
+impl Region {
+    fn new(addr: u64, len: u64, access: Access) -> Result<Self, VerbsError> {
+        let bad = |why| {
+            Err(VerbsError::BadRegistration {
+                addr,
+                len,
+                access,
+                why,
+            })
+        };
+        if len == 0 {
+            return bad("an empty region has no use");
+        }
+        if addr.checked_add(len).is_none() {
+            return bad("the range wraps the address space");
+        }
+        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        if access.intersects(writes) && !access.contains(Access::LOCAL_WRITE) {
+            return bad("remote writes and atomics need LOCAL_WRITE, too");
+        }
+        Ok(Self {
+            addr,
+            len,
+            access,
+            invalid: false,
+        })
+    }
+
+    /// Its rights.
+    pub(crate) const fn access(&self) -> Access {
+        self.access
+    }
+
+    const fn mr(&self, key: u32) -> Mr {
+        Mr {
+            handle: MrHandle(key),
+            addr: self.addr,
+            len: self.len,
+            lkey: Lkey(key),
+            rkey: Rkey(key),
+        }
+    }
 }
 
 /// All registrations of one HCA.
@@ -54,44 +99,60 @@ impl MrTable {
         len: u64,
         access: Access,
     ) -> Result<Mr, VerbsError> {
-        let bad = |why| {
-            Err(VerbsError::BadRegistration {
-                addr,
-                len,
-                access,
-                why,
-            })
-        };
-        if len == 0 {
-            return bad("an empty region has no use");
-        }
-        if addr.checked_add(len).is_none() {
-            return bad("the range wraps the address space");
-        }
-        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        if access.intersects(writes) && !access.contains(Access::LOCAL_WRITE) {
-            return bad("remote writes and atomics need LOCAL_WRITE, too");
-        }
-        let key = loop {
+        let region = Region::new(addr, len, access)?;
+        let key = self.new_key();
+        self.regions.insert(key, region);
+        Ok(region.mr(key))
+    }
+
+    fn new_key(&mut self) -> u32 {
+        loop {
             let key = self.rng.next_u32();
             if key != 0 && !self.regions.contains_key(&key) {
-                break key;
+                return key;
             }
+        }
+    }
+
+    /// Changes a registration. It keeps its key if everything that the key allowed is still
+    /// allowed; otherwise it gets a new one, so that peers who know the old range or the old rights
+    /// are told no.
+    pub(crate) fn reregister(
+        &mut self,
+        handle: MrHandle,
+        range: Option<(u64, u64)>,
+        access: Option<Access>,
+    ) -> Result<Mr, VerbsError> {
+        let old = self.regions.get(&handle.0);
+        let old = *old.ok_or(VerbsError::NoSuchMr(handle.0))?;
+        let (addr, len) = range.unwrap_or((old.addr, old.len));
+        let new = Region::new(addr, len, access.unwrap_or(old.access))?;
+        let grows =
+            addr <= old.addr && addr + len >= old.addr + old.len && new.access.contains(old.access);
+        let key = match grows && !old.invalid {
+            true => handle.0,
+            false => self.new_key(),
         };
-        let region = Region {
-            addr,
-            len,
-            access,
-            invalid: false,
-        };
-        self.regions.insert(key, region);
-        Ok(Mr {
-            handle: MrHandle(key),
-            addr,
-            len,
-            lkey: Lkey(key),
-            rkey: Rkey(key),
-        })
+        self.regions.remove(&handle.0);
+        self.regions.insert(key, new);
+        Ok(new.mr(key))
+    }
+
+    /// A registration as it is, for [`MrTable::put_back`].
+    pub(crate) fn get(&self, handle: MrHandle) -> Option<Region> {
+        self.regions.get(&handle.0).copied()
+    }
+
+    /// Undoes a change.
+    pub(crate) fn put_back(&mut self, changed: MrHandle, old: MrHandle, region: Region) {
+        self.regions.remove(&changed.0);
+        self.regions.insert(old.0, region);
+    }
+
+    /// All registrations whose keys are valid.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Mr, Access)> {
+        let valid = self.regions.iter().filter(|(_, region)| !region.invalid);
+        valid.map(|(key, region)| (region.mr(*key), region.access))
     }
 
     /// Ends a registration.
@@ -149,6 +210,46 @@ mod tests {
         assert!(!table.covers(mr.rkey.0, 1000, 1, Access::NONE));
         assert!(matches!(
             table.deregister(mr.handle),
+            Err(VerbsError::NoSuchMr(_))
+        ));
+    }
+
+    #[test]
+    fn a_key_outlives_a_change_that_takes_nothing_away() {
+        let mut table = MrTable::new(1);
+        let read = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        let mr = table.register(1000, 100, read).unwrap();
+        let more = read | Access::REMOTE_WRITE;
+        let grown = table
+            .reregister(mr.handle, Some((900, 300)), Some(more))
+            .unwrap();
+        assert_eq!(grown.rkey, mr.rkey);
+        assert!(table.covers(mr.rkey.0, 900, 300, more));
+        let changes = [
+            (Some((901, 299)), None),
+            (Some((900, 299)), None),
+            (None, Some(read)),
+        ];
+        let mut now = grown;
+        for (range, access) in changes {
+            let changed = table.reregister(now.handle, range, access).unwrap();
+            assert_ne!(changed.rkey, now.rkey, "{range:?} {access:?}");
+            assert!(!table.covers(now.rkey.0, 1000, 1, Access::NONE));
+            assert!(table.covers(changed.rkey.0, 1000, 1, read));
+            // Back to everything, which takes nothing away.
+            now = table
+                .reregister(changed.handle, Some((900, 300)), Some(more))
+                .unwrap();
+            assert_eq!(now.rkey, changed.rkey);
+        }
+        // What is refused changes nothing, and an invalidated key stays invalid.
+        assert!(table.reregister(now.handle, Some((1, 0)), None).is_err());
+        assert!(table.covers(now.rkey.0, 900, 300, more));
+        assert!(table.invalidate(now.rkey));
+        let fresh = table.reregister(now.handle, None, None).unwrap();
+        assert_ne!(fresh.rkey, now.rkey);
+        assert!(matches!(
+            table.reregister(now.handle, None, None),
             Err(VerbsError::NoSuchMr(_))
         ));
     }

@@ -8,7 +8,7 @@ use super::receive::RecvWqe;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::wqe::{Done, Wqe};
-use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, WcStatus};
+use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, SrqNum, WcStatus};
 
 /// What only one type of queue pair has.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Qp {
     }
 
     /// The receive of a message that was not complete.
-    pub(crate) fn unfinished_receive(&mut self) -> Option<u64> {
+    pub(crate) fn unfinished_receive(&mut self) -> Option<(u64, Option<SrqNum>)> {
         match &mut self.service {
             Service::Rc(rc) => rc.responder.as_mut().and_then(Responder::take_unfinished),
             Service::Ud(_) => None,

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::sge;
 use super::srq::SrqQueue;
-use crate::verbs::{Completion, Qpn, RecvWr, Rkey, Sge, WcOpcode, WcStatus};
+use crate::verbs::{Completion, Qpn, RecvWr, Rkey, Sge, SrqNum, WcOpcode, WcStatus};
 
 /// A posted receive. Two buffers lie in the queue itself.
 #[derive(Debug)]
@@ -69,6 +69,8 @@ pub(crate) struct Received {
     pub(crate) imm: Option<u32>,
     pub(crate) invalidated: Option<Rkey>,
     pub(crate) solicited: bool,
+    /// The shared receive queue that an XRC packet named.
+    pub(crate) srqn: Option<SrqNum>,
 }
 
 impl Received {
@@ -82,6 +84,7 @@ impl Received {
             imm: None,
             invalidated: None,
             solicited: false,
+            srqn: None,
         }
     }
 
@@ -95,6 +98,7 @@ impl Received {
             byte_len: self.byte_len,
             imm: self.imm,
             invalidated: self.invalidated,
+            srqn: self.srqn,
             ..Completion::EMPTY
         }
     }

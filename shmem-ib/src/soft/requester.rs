@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 
 use super::pacing::Pacing;
 use super::wqe::{Done, Payload, Wqe};
-use crate::verbs::{Psn, SendOp, Sge, WcStatus};
+use crate::verbs::{Psn, SendOp, Sge, SrqNum, WcStatus};
 use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
@@ -48,6 +48,8 @@ pub(crate) struct Request<'a> {
     pub(crate) ext: Ext,
     pub(crate) ack_req: bool,
     pub(crate) solicited: bool,
+    /// The shared receive queue of the peer (XRC).
+    pub(crate) srqn: Option<SrqNum>,
     pub(crate) payload: Payload<'a>,
     /// It was sent before.
     pub(crate) again: bool,
@@ -275,6 +277,7 @@ impl Requester {
         };
         let psn = self.cur;
         let solicited = wqe.solicited && take == left;
+        let srqn = wqe.srqn;
         if wqe.awaits_response() {
             self.awaiting.push_back((psn, take));
         }
@@ -301,6 +304,7 @@ impl Requester {
             ext,
             ack_req,
             solicited,
+            srqn,
             payload,
             again,
         })

@@ -23,7 +23,8 @@ use std::collections::VecDeque;
 use super::mr::{Memory, MrTable};
 use super::receive::{Received, Receives, RecvWqe};
 use super::sge;
-use crate::verbs::{Access, Psn, Rkey, WcOpcode, WcStatus};
+use super::xrc::{Domain, Reach, SrqOwner};
+use crate::verbs::{Access, Psn, Rkey, SrqNum, WcOpcode, WcStatus};
 use crate::wire::{Aeth, AtomicEth, Ext, NakCode, Opcode, Packet, Reth, Syndrome};
 
 /// What a request may touch.
@@ -32,19 +33,79 @@ pub(crate) struct Target<'a, M> {
     pub(crate) memory: &'a mut M,
     /// Rights of the queue pair.
     pub(crate) access: Access,
+    /// The domain of an XRC target.
+    pub(crate) domain: Option<&'a dyn Domain>,
+    /// The shared receive queue that an XRC packet names, which says whose memory it is for.
+    pub(crate) srqn: Option<SrqNum>,
     pub(crate) receives: Receives<'a>,
     /// Set if a receive has ended.
     pub(crate) received: Option<Received>,
 }
 
 impl<M: Memory> Target<'_, M> {
+    /// Where this process finds what a request wants to touch, if it may.
+    fn locate(&self, rkey: Rkey, va: u64, len: u64, need: Access) -> Option<u64> {
+        let reach = Reach {
+            rkey,
+            va,
+            len,
+            need,
+        };
+        locate(self.mrs, self.access, self.domain, self.srqn, &reach)
+    }
+
     fn allows(&self, rkey: Rkey, va: u64, len: u64, need: Access) -> bool {
-        allows(self.mrs, self.access, rkey, va, len, need)
+        self.locate(rkey, va, len, need).is_some()
+    }
+
+    fn owner(&self) -> SrqOwner {
+        owner(self.domain, self.srqn)
     }
 }
 
-fn allows(mrs: &MrTable, rights: Access, rkey: Rkey, va: u64, len: u64, need: Access) -> bool {
-    rights.contains(need) && mrs.covers(rkey.0, va, len, need)
+/// Whose memory and receives a packet is for.
+fn owner(domain: Option<&dyn Domain>, srqn: Option<SrqNum>) -> SrqOwner {
+    match (domain, srqn) {
+        (Some(domain), Some(srqn)) => domain.owner(srqn),
+        _ => SrqOwner::Here,
+    }
+}
+
+fn locate(
+    mrs: &MrTable,
+    rights: Access,
+    domain: Option<&dyn Domain>,
+    srqn: Option<SrqNum>,
+    reach: &Reach,
+) -> Option<u64> {
+    if !rights.contains(reach.need) {
+        return None;
+    }
+    match owner(domain, srqn) {
+        SrqOwner::Here => mrs
+            .covers(reach.rkey.0, reach.va, reach.len, reach.need)
+            .then_some(reach.va),
+        SrqOwner::Elsewhere => domain?.resolve(srqn?, reach),
+        SrqOwner::Nobody => None,
+    }
+}
+
+/// Whether a message with such a packet takes a receive.
+const fn takes_receive(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::SendFirst
+            | O::SendMiddle
+            | O::SendLast
+            | O::SendLastImm
+            | O::SendLastInv
+            | O::SendOnly
+            | O::SendOnlyImm
+            | O::SendOnlyInv
+            | O::WriteLastImm
+            | O::WriteOnlyImm
+    )
 }
 
 /// What became of a request packet.
@@ -96,6 +157,7 @@ struct Read {
     /// Response packets already sent.
     sent: u32,
     reth: Reth,
+    srqn: Option<SrqNum>,
     duplicate: bool,
 }
 
@@ -140,6 +202,8 @@ pub(crate) struct Responder {
     /// The requester knows what is expected: whatever else comes is dropped.
     nak_sent: bool,
     message: Option<Message>,
+    /// The shared receive queue that the packets of the last message named (XRC).
+    srqn: Option<SrqNum>,
     /// Replies of the last atomics, oldest first, for duplicates.
     atomics: VecDeque<(Psn, u64)>,
     replies: VecDeque<Reply>,
@@ -163,6 +227,7 @@ impl Responder {
             msn: 0,
             nak_sent: false,
             message: None,
+            srqn: None,
             atomics: VecDeque::new(),
             replies: VecDeque::new(),
             fatal: None,
@@ -183,9 +248,9 @@ impl Responder {
     }
 
     /// The receive of a SEND that will not end any more.
-    pub(crate) fn take_unfinished(&mut self) -> Option<u64> {
+    pub(crate) fn take_unfinished(&mut self) -> Option<(u64, Option<SrqNum>)> {
         match self.message.take() {
-            Some(Message::Send(send)) => Some(send.wqe.wr_id),
+            Some(Message::Send(send)) => Some((send.wqe.wr_id, self.srqn)),
             _ => None,
         }
     }
@@ -227,6 +292,18 @@ impl Responder {
         if opcode.is_first_or_only() == self.message.is_some() {
             // A message begins inside of another, or goes on without having begun.
             return self.refuse(NakCode::InvalidRequest);
+        }
+        if self.message.is_some() && self.srqn != target.srqn {
+            // It goes on for somebody else.
+            return self.refuse(NakCode::InvalidRequest);
+        }
+        self.srqn = target.srqn;
+        match target.owner() {
+            SrqOwner::Here => {}
+            SrqOwner::Elsewhere if !takes_receive(opcode) => {}
+            SrqOwner::Elsewhere | SrqOwner::Nobody => {
+                return self.refuse(NakCode::InvalidRequest);
+            }
         }
         match (opcode, &packet.ext) {
             (
@@ -290,9 +367,13 @@ impl Responder {
             return self.refuse(NakCode::InvalidRequest);
         }
         // Checked for every packet: the region may have been deregistered in between.
-        if len > 0 && !target.allows(write.rkey, write.va, u64::from(len), Access::REMOTE_WRITE) {
-            return self.refuse(NakCode::RemoteAccess);
-        }
+        let to = match len {
+            0 => None,
+            _ => match target.locate(write.rkey, write.va, len.into(), Access::REMOTE_WRITE) {
+                None => return self.refuse(NakCode::RemoteAccess),
+                to => to,
+            },
+        };
         if let Ext::Imm(imm) | Ext::RethImm(_, imm) = packet.ext {
             let Some(wqe) = target.receives.take() else {
                 return self.not_ready();
@@ -305,8 +386,8 @@ impl Responder {
                 ..Received::new(wqe.wr_id, WcStatus::Success)
             });
         }
-        if len > 0 {
-            target.memory.write(write.va, packet.payload);
+        if let Some(to) = to {
+            target.memory.write(to, packet.payload);
         }
         self.expected = self.expected.add(1);
         if last {
@@ -421,6 +502,7 @@ impl Responder {
             packets,
             sent: 0,
             reth: *reth,
+            srqn: target.srqn,
             duplicate: false,
         }));
         Handled::Executed(true)
@@ -438,17 +520,19 @@ impl Responder {
         {
             return self.refuse(NakCode::InvalidRequest);
         }
-        if !target.allows(eth.rkey, eth.va, 8, Access::REMOTE_ATOMIC) {
+        let Some(word) = target.locate(eth.rkey, eth.va, 8, Access::REMOTE_ATOMIC) else {
             return self.refuse(NakCode::RemoteAccess);
+        };
+        if !word.is_multiple_of(8) {
+            // Aligned for its owner, but not in the mapping of this process.
+            return self.refuse(NakCode::RemoteOperational);
         }
         if self.is_crowded() {
             return Handled::Dropped;
         }
         let old = match opcode {
-            Opcode::FetchAdd => target.memory.fetch_add(eth.va, eth.swap_add),
-            _ => target
-                .memory
-                .compare_swap(eth.va, eth.compare, eth.swap_add),
+            Opcode::FetchAdd => target.memory.fetch_add(word, eth.swap_add),
+            _ => target.memory.compare_swap(word, eth.compare, eth.swap_add),
         };
         if self.atomics.len() == self.max_rd_atomic {
             self.atomics.pop_front();
@@ -490,6 +574,7 @@ impl Responder {
                         packets,
                         sent: 0,
                         reth: *reth,
+                        srqn: target.srqn,
                         duplicate: true,
                     }));
                 }
@@ -565,8 +650,14 @@ impl Responder {
         !self.replies.is_empty()
     }
 
-    /// The next response packet. `rights` are those of the queue pair.
-    pub(crate) fn poll(&mut self, mrs: &MrTable, rights: Access) -> Option<Response> {
+    /// The next response packet. `rights` are those of the queue pair, `domain` is that of an XRC
+    /// target.
+    pub(crate) fn poll(
+        &mut self,
+        mrs: &MrTable,
+        rights: Access,
+        domain: Option<&dyn Domain>,
+    ) -> Option<Response> {
         let msn = self.msn;
         let aeth = |syndrome| Aeth { syndrome, msn };
         let ack = aeth(Syndrome::OK);
@@ -606,8 +697,17 @@ impl Responder {
         let offset = read.sent * self.mtu;
         let len = (read.reth.len - offset).min(self.mtu);
         let va = read.reth.va + u64::from(offset);
-        let need = Access::REMOTE_READ;
-        if len > 0 && !allows(mrs, rights, read.reth.rkey, va, len.into(), need) {
+        let reach = Reach {
+            rkey: read.reth.rkey,
+            va,
+            len: len.into(),
+            need: Access::REMOTE_READ,
+        };
+        let from = match len {
+            0 => None,
+            _ => locate(mrs, rights, domain, read.srqn, &reach),
+        };
+        if len > 0 && from.is_none() {
             // Deregistered since the request was accepted.
             self.fatal = Some((psn, NakCode::RemoteAccess));
             self.replies.clear();
@@ -628,7 +728,7 @@ impl Responder {
             psn,
             opcode,
             ext,
-            payload: (len > 0).then_some((va, len)),
+            payload: from.map(|from| (from, len)),
         })
     }
 }

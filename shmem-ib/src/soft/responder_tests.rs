@@ -44,6 +44,8 @@ impl Bench {
             mrs: &mut self.mrs,
             memory: &mut self.memory,
             access: self.access,
+            domain: None,
+            srqn: None,
             receives: Receives {
                 own: &mut self.rq,
                 shared: None,
@@ -98,7 +100,7 @@ impl Bench {
     /// Everything to be sent: opcode, offset from the first PSN, verdict.
     fn replies(&mut self) -> Vec<(Opcode, i32, Option<Syndrome>)> {
         let mut out = Vec::new();
-        while let Some(r) = self.responder.poll(&self.mrs, self.access) {
+        while let Some(r) = self.responder.poll(&self.mrs, self.access, None) {
             let syndrome = match r.ext {
                 Ext::Aeth(a) | Ext::AtomicAck(a, _) => Some(a.syndrome),
                 _ => None,
@@ -185,7 +187,10 @@ fn atomics_are_executed_once_and_answered_from_the_saved_reply() {
     b.replies();
     assert_eq!(b.add(0, 16), Handled::Duplicate);
     assert_eq!(b.byte(16), 2);
-    let r = b.responder.poll(&b.mrs, b.access).expect("the saved reply");
+    let r = b
+        .responder
+        .poll(&b.mrs, b.access, None)
+        .expect("the saved reply");
     assert!(matches!(r.ext, Ext::AtomicAck(_, 0)), "{r:?}");
     // Only as many replies are kept as the requester may have outstanding: two.
     b.add(2, 16);
@@ -199,7 +204,7 @@ fn a_repeated_read_begins_where_it_is_asked_to() {
     let mut b = Bench::new();
     b.read(0, 0, 4 * MTU as u32);
     for _ in 0..2 {
-        b.responder.poll(&b.mrs, b.access);
+        b.responder.poll(&b.mrs, b.access, None);
     }
     // What has not been sent yet will come anyway.
     assert_eq!(
@@ -477,7 +482,7 @@ fn invalidation_hits_a_key_once() {
     b.replies();
     assert_eq!(send(&mut b, 1), Handled::Fatal);
     assert_eq!(b.replies(), [(Opcode::Ack, 1, DENIED)]);
-    assert_eq!(b.responder.take_unfinished(), Some(8));
+    assert_eq!(b.responder.take_unfinished(), Some((8, None)));
     assert!(b.mrs.deregister(other.handle).is_ok());
 }
 
@@ -487,5 +492,5 @@ fn the_receive_of_a_broken_message_is_not_forgotten() {
     b.receive(7, &[(0, 600)]);
     b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
     assert_eq!(b.read(1, 0, 1), Handled::Fatal);
-    assert_eq!(b.responder.take_unfinished(), Some(7));
+    assert_eq!(b.responder.take_unfinished(), Some((7, None)));
 }

@@ -5,11 +5,12 @@
 use super::engine::Engine;
 use super::mr::Memory;
 use super::qp::Service;
-use super::receive::Receives;
+use super::receive::{Received, Receives};
 use super::responder::{Handled, Target};
 use super::sge;
-use crate::verbs::{AddressVector, AsyncEvent, QpState, Qpn, WcStatus};
-use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, icrc, rnr_delay_ns};
+use super::xrc::SrqOwner;
+use crate::verbs::{AddressVector, AsyncEvent, QpState, QpType, Qpn, WcStatus};
+use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, Xrc, icrc, rnr_delay_ns};
 
 impl<M: Memory> Engine<M> {
     /// Takes the payload of a UDP datagram that came from `src`.
@@ -23,19 +24,26 @@ impl<M: Memory> Engine<M> {
             self.counters.dropped += 1;
             return;
         };
-        if !icrc::verify(
-            &Flow {
-                src,
-                dst: self.port.av,
-            },
-            bytes,
-        ) {
+        let Some(src) = self.checked_sender(src, bytes) else {
             self.counters.icrc_errors += 1;
             return;
-        }
+        };
         if !self.dispatch(now, src, &packet) {
             self.counters.dropped += 1;
         }
+    }
+
+    /// The port that an undamaged packet came from.
+    fn checked_sender(&self, mut src: AddressVector, bytes: &[u8]) -> Option<AddressVector> {
+        let dst = self.port.av;
+        let flow = Flow { src, dst };
+        let intact = icrc::verify(&flow, bytes)
+            || (self.interop && icrc::solve_ip_id(&flow, bytes).is_some());
+        if self.interop {
+            // Other devices send from any UDP port and listen on the one of RoCEv2, as we then do.
+            src.udp_port = dst.udp_port;
+        }
+        intact.then_some(src)
     }
 
     /// Returns whether the packet was meant for somebody.
@@ -45,6 +53,14 @@ impl<M: Memory> Engine<M> {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return false;
         };
+        let fits = match qp.init.ty {
+            QpType::Rc | QpType::Ud => packet.bth.xrc == Xrc::No,
+            QpType::XrcIni => packet.bth.xrc == Xrc::Response,
+            QpType::XrcTgt => matches!(packet.bth.xrc, Xrc::Request(_)),
+        };
+        if !fits {
+            return false;
+        }
         match &mut qp.service {
             Service::Ud(_) => self.handle_ud(src, packet),
             Service::Rc(rc) => {
@@ -82,24 +98,50 @@ impl<M: Memory> Engine<M> {
         if qp.state == QpState::Err && !responder.has_failed() {
             return false;
         }
+        let srqn = match packet.bth.xrc {
+            Xrc::Request(srqn) => Some(srqn),
+            Xrc::No | Xrc::Response => None,
+        };
+        let domain = qp.init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd));
+        let srq = match (qp.init.xrcd, srqn) {
+            (Some(xrcd), Some(srqn)) => self.xrcds.srq(xrcd, srqn),
+            _ => qp.init.srq,
+        };
         let mut target = Target {
             mrs: &mut self.mrs,
             memory: &mut self.memory,
             access: qp.access,
+            domain,
+            srqn,
             receives: Receives {
                 own: &mut qp.rq,
-                shared: qp.init.srq.and_then(|srq| self.srqs.get_mut(srq)),
+                shared: srq.and_then(|srq| self.srqs.get_mut(srq)),
             },
             received: None,
         };
+        let elsewhere = match (domain, srqn) {
+            (Some(domain), Some(srqn)) => domain.owner(srqn) == SrqOwner::Elsewhere,
+            _ => false,
+        };
+        let elsewhere = domain.filter(|_| elsewhere);
+        if let Some(domain) = elsewhere {
+            domain.enter();
+        }
         let handled = responder.handle(packet, &mut target);
-        let received = target.received;
+        if let Some(domain) = elsewhere {
+            domain.exit();
+        }
+        let received = target
+            .received
+            .map(|received| Received { srqn, ..received });
         let (refusal, alive) = (responder.refusal(), qp.state != QpState::Err);
-        let srq = qp.init.srq;
         if responder.has_replies() {
             self.mark_ready(qpn);
         }
         if let Some(received) = &received {
+            if let Some(rkey) = received.invalidated {
+                self.xrcds.withdraw(rkey);
+            }
             self.receive_ended(qpn, received);
         }
         if let Some(srq) = srq {

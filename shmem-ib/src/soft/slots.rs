@@ -69,6 +69,19 @@ impl<T> Slots<T> {
         slot.value.as_ref()
     }
 
+    /// All objects.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.iter_numbered().map(|(_, value)| value)
+    }
+
+    /// All objects with their numbers.
+    pub(crate) fn iter_numbered(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        (0..).zip(&mut self.slots).filter_map(|(index, slot)| {
+            let number = u32::from(slot.generation) << INDEX_BITS | index;
+            Some((number, slot.value.as_mut()?))
+        })
+    }
+
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let slot = self.slot(number)?;
         let value = slot.value.take()?;

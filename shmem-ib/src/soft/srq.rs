@@ -14,7 +14,7 @@ use super::engine::{Engine, MAX_QP_WR, MAX_SGE};
 use super::mr::Memory;
 use super::receive::RecvWqe;
 use super::slots::{MAX_SLOTS, Slots};
-use crate::verbs::{AsyncEvent, RecvWr, Srq, SrqInit, SrqKind, SrqNum, VerbsError};
+use crate::verbs::{AsyncEvent, Cq, RecvWr, Srq, SrqInit, SrqKind, SrqNum, VerbsError};
 
 /// One shared receive queue.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct SrqQueue {
     reached: bool,
     /// Queue pairs that were created with it.
     pub(crate) users: u32,
+    /// Its number on the wire, if it is one of XRC.
+    srqn: Option<SrqNum>,
 }
 
 impl SrqQueue {
@@ -61,6 +63,14 @@ impl SrqTable {
         self.get_mut(srq).ok_or(VerbsError::NoSuchSrq(srq))
     }
 
+    /// Where completions of an XRC receive queue go.
+    pub(crate) fn cq(&self, srq: Srq) -> Option<Cq> {
+        match self.0.get(srq.0)?.init.kind {
+            SrqKind::Xrc { cq, .. } => Some(cq),
+            SrqKind::Basic => None,
+        }
+    }
+
     /// The queue, if queue pairs can be created with it.
     pub(crate) fn find_basic(&mut self, srq: Srq) -> Result<&mut SrqQueue, VerbsError> {
         match self.find(srq)? {
@@ -78,9 +88,9 @@ impl<M: Memory> Engine<M> {
     pub fn create_srq(&mut self, init: &SrqInit) -> Result<Srq, VerbsError> {
         in_range("max_wr", init.max_wr, 1, MAX_QP_WR, "1 to 2^15")?;
         in_range("max_sge", init.max_sge, 0, MAX_SGE, "0 to 16")?;
-        if init.kind != SrqKind::Basic {
-            let what = "shared receive queues for XRC";
-            return Err(VerbsError::Unsupported { what });
+        if let SrqKind::Xrc { xrcd, cq } = init.kind {
+            self.cqs.check(cq)?;
+            self.xrcds.check(xrcd)?;
         }
         let queue = SrqQueue {
             init: *init,
@@ -88,10 +98,19 @@ impl<M: Memory> Engine<M> {
             limit: 0,
             reached: false,
             users: 0,
+            srqn: None,
         };
         let (what, limit) = ("shared receive queues", MAX_SLOTS);
-        let number = self.srqs.0.insert(queue);
-        number.map(Srq).ok_or(VerbsError::Exhausted { what, limit })
+        let exhausted = VerbsError::Exhausted { what, limit };
+        let srq = Srq(self.srqs.0.insert(queue).ok_or(exhausted)?);
+        if let SrqKind::Xrc { xrcd, cq } = init.kind {
+            let srqn = self.xrcds.add_srq(xrcd, srq).inspect_err(|_| {
+                self.srqs.0.remove(srq.0);
+            })?;
+            self.srqs.find(srq)?.srqn = Some(srqn);
+            self.cqs.attach(cq);
+        }
+        Ok(srq)
     }
 
     /// Arms the limit event.
@@ -113,7 +132,9 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// See [`crate::verbs::Hca::srq_num`].
     pub fn srq_num(&mut self, srq: Srq) -> Result<SrqNum, VerbsError> {
-        self.srqs.find(srq).map(|_| SrqNum(srq.0))
+        self.srqs
+            .find(srq)
+            .map(|queue| queue.srqn.unwrap_or(SrqNum(srq.0)))
     }
 
     /// Destroys a shared receive queue.
@@ -125,7 +146,13 @@ impl<M: Memory> Engine<M> {
             let what = "a shared receive queue";
             return Err(VerbsError::Busy { what });
         }
-        self.srqs.0.remove(srq.0);
+        let queue = self.srqs.0.remove(srq.0);
+        if let Some(SrqQueue { init, srqn, .. }) = queue
+            && let (SrqKind::Xrc { xrcd, cq }, Some(srqn)) = (init.kind, srqn)
+        {
+            self.xrcds.remove_srq(xrcd, srqn);
+            self.cqs.release(cq);
+        }
         let of_this = |e: &AsyncEvent| matches!(e, AsyncEvent::SrqLimitReached(s) | AsyncEvent::SrqErr(s) if *s == srq);
         self.events.forget(of_this);
         Ok(())

@@ -7,8 +7,8 @@ use super::mr::Memory;
 use super::qp::Service;
 use super::sge;
 use super::wqe::Payload;
-use crate::verbs::{AddressVector, AsyncEvent, QpState, Qpn, WcStatus};
-use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, Syndrome};
+use crate::verbs::{AddressVector, AsyncEvent, QpState, QpType, Qpn, WcStatus};
+use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, Syndrome, Xrc};
 
 /// How many packets a queue pair sends before another one gets its turn: as many as one
 /// segmented datagram of 64 KiB holds.
@@ -84,16 +84,31 @@ impl<M: Memory> Engine<M> {
                 };
                 let flow = Flow { src, dst: dest.av };
                 let sent = |len| Sent::Packet(Transmit { dst: dest.av, len });
+                // While the answer to a READ of another process is read, that process may not end the
+                // region.
+                let domain = qp.init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd));
+                if let Some(domain) = domain {
+                    domain.enter();
+                }
                 if let Some(responder) = &mut rc.responder
-                    && let Some(r) = responder.poll(&self.mrs, qp.access)
+                    && let Some(r) = responder.poll(&self.mrs, qp.access, domain)
                 {
                     let failed = responder.has_failed();
-                    let bth = Bth::new(r.opcode, dest.qpn, r.psn, false);
+                    let bth = Bth {
+                        xrc: match qp.init.ty {
+                            QpType::XrcTgt => Xrc::Response,
+                            _ => Xrc::No,
+                        },
+                        ..Bth::new(r.opcode, dest.qpn, r.psn, false)
+                    };
                     let header = Header { bth, ext: r.ext };
                     let len = r.payload.map_or(0, |(_, len)| len as usize);
                     let at = header.encode(buf, len);
                     if let Some((addr, _)) = r.payload {
                         self.memory.read(addr, &mut buf[at..at + len]);
+                    }
+                    if let Some(domain) = domain {
+                        domain.exit();
                     }
                     if let Ext::Aeth(aeth) = r.ext
                         && match aeth.syndrome {
@@ -111,6 +126,9 @@ impl<M: Memory> Engine<M> {
                     }
                     return sent(len);
                 }
+                if let Some(domain) = domain {
+                    domain.exit();
+                }
                 if !matches!(qp.state, QpState::Rts | QpState::Sqd) {
                     return Sent::Nothing;
                 }
@@ -121,6 +139,7 @@ impl<M: Memory> Engine<M> {
                     return Sent::Nothing;
                 };
                 let bth = Bth {
+                    xrc: r.srqn.map_or(Xrc::No, Xrc::Request),
                     solicited: r.solicited,
                     ..Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req)
                 };

@@ -5,7 +5,7 @@
 use smallvec::SmallVec;
 
 use super::sge;
-use crate::verbs::{Psn, SendOp, SendWr, Sge, WcOpcode, WcStatus};
+use crate::verbs::{Psn, SendOp, SendWr, Sge, SrqNum, WcOpcode, WcStatus};
 use crate::wire::{Ext, Opcode, Reth};
 
 /// What a request sends, or where its answer goes. Up to 64 bytes or four buffers lie in the
@@ -26,6 +26,8 @@ pub(crate) struct Wqe {
     pub(crate) solicited: bool,
     /// It begins after the answers to all earlier READs and atomics.
     pub(crate) fence: bool,
+    /// The shared receive queue of the peer (XRC).
+    pub(crate) srqn: Option<SrqNum>,
     /// Bytes of payload.
     pub(crate) len: u32,
     /// PSN of its first packet; assigned when it begins, as is the next.
@@ -59,6 +61,7 @@ impl Wqe {
             signaled: wr.signaled || sig_all,
             solicited: wr.solicited,
             fence: wr.fence,
+            srqn: wr.srqn,
             len,
             first: Psn(0),
             packets: 0,

@@ -212,6 +212,16 @@ impl Access {
     /// Everything that a symmetric segment needs.
     pub const ALL: Self = Self(15);
 
+    /// The rights as a number.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The rights that [`Access::bits`] gave; unknown ones are left out.
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
     /// Whether all rights of `other` are among these.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {

@@ -1,13 +1,38 @@
 //! The headers, one struct each, with their layout on the wire.
 
 use super::opcode::Opcode;
-use crate::verbs::{Psn, Qkey, Qpn, Rkey};
+use crate::verbs::{Psn, Qkey, Qpn, Rkey, SrqNum};
+
+/// Whether a packet is one of the XRC service, which has the opcodes of RC under its own prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Xrc {
+    /// It is not.
+    No,
+    /// A request, for the memory and receives of the process that owns this shared receive queue
+    /// (`XRCETH`).
+    Request(SrqNum),
+    /// A response or acknowledgement.
+    Response,
+}
+
+impl Xrc {
+    /// Bytes of `XRCETH`, if there is one.
+    #[must_use]
+    pub const fn header_len(self) -> usize {
+        match self {
+            Self::Request(_) => super::XRCETH_LEN,
+            Self::No | Self::Response => 0,
+        }
+    }
+}
 
 /// Base transport header. The pad count is not here: it follows from the payload's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
     /// What the packet is.
     pub opcode: Opcode,
+    /// Whether it belongs to the XRC service, and to which shared receive queue it goes.
+    pub xrc: Xrc,
     /// Solicited event.
     pub solicited: bool,
     /// Migration state; real NICs set it.
@@ -32,6 +57,7 @@ impl Bth {
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn, ack_req: bool) -> Self {
         Self {
             opcode,
+            xrc: Xrc::No,
             solicited: false,
             mig_req: true,
             pkey: super::PKEY_DEFAULT,

@@ -1,7 +1,7 @@
 //! RoCEv2 packets: what lies in a UDP datagram to port 4791.
 //!
 //! ```text
-//!  UDP payload = BTH 12 | extended headers 0..28 | payload | pad 0..3 | ICRC 4
+//!  UDP payload = BTH 12 | XRCETH 0 or 4 | extended headers 0..28 | payload | pad 0..3 | ICRC 4
 //!
 //!  BTH    0        opcode 8
 //!         1        SE 1 | M 1 | Pad 2 | TVer 4
@@ -10,6 +10,9 @@
 //!         5..8     destination QP 24
 //!         8        A 1 | reserved 7
 //!         9..12    PSN 24
+//!
+//!  XRCETH 0        reserved 8        requests of the XRC service
+//!         1..4     SRQ number 24
 //! ```
 //! All numbers are big-endian but the ICRC, which goes low byte first ([`icrc`]).
 //!
@@ -18,12 +21,14 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod golden_tests;
 mod headers;
 pub mod icrc;
 mod opcode;
 mod packet;
 
-pub use headers::{Aeth, AtomicEth, Bth, Deth, NakCode, Reth, Syndrome, rnr_delay_ns};
+pub use headers::{Aeth, AtomicEth, Bth, Deth, NakCode, Reth, Syndrome, Xrc, rnr_delay_ns};
 pub use icrc::Flow;
 pub use opcode::{ExtKind, Opcode};
 pub use packet::{DecodeError, Ext, Header, Packet};
@@ -34,7 +39,9 @@ pub const BTH_LEN: usize = 12;
 pub const ICRC_LEN: usize = 4;
 /// Longest extended headers: `AtomicETH`.
 pub const EXT_MAX: usize = 28;
+/// Bytes of the header that names a shared receive queue.
+pub const XRCETH_LEN: usize = 4;
 /// Longest packet with an MTU of 4096.
-pub const PACKET_MAX: usize = BTH_LEN + EXT_MAX + 4096 + ICRC_LEN;
+pub const PACKET_MAX: usize = BTH_LEN + XRCETH_LEN + EXT_MAX + 4096 + ICRC_LEN;
 /// Default partition key with full membership, the only one used.
 pub const PKEY_DEFAULT: u16 = 0xffff;

@@ -1,4 +1,10 @@
-//! Opcodes of the RC and UD services, and which extended headers each carries.
+//! Opcodes of the RC and UD services, and which extended headers each carries. The upper three
+//! bits name the service; XRC has those of RC under a prefix of its own.
+
+/// The bits of an opcode that name the service.
+pub(super) const SERVICE: u8 = 0xe0;
+/// The service of XRC.
+pub(super) const XRC: u8 = 0xa0;
 
 /// Extended headers that follow the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,10 +1,10 @@
 //! Encoding and decoding of whole packets.
 
-use super::headers::{Aeth, AtomicEth, Bth, Deth, Reth, Syndrome};
+use super::headers::{Aeth, AtomicEth, Bth, Deth, Reth, Syndrome, Xrc};
 use super::icrc::{self, Flow};
-use super::opcode::{ExtKind, Opcode};
+use super::opcode::{self, ExtKind, Opcode};
 use super::{BTH_LEN, ICRC_LEN};
-use crate::verbs::{Psn, Qkey, Qpn, Rkey};
+use crate::verbs::{Psn, Qkey, Qpn, Rkey, SrqNum};
 
 /// The extended headers of a packet; which ones follows from the opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ pub enum DecodeError {
         need: usize,
     },
     /// Unknown opcode.
-    #[error("opcode {0:#04x} is not one of the RC or UD service")]
+    #[error("opcode {0:#04x} is not one of the RC, XRC or UD service")]
     Opcode(u8),
     /// Unknown transport version.
     #[error("transport version {0} is not 0")]
@@ -169,7 +169,12 @@ impl Header {
     /// Bytes of the headers.
     #[must_use]
     pub const fn len(&self) -> usize {
-        BTH_LEN + self.ext.kind().len()
+        self.ext_at() + self.ext.kind().len()
+    }
+
+    /// Where the extended headers begin that follow from the opcode.
+    const fn ext_at(&self) -> usize {
+        BTH_LEN + self.bth.xrc.header_len()
     }
 
     /// Never: there is always a BTH.
@@ -191,14 +196,20 @@ impl Header {
         );
         let b = &self.bth;
         let pad = payload_len.wrapping_neg() & 3;
-        out[0] = b.opcode as u8;
+        out[0] = match b.xrc {
+            Xrc::No => b.opcode as u8,
+            Xrc::Request(_) | Xrc::Response => opcode::XRC | b.opcode as u8,
+        };
+        if let Xrc::Request(srqn) = b.xrc {
+            put32(&mut out[BTH_LEN..], srqn.0 & Psn::MASK);
+        }
         out[1] = (u8::from(b.solicited) << 7) | (u8::from(b.mig_req) << 6) | ((pad as u8) << 4);
         out[2..4].copy_from_slice(&b.pkey.to_be_bytes());
         out[4] = (u8::from(b.fecn) << 7) | (u8::from(b.becn) << 6);
         put24(&mut out[5..], b.dest_qp.0);
         out[8] = u8::from(b.ack_req) << 7;
         put24(&mut out[9..], b.psn.0);
-        let e = &mut out[BTH_LEN..];
+        let e = &mut out[self.ext_at()..];
         match &self.ext {
             Ext::None => {}
             Ext::Imm(v) => put32(e, *v),
@@ -253,14 +264,19 @@ impl<'a> Packet<'a> {
     /// on addresses: see [`icrc::verify`].
     ///
     /// # Errors
-    /// The bytes are not a packet of the RC or UD service.
+    /// The bytes are not a packet of the RC, XRC or UD service.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let have = bytes.len();
         let truncated = |need| DecodeError::Truncated { have, need };
         if have < BTH_LEN + ICRC_LEN {
             return Err(truncated(BTH_LEN + ICRC_LEN));
         }
-        let opcode = Opcode::from_code(bytes[0]).ok_or(DecodeError::Opcode(bytes[0]))?;
+        let is_xrc = bytes[0] & opcode::SERVICE == opcode::XRC;
+        let code = match is_xrc {
+            true => bytes[0] & !opcode::SERVICE,
+            false => bytes[0],
+        };
+        let opcode = Opcode::from_code(code).ok_or(DecodeError::Opcode(bytes[0]))?;
         let version = bytes[1] & 0x0f;
         if version != 0 {
             return Err(DecodeError::Version(version));
@@ -269,7 +285,13 @@ impl<'a> Packet<'a> {
             return Err(DecodeError::Unaligned(have));
         }
         let kind = opcode.ext();
-        let head = BTH_LEN + kind.len();
+        let mut xrc = match (is_xrc, opcode.is_rc_request()) {
+            (false, _) => Xrc::No,
+            (true, true) => Xrc::Request(SrqNum(0)),
+            (true, false) => Xrc::Response,
+        };
+        let ext_at = BTH_LEN + xrc.header_len();
+        let head = ext_at + kind.len();
         if have < head + ICRC_LEN {
             return Err(truncated(head + ICRC_LEN));
         }
@@ -281,8 +303,12 @@ impl<'a> Packet<'a> {
                 have: body.len(),
             });
         }
+        if let Xrc::Request(srqn) = &mut xrc {
+            srqn.0 = be24(&bytes[BTH_LEN + 1..]);
+        }
         let bth = Bth {
             opcode,
+            xrc,
             solicited: bytes[1] & 0x80 != 0,
             mig_req: bytes[1] & 0x40 != 0,
             pkey: u16::from_be_bytes([bytes[2], bytes[3]]),
@@ -292,7 +318,7 @@ impl<'a> Packet<'a> {
             ack_req: bytes[8] & 0x80 != 0,
             psn: Psn(be24(&bytes[9..])),
         };
-        let e = &bytes[BTH_LEN..head];
+        let e = &bytes[ext_at..head];
         let ext = match kind {
             ExtKind::None => Ext::None,
             ExtKind::Imm => Ext::Imm(be32(e)),

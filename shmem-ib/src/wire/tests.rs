@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::verbs::Gid;
+use crate::verbs::{Gid, SrqNum};
 use crate::wire::{NakCode, PACKET_MAX};
 use std::net::Ipv4Addr;
 
@@ -27,6 +27,7 @@ fn icrc_of_a_captured_cnp() {
     let flow = flow([10, 0, 17, 1], 0, [10, 0, 18, 1], 4791);
     let crc = icrc::compute_with_id(&flow, &packet[..28], 0x718c);
     assert_eq!(crc.to_le_bytes(), [0x82, 0xfd, 0x00, 0x2a]);
+    assert_eq!(icrc::solve_ip_id(&flow, &packet), Some(0x718c));
     let decoded = Packet::decode(&packet).unwrap();
     assert_eq!(decoded.bth.opcode, Opcode::Cnp);
     assert_eq!(decoded.bth.dest_qp, Qpn(0x118));
@@ -139,14 +140,20 @@ fn ext(kind: ExtKind) -> BoxedStrategy<Ext> {
 fn header() -> impl Strategy<Value = Header> {
     let op = prop::sample::select(Opcode::ALL);
     let fields = (
-        any::<[bool; 5]>(),
+        any::<[bool; 6]>(),
         any::<u16>(),
         0..=Psn::MASK,
         0..=Psn::MASK,
     );
-    (op, fields).prop_flat_map(|(opcode, ([a, b, c, d, e], pkey, qpn, psn))| {
+    (op, fields).prop_flat_map(|(opcode, ([a, b, c, d, e, xrc], pkey, qpn, psn))| {
+        let xrc = match opcode {
+            op if xrc && op.is_rc_request() => Xrc::Request(SrqNum(qpn ^ psn)),
+            op if xrc && op.is_rc_response() => Xrc::Response,
+            _ => Xrc::No,
+        };
         let bth = Bth {
             opcode,
+            xrc,
             solicited: a,
             mig_req: b,
             pkey,
@@ -186,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), op in 0..30_u8) {
+    fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), op: u8) {
         let flow = flow([10, 1, 2, 3], 1, [10, 3, 2, 1], 2);
         let _ = Packet::decode(&bytes);
         let _ = icrc::verify(&flow, &bytes);

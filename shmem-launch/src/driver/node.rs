@@ -52,7 +52,7 @@ impl Node {
             node: launch.node,
             heap_size: launch.heap_size,
             heap_commit: launch.heap_commit,
-            hca_ip: launch.hca_ip(launch.node).into(),
+            hca_addresses: launch.hca_addresses,
             spins: launch.spins,
             report: launch.report,
         })

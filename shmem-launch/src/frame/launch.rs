@@ -1,14 +1,14 @@
 //! The `Launch` frame: everything that an agent must know, so that it makes no difference how the
 //! agent itself was started (a fork on this machine, a remote shell elsewhere).
 
-use std::net::Ipv4Addr;
+use shmem_node::hca_address::HcaAddresses;
 
 use shmem_node::settings::HeapCommit;
 
 use super::codec::{CodecError, Reader, Writer};
 
 /// Version of the link protocol; the first field of the first frame.
-pub const LAUNCH_VERSION: u32 = 1;
+pub const LAUNCH_VERSION: u32 = 2;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub struct Launch {
     pub job_id: [u8; 16],
     /// Random secret of the job.
     pub job_key: [u8; 32],
-    /// Address of node 0's software HCA; node i has the i-th after it.
-    pub hca_base: Ipv4Addr,
+    /// Addresses of the software HCAs.
+    pub hca_addresses: HcaAddresses,
     /// Bytes of each symmetric heap.
     pub heap_size: u64,
     /// When heaps get memory.
@@ -62,11 +62,6 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Address of a node's software HCA.
-    pub fn hca_ip(&self, node: u32) -> Ipv4Addr {
-        Ipv4Addr::from(u32::from(self.hca_base).wrapping_add(node))
-    }
-
     /// The body of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
@@ -78,7 +73,7 @@ impl Launch {
             .u32(self.degree);
         w.raw(&self.job_id)
             .raw(&self.job_key)
-            .u32(self.hca_base.into());
+            .raw(&self.hca_addresses.to_bytes());
         w.u64(self.heap_size)
             .u8(u8::from(self.heap_commit == HeapCommit::Reserve));
         w.u32(self.spins)
@@ -117,7 +112,7 @@ impl Launch {
             degree: r.u32("tree degree")?,
             job_id: r.array("job id")?,
             job_key: r.array("job key")?,
-            hca_base: r.u32("HCA address")?.into(),
+            hca_addresses: hca_addresses(&r.array("HCA addresses")?)?,
             heap_size: r.u64("heap size")?,
             heap_commit: if r.bool("heap commit")? {
                 HeapCommit::Reserve
@@ -159,10 +154,18 @@ impl Launch {
     }
 }
 
+fn hca_addresses(bytes: &[u8; HcaAddresses::LEN]) -> Result<HcaAddresses, CodecError> {
+    HcaAddresses::from_bytes(bytes).ok_or(CodecError::Value {
+        what: "spread of HCA addresses",
+        value: bytes[HcaAddresses::LEN - 1].into(),
+    })
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::net::Ipv4Addr;
 
     /// A job for tests.
     pub(crate) fn launch(n_pes: u32, n_nodes: u32, node: u32) -> Launch {
@@ -173,7 +176,7 @@ pub(crate) mod tests {
             degree: 3,
             job_id: [1; 16],
             job_key: [2; 32],
-            hca_base: Ipv4Addr::new(127, 9, 8, 255),
+            hca_addresses: HcaAddresses::shared(Ipv4Addr::new(127, 9, 8, 255).into()),
             heap_size: 1 << 20,
             heap_commit: HeapCommit::Lazy,
             spins: 0,
@@ -218,6 +221,5 @@ pub(crate) mod tests {
         ] {
             assert!(Launch::decode(&l.encode()).is_err());
         }
-        assert_eq!(launch(9, 9, 0).hca_ip(1), Ipv4Addr::new(127, 9, 9, 0));
     }
 }

@@ -9,6 +9,8 @@ pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, ValueError};
 
 use std::time::Duration;
 
+use crate::hca_address::AddressChoice;
+
 /// One row of the table, for help and documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
@@ -125,12 +127,20 @@ settings! {
     grace: Duration = "250ms", "SHMEM_GRACE",
         "a time such as 250ms or 2s", value::duration,
         "Time between SIGTERM and SIGKILL when a job is ended early.";
+    soft_address: AddressChoice = "auto", "SHMEM_SOFT_ADDRESS",
+        "auto, an IPv4 or IPv6 address, or one followed by +", value::address,
+        "Addresses of the software HCAs: loopback ones of the job's own, one for all PEs, or \
+         consecutive ones from the first (ADDRESS+), one per node, with a fixed port one per PE.";
     soft_port: u16 = "0", "SHMEM_SOFT_PORT",
         "a UDP port, or 0 for any", value::port,
-        "Port of the software HCA; 4791 is RoCEv2's and allows one PE per address.";
+        "Port of the software HCAs; with a fixed one, such as RoCEv2's 4791, each PE needs an address.";
     soft_mtu: u32 = "4096", "SHMEM_SOFT_MTU",
         "256, 512, 1024, 2048 or 4096", value::mtu,
         "Path MTU of the software HCA in bytes.";
+    soft_interop: bool = "no", "SHMEM_SOFT_INTEROP",
+        "yes or no", value::yes_no,
+        "Exchange packets with RoCEv2 devices of other makes: one packet per datagram, taken from \
+         any UDP port and with any IPv4 identification.";
     soft_faults: Faults = "none", "SHMEM_SOFT_FAULTS",
         "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7", value::faults,
         "Faults that the software HCA's sockets inject into what they send, for tests.";

@@ -1,6 +1,9 @@
 //! What a setting's value may look like, and what it means.
 
+use std::net::IpAddr;
 use std::time::Duration;
+
+use crate::hca_address::AddressChoice;
 
 /// Why a value was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -178,6 +181,26 @@ pub(super) fn port(text: &str) -> Result<u16, ValueError> {
     u16::try_from(port).map_err(|_| ValueError::OutOfRange)
 }
 
+pub(super) fn address(text: &str) -> Result<AddressChoice, ValueError> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(AddressChoice::Auto);
+    }
+    let (text, choice): (_, fn(IpAddr) -> AddressChoice) = match text.strip_suffix('+') {
+        Some(first) => (first, AddressChoice::From),
+        None => (text, AddressChoice::Shared),
+    };
+    let ip: IpAddr = text.parse().map_err(|_| ValueError::Choice)?;
+    if ip.is_unspecified() || ip.is_multicast() {
+        return Err(ValueError::OutOfRange);
+    }
+    Ok(choice(ip.to_canonical()))
+}
+
+pub(super) fn yes_no(text: &str) -> Result<bool, ValueError> {
+    choice(text, &[("yes", true), ("no", false)])
+}
+
 pub(super) fn mtu(text: &str) -> Result<u32, ValueError> {
     match text.trim().parse() {
         Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
@@ -246,6 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn addresses_are_shared_or_begin_a_row() {
+        let ip = |text: &str| text.parse().unwrap();
+        assert_eq!(address("auto"), Ok(AddressChoice::Auto));
+        assert_eq!(address("::1"), Ok(AddressChoice::Shared(ip("::1"))));
+        assert_eq!(
+            address("127.3.0.1+"),
+            Ok(AddressChoice::From(ip("127.3.0.1")))
+        );
+        assert_eq!(address("0.0.0.0"), Err(ValueError::OutOfRange));
+        assert_eq!(address("here"), Err(ValueError::Choice));
+    }
+
+    #[test]
     fn faults_are_a_list() {
         let want = Faults {
             drop_ppm: 10_000,
@@ -265,7 +301,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in ".*") {
-            let _ = (size(&text), duration(&text), faults(&text), spin(&text), port(&text));
+            let _ = (size(&text), duration(&text), faults(&text), spin(&text), port(&text), address(&text));
         }
     }
 }

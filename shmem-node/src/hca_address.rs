@@ -1,0 +1,233 @@
+//! Which address each software HCA of a job binds: one per node, so that emulated nodes differ as
+//! real ones do; one per PE where all must use the same UDP port (RoCEv2's own is 4791); or one for
+//! all, told apart by ports.
+//!
+//! The launcher decides once. Every PE then computes its own address from three facts in the node
+//! segment, so no table of addresses exists.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What `SHMEM_SOFT_ADDRESS` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressChoice {
+    /// Loopback addresses of this job's own.
+    Auto,
+    /// One address for all PEs.
+    Shared(IpAddr),
+    /// Consecutive addresses that begin with this one.
+    From(IpAddr),
+}
+
+/// How far apart PEs are in addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    Job,
+    Node,
+    Pe,
+}
+
+/// The addresses of a job's software HCAs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HcaAddresses {
+    first: IpAddr,
+    spread: Spread,
+}
+
+/// Addresses that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// Several PEs on one address and port.
+    #[error(
+        "SHMEM_SOFT_PORT={port} with SHMEM_SOFT_ADDRESS={address}: {n_pes} PEs cannot bind one \
+         address and port; use SHMEM_SOFT_ADDRESS={address}+ for consecutive addresses, or \
+         SHMEM_SOFT_PORT=0"
+    )]
+    OnePort {
+        /// The fixed port.
+        port: u16,
+        /// The one address.
+        address: IpAddr,
+        /// PEs of the job.
+        n_pes: u32,
+    },
+    /// The last address would be outside of the address family.
+    #[error("SHMEM_SOFT_ADDRESS={first}+: there are no {count} addresses from there on")]
+    TooMany {
+        /// The first address.
+        first: IpAddr,
+        /// How many are needed.
+        count: u32,
+    },
+}
+
+impl HcaAddresses {
+    /// Bytes of the encoded form.
+    pub const LEN: usize = 17;
+
+    /// One address for all, each PE with a port of its own.
+    pub const fn shared(address: IpAddr) -> Self {
+        Self {
+            first: address,
+            spread: Spread::Job,
+        }
+    }
+
+    /// Addresses for a job. With a fixed `port` (not 0) each PE gets its own address, else each
+    /// node. `random` picks the loopback addresses of [`AddressChoice::Auto`], so that jobs which
+    /// run at the same time hardly ever share one.
+    ///
+    /// # Errors
+    /// There are not enough addresses for the choice.
+    pub fn choose(
+        choice: AddressChoice,
+        port: u16,
+        random: u32,
+        n_nodes: u32,
+        n_pes: u32,
+    ) -> Result<Self, AddressError> {
+        let (spread, count) = match port {
+            0 => (Spread::Node, n_nodes),
+            _ => (Spread::Pe, n_pes),
+        };
+        match choice {
+            AddressChoice::Auto => Ok(Self {
+                first: loopback(random, count).into(),
+                spread,
+            }),
+            // A job of one node has no HCAs.
+            AddressChoice::Shared(address) if port != 0 && n_nodes > 1 => {
+                Err(AddressError::OnePort {
+                    port,
+                    address,
+                    n_pes,
+                })
+            }
+            AddressChoice::Shared(address) => Ok(Self::shared(address)),
+            AddressChoice::From(first) => match nth(first, count - 1) {
+                Some(_) => Ok(Self { first, spread }),
+                None => Err(AddressError::TooMany { first, count }),
+            },
+        }
+    }
+
+    /// The address of `pe`, which is on `node`.
+    pub fn of(&self, node: u32, pe: u32) -> IpAddr {
+        let n = match self.spread {
+            Spread::Job => 0,
+            Spread::Node => node,
+            Spread::Pe => pe,
+        };
+        // Beyond the last address only if the numbers are not of this job.
+        nth(self.first, n).unwrap_or(self.first)
+    }
+
+    /// Address (IPv4 as `::ffff:a.b.c.d`), and one byte for the spread.
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        let ip = match self.first {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        out[..16].copy_from_slice(&ip.octets());
+        out[16] = match self.spread {
+            Spread::Job => 0,
+            Spread::Node => 1,
+            Spread::Pe => 2,
+        };
+        out
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote; `None` if the last byte means nothing.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Option<Self> {
+        let (ip, spread) = bytes.split_first_chunk::<16>()?;
+        Some(Self {
+            first: IpAddr::V6(Ipv6Addr::from(*ip)).to_canonical(),
+            spread: match spread {
+                [0] => Spread::Job,
+                [1] => Spread::Node,
+                [2] => Spread::Pe,
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// The first of `count` loopback addresses; 127.0.x.y, where services listen, is left out.
+fn loopback(random: u32, count: u32) -> Ipv4Addr {
+    let first = u32::from(Ipv4Addr::new(127, 1, 0, 1));
+    let last = u32::from(Ipv4Addr::new(127, 255, 255, 254)) - count;
+    Ipv4Addr::from(first + random % (last - first))
+}
+
+/// The `n`-th address after `first`.
+fn nth(first: IpAddr, n: u32) -> Option<IpAddr> {
+    match first {
+        IpAddr::V4(ip) => u32::from(ip)
+            .checked_add(n)
+            .map(|ip| Ipv4Addr::from(ip).into()),
+        IpAddr::V6(ip) => u128::from(ip)
+            .checked_add(n.into())
+            .map(|ip| Ipv6Addr::from(ip).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn loopback_addresses_stay_in_their_network() {
+        for random in [0, 1, u32::MAX, 0x7fff_ffff] {
+            for count in [1, 512, 1 << 20] {
+                let base = loopback(random, count);
+                let last = u32::from(base) + count;
+                assert_eq!(base.octets()[0], 127);
+                assert!(
+                    base.octets()[1] >= 1 && last < u32::from(Ipv4Addr::new(127, 255, 255, 255))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_have_addresses_and_with_a_fixed_port_pes() {
+        let auto = HcaAddresses::choose(AddressChoice::Auto, 0, 7, 2, 8).unwrap();
+        assert_eq!(auto.of(1, 5), auto.of(1, 7));
+        assert_ne!(auto.of(0, 0), auto.of(1, 4));
+        let fixed = HcaAddresses::choose(AddressChoice::Auto, 4791, 7, 2, 8).unwrap();
+        let all: std::collections::BTreeSet<_> = (0..8).map(|pe| fixed.of(pe / 4, pe)).collect();
+        assert_eq!(all.len(), 8);
+        let from = AddressChoice::From(ip("127.9.8.255"));
+        let from = HcaAddresses::choose(from, 0, 7, 2, 8).unwrap();
+        assert_eq!(from.of(1, 4), ip("127.9.9.0"));
+        let v6 = HcaAddresses::choose(AddressChoice::From(ip("fd00::ffff")), 4791, 7, 2, 8);
+        assert_eq!(v6.unwrap().of(0, 1), ip("fd00::1:0"));
+        let one = HcaAddresses::choose(AddressChoice::Shared(ip("::1")), 0, 7, 2, 8).unwrap();
+        assert_eq!((one.of(0, 0), one.of(1, 5)), (ip("::1"), ip("::1")));
+        for a in [auto, fixed, from, one] {
+            assert_eq!(HcaAddresses::from_bytes(&a.to_bytes()), Some(a));
+        }
+        assert_eq!(HcaAddresses::from_bytes(&[3; 17]), None);
+    }
+
+    #[test]
+    fn impossible_choices_say_what_to_do() {
+        let text = HcaAddresses::choose(AddressChoice::Shared(ip("::1")), 4791, 7, 2, 4)
+            .unwrap_err()
+            .to_string();
+        for part in ["SHMEM_SOFT_PORT=4791", "4 PEs", "SHMEM_SOFT_ADDRESS=::1+"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let end = AddressChoice::From(ip("255.255.255.254"));
+        assert!(HcaAddresses::choose(end, 0, 7, 2, 4).is_ok());
+        assert!(matches!(
+            HcaAddresses::choose(end, 0, 7, 3, 4),
+            Err(AddressError::TooMany { count: 3, .. })
+        ));
+    }
+}
