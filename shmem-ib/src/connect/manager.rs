@@ -57,7 +57,7 @@ impl std::fmt::Debug for Identity {
 }
 
 /// This PE is on its way out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Leaving {
     /// Peers that have to be told yet, the last first.
     untold: Vec<u32>,
@@ -77,7 +77,7 @@ impl Leaving {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     handshake: Handshake,
     /// The timer in the heap that counts for this peer; others of it are outdated.
@@ -87,7 +87,7 @@ struct Entry {
 }
 
 /// The connections of one PE.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Manager {
     local: Local,
     admission: Admission,
@@ -156,6 +156,18 @@ impl Manager {
     #[must_use]
     pub fn linked_to(&self, pe: u32) -> Option<(u64, Qpn, Psn)> {
         self.peers.get(&pe)?.handshake.linked_to()
+    }
+
+    /// The state machine towards `pe`, if there was ever contact.
+    #[must_use]
+    pub fn handshake(&self, pe: u32) -> Option<&Handshake> {
+        self.peers.get(&pe).map(|e| &e.handshake)
+    }
+
+    /// Logical time: no ticket that this PE has given or seen is above.
+    #[must_use]
+    pub const fn clock(&self) -> u64 {
+        self.clock
     }
 
     /// Peers that were ever in contact, in no particular order.
@@ -365,6 +377,12 @@ impl Manager {
             }
             self.with_peer(now, pe, Handshake::handle_timeout);
         }
+    }
+
+    /// Lets the timers of one connection act, if they are due at `now`:
+    /// [`handle_timeout`](Self::handle_timeout) does that for all.
+    pub fn handle_timeout_of(&mut self, now: u64, pe: u32) {
+        self.with_peer(now, pe, Handshake::handle_timeout);
     }
 
     /// The next thing to do and the peer that it is for.

@@ -126,14 +126,7 @@ impl Pe {
         let endpoint = Endpoint::new(Arc::clone(&hca), config).unwrap();
         endpoint.set_directory(Arc::clone(book) as Arc<dyn Directory>);
         let stop = Arc::new(AtomicBool::new(false));
-        let progress = {
-            let (endpoint, stop) = (Arc::clone(&endpoint), Arc::clone(&stop));
-            std::thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    endpoint.progress_wait(Duration::from_millis(100));
-                }
-            })
-        };
+        let progress = serve(&endpoint, &stop);
         let segment = Arc::new((0..WORDS).map(|_| AtomicU64::new(0)).collect());
         Self {
             number,
@@ -201,6 +194,16 @@ impl Pe {
         self.endpoint.abort();
     }
 
+    /// Stands still, as a process that was stopped: it answers nothing until [`Self::resume`].
+    pub(crate) fn pause(&mut self) {
+        self.stop_progress();
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.stop.store(false, Ordering::Relaxed);
+        self.progress = Some(serve(&self.endpoint, &self.stop));
+    }
+
     fn stop_progress(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.hca.wake();
@@ -208,6 +211,16 @@ impl Pe {
             thread.join().unwrap();
         }
     }
+}
+
+/// The progress thread of a PE.
+fn serve(endpoint: &Arc<Endpoint<SoftHca>>, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let (endpoint, stop) = (Arc::clone(endpoint), Arc::clone(stop));
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            endpoint.progress_wait(Duration::from_millis(100));
+        }
+    })
 }
 
 impl Drop for Job {

@@ -2,10 +2,11 @@
 //! one-sided operations, completion, faults and errors.
 
 mod errors;
+mod eviction;
 mod job;
 mod leaving;
-
 mod operations;
+mod segments;
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

@@ -32,6 +32,12 @@ impl Fabric {
     }
 
     pub(crate) fn create(&mut self, owner: u32, peer: u32) -> Qpn {
+        self.next += 1;
+        self.create_numbered(owner, peer, self.next)
+    }
+
+    /// As [`create`](Self::create) with a number that was never used before.
+    pub(crate) fn create_numbered(&mut self, owner: u32, peer: u32, number: u32) -> Qpn {
         assert!(
             !self
                 .qps
@@ -45,9 +51,8 @@ impl Fabric {
             "PE {owner} has more than {} queue pairs",
             self.cap
         );
-        self.next += 1;
         self.qps.insert(
-            self.next,
+            number,
             Qp {
                 owner,
                 peer,
@@ -55,7 +60,7 @@ impl Fabric {
                 opened: false,
             },
         );
-        Qpn(self.next)
+        Qpn(number)
     }
 
     /// Queue pairs made so far.

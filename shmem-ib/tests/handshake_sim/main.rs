@@ -6,6 +6,7 @@
 
 mod eviction;
 mod explore;
+mod explore_room;
 mod fabric;
 mod leaving;
 mod world;

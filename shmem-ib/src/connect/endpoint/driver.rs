@@ -304,6 +304,10 @@ impl<H: Hca> Driver<H> {
                 if let Err(e) = self.link_qp(&link) {
                     self.broke(pe, ConnError::verbs("connect a queue pair")(e));
                 }
+                self.posts += 1;
+                let peer = self.peers.entry(pe).or_default();
+                peer.inbound = self.hca.inbound_mark(link.qpn).unwrap_or_default();
+                peer.used = self.posts;
             }
             Action::ResetQp(qpn) => {
                 let reset = self
@@ -322,7 +326,6 @@ impl<H: Hca> Driver<H> {
                 let peer = self.peers.entry(pe).or_default();
                 peer.left = false;
                 peer.segments = segments;
-                peer.inbound = 0;
                 peer.acknowledge = None;
                 self.opened(pe, qpn);
             }

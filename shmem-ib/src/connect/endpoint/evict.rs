@@ -13,6 +13,7 @@ impl<H: Hca> Driver<H> {
         let Path::Rc(manager) = &mut self.manager else {
             return;
         };
+        self.posts += 1;
         for (pe, peer) in &mut self.peers {
             let qpn = match peer.open {
                 Some(qpn) => Some(qpn),

@@ -55,7 +55,7 @@ pub struct Usage {
 }
 
 /// The books on queue pairs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     /// Queue pairs that exist or are being made, by peer.
     held: BTreeSet<u32>,

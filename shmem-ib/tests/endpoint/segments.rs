@@ -1,0 +1,157 @@
+//! Memory that is registered, replaced and withdrawn while connections exist.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use shmem_ib::connect::endpoint::ConnError;
+use shmem_ib::soft::Faults;
+
+use crate::job::{Job, Pe};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn memory() -> Vec<AtomicU64> {
+    (0..1024).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// Registers memory that outlives the job.
+fn register(pe: &Pe, id: u8, memory: &[AtomicU64]) {
+    let base = memory.as_ptr().cast_mut().cast();
+    // SAFETY: the tests drop the job before the memory, which is accessed by atomics only.
+    unsafe { pe.endpoint.register_segment(id, base, 8192).unwrap() };
+}
+
+fn put(pe: &Pe, to: u32, segment: u8, offset: u64, value: u64) -> Result<(), ConnError> {
+    let src = std::ptr::from_ref(&value).cast();
+    // SAFETY: the source may go as soon as this returns.
+    unsafe { pe.endpoint.put_in(to, segment, offset, src, 8, false) }
+}
+
+fn get(pe: &Pe, from: u32, segment: u8, offset: u64) -> Result<u64, ConnError> {
+    let mut value = 0u64;
+    let dst = std::ptr::from_mut(&mut value).cast();
+    // SAFETY: blocking, so the destination lives long enough.
+    unsafe { pe.endpoint.get_in(from, segment, offset, dst, 8, true)? };
+    Ok(value)
+}
+
+#[test]
+fn a_segment_that_comes_later_is_used_over_the_same_connection() {
+    for (loss, seed) in [(0, 1), (100_000, 2)] {
+        let late: Vec<_> = (0..3).map(|_| memory()).collect();
+        let job = Job::with(3, |_, soft| {
+            soft.faults = Faults {
+                drop: loss,
+                seed,
+                ..Faults::default()
+            };
+        });
+        for to in [1, 2] {
+            job.pes[0].put_word(to, 0, 1);
+        }
+        job.pes[0].endpoint.quiet().unwrap();
+        for (pe, memory) in job.pes.iter().zip(&late) {
+            register(pe, 7, memory);
+        }
+        job.run(|pe| {
+            let me = u64::from(pe.number);
+            for to in (0..3).filter(|to| *to != pe.number) {
+                put(pe, to, 7, 64 + me * 8, me + 100).unwrap();
+                pe.endpoint.fetch_add_in(to, 7, 0, 1).unwrap();
+                assert_eq!(get(pe, to, 7, 64 + me * 8).unwrap(), me + 100);
+            }
+            pe.endpoint.quiet().unwrap();
+        });
+        for (me, memory) in (0..3u64).zip(&late) {
+            assert_eq!(memory[0].load(Ordering::Relaxed), 2);
+            for from in (0..3).filter(|from| *from != me) {
+                assert_eq!(
+                    memory[8 + from as usize].load(Ordering::Relaxed),
+                    from + 100
+                );
+            }
+        }
+        // No new queue pair was needed for that.
+        assert_eq!(job.pes[0].endpoint.stats().queue_pairs_created, 2);
+        assert!(job.pes[0].endpoint.stats().connect.segments_received > 0);
+        drop(job);
+    }
+}
+
+#[test]
+fn replaced_memory_is_let_go_when_nobody_uses_it() {
+    let (old, new) = (memory(), memory());
+    let job = Job::new(3);
+    register(&job.pes[0], 1, &old);
+    for from in [1, 2] {
+        put(&job.pes[from], 0, 1, 0, 5).unwrap();
+        job.pes[from].endpoint.quiet().unwrap();
+    }
+    register(&job.pes[0], 1, &new);
+    assert!(job.pes[0].endpoint.settle_segments(LONG));
+    for from in [1, 2] {
+        put(&job.pes[from], 0, 1, 8 * from as u64, 6).unwrap();
+        job.pes[from].endpoint.quiet().unwrap();
+    }
+    let words = |memory: &[AtomicU64]| [0, 1, 2].map(|i| memory[i].load(Ordering::Relaxed));
+    assert_eq!((words(&old), words(&new)), ([5, 0, 0], [0, 6, 6]));
+    drop(job);
+}
+
+#[test]
+fn a_segment_that_does_not_exist_is_named() {
+    let extra = memory();
+    let job = Job::with(2, |config, _| {
+        config.connect_deadline = Duration::from_millis(600);
+    });
+    let error = put(&job.pes[0], 1, 3, 0, 1).unwrap_err();
+    assert!(
+        matches!(error, ConnError::NoSegment { segment: 3, .. }),
+        "{error:?}"
+    );
+    register(&job.pes[1], 3, &extra);
+    put(&job.pes[0], 1, 3, 0, 1).unwrap();
+    job.pes[0].endpoint.quiet().unwrap();
+    let error = put(&job.pes[0], 1, 3, 8185, 1).unwrap_err();
+    assert!(
+        matches!(error, ConnError::OutOfRange { size: 8192, .. }),
+        "{error:?}"
+    );
+    assert!(job.pes[1].endpoint.withdraw_segment(3));
+    assert!(!job.pes[1].endpoint.withdraw_segment(3));
+    assert!(job.pes[1].endpoint.settle_segments(LONG));
+    let error = get(&job.pes[0], 1, 3, 0).unwrap_err();
+    assert!(matches!(error, ConnError::NoSegment { .. }), "{error:?}");
+    for id in 10..15 {
+        register(&job.pes[0], id, &extra);
+    }
+    let base = extra.as_ptr().cast_mut().cast();
+    // SAFETY: it is refused.
+    let error = unsafe { job.pes[0].endpoint.register_segment(15, base, 8) }.unwrap_err();
+    assert!(
+        matches!(error, ConnError::TooManySegments { .. }),
+        "{error:?}"
+    );
+    drop(job);
+}
+
+#[test]
+fn segments_change_while_connections_make_room() {
+    let memories: Vec<_> = (0..4).map(|_| [memory(), memory()]).collect();
+    let job = Job::with(4, |config, _| config.max_qps = 1);
+    job.run(|pe| {
+        let mine = &memories[pe.number as usize];
+        for round in 0..6 {
+            register(pe, 2, &mine[round % 2]);
+            for to in (0..4).filter(|to| *to != pe.number) {
+                pe.endpoint.fetch_add_in(to, 2, 0, 1).unwrap();
+            }
+            assert!(pe.endpoint.settle_segments(LONG));
+        }
+    });
+    for both in &memories {
+        let sum: u64 = both.iter().map(|m| m[0].load(Ordering::Relaxed)).sum();
+        assert_eq!(sum, 18);
+    }
+    drop(job);
+}

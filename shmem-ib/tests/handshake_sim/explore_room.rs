@@ -1,0 +1,537 @@
+//! All schedules of a few endpoints that have too few queue pairs: every order of deliveries,
+//! timeouts, threads and RDMA operations, with some messages lost or repeated, and crashes.
+//!
+//! The whole graph of states is built. Safety is checked at every step: queue pairs agree, none is
+//! destroyed under an operation, none is executed twice, nobody has more queue pairs than allowed.
+//! Liveness is a property of the graph: from every state one is reached in which all programs have
+//! ended. In a finite graph this excludes livelock, too: whoever goes round in circles passes the
+//! way out infinitely often, and takes it as soon as deliveries are not arranged to prevent just
+//! that.
+//!
+//! Timeouts are not limited in number. To keep the graph finite, a message that is on its way is
+//! not sent again, timers act only while few messages are on their way, and the clock stands
+//! still, with all timers due.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+
+use shmem_ib::connect::UdAddress;
+use shmem_ib::connect::handshake::{Action, Failure, Local, RetryPolicy};
+use shmem_ib::connect::manager::{Identity, Manager, Usage};
+use shmem_ib::connect::message::{Codec, MAX_LEN, Message, Segment};
+use shmem_ib::verbs::{Mtu, Qpn};
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::fabric::{Delivery, Fabric};
+
+const JOB_ID: [u8; 16] = [1; 16];
+const JOB_KEY: [u8; 32] = [2; 32];
+/// Nobody makes more queue pairs towards one peer: if generations grew for ever, the graph would
+/// not be finite.
+const MOST_GENERATIONS: u32 = 12;
+
+/// How often each fault may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Budget {
+    losses: u8,
+    repeats: u8,
+    crashes: u8,
+    /// With so many messages on their way no timer acts.
+    crowd: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Stage {
+    Posted,
+    Executed,
+}
+
+/// The operation that a program waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Op {
+    to: u32,
+    /// Incarnation of the other end.
+    life: u64,
+    qpn: Qpn,
+    stage: Stage,
+}
+
+/// What the driver knows of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Peer {
+    open: Option<Qpn>,
+    draining: bool,
+    waiters: u32,
+    entitled: u32,
+    made: u32,
+}
+
+#[derive(Clone)]
+struct Pe {
+    manager: Manager,
+    life: u64,
+    /// Whom the program uses, the last first.
+    todo: Vec<u32>,
+    op: Option<Op>,
+    waits_for: Option<u32>,
+    peers: Vec<Peer>,
+}
+
+#[derive(Clone)]
+struct State {
+    pes: Vec<Pe>,
+    network: Vec<Message>,
+    fabric: Fabric,
+    budget: Budget,
+    cap: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// The program goes on.
+    Run(usize),
+    /// Its operation is executed, or acknowledged, or fails.
+    Network(usize),
+    Timeout(usize, u32),
+    Deliver(usize),
+    Repeat(usize),
+    Lose(usize),
+    Crash(usize),
+}
+
+impl State {
+    fn new(cap: u32, programs: &[&[u32]], budget: Budget) -> Self {
+        let n = programs.len();
+        let pes = (0u32..).zip(programs).map(|(pe, program)| Pe {
+            manager: manager(pe, n, cap, 1),
+            life: 1,
+            todo: program.iter().rev().copied().collect(),
+            op: None,
+            waits_for: None,
+            peers: vec![Peer::default(); n],
+        });
+        Self {
+            pes: pes.collect(),
+            network: Vec::new(),
+            fabric: Fabric::limited(cap),
+            budget,
+            cap,
+        }
+    }
+
+    /// Two states with the same fingerprint behave the same.
+    fn fingerprint(&self) -> u128 {
+        let mut hasher = SipHasher24::new();
+        for pe in &self.pes {
+            for peer in 0..self.pes.len() as u32 {
+                pe.manager.handshake(peer).hash(&mut hasher);
+            }
+            (pe.manager.clock(), pe.life, &pe.todo).hash(&mut hasher);
+            (pe.op, pe.waits_for, &pe.peers).hash(&mut hasher);
+        }
+        // The network has no order, so neither has its fingerprint.
+        let one = |m: &Message| {
+            let mut hasher = SipHasher24::new();
+            m.hash(&mut hasher);
+            hasher.finish()
+        };
+        let mut messages: Vec<u64> = self.network.iter().map(one).collect();
+        messages.sort_unstable();
+        (messages, &self.fabric, self.budget).hash(&mut hasher);
+        hasher.finish128().as_u128()
+    }
+
+    fn is_good(&self) -> bool {
+        self.pes
+            .iter()
+            .all(|pe| pe.todo.is_empty() && pe.op.is_none())
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (i, pe) in self.pes.iter().enumerate() {
+            if self.can_run(pe) {
+                steps.push(Step::Run(i));
+            }
+            if pe.op.is_some_and(|op| self.can_go_on(&op)) {
+                steps.push(Step::Network(i));
+            }
+            for peer in 0..self.pes.len() as u32 {
+                let handshake = pe.manager.handshake(peer);
+                let due = handshake.is_some_and(|h| h.next_timeout(&retry()).is_some());
+                if due && self.network.len() < self.budget.crowd.into() {
+                    steps.push(Step::Timeout(i, peer));
+                }
+            }
+            if self.budget.crashes > 0 {
+                steps.push(Step::Crash(i));
+            }
+        }
+        for i in 0..self.network.len() {
+            steps.push(Step::Deliver(i));
+            if self.budget.repeats > 0 {
+                steps.push(Step::Repeat(i));
+            }
+            if self.budget.losses > 0 {
+                steps.push(Step::Lose(i));
+            }
+        }
+        steps
+    }
+
+    fn can_run(&self, pe: &Pe) -> bool {
+        let Some(to) = pe.todo.last() else {
+            return false;
+        };
+        let peer = &pe.peers[*to as usize];
+        let waits = pe.waits_for.is_some();
+        let usable = peer.open.is_some() && (!peer.draining || waits && peer.entitled > 0);
+        pe.op.is_none() && (usable || !pe.manager.is_wanted(*to))
+    }
+
+    /// An operation to a peer that has crashed stays until it fails, which takes long: until then
+    /// everything else has happened that can.
+    fn can_go_on(&self, op: &Op) -> bool {
+        op.stage == Stage::Executed
+            || self.pes[op.to as usize].life == op.life
+            || self.network.is_empty()
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Run(i) => self.run(i),
+            Step::Network(i) => self.go_on(i),
+            Step::Timeout(i, peer) => {
+                self.pes[i].manager.handle_timeout_of(0, peer);
+                self.act(i);
+            }
+            Step::Deliver(at) => {
+                let message = self.network.swap_remove(at);
+                self.deliver(&message);
+            }
+            Step::Repeat(at) => {
+                self.budget.repeats -= 1;
+                let message = self.network[at].clone();
+                self.deliver(&message);
+            }
+            Step::Lose(at) => {
+                self.budget.losses -= 1;
+                self.network.swap_remove(at);
+            }
+            Step::Crash(i) => self.crash(i),
+        }
+    }
+
+    fn deliver(&mut self, message: &Message) {
+        let mut buf = [0; MAX_LEN];
+        let len = Codec::new(&JOB_ID, &JOB_KEY).encode(message, &mut buf);
+        let i = message.dst_pe as usize;
+        self.pes[i].manager.handle_datagram(0, &buf[..len]).unwrap();
+        self.act(i);
+    }
+
+    fn crash(&mut self, i: usize) {
+        self.budget.crashes -= 1;
+        self.fabric.crash(i as u32);
+        let n = self.pes.len();
+        let pe = &mut self.pes[i];
+        pe.life += 1;
+        pe.manager = manager(i as u32, n, self.cap, pe.life);
+        pe.op = None;
+        pe.waits_for = None;
+        let made: Vec<u32> = pe.peers.iter().map(|p| p.made).collect();
+        for (peer, made) in pe.peers.iter_mut().zip(made) {
+            *peer = Peer {
+                made,
+                ..Peer::default()
+            };
+        }
+    }
+
+    fn run(&mut self, i: usize) {
+        let pe = &mut self.pes[i];
+        let to = *pe.todo.last().expect("it can run");
+        let peer = &mut pe.peers[to as usize];
+        let waits = pe.waits_for.is_some();
+        match peer
+            .open
+            .filter(|_| !peer.draining || waits && peer.entitled > 0)
+        {
+            Some(qpn) => {
+                if pe.waits_for.take().is_some() {
+                    peer.waiters -= 1;
+                    peer.entitled = peer.entitled.saturating_sub(1).min(peer.waiters);
+                    pe.manager.usage_changed();
+                }
+                pe.todo.pop();
+                let (life, ..) = pe.manager.linked_to(to).expect("it is open");
+                pe.op = Some(Op {
+                    to,
+                    life,
+                    qpn,
+                    stage: Stage::Posted,
+                });
+            }
+            None => {
+                if pe.waits_for.replace(to).is_none() {
+                    peer.waiters += 1;
+                }
+                pe.manager.connect(0, to, address(to));
+            }
+        }
+        self.act(i);
+    }
+
+    fn go_on(&mut self, i: usize) {
+        let op = self.pes[i].op.as_mut().expect("it is under way");
+        if op.stage == Stage::Posted {
+            match self.fabric.deliver(op.qpn) {
+                Delivery::To(owner, _) => {
+                    assert_eq!(owner, op.to);
+                    op.stage = Stage::Executed;
+                    return;
+                }
+                Delivery::NoReceiver => assert_ne!(
+                    self.pes[i].op.map(|op| op.life),
+                    self.pes[i].op.map(|op| self.pes[op.to as usize].life),
+                    "PE {i} uses a queue pair whose other end is gone"
+                ),
+                Delivery::SenderGone => panic!("the operation of PE {i} is lost"),
+            }
+        }
+        self.pes[i].op = None;
+        self.act(i);
+    }
+
+    fn drain_if_idle(&mut self, i: usize, to: u32) {
+        let pe = &mut self.pes[i];
+        let peer = &mut pe.peers[to as usize];
+        let busy = pe.op.is_some_and(|op| op.to == to) || peer.entitled > 0;
+        if let Some(qpn) = peer.open.filter(|_| peer.draining && !busy) {
+            peer.open = None;
+            peer.draining = false;
+            pe.manager.drained(0, to, qpn);
+        }
+    }
+
+    fn act(&mut self, i: usize) {
+        for to in 0..self.pes.len() as u32 {
+            self.drain_if_idle(i, to);
+        }
+        loop {
+            while let Some((to, action)) = self.pes[i].manager.poll_action() {
+                self.execute(i, to, action);
+            }
+            let Pe {
+                manager, peers, op, ..
+            } = &mut self.pes[i];
+            if !manager.is_short() {
+                return;
+            }
+            manager.make_room(0, |to| Usage {
+                stamp: 0,
+                busy: op.is_some_and(|op| op.to == to),
+                pinned: peers[to as usize].entitled > 0,
+            });
+        }
+    }
+
+    fn execute(&mut self, i: usize, to: u32, action: Action) {
+        let me = i as u32;
+        let pe = &mut self.pes[i];
+        let peer = &mut pe.peers[to as usize];
+        match action {
+            Action::Send { to: at, message } => {
+                assert_eq!(at, address(to));
+                if !self.network.contains(&message) {
+                    self.network.push(message);
+                }
+            }
+            Action::CreateQp => {
+                peer.made += 1;
+                assert!(peer.made <= MOST_GENERATIONS, "no end of queue pairs");
+                let number = (me * 16 + to) * 16 + peer.made;
+                let qpn = self.fabric.create_numbered(me, to, number);
+                pe.manager.qp_created(0, to, qpn);
+            }
+            Action::LinkQp(link) => self.fabric.link(me, &link),
+            Action::ResetQp(qpn) => self.fabric.reset(me, qpn),
+            Action::DestroyQp(qpn) => {
+                self.fabric.destroy(me, qpn);
+                if peer.open == Some(qpn) {
+                    peer.open = None;
+                    peer.draining = false;
+                }
+                if let Some(op) = pe.op.filter(|op| op.qpn == qpn) {
+                    pe.op = None;
+                    assert_ne!(
+                        self.pes[op.to as usize].life, op.life,
+                        "a queue pair of PE {i} is destroyed under its operation"
+                    );
+                }
+            }
+            Action::Opened { qpn, segments } => {
+                assert!(segments[0].address <= self.pes[to as usize].life);
+                self.fabric.open(me, qpn);
+                let peer = &mut self.pes[i].peers[to as usize];
+                peer.open = Some(qpn);
+                peer.draining = false;
+                peer.entitled = peer.waiters;
+            }
+            Action::Drain(qpn) => {
+                assert_eq!(peer.open, Some(qpn));
+                peer.draining = true;
+                self.drain_if_idle(i, to);
+                self.pes[i].manager.busy(0, to);
+            }
+            Action::PeerRestarted { incarnation } => {
+                assert!(incarnation <= self.pes[to as usize].life);
+            }
+            Action::Failed(Failure::Silence { .. }) => panic!("nobody is ever silent for so long"),
+            other => panic!("PE {i} towards PE {to}: {other:?}"),
+        }
+    }
+}
+
+fn manager(pe: u32, n: usize, cap: u32, life: u64) -> Manager {
+    let identity = Identity {
+        job_id: JOB_ID,
+        job_key: JOB_KEY,
+        n_pes: n as u32,
+    };
+    let segment = Segment {
+        address: life,
+        ..Segment::default()
+    };
+    let local = Local {
+        pe,
+        incarnation: life,
+        ud: address(pe),
+        mtu: Mtu::M1024,
+        max_rd_atomic: 1,
+        segments: Some(std::iter::once(segment).collect()),
+        revision: 1,
+        max_qps: cap,
+        leaving: false,
+        retry: retry(),
+    };
+    Manager::new(&identity, local, u64::from(pe) << 32 | life)
+}
+
+fn retry() -> RetryPolicy {
+    RetryPolicy {
+        initial: 0,
+        max: 0,
+        silence: u64::MAX,
+        bye: 0,
+    }
+}
+
+fn address(pe: u32) -> UdAddress {
+    UdAddress {
+        udp_port: 1 + pe as u16,
+        ..UdAddress::default()
+    }
+}
+
+/// Builds the graph of all states; returns how many there are.
+fn explore(name: &str, start: State) -> usize {
+    let mut numbers = HashMap::from([(start.fingerprint(), 0u32)]);
+    // Of each state: the one from which it was found, and by what.
+    let mut found: Vec<Option<(u32, Step)>> = vec![None];
+    let mut edges: Vec<(u32, u32)> = Vec::new();
+    let mut good: Vec<u32> = Vec::new();
+    let mut stack = vec![(start, 0u32)];
+    while let Some((state, number)) = stack.pop() {
+        if state.is_good() {
+            good.push(number);
+            continue;
+        }
+        for step in state.steps() {
+            let mut next = state.clone();
+            let apply = std::panic::AssertUnwindSafe(|| next.apply(step));
+            if let Err(panic) = std::panic::catch_unwind(apply) {
+                let path = path_to(&found, number);
+                eprintln!("{name}: the schedule was {path:#?}, then {step:?}");
+                std::panic::resume_unwind(panic);
+            }
+            let new = numbers.len() as u32;
+            let to = *numbers.entry(next.fingerprint()).or_insert(new);
+            if to == new {
+                found.push(Some((number, step)));
+                stack.push((next, new));
+            }
+            if to != number {
+                edges.push((to, number));
+            }
+        }
+    }
+    println!(
+        "{name}: {} states, {} ends, {} steps",
+        found.len(),
+        good.len(),
+        edges.len()
+    );
+    if let Some(stuck) = cannot_end(found.len(), edges, good) {
+        let path = path_to(&found, stuck);
+        panic!("{name}: no way to the end after {path:#?}");
+    }
+    found.len()
+}
+
+/// A state from which no good one is reached. `edges` lead backwards.
+fn cannot_end(states: usize, mut edges: Vec<(u32, u32)>, good: Vec<u32>) -> Option<u32> {
+    edges.sort_unstable();
+    let mut ends = vec![false; states];
+    let mut todo = good;
+    todo.iter().for_each(|state| ends[*state as usize] = true);
+    while let Some(state) = todo.pop() {
+        let first = edges.partition_point(|(to, _)| *to < state);
+        for (_, from) in edges[first..].iter().take_while(|(to, _)| *to == state) {
+            if !std::mem::replace(&mut ends[*from as usize], true) {
+                todo.push(*from);
+            }
+        }
+    }
+    (0u32..)
+        .zip(ends)
+        .find(|(_, ends)| !ends)
+        .map(|(state, _)| state)
+}
+
+fn path_to(found: &[Option<(u32, Step)>], mut state: u32) -> Vec<Step> {
+    let mut path = Vec::new();
+    while let Some((from, step)) = found[state as usize] {
+        path.push(step);
+        state = from;
+    }
+    path.reverse();
+    path
+}
+
+const fn budget(losses: u8, repeats: u8, crashes: u8, crowd: u8) -> Budget {
+    Budget {
+        losses,
+        repeats,
+        crashes,
+        crowd,
+    }
+}
+
+fn explore_if_asked() {
+    let parse = |text: &str| -> Vec<u32> { text.chars().filter_map(|c| c.to_digit(10)).collect() };
+    let Ok(text) = std::env::var("EXPLORE") else {
+        return;
+    };
+    let parts: Vec<&str> = text.split('/').collect();
+    let programs: Vec<Vec<u32>> = parts[1].split(',').map(parse).collect();
+    let programs: Vec<&[u32]> = programs.iter().map(|p| &p[..]).collect();
+    let b = parse(parts[2]);
+    let budget = budget(b[0] as u8, b[1] as u8, b[2] as u8, b[3] as u8);
+    explore(&text, State::new(parse(parts[0])[0], &programs, budget));
+}
+
+#[test]
+fn tryout() {
+    explore_if_asked();
+}
