@@ -238,6 +238,14 @@ pub struct XrcStats {
     pub moved: u64,
 }
 
+impl XrcStats {
+    /// Messages sent to connect, but for WAITs.
+    #[must_use]
+    pub const fn sent(&self) -> u64 {
+        self.opens_sent + self.accepts_sent + self.asks_sent + self.infos_sent
+    }
+}
+
 impl ConnectStats {
     /// Datagrams that were dropped without looking at what they ask for.
     #[must_use]
