@@ -28,8 +28,8 @@
 //!   target, in posting order with respect to the other operations of that queue pair.
 //! * All protocol code takes the time as `u64` nanoseconds from an arbitrary origin and its
 //!   randomness from a seed: the same inputs give the same outputs.
-//! * Unsafe code is confined to `soft::memory` and `soft::socket` (raw copies and system
-//!   calls) and to the post functions, whose contract is the one of verbs: buffers stay valid
+//! * Unsafe code is confined to `soft::memory` (raw copies), `soft::socket`, `soft::epoll` and
+//!   `soft::xrc::map` (system calls and mappings) and to the post functions, whose contract is the one of verbs: buffers stay valid
 //!   until their completion.
 
 pub mod conformance;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use shmem_ib::conformance::{Beyond, Fabric};
+use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, Mtu};
 
@@ -28,6 +29,12 @@ impl Fabric for Loopback {
     }
 }
 
+/// Both HCAs of a test are in this process.
+fn everything() -> SharedWindow {
+    // SAFETY: all processes of the domains that they open are this one.
+    unsafe { SharedWindow::everything() }
+}
+
 fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
     Loopback([1, 2].map(|seed| {
         let bind = bind.parse().expect("an address");
@@ -35,6 +42,7 @@ fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
             bind,
             mtu,
             faults: faults(seed),
+            shared: Some(everything()),
             ..SoftConfig::loopback(seed)
         };
         SoftHca::open(&config).expect("a port on the loopback")
@@ -65,6 +73,7 @@ mod interop {
                 bind: IpAddr::V4(Ipv4Addr::new(127, process, high, low)),
                 port: 4791,
                 interop: true,
+                shared: Some(everything()),
                 ..SoftConfig::loopback(seed)
             };
             SoftHca::open(&config).expect("the port of RoCEv2 at an address of our own")

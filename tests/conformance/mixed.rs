@@ -19,6 +19,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("all_operations_on_one_wide_word", wide),
     ("all_operations_on_two_halves_of_a_word", halves),
     ("swaps_against_additions", swaps_against_additions),
+    (
+        "additions_against_a_busy_owner",
+        additions_against_a_busy_owner,
+    ),
 ];
 
 const EACH: usize = 40;
@@ -180,4 +184,44 @@ fn swaps_against_additions() {
     }
     run::<u64>();
     run::<u32>();
+}
+
+/// The owner adds to a word as fast as its processor can, for as long as the others change it from
+/// where they are. An HCA which read and wrote the word in two steps would lose some of this at once.
+fn additions_against_a_busy_owner() {
+    let (me, n) = (my_pe(), n_pes());
+    let word = alloc::<u64>(1).unwrap();
+    let done = alloc::<u64>(1).unwrap();
+    let count = alloc::<u64>(1).unwrap();
+    barrier_all();
+    if me == 0 {
+        let (word, done) = (whole(word), whole(done));
+        let mut own = 0;
+        while done.load(Ordering::Acquire) < n as u64 - 1 {
+            for _ in 0..1000 {
+                word.fetch_add(1, Ordering::Relaxed);
+            }
+            own += 1000;
+            std::thread::yield_now();
+        }
+        atomic_add(count, own, 0);
+    } else {
+        for _ in 0..10 * EACH {
+            atomic_fetch_add(word, 1, 0);
+            // Seldom succeeds: the word changes all the time.
+            let seen = atomic_fetch(word, 0);
+            let was = atomic_compare_swap(word, seen, seen.wrapping_add(1), 0);
+            atomic_add(count, 1 + u64::from(was == seen), 0);
+        }
+        quiet();
+        atomic_inc(done, 0);
+    }
+    barrier_all();
+    if me == 0 {
+        assert_eq!(word.read(0), count.read(0), "with {n} PEs");
+    }
+    barrier_all();
+    free(count).unwrap();
+    free(done).unwrap();
+    free(word).unwrap();
 }

@@ -35,6 +35,8 @@ layouts! {
     static_connections: "-n 6 --nodes 3", "SHMEM_CONNECT" = "static";
     by_exec: "-n 4 --nodes 2 --spawn exec";
     small_mtu: "-n 4 --nodes 2", "SHMEM_SOFT_MTU" = "256";
+    ipv6: "-n 4 --nodes 2", "SHMEM_SOFT_ADDRESS" = "::1";
+    one_port_for_all: "-n 4 --nodes 2", "SHMEM_SOFT_PORT" = "4791", "SHMEM_SOFT_INTEROP" = "yes";
     lossy: "-n 4 --nodes 2",
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
     very_lossy: "-n 2 --nodes 2",

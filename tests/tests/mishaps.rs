@@ -112,6 +112,27 @@ fn init_says_what_to_do_about_wrong_settings() {
     }
 }
 
+#[test]
+fn shmrun_refuses_addresses_that_cannot_do() {
+    let one = ("SHMEM_SOFT_ADDRESS", "127.0.0.1");
+    let (code, err) = run(NODES, "init-only", &[one, ("SHMEM_SOFT_PORT", "4791")]);
+    assert_eq!(code, Some(2), "{err}");
+    for said in [
+        "SHMEM_SOFT_PORT=4791",
+        "4 PEs",
+        "SHMEM_SOFT_ADDRESS=127.0.0.1+",
+    ] {
+        assert!(err.contains(said), "no {said:?} in: {err}");
+    }
+    // An address that this machine does not have (TEST-NET-1).
+    let (code, err) = run(NODES, "init-only", &[("SHMEM_SOFT_ADDRESS", "192.0.2.1")]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("cannot bind a UDP socket to 192.0.2.1"),
+        "{err}"
+    );
+}
+
 /// Without `shmrun`: what `init` says to a process in a strange environment.
 #[test]
 fn init_says_what_is_wrong_with_the_environment() {
@@ -133,9 +154,9 @@ fn init_says_what_is_wrong_with_the_environment() {
             &[("SHMEM_NODE", "999")],
             "use the shmrun that was built with it",
         ),
-        (&[("SHMEM_NODE", "1")], "PMI_RANK is not a number"),
+        (&[("SHMEM_NODE", "2")], "PMI_RANK is not a number"),
         (
-            &[("SHMEM_NODE", "1"), ("PMI_RANK", "0")],
+            &[("SHMEM_NODE", "2"), ("PMI_RANK", "0")],
             "not the one that shmrun started",
         ),
     ];

@@ -9,22 +9,26 @@ mod errors;
 mod events;
 mod harness;
 mod lists;
+mod notify;
 mod receives;
 mod send;
 mod srq;
 mod states;
 mod ud;
+mod xrc;
 
 pub use data::*;
 pub use errors::*;
 pub use events::*;
 pub use harness::{Link, Options, PATIENCE, Region, Side};
 pub use lists::*;
+pub use notify::*;
 pub use receives::*;
 pub use send::*;
 pub use srq::*;
 pub use states::*;
 pub use ud::*;
+pub use xrc::*;
 
 use crate::verbs::Hca;
 
@@ -60,6 +64,8 @@ pub struct Beyond {
     pub tells_establishment: bool,
     /// Unpolled completions of a queue pair vanish when it is destroyed.
     pub forgets_the_destroyed: bool,
+    /// Both HCAs can be in one XRC domain, as if they were processes on one node.
+    pub domains_span_hcas: bool,
 }
 
 impl Beyond {
@@ -70,6 +76,7 @@ impl Beyond {
         invalidates_any_mr: false,
         tells_establishment: false,
         forgets_the_destroyed: false,
+        domains_span_hcas: false,
     };
     /// The software HCA.
     pub const SOFTWARE: Self = Self {
@@ -78,6 +85,7 @@ impl Beyond {
         invalidates_any_mr: true,
         tells_establishment: true,
         forgets_the_destroyed: true,
+        domains_span_hcas: true,
     };
 }
 
@@ -164,6 +172,15 @@ macro_rules! conformance_tests {
             overflowing_completion_queue,
             completion_queues_in_use,
             destroyed_queue_pairs_leave_nothing,
+            completion_channels_announce_once,
+            solicited_completions_and_errors_announce,
+            completion_channels_and_their_queues,
+            changed_registrations,
+            xrc_sends_reach_the_queue_they_name,
+            xrc_reads_writes_and_atomics,
+            xrc_queues_that_are_empty_or_gone,
+            xrc_reaches_memory_of_the_whole_domain,
+            xrc_refusals,
         );
     };
     ($make:expr) => {

@@ -29,7 +29,7 @@ use super::xrc::DomainTable;
 use crate::rng::Rng;
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit,
-    QpState, QpType, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus,
+    QpState, QpType, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus, qp_table,
 };
 
 /// Longest inline payload.
@@ -500,6 +500,10 @@ impl<M: Memory> Engine<M> {
             return;
         };
         if let Service::Ud(ud) = &mut qp.service {
+            debug_assert!(
+                qp_table::SPONTANEOUS.contains(&(qp.init.ty, qp.state, QpState::Sqe)),
+                "the state table has no such transition"
+            );
             qp.state = QpState::Sqe;
             ud.flush(&mut self.done);
         }

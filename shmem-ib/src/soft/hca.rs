@@ -171,8 +171,8 @@ impl SoftHca {
             config.bind, config.port
         )))?;
         let event = Event::new().map_err(failed("cannot make an event descriptor".into()))?;
-        // SAFETY: the engine accesses only registered ranges, and `reg_mr` makes the caller
-        // promise that these stay valid.
+        // SAFETY: the engine accesses only registered ranges and the shared window; `reg_mr` and
+        // `SharedWindow` make their callers promise that these stay valid.
         let memory = unsafe { RawMemory::new() };
         let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
         engine.set_interop(config.interop);

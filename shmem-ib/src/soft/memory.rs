@@ -25,8 +25,9 @@ impl RawMemory {
     /// # Safety
     /// The methods of [`Memory`] may be called only with ranges that are mapped, and writable
     /// for the methods that write. The engine calls them only for ranges inside of a live
-    /// registration with the right needed, so it is enough that registered memory keeps the
-    /// promise of `Hca::reg_mr`.
+    /// registration with the right needed, or inside of the window that processes of an XRC domain
+    /// share. So it is enough that registered memory keeps the promise of `Hca::reg_mr`, and the
+    /// window that of `SharedWindow`.
     pub(crate) unsafe fn new() -> Self {
         Self(())
     }

@@ -7,16 +7,20 @@
 //!   to repeat and how much to send at once.
 //! * `wqe`, `receive`: work requests as they lie in queues; `sge`: their buffer lists.
 //! * `ud`: datagrams. `srq`: shared receive queues. `events`: asynchronous events.
+//! * [`xrc`]: domains, in which the target of one process serves others; `target`: whose memory
+//!   a request may touch.
+//! * `channel`: which CQs announce what they have; `notify`: the descriptors of channels and
+//!   events.
 //! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs; `slots`: what
 //!   tables have in common.
 //! * `memory`: raw access to the memory of this process (unsafe).
-//! * `socket`: system calls (unsafe); `hca`: the driver and its threads; `faults`: packet
+//! * `socket`, `epoll`: system calls (unsafe); `hca`: the driver and its threads; `faults`: packet
 //!   loss on purpose.
 //!
 //! # What it models
 //! Everything of [`crate::verbs`] with the rules of hardware: state transitions, keys and
 //! rights, queue depths, ordering, receives and their absence, error completions and flushes.
-//! What it lacks: XRC, memory windows, and automatic path migration.
+//! What it lacks: memory windows and automatic path migration.
 //!
 //! # Limits
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
@@ -30,6 +34,8 @@ mod epoll;
 mod events;
 mod faults;
 mod hca;
+#[cfg(test)]
+mod interop_tests;
 mod memory;
 mod modify;
 mod mr;
@@ -44,10 +50,13 @@ mod sge;
 mod slots;
 mod socket;
 mod srq;
+mod target;
 mod tx;
 mod ud;
 mod wqe;
 pub mod xrc;
+#[cfg(test)]
+mod xrc_tests;
 
 pub use engine::{
     Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE,

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::sim::VecMemory;
+use crate::soft::mr::MrTable;
+use crate::soft::receive::Receives;
 use crate::verbs::{Mr, Qpn, RecvWr, Sge};
 use crate::wire::Bth;
 

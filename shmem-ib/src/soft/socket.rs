@@ -1,6 +1,6 @@
 //! System calls of the driver: a UDP socket in batches, an event, a timer, sleeping.
 //!
-//! All unsafe code for system calls of this crate is here.
+//! All unsafe code for system calls of this crate is here, in `epoll`, and in `xrc::map`.
 //!
 //! Both directions use the kernel's segmentation offload: a *train* of packets of equal length
 //! to one peer (the last may be shorter) is one datagram of up to 64 KiB for the kernel, which

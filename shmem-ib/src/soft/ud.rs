@@ -12,6 +12,9 @@ use super::wqe::Payload;
 use crate::verbs::{AddressVector, Completion, GRH_LEN, Gid, QpState, Qpn, SendOp, WcStatus};
 use crate::wire::{Bth, Deth, Ext, Flow, Header, Opcode, Packet};
 
+/// Bytes of a UDP header.
+const UDP_LEN: usize = 8;
+
 impl<M: Memory> Engine<M> {
     pub(super) fn transmit_ud(&mut self, qpn: Qpn, buf: &mut [u8]) -> Sent {
         let src = self.port.av;
@@ -107,7 +110,8 @@ impl<M: Memory> Engine<M> {
         let Some(wqe) = receives.take() else {
             return false;
         };
-        let grh = grh(src.gid, self.port.av.gid, packet.payload.len());
+        let packet_len = packet.header().packet_len(packet.payload.len());
+        let grh = grh(src.gid, self.port.av.gid, UDP_LEN + packet_len);
         let (mrs, memory) = (&self.mrs, &mut self.memory);
         let stored = sge::scatter(mrs, memory, &wqe.sges, 0, &grh)
             .and_then(|()| sge::scatter(mrs, memory, &wqe.sges, GRH_LEN as u32, packet.payload));
@@ -135,27 +139,66 @@ impl<M: Memory> Engine<M> {
 }
 
 /// The 40 bytes in front of a received datagram: an IPv6 header, or with IPv4 twenty undefined
-/// bytes (here zero) and then the IPv4 header.
-fn grh(src: Gid, dst: Gid, payload_len: usize) -> [u8; GRH_LEN] {
+/// bytes (here zero) and then the IPv4 header. What a socket program does not see of the header
+/// (type of service, identification, time to live on arrival) is as a sender without routers between
+/// would have it.
+fn grh(src: Gid, dst: Gid, datagram_len: usize) -> [u8; GRH_LEN] {
+    const HOPS: u8 = 64;
+    const UDP: u8 = 17;
     let mut grh = [0; GRH_LEN];
-    let len = payload_len as u16;
     match (src.ip(), dst.ip()) {
         (std::net::IpAddr::V4(s), std::net::IpAddr::V4(d)) => {
             let ip = &mut grh[20..];
             ip[0] = 0x45;
-            ip[2..4].copy_from_slice(&len.to_be_bytes());
+            ip[2..4].copy_from_slice(&(datagram_len as u16 + 20).to_be_bytes());
             ip[6] = 0x40;
-            ip[9] = 17;
+            ip[8] = HOPS;
+            ip[9] = UDP;
             ip[12..16].copy_from_slice(&s.octets());
             ip[16..20].copy_from_slice(&d.octets());
+            let sum = ip.chunks_exact(2).fold(0, |sum, w| {
+                sum + u32::from(u16::from_be_bytes([w[0], w[1]]))
+            });
+            let sum = (sum & 0xffff) + (sum >> 16);
+            let sum = (sum & 0xffff) + (sum >> 16);
+            ip[10..12].copy_from_slice(&(!sum as u16).to_be_bytes());
         }
         _ => {
             grh[0] = 0x60;
-            grh[4..6].copy_from_slice(&len.to_be_bytes());
-            grh[6] = 17;
+            grh[4..6].copy_from_slice(&(datagram_len as u16).to_be_bytes());
+            grh[6] = UDP;
+            grh[7] = HOPS;
             grh[8..24].copy_from_slice(&src.0);
             grh[24..40].copy_from_slice(&dst.0);
         }
     }
     grh
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    fn gid(text: &str) -> Gid {
+        Gid::from(text.parse::<IpAddr>().unwrap())
+    }
+
+    #[test]
+    fn the_header_of_a_datagram_says_whence_it_came() {
+        let grh4 = grh(gid("10.0.0.1"), gid("10.0.0.2"), 100);
+        assert_eq!(grh4[..20], [0; 20]);
+        let ip = &grh4[20..];
+        assert_eq!(ip[..4], [0x45, 0, 0, 120]);
+        assert_eq!(ip[12..], [10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum: u32 = ip
+            .chunks(2)
+            .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+            .sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "checksum");
+        let grh6 = grh(gid("fd00::1"), gid("fd00::2"), 100);
+        assert_eq!(grh6[..8], [0x60, 0, 0, 0, 0, 100, 17, 64]);
+        assert_eq!(grh6[8..24], gid("fd00::1").0);
+        assert_eq!(grh6[24..], gid("fd00::2").0);
+    }
 }

@@ -120,7 +120,7 @@ fn long_transfers_go_through_the_target_of_another_pe() {
     let job = xrc_job(4, |_, _| {});
     let pe = &job.pes[0];
     pe.put_word(2, 0, 1);
-    let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
     pe.put_bytes(3, 4096, &data);
     pe.endpoint.quiet().unwrap();
     let mut back = vec![0; data.len()];

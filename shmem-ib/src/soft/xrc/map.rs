@@ -72,7 +72,8 @@ pub(crate) struct MappedTable(NonNull<AtomicU64>);
 // SAFETY: it is memory that is accessed through atomics only, and owned until it is dropped.
 unsafe impl Send for MappedTable {}
 
-const BYTES: usize = WORDS * size_of::<AtomicU64>();
+/// Bytes of the file of a domain. Pages of it exist once they are used.
+pub const FILE_LEN: usize = WORDS * size_of::<AtomicU64>();
 
 impl MappedTable {
     /// Maps a file, and gives an empty one its size.
@@ -83,17 +84,17 @@ impl MappedTable {
         let len = stat(file)?.st_size;
         if len == 0 {
             // SAFETY: a plain system call on an open descriptor.
-            check(unsafe { libc::ftruncate(file.as_raw_fd(), BYTES as libc::off_t) })?;
-        } else if len != BYTES as libc::off_t {
+            check(unsafe { libc::ftruncate(file.as_raw_fd(), FILE_LEN as libc::off_t) })?;
+        } else if len != FILE_LEN as libc::off_t {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("the file has {len} bytes, a domain's has {BYTES}, or 0 when it is new"),
+                format!("the file has {len} bytes, a domain's has {FILE_LEN}, or 0 when it is new"),
             ));
         }
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping anywhere, of a file that is as long as it.
         let start =
-            unsafe { libc::mmap(ptr::null_mut(), BYTES, access, kind, file.as_raw_fd(), 0) };
+            unsafe { libc::mmap(ptr::null_mut(), FILE_LEN, access, kind, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -115,7 +116,7 @@ impl Words for MappedTable {
 impl Drop for MappedTable {
     fn drop(&mut self) {
         // SAFETY: our own mapping, and no reference to it is left.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
+        unsafe { libc::munmap(self.0.as_ptr().cast(), FILE_LEN) };
     }
 }
 

@@ -28,7 +28,7 @@ mod open;
 mod table;
 
 pub(crate) use domains::DomainTable;
-pub use map::SharedWindow;
+pub use map::{FILE_LEN, SharedWindow};
 pub(crate) use map::{FileId, file_id};
 pub(crate) use member::{Member, Private};
 pub(crate) use open::open;

@@ -101,7 +101,7 @@ fn regions_are_found_by_owner_key_range_and_rights() {
 /// and none that it found ends before its access is over.
 #[test]
 fn a_region_ends_when_nobody_uses_it() {
-    const ROUNDS: u32 = 2000;
+    const ROUNDS: u32 = 1000;
     let words = Anonymous::new();
     let table = Table::on(words.words()).unwrap();
     let (owner, user) = (table.join().unwrap(), table.join().unwrap());
@@ -109,6 +109,7 @@ fn a_region_ends_when_nobody_uses_it() {
     let current = AtomicU32::new(1);
     let ended = AtomicU32::new(0);
     let found = AtomicU32::new(0);
+    let ending = AtomicU32::new(0);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let user_thread = scope.spawn(|| {
@@ -118,7 +119,12 @@ fn a_region_ends_when_nobody_uses_it() {
                 if let Some(at) = table.resolve(srqn, &reach(key, u64::from(key), 8)) {
                     found.fetch_add(1, Ordering::Relaxed);
                     assert_eq!(at, u64::from(key) * 3, "fields of two regions");
+                    // In the rounds that wait for the user: until the owner is about to end it.
+                    while key.is_multiple_of(50) && ending.load(Ordering::Relaxed) < key {
+                        std::thread::yield_now();
+                    }
                     for _ in 0..50 {
+                        std::thread::yield_now();
                         let ended = ended.load(Ordering::Relaxed);
                         assert!(ended < key, "region {key} has ended under its user");
                     }
@@ -138,6 +144,7 @@ fn a_region_ends_when_nobody_uses_it() {
             {
                 std::thread::yield_now();
             }
+            ending.store(key, Ordering::Relaxed);
             assert!(table.withdraw(owner, Rkey(key)));
             for (member, turns) in table.accessing() {
                 while !table.has_moved_on(member, turns) {
