@@ -100,12 +100,9 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
     if settings.connect == Connect::Static
         && let Some(remote) = &rt.remote
     {
-        let others = (0u32..)
-            .zip(rt.node_of)
-            .filter(|&(_, &node)| node != my_node);
         remote
             .endpoint
-            .connect_all(others.map(|(pe, _)| pe))
+            .connect_all(everybody_elsewhere(rt).into_iter())
             .map_err(|e| Error::Network(e.to_string()))?;
     }
     steps.done(Stat::ConnectWall, Stat::ConnectCpu);
@@ -114,6 +111,21 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
     block.set_state(PeState::Running);
     steps.finish(block, rt.remote.as_ref());
     Ok(rt)
+}
+
+/// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its
+/// own: with XRC the first contact of a node carries the connection, and so no PE carries those of
+/// all others.
+fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
+    let mut pes: Vec<u32> = (0u32..)
+        .zip(rt.node_of)
+        .filter(|&(_, &node)| node != rt.my_node)
+        .map(|(pe, _)| pe)
+        .collect();
+    let mine = rt.local as u32;
+    // A node without that position begins with its first PE.
+    pes.sort_by_key(|&pe| rt.local_of[pe as usize].wrapping_sub(mine));
+    pes
 }
 
 /// Maps what `shmrun` has prepared. The descriptor is the file of the node's XRC domain.

@@ -9,8 +9,10 @@
 //!
 //! # Map
 //! * [`message`]: the datagrams, drawn bit by bit, and their authenticated codec.
-//! * [`handshake`]: the state machine towards one peer, with its table of states.
-//! * [`manager`]: the machines of all peers, timers, routing, counters.
+//! * [`handshake`]: the state machine towards one peer, with its tables of states: connecting,
+//!   making room (`drain.rs`), telling of changed memory (`segments.rs`), leaving (`leave.rs`).
+//! * [`manager`]: the machines of all peers, timers, routing, counters, and who gets a queue pair
+//!   if there may be only so many (`slots.rs`).
 //! * [`xrc`]: the same for XRC, where one connection reaches all PEs of a node.
 //! * [`endpoint`]: drives these over an [`Hca`](crate::verbs::Hca), and offers one-sided
 //!   operations that connect at first use.
@@ -24,6 +26,10 @@
 //! * **epoch**: incarnation and generation; names one queue pair for good, while QPNs recur.
 //! * **echo**: the epoch of the receiver for which the sender's queue pair is ready.
 //! * **answered**: the peer may use the connection. **open**: we may use it, too.
+//! * **drain**: to let a connection become idle in both directions, so that its queue pairs can
+//!   go without an operation being lost or executed twice.
+//! * **ticket**: place in the line of those who want a queue pair.
+//! * **revision**: counts the changes of the memory that a PE offers.
 //!
 //! # Invariants
 //! * Per pair of PEs there is at most one queue pair on each side at any time.
@@ -33,10 +39,13 @@
 //! * A queue pair that was open is never linked to anything else.
 //! * Messages without the job's key, of another job, for another PE or of an earlier epoch change
 //!   nothing and, unless authentic, are not answered.
-//! * After the network has become kind, every wanted connection opens.
+//! * A PE never has more queue pairs than it was allowed, and none is closed to make room while an
+//!   operation is under way on it in either direction.
+//! * After the network has become kind, every wanted connection opens, however few queue pairs
+//!   there are.
 //!
-//! `tests/handshake_sim` checks these: exhaustively for two endpoints within small budgets of
-//! losses, repetitions, timeouts and restarts, and for up to eight in random networks.
+//! `tests/handshake_sim` checks these: exhaustively for two and three endpoints within small
+//! budgets of losses, repetitions and restarts, and for more in random networks.
 
 mod address;
 mod admission;

@@ -10,7 +10,7 @@ use shmem_ib::soft::Faults;
 use crate::job::Job;
 
 /// Everybody puts to, gets from and adds at everybody, in an order of its own.
-fn all_to_all(job: &Job, rounds: u64) {
+fn all_to_all(job: &Job, rounds: u64, faulty: bool) {
     let n = job.pes.len() as u32;
     let cap = 2;
     job.run(|pe| {
@@ -57,13 +57,20 @@ fn all_to_all(job: &Job, rounds: u64) {
         reconnects += stats.connect.reconnects;
     }
     assert!(evictions > 0 && reconnects > 0);
+    // And everybody leaves in order, whatever was being closed just then.
+    job.run(|pe| pe.endpoint.close());
+    let missed = job
+        .pes
+        .iter()
+        .map(|pe| pe.endpoint.stats().connect.byes_missed);
+    assert!(faulty || missed.sum::<u64>() == 0);
     println!("{evictions} ends of connections made room, {reconnects} opened again");
 }
 
 #[test]
 fn six_use_each_other_with_two_queue_pairs_each() {
     let job = Job::with(6, |config, _| config.max_qps = 2);
-    all_to_all(&job, 20);
+    all_to_all(&job, 20, false);
 }
 
 #[test]
@@ -79,7 +86,7 @@ fn six_use_each_other_with_two_queue_pairs_each_on_a_bad_network() {
                 seed,
             };
         });
-        all_to_all(&job, 6);
+        all_to_all(&job, 6, true);
     }
 }
 

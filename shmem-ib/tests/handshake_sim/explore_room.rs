@@ -518,20 +518,61 @@ const fn budget(losses: u8, repeats: u8, crashes: u8, crowd: u8) -> Budget {
     }
 }
 
-fn explore_if_asked() {
-    let parse = |text: &str| -> Vec<u32> { text.chars().filter_map(|c| c.to_digit(10)).collect() };
-    let Ok(text) = std::env::var("EXPLORE") else {
-        return;
-    };
-    let parts: Vec<&str> = text.split('/').collect();
-    let programs: Vec<Vec<u32>> = parts[1].split(',').map(parse).collect();
-    let programs: Vec<&[u32]> = programs.iter().map(|p| &p[..]).collect();
-    let b = parse(parts[2]);
-    let budget = budget(b[0] as u8, b[1] as u8, b[2] as u8, b[3] as u8);
-    explore(&text, State::new(parse(parts[0])[0], &programs, budget));
+#[test]
+fn two_endpoints_lose_three_messages() {
+    for (name, cap, programs, budget) in [
+        (
+            "two, three losses, a repeat",
+            0,
+            [&[1][..], &[0]],
+            budget(3, 1, 0, 3),
+        ),
+        ("two, twice", 0, [&[1, 1], &[0, 0]], budget(2, 1, 0, 2)),
+        (
+            "two, twice, one QP",
+            1,
+            [&[1, 1], &[0, 0]],
+            budget(3, 1, 0, 2),
+        ),
+    ] {
+        assert!(explore(name, State::new(cap, &programs, budget)) > 10_000);
+    }
 }
 
 #[test]
-fn tryout() {
-    explore_if_asked();
+fn two_endpoints_crash_and_lose_a_message() {
+    let start = State::new(0, &[&[1], &[0]], budget(1, 0, 1, 2));
+    assert!(explore("two, a crash and a loss", start) > 10_000);
+}
+
+#[test]
+fn three_endpoints_with_one_queue_pair_each() {
+    for (name, programs, budget) in [
+        ("one at two", [&[1, 2][..], &[], &[]], budget(3, 1, 0, 3)),
+        ("two at one", [&[2], &[2], &[]], budget(2, 1, 0, 2)),
+        ("a chain", [&[1], &[2], &[]], budget(2, 1, 0, 3)),
+        ("there and back", [&[1, 2], &[0], &[]], budget(2, 0, 0, 2)),
+    ] {
+        assert!(explore(name, State::new(1, &programs, budget)) > 1_000);
+    }
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "four hundred thousand states: half a minute with --release"
+)]
+fn a_circle_with_one_queue_pair_each() {
+    let start = State::new(1, &[&[1], &[2], &[0]], budget(0, 0, 0, 1));
+    assert!(explore("a circle", start) > 100_000);
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "a hundred thousand states: ten seconds with --release"
+)]
+fn two_want_two_with_one_queue_pair_each() {
+    let start = State::new(1, &[&[1, 2], &[2], &[]], budget(0, 0, 0, 2));
+    assert!(explore("two want two", start) > 100_000);
 }

@@ -86,5 +86,6 @@ fn everybody_uses_everybody_with_four_queue_pairs() {
     for seed in 0..20 {
         eviction::World::storm(seed, 12, 1).run(&mut totals);
     }
+    totals.assert_that_it_took_at_most_ms(10_000);
     println!("{totals:#?}");
 }

@@ -11,17 +11,22 @@
 //! one way or both ways, and heals; processes stop for seconds, or crash and come back with a new
 //! incarnation; and each clock has its own zero and speed.
 
+mod process;
+mod totals;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::handshake::{Action, Local, RetryPolicy};
-use shmem_ib::connect::manager::{Identity, Manager, Usage};
-use shmem_ib::connect::message::{MAX_LEN, Segment, Segments};
+use shmem_ib::connect::handshake::{Local, RetryPolicy};
+use shmem_ib::connect::manager::{Identity, Manager};
+use shmem_ib::connect::message::{Segment, Segments};
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qpn, Rkey};
 
-use crate::fabric::{Delivery, Fabric};
+use crate::fabric::Fabric;
+
+pub(crate) use totals::Totals;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
@@ -30,55 +35,6 @@ const HEAL: u64 = 4_000 * MS;
 /// After so long an operation without acknowledgement fails.
 const GIVE_UP: u64 = 34_000 * MS;
 const END: u64 = 600_000 * MS;
-
-/// Sums over all runs, to see that what should be simulated was.
-#[derive(Debug, Default)]
-pub(crate) struct Totals {
-    runs: u64,
-    ops: u64,
-    /// Operations that failed, since their target had crashed.
-    failed: u64,
-    opened: u64,
-    evictions: u64,
-    evictions_by_peer: u64,
-    yields: u64,
-    queued: u64,
-    reconnects: u64,
-    deferred: u64,
-    drains: u64,
-    crashes: u64,
-    stops: u64,
-    cut: u64,
-    lost: u64,
-    restarts_seen: u64,
-    segment_updates: u64,
-    longest_ms: u64,
-}
-
-impl Totals {
-    pub(crate) fn assert_that_everything_happened(&self) {
-        for (what, count) in [
-            ("failed operation", self.failed),
-            ("eviction", self.evictions),
-            ("eviction by the peer", self.evictions_by_peer),
-            ("yield", self.yields),
-            ("queued request", self.queued),
-            ("reconnection", self.reconnects),
-            ("deferred drain", self.deferred),
-            ("crash", self.crashes),
-            ("stop", self.stops),
-            ("cut connection", self.cut),
-            ("loss", self.lost),
-            ("restart", self.restarts_seen),
-            ("segment update", self.segment_updates),
-        ] {
-            assert!(
-                count > 0 || self.runs < 1000,
-                "no {what}: the simulation is too kind"
-            );
-        }
-    }
-}
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
@@ -110,6 +66,11 @@ enum Event {
     },
     Segments {
         pe: u32,
+    },
+    /// A process stands still until some time.
+    Stop {
+        pe: u32,
+        until: u64,
     },
     /// Nothing happens, but somebody who stood still goes on.
     Wake {
@@ -206,6 +167,8 @@ pub(crate) struct World {
     repeat_ppm: u32,
     max_delay: u64,
     rc_delay: u64,
+    /// When the last operation ended.
+    last_end: u64,
     totals: Totals,
 }
 
@@ -213,7 +176,7 @@ impl World {
     pub(crate) fn new(seed: u64, verbose: bool) -> Self {
         let mut rng = Rng::new(seed ^ 0xe71c_7104);
         let n = 2 + rng.below(5) as u32;
-        let cap = 1 + rng.below(3) as u32;
+        let cap = rng.below(4) as u32;
         let mut world = Self::bare(rng, n, cap, verbose);
         let rng = &mut world.rng;
         world.loss_ppm = [0, 0, 50_000, 300_000][rng.below(4) as usize];
@@ -298,6 +261,7 @@ impl World {
             repeat_ppm: 0,
             max_delay: 50 * US,
             rc_delay: 20 * US,
+            last_end: 0,
             totals: Totals {
                 runs: 1,
                 ..Totals::default()
@@ -337,12 +301,11 @@ impl World {
         }
         for pe in 0..n {
             if self.rng.below(8) == 0 {
-                // From some moment on; the event that finds it stopped is put off.
                 let at = self.rng.below(50 * MS);
-                let end = at + self.rng.below(3_000 * MS);
-                self.pes[pe as usize].stopped_until = end;
+                let until = at + self.rng.below(3_000 * MS);
+                self.at(at, Event::Stop { pe, until });
                 self.totals.stops += 1;
-                self.at(end, Event::Wake { pe });
+                self.at(until, Event::Wake { pe });
             }
             if self.rng.below(4) == 0 {
                 for _ in 0..=self.rng.below(3) {
@@ -477,6 +440,7 @@ impl World {
             | Event::Crash { pe }
             | Event::Restart { pe }
             | Event::Wake { pe }
+            | Event::Stop { pe, .. }
             | Event::Segments { pe } => *pe,
             Event::Execute { op } => self.ops[*op].to,
             Event::Complete { op } | Event::GiveUp { op } => self.ops[*op].from,
@@ -538,309 +502,10 @@ impl World {
                     manager.ready(clock, segments);
                 }
             }
+            Event::Stop { pe, until } => self.pes[pe as usize].stopped_until = until,
             Event::Wake { .. } => {}
         }
         self.act(who);
-    }
-
-    fn execute(&mut self, op: usize) {
-        let Op {
-            from,
-            to,
-            lives,
-            qpn,
-            ..
-        } = self.ops[op];
-        if self.pes[from as usize].life != lives.0 {
-            return; // nobody repeats it any more
-        }
-        if let Some(end) = self.cut_until(from, to) {
-            return self.at(end + self.rc_delay, Event::Execute { op });
-        }
-        match self.fabric.deliver(qpn) {
-            Delivery::To(owner, its) => {
-                assert_eq!(owner, to);
-                self.ops[op].executed += 1;
-                assert_eq!(self.ops[op].executed, 1, "op {op} is executed twice");
-                let clock = self.pes[to as usize].clock(self.now);
-                let target = &mut self.pes[to as usize];
-                target.posts += 1;
-                target.peers.entry(from).or_default().used = target.posts;
-                if self.rng.below(2) == 0
-                    && let Some(manager) = &mut self.pes[to as usize].manager
-                {
-                    manager.rc_traffic_seen(clock, from, its);
-                }
-                let delay = self.rng.below(self.rc_delay) + 1;
-                let peer = self.pes[from as usize].peers.entry(to).or_default();
-                let at = (self.now + delay).max(peer.last_completion);
-                peer.last_completion = at;
-                self.at(at, Event::Complete { op });
-                self.act(to);
-            }
-            Delivery::NoReceiver => {
-                assert!(
-                    self.pes[to as usize].life != lives.1,
-                    "op {op} is under way to a queue pair that is gone: {}",
-                    self.describe()
-                );
-            }
-            Delivery::SenderGone => assert!(self.ops[op].done, "op {op} is lost"),
-        }
-    }
-
-    /// An operation has ended, as far as its thread can know.
-    fn finish(&mut self, op: usize, good: bool) {
-        let Op {
-            from,
-            to,
-            lives,
-            thread,
-            done,
-            ..
-        } = self.ops[op];
-        if done || self.pes[from as usize].life != lives.0 {
-            return;
-        }
-        self.ops[op].done = true;
-        let me = &mut self.pes[from as usize];
-        me.peers.entry(to).or_default().completed += 1;
-        let t = &mut me.threads[thread];
-        t.pending -= 1;
-        if !good {
-            // The program has lost its peer.
-            t.todo.retain(|peer| *peer != to);
-            self.totals.failed += 1;
-        }
-        if me.threads[thread].pending == 0 {
-            self.wake(from, thread);
-        }
-        self.attend(from, to);
-    }
-
-    fn wake(&mut self, pe: u32, thread: usize) {
-        let life = self.pes[pe as usize].life;
-        let at = self.now + self.rng.below(300 * US);
-        self.at(at, Event::Run { pe, life, thread });
-    }
-
-    /// A thread of the program: batches of operations, each to one peer, each awaited.
-    fn run_thread(&mut self, pe: u32, thread: usize) {
-        let now = self.now;
-        let me = &mut self.pes[pe as usize];
-        let clock = me.clock(now);
-        let Some(manager) = &mut me.manager else {
-            return;
-        };
-        let t = &mut me.threads[thread];
-        if t.pending > 0 {
-            return;
-        }
-        let Some(to) = t.todo.front().copied() else {
-            return;
-        };
-        let peer = me.peers.entry(to).or_default();
-        let waited = t.waits_for.is_some();
-        let usable = peer
-            .open
-            .filter(|_| !peer.draining || waited && peer.entitled > 0);
-        let Some(qpn) = usable else {
-            if !waited {
-                t.waits_for = Some(to);
-                peer.waiters += 1;
-            }
-            if !manager.is_wanted(to) {
-                manager.connect(clock, to, address(to));
-            }
-            return;
-        };
-        if t.waits_for.take().is_some() {
-            peer.waiters -= 1;
-            peer.entitled = peer.entitled.saturating_sub(1).min(peer.waiters);
-            manager.usage_changed();
-        }
-        t.todo.pop_front();
-        let (its_life, ..) = manager.linked_to(to).expect("it is open");
-        for _ in 0..=self.rng.below(3) {
-            let lives = (self.pes[pe as usize].life, its_life);
-            let op = self.ops.len();
-            self.ops.push(Op {
-                from: pe,
-                to,
-                lives,
-                qpn,
-                thread,
-                executed: 0,
-                done: false,
-            });
-            let delay = self.rng.below(self.rc_delay) + 1;
-            let me = &mut self.pes[pe as usize];
-            me.threads[thread].pending += 1;
-            me.posts += 1;
-            let peer = me.peers.entry(to).or_default();
-            peer.posted += 1;
-            peer.used = me.posts;
-            let at = (now + delay).max(peer.last_execution);
-            peer.last_execution = at;
-            self.at(at, Event::Execute { op });
-            self.at(now + GIVE_UP, Event::GiveUp { op });
-        }
-    }
-
-    /// Drains and acknowledgements that may have become possible.
-    fn attend(&mut self, pe: u32, to: u32) {
-        let me = &mut self.pes[pe as usize];
-        let clock = me.clock(self.now);
-        let (Some(manager), Some(peer)) = (&mut me.manager, me.peers.get_mut(&to)) else {
-            return;
-        };
-        if let Some((posted, revision)) = peer.acknowledge
-            && peer.completed >= posted
-        {
-            peer.acknowledge = None;
-            manager.segments_applied(clock, to, revision);
-        }
-        if let Some(qpn) = peer.open
-            && peer.draining
-            && peer.completed == peer.posted
-            && peer.entitled == 0
-        {
-            peer.open = None;
-            peer.draining = false;
-            manager.drained(clock, to, qpn);
-        }
-    }
-
-    /// Does what one process would do whenever it has the processor.
-    fn act(&mut self, pe: u32) {
-        let known: Vec<u32> = self.pes[pe as usize].peers.keys().copied().collect();
-        for to in known {
-            self.attend(pe, to);
-        }
-        loop {
-            self.execute_actions(pe);
-            let me = &mut self.pes[pe as usize];
-            let clock = me.clock(self.now);
-            let peers = &me.peers;
-            let Some(manager) = me.manager.as_mut().filter(|m| m.is_short()) else {
-                break;
-            };
-            manager.make_room(clock, |to| {
-                peers.get(&to).map_or_else(Usage::default, |p| Usage {
-                    stamp: p.used,
-                    busy: p.completed < p.posted,
-                    pinned: p.entitled > 0,
-                })
-            });
-        }
-        // Threads whose connection has gone again ask again.
-        for thread in 0..self.pes[pe as usize].threads.len() {
-            let me = &self.pes[pe as usize];
-            if let (Some(to), Some(manager)) = (me.threads[thread].waits_for, &me.manager)
-                && !manager.is_wanted(to)
-                && me.peers.get(&to).is_none_or(|p| p.entitled == 0)
-            {
-                self.wake(pe, thread);
-            }
-        }
-    }
-
-    fn execute_actions(&mut self, pe: u32) {
-        loop {
-            let now = self.now;
-            let clock = self.pes[pe as usize].clock(now);
-            let me = &mut self.pes[pe as usize];
-            let Some(manager) = &mut me.manager else {
-                return;
-            };
-            let Some((to, action)) = manager.poll_action() else {
-                return;
-            };
-            match action {
-                Action::Send { to: at, message } => {
-                    let mut buf = [0; MAX_LEN];
-                    let len = manager.encode(&message, &mut buf);
-                    assert_eq!(at, address(to));
-                    self.say(|| format!("PE {pe} sends {message:?}"));
-                    self.transmit(pe, to, &buf[..len]);
-                }
-                Action::CreateQp => {
-                    let qpn = self.fabric.create(pe, to);
-                    manager.qp_created(clock, to, qpn);
-                }
-                Action::LinkQp(link) => self.fabric.link(pe, &link),
-                Action::ResetQp(qpn) => self.fabric.reset(pe, qpn),
-                Action::DestroyQp(qpn) => {
-                    self.fabric.destroy(pe, qpn);
-                    self.destroyed(pe, to, qpn);
-                }
-                Action::Opened { qpn, segments } => {
-                    self.fabric.open(pe, qpn);
-                    let me = &mut self.pes[pe as usize];
-                    me.posts += 1;
-                    let peer = me.peers.entry(to).or_default();
-                    peer.open = Some(qpn);
-                    peer.draining = false;
-                    peer.entitled = peer.waiters;
-                    peer.used = me.posts;
-                    peer.acknowledge = None;
-                    peer.segments = segments;
-                    let waiting = |t: &Thread| t.waits_for == Some(to);
-                    let threads: Vec<usize> = (0..me.threads.len())
-                        .filter(|i| waiting(&me.threads[*i]))
-                        .collect();
-                    for thread in threads {
-                        self.wake(pe, thread);
-                    }
-                }
-                Action::Drain(qpn) => {
-                    let peer = me.peers.entry(to).or_default();
-                    assert_eq!(peer.open, Some(qpn));
-                    peer.draining = true;
-                    self.attend(pe, to);
-                    if let Some(manager) = &mut self.pes[pe as usize].manager {
-                        manager.busy(clock, to);
-                    }
-                }
-                Action::SegmentsChanged { segments, revision } => {
-                    let peer = me.peers.entry(to).or_default();
-                    let old = peer.segments.first().filter(|_| peer.open.is_some());
-                    assert!(old.is_none_or(|old| old.generation < segments[0].generation));
-                    peer.segments = segments;
-                    peer.acknowledge = Some((peer.posted, revision));
-                    self.attend(pe, to);
-                }
-                Action::PeerRestarted { .. } => self.totals.restarts_seen += 1,
-                other => panic!("PE {pe} towards PE {to}: {other:?}"),
-            }
-        }
-    }
-
-    /// The operations on a queue pair that is gone. Without a crash there are none.
-    fn destroyed(&mut self, pe: u32, to: u32, qpn: Qpn) {
-        let peer = self.pes[pe as usize].peers.entry(to).or_default();
-        if peer.open == Some(qpn) {
-            peer.open = None;
-            peer.draining = false;
-        }
-        for op in 0..self.ops.len() {
-            let Op {
-                qpn: its,
-                done,
-                lives,
-                ..
-            } = self.ops[op];
-            if its != qpn || done {
-                continue;
-            }
-            assert_ne!(
-                self.pes[to as usize].life,
-                lives.1,
-                "the queue pair of op {op} is destroyed under it: {}",
-                self.describe()
-            );
-            self.finish(op, false);
-        }
     }
 
     fn transmit(&mut self, src: u32, dst: u32, bytes: &[u8]) {
@@ -909,48 +574,6 @@ impl World {
             text += &format!("\n  {pe}: {:?}", me.threads);
         }
         text
-    }
-
-    fn add_to(mut self, totals: &mut Totals) {
-        for pe in &self.pes {
-            if let Some(manager) = &pe.manager {
-                self.totals.count(manager);
-            }
-        }
-        let t = self.totals;
-        totals.runs += t.runs;
-        totals.ops += self.ops.len() as u64;
-        totals.failed += t.failed;
-        totals.opened += t.opened;
-        totals.evictions += t.evictions;
-        totals.evictions_by_peer += t.evictions_by_peer;
-        totals.yields += t.yields;
-        totals.queued += t.queued;
-        totals.reconnects += t.reconnects;
-        totals.deferred += t.deferred;
-        totals.drains += t.drains;
-        totals.crashes += t.crashes;
-        totals.stops += t.stops;
-        totals.cut += t.cut;
-        totals.lost += t.lost;
-        totals.restarts_seen += t.restarts_seen;
-        totals.segment_updates += t.segment_updates;
-        totals.longest_ms = totals.longest_ms.max(self.now / MS);
-    }
-}
-
-impl Totals {
-    fn count(&mut self, manager: &Manager) {
-        let s = manager.stats();
-        self.opened += s.opened;
-        self.evictions += s.evictions;
-        self.evictions_by_peer += s.evictions_by_peer;
-        self.yields += s.yields;
-        self.queued += s.requests_queued;
-        self.reconnects += s.reconnects;
-        self.deferred += s.drains_deferred;
-        self.drains += s.drains_sent;
-        self.segment_updates += s.segments_received;
     }
 }
 
