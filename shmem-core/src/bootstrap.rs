@@ -9,7 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shmem_ib::patience::Patience;
-use shmem_node::contract::{self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD};
+use shmem_node::contract::{
+    self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
+};
 use shmem_node::hca_address::HcaAddresses;
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::{JobFacts, NodeSegment, NodeView};
@@ -44,9 +46,15 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
     let settings = Settings::from_env()?;
     let mut steps = Steps::start();
     sys::register_barrier_everywhere();
-    let (me, node, pmi) = match std::env::var(ENV_NODE) {
-        Ok(version) => attach(&version)?,
-        Err(_) => alone(&settings)?,
+    let (me, node, pmi, xrc) = match std::env::var(ENV_NODE) {
+        Ok(version) => {
+            let (me, node, pmi, xrc) = attach(&version)?;
+            (me, node, pmi, Some(xrc))
+        }
+        Err(_) => {
+            let (me, node, pmi) = alone(&settings)?;
+            (me, node, pmi, None)
+        }
     };
     steps.detail(node.report());
     let local = node.local_of()[me] as usize;
@@ -55,7 +63,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
     steps.done(Stat::MapWall, Stat::MapCpu);
 
     let remote = (node.n_nodes() > 1)
-        .then(|| Remote::open(&node, me, &settings))
+        .then(|| Remote::open(&node, me, &settings, xrc))
         .transpose()?;
     steps.done(Stat::EndpointWall, Stat::EndpointCpu);
     if let Some(remote) = &remote {
@@ -94,12 +102,9 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
     if settings.connect == Connect::Static
         && let Some(remote) = &rt.remote
     {
-        let others = (0u32..)
-            .zip(rt.node_of)
-            .filter(|&(_, &node)| node != my_node);
         remote
             .endpoint
-            .connect_all(others.map(|(pe, _)| pe))
+            .connect_all(everybody_elsewhere(rt).into_iter())
             .map_err(|e| Error::Network(e.to_string()))?;
     }
     steps.done(Stat::ConnectWall, Stat::ConnectCpu);
@@ -110,8 +115,23 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
     Ok(rt)
 }
 
-/// Maps what `shmrun` has prepared.
-fn attach(version: &str) -> Result<(usize, NodeView, Pmi), Error> {
+/// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its
+/// own: with XRC the first contact of a node carries the connection, and so no PE carries those of
+/// all others.
+fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
+    let mut pes: Vec<u32> = (0u32..)
+        .zip(rt.node_of)
+        .filter(|&(_, &node)| node != rt.my_node)
+        .map(|(pe, _)| pe)
+        .collect();
+    let mine = rt.local as u32;
+    // A node without that position begins with its first PE.
+    pes.sort_by_key(|&pe| rt.local_of[pe as usize].wrapping_sub(mine));
+    pes
+}
+
+/// Maps what `shmrun` has prepared. The descriptor is the file of the node's XRC domain.
+fn attach(version: &str) -> Result<(usize, NodeView, Pmi, OwnedFd), Error> {
     if version != NODE_CONTRACT {
         return Err(Error::Launch(format!(
             "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers \
@@ -127,6 +147,7 @@ fn attach(version: &str) -> Result<(usize, NodeView, Pmi), Error> {
             ))
         })?;
     let (tables, heap) = (take_fd(TABLES_FD)?, take_fd(HEAP_FD)?);
+    let xrc = take_fd(XRC_FD)?;
     let node = NodeView::attach(tables.as_fd(), heap.as_fd())?;
     if node
         .node_of()
@@ -145,7 +166,7 @@ fn attach(version: &str) -> Result<(usize, NodeView, Pmi), Error> {
         )));
     }
     let pmi = Pmi::inherited(rank, &contract::hex(&node.job_id()))?;
-    Ok((rank as usize, node, pmi))
+    Ok((rank as usize, node, pmi, xrc))
 }
 
 /// Takes over a descriptor that the launch agent left at a fixed number.

@@ -1,16 +1,18 @@
 //! The way to PEs on other nodes: the endpoint, the thread that serves it while the program
 //! computes, and the directory of addresses.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Transport};
+use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::Mtu;
 use shmem_node::segment::NodeView;
-use shmem_node::settings::Settings;
+use shmem_node::settings::{self, Settings};
 use shmem_node::sys;
 
 use crate::error::Error;
@@ -33,7 +35,12 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Opens the UD endpoint. Nothing is sent.
-    pub(crate) fn open(view: &NodeView, me: usize, settings: &Settings) -> Result<Self, Error> {
+    pub(crate) fn open(
+        view: &NodeView,
+        me: usize,
+        settings: &Settings,
+        xrc: Option<OwnedFd>,
+    ) -> Result<Self, Error> {
         let network = |e: &dyn std::fmt::Display| Error::Network(e.to_string());
         let mut seed = [0; 8];
         sys::random(&mut seed).map_err(|source| Error::Os {
@@ -45,12 +52,15 @@ impl Remote {
             Error::Launch("shmrun gave addresses of a kind that this program does not know".into())
         })?;
         let faults = settings.soft_faults;
+        let (window, window_len) = view.heap_window();
         let config = SoftConfig {
             bind: addresses.of(view.node() as u32, me as u32),
             port: settings.soft_port,
             mtu: mtu(settings.soft_mtu),
             interop: settings.soft_interop,
-            shared: None,
+            // SAFETY: the heap memory of the node, whole, as every PE of it maps it until its end; the
+            // library and the program access it through raw pointers or atomics.
+            shared: Some(unsafe { SharedWindow::new(window, window_len) }),
             faults: Faults {
                 drop: faults.drop_ppm,
                 duplicate: faults.duplicate_ppm,
@@ -63,6 +73,12 @@ impl Remote {
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,
+            transport: match settings.transport {
+                settings::Transport::Rc => Transport::Rc,
+                settings::Transport::Xrc => Transport::Xrc {
+                    domain: xrc.map(Arc::new),
+                },
+            },
             job_id: view.job_id(),
             job_key: view.job_key(),
             seed: seed.rotate_left(32),
@@ -137,6 +153,11 @@ impl Directory for AddressTable {
 
     fn wait(&self, _pe: u32, max: Duration) {
         self.0.gather().wait(ADDRESS_REQUEST, max);
+    }
+
+    fn node(&self, pe: u32) -> u32 {
+        // A PE that does not exist is refused before anybody asks for its node.
+        self.0.node_of().get(pe as usize).copied().unwrap_or(pe)
     }
 
     fn describe(&self, pe: u32) -> String {

@@ -11,8 +11,10 @@ pub const PMI_FD: RawFd = 3;
 pub const TABLES_FD: RawFd = 4;
 /// The node's heap memory.
 pub const HEAP_FD: RawFd = 5;
+/// The file that names the node's XRC domain, for the HCAs of its PEs.
+pub const XRC_FD: RawFd = 6;
 /// The first number that means nothing to a PE.
-pub const FIRST_FREE_FD: RawFd = 6;
+pub const FIRST_FREE_FD: RawFd = 7;
 
 /// Decimal descriptor of the PMI socket, as PMI clients know it.
 pub const ENV_PMI_FD: &str = "PMI_FD";
@@ -32,9 +34,9 @@ pub const ENV_LOCAL_RANK: &str = "SHMEM_LOCAL_RANK";
 /// Descriptor over which a program that is exec'ed as a template receives spawn requests.
 pub const ENV_TEMPLATE_FD: &str = "SHMEM_TEMPLATE_FD";
 
-/// Value of [`ENV_NODE`]: changes whenever this crate's memory layout does, so that a launcher and
+/// Value of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "2";
+pub const NODE_CONTRACT: &str = "3";
 
 /// The variables that all PEs of a job share.
 pub fn common_env(job_id: &[u8; 16], n_pes: u32) -> Vec<(&'static str, String)> {

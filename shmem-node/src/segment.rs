@@ -112,6 +112,7 @@ pub struct NodeView {
 pub struct NodeSegment {
     tables_fd: OwnedFd,
     heap_fd: OwnedFd,
+    xrc_fd: OwnedFd,
     view: NodeView,
 }
 
@@ -153,6 +154,9 @@ impl NodeSegment {
         }
         let heap = Mapping::new(heap_fd.as_fd(), hl.len, true)
             .map_err(os("map the heap memory", hl.len))?;
+
+        // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
+        let xrc_fd = sys::memfd(c"shmem-xrc", 0).map_err(os("make the file of XRC", 0))?;
 
         let header = Header {
             magic: MAGIC,
@@ -200,6 +204,7 @@ impl NodeSegment {
         Ok(Self {
             tables_fd,
             heap_fd,
+            xrc_fd,
             view,
         })
     }
@@ -212,6 +217,11 @@ impl NodeSegment {
     /// Descriptor of the heap; PEs get it at [`crate::contract::HEAP_FD`].
     pub fn heap_fd(&self) -> BorrowedFd<'_> {
         self.heap_fd.as_fd()
+    }
+
+    /// Descriptor of the XRC domain's file; PEs get it at [`crate::contract::XRC_FD`].
+    pub fn xrc_fd(&self) -> BorrowedFd<'_> {
+        self.xrc_fd.as_fd()
     }
 
     /// The mapped memories.
@@ -286,6 +296,13 @@ impl NodeView {
     fn u32s(&self, offset: usize, n: usize) -> &'static [u32] {
         // SAFETY: the NLA wrote these before any PE existed and nobody writes them again.
         unsafe { self.tables.slice(offset, n) }
+    }
+
+    /// The whole heap memory as this process maps it: the same bytes for all PEs of the node, at
+    /// addresses that may differ.
+    pub fn heap_window(&self) -> (*mut u8, usize) {
+        let len = self.heap_layout.len;
+        (self.heap.at(0, len), len)
     }
 
     /// Random name of the job.

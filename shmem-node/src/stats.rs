@@ -51,6 +51,10 @@ stats! {
     FirstContactMean, "first contact, mean", Ns;
     FirstContactMax, "first contact, longest", Ns;
     QueuePairs, "queue pairs", Count;
+    Initiators, "XRC initiator queue pairs", Count;
+    Targets, "XRC target queue pairs", Count;
+    DirectPeers, "direct peers", Count;
+    IndirectPeers, "indirect peers", Count;
     ConnectMessages, "connection messages sent", Count;
     ConnectRetransmissions, "connection retransmissions", Count;
     PacketsSent, "packets sent", Count;

@@ -1,5 +1,5 @@
 //! The whole library on several layouts: one node, several nodes, both, with a lossy network, with
-//! static connections, and started by exec.
+//! static connections, over XRC, and started by exec.
 
 use shmem_tests::Job;
 
@@ -41,4 +41,12 @@ layouts! {
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
     very_lossy: "-n 2 --nodes 2",
         "SHMEM_SOFT_FAULTS" = "drop=5%,duplicate=3%,reorder=5%,seed=4";
+    xrc: "-n 8 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
+    xrc_uneven: "-n 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";
+    xrc_nodes_of_one: "-n 4 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
+    xrc_static: "-n 6 --nodes 3", "SHMEM_TRANSPORT" = "xrc", "SHMEM_CONNECT" = "static";
+    xrc_by_exec: "-n 4 --nodes 2 --spawn exec", "SHMEM_TRANSPORT" = "xrc";
+    xrc_small_mtu: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc", "SHMEM_SOFT_MTU" = "256";
+    xrc_lossy: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
 }

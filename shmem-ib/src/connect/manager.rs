@@ -29,8 +29,9 @@ use hashbrown::HashMap;
 
 use self::slots::{Account, Slots};
 use super::UdAddress;
+use super::admission::Admission;
 use super::handshake::{Action, Actions, Context, Handshake, Local, Phase, Verdict};
-use super::message::{Body, Codec, DecodeError, MAX_LEN, Message, Segments};
+use super::message::{Body, DecodeError, MAX_LEN, Message, Segments};
 use super::stats::ConnectStats;
 use crate::rng::Rng;
 use crate::verbs::{Psn, Qpn};
@@ -89,8 +90,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct Manager {
     local: Local,
-    codec: Codec,
-    n_pes: u32,
+    admission: Admission,
     peers: HashMap<u32, Entry>,
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     actions: VecDeque<(u32, Action)>,
@@ -107,9 +107,8 @@ impl Manager {
     #[must_use]
     pub fn new(identity: &Identity, local: Local, seed: u64) -> Self {
         Self {
+            admission: Admission::new(identity, local.pe),
             local,
-            codec: Codec::new(&identity.job_id, &identity.job_key),
-            n_pes: identity.n_pes,
             peers: HashMap::new(),
             timers: BinaryHeap::new(),
             actions: VecDeque::new(),
@@ -300,19 +299,7 @@ impl Manager {
     /// # Errors
     /// It is no message of this job for this PE.
     pub fn handle_datagram(&mut self, now: u64, bytes: &[u8]) -> Result<Verdict, DecodeError> {
-        let message = self.codec.decode(bytes).inspect_err(|e| match e {
-            DecodeError::WrongJob => self.stats.wrong_job += 1,
-            DecodeError::BadMac => self.stats.bad_mac += 1,
-            _ => self.stats.malformed += 1,
-        })?;
-        if message.dst_pe != self.local.pe {
-            self.stats.wrong_pe += 1;
-            return Err(DecodeError::Field("destination PE"));
-        }
-        if message.src_pe >= self.n_pes || message.src_pe == self.local.pe {
-            self.stats.wrong_pe += 1;
-            return Err(DecodeError::Field("source PE"));
-        }
+        let message = self.admission.admit(bytes, &mut self.stats)?;
         match message.body {
             Body::Offer(_) => self.stats.offers_received += 1,
             Body::Wait => self.stats.waits_received += 1,
@@ -322,6 +309,10 @@ impl Manager {
                     self.stats.stale += 1;
                     return Ok(Verdict::Stale);
                 }
+            }
+            Body::Xrc(_) => {
+                self.stats.malformed += 1;
+                return Err(DecodeError::Field("kind (this PE uses transport RC)"));
             }
             Body::Drain(_) => self.stats.drains_received += 1,
             Body::Segments { .. } | Body::SegmentsAck { .. } => {
@@ -401,7 +392,7 @@ impl Manager {
 
     /// Encodes a message of [`Action::Send`]; returns its length in bytes.
     pub fn encode(&self, message: &Message, out: &mut [u8; MAX_LEN]) -> usize {
-        self.codec.encode(message, out)
+        self.admission.encode(message, out)
     }
 
     fn with_peer<R>(

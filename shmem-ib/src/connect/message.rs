@@ -7,7 +7,8 @@
 //! operations under way. BYE says that the sender leaves: none of its operations is under way to
 //! the receiver, and none will come. DRAIN says the same of one pair of queue pairs, which is to
 //! make room for another. SEGMENTS tells over an existing connection that the sender's memory
-//! has changed, and SEGMENTS-ACK that this was understood.
+//! has changed, and SEGMENTS-ACK that this was understood. The bodies of XRC messages (kinds from
+//! 16) are in [`xrc::message`](super::xrc::message).
 //!
 //! # Layout
 //! All numbers are big-endian. One row is 32 bits; the number at the right is the byte offset.
@@ -103,6 +104,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use smallvec::SmallVec;
 
 use super::UdAddress;
+use super::xrc::message::{FIRST_KIND, Xrc};
 use crate::verbs::{Gid, Mtu, Psn, Qkey, Qpn, Rkey};
 
 /// Most segments of one PE.
@@ -118,11 +120,11 @@ const KIND_DRAIN: u8 = 4;
 const KIND_SEGMENTS: u8 = 5;
 const KIND_SEGMENTS_ACK: u8 = 6;
 const FLAG_WANT_REPLY: u8 = 0x80;
-const COMMON: usize = 52;
+pub(super) const COMMON: usize = 52;
 const DRAIN_LEN: usize = 80;
 const OFFER_FIXED: usize = 96;
 const REVISION_END: usize = 56;
-const SEGMENT_LEN: usize = 24;
+pub(super) const SEGMENT_LEN: usize = 24;
 const MAC_LEN: usize = 16;
 
 const _: () = assert!(MAX_LEN == 256, "an OFFER has to fit into the smallest MTU");
@@ -202,6 +204,8 @@ pub enum Body {
         /// As in the message that this answers.
         revision: u32,
     },
+    /// For a job whose transport is XRC.
+    Xrc(Xrc),
 }
 
 /// One datagram.
@@ -331,6 +335,7 @@ impl Codec {
                 (KIND_SEGMENTS_ACK, REVISION_END)
             }
             Body::Offer(offer) => (KIND_OFFER, encode_offer(offer, out)),
+            Body::Xrc(body) => (body.kind(), body.encode(out)),
         };
         out[1] = kind;
         let mac = self.mac(&out[..end]);
@@ -348,7 +353,7 @@ impl Codec {
             return Err(DecodeError::Length(len));
         }
         let (text, mac) = bytes.split_at(len - MAC_LEN);
-        let mut input = Reader { bytes: text };
+        let mut input = Reader::new(text);
         let difference = self
             .mac(text)
             .iter()
@@ -382,6 +387,20 @@ impl Codec {
             return Err(DecodeError::Field("echo"));
         }
         let ticket = u64::from_be_bytes(input.array());
+        let want_reply = flags & FLAG_WANT_REPLY != 0;
+        let around = |body, echo: Epoch| Message {
+            src_pe,
+            dst_pe,
+            epoch,
+            echo: (echo.generation != 0).then_some(echo),
+            want_reply,
+            ticket,
+            body,
+        };
+        if kind >= FIRST_KIND {
+            let body = Xrc::decode(kind, count, text.len(), (epoch, echo), &mut input)?;
+            return Ok(around(Body::Xrc(body), echo));
+        }
         let named = echo.generation != 0;
         let fixed = match kind {
             KIND_OFFER => OFFER_FIXED,
@@ -423,26 +442,16 @@ impl Codec {
                 revision: input.u32(),
             },
         };
-        let echo = (echo.generation != 0).then_some(echo);
-        let want_reply = flags & FLAG_WANT_REPLY != 0;
-        Ok(Message {
-            src_pe,
-            dst_pe,
-            epoch,
-            echo,
-            want_reply,
-            ticket,
-            body,
-        })
+        Ok(around(body, echo))
     }
 }
 
 /// A 24-bit field and the 8-bit field behind it.
-const fn packed(high24: u32, low8: u8) -> [u8; 4] {
+pub(super) const fn packed(high24: u32, low8: u8) -> [u8; 4] {
     ((high24 & Psn::MASK) << 8 | low8 as u32).to_be_bytes()
 }
 
-fn encode_address(ud: &UdAddress, low8: u8, out: &mut [u8; MAX_LEN]) {
+pub(super) fn encode_address(ud: &UdAddress, low8: u8, out: &mut [u8; MAX_LEN]) {
     out[52..68].copy_from_slice(&ud.gid.0);
     out[68..72].copy_from_slice(&ud.qkey.0.to_be_bytes());
     out[72..76].copy_from_slice(&packed(ud.qpn.0, low8));
@@ -459,7 +468,11 @@ fn encode_offer(offer: &Offer, out: &mut [u8; MAX_LEN]) -> usize {
     encode_segments(&offer.segments, OFFER_FIXED, out)
 }
 
-fn encode_segments(segments: &Segments, mut at: usize, out: &mut [u8; MAX_LEN]) -> usize {
+pub(super) fn encode_segments(
+    segments: &Segments,
+    mut at: usize,
+    out: &mut [u8; MAX_LEN],
+) -> usize {
     assert!(segments.len() <= MAX_SEGMENTS, "too many segments");
     out[3] = segments.len() as u8;
     for segment in segments {
@@ -473,7 +486,7 @@ fn encode_segments(segments: &Segments, mut at: usize, out: &mut [u8; MAX_LEN]) 
 }
 
 /// The address and the 8 bits behind its QPN.
-fn decode_address(input: &mut Reader<'_>) -> Result<(UdAddress, u8), DecodeError> {
+pub(super) fn decode_address(input: &mut Reader<'_>) -> Result<(UdAddress, u8), DecodeError> {
     let gid = Gid(input.array());
     let qkey = input.u32();
     let (qpn, low8) = input.packed();
@@ -513,7 +526,7 @@ fn decode_offer(input: &mut Reader<'_>, count: u8) -> Result<Offer, DecodeError>
     })
 }
 
-fn decode_segments(input: &mut Reader<'_>, count: u8) -> Result<Segments, DecodeError> {
+pub(super) fn decode_segments(input: &mut Reader<'_>, count: u8) -> Result<Segments, DecodeError> {
     let mut segments = Segments::new();
     for _ in 0..count {
         let address = u64::from_be_bytes(input.array());
@@ -539,12 +552,16 @@ fn decode_segments(input: &mut Reader<'_>, count: u8) -> Result<Segments, Decode
 
 /// Takes fields off the front. Whoever uses it has checked the length; past the end it yields
 /// zeros rather than panicking.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
-impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> [u8; N] {
+impl<'a> Reader<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> [u8; N] {
         match self.bytes.split_first_chunk::<N>() {
             Some((head, rest)) => {
                 self.bytes = rest;
@@ -557,7 +574,7 @@ impl Reader<'_> {
         }
     }
 
-    fn u32(&mut self) -> u32 {
+    pub(super) fn u32(&mut self) -> u32 {
         u32::from_be_bytes(self.array())
     }
 
@@ -570,7 +587,7 @@ impl Reader<'_> {
     }
 
     /// A 24-bit field and the 8-bit field behind it.
-    fn packed(&mut self) -> (u32, u8) {
+    pub(super) fn packed(&mut self) -> (u32, u8) {
         let word = self.u32();
         (word >> 8, word as u8)
     }

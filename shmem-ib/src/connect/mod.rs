@@ -13,6 +13,7 @@
 //!   making room (`drain.rs`), telling of changed memory (`segments.rs`), leaving (`leave.rs`).
 //! * [`manager`]: the machines of all peers, timers, routing, counters, and who gets a queue pair
 //!   if there may be only so many (`slots.rs`).
+//! * [`xrc`]: the same for XRC, where one connection reaches all PEs of a node.
 //! * [`endpoint`]: drives these over an [`Hca`](crate::verbs::Hca), and offers one-sided
 //!   operations that connect at first use.
 //!
@@ -47,11 +48,13 @@
 //! budgets of losses, repetitions and restarts, and for more in random networks.
 
 mod address;
+mod admission;
 pub mod endpoint;
 pub mod handshake;
 pub mod manager;
 pub mod message;
 mod stats;
+pub mod xrc;
 
 pub use address::{AddressError, UdAddress};
-pub use stats::{ConnectStats, Latency};
+pub use stats::{ConnectStats, Latency, XrcStats};

@@ -212,6 +212,38 @@ pub struct ConnectStats {
     pub segments_sent: u64,
     /// Changed segments of peers that were understood.
     pub segments_received: u64,
+    /// Of the XRC transport.
+    pub xrc: XrcStats,
+}
+
+/// What is counted of XRC connections only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct XrcStats {
+    /// Peers that became reachable over a connection made with themselves.
+    pub direct: u64,
+    /// Peers that became reachable over a connection made with another PE of their node.
+    pub indirect: u64,
+    /// Target QPs made for initiators.
+    pub targets: u64,
+    /// OPENs sent, with those repeated.
+    pub opens_sent: u64,
+    /// ACCEPTs sent, with those repeated.
+    pub accepts_sent: u64,
+    /// ASKs sent, with those repeated.
+    pub asks_sent: u64,
+    /// INFOs sent.
+    pub infos_sent: u64,
+    /// Connections given up because the direct peer left before us.
+    pub moved: u64,
+}
+
+impl XrcStats {
+    /// Messages sent to connect, but for WAITs.
+    #[must_use]
+    pub const fn sent(&self) -> u64 {
+        self.opens_sent + self.accepts_sent + self.asks_sent + self.infos_sent
+    }
 }
 
 impl ConnectStats {

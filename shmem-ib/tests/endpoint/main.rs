@@ -7,6 +7,7 @@ mod job;
 mod leaving;
 mod operations;
 mod segments;
+mod xrc;
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use shmem_node::contract::{self, HEAP_FD, TABLES_FD};
+use shmem_node::contract::{self, HEAP_FD, TABLES_FD, XRC_FD};
 use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::Settings;
 use shmem_node::template::NlaSide;
@@ -155,6 +155,7 @@ unsafe fn start_template(
         (2, 2, false),
         (segment.tables_fd().as_raw_fd(), TABLES_FD, false),
         (segment.heap_fd().as_raw_fd(), HEAP_FD, false),
+        (segment.xrc_fd().as_raw_fd(), XRC_FD, false),
         // A spawner's PEs must not inherit it; a template needs it after exec.
         (theirs.as_raw_fd(), TEMPLATE_FD, !template),
         (null, contract::PMI_FD, false),

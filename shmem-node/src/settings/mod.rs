@@ -5,7 +5,7 @@
 
 mod value;
 
-pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, ValueError};
+pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, Transport, ValueError};
 
 use std::time::Duration;
 
@@ -106,6 +106,9 @@ settings! {
     connect: Connect = "ondemand", "SHMEM_CONNECT",
         "ondemand or static", value::connect,
         "Connect two PEs when they first talk, or all pairs on different nodes in init.";
+    transport: Transport = "rc", "SHMEM_TRANSPORT",
+        "rc or xrc", value::transport,
+        "Connect pairs of PEs (RC), or each PE with each node it uses (XRC: fewer queue pairs).";
     connect_timeout: Duration = "60s", "SHMEM_CONNECT_TIMEOUT",
         "a time such as 500ms, 30s or 2m", value::duration,
         "How long a silent peer may take to answer a connection request before the job fails.";

@@ -32,6 +32,15 @@ pub enum Connect {
     Static,
 }
 
+/// Over what kind of connection PEs of different nodes reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A reliable connection per pair of PEs.
+    Rc,
+    /// An extended reliable connection per PE and node.
+    Xrc,
+}
+
 /// When heap pages get memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapCommit {
@@ -131,6 +140,10 @@ fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, ValueError> {
         .find(|(word, _)| word.eq_ignore_ascii_case(text))
         .map(|&(_, value)| value)
         .ok_or(ValueError::Choice)
+}
+
+pub(super) fn transport(text: &str) -> Result<Transport, ValueError> {
+    choice(text, &[("rc", Transport::Rc), ("xrc", Transport::Xrc)])
 }
 
 pub(super) fn connect(text: &str) -> Result<Connect, ValueError> {

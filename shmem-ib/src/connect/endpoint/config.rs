@@ -1,9 +1,25 @@
 //! What an endpoint is told: its place in the job, its limits, and where peers are.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connect::UdAddress;
 use crate::connect::handshake::RetryPolicy;
+
+/// Over what kind of connection peers are reached; the same in all PEs of a job.
+#[derive(Clone, Debug, Default)]
+pub enum Transport {
+    /// A connection per peer.
+    #[default]
+    Rc,
+    /// A connection per node, see [`xrc`](crate::connect::xrc).
+    Xrc {
+        /// The XRC domain of the node: a file that all its PEs give. With `None` this PE is
+        /// alone in its domain, and must be the only one of its node.
+        domain: Option<Arc<OwnedFd>>,
+    },
+}
 
 /// Settings of an [`Endpoint`](super::Endpoint).
 #[derive(Clone)]
@@ -12,6 +28,8 @@ pub struct EndpointConfig {
     pub pe: u32,
     /// PEs in the job.
     pub n_pes: u32,
+    /// How peers are reached.
+    pub transport: Transport,
     /// The same for all PEs of the job, different between jobs.
     pub job_id: [u8; 16],
     /// Secret of the job: who does not know it cannot connect.
@@ -35,7 +53,8 @@ pub struct EndpointConfig {
     /// READs and atomics that one connection may have outstanding; the port may allow fewer.
     pub max_rd_atomic: u8,
     /// RC queue pairs that may exist at a time; 0 is no limit. With a limit, the least recently
-    /// used connections are closed when others are needed, and open again at their next use.
+    /// used connections are closed when others are needed, and open again at their next use. Has
+    /// no effect with XRC, which needs few.
     pub max_qps: u32,
     /// Unfinished operations that one connection may have.
     pub sq_depth: u32,
@@ -53,6 +72,7 @@ impl Default for EndpointConfig {
         Self {
             pe: 0,
             n_pes: 1,
+            transport: Transport::Rc,
             job_id: [0; 16],
             job_key: [0; 32],
             incarnation: 1,
@@ -123,14 +143,20 @@ pub enum Lookup {
 
 /// Where PEs take connection messages. The job's bootstrap implements it.
 ///
-/// [`describe`](Self::describe) is called while the endpoint is locked: it must not call the
-/// endpoint.
+/// [`describe`](Self::describe) and [`node`](Self::node) are called while the endpoint is locked:
+/// they must not call the endpoint.
 pub trait Directory: Send + Sync {
     /// The address of `pe`, without waiting.
     fn lookup(&self, pe: u32) -> Lookup;
 
     /// Waits until the address of `pe` may be known, at most `max`.
     fn wait(&self, pe: u32, max: Duration);
+
+    /// The node of `pe`, for transports that connect to nodes. By default every PE is a node of
+    /// its own.
+    fn node(&self, pe: u32) -> u32 {
+        pe
+    }
 
     /// How to call `pe` in an error message, such as "PE 7 (node 3)".
     fn describe(&self, pe: u32) -> String {

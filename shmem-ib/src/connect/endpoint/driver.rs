@@ -10,14 +10,14 @@ use super::buffers::{LocalSegment, Pool, Slot, copy};
 use super::config::{Directory, EndpointConfig};
 use super::error::{ConnError, hint};
 use super::ops::{Failed, Holds, Op, OpId, OpTable};
+use super::path::{Path, Todo};
 use super::ud::{SEND_SLOTS, UdPort};
 use crate::connect::UdAddress;
-use crate::connect::handshake::{Action, Failure, Link, Phase};
-use crate::connect::manager::Manager;
-use crate::connect::message::{MAX_LEN, Segments};
+use crate::connect::handshake::{Action, Failure, Link};
+use crate::connect::message::{MAX_LEN, Message, Segments};
 use crate::verbs::{
-    Access, Completion, Cq, Hca, Mr, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr, Sge,
-    VerbsError, WcStatus,
+    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr, Sge,
+    SrqNum, VerbsError, WcStatus,
 };
 
 /// Most completions taken from the HCA at a time.
@@ -44,6 +44,8 @@ pub(super) struct Peer {
     pub(super) open: Option<Qpn>,
     /// The peer's memory.
     pub(super) segments: Segments,
+    /// How requests name the peer on a queue pair that reaches others, too.
+    pub(super) srqn: Option<SrqNum>,
     /// Nothing may be begun over the open connection: it makes room for another.
     pub(super) draining: bool,
     /// Threads that wait for the connection.
@@ -74,14 +76,14 @@ pub(super) struct Peer {
 
 pub(super) struct Driver<H> {
     hca: Arc<H>,
-    cq: Cq,
+    pub(super) cq: Cq,
     /// Where completions are taken to; empty before the first poll, and during one.
     batch: Box<[Completion]>,
     /// Longest payload that is copied while posting, in bytes.
     pub(super) max_inline: usize,
     pub(super) config: EndpointConfig,
     clock: Instant,
-    pub(super) manager: Manager,
+    pub(super) manager: Path,
     pub(super) ud: Option<UdPort>,
     pub(super) peers: HashMap<u32, Peer>,
     pub(super) ops: OpTable,
@@ -122,7 +124,7 @@ impl<H: Hca> Driver<H> {
         hca: Arc<H>,
         cq: Cq,
         config: EndpointConfig,
-        manager: Manager,
+        manager: Path,
         ud: UdPort,
     ) -> Self {
         let max_inline = (hca.port().max_inline as usize).min(super::rma::INLINE_MAX);
@@ -173,6 +175,18 @@ impl<H: Hca> Driver<H> {
         self.directory
             .as_ref()
             .map_or_else(|| format!("PE {pe}"), |d| d.describe(pe))
+    }
+
+    /// The same, with the peer whose connection is used if that is another.
+    fn describe_way(&self, pe: u32) -> String {
+        match self.manager.direct(pe) {
+            Some(direct) if direct != pe => format!(
+                "{}, reached through the queue pair of {},",
+                self.describe(pe),
+                self.describe(direct)
+            ),
+            _ => self.describe(pe),
+        }
     }
 
     /// How long until a connection timer is due.
@@ -273,98 +287,117 @@ impl<H: Hca> Driver<H> {
 
     /// Executes what the manager wants done.
     pub(super) fn act(&mut self) {
-        while let Some((pe, action)) = self.manager.poll_action() {
-            match action {
-                Action::Send { to, message } => {
-                    let mut bytes = [0; MAX_LEN];
-                    let len = self.manager.encode(&message, &mut bytes);
-                    if let Some(ud) = &mut self.ud {
-                        ud.send(&*self.hca, &to, &bytes[..len], ud_send_id);
-                    }
+        while let Some(todo) = self.manager.poll_action() {
+            match todo {
+                Todo::Rc(pe, action) => self.act_rc(pe, action),
+                Todo::Xrc(action) => self.act_xrc(action),
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, to: &UdAddress, message: &Message) {
+        let mut bytes = [0; MAX_LEN];
+        let len = self.manager.encode(message, &mut bytes);
+        if let Some(ud) = &mut self.ud {
+            ud.send(&*self.hca, to, &bytes[..len], ud_send_id);
+        }
+    }
+
+    fn act_rc(&mut self, pe: u32, action: Action) {
+        let now = self.now();
+        match action {
+            Action::Send { to, message } => self.send(&to, &message),
+            Action::CreateQp => {
+                let init = self.qp_init(QpType::Rc);
+                let created = self.create_qp(&init, INIT);
+                self.manager.rc(|m| match created {
+                    Ok(qpn) => m.qp_created(now, pe, qpn),
+                    Err(e) => m.qp_failed(now, pe, e.to_string()),
+                });
+            }
+            Action::LinkQp(link) => {
+                if let Err(e) = self.link_qp(&link) {
+                    self.broke(pe, ConnError::verbs("connect a queue pair")(e));
                 }
-                Action::CreateQp => {
-                    let created = self.create_qp();
-                    let now = self.now();
-                    match created {
-                        Ok(qpn) => self.manager.qp_created(now, pe, qpn),
-                        Err(e) => self.manager.qp_failed(now, pe, e.to_string()),
-                    }
+                self.posts += 1;
+                let peer = self.peers.entry(pe).or_default();
+                peer.inbound = self.hca.inbound_mark(link.qpn).unwrap_or_default();
+                peer.used = self.posts;
+            }
+            Action::ResetQp(qpn) => {
+                let reset = self
+                    .hca
+                    .modify_qp(qpn, &QpAttr::Reset)
+                    .and_then(|()| self.hca.modify_qp(qpn, &INIT));
+                if let Err(e) = reset {
+                    self.broke(pe, ConnError::verbs("reset a queue pair")(e));
                 }
-                Action::LinkQp(link) => {
-                    if let Err(e) = self.link_qp(&link) {
-                        self.broke(pe, ConnError::verbs("connect a queue pair")(e));
-                    }
-                    self.posts += 1;
-                    let peer = self.peers.entry(pe).or_default();
-                    peer.inbound = self.hca.inbound_mark(link.qpn).unwrap_or_default();
-                    peer.used = self.posts;
+            }
+            Action::DestroyQp(qpn) => {
+                self.destroy_qp(qpn);
+                self.closed(pe, qpn);
+            }
+            Action::Opened { qpn, segments } => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.left = false;
+                peer.segments = segments;
+                peer.acknowledge = None;
+                self.opened(pe, qpn);
+            }
+            Action::Drain(qpn) => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.draining = peer.open == Some(qpn);
+                if !self.drain_if_idle(pe) {
+                    self.attention.push(pe);
+                    self.manager.rc(|m| m.busy(now, pe));
                 }
-                Action::ResetQp(qpn) => {
-                    let reset = self
-                        .hca
-                        .modify_qp(qpn, &QpAttr::Reset)
-                        .and_then(|()| self.hca.modify_qp(qpn, &INIT));
-                    if let Err(e) = reset {
-                        self.broke(pe, ConnError::verbs("reset a queue pair")(e));
-                    }
+            }
+            Action::SegmentsChanged { segments, revision } => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.segments = segments;
+                self.notify = true;
+                if peer.completed == peer.posted {
+                    self.manager.rc(|m| m.segments_applied(now, pe, revision));
+                } else {
+                    peer.acknowledge = Some((peer.posted, revision));
+                    self.attention.push(pe);
                 }
-                Action::DestroyQp(qpn) => self.destroy_qp(pe, qpn),
-                Action::Opened { qpn, segments } => {
-                    let peer = self.peers.entry(pe).or_default();
-                    peer.open = Some(qpn);
-                    peer.left = false;
-                    peer.segments = segments;
-                    peer.draining = false;
-                    peer.entitled = peer.waiters;
-                    peer.acknowledge = None;
-                    self.posts += 1;
-                    peer.used = self.posts;
-                    self.notify = true;
-                }
-                Action::Drain(qpn) => {
-                    let peer = self.peers.entry(pe).or_default();
-                    peer.draining = peer.open == Some(qpn);
-                    if !self.drain_if_idle(pe) {
-                        self.attention.push(pe);
-                        let now = self.now();
-                        self.manager.busy(now, pe);
-                    }
-                }
-                Action::SegmentsChanged { segments, revision } => {
-                    let now = self.now();
-                    let peer = self.peers.entry(pe).or_default();
-                    peer.segments = segments;
-                    self.notify = true;
-                    if peer.completed == peer.posted {
-                        self.manager.segments_applied(now, pe, revision);
-                    } else {
-                        peer.acknowledge = Some((peer.posted, revision));
-                        self.attention.push(pe);
-                    }
-                }
-                Action::Failed(failure) => self.connect_failed(pe, failure),
-                // Its consequences come as actions of their own.
-                Action::PeerRestarted { .. } => {}
-                Action::PeerLeft { waits } => {
-                    let now = self.now();
-                    let peer = self.peers.entry(pe).or_default();
-                    peer.left = true;
-                    if waits && peer.completed < peer.posted {
-                        self.manager.busy(now, pe);
-                    }
+            }
+            Action::Failed(failure) => self.connect_failed(pe, failure),
+            // Its consequences come as actions of their own.
+            Action::PeerRestarted { .. } => {}
+            Action::PeerLeft { waits } => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.left = true;
+                if waits && peer.completed < peer.posted {
+                    self.manager.rc(|m| m.busy(now, pe));
                 }
             }
         }
     }
 
-    fn create_qp(&mut self) -> Result<Qpn, VerbsError> {
-        let init = QpInit {
+    /// Operations towards `pe` may be posted to `qpn` from now on.
+    pub(super) fn opened(&mut self, pe: u32, qpn: Qpn) {
+        self.posts += 1;
+        let peer = self.peers.entry(pe).or_default();
+        peer.open = Some(qpn);
+        peer.draining = false;
+        peer.entitled = peer.waiters;
+        peer.used = self.posts;
+        self.notify = true;
+    }
+
+    pub(super) fn qp_init(&self, ty: QpType) -> QpInit {
+        QpInit {
             max_send_wr: self.config.sq_depth,
             max_inline: self.max_inline as u32,
-            ..QpInit::new(QpType::Rc, self.cq)
-        };
-        let qpn = self.hca.create_qp(&init)?;
-        if let Err(e) = self.hca.modify_qp(qpn, &INIT) {
+            ..QpInit::new(ty, self.cq)
+        }
+    }
+
+    pub(super) fn create_qp(&mut self, init: &QpInit, attr: QpAttr) -> Result<Qpn, VerbsError> {
+        let qpn = self.hca.create_qp(init)?;
+        if let Err(e) = self.hca.modify_qp(qpn, &attr) {
             let _ = self.hca.destroy_qp(qpn);
             return Err(e);
         }
@@ -385,29 +418,50 @@ impl<H: Hca> Driver<H> {
         };
         self.hca
             .modify_qp(link.qpn, &QpAttr::Rtr { dest: Some(dest) })?;
+        self.start_sending(link.qpn, link.sq_psn, link.max_rd_atomic)
+    }
+
+    /// Moves a queue pair from RTR to RTS.
+    pub(super) fn start_sending(
+        &self,
+        qpn: Qpn,
+        sq_psn: Psn,
+        max_rd_atomic: u8,
+    ) -> Result<(), VerbsError> {
         let rts = QpAttr::Rts {
-            sq_psn: link.sq_psn,
+            sq_psn,
             timeout: self.config.rc_timeout,
             retry_cnt: self.config.rc_retry,
             rnr_retry: 0,
-            max_rd_atomic: link.max_rd_atomic,
+            max_rd_atomic,
         };
-        self.hca.modify_qp(link.qpn, &rts)
+        self.hca.modify_qp(qpn, &rts)
     }
 
-    fn destroy_qp(&mut self, pe: u32, qpn: Qpn) {
-        if self.hca.destroy_qp(qpn).is_ok() {
-            self.qps_alive -= 1;
-        }
+    pub(super) fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        let gone = self.hca.destroy_qp(qpn).is_ok();
+        self.qps_alive -= u32::from(gone);
+        gone
+    }
+
+    /// The queue pair for operations towards `pe` is gone, and what was under way is lost.
+    fn closed(&mut self, pe: u32, qpn: Qpn) {
         let Some(peer) = self.peers.get_mut(&pe) else {
             return;
         };
-        if peer.open != Some(qpn) {
-            return;
+        if peer.open == Some(qpn) {
+            peer.open = None;
+            peer.draining = false;
+            peer.broken = None;
+            self.lose_all(pe);
         }
-        peer.open = None;
-        peer.draining = false;
-        peer.broken = None;
+    }
+
+    /// Nothing that is under way towards `pe` will complete.
+    pub(super) fn lose_all(&mut self, pe: u32) {
+        let Some(peer) = self.peers.get_mut(&pe) else {
+            return;
+        };
         let lost = peer.posted - peer.completed;
         peer.completed = peer.posted;
         self.in_flight -= lost as u32;
@@ -426,7 +480,7 @@ impl<H: Hca> Driver<H> {
         self.finish_if_done(id);
     }
 
-    fn connect_failed(&mut self, pe: u32, failure: Failure) {
+    pub(super) fn connect_failed(&mut self, pe: u32, failure: Failure) {
         let name = self.describe(pe);
         let peer = self.peers.entry(pe).or_default();
         peer.failures += 1;
@@ -443,12 +497,12 @@ impl<H: Hca> Driver<H> {
         self.notify = true;
     }
 
-    fn broke(&mut self, pe: u32, error: ConnError) {
-        self.peers
-            .entry(pe)
-            .or_default()
-            .broken
-            .get_or_insert(error);
+    /// The connection to `pe` is beyond repair, and so it is for all who share it.
+    pub(super) fn broke(&mut self, pe: u32, error: ConnError) {
+        for sharer in self.manager.broke(pe, &error) {
+            let peer = self.peers.entry(sharer).or_default();
+            peer.broken.get_or_insert_with(|| error.clone());
+        }
         self.notify = true;
     }
 
@@ -521,6 +575,7 @@ impl<H: Hca> Driver<H> {
         let wr_id = KIND_RC << KIND_SHIFT | id.to_bits();
         let wr = SendWr {
             inline,
+            srqn: peer.srqn,
             ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
         };
         // SAFETY: by the caller's promise.
@@ -623,7 +678,7 @@ impl<H: Hca> Driver<H> {
     }
 
     fn explain(&self, op: &Op, failed: Failed) -> ConnError {
-        let (kind, peer) = (op.kind.name(), self.describe(op.pe));
+        let (kind, peer) = (op.kind.name(), self.describe_way(op.pe));
         let (offset, len) = (op.offset, op.len);
         match failed {
             Failed::Lost => ConnError::ConnectionLost {
@@ -647,15 +702,10 @@ impl<H: Hca> Driver<H> {
     pub(super) fn tear_down(&mut self) {
         self.closing = true;
         self.closed = true;
-        let known: Vec<u32> = self.manager.peers().collect();
         let mut quiet = true;
-        for pe in known {
-            if let Some((qpn, _)) = self.manager.local_qp(pe) {
-                // Without this the HCA might still use the buffers that are freed below.
-                let gone = self.hca.destroy_qp(qpn).is_ok();
-                quiet &= gone;
-                self.qps_alive -= u32::from(gone);
-            }
+        for qpn in self.manager.queue_pairs() {
+            // Without this the HCA might still use the buffers that are freed below.
+            quiet &= self.destroy_qp(qpn);
         }
         if let Some(ud) = self.ud.take() {
             ud.release(&*self.hca);
@@ -670,19 +720,10 @@ impl<H: Hca> Driver<H> {
         for mr in current.chain(self.retired.drain(..)) {
             let _ = self.hca.dereg_mr(&mr);
         }
+        self.manager.release(&*self.hca);
         self.peers.clear();
         self.in_flight = 0;
         self.notify = true;
-    }
-
-    /// Peers that may use their connection to us, whether or not we may use it.
-    pub(super) fn linked_peers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.manager.peers().filter(|pe| {
-            matches!(
-                self.manager.phase(*pe),
-                Phase::Answered | Phase::Open | Phase::Draining | Phase::Parting | Phase::Parted
-            )
-        })
     }
 }
 
@@ -697,7 +738,7 @@ pub(super) enum Posted {
     Elsewhere,
 }
 
-const INIT: QpAttr = QpAttr::Init {
+pub(super) const INIT: QpAttr = QpAttr::Init {
     access: Access::ALL,
     qkey: None,
 };

@@ -2,18 +2,22 @@
 //! when nothing is under way on one any more. Also the end of registrations that have successors.
 
 use super::driver::Driver;
+use super::path::Path;
 use crate::connect::manager::Usage;
 use crate::verbs::Hca;
 
 impl<H: Hca> Driver<H> {
     /// Has the manager close connections for those who wait for a queue pair.
     pub(super) fn make_room(&mut self) {
-        let hca = self.shared_hca();
+        let (hca, now) = (self.shared_hca(), self.now());
+        let Path::Rc(manager) = &mut self.manager else {
+            return;
+        };
         self.posts += 1;
         for (pe, peer) in &mut self.peers {
             let qpn = match peer.open {
                 Some(qpn) => Some(qpn),
-                None => self.manager.local_qp(*pe).map(|(qpn, _)| qpn),
+                None => manager.local_qp(*pe).map(|(qpn, _)| qpn),
             };
             if let Some(mark) = qpn.and_then(|qpn| hca.inbound_mark(qpn))
                 && std::mem::replace(&mut peer.inbound, mark) != mark
@@ -22,8 +26,8 @@ impl<H: Hca> Driver<H> {
                 peer.used = self.posts;
             }
         }
-        let (peers, now) = (&self.peers, self.now());
-        self.manager.make_room(now, |pe| {
+        let peers = &self.peers;
+        manager.make_room(now, |pe| {
             peers.get(&pe).map_or_else(Usage::default, |peer| Usage {
                 stamp: peer.used,
                 busy: peer.completed < peer.posted,
@@ -43,7 +47,7 @@ impl<H: Hca> Driver<H> {
             {
                 peer.acknowledge = None;
                 let now = self.now();
-                self.manager.segments_applied(now, *pe, revision);
+                self.manager.rc(|m| m.segments_applied(now, *pe, revision));
             }
             self.drain_if_idle(*pe);
             let peer = self.peers.get(pe);

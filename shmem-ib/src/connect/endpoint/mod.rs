@@ -2,7 +2,8 @@
 //! contact.
 //!
 //! An [`Endpoint`] is what a PE has of the network: a UD queue pair for connection messages
-//! from the start, and an RC queue pair per peer that it has been in contact with. All its
+//! from the start, and an RC queue pair per peer that it has been in contact with, or an XRC one
+//! per node ([`Transport`]). All its
 //! methods may be called from any thread.
 //!
 //! # Life
@@ -34,25 +35,27 @@ mod error;
 mod evict;
 mod leave;
 mod ops;
+mod path;
 mod rma;
 mod segments;
 mod ud;
 mod wait;
+mod xrc;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-pub use config::{Directory, EndpointConfig, Lookup};
+pub use config::{Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;
 
 use self::asleep::{Asleep, Seen};
 use self::driver::{Driver, ud_recv_id};
+use self::path::Path;
 use self::ud::{SEND_SLOTS, UdPort};
 use self::wait::Locked;
 use super::UdAddress;
-use super::handshake::Local;
-use super::manager::{Identity, Manager};
+use super::manager::Identity;
 use super::stats::ConnectStats;
 use crate::patience::Patience;
 use crate::rng::Rng;
@@ -83,13 +86,17 @@ pub struct Endpoint<H: Hca> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct EndpointStats {
-    /// Connections that we may use.
+    /// Peers that we may use.
     pub open: u32,
     /// Connections that only the peer has used so far.
     pub answered: u32,
-    /// RC queue pairs that exist.
+    /// Connected queue pairs that exist.
     pub queue_pairs: u32,
-    /// RC queue pairs made since the beginning.
+    /// Of those, XRC initiators: one for each node that we use.
+    pub xrc_initiators: u32,
+    /// Of those, XRC targets: one for each PE that reaches our node through us.
+    pub xrc_targets: u32,
+    /// Connected queue pairs made since the beginning.
     pub queue_pairs_created: u64,
     /// Connection messages dropped because too many were on their way out.
     pub messages_dropped: u64,
@@ -171,20 +178,8 @@ impl<H: Hca> Endpoint<H> {
             job_key: config.job_key,
             n_pes,
         };
-        let local = Local {
-            pe: config.pe,
-            incarnation: config.incarnation,
-            ud: address,
-            mtu: port.active_mtu,
-            max_rd_atomic: rd.min(port.max_rd_atomic).max(1),
-            segments: None,
-            revision: 0,
-            max_qps: config.max_qps,
-            leaving: false,
-            retry: config.retry_policy(),
-        };
-        let manager = Manager::new(&identity, local, rng.next_u64());
         let spin_rounds = config.spin_rounds;
+        let manager = Path::new(&*hca, &identity, &config, address, cq, rng.next_u64())?;
         let driver = Driver::new(Arc::clone(&hca), cq, config, manager, ud);
         Ok(Arc::new(Self {
             hca,
@@ -265,10 +260,13 @@ impl<H: Hca> Endpoint<H> {
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         let locked = self.lock();
-        let linked = locked.linked_peers().count() as u32;
+        let linked = locked.manager.linked_peers().len() as u32;
         let open = locked.peers.values().filter(|p| p.open.is_some()).count() as u32;
+        let (xrc_initiators, xrc_targets) = locked.manager.xrc_queue_pairs();
         EndpointStats {
             open,
+            xrc_initiators,
+            xrc_targets,
             answered: linked.saturating_sub(open),
             queue_pairs: locked.qps_alive,
             queue_pairs_created: locked.qps_created,
@@ -282,7 +280,7 @@ impl<H: Hca> Endpoint<H> {
     /// The peers with which a connection exists, whoever asked for it, in ascending order.
     #[must_use]
     pub fn connected_peers(&self) -> Vec<u32> {
-        let mut peers: Vec<u32> = self.lock().linked_peers().collect();
+        let mut peers = self.lock().manager.linked_peers();
         peers.sort_unstable();
         peers
     }
@@ -339,7 +337,7 @@ impl<H: Hca> Locked<'_, H> {
         };
         self.peers.entry(pe).or_default().address = Some(address);
         let now = self.now();
-        self.manager.connect(now, pe, address);
+        self.manager.connect(now, pe, directory.node(pe), address);
         self.act();
         Ok(())
     }

@@ -319,6 +319,9 @@ impl<H: Hca> Locked<'_, H> {
             let since = *missing_since.get_or_insert_with(Instant::now);
             let deadline = self.config.connect_deadline;
             let found = self.wait_until(|d| {
+                let now = d.now();
+                d.manager.refresh(now, pe);
+                d.act();
                 let peer = d.peers.get(&pe)?;
                 let known = peer.segments.iter().any(|its| its.id == segment);
                 let over = since.elapsed() >= deadline;

@@ -319,6 +319,7 @@ impl Handshake {
             Body::Wait => self.handle_wait(cx, message.epoch, message.echo),
             Body::Bye => self.handle_bye(cx, &message),
             Body::Drain(ud) => self.handle_drain(cx, &message, ud),
+            Body::Xrc(_) => Verdict::Stale,
             Body::Segments { .. } | Body::SegmentsAck { .. } => self.handle_segments(cx, message),
             Body::Offer(offer) => {
                 let epoch = message.epoch;

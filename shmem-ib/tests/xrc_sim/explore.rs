@@ -1,0 +1,449 @@
+//! All schedules of a small job within small budgets: PE 0 on one node wants PEs 1 and 2 of
+//! another; every order of deliveries, every loss and repetition of messages, timeouts, restarts
+//! and departures at any moment.
+//!
+//! From every state that is reached the network becomes kind, and then every wish must come
+//! true or be refused by a PE that leaves.
+
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+
+use shmem_ib::connect::handshake::{Failure, RetryPolicy};
+use shmem_ib::connect::message::Message;
+use shmem_ib::connect::xrc::{Action, Local, Machine};
+use shmem_ib::verbs::Mtu;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::fabric::Fabric;
+use crate::world::{address, memory};
+
+const PES: usize = 3;
+
+const fn node_of(pe: usize) -> u32 {
+    (pe > 0) as u32
+}
+
+/// How often each event that makes the state space infinite may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Budget {
+    timeouts: u8,
+    repeats: u8,
+    losses: u8,
+    crashes: u8,
+    leaves: u8,
+}
+
+#[derive(Clone)]
+struct Pe {
+    incarnation: u64,
+    ready: bool,
+    leaving: bool,
+    gone: bool,
+    /// The program has asked for these peers, and not been refused.
+    wants: [bool; PES],
+    asked: [bool; PES],
+    /// It has to drain the connection to the other node.
+    draining: bool,
+    machine: Machine,
+}
+
+#[derive(Clone)]
+struct State {
+    pes: [Pe; PES],
+    network: Vec<Message>,
+    fabric: Fabric,
+    budget: Budget,
+    /// PE 1 uses PE 0, too, so that news of restarts travel.
+    two_ways: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Connect(usize, usize),
+    Ready(usize),
+    Timeout(usize),
+    Crash(usize),
+    Leave(usize),
+    Drained(usize),
+    Deliver(usize),
+    Repeat(usize),
+    Lose(usize),
+}
+
+fn start(pe: usize, incarnation: u64, ready: bool) -> Pe {
+    let local = Local {
+        pe: pe as u32,
+        incarnation,
+        ud: address(pe as u32),
+        mtu: Mtu::M1024,
+        max_rd_atomic: 4,
+        memory: None,
+        // Everything is always due: the schedule alone decides.
+        retry: RetryPolicy {
+            initial: 0,
+            max: 0,
+            silence: u64::MAX,
+            bye: 0,
+        },
+    };
+    let mut machine = Machine::new(local, incarnation);
+    if ready {
+        machine.ready(0, memory(pe as u32, incarnation));
+    }
+    Pe {
+        incarnation,
+        ready,
+        leaving: false,
+        gone: false,
+        wants: [false; PES],
+        asked: [false; PES],
+        draining: false,
+        machine,
+    }
+}
+
+impl State {
+    fn new(ready: bool, budget: Budget) -> Self {
+        Self {
+            pes: [start(0, 1, true), start(1, 1, ready), start(2, 1, true)],
+            network: Vec::new(),
+            fabric: Fabric::default(),
+            budget,
+            two_ways: budget.crashes > 0,
+        }
+    }
+
+    /// Two states with the same fingerprint behave the same.
+    fn fingerprint(&self) -> u128 {
+        let mut hasher = SipHasher24::new();
+        for pe in &self.pes {
+            (pe.incarnation, pe.ready, pe.leaving, pe.gone).hash(&mut hasher);
+            (pe.wants, pe.asked, pe.draining, &pe.machine).hash(&mut hasher);
+        }
+        // The network has no order, so neither has its fingerprint.
+        let mut messages: Vec<u64> = self
+            .network
+            .iter()
+            .map(|m| {
+                let mut hasher = SipHasher24::new();
+                m.hash(&mut hasher);
+                hasher.finish()
+            })
+            .collect();
+        messages.sort_unstable();
+        (messages, &self.fabric, self.budget).hash(&mut hasher);
+        hasher.finish128().as_u128()
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for pe in 0..PES {
+            let this = &self.pes[pe];
+            if this.gone {
+                continue;
+            }
+            for to in (0..PES).filter(|to| node_of(*to) != node_of(pe)) {
+                if !this.asked[to] && !this.leaving && (pe == 0 || pe == 1 && self.two_ways) {
+                    steps.push(Step::Connect(pe, to));
+                }
+            }
+            if !this.ready {
+                steps.push(Step::Ready(pe));
+            }
+            if self.budget.timeouts > 0 && this.machine.next_timeout().is_some() {
+                steps.push(Step::Timeout(pe));
+            }
+            if self.budget.crashes > 0 && pe < 2 && !this.leaving {
+                steps.push(Step::Crash(pe));
+            }
+            if self.budget.leaves > 0 && pe < 2 && !this.leaving {
+                steps.push(Step::Leave(pe));
+            }
+            if this.draining {
+                steps.push(Step::Drained(pe));
+            }
+        }
+        for i in 0..self.network.len() {
+            // Equal messages need not be told apart.
+            if self.network[..i].contains(&self.network[i]) {
+                continue;
+            }
+            steps.push(Step::Deliver(i));
+            if self.budget.repeats > 0 {
+                steps.push(Step::Repeat(i));
+            }
+            if self.budget.losses > 0 {
+                steps.push(Step::Lose(i));
+            }
+        }
+        steps
+    }
+
+    fn step(&mut self, step: Step) {
+        let pe = match step {
+            Step::Connect(pe, to) => {
+                let this = &mut self.pes[pe];
+                (this.asked[to], this.wants[to]) = (true, true);
+                this.machine
+                    .connect(0, to as u32, node_of(to), address(to as u32));
+                pe
+            }
+            Step::Ready(pe) => {
+                let this = &mut self.pes[pe];
+                this.ready = true;
+                this.machine.ready(0, memory(pe as u32, this.incarnation));
+                pe
+            }
+            Step::Timeout(pe) => {
+                self.budget.timeouts -= 1;
+                self.pes[pe].machine.handle_timeout(0);
+                pe
+            }
+            Step::Crash(pe) => {
+                self.budget.crashes -= 1;
+                self.fabric.end(pe as u32);
+                let asked = self.pes[pe].asked;
+                self.pes[pe] = start(pe, self.pes[pe].incarnation + 1, true);
+                // Its program begins again, too, but the number of wishes stays finite.
+                self.pes[pe].asked = asked;
+                pe
+            }
+            Step::Leave(pe) => {
+                self.budget.leaves -= 1;
+                let this = &mut self.pes[pe];
+                (this.leaving, this.wants) = (true, [false; PES]);
+                this.machine.leave(0, u64::MAX);
+                while this.machine.say_bye(0, 1) {}
+                pe
+            }
+            Step::Drained(pe) => {
+                let this = &mut self.pes[pe];
+                this.draining = false;
+                this.machine.drained(0, 1 - node_of(pe));
+                pe
+            }
+            Step::Deliver(i) => {
+                let message = self.network.remove(i);
+                self.receive(&message)
+            }
+            Step::Repeat(i) => {
+                self.budget.repeats -= 1;
+                let message = self.network[i].clone();
+                self.receive(&message)
+            }
+            Step::Lose(i) => {
+                self.budget.losses -= 1;
+                self.network.remove(i);
+                return;
+            }
+        };
+        self.act(pe);
+    }
+
+    fn receive(&mut self, message: &Message) -> usize {
+        let pe = message.dst_pe as usize;
+        if !self.pes[pe].gone {
+            self.pes[pe].machine.handle_message(0, message);
+        }
+        pe
+    }
+
+    fn act(&mut self, pe: usize) {
+        let me = pe as u32;
+        while let Some(action) = self.pes[pe].machine.poll_action() {
+            let this = &mut self.pes[pe];
+            match action {
+                Action::Send { message, .. } => self.network.push(message),
+                Action::CreateIni { node } => {
+                    let qpn = self.fabric.create_ini(me, node);
+                    this.machine.ini_created(0, node, qpn);
+                }
+                Action::Opened {
+                    qpn,
+                    sq_psn,
+                    remote,
+                    ..
+                } => {
+                    self.fabric.open(me, qpn, sq_psn, &remote);
+                    this.draining = false;
+                }
+                Action::Drain { .. } => this.draining = true,
+                Action::DestroyIni { qpn, .. } => {
+                    if self.fabric.destroy_ini(me, qpn) {
+                        // Fulfilled once; the program would ask again.
+                        for to in 0..PES {
+                            this.wants[to] &= this.machine.is_wanted(to as u32);
+                        }
+                    }
+                    this.draining = false;
+                }
+                Action::CreateTgt { pe: from, remote } => {
+                    let qpn = self.fabric.create_tgt(me, from, &remote);
+                    this.machine.tgt_created(0, from, qpn);
+                }
+                Action::DestroyTgt { qpn, .. } => self.fabric.destroy_tgt(me, qpn),
+                Action::Failed { pe: to, failure } => {
+                    assert_eq!(failure, Failure::PeerLeft);
+                    this.wants[to as usize] = false;
+                    assert!(self.pes[to as usize].leaving, "PE {to} does not leave");
+                }
+                Action::PeerLeft { pe: to } => {
+                    this.wants[to as usize] = false;
+                    assert!(self.pes[to as usize].leaving, "PE {to} does not leave");
+                }
+                Action::PeerRestarted { pe: to, .. } => {
+                    this.wants[to as usize] &= this.machine.is_wanted(to);
+                }
+                Action::Known { .. } => {}
+            }
+        }
+        let this = &mut self.pes[pe];
+        if this.leaving && !this.gone && this.machine.has_left() {
+            this.gone = true;
+            assert_eq!(self.fabric.end(me), 0, "PE {pe} goes while it is needed");
+        }
+    }
+
+    /// The network becomes kind; everything must settle.
+    fn settle(mut self) {
+        for pe in 0..PES {
+            if !self.pes[pe].ready {
+                self.step(Step::Ready(pe));
+            }
+        }
+        for _ in 0..40 {
+            while !self.network.is_empty() {
+                self.step(Step::Deliver(0));
+            }
+            for pe in 0..PES {
+                if self.pes[pe].draining {
+                    self.step(Step::Drained(pe));
+                }
+            }
+            if self.network.is_empty() && self.is_settled() {
+                self.check_targets();
+                return;
+            }
+            for pe in 0..PES {
+                if !self.pes[pe].gone && self.pes[pe].machine.next_timeout().is_some() {
+                    self.pes[pe].machine.handle_timeout(0);
+                    self.act(pe);
+                }
+            }
+        }
+        for pe in &self.pes {
+            println!(
+                "wants {:?} leaving {} gone {}: {:#?}",
+                pe.wants, pe.leaving, pe.gone, pe.machine
+            );
+        }
+        panic!("it does not settle");
+    }
+
+    fn is_settled(&self) -> bool {
+        self.pes.iter().all(|this| {
+            let machine = &this.machine;
+            let reached = |to: usize| !this.wants[to] || machine.is_reachable(to as u32);
+            // Wishes that end at a PE that has gone without a word stay.
+            let excused = |to: usize| self.pes[to].gone || this.leaving;
+            (0..PES).all(|to| reached(to) || excused(to))
+        })
+    }
+
+    /// With everybody up and nobody restarted, TGT QPs and open INI QPs correspond.
+    fn check_targets(&self) {
+        if self
+            .pes
+            .iter()
+            .any(|pe| pe.leaving || pe.incarnation > 1 || pe.machine.next_timeout().is_some())
+        {
+            return;
+        }
+        for (pe, this) in (0u32..).zip(&self.pes) {
+            for (initiator, ini) in self.fabric.served_by(pe) {
+                let theirs = &self.pes[initiator as usize].machine;
+                assert_eq!(theirs.connection(node_of(pe as usize)), Some((ini, pe)));
+            }
+            let node = 1 - node_of(pe as usize);
+            if let Some((ini, direct)) = this.machine.connection(node) {
+                assert!(self.fabric.served_by(direct).contains(&(pe, ini)));
+            }
+        }
+    }
+}
+
+fn explore(ready: bool, budget: Budget) -> usize {
+    let mut seen = HashSet::new();
+    let first = State::new(ready, budget);
+    seen.insert(first.fingerprint());
+    // The way to a state is kept for the message of a failure.
+    let mut open: Vec<(State, Vec<Step>)> = vec![(first, Vec::new())];
+    while let Some((state, way)) = open.pop() {
+        for step in state.steps() {
+            let mut way = way.clone();
+            way.push(step);
+            let mut next = state.clone();
+            let run = std::panic::AssertUnwindSafe(|| {
+                next.step(step);
+                if seen.insert(next.fingerprint()) {
+                    next.clone().settle();
+                    open.push((next, way.clone()));
+                }
+            });
+            if let Err(panic) = std::panic::catch_unwind(run) {
+                eprintln!("failed with {budget:?} after {way:#?}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn every_schedule_of_one_initiator_and_two_targets_settles() {
+    let none = Budget::default();
+    let budgets = [
+        Budget {
+            losses: 1,
+            timeouts: 1,
+            repeats: 1,
+            ..none
+        },
+        Budget {
+            crashes: 1,
+            repeats: 1,
+            ..none
+        },
+        Budget { repeats: 2, ..none },
+        Budget { crashes: 1, ..none },
+        Budget {
+            leaves: 1,
+            timeouts: 1,
+            ..none
+        },
+        Budget {
+            leaves: 1,
+            repeats: 1,
+            ..none
+        },
+        Budget {
+            leaves: 1,
+            timeouts: 1,
+            repeats: 1,
+            ..none
+        },
+        Budget { leaves: 2, ..none },
+        Budget {
+            losses: 2,
+            timeouts: 2,
+            ..none
+        },
+    ];
+    for budget in budgets {
+        for ready in [true, false] {
+            let states = explore(ready, budget);
+            println!("{states} states with {budget:?}, PE 1 ready: {ready}");
+            assert!(states > 100);
+        }
+    }
+}

@@ -1,0 +1,730 @@
+//! The PEs of several nodes in a network that loses, repeats, delays and reorders, with slow
+//! starters, restarts and early leavers; everything follows from one seed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use shmem_ib::connect::UdAddress;
+use shmem_ib::connect::handshake::{Failure, RetryPolicy};
+use shmem_ib::connect::manager::Identity;
+use shmem_ib::connect::message::{MAX_LEN, Segment};
+use shmem_ib::connect::xrc::{Action, Local, Manager, Memory};
+use shmem_ib::rng::Rng;
+use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
+
+use crate::fabric::Fabric;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+/// Faults happen until then.
+const HEAL: u64 = 2_000 * MS;
+/// Then everybody asks for everybody once more.
+const ALL: u64 = HEAL + 500 * MS;
+/// By then all must be connected, and the job ends.
+const LAST_BARRIER: u64 = ALL + 6_000 * MS;
+/// Longer than any series of losses in the time of faults.
+const LINGER: u64 = 3_000 * MS;
+const END: u64 = LAST_BARRIER + 2 * LINGER + 1_000 * MS;
+
+/// Sums over all runs, to see that the faults really happened.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    runs: u64,
+    pes: u64,
+    direct: u64,
+    indirect: u64,
+    targets: u64,
+    moved: u64,
+    retransmissions: u64,
+    waits: u64,
+    duplicates: u64,
+    stale: u64,
+    rejected: u64,
+    replaced: u64,
+    peer_restarts: u64,
+    byes_repeated: u64,
+    byes_missed: u64,
+    crashes: u64,
+    early_leavers: u64,
+    lost: u64,
+    repeated: u64,
+    operations: u64,
+    operations_lost: u64,
+    opened_towards_the_dead: u64,
+    abandoned: u64,
+    max_first_contact_ms: u64,
+}
+
+impl Totals {
+    pub(crate) fn assert_that_everything_happened(&self) {
+        for (what, count) in [
+            ("direct peers", self.direct),
+            ("indirect peers", self.indirect),
+            ("moved connections", self.moved),
+            ("retransmissions", self.retransmissions),
+            ("waits", self.waits),
+            ("duplicates", self.duplicates),
+            ("stale messages", self.stale),
+            ("rejected messages", self.rejected),
+            ("replaced connections", self.replaced),
+            ("restarts", self.peer_restarts),
+            ("repeated BYEs", self.byes_repeated),
+            ("crashes", self.crashes),
+            ("early leavers", self.early_leavers),
+            ("losses", self.lost),
+            ("repetitions", self.repeated),
+            ("operations", self.operations),
+        ] {
+            assert!(
+                count > 0 || self.runs < 1000,
+                "no {what}: the simulation is too kind"
+            );
+        }
+    }
+
+    fn count(&mut self, manager: &Manager) {
+        let s = manager.machine.stats();
+        self.direct += s.xrc.direct;
+        self.indirect += s.xrc.indirect;
+        self.targets += s.xrc.targets;
+        self.moved += s.xrc.moved;
+        self.retransmissions += s.retransmissions;
+        self.waits += s.waits_sent;
+        self.duplicates += s.duplicates;
+        self.stale += s.stale;
+        self.rejected += s.rejected();
+        self.replaced += s.replaced;
+        self.peer_restarts += s.peer_restarts;
+        self.byes_repeated += s.byes_repeated;
+        self.byes_missed += s.byes_missed;
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    Datagram { dst: u32, bytes: Vec<u8> },
+    Connect { pe: u32, to: u32 },
+    Ready { pe: u32, incarnation: u64 },
+    Operate { pe: u32, to: u32 },
+    Complete { pe: u32, node: u32, ini: Qpn },
+    Crash { pe: u32 },
+    Restart { pe: u32 },
+    Leave { pe: u32 },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    Up,
+    /// Has to complete its operations first.
+    WantsToLeave,
+    Leaving,
+    Gone,
+}
+
+struct Pe {
+    manager: Option<Manager>,
+    incarnation: u64,
+    life: Life,
+    /// Wishes that have to come true.
+    wants: Vec<u32>,
+    /// Operations under way and whether the node is drained, per node.
+    under_way: BTreeMap<u32, (u32, bool)>,
+}
+
+/// The faults of one network, drawn from the seed: some are off altogether.
+#[derive(Debug)]
+struct Faults {
+    loss_ppm: u32,
+    repeat_ppm: u32,
+    garble_ppm: u32,
+    min_delay: u64,
+    max_delay: u64,
+    /// Also while the job ends.
+    to_the_end: bool,
+}
+
+pub(crate) struct World {
+    rng: Rng,
+    verbose: bool,
+    now: u64,
+    serial: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pes: Vec<Pe>,
+    per_node: u32,
+    crashes: bool,
+    fabric: Fabric,
+    faults: Faults,
+    identity: Identity,
+    totals: Totals,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, verbose: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let per_node = 1 + rng.below(4) as u32;
+        let n = per_node * (2 + rng.below(3) as u32);
+        let off = |rng: &mut Rng, value: u32| if rng.below(3) == 0 { 0 } else { value };
+        let loss = rng.below(400_001) as u32;
+        let repeat = rng.below(300_001) as u32;
+        let min_delay = 1 + rng.below(50) * US;
+        let spread = [10 * US, MS, 30 * MS, 300 * MS][rng.below(4) as usize];
+        let faults = Faults {
+            loss_ppm: off(&mut rng, loss),
+            repeat_ppm: off(&mut rng, repeat),
+            garble_ppm: off(&mut rng, 20_000),
+            min_delay,
+            max_delay: min_delay + rng.below(spread),
+            to_the_end: rng.below(2) == 0,
+        };
+        let identity = Identity {
+            job_id: [1; 16],
+            job_key: [2; 32],
+            n_pes: n,
+        };
+        let mut world = Self {
+            rng,
+            verbose,
+            now: 0,
+            serial: 0,
+            events: BinaryHeap::new(),
+            pes: Vec::new(),
+            per_node,
+            crashes: false,
+            fabric: Fabric::default(),
+            faults,
+            identity,
+            totals: Totals {
+                runs: 1,
+                pes: n.into(),
+                ..Totals::default()
+            },
+        };
+        world.plan(n);
+        world
+    }
+
+    const fn node_of(&self, pe: u32) -> u32 {
+        pe / self.per_node
+    }
+
+    /// PEs that `pe` reaches over the network.
+    fn others(&self, pe: u32) -> Vec<u32> {
+        let node = self.node_of(pe);
+        let all = 0..self.pes.len() as u32;
+        all.filter(|to| self.node_of(*to) != node).collect()
+    }
+
+    fn plan(&mut self, n: u32) {
+        let slow_starts = self.rng.below(2) == 0;
+        self.crashes = self.rng.below(3) == 0;
+        let leavers = self.rng.below(4) == 0;
+        let together = self.rng.below(2) == 0;
+        for _ in 0..n {
+            self.pes.push(Pe {
+                manager: None,
+                incarnation: 0,
+                life: Life::Up,
+                wants: Vec::new(),
+                under_way: BTreeMap::new(),
+            });
+        }
+        for pe in 0..n {
+            self.start(pe, slow_starts);
+            for to in self.others(pe) {
+                if self.rng.below(3) > 0 {
+                    let range = if together { 1 } else { HEAL / 2 };
+                    let at = self.rng.below(range);
+                    self.at(at, Event::Connect { pe, to });
+                }
+                for _ in 0..self.rng.below(4) {
+                    let at = self.rng.below(ALL);
+                    self.at(at, Event::Operate { pe, to });
+                }
+                self.at(ALL, Event::Connect { pe, to });
+            }
+            if self.crashes && self.rng.below(3) == 0 {
+                let at = self.rng.below(HEAL / 2);
+                self.at(at, Event::Crash { pe });
+                let back = at + self.rng.below(200 * MS);
+                self.at(back, Event::Restart { pe });
+            } else if leavers && self.rng.below(4) == 0 {
+                let at = self.rng.below(HEAL);
+                self.at(at, Event::Leave { pe });
+                self.totals.early_leavers += 1;
+            }
+        }
+        if self.verbose {
+            println!("{n} PEs, {} per node, {:?}", self.per_node, self.faults);
+        }
+    }
+
+    fn start(&mut self, pe: u32, slow: bool) {
+        let seed = self.rng.next_u64();
+        let this = &mut self.pes[pe as usize];
+        this.incarnation += 1;
+        this.wants.clear();
+        this.under_way.clear();
+        let incarnation = this.incarnation;
+        let local = Local {
+            pe,
+            incarnation,
+            ud: address(pe),
+            mtu: [Mtu::M1024, Mtu::M4096][(pe % 2) as usize],
+            max_rd_atomic: 1 + (pe % 16) as u8,
+            memory: None,
+            retry: RetryPolicy::default(),
+        };
+        this.manager = Some(Manager::new(&self.identity, local, seed));
+        let ready = if slow { self.rng.below(800 * MS) } else { 0 };
+        self.at(self.now + ready, Event::Ready { pe, incarnation });
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.serial += 1;
+        self.events.push(Reverse((time, self.serial, event)));
+    }
+
+    fn say(&self, text: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{:>10.3} ms  {}", self.now as f64 / MS as f64, text());
+        }
+    }
+
+    /// Runs the job from beginning to end.
+    pub(crate) fn run(mut self, totals: &mut Totals) {
+        self.run_until(LAST_BARRIER);
+        self.check_settled();
+        for pe in 0..self.pes.len() as u32 {
+            let at = LAST_BARRIER + self.rng.below(100 * MS);
+            self.at(at, Event::Leave { pe });
+        }
+        self.run_until(END);
+        for (pe, this) in self.pes.iter().enumerate() {
+            assert_eq!(this.life, Life::Gone, "PE {pe} does not get away");
+        }
+        self.add_to(totals);
+    }
+
+    fn run_until(&mut self, end: u64) {
+        loop {
+            let timer = (0..self.pes.len())
+                .filter_map(|i| {
+                    let this = &self.pes[i];
+                    let up = this.manager.as_ref().filter(|_| this.life != Life::Gone)?;
+                    Some((up.machine.next_timeout()?, i))
+                })
+                .min();
+            let event = self.events.peek().map(|Reverse((at, ..))| *at);
+            let next = timer.map(|(at, _)| at).into_iter().chain(event).min();
+            let Some(next) = next.filter(|at| *at < end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            match timer {
+                Some((at, i)) if at == next && event.is_none_or(|e| at < e) => {
+                    let now = self.now;
+                    if let Some(manager) = &mut self.pes[i].manager {
+                        manager.machine.handle_timeout(now);
+                        let again = manager.machine.next_timeout();
+                        assert!(again.is_none_or(|t| t > now), "a timer does not move on");
+                    }
+                    self.act(i as u32);
+                }
+                _ => {
+                    if let Some(Reverse((_, _, event))) = self.events.pop() {
+                        self.handle(event);
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.say(|| format!("{event:?}"));
+        let now = self.now;
+        match event {
+            Event::Datagram { dst, bytes } => {
+                let this = &mut self.pes[dst as usize];
+                if let Some(manager) = this.manager.as_mut().filter(|_| this.life != Life::Gone) {
+                    // Garbled ones are rejected, and the counters are looked at in the end.
+                    let _ = manager.handle_datagram(now, &bytes);
+                    self.act(dst);
+                }
+            }
+            Event::Connect { pe, to } => self.connect(pe, to),
+            Event::Ready { pe, incarnation } => {
+                let this = &mut self.pes[pe as usize];
+                if this.incarnation != incarnation || this.life == Life::Gone {
+                    return;
+                }
+                if let Some(manager) = &mut this.manager {
+                    manager.machine.ready(now, memory(pe, incarnation));
+                    self.act(pe);
+                }
+            }
+            Event::Operate { pe, to } => self.operate(pe, to),
+            Event::Complete { pe, node, ini } => self.complete(pe, node, ini),
+            Event::Crash { pe } => {
+                if self.pes[pe as usize].life != Life::Up {
+                    return;
+                }
+                self.totals.crashes += 1;
+                if let Some(manager) = self.pes[pe as usize].manager.take() {
+                    self.totals.count(&manager);
+                }
+                self.fabric.end(pe);
+            }
+            Event::Restart { pe } => {
+                if self.pes[pe as usize].manager.is_none() {
+                    self.start(pe, true);
+                }
+            }
+            Event::Leave { pe } => {
+                let this = &mut self.pes[pe as usize];
+                if this.manager.is_some() && this.life == Life::Up {
+                    this.life = Life::WantsToLeave;
+                    this.wants.clear();
+                    self.leave_if_idle(pe);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, pe: u32, to: u32) {
+        let node = self.node_of(to);
+        let now = self.now;
+        let this = &mut self.pes[pe as usize];
+        if this.life != Life::Up {
+            return;
+        }
+        if let Some(manager) = &mut this.manager {
+            this.wants.push(to);
+            manager.machine.connect(now, to, node, address(to));
+            self.act(pe);
+        }
+    }
+
+    /// The program of `pe` writes to `to`, connecting if need be.
+    fn operate(&mut self, pe: u32, to: u32) {
+        let node = self.node_of(to);
+        let this = &self.pes[pe as usize];
+        let Some(manager) = this.manager.as_ref().filter(|_| this.life == Life::Up) else {
+            return;
+        };
+        let connection = manager.machine.connection(node);
+        let (Some((ini, direct)), Some(memory)) = (connection, manager.machine.memory(to)) else {
+            self.connect(pe, to);
+            return;
+        };
+        self.totals.operations += 1;
+        let taker = self.fabric.deliver(ini);
+        assert!(taker.is_none_or(|taker| taker == direct));
+        // The memory is the peer's, or that of an incarnation that is no more.
+        let incarnation = memory.segments[0].address & 0xff;
+        assert!(incarnation <= self.pes[to as usize].incarnation);
+        assert_eq!(memory.srqn, SrqNum(to + 500));
+        let under_way = &mut self.pes[pe as usize].under_way;
+        let (count, draining) = under_way.entry(node).or_default();
+        assert!(!*draining, "PE {pe} posts to node {node} while it drains");
+        *count += 1;
+        let delay = self.delay() + self.rng.below(50 * MS);
+        self.at(self.now + delay, Event::Complete { pe, node, ini });
+    }
+
+    fn complete(&mut self, pe: u32, node: u32, ini: Qpn) {
+        if !self.fabric.exists(ini) {
+            self.totals.operations_lost += 1;
+            return;
+        }
+        // Even the last repetition finds its target, unless that has died.
+        let _ = self.fabric.deliver(ini);
+        let now = self.now;
+        let this = &mut self.pes[pe as usize];
+        let (count, draining) = this.under_way.entry(node).or_default();
+        *count -= 1;
+        if *count == 0
+            && std::mem::take(draining)
+            && let Some(manager) = &mut this.manager
+        {
+            manager.machine.drained(now, node);
+            self.act(pe);
+        }
+        self.leave_if_idle(pe);
+    }
+
+    fn leave_if_idle(&mut self, pe: u32) {
+        let now = self.now;
+        let this = &mut self.pes[pe as usize];
+        if this.life != Life::WantsToLeave || this.under_way.values().any(|(n, _)| *n > 0) {
+            return;
+        }
+        this.life = Life::Leaving;
+        let Some(manager) = &mut this.manager else {
+            return;
+        };
+        manager.machine.leave(now, LINGER);
+        loop {
+            let Some(manager) = &mut self.pes[pe as usize].manager else {
+                return;
+            };
+            let more = manager.machine.say_bye(now, 2);
+            self.act(pe);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Executes the actions of one PE.
+    fn act(&mut self, pe: u32) {
+        let now = self.now;
+        loop {
+            let this = &mut self.pes[pe as usize];
+            let Some(manager) = &mut this.manager else {
+                break;
+            };
+            let Some(action) = manager.machine.poll_action() else {
+                break;
+            };
+            match action {
+                Action::Send { to, message } => {
+                    let mut buf = [0; MAX_LEN];
+                    let len = manager.encode(&message, &mut buf);
+                    let dst = message.dst_pe;
+                    assert_eq!(to, address(dst));
+                    self.transmit(dst, buf[..len].to_vec());
+                }
+                Action::CreateIni { node } => {
+                    let qpn = self.fabric.create_ini(pe, node);
+                    manager.machine.ini_created(now, node, qpn);
+                }
+                Action::Opened {
+                    node,
+                    qpn,
+                    sq_psn,
+                    remote,
+                    direct,
+                } => {
+                    assert_eq!(remote.mtu, common_mtu(pe, direct));
+                    assert_eq!(remote.rd_atomic, 1 + (pe % 16).min(direct % 16) as u8);
+                    let alive = self.fabric.open(pe, qpn, sq_psn, &remote);
+                    self.totals.opened_towards_the_dead += u64::from(!alive);
+                    assert_eq!(self.node_of(direct), node);
+                    self.pes[pe as usize].under_way.insert(node, (0, false));
+                }
+                Action::Drain { node } => {
+                    let (count, draining) = this.under_way.get_mut(&node).expect("it was open");
+                    if *count == 0 {
+                        manager.machine.drained(now, node);
+                    } else {
+                        *draining = true;
+                    }
+                }
+                Action::DestroyIni { node, qpn } => {
+                    let open = self.fabric.destroy_ini(pe, qpn);
+                    let per_node = self.per_node;
+                    let this = &mut self.pes[pe as usize];
+                    if open {
+                        this.under_way.insert(node, (0, false));
+                        // The wishes were fulfilled once; who uses the node next asks again.
+                        let machine = this.manager.as_ref().map(|m| &m.machine);
+                        this.wants.retain(|to| {
+                            to / per_node != node || machine.is_some_and(|m| m.is_wanted(*to))
+                        });
+                    }
+                }
+                Action::Known {
+                    pe: to,
+                    node,
+                    memory,
+                } => {
+                    assert_eq!(self.node_of(to), node);
+                    assert_eq!(memory.srqn, SrqNum(to + 500));
+                    assert_eq!(memory.segments[0].address >> 32, u64::from(to));
+                }
+                Action::CreateTgt { pe: from, remote } => {
+                    assert_eq!(remote.mtu, common_mtu(pe, from));
+                    let qpn = self.fabric.create_tgt(pe, from, &remote);
+                    manager.machine.tgt_created(now, from, qpn);
+                }
+                Action::DestroyTgt { qpn, .. } => self.fabric.destroy_tgt(pe, qpn),
+                Action::Failed { pe: to, failure } => {
+                    assert_eq!(failure, Failure::PeerLeft, "PE {pe} to PE {to}");
+                    self.assert_left(to);
+                    self.pes[pe as usize].wants.retain(|w| *w != to);
+                }
+                Action::PeerLeft { pe: to } => {
+                    self.assert_left(to);
+                    self.pes[pe as usize].wants.retain(|w| *w != to);
+                }
+                Action::PeerRestarted { pe: to, .. } => {
+                    if !manager.machine.is_wanted(to) {
+                        self.pes[pe as usize].wants.retain(|w| *w != to);
+                    }
+                }
+            }
+        }
+        self.go_if_left(pe);
+    }
+
+    fn assert_left(&self, pe: u32) {
+        let life = self.pes[pe as usize].life;
+        assert!(matches!(life, Life::Leaving | Life::Gone), "PE {pe} is up");
+    }
+
+    fn go_if_left(&mut self, pe: u32) {
+        let this = &mut self.pes[pe as usize];
+        let Some(manager) = this.manager.as_ref().filter(|_| this.life == Life::Leaving) else {
+            return;
+        };
+        if !manager.machine.has_left() {
+            return;
+        }
+        this.life = Life::Gone;
+        let gave_up = manager.machine.stats().byes_missed > 0;
+        let abandoned = self.fabric.end(pe) as u64;
+        assert!(abandoned == 0 || gave_up, "PE {pe} goes while it is needed");
+        self.totals.abandoned += abandoned;
+        self.say(|| format!("PE {pe} is gone"));
+    }
+
+    fn delay(&mut self) -> u64 {
+        let faults = &self.faults;
+        faults.min_delay + self.rng.below(faults.max_delay - faults.min_delay + 1)
+    }
+
+    fn transmit(&mut self, dst: u32, bytes: Vec<u8>) {
+        let mut copies = 1;
+        let ending = self.now >= LAST_BARRIER && self.faults.to_the_end;
+        let faulty = self.now < HEAL || ending;
+        if faulty {
+            if self.rng.chance_ppm(self.faults.loss_ppm) {
+                self.totals.lost += 1;
+                return;
+            }
+            if self.rng.chance_ppm(self.faults.repeat_ppm) {
+                self.totals.repeated += 1;
+                copies = 2;
+            }
+        }
+        for _ in 0..copies {
+            let mut bytes = bytes.clone();
+            if faulty && self.rng.chance_ppm(self.faults.garble_ppm) {
+                let at = self.rng.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << self.rng.below(8);
+            }
+            let at = self.now + self.delay();
+            self.at(at, Event::Datagram { dst, bytes });
+        }
+    }
+
+    /// Everybody has asked for everybody, and the network has been kind for a while.
+    fn check_settled(&mut self) {
+        for pe in 0..self.pes.len() as u32 {
+            let this = &self.pes[pe as usize];
+            if this.life != Life::Up {
+                continue;
+            }
+            let machine = &this.manager.as_ref().expect("up in the end").machine;
+            for to in self.others(pe) {
+                let up = self.pes[to as usize].life == Life::Up;
+                let wanted = this.wants.contains(&to);
+                assert!(
+                    machine.is_reachable(to) || !(wanted && up),
+                    "PE {pe} -> {to}: {machine:#?}"
+                );
+            }
+            // Exactly one TGT QP per initiator that has chosen this PE, and no other.
+            for (initiator, ini) in self.fabric.served_by(pe) {
+                let other = &self.pes[initiator as usize];
+                let theirs = other.manager.as_ref().expect("up in the end");
+                let current = theirs.machine.connection(self.node_of(pe));
+                let in_use = current == Some((ini, pe));
+                // A restarted or leaving initiator may not have had a reason to say so yet.
+                let excused = self.crashes || other.life != Life::Up;
+                assert!(
+                    in_use || excused,
+                    "PE {pe} serves PE {initiator} for nothing"
+                );
+            }
+            if !self.crashes {
+                for node in 0..self.pes.len() as u32 / self.per_node {
+                    if let Some((ini, direct)) = machine.connection(node)
+                        && self.pes[direct as usize].life == Life::Up
+                    {
+                        let served = self.fabric.served_by(direct);
+                        assert!(served.contains(&(pe, ini)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_to(mut self, totals: &mut Totals) {
+        let mut slowest = 0;
+        for this in &self.pes {
+            if let Some(manager) = &this.manager {
+                self.totals.count(manager);
+                slowest = slowest.max(manager.machine.stats().first_contact.max / MS);
+            }
+        }
+        let t = self.totals;
+        totals.runs += t.runs;
+        totals.pes += t.pes;
+        totals.direct += t.direct;
+        totals.indirect += t.indirect;
+        totals.targets += t.targets;
+        totals.moved += t.moved;
+        totals.retransmissions += t.retransmissions;
+        totals.waits += t.waits;
+        totals.duplicates += t.duplicates;
+        totals.stale += t.stale;
+        totals.rejected += t.rejected;
+        totals.replaced += t.replaced;
+        totals.peer_restarts += t.peer_restarts;
+        totals.byes_repeated += t.byes_repeated;
+        totals.byes_missed += t.byes_missed;
+        totals.crashes += t.crashes;
+        totals.early_leavers += t.early_leavers;
+        totals.lost += t.lost;
+        totals.repeated += t.repeated;
+        totals.operations += t.operations;
+        totals.operations_lost += t.operations_lost;
+        totals.opened_towards_the_dead += t.opened_towards_the_dead;
+        totals.abandoned += t.abandoned;
+        totals.max_first_contact_ms = totals.max_first_contact_ms.max(slowest);
+    }
+}
+
+const fn common_mtu(a: u32, b: u32) -> Mtu {
+    if a & b & 1 == 1 {
+        Mtu::M4096
+    } else {
+        Mtu::M1024
+    }
+}
+
+/// The memory of an incarnation tells whose it is.
+pub(crate) fn memory(pe: u32, incarnation: u64) -> Memory {
+    let segment = Segment {
+        address: u64::from(pe) << 32 | incarnation,
+        size: 1 << 20,
+        rkey: Rkey(pe),
+        id: 0,
+        generation: 1,
+    };
+    Memory {
+        srqn: SrqNum(pe + 500),
+        segments: std::iter::once(segment).collect(),
+    }
+}
+
+pub(crate) fn address(pe: u32) -> UdAddress {
+    UdAddress {
+        gid: std::net::Ipv4Addr::new(10, 0, 0, pe as u8).into(),
+        udp_port: 4791,
+        qpn: Qpn(pe + 1),
+        qkey: Qkey(pe + 1000),
+    }
+}
