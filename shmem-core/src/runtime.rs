@@ -204,8 +204,9 @@ impl Runtime {
         &self,
         call: impl FnOnce(&Endpoint<SoftHca>) -> Result<T, ConnError>,
     ) -> T {
-        let done = call(&self.remote().endpoint);
-        self.block.doorbell.ring();
+        let remote = self.remote();
+        let done = call(&remote.endpoint);
+        remote.bells.ring();
         self.or_die(done)
     }
 
@@ -214,7 +215,7 @@ impl Runtime {
         if let Some(remote) = &self.remote
             && remote.endpoint.progress()
         {
-            self.block.doorbell.ring();
+            remote.bells.ring();
         }
     }
 
