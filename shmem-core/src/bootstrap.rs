@@ -77,7 +77,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         // SAFETY: the segment stays mapped until the process ends.
         unsafe { remote.endpoint.register(own, node.segment_len()) }
             .map_err(|e| Error::Network(e.to_string()))?;
-        remote.serve(|| block.doorbell.ring())?;
+        remote.serve()?;
     }
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 

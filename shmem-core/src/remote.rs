@@ -27,9 +27,30 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// Stack of the progress thread: it runs the endpoint's state machines and nothing of the user's.
 const STACK: usize = 256 << 10;
 
+/// Who may sleep until memory changes that this PE's HCA writes for other nodes: this PE, and with
+/// XRC, where requests for all PEs of the node come in through any of them, the whole node.
+#[derive(Clone, Copy)]
+pub(crate) struct Bells {
+    view: NodeView,
+    /// Positions on the node.
+    first: usize,
+    count: usize,
+}
+
+impl Bells {
+    /// Wakes those who sleep.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        for local in self.first..self.first + self.count {
+            self.view.pe_block(local).doorbell.ring();
+        }
+    }
+}
+
 /// Connection to all other nodes.
 pub(crate) struct Remote {
     pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
+    pub(crate) bells: Bells,
     stop: Arc<AtomicBool>,
 }
 
@@ -90,20 +111,27 @@ impl Remote {
         };
         let endpoint = Endpoint::new(Arc::new(hca), config).map_err(|e| network(&e))?;
         endpoint.set_directory(Arc::new(AddressTable(*view)));
+        let (first, count) = match settings.transport {
+            settings::Transport::Rc => (view.local_of()[me] as usize, 1),
+            settings::Transport::Xrc => (0, view.n_local()),
+        };
+        let view = *view;
         Ok(Self {
             endpoint,
+            bells: Bells { view, first, count },
             stop: Arc::new(AtomicBool::new(false)),
         })
     }
 
-    /// Starts the thread that answers while the program computes. `notify` is called when inbound
-    /// operations may have changed this PE's memory.
-    pub(crate) fn serve(&self, notify: impl Fn() + Send + 'static) -> Result<(), Error> {
+    /// Starts the thread that answers while the program computes. It rings the bells when inbound
+    /// operations may have changed memory.
+    pub(crate) fn serve(&self) -> Result<(), Error> {
         let (endpoint, stop) = (self.endpoint.clone(), self.stop.clone());
+        let bells = self.bells;
         sys::spawn_thread(STACK, move || {
             while !stop.load(Ordering::Relaxed) {
                 if endpoint.progress_wait(IDLE) {
-                    notify();
+                    bells.ring();
                 }
             }
         })
@@ -118,6 +146,8 @@ impl Remote {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.endpoint.close();
+        // Closing has taken in what came for others, too.
+        self.bells.ring();
     }
 }
 

@@ -86,8 +86,8 @@ pub(crate) fn record_connections(rt: &Runtime) {
             (Stat::FirstContactMean, s.connect.first_contact.mean()),
             (Stat::FirstContactMax, s.connect.first_contact.max),
             (Stat::QueuePairs, s.queue_pairs_created),
-            (Stat::Initiators, s.xrc_initiators.into()),
-            (Stat::Targets, s.xrc_targets.into()),
+            (Stat::Initiators, s.connect.xrc.initiators),
+            (Stat::Targets, s.connect.xrc.targets),
             (Stat::DirectPeers, s.connect.xrc.direct),
             (Stat::IndirectPeers, s.connect.xrc.indirect),
             (

@@ -205,8 +205,9 @@ impl Runtime {
         &self,
         call: impl FnOnce(&Endpoint<SoftHca>) -> Result<T, ConnError>,
     ) -> T {
-        let done = call(&self.remote().endpoint);
-        self.block.doorbell.ring();
+        let remote = self.remote();
+        let done = call(&remote.endpoint);
+        remote.bells.ring();
         self.or_die(done)
     }
 
@@ -217,7 +218,7 @@ impl Runtime {
         };
         let busy = remote.endpoint.progress();
         if busy {
-            self.block.doorbell.ring();
+            remote.bells.ring();
         }
         busy
     }

@@ -224,7 +224,9 @@ pub struct XrcStats {
     pub direct: u64,
     /// Peers that became reachable over a connection made with another PE of their node.
     pub indirect: u64,
-    /// Target QPs made for initiators.
+    /// Initiator QPs made.
+    pub initiators: u64,
+    /// Target QPs made for initiators of others.
     pub targets: u64,
     /// OPENs sent, with those repeated.
     pub opens_sent: u64,

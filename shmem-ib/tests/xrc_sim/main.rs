@@ -6,11 +6,13 @@
 
 mod explore;
 mod fabric;
+mod totals;
 mod world;
 
 use std::env;
 
-use world::{Totals, World};
+use totals::Totals;
+use world::World;
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;

@@ -13,6 +13,7 @@ use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
 
 use crate::fabric::Fabric;
+use crate::totals::Totals;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
@@ -25,80 +26,6 @@ const LAST_BARRIER: u64 = ALL + 6_000 * MS;
 /// Longer than any series of losses in the time of faults.
 const LINGER: u64 = 3_000 * MS;
 const END: u64 = LAST_BARRIER + 2 * LINGER + 1_000 * MS;
-
-/// Sums over all runs, to see that the faults really happened.
-#[derive(Debug, Default)]
-pub(crate) struct Totals {
-    runs: u64,
-    pes: u64,
-    direct: u64,
-    indirect: u64,
-    targets: u64,
-    moved: u64,
-    retransmissions: u64,
-    waits: u64,
-    duplicates: u64,
-    stale: u64,
-    rejected: u64,
-    replaced: u64,
-    peer_restarts: u64,
-    byes_repeated: u64,
-    byes_missed: u64,
-    crashes: u64,
-    early_leavers: u64,
-    lost: u64,
-    repeated: u64,
-    operations: u64,
-    operations_lost: u64,
-    opened_towards_the_dead: u64,
-    abandoned: u64,
-    max_first_contact_ms: u64,
-}
-
-impl Totals {
-    pub(crate) fn assert_that_everything_happened(&self) {
-        for (what, count) in [
-            ("direct peers", self.direct),
-            ("indirect peers", self.indirect),
-            ("moved connections", self.moved),
-            ("retransmissions", self.retransmissions),
-            ("waits", self.waits),
-            ("duplicates", self.duplicates),
-            ("stale messages", self.stale),
-            ("rejected messages", self.rejected),
-            ("replaced connections", self.replaced),
-            ("restarts", self.peer_restarts),
-            ("repeated BYEs", self.byes_repeated),
-            ("crashes", self.crashes),
-            ("early leavers", self.early_leavers),
-            ("losses", self.lost),
-            ("repetitions", self.repeated),
-            ("operations", self.operations),
-        ] {
-            assert!(
-                count > 0 || self.runs < 1000,
-                "no {what}: the simulation is too kind"
-            );
-        }
-    }
-
-    fn count(&mut self, manager: &Manager) {
-        let s = manager.machine.stats();
-        self.direct += s.xrc.direct;
-        self.indirect += s.xrc.indirect;
-        self.targets += s.xrc.targets;
-        self.moved += s.xrc.moved;
-        self.retransmissions += s.retransmissions;
-        self.waits += s.waits_sent;
-        self.duplicates += s.duplicates;
-        self.stale += s.stale;
-        self.rejected += s.rejected();
-        self.replaced += s.replaced;
-        self.peer_restarts += s.peer_restarts;
-        self.byes_repeated += s.byes_repeated;
-        self.byes_missed += s.byes_missed;
-    }
-}
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
@@ -669,30 +596,7 @@ impl World {
                 slowest = slowest.max(manager.machine.stats().first_contact.max / MS);
             }
         }
-        let t = self.totals;
-        totals.runs += t.runs;
-        totals.pes += t.pes;
-        totals.direct += t.direct;
-        totals.indirect += t.indirect;
-        totals.targets += t.targets;
-        totals.moved += t.moved;
-        totals.retransmissions += t.retransmissions;
-        totals.waits += t.waits;
-        totals.duplicates += t.duplicates;
-        totals.stale += t.stale;
-        totals.rejected += t.rejected;
-        totals.replaced += t.replaced;
-        totals.peer_restarts += t.peer_restarts;
-        totals.byes_repeated += t.byes_repeated;
-        totals.byes_missed += t.byes_missed;
-        totals.crashes += t.crashes;
-        totals.early_leavers += t.early_leavers;
-        totals.lost += t.lost;
-        totals.repeated += t.repeated;
-        totals.operations += t.operations;
-        totals.operations_lost += t.operations_lost;
-        totals.opened_towards_the_dead += t.opened_towards_the_dead;
-        totals.abandoned += t.abandoned;
+        totals.add(&self.totals);
         totals.max_first_contact_ms = totals.max_first_contact_ms.max(slowest);
     }
 }

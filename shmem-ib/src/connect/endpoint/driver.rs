@@ -13,11 +13,11 @@ use super::ops::{Failed, Holds, Op, OpId, OpTable};
 use super::path::{Path, Todo};
 use super::ud::{SEND_SLOTS, UdPort};
 use crate::connect::UdAddress;
-use crate::connect::handshake::{Action, Failure, Link};
+use crate::connect::handshake::Failure;
 use crate::connect::message::{MAX_LEN, Message, Segments};
 use crate::verbs::{
-    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr, Sge,
-    SrqNum, VerbsError, WcStatus,
+    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, SendOp, SendWr, Sge, SrqNum,
+    VerbsError, WcStatus,
 };
 
 /// Most completions taken from the HCA at a time.
@@ -303,79 +303,6 @@ impl<H: Hca> Driver<H> {
         }
     }
 
-    fn act_rc(&mut self, pe: u32, action: Action) {
-        let now = self.now();
-        match action {
-            Action::Send { to, message } => self.send(&to, &message),
-            Action::CreateQp => {
-                let init = self.qp_init(QpType::Rc);
-                let created = self.create_qp(&init, INIT);
-                self.manager.rc(|m| match created {
-                    Ok(qpn) => m.qp_created(now, pe, qpn),
-                    Err(e) => m.qp_failed(now, pe, e.to_string()),
-                });
-            }
-            Action::LinkQp(link) => {
-                if let Err(e) = self.link_qp(&link) {
-                    self.broke(pe, ConnError::verbs("connect a queue pair")(e));
-                }
-                self.posts += 1;
-                let peer = self.peers.entry(pe).or_default();
-                peer.inbound = self.hca.inbound_mark(link.qpn).unwrap_or_default();
-                peer.used = self.posts;
-            }
-            Action::ResetQp(qpn) => {
-                let reset = self
-                    .hca
-                    .modify_qp(qpn, &QpAttr::Reset)
-                    .and_then(|()| self.hca.modify_qp(qpn, &INIT));
-                if let Err(e) = reset {
-                    self.broke(pe, ConnError::verbs("reset a queue pair")(e));
-                }
-            }
-            Action::DestroyQp(qpn) => {
-                self.destroy_qp(qpn);
-                self.closed(pe, qpn);
-            }
-            Action::Opened { qpn, segments } => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.left = false;
-                peer.segments = segments;
-                peer.acknowledge = None;
-                self.opened(pe, qpn);
-            }
-            Action::Drain(qpn) => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.draining = peer.open == Some(qpn);
-                if !self.drain_if_idle(pe) {
-                    self.attention.push(pe);
-                    self.manager.rc(|m| m.busy(now, pe));
-                }
-            }
-            Action::SegmentsChanged { segments, revision } => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.segments = segments;
-                self.notify = true;
-                if peer.completed == peer.posted {
-                    self.manager.rc(|m| m.segments_applied(now, pe, revision));
-                } else {
-                    peer.acknowledge = Some((peer.posted, revision));
-                    self.attention.push(pe);
-                }
-            }
-            Action::Failed(failure) => self.connect_failed(pe, failure),
-            // Its consequences come as actions of their own.
-            Action::PeerRestarted { .. } => {}
-            Action::PeerLeft { waits } => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.left = true;
-                if waits && peer.completed < peer.posted {
-                    self.manager.rc(|m| m.busy(now, pe));
-                }
-            }
-        }
-    }
-
     /// Operations towards `pe` may be posted to `qpn` from now on.
     pub(super) fn opened(&mut self, pe: u32, qpn: Qpn) {
         self.posts += 1;
@@ -406,21 +333,6 @@ impl<H: Hca> Driver<H> {
         Ok(qpn)
     }
 
-    fn link_qp(&self, link: &Link) -> Result<(), VerbsError> {
-        let dest = RcDest {
-            av: link.peer_av,
-            qpn: link.peer_qpn,
-            rq_psn: link.rq_psn,
-            mtu: link.mtu,
-            max_dest_rd_atomic: link.max_dest_rd_atomic,
-            // Nothing here needs a receive of the peer.
-            min_rnr_timer: 0,
-        };
-        self.hca
-            .modify_qp(link.qpn, &QpAttr::Rtr { dest: Some(dest) })?;
-        self.start_sending(link.qpn, link.sq_psn, link.max_rd_atomic)
-    }
-
     /// Moves a queue pair from RTR to RTS.
     pub(super) fn start_sending(
         &self,
@@ -442,19 +354,6 @@ impl<H: Hca> Driver<H> {
         let gone = self.hca.destroy_qp(qpn).is_ok();
         self.qps_alive -= u32::from(gone);
         gone
-    }
-
-    /// The queue pair for operations towards `pe` is gone, and what was under way is lost.
-    fn closed(&mut self, pe: u32, qpn: Qpn) {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return;
-        };
-        if peer.open == Some(qpn) {
-            peer.open = None;
-            peer.draining = false;
-            peer.broken = None;
-            self.lose_all(pe);
-        }
     }
 
     /// Nothing that is under way towards `pe` will complete.

@@ -3,8 +3,7 @@
 //!
 //! An [`Endpoint`] is what a PE has of the network: a UD queue pair for connection messages
 //! from the start, and an RC queue pair per peer that it has been in contact with, or an XRC one
-//! per node ([`Transport`]). All its
-//! methods may be called from any thread.
+//! per node ([`Transport`]). All its methods may be called from any thread.
 //!
 //! # Life
 //! 1. [`Endpoint::new`] makes the UD queue pair; [`Endpoint::ud_address`] goes to the job's
@@ -36,6 +35,7 @@ mod evict;
 mod leave;
 mod ops;
 mod path;
+mod rc;
 mod rma;
 mod segments;
 mod ud;

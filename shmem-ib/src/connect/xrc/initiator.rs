@@ -118,6 +118,7 @@ impl Machine {
             return;
         };
         self.generation += 1;
+        self.stats.xrc.initiators += 1;
         let mine = Ini {
             generation: self.generation,
             qpn,

@@ -1,0 +1,111 @@
+//! The driver's part in RC connections: a queue pair per peer.
+
+use super::driver::{Driver, INIT};
+use super::error::ConnError;
+use crate::connect::handshake::{Action, Link};
+use crate::verbs::{Hca, QpAttr, QpType, Qpn, RcDest, VerbsError};
+
+impl<H: Hca> Driver<H> {
+    /// Executes one action of the state machine towards `pe`.
+    pub(super) fn act_rc(&mut self, pe: u32, action: Action) {
+        let now = self.now();
+        match action {
+            Action::Send { to, message } => self.send(&to, &message),
+            Action::CreateQp => {
+                let init = self.qp_init(QpType::Rc);
+                let created = self.create_qp(&init, INIT);
+                self.manager.rc(|m| match created {
+                    Ok(qpn) => m.qp_created(now, pe, qpn),
+                    Err(e) => m.qp_failed(now, pe, e.to_string()),
+                });
+            }
+            Action::LinkQp(link) => {
+                if let Err(e) = self.link_qp(&link) {
+                    self.broke(pe, ConnError::verbs("connect a queue pair")(e));
+                }
+                self.posts += 1;
+                let inbound = self.hca().inbound_mark(link.qpn).unwrap_or_default();
+                let peer = self.peers.entry(pe).or_default();
+                peer.inbound = inbound;
+                peer.used = self.posts;
+            }
+            Action::ResetQp(qpn) => {
+                let reset = self
+                    .hca()
+                    .modify_qp(qpn, &QpAttr::Reset)
+                    .and_then(|()| self.hca().modify_qp(qpn, &INIT));
+                if let Err(e) = reset {
+                    self.broke(pe, ConnError::verbs("reset a queue pair")(e));
+                }
+            }
+            Action::DestroyQp(qpn) => {
+                self.destroy_qp(qpn);
+                self.closed(pe, qpn);
+            }
+            Action::Opened { qpn, segments } => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.left = false;
+                peer.segments = segments;
+                peer.acknowledge = None;
+                self.opened(pe, qpn);
+            }
+            Action::Drain(qpn) => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.draining = peer.open == Some(qpn);
+                if !self.drain_if_idle(pe) {
+                    self.attention.push(pe);
+                    self.manager.rc(|m| m.busy(now, pe));
+                }
+            }
+            Action::SegmentsChanged { segments, revision } => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.segments = segments;
+                self.notify = true;
+                if peer.completed == peer.posted {
+                    self.manager.rc(|m| m.segments_applied(now, pe, revision));
+                } else {
+                    peer.acknowledge = Some((peer.posted, revision));
+                    self.attention.push(pe);
+                }
+            }
+            Action::Failed(failure) => self.connect_failed(pe, failure),
+            // Its consequences come as actions of their own.
+            Action::PeerRestarted { .. } => {}
+            Action::PeerLeft { waits } => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.left = true;
+                if waits && peer.completed < peer.posted {
+                    self.manager.rc(|m| m.busy(now, pe));
+                }
+            }
+        }
+    }
+
+    fn link_qp(&self, link: &Link) -> Result<(), VerbsError> {
+        let dest = RcDest {
+            av: link.peer_av,
+            qpn: link.peer_qpn,
+            rq_psn: link.rq_psn,
+            mtu: link.mtu,
+            max_dest_rd_atomic: link.max_dest_rd_atomic,
+            // Nothing here needs a receive of the peer.
+            min_rnr_timer: 0,
+        };
+        self.hca()
+            .modify_qp(link.qpn, &QpAttr::Rtr { dest: Some(dest) })?;
+        self.start_sending(link.qpn, link.sq_psn, link.max_rd_atomic)
+    }
+
+    /// The queue pair for operations towards `pe` is gone, and what was under way is lost.
+    fn closed(&mut self, pe: u32, qpn: Qpn) {
+        let Some(peer) = self.peers.get_mut(&pe) else {
+            return;
+        };
+        if peer.open == Some(qpn) {
+            peer.open = None;
+            peer.draining = false;
+            peer.broken = None;
+            self.lose_all(pe);
+        }
+    }
+}
