@@ -56,9 +56,9 @@ fn pes_are_processes_of_their_own() {
         .map(|l| l.split(' ').next().unwrap())
         .collect();
     assert_eq!(pids.len(), 40);
-    // Streams, PMI, segment, and the directory that is being read.
+    // Streams, PMI, the memfds of the node (tables, heap, XRC domain), and the directory being read.
     assert_eq!(
-        out.stdout.matches("7 descriptors\n").count(),
+        out.stdout.matches("8 descriptors\n").count(),
         40,
         "{}",
         out.stdout
