@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Of its own, because the flag rebuilds everything.
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/loom}
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
 cargo test --release --quiet -p shmem-ib --test loom
 cargo test --release --quiet -p shmem-node --test loom

@@ -12,6 +12,10 @@ echo "== documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 echo "== tests"
 cargo test --workspace --quiet
+echo "== the explorations that are too long without release mode"
+cargo test --release -p shmem-ib --test handshake_sim --quiet
+echo "== models of what threads share"
+ci/models.sh
 echo "== the main job"
 cargo build --release --workspace --examples --bins --quiet
 target/release/shmrun -n 4 --nodes 2 target/release/ep A

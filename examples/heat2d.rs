@@ -8,7 +8,7 @@
 use shmem::{Cmp, Op, SymSlice, barrier_all, my_pe, n_pes, p, put, reduce, wait_until};
 
 const WIDTH: usize = 32;
-const ROWS: usize = 60;
+const ROWS: usize = 64;
 const STEPS: usize = 50;
 
 /// First row and number of rows of `pe`'s block.

@@ -84,15 +84,29 @@ pub(crate) fn record_connections(rt: &Runtime) {
             (Stat::FirstConnection, s.connect.first_opened),
             (Stat::LastConnection, s.connect.last_opened),
             (Stat::FirstContactMean, s.connect.first_contact.mean()),
+            (
+                Stat::FirstContactMedian,
+                s.connect.first_contact.quantile(0.5),
+            ),
+            (
+                Stat::FirstContactP99,
+                s.connect.first_contact.quantile(0.99),
+            ),
             (Stat::FirstContactMax, s.connect.first_contact.max),
             (Stat::QueuePairs, s.queue_pairs_created),
             (Stat::Initiators, s.connect.xrc.initiators),
             (Stat::Targets, s.connect.xrc.targets),
             (Stat::DirectPeers, s.connect.xrc.direct),
             (Stat::IndirectPeers, s.connect.xrc.indirect),
+            (Stat::Evictions, s.connect.evictions),
+            (Stat::Reconnects, s.connect.reconnects),
             (
                 Stat::ConnectMessages,
-                s.connect.offers_sent + s.connect.waits_sent + s.connect.xrc.sent(),
+                s.connect.offers_sent
+                    + s.connect.waits_sent
+                    + s.connect.drains_sent
+                    + s.connect.segments_sent
+                    + s.connect.xrc.sent(),
             ),
             (Stat::ConnectRetransmissions, s.connect.retransmissions),
             (Stat::PacketsSent, s.hca.packets_sent),

@@ -49,12 +49,16 @@ stats! {
     FirstConnection, "first connection, after start", Ns;
     LastConnection, "last connection, after start", Ns;
     FirstContactMean, "first contact, mean", Ns;
+    FirstContactMedian, "first contact, median", Ns;
+    FirstContactP99, "first contact, 99th percentile", Ns;
     FirstContactMax, "first contact, longest", Ns;
     QueuePairs, "queue pairs", Count;
     Initiators, "XRC initiator queue pairs", Count;
     Targets, "XRC target queue pairs", Count;
     DirectPeers, "direct peers", Count;
     IndirectPeers, "indirect peers", Count;
+    Evictions, "connections closed to make room", Count;
+    Reconnects, "connections opened anew", Count;
     ConnectMessages, "connection messages sent", Count;
     ConnectRetransmissions, "connection retransmissions", Count;
     PacketsSent, "packets sent", Count;
