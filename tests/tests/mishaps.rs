@@ -1,6 +1,7 @@
 //! Programs that go wrong: the job ends, with the right status, and somebody says what happened and
 //! what to do about it.
 
+use shmem_node::contract::NODE_CONTRACT;
 use shmem_tests::{Job, text};
 
 const ONE_NODE: &str = "-n 3";
@@ -154,9 +155,9 @@ fn init_says_what_is_wrong_with_the_environment() {
             &[("SHMEM_NODE", "999")],
             "use the shmrun that was built with it",
         ),
-        (&[("SHMEM_NODE", "2")], "PMI_RANK is not a number"),
+        (&[("SHMEM_NODE", NODE_CONTRACT)], "PMI_RANK is not a number"),
         (
-            &[("SHMEM_NODE", "2"), ("PMI_RANK", "0")],
+            &[("SHMEM_NODE", NODE_CONTRACT), ("PMI_RANK", "0")],
             "not the one that shmrun started",
         ),
     ];
