@@ -90,7 +90,10 @@ impl Remote {
             },
             seed,
         };
-        let hca = SoftHca::open(&config).map_err(|e| network(&e))?;
+        let hca = SoftHca::open(&config).map_err(|e| {
+            let from = "where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT";
+            network(&format_args!("{e}; {from}"))
+        })?;
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,
