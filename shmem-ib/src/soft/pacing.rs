@@ -65,14 +65,18 @@ impl Pacing {
         }
     }
 
-    /// How many packets of a whole MTU may be in flight.
+    /// How many packets of a whole MTU may be in flight; one from a timeout on until something is
+    /// acknowledged.
     pub(crate) const fn window(&self) -> u32 {
-        self.window
+        if self.backoff > 0 { 1 } else { self.window }
     }
 
     /// Whether a packet with `len` bytes of payload may join `in_flight` others, where so many
     /// belong to the burst that it begins.
     pub(crate) fn allows(&self, in_flight: u32, len: u32, burst: u32) -> bool {
+        if self.backoff > 0 {
+            return in_flight == 0;
+        }
         if len <= SHORT {
             return in_flight < self.window * SHORT_FACTOR;
         }
@@ -184,7 +188,7 @@ mod tests {
         let before = p.window();
         p.on_timeout();
         p.on_timeout();
-        assert_eq!(p.window(), WINDOW_MIN);
+        assert_eq!(p.window(), 1);
         p.on_needless_timeout();
         p.on_acked(1);
         assert_eq!(p.window(), before);
@@ -202,6 +206,8 @@ mod tests {
         assert!(!p.allows(46, 4096, 15) && p.allows(46, 4096, 1));
         assert!(!p.allows(60, 4096, 1) && p.allows(60, 8, 1) && !p.allows(480, 8, 1));
         p.on_timeout();
+        assert!(p.allows(0, 4096, 15) && !p.allows(1, 4096, 15) && !p.allows(1, 8, 1));
+        p.on_acked(0);
         assert!(p.allows(0, 4096, 15) && p.allows(1, 4096, 15) && !p.allows(2, 4096, 15));
     }
 
@@ -217,6 +223,8 @@ mod tests {
         p.on_acked(30);
         assert_eq!(p.window(), 31);
         p.on_timeout();
+        assert_eq!(p.window(), 1);
+        p.on_acked(0);
         assert_eq!(p.window(), WINDOW_MIN);
         for _ in 0..100 {
             p.on_loss();
