@@ -27,7 +27,7 @@
 //! Most often nothing was lost, but the peer's process did not run for a while, and its answers to
 //! what was sent will come. Therefore a timeout repeats one packet only. An answer to a packet that
 //! has not been repeated since proves that the timeout was needless: `cur` returns to where it
-//! was, and nothing else is repeated (the idea of F-RTO, RFC 5682). Should something be lost
+//! was, and nothing else is repeated (as in F-RTO, RFC 5682). Should something be lost
 //! after all, the peer's NAK or the next timeout tells.
 //!
 //! One loss is reported by many packets; `gone_back_to` lets only the first of them count until
@@ -313,7 +313,8 @@ impl Requester {
         if let Some(before) = &self.before_timeout
             && self.cur.since(before.cur) >= 0
         {
-            self.before_timeout = None; // Everything was repeated.
+            self.before_timeout = None;
+            self.pacing.on_timeout_served();
         }
         if self.cur.since(self.high) > 0 {
             self.high = self.cur;
@@ -534,6 +535,7 @@ impl Requester {
             self.rnr_naks += 1;
         }
         self.rewind();
+        self.pacing.on_needless_timeout();
         self.progress_at = now; // The peer is alive: waiting for it is not silence.
         self.resends = 0;
         self.timer = None;
