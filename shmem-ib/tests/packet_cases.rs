@@ -280,7 +280,6 @@ fn the_acknowledgement_of_a_send_is_lost() {
         "x<Ack 1",
         "timer",
         ">SendFirst 0",
-        ">SendLast 1",
         "<Ack 1",
     ];
     check(&mut w, &trace, &[(1, OK)], &[(7, OK)]);
@@ -436,7 +435,6 @@ fn a_refusal_within_a_message_that_was_lost_is_repeated() {
         "x<InvalidRequest 1",
         "timer",
         ">SendFirst 0",
-        ">SendLast 1",
         "<InvalidRequest 1",
     ];
     let sent = [(1, WcStatus::RemInvReqErr)];

@@ -1,8 +1,13 @@
 //! How long messages are cut into bursts, each of which the driver hands to the kernel as one
 //! segmented datagram while the next one is made.
 //!
-//! Bursts of one message are as equal as can be: sixteen packets go as two bursts of eight, not
-//! as fifteen and one, so that both sides work at the same time and no call is spent on a rest.
+//! A long message begins with a burst of two packets. Its first packet is longer than the others, by
+//! the headers that only that one has, so the kernel takes no third into the same datagram
+//! anyway; and the peer has something to do while the next burst is made.
+//!
+//! The other bursts are as equal as can be: sixteen packets behind the first two go as two bursts of
+//! eight, not as fifteen and one, so that both sides work at the same time and no call is spent
+//! on a rest.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +15,10 @@
 const BURST_BYTES: u32 = 60 << 10;
 /// Most packets: kernels segment a datagram into 64 at most.
 const BURST_PACKETS: u32 = 60;
+
+/// Packets of the first burst of a long message, and how many make a message long.
+const LEAD: u32 = 2;
+const LEAD_FROM: u32 = 9;
 
 /// Packets of the longest burst.
 pub(crate) const fn longest(mtu: u32) -> u32 {
@@ -28,7 +37,7 @@ pub(crate) struct Place {
     pub(crate) needs: u32,
     /// It is the last one.
     pub(crate) ends: bool,
-    /// It is the last of every second burst, or of the message.
+    /// It is the last of every second burst after the leading one, or of the message.
     pub(crate) ends_pair: bool,
 }
 
@@ -43,6 +52,15 @@ impl Place {
                 ends_pair: true,
             };
         }
+        let lead = if packets >= LEAD_FROM { LEAD } else { 0 };
+        if index < lead {
+            return Self {
+                needs: if index == 0 { lead } else { 1 },
+                ends: index + 1 == lead,
+                ends_pair: false,
+            };
+        }
+        let (index, packets) = (index - lead, packets - lead);
         let bursts = packets.div_ceil(longest);
         // The first `rest` bursts are longer by one.
         let (short, rest) = (packets / bursts, packets % bursts);
@@ -81,8 +99,14 @@ mod tests {
                     }
                     left -= 1;
                     assert_eq!(place.ends, left == 0, "packet {index} of {packets}");
-                    let pair = place.ends && (lengths.len() % 2 == 0 || index + 1 == packets);
+                    // The leading burst does not count.
+                    let bursts = lengths.len() - usize::from(packets >= LEAD_FROM);
+                    let even = bursts > 0 && bursts.is_multiple_of(2);
+                    let pair = place.ends && (even || index + 1 == packets);
                     assert_eq!(place.ends_pair, pair);
+                }
+                if packets >= LEAD_FROM {
+                    assert_eq!(lengths.remove(0), LEAD);
                 }
                 let (min, max) = (lengths.iter().min(), lengths.iter().max());
                 let (min, max) = (*min.unwrap(), *max.unwrap());

@@ -42,8 +42,9 @@ use crate::wire::PACKET_MAX;
 const ROCE_PORT: u16 = 4791;
 /// After so long without packets the memory that a bulk transfer has touched is given back.
 const RELEASE_AFTER_NS: u64 = 20_000_000;
-/// Receive calls before timers and the caller get their turn.
+/// Datagrams received before the caller gets its turn, and while a timer is due.
 const RECEIVES_PER_PUMP: usize = 16;
+const MOST_RECEIVES: usize = 1024;
 /// Bytes of packets that wait for one send call.
 const TX_BUFFER: usize = 2 * TRAIN_BYTES;
 
@@ -187,18 +188,20 @@ impl SoftHca {
 
     /// Receives, lets timers act, and sends. Returns whether anything happened.
     pub(super) fn pump(&self, inner: &mut Inner) -> bool {
-        let mut busy = false;
+        let (mut busy, mut receives) = (false, 0);
         if inner.rx.is_empty() {
             inner.rx = Pages::new(DATAGRAM_MAX);
         }
-        for _ in 0..RECEIVES_PER_PUMP {
+        // Before a timer acts, everything that has come by its time counts: this process may not
+        // have run for a while, here included. So it is told the time before the last look.
+        let looked_at = loop {
+            let now = self.now();
             inner.engine.counters_mut().recv_calls += 1;
             let Ok(datagram) = self.socket.receive(&mut inner.rx) else {
-                break;
+                break Some(now);
             };
             busy = true;
             inner.rx_bulky |= datagram.len > 4096;
-            let now = self.now();
             let bytes = &inner.rx[..datagram.len];
             for packet in bytes.chunks(datagram.packet_len.max(1)) {
                 inner.engine.handle_datagram(now, datagram.src, packet);
@@ -206,13 +209,14 @@ impl SoftHca {
             // The answer goes out before the look for more: a peer with one operation in flight
             // waits for it.
             self.transmit(inner, now);
-            // Before a timer acts, everything that has come counts: this process itself may not
-            // have run for a while.
-            let due = |inner: &mut Inner| inner.engine.next_timeout().is_some_and(|at| at <= now);
-            if inner.engine.unpolled() > 0 && !due(inner) {
-                break;
+            receives += 1;
+            if receives >= RECEIVES_PER_PUMP || inner.engine.unpolled() > 0 {
+                let due = inner.engine.next_timeout().is_some_and(|at| at <= now);
+                if !due || receives >= MOST_RECEIVES {
+                    break (receives >= MOST_RECEIVES).then_some(now);
+                }
             }
-        }
+        };
         if busy {
             // Under the lock, so it never goes back. Relaxed: it only tells that something came;
             // whoever wants to see what has to look with acquiring loads anyway.
@@ -220,9 +224,7 @@ impl SoftHca {
             self.inbound.store(inbound, Ordering::Relaxed);
         }
         // Posts may have been left for this call even if nothing has come.
-        let due = inner.engine.next_timeout();
-        if due.is_some() || inner.engine.has_ready() {
-            let now = self.now();
+        if let Some(now) = looked_at {
             busy |= inner.engine.handle_timeout(now);
             self.transmit(inner, now);
         }

@@ -4,6 +4,13 @@
 //! deviations, as TCP does), doubles with every timeout in a row, and is spread by a random
 //! eighth so that many queue pairs which lost packets together do not come back together.
 //!
+//! Between processes of one machine nothing is lost, and yet the timer fires: a peer that does not
+//! get a processor for a few milliseconds is silent for so long. A longer timeout would not help,
+//! for that has no bound, and would let the recovery from true losses take longer. So a timeout may
+//! be needless, and is made cheap: until the next acknowledgement one packet is in flight, then two,
+//! four, and so on, whatever their length; and once the requester knows better (see `requester`),
+//! the window is again what it was.
+//!
 //! The window counts packets of a whole MTU. Additive increase, multiplicative decrease; the upper
 //! limit keeps one queue pair below the smallest usual socket receive buffer (212992 bytes, which
 //! Linux doubles), and what is under way stays in the processors' caches. It is a multiple of the
@@ -65,20 +72,22 @@ impl Pacing {
         }
     }
 
-    /// How many packets of a whole MTU may be in flight.
+    /// How many packets of a whole MTU may be in flight; one from a timeout on until something is
+    /// acknowledged.
     pub(crate) const fn window(&self) -> u32 {
-        self.window
+        if self.backoff > 0 { 1 } else { self.window }
     }
 
     /// Whether a packet with `len` bytes of payload may join `in_flight` others, where so many
     /// belong to the burst that it begins.
     pub(crate) fn allows(&self, in_flight: u32, len: u32, burst: u32) -> bool {
-        if len <= SHORT {
+        if len <= SHORT && self.before_timeout.is_none() {
             return in_flight < self.window * SHORT_FACTOR;
         }
         // After losses the window may be shorter than a burst.
-        let room = burst.min(self.window / 2).max(1);
-        in_flight == 0 || in_flight + room <= self.window
+        let window = self.window();
+        let room = burst.min(window / 2).max(1);
+        in_flight == 0 || in_flight + room <= window
     }
 
     /// A round trip of a packet that was sent once.
@@ -98,7 +107,6 @@ impl Pacing {
     /// `packets` more were acknowledged.
     pub(crate) fn on_acked(&mut self, packets: u32) {
         self.backoff = 0;
-        self.before_timeout = None;
         if self.window < self.threshold {
             self.window = (self.window + packets).min(self.threshold);
         } else {
@@ -128,6 +136,11 @@ impl Pacing {
         self.window = WINDOW_MIN;
         self.credit = 0;
         self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// Everything was repeated, and nothing has shown that there was no need.
+    pub(crate) fn on_timeout_served(&mut self) {
+        self.before_timeout = None;
     }
 
     /// Packets were acknowledged which had not been repeated yet: nothing was lost, the peer was
@@ -184,12 +197,14 @@ mod tests {
         let before = p.window();
         p.on_timeout();
         p.on_timeout();
-        assert_eq!(p.window(), WINDOW_MIN);
+        assert_eq!(p.window(), 1);
         p.on_needless_timeout();
         p.on_acked(1);
         assert_eq!(p.window(), before);
         p.on_timeout();
         p.on_acked(1);
+        assert_eq!(p.window(), WINDOW_MIN + 1);
+        p.on_timeout_served();
         p.on_needless_timeout();
         assert_eq!(p.window(), WINDOW_MIN + 1);
     }
@@ -202,7 +217,12 @@ mod tests {
         assert!(!p.allows(46, 4096, 15) && p.allows(46, 4096, 1));
         assert!(!p.allows(60, 4096, 1) && p.allows(60, 8, 1) && !p.allows(480, 8, 1));
         p.on_timeout();
+        assert!(p.allows(0, 4096, 15) && !p.allows(1, 4096, 15) && !p.allows(1, 8, 1));
+        p.on_acked(0);
+        assert!(p.allows(1, 4096, 15) && !p.allows(2, 4096, 15) && !p.allows(2, 8, 1));
+        p.on_timeout_served();
         assert!(p.allows(0, 4096, 15) && p.allows(1, 4096, 15) && !p.allows(2, 4096, 15));
+        assert!(p.allows(2, 8, 1));
     }
 
     #[test]
@@ -217,6 +237,8 @@ mod tests {
         p.on_acked(30);
         assert_eq!(p.window(), 31);
         p.on_timeout();
+        assert_eq!(p.window(), 1);
+        p.on_acked(0);
         assert_eq!(p.window(), WINDOW_MIN);
         for _ in 0..100 {
             p.on_loss();

@@ -23,6 +23,13 @@
 //! * NAK(sequence, p): everything before p is executed, p is missing. Go back to p.
 //! * NAK(receiver not ready, p): as that, but wait first; so often and not more.
 //!
+//! # Timeouts without a loss
+//! Most often nothing was lost, but the peer's process did not run for a while, and its answers to
+//! what was sent will come. Therefore a timeout repeats one packet only. An answer to a packet that
+//! has not been repeated since proves that the timeout was needless: `cur` returns to where it
+//! was, and nothing else is repeated (as in F-RTO, RFC 5682). Should something be lost
+//! after all, the peer's NAK or the next timeout tells.
+//!
 //! One loss is reported by many packets; `gone_back_to` lets only the first of them count until
 //! there is progress. If the repeated packet is lost as well, the timer notices.
 
@@ -91,6 +98,14 @@ pub(crate) struct Limits {
     pub(crate) rnr_retry: u8,
 }
 
+/// Where sending stood.
+#[derive(Debug)]
+struct InFlight {
+    cur: Psn,
+    cur_wqe: usize,
+    awaiting: VecDeque<(Psn, u32)>,
+}
+
 /// The `rnr_retry` which has no end.
 const RNR_FOREVER: u8 = 7;
 
@@ -108,6 +123,8 @@ pub(crate) struct Requester {
     /// READ pieces and atomics without (complete) answer: first PSN and PSNs.
     awaiting: VecDeque<(Psn, u32)>,
     gone_back_to: Option<Psn>,
+    /// What was in flight when a timeout began to repeat it.
+    before_timeout: Option<InFlight>,
     /// A packet sent once, whose acknowledgement gives a round trip.
     probe: Option<(Psn, u64)>,
     /// Set by an RNR NAK: nothing is sent before.
@@ -139,6 +156,7 @@ impl Requester {
             cur_wqe: 0,
             awaiting: VecDeque::new(),
             gone_back_to: None,
+            before_timeout: None,
             probe: None,
             rnr_until: None,
             rnr_naks: 0,
@@ -295,6 +313,12 @@ impl Requester {
             self.cur_wqe += 1;
         }
         self.cur = self.cur.add(take);
+        if let Some(before) = &self.before_timeout
+            && self.cur.since(before.cur) >= 0
+        {
+            self.before_timeout = None;
+            self.pacing.on_timeout_served();
+        }
         if self.cur.since(self.high) > 0 {
             self.high = self.cur;
         }
@@ -397,12 +421,24 @@ impl Requester {
             }
             self.started -= 1;
             self.cur_wqe = self.cur_wqe.saturating_sub(1);
+            if let Some(before) = &mut self.before_timeout {
+                before.cur_wqe = before.cur_wqe.saturating_sub(1);
+            }
         }
         if self.cur.since(to) < 0 {
             // Packets that were to be repeated turn out to have arrived.
             self.pacing.on_needless_timeout();
-            self.cur = to;
-            self.cur_wqe = 0;
+            match self.before_timeout.take() {
+                Some(before) if before.cur.since(to) >= 0 => {
+                    self.cur = before.cur;
+                    self.cur_wqe = before.cur_wqe;
+                    self.awaiting = before.awaiting;
+                }
+                _ => {
+                    self.cur = to;
+                    self.cur_wqe = 0;
+                }
+            }
         }
         while self
             .awaiting
@@ -431,6 +467,7 @@ impl Requester {
 
     /// Sends everything from `una` on again.
     fn rewind(&mut self) {
+        self.before_timeout = None;
         self.cur = self.una;
         self.cur_wqe = 0;
         self.awaiting.clear();
@@ -502,6 +539,7 @@ impl Requester {
             self.rnr_naks += 1;
         }
         self.rewind();
+        self.pacing.on_needless_timeout();
         self.progress_at = now; // The peer is alive: waiting for it is not silence.
         self.resends = 0;
         self.timer = None;
@@ -591,6 +629,7 @@ impl Requester {
         self.cur = self.high;
         self.next = self.high;
         self.awaiting.clear();
+        self.before_timeout = None;
         self.timer = None;
         self.rnr_until = None;
         self.probe = None;
@@ -619,7 +658,13 @@ impl Requester {
             return Expiry::GiveUp;
         }
         self.resends += 1;
+        let before = self.before_timeout.take().unwrap_or_else(|| InFlight {
+            cur: self.cur,
+            cur_wqe: self.cur_wqe,
+            awaiting: std::mem::take(&mut self.awaiting),
+        });
         self.rewind();
+        self.before_timeout = Some(before);
         self.pacing.on_timeout();
         self.arm(now);
         Expiry::Resend

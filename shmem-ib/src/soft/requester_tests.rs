@@ -227,7 +227,7 @@ fn ack_behind_an_unanswered_read_means_its_answer_was_lost() {
 }
 
 #[test]
-fn ack_of_what_was_to_be_repeated_skips_it() {
+fn a_timeout_repeats_one_packet_and_nothing_more_if_it_was_needless() {
     let (mut r, mut done) = (requester(4, None), Vec::new());
     for i in 0..4 {
         r.post(write(i, 1));
@@ -236,9 +236,56 @@ fn ack_of_what_was_to_be_repeated_skips_it() {
     let at = r.deadline().expect("a timer");
     assert_eq!(r.on_timeout(at - 1), Expiry::NotDue);
     assert_eq!(r.on_timeout(at), Expiry::Resend);
+    assert_eq!(psns(&mut r, at), [0]);
+    // The second packet was not repeated, so its first copy has arrived.
+    r.on_ack(at, PSN.add(1), &mut done);
+    assert_eq!(ids(&done), [0, 1]);
+    r.post(write(4, 1));
+    assert_eq!(psns(&mut r, at), [4], "the others are under way");
+    // One of these was lost: the next timeout begins there.
+    let at = r.deadline().expect("a timer");
+    assert_eq!(r.on_timeout(at), Expiry::Resend);
+    assert_eq!(psns(&mut r, at), [2]);
     r.on_ack(at, PSN.add(2), &mut done);
-    assert_eq!(ids(&done), [0, 1, 2]);
-    assert_eq!(psns(&mut r, at), [3]);
+    assert_eq!(
+        psns(&mut r, at),
+        [3, 4],
+        "the answer may be to the repetition"
+    );
+    r.on_ack(at, PSN.add(4), &mut done);
+    assert_eq!(ids(&done), [0, 1, 2, 3, 4]);
+    assert!(r.deadline().is_none() && r.is_quiet());
+}
+
+#[test]
+fn a_needless_timeout_forgets_no_answer_that_is_to_come() {
+    for answered in 1..4 {
+        let (mut r, mut done) = (requester(4, None), Vec::new());
+        r.post(write(0, 1));
+        r.post(add(1));
+        r.post(read(2, MTU));
+        r.post(add(3));
+        assert_eq!(psns(&mut r, 0), [0, 1, 2, 3]);
+        let mut now = 0;
+        for _ in 0..2 {
+            now = r.deadline().expect("a timer");
+            assert_eq!(r.on_timeout(now), Expiry::Resend);
+            assert_eq!(psns(&mut r, now), [0]);
+        }
+        for psn in 1..=answered {
+            assert!(r.on_response(now, PSN.add(psn), &mut done).is_some());
+            r.on_response_stored(now, PSN.add(psn), &mut done);
+            assert!(psns(&mut r, now).is_empty(), "nothing is repeated");
+        }
+        let ended: Vec<u64> = (0..=u64::from(answered)).collect();
+        assert_eq!(ids(&done), ended);
+        // What follows an answer that did not come shows that it was lost.
+        r.post(write(4, 1));
+        assert_eq!(psns(&mut r, now), [4]);
+        r.on_ack(now, PSN.add(4), &mut done);
+        let lost: Vec<i32> = (answered as i32 + 1..4).collect();
+        assert_eq!(psns(&mut r, now).first(), lost.first());
+    }
 }
 
 #[test]
@@ -323,12 +370,12 @@ fn failure_blames_the_right_request() {
 fn the_window_bounds_what_is_in_flight() {
     let (mut r, mut done) = (requester(4, None), Vec::new());
     r.post(write(0, 1000 * MTU));
-    // 1000 packets are 17 bursts of 58 or 59.
-    assert_eq!(psns(&mut r, 0).len(), 2 * 59);
-    r.on_ack(1, PSN.add(117), &mut done);
+    // 1000 packets are a burst of 2 and 17 bursts of 58 or 59.
+    assert_eq!(psns(&mut r, 0).len(), 2 + 2 * 59);
+    r.on_ack(1, PSN.add(119), &mut done);
     let n = psns(&mut r, 1).len();
     assert_eq!(n, 4 * 59, "the window doubles per round trip at first");
-    let mut next = 118 + n as u32;
+    let mut next = 120 + n as u32;
     for round in 0..20 {
         r.on_ack(2 + round, PSN.add(next - 1), &mut done);
         next += psns(&mut r, 2 + round).len() as u32;
