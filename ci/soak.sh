@@ -90,3 +90,7 @@ round 10 none
 round 50 none
 round 0 duplicate=5%,reorder=10%,seed=1
 round 10 duplicate=3%,reorder=5%,seed=2
+echo "-- over XRC"
+SHMEM_TRANSPORT=xrc round 10 reorder=5%,seed=3
+echo "-- with two queue pairs for each PE"
+SHMEM_MAX_QPS=2 round 10 reorder=5%,seed=4

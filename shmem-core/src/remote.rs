@@ -50,7 +50,6 @@ impl Bells {
 /// Connection to all other nodes.
 pub(crate) struct Remote {
     pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
-    pub(crate) bells: Bells,
     stop: Arc<AtomicBool>,
 }
 
@@ -119,23 +118,21 @@ impl Remote {
             settings::Transport::Xrc => (0, view.n_local()),
         };
         let view = *view;
+        let bells = Bells { view, first, count };
+        // Whichever thread takes in what peers have written tells at once, not when its own wait ends.
+        endpoint.on_inbound(move || bells.ring());
         Ok(Self {
             endpoint,
-            bells: Bells { view, first, count },
             stop: Arc::new(AtomicBool::new(false)),
         })
     }
 
-    /// Starts the thread that answers while the program computes. It rings the bells when inbound
-    /// operations may have changed memory.
+    /// Starts the thread that answers while the program computes.
     pub(crate) fn serve(&self) -> Result<(), Error> {
         let (endpoint, stop) = (self.endpoint.clone(), self.stop.clone());
-        let bells = self.bells;
         sys::spawn_thread(STACK, move || {
             while !stop.load(Ordering::Relaxed) {
-                if endpoint.progress_wait(IDLE) {
-                    bells.ring();
-                }
+                endpoint.progress_wait(IDLE);
             }
         })
         .map_err(|source| Error::Os {
@@ -149,8 +146,6 @@ impl Remote {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.endpoint.close();
-        // Closing has taken in what came for others, too.
-        self.bells.ring();
     }
 }
 

@@ -207,7 +207,9 @@ impl Runtime {
     ) -> T {
         let remote = self.remote();
         let done = call(&remote.endpoint);
-        remote.bells.ring();
+        // A get may have written what another thread of this PE waits for. What peers have written
+        // was announced while it was taken in.
+        self.block.doorbell.ring();
         self.or_die(done)
     }
 
@@ -216,11 +218,7 @@ impl Runtime {
         let Some(remote) = &self.remote else {
             return false;
         };
-        let busy = remote.endpoint.progress();
-        if busy {
-            remote.bells.ring();
-        }
-        busy
+        remote.endpoint.progress()
     }
 
     /// Whether this PE acts for its node in collectives.

@@ -109,6 +109,9 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     let (job_id, rest) = random.split_first_chunk::<16>().expect("52 bytes");
     let (job_key, rest) = rest.split_first_chunk::<32>().expect("36 bytes");
     let random_address = u32::from_le_bytes(*rest.first_chunk().expect("4 bytes"));
+    if settings.soft_interop && settings.soft_port == 0 && layout.n_nodes() > 1 {
+        return Err(AddressError::InteropPort.into());
+    }
     let hca_addresses = HcaAddresses::choose(
         settings.soft_address,
         settings.soft_port,

@@ -51,6 +51,12 @@ pub enum AddressError {
         /// PEs of the job.
         n_pes: u32,
     },
+    /// Packets from any port have to be told apart by their addresses.
+    #[error(
+        "SHMEM_SOFT_INTEROP=yes with SHMEM_SOFT_PORT=0: devices of other makes send from any port, so \
+         all have to listen on one; use SHMEM_SOFT_PORT=4791"
+    )]
+    InteropPort,
     /// The last address would be outside of the address family.
     #[error("SHMEM_SOFT_ADDRESS={first}+: there are no {count} addresses from there on")]
     TooMany {

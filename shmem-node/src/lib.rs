@@ -8,7 +8,7 @@
 //! agreement and nothing else; it knows neither PMI nor InfiniBand.
 //!
 //! # The node segment
-//! Two memfds, made by the NLA, without names in any file system, so nothing can be left behind:
+//! Three memfds, made by the NLA, without names in any file system, so nothing can be left behind:
 //!
 //! * **tables**: job facts, the map rank -> node, and the results of PMI allgathers. Written by
 //!   the NLA alone; sealed so that PEs can map it only for reading. It lies once per node however
@@ -16,9 +16,10 @@
 //! * **heap**: the node barrier, one [`pe_block::PeBlock`] per PE (state, doorbell, statistics,
 //!   collective flags), and the symmetric segments of the node's PEs one after the other. Every PE
 //!   maps all of it, so same-node traffic is plain loads and stores.
+//! * **XRC domain**: empty for us; the software HCAs of the node keep a table there.
 //!
 //! # Safety
-//! A *shared word* is an atomic in one of the two mappings. Other processes write it at any time,
+//! A *shared word* is an atomic in one of the first two mappings. Other processes write it at any time,
 //! so it is only touched through atomics. Mappings live until the process ends (they are leaked on
 //! purpose), hence the `'static` lifetimes. Orderings are paired by name: each `ORDERING(name)`
 //! comment on a Release side has its partner on an Acquire side.

@@ -125,6 +125,9 @@ fn shmrun_refuses_addresses_that_cannot_do() {
     ] {
         assert!(err.contains(said), "no {said:?} in: {err}");
     }
+    let (code, err) = run(NODES, "init-only", &[("SHMEM_SOFT_INTEROP", "yes")]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("use SHMEM_SOFT_PORT=4791"), "{err}");
     // An address that this machine does not have (TEST-NET-1).
     let (code, err) = run(NODES, "init-only", &[("SHMEM_SOFT_ADDRESS", "192.0.2.1")]);
     assert_eq!(code, Some(1), "{err}");

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::engine::{MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_SGE};
-use super::qp::Qp;
+use super::qp::{Qp, Service};
 use super::sge;
 use crate::verbs::{
     Mtu, PortInfo, Psn, QpInit, QpState, QpType, RcDest, SendOp, SendWr, Sge, VerbsError,
@@ -125,6 +125,13 @@ pub(crate) fn check_send(qp: &Qp, wr: &SendWr<'_>, port_mtu: Mtu) -> Result<(), 
     if wr.srqn.is_some() != (ty == QpType::XrcIni) {
         let value = wr.srqn.map_or(0, |n| n.0.into());
         return invalid("srqn", value, "for XRC initiators, and only for them");
+    }
+    if let Service::Rc(rc) = &qp.service
+        && wr.op.writes_local()
+        && rc.requester.as_ref().is_some_and(|r| !r.may_read())
+    {
+        let allowed = "1 or more at RTS, for READs and atomics";
+        return invalid("max_rd_atomic", 0, allowed);
     }
     let too_long = |len, max| Err(VerbsError::TooLong { what, len, max });
     let len = match wr.inline {

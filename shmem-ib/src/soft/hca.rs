@@ -44,7 +44,7 @@ const ROCE_PORT: u16 = 4791;
 const RELEASE_AFTER_NS: u64 = 20_000_000;
 /// Datagrams received before the caller gets its turn, and while a timer is due.
 const RECEIVES_PER_PUMP: usize = 16;
-const MOST_RECEIVES: usize = 1024;
+const MOST_RECEIVES: usize = 64;
 /// Bytes of packets that wait for one send call.
 const TX_BUFFER: usize = 2 * TRAIN_BYTES;
 
@@ -116,7 +116,7 @@ pub(super) struct Inner {
     /// Whether the kernel takes trains.
     trains: bool,
     faults: Option<FaultFilter>,
-    rest: Rest,
+    pub(super) rest: Rest,
 }
 
 impl SoftHca {

@@ -29,7 +29,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::epoll::Epoll;
-use super::hca::{Inner, SoftHca};
+use super::hca::{Inner, Locked, SoftHca};
+use super::rest;
 use super::socket::{Event, Timer};
 use crate::verbs::{AsyncEvent, CompChannel, Cq, VerbsError};
 
@@ -174,13 +175,17 @@ impl SoftHca {
     }
 
     /// Moves the wire for somebody who was woken by a descriptor.
-    fn look(&self, inner: &mut Inner) {
+    fn look(&self, inner: &mut Locked<'_>) {
         if let Some(timer) = self.notifier.timer.get()
             && timer.take()
         {
             inner.told.armed = None;
         }
         self.pump(inner);
+        if inner.rest.anybody() {
+            let now = self.now();
+            rest::announce(self, inner, now);
+        }
     }
 
     /// Brings the descriptors up to date. Called before every unlocking.

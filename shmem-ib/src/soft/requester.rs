@@ -200,6 +200,11 @@ impl Requester {
         self.sq.len() - self.started
     }
 
+    /// Whether READs and atomics were agreed on at all.
+    pub(crate) const fn may_read(&self) -> bool {
+        self.limits.max_rd_atomic > 0
+    }
+
     /// Whether there is anything to send, now or when the window allows it.
     pub(crate) fn has_unsent(&self) -> bool {
         self.cur != self.next || self.backlog() > 0

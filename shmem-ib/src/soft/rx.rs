@@ -120,8 +120,9 @@ impl<M: Memory> Engine<M> {
             },
             received: None,
         };
+        // A number that is nobody's now may be another process's a moment later.
         let elsewhere = match (domain, srqn) {
-            (Some(domain), Some(srqn)) => domain.owner(srqn) == SrqOwner::Elsewhere,
+            (Some(domain), Some(srqn)) => domain.owner(srqn) != SrqOwner::Here,
             _ => false,
         };
         let elsewhere = domain.filter(|_| elsewhere);

@@ -293,3 +293,76 @@ fn jobs_of_different_transports_do_not_understand_each_other() {
     assert!(rc.pes[2].endpoint.stats().connect.malformed >= 3);
     assert_eq!(rc.pes[2].endpoint.stats().queue_pairs_created, 0);
 }
+
+/// Operations that wait for room in a queue when the direct peer leaves go the other way.
+#[test]
+fn waiting_for_room_survives_the_move_to_another_direct_peer() {
+    const ADDS: u64 = 4_000;
+    for _ in 0..3 {
+        let job = xrc_job(4, |config, _| {
+            config.linger = Duration::from_secs(20);
+            config.sq_depth = 1;
+        });
+        let pe = &job.pes[0];
+        pe.put_word(2, 0, 1);
+        let result = std::thread::scope(|scope| {
+            let adding = scope.spawn(|| {
+                for _ in 0..ADDS {
+                    pe.endpoint.add_nbi(3, 8, 1).unwrap();
+                }
+                pe.endpoint.quiet()
+            });
+            while job.pes[3].word(8) < ADDS / 20 {
+                std::thread::yield_now();
+            }
+            job.pes[2].endpoint.close();
+            adding.join().unwrap()
+        });
+        result.unwrap();
+        assert_eq!(job.pes[3].word(8), ADDS);
+    }
+}
+
+/// A PE that waits for an answer takes in what is for its neighbours, and says so at once.
+#[test]
+fn news_for_a_neighbour_is_told_while_a_call_waits() {
+    let mut job = xrc_job(6, |_, _| {});
+    job.pes[0].put_word(2, 0, 1);
+    job.pes[4].put_word(0, 0, 1);
+    job.pes[4].put_word(1, 0, 1);
+    for i in [0, 4] {
+        job.pes[i].endpoint.quiet().unwrap();
+    }
+    assert_eq!(job.pes[0].endpoint.stats().xrc_targets, 1);
+    let news = std::sync::Arc::new(AtomicU32::new(0));
+    let told = news.clone();
+    job.pes[0].endpoint.on_inbound(move || {
+        told.fetch_add(1, Ordering::SeqCst);
+    });
+    job.pes[0].pause();
+    job.pes[2].pause();
+    let job = &job;
+    std::thread::scope(|scope| {
+        // PE 2 does not answer yet.
+        let waits = scope.spawn(|| job.pes[0].endpoint.fetch_add(2, 8, 1));
+        for i in 0..20 {
+            let before = news.load(Ordering::SeqCst);
+            job.pes[4].put_word(1, 64, 100 + i);
+            job.pes[4].endpoint.quiet().unwrap();
+            assert_eq!(job.pes[1].word(64), 100 + i);
+            let began = std::time::Instant::now();
+            while news.load(Ordering::SeqCst) == before {
+                assert!(
+                    began.elapsed() < Duration::from_secs(20),
+                    "write {i} was not told"
+                );
+                std::thread::yield_now();
+            }
+        }
+        assert!(!waits.is_finished());
+        while !waits.is_finished() {
+            job.pes[2].endpoint.progress();
+        }
+        waits.join().unwrap().unwrap();
+    });
+}

@@ -114,7 +114,7 @@ settings! {
         "How long a silent peer may take to answer a connection request before the job fails.";
     max_qps: u32 = "0", "SHMEM_MAX_QPS",
         "a number, or 0 for no limit", value::count,
-        "Connections to PEs on other nodes that a PE may have at a time; the least recently used ones are closed for others.";
+        "Connections to PEs on other nodes that a PE may have at a time; the least recently used ones are closed for others. Without effect over XRC.";
     linger: Duration = "500ms", "SHMEM_LINGER",
         "a time such as 500ms or 2s", value::duration,
         "How long a leaving PE waits for silent peers that have not taken leave.";
@@ -146,7 +146,7 @@ settings! {
     soft_interop: bool = "no", "SHMEM_SOFT_INTEROP",
         "yes or no", value::yes_no,
         "Exchange packets with RoCEv2 devices of other makes: one packet per datagram, taken from \
-         any UDP port and with any IPv4 identification.";
+         any UDP port and with any IPv4 identification. Needs SHMEM_SOFT_PORT.";
     soft_faults: Faults = "none", "SHMEM_SOFT_FAULTS",
         "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7", value::faults,
         "Faults that the software HCA's sockets inject into what they send, for tests.";

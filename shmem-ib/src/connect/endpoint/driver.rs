@@ -109,6 +109,8 @@ pub(super) struct Driver<H> {
     rc_packets: u64,
     /// Inbound operations when last looked at.
     inbound: u64,
+    /// Told when that changes.
+    pub(super) on_inbound: Option<Box<dyn Fn() + Send + Sync>>,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
     /// Nothing may be started any more.
@@ -152,6 +154,7 @@ impl<H: Hca> Driver<H> {
             qps_alive: 0,
             rc_packets: 0,
             inbound: 0,
+            on_inbound: None,
             notify: false,
             closing: false,
             await_end: 0,
@@ -227,8 +230,13 @@ impl<H: Hca> Driver<H> {
             }
         }
         let inbound = self.hca.inbound();
-        busy |= inbound != self.inbound;
-        self.inbound = inbound;
+        if inbound != self.inbound {
+            self.inbound = inbound;
+            busy = true;
+            if let Some(tell) = &self.on_inbound {
+                tell();
+            }
+        }
         if !self.attention.is_empty() {
             self.attend();
         }

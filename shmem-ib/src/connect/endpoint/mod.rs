@@ -233,6 +233,13 @@ impl<H: Hca> Endpoint<H> {
             .try_for_each(|pe| locked.ensure_open(pe))
     }
 
+    /// Has `tell` called whenever a thread, in whichever call, has found that operations of peers may
+    /// have changed the memory: for those who sleep until it changes. It is called under the
+    /// endpoint's lock, and must not call the endpoint.
+    pub fn on_inbound(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.lock().on_inbound = Some(Box::new(tell));
+    }
+
     /// Handles what has arrived and what is due, without waiting. Returns whether there was
     /// anything; operations of peers count, as they may have changed the memory.
     pub fn progress(&self) -> bool {

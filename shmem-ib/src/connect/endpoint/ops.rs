@@ -156,9 +156,10 @@ impl OpTable {
         self.select(|_| true)
     }
 
-    /// The operations towards `pe` that are not done.
+    /// The operations towards `pe` that were posted and are not done. Those which wait for room in
+    /// a queue are nobody's yet: they go another way if theirs is closed.
     pub(super) fn unfinished_towards(&self, pe: u32) -> Vec<OpId> {
-        self.select(|op| op.pe == pe)
+        self.select(|op| op.pe == pe && op.begun)
     }
 
     /// Whether an operation towards `pe` is posted in part.

@@ -4,6 +4,10 @@
 //! Connected peers are told over the connection, without a new handshake; new connections
 //! learn all segments when they open. An operation on a segment that the peer is not known to
 //! have waits for the word of it.
+//!
+//! Over XRC a PE does not know who uses its memory, so nobody is told. A peer asks again when it
+//! lacks an identifier; of a segment that was replaced or withdrawn it does not learn, goes on using
+//! the old registration, and [`settle_segments`](Endpoint::settle_segments) never returns true.
 
 use std::time::{Duration, Instant};
 
