@@ -126,7 +126,7 @@ impl Meeting {
         // SAFETY: only this PE and, between arrival and release, the leader access it.
         self.given[pe as usize].with_mut(|v| unsafe { *v = round });
         if pe == 0 {
-            self.barrier.wait_complete(PES, 0);
+            self.barrier.wait_complete(PES);
             // SAFETY: all have arrived.
             let sum = |cell: &UnsafeCell<u32>| cell.with(|v| unsafe { *v });
             let total = self.given.iter().map(sum).sum();
@@ -135,7 +135,7 @@ impl Meeting {
             self.barrier.release(PES);
         } else {
             let arrival = self.barrier.arrive(PES);
-            self.barrier.wait_release(arrival, 0);
+            self.barrier.wait_release(arrival);
         }
         // SAFETY: written before the release, and not again before this PE's next arrival.
         let result = self.result.with(|v| unsafe { *v });
