@@ -10,8 +10,12 @@
 //!
 //! `SHMEM_SIM_SEEDS=100000` runs more seeds, `SHMEM_SIM_SEED=n` only that one.
 
+#[path = "common/seeds.rs"]
+mod seeds;
+
 use std::collections::VecDeque;
 
+use seeds::number;
 use shmem_ib::rng::Rng;
 use shmem_ib::sim::{NetConfig, SimNet, VecMemory};
 use shmem_ib::verbs::{
@@ -496,10 +500,6 @@ impl World {
             );
         }
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Random XRC traffic in a network that loses, doubles and reorders: two initiators, and a node of two
 //! processes in one domain, each with a target, receives and memory. What is in memory and in receives
-//! at the end of each batch is what a model says. A failure prints its seed; `XRC_SEED` repeats it.
+//! at the end of each batch is what a model says. A failure prints its seed; `SHMEM_SIM_SEED` repeats it.
+
+#[path = "common/seeds.rs"]
+mod seeds;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,6 +15,8 @@ use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, RecvWr, SendOp,
     SendWr, Srq, SrqInit, SrqKind, SrqNum, WcOpcode, WcStatus,
 };
+
+use seeds::number;
 
 const SEEDS: u64 = 300;
 const BATCHES: usize = 6;
@@ -294,9 +299,9 @@ fn connect(hca: &SimHca, qp: Qpn, peer: &SimHca, peer_qp: Qpn, mtu: Mtu) {
 
 #[test]
 fn memory_and_receives_are_what_the_model_says() {
-    let seeds = match std::env::var("XRC_SEED").map(|seed| seed.parse::<u64>()) {
-        Ok(Ok(seed)) => seed..seed + 1,
-        _ => 0..SEEDS,
+    let seeds = match number("SHMEM_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SHMEM_SIM_SEEDS").unwrap_or(SEEDS),
     };
     for seed in seeds {
         let run = std::panic::catch_unwind(|| {
@@ -305,6 +310,6 @@ fn memory_and_receives_are_what_the_model_says() {
                 world.batch();
             }
         });
-        assert!(run.is_ok(), "failed with XRC_SEED={seed}");
+        assert!(run.is_ok(), "failed with SHMEM_SIM_SEED={seed}");
     }
 }

@@ -9,33 +9,19 @@ mod explore;
 mod explore_room;
 mod fabric;
 mod leaving;
+#[path = "../common/seeds.rs"]
+mod seeds;
 mod world;
 
-use std::env;
-
+use seeds::each_seed;
 use world::{Totals, World};
-
-fn number(name: &str) -> Option<u64> {
-    let text = env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|e| panic!("{name}={text}: {e}")),
-    )
-}
 
 #[test]
 fn random_networks_always_connect_the_right_queue_pairs() {
     let mut totals = Totals::default();
-    if let Some(seed) = number("SHMEM_SIM_SEED") {
-        World::new(seed, true).run(&mut totals);
-    } else {
-        for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(20_000) {
-            let run = std::panic::AssertUnwindSafe(|| World::new(seed, false).run(&mut totals));
-            if let Err(panic) = std::panic::catch_unwind(run) {
-                eprintln!("failed: replay with SHMEM_SIM_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
+    if each_seed(20_000, |seed, replay| {
+        World::new(seed, replay).run(&mut totals)
+    }) {
         totals.assert_that_everything_happened();
     }
     println!("{totals:#?}");
@@ -44,16 +30,7 @@ fn random_networks_always_connect_the_right_queue_pairs() {
 #[test]
 fn everybody_leaves_and_nobody_is_left_behind() {
     let mut totals = leaving::Totals::default();
-    if let Some(seed) = number("SHMEM_SIM_SEED") {
-        leaving::World::new(seed).run(&mut totals);
-    } else {
-        for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(20_000) {
-            let run = || leaving::World::new(seed).run(&mut totals);
-            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-                eprintln!("failed: replay with SHMEM_SIM_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
+    if each_seed(20_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
         totals.assert_that_everything_happened();
     }
     println!("{totals:#?}");
@@ -62,16 +39,9 @@ fn everybody_leaves_and_nobody_is_left_behind() {
 #[test]
 fn operations_are_executed_once_whatever_makes_room() {
     let mut totals = eviction::Totals::default();
-    if let Some(seed) = number("SHMEM_SIM_SEED") {
-        eviction::World::new(seed, true).run(&mut totals);
-    } else {
-        for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(20_000) {
-            let run = || eviction::World::new(seed, false).run(&mut totals);
-            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-                eprintln!("failed: replay with SHMEM_SIM_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
+    if each_seed(20_000, |seed, replay| {
+        eviction::World::new(seed, replay).run(&mut totals)
+    }) {
         totals.assert_that_everything_happened();
     }
     println!("{totals:#?}");

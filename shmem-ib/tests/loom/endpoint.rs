@@ -4,7 +4,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
-use crate::asleep::{Asleep, Seen};
+use crate::asleep::Asleep;
 use crate::host::{FOREVER, Model, NAP_NS};
 use crate::{model, rest};
 
@@ -128,37 +128,5 @@ fn two_sleepers_wake_each_other() {
         for app in apps {
             app.join().unwrap();
         }
-    });
-}
-
-/// Whoever counts an inbound operation tells those that wait for memory; none is told of by nobody.
-#[test]
-fn every_inbound_operation_is_news_to_somebody() {
-    model(3, || {
-        let shared = Arc::new((Seen::default(), Mutex::new((0_u64, 0_u64))));
-        let look = {
-            let shared = shared.clone();
-            move || {
-                let (seen, counts) = &*shared;
-                let now = counts.lock().unwrap().0;
-                if seen.is_news(now) {
-                    // The bell: whoever waits looks at memory as of now, or later.
-                    let mut counts = counts.lock().unwrap();
-                    counts.1 = counts.1.max(now);
-                }
-            }
-        };
-        let threads = [(); 2].map(|()| {
-            let (shared, look) = (shared.clone(), look.clone());
-            thread::spawn(move || {
-                shared.1.lock().unwrap().0 += 1;
-                look();
-            })
-        });
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        let (inbound, told) = *shared.1.lock().unwrap();
-        assert_eq!((inbound, told), (2, 2));
     });
 }

@@ -9,6 +9,8 @@
 //! With many, run the release build: `cargo test --release -p shmem-ib --test rc_conversations`.
 
 mod conversation;
+#[path = "../common/seeds.rs"]
+mod seeds;
 
 use std::panic::catch_unwind;
 use std::sync::Mutex;
@@ -16,10 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conversation::{Conversation, Tally};
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
+use seeds::number;
 
 fn report(tally: &Tally, elapsed: Duration) {
     let rate = tally.ops as f64 / elapsed.as_secs_f64();

@@ -6,35 +6,21 @@
 
 mod explore;
 mod fabric;
+#[path = "../common/seeds.rs"]
+mod seeds;
 mod totals;
 mod world;
 
-use std::env;
-
+use seeds::each_seed;
 use totals::Totals;
 use world::World;
-
-fn number(name: &str) -> Option<u64> {
-    let text = env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|e| panic!("{name}={text}: {e}")),
-    )
-}
 
 #[test]
 fn everybody_reaches_everybody_over_one_queue_pair_per_node() {
     let mut totals = Totals::default();
-    if let Some(seed) = number("SHMEM_SIM_SEED") {
-        World::new(seed, true).run(&mut totals);
-    } else {
-        for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(10_000) {
-            let run = std::panic::AssertUnwindSafe(|| World::new(seed, false).run(&mut totals));
-            if let Err(panic) = std::panic::catch_unwind(run) {
-                eprintln!("failed: replay with SHMEM_SIM_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
+    if each_seed(10_000, |seed, replay| {
+        World::new(seed, replay).run(&mut totals)
+    }) {
         totals.assert_that_everything_happened();
     }
     println!("{totals:#?}");

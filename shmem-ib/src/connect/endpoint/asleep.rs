@@ -1,11 +1,10 @@
-//! What threads of one endpoint tell each other without its lock: that somebody sleeps, and
-//! which operations of peers were reported already.
+//! What threads of one endpoint tell each other without its lock: that somebody sleeps.
 //!
 //! A file of its own because the model in `tests/loom` compiles it against loom's atomics.
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Threads that sleep in the completion channel while they wait for something.
 #[derive(Debug, Default)]
@@ -28,17 +27,5 @@ impl Asleep {
     pub(super) fn anybody(&self) -> bool {
         // ORDERING(sleepers): see `enter`.
         self.0.load(Ordering::SeqCst) > 0
-    }
-}
-
-/// The number of inbound operations when somebody last looked.
-#[derive(Debug, Default)]
-pub(super) struct Seen(AtomicU64);
-
-impl Seen {
-    /// Notes the number `now`; says whether it differs from the one noted before. When threads
-    /// note at once, one number may be news twice, but none is news to nobody.
-    pub(super) fn is_news(&self, now: u64) -> bool {
-        self.0.swap(now, Ordering::Relaxed) != now
     }
 }

@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 pub use config::{Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;
 
-use self::asleep::{Asleep, Seen};
+use self::asleep::Asleep;
 use self::driver::{Driver, ud_recv_id};
 use self::path::Path;
 use self::ud::{SEND_SLOTS, UdPort};
@@ -77,8 +77,6 @@ pub struct Endpoint<H: Hca> {
     asleep: Asleep,
     /// Signalled when the endpoint is closed.
     gone: Condvar,
-    /// Inbound operations that `progress_wait` has reported.
-    inbound_seen: Seen,
     patience: Patience,
 }
 
@@ -187,7 +185,6 @@ impl<H: Hca> Endpoint<H> {
             ud: address,
             asleep: Asleep::default(),
             gone: Condvar::new(),
-            inbound_seen: Seen::default(),
             patience: Patience::new(spin_rounds),
         }))
     }
@@ -246,9 +243,8 @@ impl<H: Hca> Endpoint<H> {
         self.lock().poll()
     }
 
-    /// Sleeps until there is something to do, at most `max`, and does it. Returns whether
-    /// operations of peers may have changed the memory since the last call.
-    pub fn progress_wait(&self, max: Duration) -> bool {
+    /// Sleeps until there is something to do, at most `max`, and does it.
+    pub fn progress_wait(&self, max: Duration) {
         let mut locked = self.lock();
         if locked.closing && !locked.closed {
             // Whoever closes the endpoint serves it, and sleeps better alone.
@@ -260,7 +256,6 @@ impl<H: Hca> Endpoint<H> {
             self.hca.wait(until.map_or(max, |t| t.min(max)));
             self.lock().poll();
         }
-        self.inbound_seen.is_news(self.hca.inbound())
     }
 
     /// What has happened so far.
