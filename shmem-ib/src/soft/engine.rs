@@ -98,6 +98,8 @@ impl<M: Memory> Engine<M> {
             max_srq_wr: MAX_QP_WR,
             xrc: true,
             atomics_coherent: true,
+            notices_inbound: true,
+            pins_memory: false,
         };
         Self {
             port,

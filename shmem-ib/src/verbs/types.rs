@@ -342,6 +342,12 @@ pub struct PortInfo {
     pub xrc: bool,
     /// Whether remote atomics are atomic with CPU atomics of the owner, too.
     pub atomics_coherent: bool,
+    /// Whether [`super::Hca::inbound`] tells of what peers have done here. Where it does not, who
+    /// waits for memory has to look at it again and again.
+    pub notices_inbound: bool,
+    /// Whether a registration takes the memory of all its pages, and keeps it, rather than
+    /// leaving pages to be made when they are touched.
+    pub pins_memory: bool,
 }
 
 /// Why [`super::Hca::wait`] returned.
