@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# Runs jobs on real verbs where no RDMA device is: a Debian kernel with Soft-RoCE under QEMU's
+# software emulation, which needs no privileges and no network. Jobs are the files of ci/vm/jobs; each
+# says whether it wants one machine with two devices, or two machines with one device each.
+# Usage: ci/vm.sh [--install] [--list] [JOB...]       without jobs: all of them
+#   --install         gets missing Debian packages (as root)
+#   VM_DIR            where the kernel and the results are kept (target/vm)
+#   VM_REQUIRED=1     fail, where it would otherwise say why it cannot run and pass
+#   VM_CPUS, VM_MEMORY   processors (2) and megabytes (1024) of a machine
+#   VM_TIMEOUT        seconds for the jobs of one kind (600)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+dir=$(realpath -m "${VM_DIR:-$target/vm}")
+jobs_dir=ci/vm/jobs
+
+# What a job's file says about it, in a line such as `# vm: one`.
+about() { sed -n "s/^# $2: //p" "$jobs_dir/$1.sh"; }
+all=()
+for file in "$jobs_dir"/*.sh; do
+    name=$(basename "$file" .sh)
+    [[ -z $(about "$name" vm) ]] || all+=("$name")
+done
+
+install=
+wanted=()
+for argument in "$@"; do
+    case $argument in
+    --install) install=1 ;;
+    --list)
+        for name in "${all[@]}"; do printf '%-16s %-4s %s\n' "$name" "$(about "$name" vm)" "$(about "$name" shows)"; done
+        exit
+        ;;
+    *)
+        if [[ " ${all[*]} " != *" $argument "* ]]; then
+            echo "no job $argument; there are: ${all[*]}" >&2
+            exit 2
+        fi
+        wanted+=("$argument")
+        ;;
+    esac
+done
+[[ ${#wanted[@]} -gt 0 ]] || wanted=("${all[@]}")
+
+cannot() {
+    echo "virtual machine: skipped: $*" >&2
+    exit "${VM_REQUIRED:-0}"
+}
+
+# Package and what it is needed for.
+missing=()
+need() {
+    local package=$1 have
+    shift
+    for have in "$@"; do
+        # shellcheck disable=SC2086 # a pattern
+        if PATH=$PATH:/usr/sbin:/sbin command -v "$have" >/dev/null || compgen -G "$have" >/dev/null; then continue; fi
+        missing+=("$package")
+        return
+    done
+}
+need qemu-system-x86 qemu-system-x86_64
+need busybox-static busybox
+need cpio cpio
+need kmod depmod modprobe
+need xz-utils xz
+need zstd zstd
+need iproute2 ip rdma tc
+need ibverbs-utils ibv_devinfo ibv_rc_pingpong
+need ibverbs-providers '/usr/lib/*/libibverbs/librxe-rdmav*.so'
+need dropbear-bin dropbear dbclient
+# To build with the feature `verbs`.
+need libibverbs-dev /usr/include/infiniband/verbs.h
+need librdmacm-dev /usr/include/rdma/rdma_cma.h
+need pkg-config pkg-config
+need libclang-dev '/usr/lib/llvm-*/lib/libclang*.so*'
+if [[ ${#missing[@]} -gt 0 && -n $install ]]; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ||
+        cannot "cannot install ${missing[*]}"
+elif [[ ${#missing[@]} -gt 0 ]]; then
+    cannot "missing packages: ${missing[*]} (--install gets them)"
+fi
+[[ $(uname -m) == x86_64 ]] || cannot "the guest's programs are the host's, and its kernel is for x86_64"
+
+began=$SECONDS
+mkdir -p "$dir"
+bash ci/vm/image.sh "$dir" || cannot "no kernel or no file system for the guest"
+echo "-- kernel and file system: $((SECONDS - began)) s"
+began=$SECONDS
+bash ci/vm/programs.sh "$dir/share/bin"
+echo "-- programs: $((SECONDS - began)) s"
+
+# What the guests see as /host.
+share=$dir/share
+rm -rf "$share"/{jobs,logs,key*}
+mkdir -p "$share/logs"
+cp -r "$jobs_dir" "$share/jobs"
+dropbearkey -t ed25519 -f "$share/key" 2>/dev/null | grep '^ssh-' >"$share/key.pub"
+
+running=()
+finish() {
+    # A signal may have come between the fork and the entry in the list, so ask the shell too.
+    local pid
+    for pid in "${running[@]}" $(jobs -p); do kill "$pid" 2>/dev/null || true; done
+    wait
+    rm -f "$dir"/wire[12]
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Starts a machine whose console goes to a file: its node (0: alone), its limit of seconds.
+boot() {
+    local node=$1 wire=(-nic none)
+    if [[ $node != 0 ]]; then
+        # An Ethernet of two machines over datagrams between two sockets; neither waits for the other.
+        local other=$((3 - node))
+        wire=(-netdev "dgram,id=wire,local.type=unix,local.path=$dir/wire$node,remote.type=unix,remote.path=$dir/wire$other"
+            -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$node,romfile=")
+    fi
+    timeout -k 5 "$2" qemu-system-x86_64 -nodefaults -nographic -no-reboot -monitor none -serial stdio \
+        -accel tcg,thread=multi -cpu max -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-1024}" \
+        -kernel "$dir/vmlinux" -initrd "$dir/initramfs" -device virtio-rng-pci "${wire[@]}" \
+        -virtfs "local,path=$share,mount_tag=host,security_model=none,multidevs=remap" \
+        -append "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check preempt=full vm_node=$node" \
+        </dev/null >"$dir/console$node" 2>&1 &
+    running+=($!)
+}
+
+declare -A status seconds
+# Runs jobs of one kind (one, two): boots, and boots once more for jobs that a machine which died left
+# without a result. Multi-threaded emulation of QEMU 7.2 loses about one boot in fifty.
+run_jobs() {
+    local kind=$1 attempt name nodes left line began
+    shift
+    nodes=(0)
+    [[ $kind == one ]] || nodes=(2 1)
+    for attempt in 1 2; do
+        left=()
+        for name in "$@"; do [[ -n ${status[$name]:-} ]] || left+=("$name"); done
+        [[ ${#left[@]} -gt 0 ]] || return 0
+        for name in "${left[@]}"; do echo "$name $(about "$name" seconds)"; done >"$share/list"
+        [[ $attempt == 1 ]] || echo "-- the machine ended without a result; once more: ${left[*]}"
+        rm -f "$dir"/wire[12]
+        running=()
+        began=$SECONDS
+        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-600}"; done
+        # The machine that runs the jobs is the last one; it says so and switches itself off.
+        wait "${running[-1]}" || true
+        for pid in "${running[@]}"; do kill "$pid" 2>/dev/null || true; done
+        wait
+        while read -r _ name line; do
+            read -r "status[$name]" "seconds[$name]" <<<"$line"
+        done < <(tr -d '\r' <"$dir/console${nodes[-1]}" | grep -ao 'VM-JOB .*')
+        echo "-- $kind: $((SECONDS - began)) s; guest up at $(tr -d '\r' <"$dir/console${nodes[-1]}" |
+            sed -n 's/.*VM-UP [0-9] //p') s"
+        if grep -aq 'VM-END' "$dir/console${nodes[-1]}"; then return 0; fi
+        tr -d '\r' <"$dir/console${nodes[-1]}" | grep -av 'VM-' | tail -20 | sed 's/^/   console: /'
+    done
+}
+for kind in one two; do
+    these=()
+    for name in "${wanted[@]}"; do [[ $(about "$name" vm) != "$kind" ]] || these+=("$name"); done
+    [[ ${#these[@]} -eq 0 ]] || run_jobs "$kind" "${these[@]}"
+done
+
+# Lines of a job that begin with `> ` are what it has to show.
+failed=0
+printf '\n%-16s %-4s %-8s %8s   %s\n' job vm result seconds shows
+for name in "${wanted[@]}"; do
+    case ${status[$name]:-none} in
+    0) result=ok ;;
+    77) result=skipped ;;
+    124) result=timeout ;;
+    none) result=lost ;;
+    *) result=FAILED ;;
+    esac
+    printf '%-16s %-4s %-8s %8s   %s\n' "$name" "$(about "$name" vm)" "$result" "${seconds[$name]:--}" "$(about "$name" shows)"
+    log=$share/logs/$name.log
+    [[ ! -e $log ]] || sed -n 's/^> /                        /p' "$log"
+    if [[ $result != ok && $result != skipped ]]; then
+        failed=1
+        [[ ! -e $log ]] || tail -25 "$log" | sed 's/^/   | /'
+    fi
+done
+echo "logs: $share/logs"
+exit "$failed"

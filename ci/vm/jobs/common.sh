@@ -1,0 +1,12 @@
+# What jobs share. A job exits with 0, or 77 where it cannot run, or anything else where it failed.
+export PATH=/host/bin:$PATH RUST_BACKTRACE=1
+# Heaps are pinned by a device: small ones.
+export SHMEM_SYMMETRIC_SIZE=4M
+
+# What is to be seen in the table of results.
+show() { echo "> $*"; }
+
+# The remote shell between two machines, as `shmrun --rsh` takes it; the host's key is made on its
+# first connection.
+RSH="dbclient -i /root/.ssh/id -y"
+remote() { $RSH "$@" </dev/null; }

@@ -1,0 +1,8 @@
+# vm: one
+# seconds: 120
+# shows: jobs over the software HCA on the guest's loopback
+set -e
+source /host/jobs/common.sh
+shmrun -n 4 --nodes 2 ring
+shmrun -n 4 --nodes 2 ep S
+shmrun -n 4 --nodes 2 histogram
