@@ -7,6 +7,7 @@
 //! * `p2p`: time and CPU time per one-sided operation between two PEs.
 //! * `compare`: `p2p` beside its twin in C on other OpenSHMEM libraries, in turn.
 //! * `first_contact`: time of the first operation between two PEs, by what the target does.
+//! * `footprint`: memory that a job takes of its machine, the kernel's included.
 //! * `qp_table`: queue pairs per PE of whole programs, under different settings.
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.

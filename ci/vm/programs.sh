@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 rm -rf "$1" && mkdir -p "$1"
 target=${CARGO_TARGET_DIR:-target}
-cargo build --release --quiet -p shmem-launch -p shmem-examples -p npb-ports --bins --examples --features shmem-core/verbs
-for program in shmrun ep examples/{hello,ring,histogram,heat2d}; do
+cargo build --release --quiet --features shmem-core/verbs --bins --examples \
+    -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches
+for program in shmrun ep footprint examples/{hello,ring,histogram,heat2d}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
 done

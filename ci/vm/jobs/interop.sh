@@ -1,0 +1,43 @@
+# vm: one
+# seconds: 600
+# shows: our software HCA and the kernel's rxe on one wire: the conformance suite between the two
+source /host/jobs/common.sh
+ip netns add soft
+ip link add s0 type veth peer name s1 netns soft
+ip addr add 10.8.0.1/24 dev s0
+ip link set s0 mtu 4200 up
+ip -n soft addr add 10.8.0.2/24 dev s1
+ip -n soft link set s1 mtu 4200 up
+ip -n soft link set lo up
+rdma link add rxe3 type rxe netdev s0
+until grep -q ffff:0a08:0001 /sys/class/infiniband/rxe3/ports/1/gids/*; do sleep 0.05; done
+export SHMEM_INTEROP=rxe3,10.8.0.2,/run/netns/soft
+
+# Packets lost of 100, both ways.
+lose() {
+    tc qdisc replace dev s0 root netem loss "$1%" limit 10000
+    tc -n soft qdisc replace dev s1 root netem loss "$1%" limit 10000
+}
+status=0
+round() {
+    local order=$1 mtu=$2 loss=$3 kind=$4
+    [[ $loss == 0 ]] || lose "$loss"
+    echo "== $order, MTU $mtu, loss $loss %"
+    # shellcheck disable=SC2086 # perhaps no kind
+    timeout 200 interop_rxe "$order" "$mtu" $kind >/tmp/out 2>&1 || status=1
+    cat /tmp/out
+    show "$(printf '%s MTU %4s loss %s %%: %s' "$order" "$mtu" "$loss" "$(grep '^passed' /tmp/out || echo died: "$(tail -1 /tmp/out)")")"
+    show "    $(grep '^soft:' /tmp/out)"
+    show "    $(grep '^rxe:' /tmp/out)"
+}
+for mtu in 1024 4096; do
+    for order in soft-rxe rxe-soft; do
+        round $order $mtu 0 ""
+    done
+done
+for order in soft-rxe rxe-soft; do
+    round $order 1024 1 data
+    round $order 4096 5 data
+done
+echo "packets lost on purpose: $(tc -s qdisc show dev s0; tc -n soft -s qdisc show dev s1)"
+exit $status

@@ -1,0 +1,291 @@
+//! Our software HCA and the kernel's Soft-RoCE, an implementation of RoCEv2 by others, on one wire:
+//! the conformance suite with one of each as its two HCAs. What passes in both orders shows that the
+//! packets are those of RoCEv2, and not only the same on both sides.
+//!
+//! The two cannot share a network namespace, because both want the UDP port 4791 there, and the
+//! kernel's uses the first namespace only. So this needs a wire into another namespace; the job
+//! `interop` of `ci/vm.sh` makes one:
+//!
+//! ```text
+//! SHMEM_INTEROP=rxe0,10.8.0.2,/run/netns/soft interop_rxe [soft-rxe|rxe-soft] [MTU] [reliable|data] [CHECK...]
+//! ```
+//!
+//! `SHMEM_INTEROP` is the device, an address of the software HCA, and the namespace where it is. The
+//! first HCA named is the one that requests in most checks. `reliable` leaves out checks which a
+//! network that loses datagrams cannot pass, `data` all but transfers. Without `SHMEM_INTEROP` this
+//! says so and passes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use shmem_ib::conformance::{self, Beyond, Fabric};
+use shmem_ib::device::Device;
+use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
+use shmem_ib::sys::{VerbsConfig, VerbsHca};
+use shmem_ib::verbs::{Counters, Hca, Mtu};
+
+/// One HCA of each make, in the order of the check.
+struct Pair([Device; 2]);
+
+impl Fabric for Pair {
+    type H = Device;
+
+    fn hcas(&self) -> [&Device; 2] {
+        [&self.0[0], &self.0[1]]
+    }
+
+    fn beyond(&self) -> Beyond {
+        Beyond::NOTHING
+    }
+
+    fn advance(&self) {
+        // The kernel's work queue needs the processor.
+        thread::sleep(Duration::from_micros(50));
+    }
+}
+
+impl Pair {
+    fn soft(&self) -> &Device {
+        let soft = self.0.iter().find(|hca| matches!(hca, Device::Soft(_)));
+        soft.expect("one is the software HCA")
+    }
+}
+
+/// Where the two are.
+struct Wire {
+    device: String,
+    address: IpAddr,
+    namespace: PathBuf,
+}
+
+impl Wire {
+    fn from_env() -> Option<Self> {
+        let value = std::env::var("SHMEM_INTEROP").ok()?;
+        let parts: Vec<&str> = value.split(',').collect();
+        let [device, address, namespace] = parts[..] else {
+            panic!("SHMEM_INTEROP is DEVICE,ADDRESS,NAMESPACE, not {value}");
+        };
+        Some(Self {
+            device: device.to_owned(),
+            address: address.parse().expect("an address of the software HCA"),
+            namespace: namespace.into(),
+        })
+    }
+
+    /// Opens both. `seed` differs between checks, so that late packets of one are none of the next.
+    fn open(&self, soft_first: bool, mtu: Mtu, seed: u64) -> Pair {
+        let config = SoftConfig {
+            bind: self.address,
+            port: 4791,
+            mtu,
+            interop: true,
+            faults: Faults::default(),
+            ..SoftConfig::loopback(seed)
+        };
+        let namespace = File::open(&self.namespace).expect("the namespace");
+        let soft = thread::scope(|scope| {
+            let opener = scope.spawn(|| {
+                // SAFETY: it moves only this thread, which ends after opening a socket.
+                let moved = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+                assert_eq!(moved, 0, "setns: {}", std::io::Error::last_os_error());
+                SoftHca::open(&config).expect("the port of RoCEv2 in the namespace")
+            });
+            opener.join().expect("the opener of the software HCA")
+        });
+        let config = VerbsConfig::new(self.device.clone(), 1, self.gid_index());
+        let verbs = VerbsHca::open(&config).expect("the device");
+        let (soft, verbs) = (Device::Soft(soft), Device::Verbs(verbs));
+        Pair(if soft_first { [soft, verbs] } else { [verbs, soft] })
+    }
+
+    fn sysfs(&self) -> PathBuf {
+        PathBuf::from("/sys/class/infiniband").join(&self.device).join("ports/1")
+    }
+
+    /// Index of the device's IPv4-mapped GID.
+    fn gid_index(&self) -> u8 {
+        let is_ipv4 = |index: &u8| {
+            fs::read_to_string(self.sysfs().join(format!("gids/{index}")))
+                .is_ok_and(|gid| gid.starts_with("0000:0000:0000:0000:0000:ffff:"))
+        };
+        (0..16).find(is_ipv4).expect("an IPv4-mapped GID")
+    }
+
+    /// What the kernel counts, by name.
+    fn kernel_counters(&self) -> BTreeMap<String, u64> {
+        let dir = fs::read_dir(self.sysfs().join("hw_counters")).expect("hw_counters");
+        dir.filter_map(|entry| {
+            let entry = entry.ok()?;
+            let value = fs::read_to_string(entry.path()).ok()?.trim().parse().ok()?;
+            Some((entry.file_name().into_string().ok()?, value))
+        })
+        .collect()
+    }
+}
+
+type Check = (&'static str, fn(&Pair));
+
+macro_rules! checks {
+    ($($name:ident)*) => {
+        &[$((stringify!($name), conformance::$name::<Pair>)),*]
+    };
+}
+
+/// Transfers of each kind.
+const DATA: &[Check] = checks![
+    writes_of_all_sizes
+    reads_of_all_sizes
+    atomics_return_old_values
+    requests_of_one_queue_keep_their_order
+    outstanding_reads_and_atomics
+    both_directions_at_once
+    psn_wraps
+    many_queue_pairs
+    sends_of_all_sizes
+    sends_take_receives_in_order
+    immediate_data_of_sends_and_writes
+    fenced_requests_see_what_was_read
+    gathered_and_scattered
+    receiver_not_ready_is_waited_for
+    shared_receives_serve_many_queue_pairs
+];
+
+/// What else holds on a network that loses packets.
+const RELIABLE: &[Check] = checks![
+    unsignaled_requests_complete_silently
+    inline_payload_is_copied
+    remote_access_errors
+    missing_rights_of_the_queue_pair
+    deregistered_memory_is_gone
+    local_protection_error
+    misaligned_atomic
+    full_send_queue
+    destroyed_peer_exhausts_retries
+    requests_are_served_from_rtr_on
+    error_state_flushes
+    reset_queue_pair_works_again
+    inline_sends
+    everything_signaled
+    sends_that_invalidate
+    one_bad_buffer_of_a_list
+    a_send_longer_than_its_receive
+    a_receive_that_may_not_be_written
+    receiver_not_ready_for_too_long
+    a_broken_message_flushes_its_receive
+    shared_receives_run_out
+    shared_receive_limit
+    last_shared_receive
+    responder_errors_give_events
+    completion_channels_announce_once
+    solicited_completions_and_errors_announce
+    changed_registrations
+];
+
+/// Datagrams, which nobody repeats.
+const DATAGRAMS: &[Check] = checks![
+    datagrams_arrive_with_their_source
+    datagrams_without_key_or_buffer_are_dropped
+    datagrams_of_all_sizes
+    datagrams_carry_immediate_data
+    datagrams_gather_and_scatter
+    datagrams_into_shared_receives
+];
+
+/// What a panic said, for the table.
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+fn main() -> ExitCode {
+    let Some(wire) = Wire::from_env() else {
+        println!("no wire to a Soft-RoCE device: SHMEM_INTEROP is not set");
+        return ExitCode::SUCCESS;
+    };
+    let (mut soft_first, mut mtu, mut lists) = (true, Mtu::M4096, vec![DATA, RELIABLE, DATAGRAMS]);
+    let mut named = Vec::new();
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "soft-rxe" => soft_first = true,
+            "rxe-soft" => soft_first = false,
+            "256" => mtu = Mtu::M256,
+            "1024" => mtu = Mtu::M1024,
+            "4096" => mtu = Mtu::M4096,
+            "reliable" => lists = vec![DATA, RELIABLE],
+            "data" => lists = vec![DATA],
+            check => named.push(check.to_owned()),
+        }
+    }
+    let wanted = |(name, _): &&Check| named.is_empty() || named.iter().any(|n| n == name);
+    let checks: Vec<&Check> = lists.into_iter().flatten().filter(wanted).collect();
+    assert!(!checks.is_empty(), "no check of the names {named:?}");
+
+    std::panic::set_hook(Box::new(|info| {
+        let at = info.location().map_or_else(String::new, |l| format!("{}:{}: ", l.file(), l.line()));
+        let said = info.payload_as_str().unwrap_or("no message");
+        *SAID.lock().expect("SAID") = format!("{at}{said}");
+    }));
+    let before = wire.kernel_counters();
+    let (mut soft, mut failed) = (Counters::default(), Vec::new());
+    for (i, (name, check)) in checks.iter().enumerate() {
+        let pair = wire.open(soft_first, mtu, i as u64 + 1);
+        let start = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| check(&pair)));
+        let took = start.elapsed().as_millis();
+        match outcome {
+            Ok(()) => println!("{name}: ok, {took} ms"),
+            Err(_) => {
+                println!("{name}: FAILED, {took} ms: {}", SAID.lock().expect("SAID"));
+                failed.push(*name);
+            }
+        }
+        add(&mut soft, &pair.soft().counters());
+    }
+    print_summary(&wire, checks.len(), &failed, &soft, &before);
+    ExitCode::from(u8::from(!failed.is_empty()))
+}
+
+fn add(sum: &mut Counters, more: &Counters) {
+    sum.packets_sent += more.packets_sent;
+    sum.packets_received += more.packets_received;
+    sum.retransmitted += more.retransmitted;
+    sum.duplicates += more.duplicates;
+    sum.out_of_sequence += more.out_of_sequence;
+    sum.naks_sent += more.naks_sent;
+    sum.naks_received += more.naks_received;
+    sum.icrc_errors += more.icrc_errors;
+    sum.dropped += more.dropped;
+}
+
+fn print_summary(
+    wire: &Wire,
+    checks: usize,
+    failed: &[&str],
+    soft: &Counters,
+    before: &BTreeMap<String, u64>,
+) {
+    println!(
+        "soft: sent {} received {} repeated {} duplicates {} ahead {} NAKs {}+{} bad ICRC {} dropped {}",
+        soft.packets_sent,
+        soft.packets_received,
+        soft.retransmitted,
+        soft.duplicates,
+        soft.out_of_sequence,
+        soft.naks_sent,
+        soft.naks_received,
+        soft.icrc_errors,
+        soft.dropped
+    );
+    let after = wire.kernel_counters();
+    let counts = after.iter().filter_map(|(name, value)| {
+        let count = value - before.get(name).unwrap_or(&0);
+        (count > 0).then(|| format!(" {name} {count}"))
+    });
+    println!("rxe:{}", counts.collect::<String>());
+    println!("passed {} of {checks}; failed: {}", checks - failed.len(), failed.join(" "));
+}
