@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Transport};
+use shmem_ib::device::Device;
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::Mtu;
@@ -49,7 +50,7 @@ impl Bells {
 
 /// Connection to all other nodes.
 pub(crate) struct Remote {
-    pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
+    pub(crate) endpoint: Arc<Endpoint<Device>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -111,7 +112,8 @@ impl Remote {
             spin_rounds: view.spins(),
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::new(Arc::new(hca), config).map_err(|e| network(&e))?;
+        let endpoint =
+            Endpoint::new(Arc::new(Device::Soft(hca)), config).map_err(|e| network(&e))?;
         endpoint.set_directory(Arc::new(AddressTable(*view)));
         let (first, count) = match settings.transport {
             settings::Transport::Rc => (view.local_of()[me] as usize, 1),

@@ -8,6 +8,7 @@
 //!   invariant CRC.
 //! * [`soft`]: the software HCA. [`soft::Engine`] is a pure machine (no socket, no clock);
 //!   [`soft::SoftHca`] drives it over a UDP socket with no privileges.
+//! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen.
 //! * [`sim`]: the same engine in a seeded virtual-time network with loss, duplication,
 //!   reordering and delay.
 //! * [`connect`]: how two processes come to share a connected queue pair at first contact.
@@ -34,6 +35,7 @@
 
 pub mod conformance;
 pub mod connect;
+pub mod device;
 pub mod patience;
 pub mod rng;
 pub mod sim;
