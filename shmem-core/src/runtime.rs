@@ -33,6 +33,8 @@ pub(crate) struct Runtime {
     pub(crate) heap: Mutex<Allocator>,
     /// Other nodes, if there are any.
     pub(crate) remote: Option<Remote>,
+    /// Whether somebody rings when other nodes have written this PE's memory.
+    pub(crate) notices_inbound: bool,
     pub(crate) links: Links,
     /// Whether a thread is in a collective.
     pub(crate) meeting: AtomicBool,

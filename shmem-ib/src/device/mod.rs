@@ -6,13 +6,22 @@
 //!
 //! [`Endpoint`]: crate::connect::endpoint::Endpoint
 
+pub mod choice;
+#[cfg(test)]
+mod choice_tests;
+mod open;
+pub mod survey;
+pub mod sysfs;
+
+pub use open::{OpenError, Opened, Request, open};
+
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::soft::SoftHca;
 use crate::verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit,
-    QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
+    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Hca, Mr, PortInfo, QpAttr,
+    QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 /// An [`Hca`] of whatever kind.
@@ -54,6 +63,7 @@ macro_rules! delegate {
 delegate! {
     safe {
         fn port(&self) -> PortInfo;
+        fn fabric(&self) -> Fabric;
         fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError>;
         fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError>;
         fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError>;
