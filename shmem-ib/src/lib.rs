@@ -10,6 +10,7 @@
 //!   [`soft::SoftHca`] drives it over a UDP socket with no privileges.
 //! * [`sim`]: the same engine in a seeded virtual-time network with loss, duplication,
 //!   reordering and delay.
+//! * `sys` (feature `verbs`): RDMA devices through libibverbs.
 //! * [`connect`]: how two processes come to share a connected queue pair at first contact.
 //! * [`conformance`]: one suite of checks that every `Hca` has to pass.
 //!
@@ -39,6 +40,8 @@ pub mod rng;
 pub mod sim;
 pub mod soft;
 mod sync;
+#[cfg(feature = "verbs")]
+pub mod sys;
 pub mod verbs;
 pub mod wire;
 
