@@ -11,6 +11,7 @@
 //! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen.
 //! * [`sim`]: the same engine in a seeded virtual-time network with loss, duplication,
 //!   reordering and delay.
+//! * `sys` (feature `verbs`): RDMA devices through libibverbs.
 //! * [`connect`]: how two processes come to share a connected queue pair at first contact.
 //! * [`conformance`]: one suite of checks that every `Hca` has to pass.
 //!
@@ -41,6 +42,8 @@ pub mod rng;
 pub mod sim;
 pub mod soft;
 mod sync;
+#[cfg(feature = "verbs")]
+pub mod sys;
 pub mod verbs;
 pub mod wire;
 
