@@ -2,9 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::message::{Body, Codec, Epoch, MAX_LEN, Message, Offer, Segment};
-use shmem_ib::verbs::{AddressVector, Gid, Mtu, Psn, Qkey, Qpn, Rkey};
+use shmem_ib::connect::{Published, UdAddress};
+use shmem_ib::verbs::{AddressVector, Fabric, Gid, Mtu, Psn, Qkey, Qpn, Rkey};
 use shmem_ib::wire::{
     Aeth, AtomicEth, Bth, Deth, Ext, Flow, Header, Opcode, PACKET_MAX, Packet, Reth, Syndrome, icrc,
 };
@@ -202,7 +202,7 @@ fn address() -> UdAddress {
 /// # Panics
 /// If not.
 pub fn ud_address(data: &[u8]) {
-    let mut bytes = [0; UdAddress::LEN];
+    let mut bytes = [0; Published::LEN];
     let len = data.len().min(bytes.len());
     bytes[..len].copy_from_slice(&data[..len]);
     for mended in [false, true] {
@@ -210,9 +210,9 @@ pub fn ud_address(data: &[u8]) {
             let crc = crc32(&bytes[..28]);
             bytes[28..].copy_from_slice(&crc.to_be_bytes());
         }
-        if let Ok(address) = UdAddress::from_bytes(&bytes) {
+        if let Ok(address) = Published::from_bytes(&bytes) {
             assert_eq!(address.to_bytes(), bytes);
-            assert!(!address.to_string().is_empty());
+            assert!(!address.ud.to_string().is_empty());
         }
     }
 }
@@ -220,7 +220,12 @@ pub fn ud_address(data: &[u8]) {
 /// One address.
 #[must_use]
 pub fn ud_address_seeds() -> Vec<Vec<u8>> {
-    vec![address().to_bytes().to_vec(), vec![0; UdAddress::LEN]]
+    let published = |fabric| Published {
+        ud: address(),
+        fabric,
+    };
+    let [soft, roce] = [Fabric::Soft, Fabric::Roce].map(|f| published(f).to_bytes().to_vec());
+    vec![soft, roce, vec![0; Published::LEN]]
 }
 
 /// CRC-32 of IEEE 802.3, bit by bit: the other side of the checksum, made by other code.

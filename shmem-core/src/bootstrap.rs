@@ -67,7 +67,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         .transpose()?;
     steps.done(Stat::EndpointWall, Stat::EndpointCpu);
     if let Some(remote) = &remote {
-        let request = pmi.iallgather(&remote.endpoint.ud_address().to_bytes())?;
+        let request = pmi.iallgather(&remote.endpoint.published().to_bytes())?;
         debug_assert_eq!(request, crate::remote::ADDRESS_REQUEST);
     }
     steps.done(Stat::GatherWall, Stat::GatherCpu);
@@ -94,6 +94,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         block,
         patience: Patience::new(node.spins()),
         heap: Mutex::new(Allocator::new(node.heap_size())),
+        notices_inbound: remote.as_ref().is_none_or(Remote::notices_inbound),
         remote,
         links: Links::default(),
         meeting: AtomicBool::new(false),

@@ -54,7 +54,8 @@ pub enum Error {
     /// The launcher's environment contradicts itself.
     #[error("{0}")]
     Launch(String),
-    /// The network endpoint cannot be made.
+    /// The network endpoint cannot be made. Which device it is made on is decided by `SHMEM_HCA`;
+    /// the program `shmem-info` shows what devices a machine has and what stands against their use.
     #[error("cannot open the network endpoint: {0}")]
     Network(String),
     /// The operating system refused something.

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shmem_ib::connect::UdAddress;
+use shmem_ib::connect::Published;
 use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Transport};
+use shmem_ib::device::choice::Wanted;
+use shmem_ib::device::{self, Device, Opened};
 use shmem_ib::soft::xrc::SharedWindow;
-use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
-use shmem_ib::verbs::Mtu;
+use shmem_ib::soft::{Faults, SoftConfig};
+use shmem_ib::verbs::{Fabric, Hca, Mtu};
 use shmem_node::segment::NodeView;
-use shmem_node::settings::{self, Settings};
+use shmem_node::settings::{self, HcaChoice, Settings};
 use shmem_node::sys;
 
 use crate::error::Error;
@@ -49,7 +51,8 @@ impl Bells {
 
 /// Connection to all other nodes.
 pub(crate) struct Remote {
-    pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
+    pub(crate) endpoint: Arc<Endpoint<Device>>,
+    notices_inbound: bool,
     stop: Arc<AtomicBool>,
 }
 
@@ -78,6 +81,7 @@ impl Remote {
             port: settings.soft_port,
             mtu: mtu(settings.soft_mtu),
             interop: settings.soft_interop,
+            silent: faults.silent,
             // SAFETY: the heap memory of the node, whole, as every PE of it maps it until its end; the
             // library and the program access it through raw pointers or atomics.
             shared: Some(unsafe { SharedWindow::new(window, window_len) }),
@@ -89,10 +93,17 @@ impl Remote {
             },
             seed,
         };
-        let hca = SoftHca::open(&config).map_err(|e| {
-            let from = "where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT";
-            network(&format_args!("{e}; {from}"))
-        })?;
+        let local = view.local_of()[me] as usize;
+        let Opened { device, why } = device::open(&device::Request {
+            wanted: wanted(settings),
+            number: view.node() + local,
+            gid_index: settings.gid_index,
+            memory: view.segment_len() as u64,
+            soft: &config,
+        })
+        .map_err(|e| network(&e))?;
+        let notices_inbound = device.port().notices_inbound;
+        let fabric = device.fabric();
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,
@@ -111,10 +122,14 @@ impl Remote {
             spin_rounds: view.spins(),
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::new(Arc::new(hca), config).map_err(|e| network(&e))?;
-        endpoint.set_directory(Arc::new(AddressTable(*view)));
+        let endpoint = Endpoint::new(Arc::new(device), config).map_err(|e| network(&e))?;
+        endpoint.set_directory(Arc::new(AddressTable {
+            view: *view,
+            fabric,
+            why,
+        }));
         let (first, count) = match settings.transport {
-            settings::Transport::Rc => (view.local_of()[me] as usize, 1),
+            settings::Transport::Rc => (local, 1),
             settings::Transport::Xrc => (0, view.n_local()),
         };
         let view = *view;
@@ -123,8 +138,14 @@ impl Remote {
         endpoint.on_inbound(move || bells.ring());
         Ok(Self {
             endpoint,
+            notices_inbound,
             stop: Arc::new(AtomicBool::new(false)),
         })
+    }
+
+    /// Whether somebody rings when other nodes have written this PE's memory.
+    pub(crate) fn notices_inbound(&self) -> bool {
+        self.notices_inbound
     }
 
     /// Starts the thread that answers while the program computes.
@@ -160,19 +181,55 @@ fn mtu(bytes: u32) -> Mtu {
     }
 }
 
+/// What the user asks for. What is said about how software HCAs meet each other has no meaning for
+/// others, so whoever says it means these.
+fn wanted(settings: &Settings) -> Wanted {
+    let soft = settings.soft_netns.is_some()
+        || settings.soft_interop
+        || settings.soft_faults != settings::Faults::default();
+    match &settings.hca {
+        HcaChoice::Auto if soft => Wanted::Soft,
+        HcaChoice::Auto => Wanted::Auto,
+        HcaChoice::Soft => Wanted::Soft,
+        HcaChoice::Verbs => Wanted::Verbs,
+        HcaChoice::Ports(ports) => {
+            Wanted::Ports(ports.iter().map(|p| (p.device.clone(), p.port)).collect())
+        }
+    }
+}
+
 /// UD addresses of all PEs, from the allgather's result in the node segment.
-struct AddressTable(NodeView);
+struct AddressTable {
+    view: NodeView,
+    /// Of this PE's device.
+    fabric: Fabric,
+    /// Why this PE uses it.
+    why: String,
+}
+
+impl AddressTable {
+    fn read(&self, bytes: &[u8]) -> Result<Published, String> {
+        let bytes = <&[u8; Published::LEN]>::try_from(bytes)
+            .map_err(|_| format!("its address has {} bytes", bytes.len()))?;
+        let peer = Published::from_bytes(bytes).map_err(|e| e.to_string())?;
+        if peer.fabric != self.fabric {
+            return Err(format!(
+                "it is reached over {} (at {}), and this PE uses {} ({}). Give all PEs the same \
+                 with SHMEM_HCA; SHMEM_HCA=soft goes everywhere. shmem-info shows what a node has",
+                peer.fabric, peer.ud, self.fabric, self.why
+            ));
+        }
+        Ok(peer)
+    }
+}
 
 impl Directory for AddressTable {
     fn lookup(&self, pe: u32) -> Lookup {
-        let gather = self.0.gather();
+        let gather = self.view.gather();
         match gather.value(ADDRESS_REQUEST, pe as usize) {
-            Some(bytes) => match <&[u8; 32]>::try_from(bytes) {
-                Ok(bytes) => match UdAddress::from_bytes(bytes) {
-                    Ok(address) => Lookup::Ready(address),
-                    Err(e) => Lookup::Unknown(e.to_string()),
-                },
-                Err(_) => Lookup::Unknown(format!("its address has {} bytes", bytes.len())),
+            Some(bytes) => match self.read(bytes) {
+                Ok(peer) => Lookup::Ready(peer.ud),
+                Err(why) => Lookup::Unknown(why),
             },
             None if gather.is_done(ADDRESS_REQUEST) => Lookup::Unknown("no such PE".into()),
             None => Lookup::Pending,
@@ -180,16 +237,16 @@ impl Directory for AddressTable {
     }
 
     fn wait(&self, _pe: u32, max: Duration) {
-        self.0.gather().wait(ADDRESS_REQUEST, max);
+        self.view.gather().wait(ADDRESS_REQUEST, max);
     }
 
     fn node(&self, pe: u32) -> u32 {
         // A PE that does not exist is refused before anybody asks for its node.
-        self.0.node_of().get(pe as usize).copied().unwrap_or(pe)
+        self.view.node_of().get(pe as usize).copied().unwrap_or(pe)
     }
 
     fn describe(&self, pe: u32) -> String {
-        match self.0.node_of().get(pe as usize) {
+        match self.view.node_of().get(pe as usize) {
             Some(node) => format!("PE {pe} (node {node})"),
             None => format!("PE {pe}"),
         }

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
+use shmem_ib::device::Device;
 use shmem_ib::patience::Patience;
-use shmem_ib::soft::SoftHca;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 
@@ -33,6 +33,8 @@ pub(crate) struct Runtime {
     pub(crate) heap: Mutex<Allocator>,
     /// Other nodes, if there are any.
     pub(crate) remote: Option<Remote>,
+    /// Whether somebody rings when other nodes have written this PE's memory.
+    pub(crate) notices_inbound: bool,
     pub(crate) links: Links,
     /// Whether a thread is in a collective.
     pub(crate) meeting: AtomicBool,
@@ -201,10 +203,7 @@ impl Runtime {
 
     /// Calls the network, which takes in what other PEs have sent meanwhile: another thread of this
     /// PE may sleep for just that. Ends the job if the network fails.
-    pub(crate) fn far<T>(
-        &self,
-        call: impl FnOnce(&Endpoint<SoftHca>) -> Result<T, ConnError>,
-    ) -> T {
+    pub(crate) fn far<T>(&self, call: impl FnOnce(&Endpoint<Device>) -> Result<T, ConnError>) -> T {
         let remote = self.remote();
         let done = call(&remote.endpoint);
         // A get may have written what another thread of this PE waits for. What peers have written

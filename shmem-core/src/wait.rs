@@ -1,9 +1,19 @@
 //! Waiting for memory that other PEs write.
 
+use std::time::Duration;
+
 use crate::datum::Atomic;
 use crate::heap::access;
 use crate::heap::sym::SymSlice;
 use crate::runtime::{Runtime, rt};
+
+/// How often a PE that cannot be told of a change offers its core to others before it naps: a
+/// device that is driven by the kernel may need it.
+const YIELDS: u32 = 64;
+/// Its first and its longest nap. The first is about what a round trip through a kernel takes; the
+/// last bounds how late a change is seen, and costs a thousandth of a core or two.
+const FIRST_NAP: Duration = Duration::from_micros(50);
+const LAST_NAP: Duration = Duration::from_millis(1);
 
 /// How a word is compared with a value.
 ///
@@ -43,7 +53,28 @@ impl Runtime {
     /// by other PEs, of this node or of others, wakes it, and it polls again.
     pub(crate) fn wait_for(&self, ready: impl Fn() -> bool) {
         while !self.spin_until(&ready) {
-            self.block.doorbell.sleep(&ready);
+            if self.notices_inbound {
+                self.block.doorbell.sleep(&ready);
+            } else {
+                self.look_again(&ready);
+            }
+        }
+    }
+
+    /// Returns when `ready()` holds or something has happened that may be the beginning of it. Other
+    /// nodes write this PE's memory without anybody noticing, so it looks now and then, the less
+    /// often the longer it waits. What happens on this node still wakes it.
+    #[cold]
+    fn look_again(&self, ready: impl Fn() -> bool) {
+        for _ in 0..YIELDS {
+            std::thread::yield_now();
+            if ready() || self.progress() {
+                return;
+            }
+        }
+        let mut nap = FIRST_NAP;
+        while self.block.doorbell.nap(nap, &ready) && !ready() && !self.progress() {
+            nap = (nap * 2).min(LAST_NAP);
         }
     }
 

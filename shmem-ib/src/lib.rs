@@ -8,8 +8,10 @@
 //!   invariant CRC.
 //! * [`soft`]: the software HCA. [`soft::Engine`] is a pure machine (no socket, no clock);
 //!   [`soft::SoftHca`] drives it over a UDP socket with no privileges.
+//! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen.
 //! * [`sim`]: the same engine in a seeded virtual-time network with loss, duplication,
 //!   reordering and delay.
+//! * `sys` (feature `verbs`): RDMA devices through libibverbs.
 //! * [`connect`]: how two processes come to share a connected queue pair at first contact.
 //! * [`conformance`]: one suite of checks that every `Hca` has to pass.
 //!
@@ -34,11 +36,14 @@
 
 pub mod conformance;
 pub mod connect;
+pub mod device;
 pub mod patience;
 pub mod rng;
 pub mod sim;
 pub mod soft;
 mod sync;
+#[cfg(feature = "verbs")]
+pub mod sys;
 pub mod verbs;
 pub mod wire;
 

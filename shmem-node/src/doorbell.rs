@@ -48,6 +48,20 @@ impl Doorbell {
         sys::futex_wake(&self.rings, u32::MAX);
     }
 
+    /// Sleeps until the bell rings, at most `max`, unless `ready()` already holds: for what may
+    /// change without a bell, so that a bell that is missed matters no more. Returns whether it
+    /// slept as long as it may.
+    pub fn nap(&self, max: Duration, ready: impl Fn() -> bool) -> bool {
+        let seen = self.rings.load(Ordering::SeqCst);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // ORDERING(doorbell): makes a missed bell rare; `sleep`'s barrier on all processors would
+        // cost more than the naps are worth.
+        fence(Ordering::SeqCst);
+        let overslept = !ready() && sys::futex_wait(&self.rings, seen, Some(max));
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        overslept
+    }
+
     /// Sleeps until the bell rings unless `ready()` already holds. May return early for no reason.
     /// Returns whether it slept as long as it may: if `ready()` holds then, a bell was missed.
     pub fn sleep(&self, ready: impl Fn() -> bool) -> bool {
@@ -70,6 +84,22 @@ impl Doorbell {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn a_nap_ends_by_the_bell_by_time_or_at_once() {
+        let bell = Doorbell::default();
+        assert!(!bell.nap(LONG_NAP, || true));
+        assert!(bell.nap(Duration::from_millis(1), || false));
+        let rung = std::thread::scope(|s| {
+            let sleeper = s.spawn(|| !bell.nap(Duration::from_secs(60), || false));
+            while !sleeper.is_finished() {
+                bell.ring();
+                std::thread::yield_now();
+            }
+            sleeper.join().expect("no panic")
+        });
+        assert!(rung);
+    }
 
     /// Two threads hand a counter to and fro with plain stores, and count the bells that they miss.
     #[test]

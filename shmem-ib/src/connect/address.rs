@@ -1,11 +1,11 @@
-//! The address under which the UD endpoint of a PE is found, in the 32 bytes that a job's
+//! The address under which the UD endpoint of a PE is found, and the 32 bytes with it that a job's
 //! bootstrap exchanges.
 
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-use crate::verbs::{AddressVector, Gid, Qkey, Qpn};
+use crate::verbs::{AddressVector, Fabric, Gid, Qkey, Qpn};
 
 /// Where a PE takes connection messages: everything that a peer needs to send it a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct UdAddress {
     pub qkey: Qkey,
 }
 
-/// Why 32 bytes are no [`UdAddress`].
+/// Why 32 bytes are no [`Published`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -38,9 +38,6 @@ pub enum AddressError {
 const VERSION: u8 = 1;
 
 impl UdAddress {
-    /// Bytes of the encoded form.
-    pub const LEN: usize = 32;
-
     /// The port, as verbs names it.
     #[must_use]
     pub const fn av(&self) -> AddressVector {
@@ -49,17 +46,33 @@ impl UdAddress {
             udp_port: self.udp_port,
         }
     }
+}
 
-    /// Encodes, big-endian: GID 16, UDP port 2, version 1, zero 1, QPN 4, Q_Key 4, CRC-32 of
+/// What a PE publishes of itself: where it is found, and on which fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Published {
+    /// Where it takes connection messages.
+    pub ud: UdAddress,
+    /// What carries them. Who is on another fabric cannot reach it.
+    pub fabric: Fabric,
+}
+
+impl Published {
+    /// Bytes of the encoded form.
+    pub const LEN: usize = 32;
+
+    /// Encodes, big-endian: GID 16, UDP port 2, version 1, fabric 1, QPN 4, Q_Key 4, CRC-32 of
     /// the 28 bytes before.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let ud = &self.ud;
         let mut out = [0; Self::LEN];
-        out[..16].copy_from_slice(&self.gid.0);
-        out[16..18].copy_from_slice(&self.udp_port.to_be_bytes());
+        out[..16].copy_from_slice(&ud.gid.0);
+        out[16..18].copy_from_slice(&ud.udp_port.to_be_bytes());
         out[18] = VERSION;
-        out[20..24].copy_from_slice(&self.qpn.0.to_be_bytes());
-        out[24..28].copy_from_slice(&self.qkey.0.to_be_bytes());
+        out[19] = self.fabric.code();
+        out[20..24].copy_from_slice(&ud.qpn.0.to_be_bytes());
+        out[24..28].copy_from_slice(&ud.qkey.0.to_be_bytes());
         let crc = crc32fast::hash(&out[..28]);
         out[28..].copy_from_slice(&crc.to_be_bytes());
         out
@@ -83,17 +96,20 @@ impl UdAddress {
             return Err(AddressError::Version(bytes[18]));
         }
         let (qpn, qkey) = (word(20), word(24));
-        if bytes[19] != 0 || qpn >> 24 != 0 || qkey >> 31 != 0 {
+        let Some(fabric) =
+            Fabric::from_code(bytes[19]).filter(|_| qpn >> 24 == 0 && qkey >> 31 == 0)
+        else {
             return Err(AddressError::Damaged);
-        }
+        };
         let mut gid = [0; 16];
         gid.copy_from_slice(&bytes[..16]);
-        Ok(Self {
+        let ud = UdAddress {
             gid: Gid(gid),
             udp_port: u16::from_be_bytes([bytes[16], bytes[17]]),
             qpn: Qpn(qpn),
             qkey: Qkey(qkey),
-        })
+        };
+        Ok(Self { ud, fabric })
     }
 }
 
@@ -109,40 +125,63 @@ mod tests {
 
     use super::*;
 
+    fn published(gid: [u8; 16], udp_port: u16, qpn: u32, qkey: u32, fabric: u8) -> Published {
+        let (gid, qpn, qkey) = (Gid(gid), Qpn(qpn), Qkey(qkey));
+        let ud = UdAddress {
+            gid,
+            udp_port,
+            qpn,
+            qkey,
+        };
+        let fabric = Fabric::from_code(fabric).expect("a fabric");
+        Published { ud, fabric }
+    }
+
     proptest! {
         #[test]
-        fn round_trips(gid: [u8; 16], udp_port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31) {
-            let address =
-                UdAddress { gid: Gid(gid), udp_port, qpn: Qpn(qpn), qkey: Qkey(qkey) };
-            prop_assert_eq!(UdAddress::from_bytes(&address.to_bytes()), Ok(address));
+        fn round_trips(
+            gid: [u8; 16], port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31, fabric in 0u8..3,
+        ) {
+            let this = published(gid, port, qpn, qkey, fabric);
+            prop_assert_eq!(Published::from_bytes(&this.to_bytes()), Ok(this));
         }
 
         #[test]
-        fn any_flipped_bit_is_noticed(gid: [u8; 16], udp_port: u16, bit in 0usize..256) {
-            let address =
-                UdAddress { gid: Gid(gid), udp_port, qpn: Qpn(77), qkey: Qkey(0x1234_5678) };
-            let mut bytes = address.to_bytes();
+        fn any_flipped_bit_is_noticed(gid: [u8; 16], port: u16, fabric in 0u8..3, bit in 0usize..256) {
+            let mut bytes = published(gid, port, 77, 0x1234_5678, fabric).to_bytes();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(UdAddress::from_bytes(&bytes), Err(AddressError::Damaged));
+            prop_assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
         }
 
         #[test]
         fn random_bytes_never_panic(bytes: [u8; 32]) {
-            let _ = UdAddress::from_bytes(&bytes);
+            let _ = Published::from_bytes(&bytes);
         }
+    }
+
+    /// `bytes` with another value at `at` and a fitting checksum.
+    fn altered(at: usize, value: u8) -> [u8; Published::LEN] {
+        let mut bytes = Published::default().to_bytes();
+        bytes[at] = value;
+        let crc = crc32fast::hash(&bytes[..28]);
+        bytes[28..].copy_from_slice(&crc.to_be_bytes());
+        bytes
     }
 
     #[test]
     fn an_unwritten_slot_is_absent_not_damaged() {
-        assert_eq!(UdAddress::from_bytes(&[0; 32]), Err(AddressError::Absent));
+        assert_eq!(Published::from_bytes(&[0; 32]), Err(AddressError::Absent));
     }
 
     #[test]
     fn another_version_says_so() {
-        let mut bytes = UdAddress::default().to_bytes();
-        bytes[18] = 9;
-        let crc = crc32fast::hash(&bytes[..28]);
-        bytes[28..].copy_from_slice(&crc.to_be_bytes());
-        assert_eq!(UdAddress::from_bytes(&bytes), Err(AddressError::Version(9)));
+        let bytes = altered(18, 9);
+        assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Version(9)));
+    }
+
+    #[test]
+    fn an_unknown_fabric_is_refused() {
+        let bytes = altered(19, 3);
+        assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
     }
 }

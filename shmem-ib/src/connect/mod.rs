@@ -56,5 +56,5 @@ pub mod message;
 mod stats;
 pub mod xrc;
 
-pub use address::{AddressError, UdAddress};
+pub use address::{AddressError, Published, UdAddress};
 pub use stats::{ConnectStats, Latency, XrcStats};

@@ -32,8 +32,8 @@ use super::socket::{
 };
 use super::xrc::{self, SharedWindow};
 use crate::verbs::{
-    Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Gid, Hca, Mr, Mtu,
-    PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
+    Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Gid, Hca, Mr,
+    Mtu, PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
     VerbsError, Wake, Xrcd,
 };
 use crate::wire::PACKET_MAX;
@@ -65,6 +65,9 @@ pub struct SoftConfig {
     /// Memory that all processes of the XRC domains opened here share, if there is any: see
     /// [`super::xrc`].
     pub shared: Option<SharedWindow>,
+    /// Tells nothing of what peers do to the memory, as RDMA devices do not: for tests of those who
+    /// have to look for themselves then. See [`PortInfo::notices_inbound`].
+    pub silent: bool,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
     /// Decides keys, queue pair numbers and jitter. Keys are as secret as this.
@@ -81,6 +84,7 @@ impl SoftConfig {
             mtu: Mtu::M4096,
             interop: false,
             shared: None,
+            silent: false,
             faults: Faults::default(),
             seed,
         }
@@ -94,6 +98,8 @@ pub struct SoftHca {
     pub(super) socket: Socket,
     pub(super) notifier: Notifier,
     window: SharedWindow,
+    fabric: Fabric,
+    silent: bool,
     event: Event,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
@@ -161,6 +167,12 @@ impl SoftHca {
             socket,
             notifier: Notifier::default(),
             window: config.shared.unwrap_or(SharedWindow::NONE),
+            fabric: if config.interop {
+                Fabric::Roce
+            } else {
+                Fabric::Soft
+            },
+            silent: config.silent,
             event,
             timer: OnceLock::new(),
             polls: Polls::default(),
@@ -217,7 +229,7 @@ impl SoftHca {
                 }
             }
         };
-        if busy {
+        if busy && !self.silent {
             // Under the lock, so it never goes back. Relaxed: it only tells that something came;
             // whoever wants to see what has to look with acquiring loads anyway.
             let inbound = inner.engine.counters().rdma_inbound;
@@ -500,7 +512,15 @@ fn may_segment(own: Gid, dst: AddressVector) -> bool {
 
 impl Hca for SoftHca {
     fn port(&self) -> PortInfo {
-        *self.lock().engine.port()
+        let port = *self.lock().engine.port();
+        PortInfo {
+            notices_inbound: port.notices_inbound && !self.silent,
+            ..port
+        }
+    }
+
+    fn fabric(&self) -> Fabric {
+        self.fabric
     }
 
     unsafe fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError> {
@@ -598,6 +618,9 @@ impl Hca for SoftHca {
     }
 
     fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
+        if self.silent {
+            return None;
+        }
         self.lock().engine.inbound_mark(qp)
     }
 
@@ -659,7 +682,11 @@ impl Hca for SoftHca {
     }
 
     fn counters(&self) -> Counters {
-        self.lock().engine.counters()
+        let mut counters = self.lock().engine.counters();
+        if self.silent {
+            (counters.rdma_inbound, counters.packets_received) = (0, 0);
+        }
+        counters
     }
 
     fn inbound(&self) -> u64 {

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 pub use error::VerbsError;
 pub use types::{
-    Access, AddressVector, AsyncEvent, CompChannel, Counters, Cq, Gid, Lkey, Mr, MrHandle, Mtu,
-    PortInfo, Psn, Qkey, QpState, QpType, Qpn, Rkey, Srq, SrqNum, Wake, Xrcd,
+    Access, AddressVector, AsyncEvent, CompChannel, Counters, Cq, Fabric, Gid, Lkey, Mr, MrHandle,
+    Mtu, PortInfo, Psn, Qkey, QpState, QpType, Qpn, Rkey, Srq, SrqNum, Wake, Xrcd,
 };
 pub use wr::{
     Completion, QpAttr, QpInit, RcDest, RecvWr, Rereg, SendOp, SendWr, Sge, SrqInit, SrqKind,
@@ -41,6 +41,11 @@ pub const GRH_LEN: usize = 40;
 pub trait Hca: Send + Sync + 'static {
     /// Where this port is, and its limits.
     fn port(&self) -> PortInfo;
+
+    /// What carries its packets.
+    fn fabric(&self) -> Fabric {
+        Fabric::Soft
+    }
 
     /// Registers `len` bytes at `addr` for local use and, as far as `access` says, for peers.
     ///

@@ -152,6 +152,45 @@ impl fmt::Display for AddressVector {
     }
 }
 
+/// What carries the packets of a port. Ports on different fabrics cannot reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Fabric {
+    /// Software HCAs, which find each other at any UDP port and send packets in trains.
+    #[default]
+    Soft,
+    /// RoCEv2 as all makes speak it.
+    Roce,
+    /// InfiniBand.
+    InfiniBand,
+}
+
+impl Fabric {
+    /// The fabrics, in the order of their codes.
+    const ALL: [Self; 3] = [Self::Soft, Self::Roce, Self::InfiniBand];
+
+    /// The fabric of a code, if it is one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// A number for it, which fits into a byte.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Soft => "the software HCA",
+            Self::Roce => "RoCEv2",
+            Self::InfiniBand => "InfiniBand",
+        })
+    }
+}
+
 /// Largest payload of one packet on a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mtu {

@@ -3,8 +3,10 @@
 //! From it come the parsing of the environment, `shmrun --settings`, `docs/env.md` and the typed
 //! [`Settings`] that the rest of the runtime uses. Nobody else reads a `SHMEM_*` variable.
 
+mod hca;
 mod value;
 
+pub use hca::{HcaChoice, HcaPort};
 pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, Transport, ValueError};
 
 use std::time::Duration;
@@ -130,6 +132,16 @@ settings! {
     grace: Duration = "250ms", "SHMEM_GRACE",
         "a time such as 250ms or 2s", value::duration,
         "Time between SIGTERM and SIGKILL when a job is ended early.";
+    hca: HcaChoice = "auto", "SHMEM_HCA",
+        "auto, soft, verbs, or a list of devices with optional ports such as mlx5_0:1,mlx5_1", hca::choice,
+        "What PEs of different nodes talk over: the software HCA (soft), the best port of an RDMA \
+         device (verbs, for programs built with that feature), such a port where there is one and \
+         else the software HCA (auto), or the ports listed, by turns (PE i of node n takes entry i + n). \
+         shmem-info shows what there is. The same kind on all nodes.";
+    gid_index: Option<u8> = "auto", "SHMEM_GID_INDEX",
+        "auto, or a number from 0 to 255", hca::gid_index,
+        "Which address (GID) of a RoCE port to use; auto takes one of RoCEv2, IPv4 before IPv6, none \
+         that is link-local.";
     soft_address: AddressChoice = "auto", "SHMEM_SOFT_ADDRESS",
         "auto, an IPv4 or IPv6 address, or one followed by +", value::address,
         "Addresses of the software HCAs: loopback ones of the job's own, one for all PEs, or \
@@ -148,8 +160,9 @@ settings! {
         "Exchange packets with RoCEv2 devices of other makes: one packet per datagram, taken from \
          any UDP port and with any IPv4 identification. Needs SHMEM_SOFT_PORT.";
     soft_faults: Faults = "none", "SHMEM_SOFT_FAULTS",
-        "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7", value::faults,
-        "Faults that the software HCA's sockets inject into what they send, for tests.";
+        "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7,silent", value::faults,
+        "For tests: faults that the software HCA's sockets inject into what they send; silent: it does \
+         not tell of what peers write, as RDMA devices do not.";
 }
 
 impl Settings {

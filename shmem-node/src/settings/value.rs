@@ -81,6 +81,8 @@ pub struct Faults {
     pub reorder_ppm: u32,
     /// Start of the random sequence.
     pub seed: u64,
+    /// Whether nothing is told of what peers write, as with RDMA devices.
+    pub silent: bool,
 }
 
 /// Bytes: a non-negative decimal number, an optional unit of which only the first letter counts
@@ -236,6 +238,10 @@ pub(super) fn faults(text: &str) -> Result<Faults, ValueError> {
         return Ok(faults);
     }
     for part in text.split(',') {
+        if part.trim() == "silent" {
+            faults.silent = true;
+            continue;
+        }
         let (key, value) = part.split_once('=').ok_or(ValueError::Choice)?;
         match key.trim() {
             "drop" => faults.drop_ppm = percent(value)?,
@@ -309,9 +315,10 @@ mod tests {
             duplicate_ppm: 5_000,
             reorder_ppm: 25,
             seed: 7,
+            silent: true,
         };
         assert_eq!(
-            faults("drop=1%,duplicate=0.5%,reorder=25ppm,seed=7"),
+            faults("drop=1%,duplicate=0.5%,silent,reorder=25ppm,seed=7"),
             Ok(want)
         );
         assert_eq!(faults("none"), Ok(Faults::default()));

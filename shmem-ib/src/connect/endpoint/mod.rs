@@ -6,7 +6,7 @@
 //! per node ([`Transport`]). All its methods may be called from any thread.
 //!
 //! # Life
-//! 1. [`Endpoint::new`] makes the UD queue pair; [`Endpoint::ud_address`] goes to the job's
+//! 1. [`Endpoint::new`] makes the UD queue pair; [`Endpoint::published`] goes to the job's
 //!    bootstrap. No message is sent.
 //! 2. [`Endpoint::register`] registers the symmetric segment. Peers that ask before are told to
 //!    wait, and answered then.
@@ -54,9 +54,9 @@ use self::driver::{Driver, ud_recv_id};
 use self::path::Path;
 use self::ud::{SEND_SLOTS, UdPort};
 use self::wait::Locked;
-use super::UdAddress;
 use super::manager::Identity;
 use super::stats::ConnectStats;
+use super::{Published, UdAddress};
 use crate::patience::Patience;
 use crate::rng::Rng;
 use crate::verbs::{Counters, Hca};
@@ -193,6 +193,15 @@ impl<H: Hca> Endpoint<H> {
     #[must_use]
     pub const fn ud_address(&self) -> UdAddress {
         self.ud
+    }
+
+    /// The same with its fabric: what the job's bootstrap tells the peers.
+    #[must_use]
+    pub fn published(&self) -> Published {
+        Published {
+            ud: self.ud,
+            fabric: self.hca.fabric(),
+        }
     }
 
     /// Says where peers are. Until then only peers that contact us can be reached.

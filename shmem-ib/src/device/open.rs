@@ -1,0 +1,124 @@
+//! Opens the device that a process is to use: looks, chooses, and tries.
+
+use super::Device;
+use super::choice::{NoChoice, Wanted};
+use crate::soft::{SoftConfig, SoftHca};
+use crate::verbs::VerbsError;
+
+/// What a process needs of a device.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// What its user asks for.
+    pub wanted: Wanted,
+    /// Says whose turn it is in a list of ports.
+    pub number: usize,
+    /// The user's choice of a GID.
+    pub gid_index: Option<u8>,
+    /// Bytes that it is going to register.
+    pub memory: u64,
+    /// How the software HCA is to be.
+    pub soft: &'a SoftConfig,
+}
+
+/// A device, and how it came to be chosen.
+#[derive(Debug)]
+pub struct Opened {
+    /// The device.
+    pub device: Device,
+    /// Which it is and why, for messages.
+    pub why: String,
+}
+
+/// Why no device was opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// What was asked for is not there.
+    #[error(transparent)]
+    NoChoice(#[from] NoChoice),
+    /// The device that was asked for does not open.
+    #[error("cannot open {port}: {source}. SHMEM_HCA=soft does without it")]
+    Verbs {
+        /// The device and port.
+        port: String,
+        /// What stands against it.
+        source: VerbsError,
+    },
+    /// The software HCA does not open.
+    #[error("{source}; where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT")]
+    Soft {
+        /// What stands against it.
+        source: VerbsError,
+    },
+}
+
+/// Opens a device. With [`Wanted::Auto`] nothing that is wrong with RDMA devices is an error.
+///
+/// # Errors
+/// A device was asked for that is not there, cannot be used or does not open; or the software HCA
+/// does not open.
+pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
+    let why = match &request.wanted {
+        Wanted::Soft => "SHMEM_HCA=soft".to_owned(),
+        _ => match rdma(request)? {
+            Ok(opened) => return Ok(opened),
+            Err(why) => why,
+        },
+    };
+    let device = match SoftHca::open(request.soft) {
+        Ok(hca) => Device::Soft(hca),
+        Err(source) => return Err(OpenError::Soft { source }),
+    };
+    Ok(Opened { device, why })
+}
+
+/// An RDMA device, or why the software HCA is to be used.
+#[cfg(not(feature = "verbs"))]
+fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
+    const NOT_BUILT: &str = "this program was built without feature `verbs`";
+    let wanted = match &request.wanted {
+        Wanted::Auto | Wanted::Soft => return Ok(Err(NOT_BUILT.into())),
+        Wanted::Verbs => "verbs".to_owned(),
+        Wanted::Ports(ports) => ports
+            .first()
+            .map_or_else(String::new, |(device, _)| device.clone()),
+    };
+    let found = format!("{NOT_BUILT} (cargo build --features shmem-core/verbs)");
+    Err(NoChoice { wanted, found }.into())
+}
+
+/// An RDMA device, or why the software HCA is to be used.
+#[cfg(feature = "verbs")]
+fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
+    use super::choice::{Choice, choose};
+    use super::sysfs::Places;
+
+    let places = Places {
+        gid_index: request.gid_index,
+        ..Places::default()
+    };
+    let (wanted, number) = (&request.wanted, request.number);
+    let (ports, or_soft) = match choose(wanted, number, request.gid_index, &places.survey())? {
+        Choice::Soft(why) => return Ok(Err(why)),
+        Choice::Verbs { ports, or_soft } => (ports, or_soft),
+    };
+    let mut refusals = Vec::new();
+    for port in &ports {
+        let refusal = match super::rdma::open(port) {
+            Ok(device) => match super::rdma::too_much(&device, request.memory) {
+                Some(why) if or_soft => format!("{port}: {why}"),
+                _ => {
+                    let why = port.to_string();
+                    return Ok(Ok(Opened { device, why }));
+                }
+            },
+            Err(source) if or_soft => format!("{port}: {source}"),
+            Err(source) => {
+                let port = port.to_string();
+                return Err(OpenError::Verbs { port, source });
+            }
+        };
+        refusals.push(refusal);
+    }
+    Ok(Err(refusals.join("; ")))
+}
