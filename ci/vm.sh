@@ -85,7 +85,11 @@ fi
 
 began=$SECONDS
 mkdir -p "$dir"
-bash ci/vm/image.sh "$dir" || cannot "no kernel or no file system for the guest"
+if ! bash ci/vm/image.sh "$dir"; then
+    # Package lists that are missing, or name a kernel that has been replaced.
+    [[ -n $install ]] && apt-get update -qq && bash ci/vm/image.sh "$dir" ||
+        cannot "no kernel or no file system for the guest"
+fi
 echo "-- kernel and file system: $((SECONDS - began)) s"
 began=$SECONDS
 bash ci/vm/programs.sh "$dir/share/bin"
