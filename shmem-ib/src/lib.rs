@@ -36,6 +36,7 @@
 pub mod conformance;
 pub mod connect;
 pub mod patience;
+mod rest;
 pub mod rng;
 pub mod sim;
 pub mod soft;
