@@ -128,18 +128,19 @@ impl Driver {
                 return;
             };
             let mut buf = std::mem::take(&mut self.scratch);
-            match link::receive(socket, &mut buf) {
-                Got::Bytes(n) => self.tell(Event::FromPe(local, &buf[..n])),
-                Got::Nothing => {}
-                Got::End => {
-                    self.pes[local as usize].pmi = None;
-                    self.pes[local as usize].pmi_out = Vec::new();
-                    self.leaving.push(local);
-                    self.tell(Event::PeClosed(local));
-                    self.reap_leaving();
-                }
+            let got = link::receive(socket, &mut buf);
+            if let Got::Bytes(n) = got {
+                self.tell(Event::FromPe(local, &buf[..n]));
             }
+            // Before anybody is reaped, whose last words are read into it.
             self.scratch = buf;
+            if let Got::End = got {
+                self.pes[local as usize].pmi = None;
+                self.pes[local as usize].pmi_out = Vec::new();
+                self.leaving.push(local);
+                self.tell(Event::PeClosed(local));
+                self.reap_leaving();
+            }
         } else if event.writable() {
             self.write_pmi(local, &[]);
         }
