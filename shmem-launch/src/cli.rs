@@ -48,6 +48,28 @@ pub struct Cli {
     #[arg(long, value_name = "P")]
     pub ppn: Option<u32>,
 
+    /// Hosts to run on, a node on each: names with commas between them, each with :SLOTS if it takes
+    /// more than its even share of PEs
+    #[arg(short = 'H', long, value_name = "LIST", conflicts_with_all = ["nodes", "hostfile"])]
+    pub hosts: Option<String>,
+
+    /// File that names the hosts, one on each line, perhaps with slots=N behind it
+    #[arg(
+        long,
+        visible_alias = "machinefile",
+        value_name = "FILE",
+        conflicts_with = "nodes"
+    )]
+    pub hostfile: Option<OsString>,
+
+    /// Remote shell, called as CMD HOST COMMAND-LINE [default: SHMEM_RSH]
+    #[arg(long, value_name = "CMD")]
+    pub rsh: Option<String>,
+
+    /// shmrun on other hosts: a path, or a name that is in PATH there [default: the path of this one]
+    #[arg(long, value_name = "PATH")]
+    pub remote_shmrun: Option<OsString>,
+
     /// How PEs are started [default: SHMEM_SPAWN]
     #[arg(long, value_enum, value_name = "HOW")]
     pub spawn: Option<SpawnChoice>,
@@ -92,10 +114,14 @@ pub struct Cli {
     #[arg(long, exclusive = true)]
     pub settings: bool,
 
+    /// Be the launch agent of this host: shmrun calls itself so through the remote shell
+    #[arg(long, exclusive = true, hide = true)]
+    pub agent: bool,
+
     /// Program and its arguments
     #[arg(
         value_names = ["PROGRAM", "ARGS"],
-        required_unless_present = "settings"
+        required_unless_present_any = ["settings", "agent"]
     )]
     pub command: Vec<OsString>,
 }
@@ -104,11 +130,17 @@ pub struct Cli {
 const WITH_VALUE: &[&str] = &[
     "-n",
     "-N",
+    "-H",
     "-x",
     "--pes",
     "--np",
     "--nodes",
     "--ppn",
+    "--hosts",
+    "--hostfile",
+    "--machinefile",
+    "--rsh",
+    "--remote-shmrun",
     "--spawn",
     "--tree-degree",
     "--env",
@@ -129,6 +161,9 @@ fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             b"-ppn" => "--ppn".into(),
             b"-wdir" => "--chdir".into(),
             b"-env" => "--env".into(),
+            b"-hosts" | b"-host" | b"--host" => "--hosts".into(),
+            b"-hostfile" => "--hostfile".into(),
+            b"-machinefile" => "--machinefile".into(),
             b"-timeout" => "--timeout".into(),
             _ => arg,
         };
@@ -204,6 +239,23 @@ mod tests {
         assert_eq!(c.chdir, Some("/tmp".into()));
         assert_eq!(c.env, ["A=b", "C"]);
         assert_eq!(c.command, ["./prog", "-np", "9", "--help"]);
+    }
+
+    #[test]
+    fn hosts_are_a_list_or_a_file() {
+        let c = parse("shmrun -H a,b:2 --rsh x --remote-shmrun /y ./prog -H c").unwrap();
+        assert_eq!(c.hosts.as_deref(), Some("a,b:2"));
+        assert_eq!(c.command, ["./prog", "-H", "c"]);
+        let c = parse("shmrun -hostfile f ./prog").unwrap();
+        assert_eq!(c.hostfile, Some("f".into()));
+        assert!(parse("shmrun --agent").unwrap().agent);
+        for line in [
+            "shmrun --hosts a --nodes 2 p",
+            "shmrun --hosts a --hostfile f p",
+            "shmrun --agent p",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -277,14 +277,45 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// The message, with the name of the node's host, if it has one of its own.
+    pub fn told<'a>(&'a self, hosts: &'a [String]) -> impl fmt::Display + 'a {
+        Told { fault: self, hosts }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { node, pid, cause } = self;
+        self.told(&[]).fmt(f)
+    }
+}
+
+struct Told<'a> {
+    fault: &'a Fault,
+    hosts: &'a [String],
+}
+
+/// A node, and its host if that has a name.
+struct Place<'a>(u32, Option<&'a String>);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(node, None) => write!(f, "node {node}"),
+            Self(node, Some(host)) => write!(f, "node {node} ({host})"),
+        }
+    }
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { node, pid, cause } = self.fault;
+        let node = Place(*node, self.hosts.get(*node as usize));
         match cause {
-            Cause::Pe { rank, end } => write!(f, "PE {rank} on node {node} (pid {pid}) {end}"),
+            Cause::Pe { rank, end } => write!(f, "PE {rank} on {node} (pid {pid}) {end}"),
             Cause::Unfinalized { rank } => write!(
                 f,
-                "PE {rank} on node {node} (pid {pid}) exited with status 0 without finalize, \
+                "PE {rank} on {node} (pid {pid}) exited with status 0 without finalize, \
                  so other PEs could wait for it forever"
             ),
             Cause::Abort {
@@ -294,7 +325,7 @@ impl fmt::Display for Fault {
             } => {
                 write!(
                     f,
-                    "PE {rank} on node {node} (pid {pid}) ended the job with status {code}"
+                    "PE {rank} on {node} (pid {pid}) ended the job with status {code}"
                 )?;
                 if message.is_empty() {
                     Ok(())
@@ -303,15 +334,12 @@ impl fmt::Display for Fault {
                 }
             }
             Cause::Agent { end: Some(end) } => {
-                write!(f, "the launch agent of node {node} (pid {pid}) {end}")
+                write!(f, "the launch agent of {node} (pid {pid}) {end}")
             }
             Cause::Agent { end: None } => {
-                write!(
-                    f,
-                    "the launch agent of node {node} (pid {pid}) closed its link"
-                )
+                write!(f, "the launch agent of {node} (pid {pid}) closed its link")
             }
-            Cause::Node { what } => write!(f, "node {node}: {what}"),
+            Cause::Node { what } => write!(f, "{node}: {what}"),
         }
     }
 }
@@ -376,6 +404,11 @@ mod tests {
             "the launch agent of node 3 (pid 77) was killed by signal 9 (SIGKILL)"
         );
         assert_eq!(agent.status(), LAUNCHER);
+        let hosts = ["a", "b", "c", "d"].map(String::from);
+        assert_eq!(
+            agent.told(&hosts).to_string(),
+            "the launch agent of node 3 (d) (pid 77) was killed by signal 9 (SIGKILL)"
+        );
     }
 
     #[test]

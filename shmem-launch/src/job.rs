@@ -5,7 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use shmem_node::hca_address::{AddressError, HcaAddresses};
+use shmem_node::contract;
+use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
 use shmem_node::settings::{Settings, Spawn, Spin, TABLE};
 use shmem_node::template::marker::{self, Marker};
 use shmem_pmi::tree::{DegreePolicy, Tree};
@@ -13,11 +14,13 @@ use shmem_pmi::tree::{DegreePolicy, Tree};
 use crate::cli::{Cli, SpawnChoice};
 use crate::driver::Job;
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
-use crate::frame::{EnvVar, Launch, SpawnMode};
+use crate::frame::{EnvVar, Launch, Machines, SpawnMode};
+use crate::hosts::{self, Host, HostsError};
 use crate::limits::{self, LimitError};
 use crate::memory::{self, MemoryError, Need};
 use crate::plan::{Layout, PlanError};
 use crate::program::{self, ProgramError};
+use crate::remote::RemoteShell;
 use crate::report::Launcher;
 use crate::sys;
 
@@ -36,6 +39,23 @@ const SPINS: u32 = 20_000;
 pub(crate) enum JobError {
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    #[error("--hostfile {file}: {source}")]
+    HostFile {
+        file: String,
+        source: std::io::Error,
+    },
+    #[error("{option} is for jobs on several hosts; name them with --hosts or --hostfile")]
+    NoHosts { option: &'static str },
+    #[error("--rsh '{0}' names no command")]
+    Rsh(String),
+    #[error("the remote shell (--rsh, SHMEM_RSH) cannot be used: {0}")]
+    NoRsh(ProgramError),
+    #[error(
+        "SHMEM_SOFT_NETNS is for nodes that are emulated on one machine; leave it out with --hosts"
+    )]
+    Namespaces,
     #[error(transparent)]
     Program(#[from] ProgramError),
     #[error(transparent)]
@@ -60,7 +80,16 @@ pub(crate) enum JobError {
 impl JobError {
     pub(crate) fn status(&self) -> u8 {
         match self {
-            Self::Plan(_) | Self::Address(_) | Self::Env(_) | Self::Chdir { .. } => USAGE,
+            Self::Plan(_)
+            | Self::Address(_)
+            | Self::Env(_)
+            | Self::Chdir { .. }
+            | Self::Hosts(_)
+            | Self::HostFile { .. }
+            | Self::NoHosts { .. }
+            | Self::Rsh(_)
+            | Self::Namespaces => USAGE,
+            Self::NoRsh(e) => e.status(),
             Self::Program(e) => e.status(),
             Self::NoTemplate { .. } => NOT_EXECUTABLE,
             Self::Limit(e) => e.status(),
@@ -71,7 +100,11 @@ impl JobError {
 
 /// Makes a job of what was typed and set.
 pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job, JobError> {
-    let layout = Layout::new(cli.pes, cli.nodes, cli.ppn)?;
+    let hosts = named_hosts(cli)?;
+    let layout = match &hosts {
+        Some(hosts) => Layout::on_hosts(cli.pes, hosts, cli.ppn)?,
+        None => Layout::new(cli.pes, cli.nodes, cli.ppn)?,
+    };
     if let Some(dir) = &cli.chdir {
         sys::change_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
             dir: dir.display().to_string(),
@@ -92,14 +125,28 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
         degree => degree,
     };
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    // The cores that this process may use: all emulated nodes share them.
-    let spins = match settings.spin {
-        Spin::Polls(n) => n,
-        Spin::Auto if u64::from(layout.n_pes()) <= cores => SPINS,
-        Spin::Auto => 0,
+    let machines = match hosts {
+        Some(hosts) => Some(machines(cli, settings, &layout, &hosts)?),
+        None => None,
     };
-    check_machine(&layout, degree, settings)?;
+    let own = sys::host_name();
+    let first = machines.as_ref().map(|m| m.hosts[0].0.as_str());
+    let first_is_here = first.is_none_or(|name| hosts::is_this_machine(name, &own));
+    // The cores that this process may use: all emulated nodes share them.
+    let spins = match machines {
+        Some(_) => None,
+        None => Some(spins(settings.spin, layout.n_pes())),
+    };
+    match machines {
+        // Each host looks for itself; this one may run none.
+        Some(_) if !first_is_here => {}
+        Some(_) => check_machine(
+            &Layout::of(layout.ranks(0).len() as u32, 1),
+            degree,
+            settings,
+        )?,
+        None => check_machine(&layout, degree, settings)?,
+    }
 
     let mut random = [0; 16 + 32 + 4];
     sys::random(&mut random).map_err(|source| JobError::Os {
@@ -112,12 +159,19 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     if settings.soft_interop && settings.soft_port == 0 && layout.n_nodes() > 1 {
         return Err(AddressError::InteropPort.into());
     }
-    let hca_addresses = HcaAddresses::choose(
+    let addresses = AddressPlan::choose(
         settings.soft_address,
         settings.soft_port,
         random_address,
-        layout.n_nodes(),
-        layout.n_pes(),
+        Shape {
+            n_nodes: layout.n_nodes(),
+            n_pes: layout.n_pes(),
+            per_machine: match machines {
+                Some(_) => layout.max_per_node(),
+                None => layout.n_pes(),
+            },
+            one_machine: machines.is_none(),
+        },
     )?;
     let launch = Launch {
         node: 0,
@@ -126,7 +180,8 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         degree,
         job_id: *job_id,
         job_key: *job_key,
-        hca_addresses,
+        machines,
+        addresses,
         heap_size: settings.symmetric_size,
         heap_commit: settings.heap_commit,
         spins,
@@ -154,10 +209,89 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     };
     Ok(Job {
         launch,
+        first_is_here,
         label: cli.label,
         grace: settings.grace,
         timeout_s: cli.timeout,
         facts,
+    })
+}
+
+/// Polls of a waiting PE before it sleeps, where so many PEs share this machine.
+pub(crate) fn spins(setting: Spin, pes: u32) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    match setting {
+        Spin::Polls(n) => n,
+        Spin::Auto if u64::from(pes) <= cores => SPINS,
+        Spin::Auto => 0,
+    }
+}
+
+/// The hosts that were named, if any.
+fn named_hosts(cli: &Cli) -> Result<Option<Vec<Host>>, JobError> {
+    if let Some(list) = &cli.hosts {
+        return Ok(Some(hosts::parse_list(list)?));
+    }
+    if let Some(file) = &cli.hostfile {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).map_err(|source| JobError::HostFile {
+            file: name.clone(),
+            source,
+        })?;
+        return Ok(Some(hosts::parse_file(&name, &text)?));
+    }
+    for (option, given) in [
+        ("--rsh", cli.rsh.is_some()),
+        ("--remote-shmrun", cli.remote_shmrun.is_some()),
+    ] {
+        if given {
+            return Err(JobError::NoHosts { option });
+        }
+    }
+    Ok(None)
+}
+
+/// The hosts that have PEs, and how their agents are started.
+fn machines(
+    cli: &Cli,
+    settings: &Settings,
+    layout: &Layout,
+    hosts: &[Host],
+) -> Result<Machines, JobError> {
+    if settings.soft_netns.is_some() {
+        return Err(JobError::Namespaces);
+    }
+    let words = match &cli.rsh {
+        Some(typed) => typed.split_whitespace().map(str::to_owned).collect(),
+        None => settings.rsh.clone(),
+    };
+    let Some(command) = words.first() else {
+        return Err(JobError::Rsh(cli.rsh.clone().unwrap_or_default()));
+    };
+    // A typing mistake is better told once than by every host.
+    program::find(OsStr::new(command), std::env::var_os("PATH")).map_err(JobError::NoRsh)?;
+    let shmrun = match &cli.remote_shmrun {
+        Some(typed) => typed.clone(),
+        None => std::env::current_exe()
+            .map_err(|source| JobError::Os {
+                what: "cannot tell the path of shmrun (--remote-shmrun gives that on other hosts)",
+                source,
+            })?
+            .into_os_string(),
+    };
+    let pes = |node| layout.ranks(node).len() as u32;
+    let nodes = 0..layout.n_nodes();
+    Ok(Machines {
+        hosts: nodes
+            .zip(hosts)
+            .map(|(node, host)| (host.name.clone(), pes(node)))
+            .collect(),
+        shell: RemoteShell {
+            words,
+            shmrun: shmrun.into_vec(),
+            timeout_ns: settings.rsh_timeout.as_nanos() as u64,
+        },
+        clock: 0,
     })
 }
 
@@ -225,16 +359,22 @@ fn check_machine(layout: &Layout, degree: u32, settings: &Settings) -> Result<()
 }
 
 /// What PEs get beside the environment of their agent: `--env`, and the settings, which must be the
-/// same everywhere.
+/// same everywhere, with whatever else is named like them.
 fn environment(
     typed: &[OsString],
     own: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Vec<EnvVar>, JobError> {
     let own: Vec<(OsString, OsString)> = own.into_iter().collect();
     let is_setting = |name: &OsStr| {
-        TABLE
-            .iter()
-            .any(|row| name == row.name || row.alias.is_some_and(|a| name == a))
+        // What describes our own place in another job, if this is a part of one, is no setting.
+        let place = [
+            contract::ENV_NODE,
+            contract::ENV_LOCAL_RANK,
+            contract::ENV_TEMPLATE_FD,
+        ];
+        let bytes = name.as_bytes();
+        let named = bytes.starts_with(b"SHMEM_") || bytes.starts_with(b"SMA_");
+        named && place.iter().all(|p| name != *p)
     };
     let mut out: Vec<EnvVar> = own
         .iter()
@@ -266,7 +406,7 @@ fn environment(
 pub(crate) fn describe(job: &Job) -> String {
     use std::fmt::Write;
     let l = &job.launch;
-    let layout = Layout::of(l.n_pes, l.n_nodes);
+    let layout = l.layout();
     let tree = Tree::new(l.n_nodes, l.degree);
     let mut out = String::new();
     let _ = writeln!(
@@ -285,12 +425,25 @@ pub(crate) fn describe(job: &Job) -> String {
         let parent = tree
             .parent(node)
             .map_or("shmrun".into(), |p| format!("node {p}"));
+        let host = match l.host(node) {
+            "" => String::new(),
+            host => format!(" on host {host}"),
+        };
+        let address = match l.addresses {
+            AddressPlan::Known(addresses) => addresses.of(node, ranks.start).to_string(),
+            AddressPlan::Routed { .. } => "of the route to node 0".into(),
+            AddressPlan::Network(network) => format!("in {network}"),
+        };
+        let how = match &l.machines {
+            Some(_) if node == 0 && job.first_is_here => " without a remote shell".into(),
+            Some(m) => format!(": {}", m.shell.shown(l.host(node))),
+            None => String::new(),
+        };
         let _ = writeln!(
             out,
-            "shmrun: node {node}: PEs {} to {}, address {}, started by {parent}",
+            "shmrun: node {node}{host}: PEs {} to {}, address {address}, started by {parent}{how}",
             ranks.start,
             ranks.end - 1,
-            l.hca_addresses.of(node, ranks.start)
         );
     }
     if l.n_nodes > SHOWN {

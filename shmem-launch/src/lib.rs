@@ -6,6 +6,10 @@
 //! starts the PEs of its node, serves their PMI requests, passes their output up, and watches over
 //! them. A node's agent knows only its parent and its children; nobody listens on a port.
 //!
+//! `--hosts a,b,c` puts a node on each host: an agent starts those of its children by a remote shell,
+//! whose standard input and output are the link ([`remote`]). A first host that is this machine needs
+//! no remote shell: its agent is forked.
+//!
 //! `--nodes K` on one machine emulates K nodes: each has its own agent, its own node segment and its
 //! own software-HCA address (127.x.y.z), and they share nothing but links and the network. Agents
 //! are started by fork without exec, which is safe because whoever forks has a single thread, and
@@ -17,6 +21,8 @@
 //! |---|---|---|
 //! | [`cli`] | what was typed | yes |
 //! | [`plan`] | ranks to nodes | yes |
+//! | [`hosts`] | names of machines | yes |
+//! | [`remote`] | how agents on other hosts are called, and their greeting | yes |
 //! | [`program`] | finding the program | |
 //! | [`memory`], [`limits`] | will it fit? decisions are pure, readers beside them | half |
 //! | [`frame`] | the link protocol | yes |
@@ -41,10 +47,12 @@ pub mod agent;
 pub mod cli;
 pub mod exit;
 pub mod frame;
+pub mod hosts;
 pub mod limits;
 pub mod memory;
 pub mod plan;
 pub mod program;
+pub mod remote;
 pub mod report;
 pub mod root;
 pub mod stdio;
@@ -72,6 +80,17 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
             return status;
         }
     };
+    if cli.agent {
+        use std::io::IsTerminal;
+        if std::io::stdin().is_terminal() {
+            return complain(
+                &"--agent is for shmrun itself, which calls it through a remote shell",
+                exit::USAGE,
+            );
+        }
+        // SAFETY: one thread, as promised by the caller, and nothing was opened.
+        return unsafe { driver::run_remote() };
+    }
     let settings = match shmem_node::settings::Settings::from_env() {
         Ok(settings) => settings,
         Err(e) => return complain(&e, exit::USAGE),

@@ -46,14 +46,7 @@ impl ProgramError {
 /// When there is none that can be executed.
 pub fn find(name: &OsStr, path: Option<OsString>) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
-        return match check(Path::new(name)) {
-            Some(Ok(())) => Ok(name.into()),
-            Some(Err(e)) => Err(e),
-            None => Err(ProgramError::NotFound {
-                name: name.display().to_string(),
-                hint: String::new(),
-            }),
-        };
+        return find_at(Path::new(name)).map(|()| name.into());
     }
     // What execvp searches when there is no PATH.
     let path = path.unwrap_or_else(|| "/bin:/usr/bin".into());
@@ -84,6 +77,19 @@ pub fn find(name: &OsStr, path: Option<OsString>) -> Result<PathBuf, ProgramErro
             },
         }
     }))
+}
+
+/// Whether there is a program at `path`.
+///
+/// # Errors
+/// When there is none that can be executed.
+pub fn find_at(path: &Path) -> Result<(), ProgramError> {
+    check(path).unwrap_or_else(|| {
+        Err(ProgramError::NotFound {
+            name: path.display().to_string(),
+            hint: String::new(),
+        })
+    })
 }
 
 /// `None` if there is nothing at `path`.

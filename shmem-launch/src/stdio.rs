@@ -98,6 +98,21 @@ impl Mixer {
         }
     }
 
+    /// Appends what the remote shell of a host said, in lines that begin with the host's name.
+    pub fn add_of_host(&mut self, stream: Stream, host: &str, data: &[u8], text: &mut Vec<u8>) {
+        if self.open[stream as usize].take().is_some() {
+            text.push(b'\n');
+        }
+        for line in data.split_inclusive(|&b| b == b'\n') {
+            text.extend_from_slice(host.as_bytes());
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(line);
+        }
+        if data.last().is_some_and(|&b| b != b'\n') {
+            text.push(b'\n');
+        }
+    }
+
     /// Ends a line that is still open, if the job has several PEs.
     pub fn finish(&mut self, stream: Stream, text: &mut Vec<u8>) {
         if self.open[stream as usize].take().is_some() && self.several {
@@ -142,6 +157,16 @@ mod tests {
         assert_eq!(feed(&mut b, b"a\nb\nc"), b"a\nb\n");
         assert_eq!(b.finish(), b"c");
         assert_eq!(b.finish(), b"");
+    }
+
+    #[test]
+    fn hosts_have_lines_of_their_own() {
+        let mut m = Mixer::new(2, false);
+        let mut text = Vec::new();
+        m.add(Stream::Err, 1, b"half", &mut text);
+        m.add_of_host(Stream::Err, "b", b"one\ntwo", &mut text);
+        m.add(Stream::Err, 1, b"more\n", &mut text);
+        assert_eq!(text, b"half\nb: one\nb: two\nmore\n");
     }
 
     #[test]

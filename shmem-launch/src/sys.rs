@@ -2,6 +2,8 @@
 //! signals as descriptors, epoll, waiting without blocking, limits. The unsafe code of this crate is
 //! here; the drivers only add the promise that whoever forks has a single thread.
 
+mod net;
+
 use std::ffi::{CStr, CString};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -9,6 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
 
+pub(crate) use net::{interface_addresses, interface_mtu};
 pub(crate) use shmem_node::sys::{cerr, monotonic_ns, process_cpu_ns, random};
 
 /// The owner of a descriptor.
@@ -221,9 +224,18 @@ pub(crate) fn send_runs(fd: BorrowedFd<'_>, runs: &[IoSlice<'_>]) -> io::Result<
 
 /// Waits until the descriptor can be read (or has ended), at most `max`.
 pub(crate) fn poll_readable(fd: BorrowedFd<'_>, max: Duration) -> bool {
+    poll(fd, libc::POLLIN, max)
+}
+
+/// Waits until the descriptor can be written (or nobody reads), at most `max`.
+pub(crate) fn poll_writable(fd: BorrowedFd<'_>, max: Duration) -> bool {
+    poll(fd, libc::POLLOUT, max)
+}
+
+fn poll(fd: BorrowedFd<'_>, events: libc::c_short, max: Duration) -> bool {
     let mut p = libc::pollfd {
         fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
+        events,
         revents: 0,
     };
     let ms = max.as_millis().min(i32::MAX as u128) as i32;
@@ -457,6 +469,12 @@ pub(crate) fn set_group(pid: i32, group: i32) -> io::Result<()> {
     cerr(unsafe { libc::setpgid(pid, group) }).map(drop)
 }
 
+/// Makes this process the leader of a session of its own, away from any terminal.
+pub(crate) fn new_session() -> io::Result<()> {
+    // SAFETY: plain system call.
+    cerr(unsafe { libc::setsid() }).map(drop)
+}
+
 /// From now on orphaned descendants become children of this process.
 pub(crate) fn become_subreaper() -> io::Result<()> {
     // SAFETY: plain system call.
@@ -563,6 +581,12 @@ pub(crate) fn keep_freed_memory() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEEP);
         libc::mallopt(libc::M_TOP_PAD, 256 << 10);
     }
+}
+
+/// What this machine calls itself.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 /// Changes the working directory.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use shmem_launch::agent::{Action, Agent, Event, Setup};
+use shmem_launch::agent::{Action, Agent, ChildSetup, Event, Setup};
 use shmem_launch::exit::End;
 use shmem_launch::frame::{OUTPUT_WINDOW, Stream};
 use shmem_launch::plan::Layout;
@@ -122,9 +122,16 @@ fn world(seed: u64) -> World {
                 node,
                 first_rank: ranks.start,
                 n_local: ranks.len() as u32,
-                several: n_pes > 1,
+                n_pes,
                 raw_output: false,
-                children: tree.children(node).map(|c| (c, pid(c))).collect(),
+                children: tree
+                    .children(node)
+                    .map(|c| ChildSetup {
+                        node: c,
+                        pid: pid(c),
+                        contact: None,
+                    })
+                    .collect(),
             };
             let parent = tree.parent(node).map(|p| p as usize);
             let index = parent.map_or(0, |p| {
@@ -221,6 +228,7 @@ impl World {
                     }
                 }
                 Action::CloseOutput(_) | Action::ToPe(..) | Action::Publish { .. } => {}
+                Action::DropChild(_) => unreachable!("every child is forked"),
                 Action::Stdin(_) | Action::StdinEnd => {}
             }
         }

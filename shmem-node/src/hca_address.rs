@@ -2,20 +2,42 @@
 //! real ones do; one per PE where all must use the same UDP port (RoCEv2's own is 4791); or one for
 //! all, told apart by ports.
 //!
-//! The launcher decides once. Every PE then computes its own address from three facts in the node
-//! segment, so no table of addresses exists.
+//! Nodes that are emulated on one machine get what the launcher decides for all ([`HcaAddresses`]):
+//! every PE computes its own address from three facts in the node segment, so no table of addresses
+//! exists. On several machines only a machine itself knows its addresses, so there the launcher
+//! decides how each node finds its own ([`AddressPlan`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::ip_network::IpNetwork;
 
 /// What `SHMEM_SOFT_ADDRESS` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressChoice {
-    /// Loopback addresses of this job's own.
+    /// Loopback addresses of this job's own on one machine; on several, the one of each that the
+    /// others reach.
     Auto,
     /// One address for all PEs.
     Shared(IpAddr),
     /// Consecutive addresses that begin with this one.
     From(IpAddr),
+    /// The address that each machine has in this network.
+    Network(IpNetwork),
+}
+
+/// Where the addresses of a job's software HCAs come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressPlan {
+    /// The launcher knows them all.
+    Known(HcaAddresses),
+    /// Each node takes the address of its machine from which packets go to `anchor`, the address of
+    /// node 0. For node 0, which makes that choice, there is none yet.
+    Routed {
+        /// Address of node 0.
+        anchor: Option<IpAddr>,
+    },
+    /// Each node takes the address of its machine in this network.
+    Network(IpNetwork),
 }
 
 /// How far apart PEs are in addresses.
@@ -51,6 +73,18 @@ pub enum AddressError {
         /// PEs of the job.
         n_pes: u32,
     },
+    /// Several PEs of a machine on its one address and port.
+    #[error(
+        "SHMEM_SOFT_PORT={port}: {n_pes} PEs of one machine cannot bind its one address and that port; \
+         use SHMEM_SOFT_ADDRESS=A+ with consecutive addresses that the machines have, one PE a host, \
+         or SHMEM_SOFT_PORT=0"
+    )]
+    OnePortEach {
+        /// The fixed port.
+        port: u16,
+        /// PEs of the fullest machine.
+        n_pes: u32,
+    },
     /// Packets from any port have to be told apart by their addresses.
     #[error(
         "SHMEM_SOFT_INTEROP=yes with SHMEM_SOFT_PORT=0: devices of other makes send from any port, so \
@@ -67,18 +101,20 @@ pub enum AddressError {
     },
 }
 
-impl HcaAddresses {
-    /// Bytes of the encoded form.
-    pub const LEN: usize = 17;
+/// A job, as far as its addresses depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Nodes of the job.
+    pub n_nodes: u32,
+    /// PEs of the job.
+    pub n_pes: u32,
+    /// Most PEs on one machine.
+    pub per_machine: u32,
+    /// Whether all nodes are on one machine.
+    pub one_machine: bool,
+}
 
-    /// One address for all, each PE with a port of its own.
-    pub const fn shared(address: IpAddr) -> Self {
-        Self {
-            first: address,
-            spread: Spread::Job,
-        }
-    }
-
+impl AddressPlan {
     /// Addresses for a job. With a fixed `port` (not 0) each PE gets its own address, else each
     /// node. `random` picks the loopback addresses of [`AddressChoice::Auto`], so that jobs which
     /// run at the same time hardly ever share one.
@@ -89,19 +125,29 @@ impl HcaAddresses {
         choice: AddressChoice,
         port: u16,
         random: u32,
-        n_nodes: u32,
-        n_pes: u32,
+        shape: Shape,
     ) -> Result<Self, AddressError> {
+        let Shape { n_nodes, n_pes, .. } = shape;
         let (spread, count) = match port {
             0 => (Spread::Node, n_nodes),
             _ => (Spread::Pe, n_pes),
         };
+        // A job of one node has no HCAs.
+        let crowded = port != 0 && n_nodes > 1 && shape.per_machine > 1;
+        let own = |plan| match crowded {
+            true => Err(AddressError::OnePortEach {
+                port,
+                n_pes: shape.per_machine,
+            }),
+            false => Ok(plan),
+        };
         match choice {
-            AddressChoice::Auto => Ok(Self {
+            AddressChoice::Auto if !shape.one_machine => own(Self::Routed { anchor: None }),
+            AddressChoice::Network(network) => own(Self::Network(network)),
+            AddressChoice::Auto => Ok(Self::Known(HcaAddresses {
                 first: loopback(random, count).into(),
                 spread,
-            }),
-            // A job of one node has no HCAs.
+            })),
             AddressChoice::Shared(address) if port != 0 && n_nodes > 1 => {
                 Err(AddressError::OnePort {
                     port,
@@ -109,11 +155,24 @@ impl HcaAddresses {
                     n_pes,
                 })
             }
-            AddressChoice::Shared(address) => Ok(Self::shared(address)),
+            AddressChoice::Shared(address) => Ok(Self::Known(HcaAddresses::shared(address))),
             AddressChoice::From(first) => match nth(first, count - 1) {
-                Some(_) => Ok(Self { first, spread }),
+                Some(_) => Ok(Self::Known(HcaAddresses { first, spread })),
                 None => Err(AddressError::TooMany { first, count }),
             },
+        }
+    }
+}
+
+impl HcaAddresses {
+    /// Bytes of the encoded form.
+    pub const LEN: usize = 17;
+
+    /// One address for all, each PE with a port of its own.
+    pub const fn shared(address: IpAddr) -> Self {
+        Self {
+            first: address,
+            spread: Spread::Job,
         }
     }
 
@@ -200,20 +259,41 @@ mod tests {
         }
     }
 
+    fn choose(
+        choice: AddressChoice,
+        port: u16,
+        n_nodes: u32,
+        n_pes: u32,
+    ) -> Result<AddressPlan, AddressError> {
+        let shape = Shape {
+            n_nodes,
+            n_pes,
+            per_machine: n_pes,
+            one_machine: true,
+        };
+        AddressPlan::choose(choice, port, 7, shape)
+    }
+
+    fn known(choice: AddressChoice, port: u16) -> HcaAddresses {
+        match choose(choice, port, 2, 8) {
+            Ok(AddressPlan::Known(addresses)) => addresses,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn nodes_have_addresses_and_with_a_fixed_port_pes() {
-        let auto = HcaAddresses::choose(AddressChoice::Auto, 0, 7, 2, 8).unwrap();
+        let auto = known(AddressChoice::Auto, 0);
         assert_eq!(auto.of(1, 5), auto.of(1, 7));
         assert_ne!(auto.of(0, 0), auto.of(1, 4));
-        let fixed = HcaAddresses::choose(AddressChoice::Auto, 4791, 7, 2, 8).unwrap();
+        let fixed = known(AddressChoice::Auto, 4791);
         let all: std::collections::BTreeSet<_> = (0..8).map(|pe| fixed.of(pe / 4, pe)).collect();
         assert_eq!(all.len(), 8);
-        let from = AddressChoice::From(ip("127.9.8.255"));
-        let from = HcaAddresses::choose(from, 0, 7, 2, 8).unwrap();
+        let from = known(AddressChoice::From(ip("127.9.8.255")), 0);
         assert_eq!(from.of(1, 4), ip("127.9.9.0"));
-        let v6 = HcaAddresses::choose(AddressChoice::From(ip("fd00::ffff")), 4791, 7, 2, 8);
-        assert_eq!(v6.unwrap().of(0, 1), ip("fd00::1:0"));
-        let one = HcaAddresses::choose(AddressChoice::Shared(ip("::1")), 0, 7, 2, 8).unwrap();
+        let v6 = known(AddressChoice::From(ip("fd00::ffff")), 4791);
+        assert_eq!(v6.of(0, 1), ip("fd00::1:0"));
+        let one = known(AddressChoice::Shared(ip("::1")), 0);
         assert_eq!((one.of(0, 0), one.of(1, 5)), (ip("::1"), ip("::1")));
         for a in [auto, fixed, from, one] {
             assert_eq!(HcaAddresses::from_bytes(&a.to_bytes()), Some(a));
@@ -222,17 +302,47 @@ mod tests {
     }
 
     #[test]
+    fn machines_find_their_own_addresses() {
+        let several = Shape {
+            n_nodes: 2,
+            n_pes: 4,
+            per_machine: 2,
+            one_machine: false,
+        };
+        let plan = |choice, port, shape| AddressPlan::choose(choice, port, 7, shape);
+        let network = "10.5.0.0/24".parse().unwrap();
+        assert_eq!(
+            plan(AddressChoice::Auto, 0, several),
+            Ok(AddressPlan::Routed { anchor: None })
+        );
+        assert_eq!(
+            plan(AddressChoice::Network(network), 0, several),
+            Ok(AddressPlan::Network(network))
+        );
+        let crowded = plan(AddressChoice::Auto, 4791, several).unwrap_err();
+        assert!(crowded.to_string().contains("SHMEM_SOFT_PORT=0"));
+        let sparse = Shape {
+            n_pes: 2,
+            per_machine: 1,
+            ..several
+        };
+        assert!(plan(AddressChoice::Auto, 4791, sparse).is_ok());
+        let from = AddressChoice::From(ip("10.0.0.1"));
+        assert!(matches!(plan(from, 0, several), Ok(AddressPlan::Known(_))));
+    }
+
+    #[test]
     fn impossible_choices_say_what_to_do() {
-        let text = HcaAddresses::choose(AddressChoice::Shared(ip("::1")), 4791, 7, 2, 4)
+        let text = choose(AddressChoice::Shared(ip("::1")), 4791, 2, 4)
             .unwrap_err()
             .to_string();
         for part in ["SHMEM_SOFT_PORT=4791", "4 PEs", "SHMEM_SOFT_ADDRESS=::1+"] {
             assert!(text.contains(part), "{text}");
         }
         let end = AddressChoice::From(ip("255.255.255.254"));
-        assert!(HcaAddresses::choose(end, 0, 7, 2, 4).is_ok());
+        assert!(choose(end, 0, 2, 4).is_ok());
         assert!(matches!(
-            HcaAddresses::choose(end, 0, 7, 3, 4),
+            choose(end, 0, 3, 4),
             Err(AddressError::TooMany { count: 3, .. })
         ));
     }

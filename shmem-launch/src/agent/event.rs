@@ -4,6 +4,7 @@ use shmem_pmi::server::Shared;
 
 use crate::exit::End;
 use crate::frame::Stream;
+use crate::remote::Contact;
 use crate::report::Reduced;
 
 /// What an agent knows about itself.
@@ -15,12 +16,23 @@ pub struct Setup {
     pub first_rank: u32,
     /// PEs of the node.
     pub n_local: u32,
-    /// Whether the job has several PEs, so that one that leaves early is missed.
-    pub several: bool,
+    /// PEs of the job: with several, one that leaves early is missed.
+    pub n_pes: u32,
     /// Whether output is passed on as it comes.
     pub raw_output: bool,
-    /// Nodes and process ids of the child agents.
-    pub children: Vec<(u32, u32)>,
+    /// The child agents.
+    pub children: Vec<ChildSetup>,
+}
+
+/// What an agent knows about a child at first.
+#[derive(Debug, Clone)]
+pub struct ChildSetup {
+    /// Its node.
+    pub node: u32,
+    /// Its process: the agent, or the remote shell that leads to it.
+    pub pid: u32,
+    /// How it was called, if it is on another host.
+    pub contact: Option<Contact>,
 }
 
 /// Something that happened.
@@ -36,6 +48,8 @@ pub enum Event<'a> {
     ChildClosed(usize),
     /// A child's process ended.
     ChildReaped(usize, End),
+    /// A child's remote shell said something.
+    ShellText(usize, &'a [u8]),
     /// Segment, process group and template are there.
     Prepared,
     /// They cannot be made, or another thing failed that the agent cannot do without.
@@ -107,6 +121,8 @@ pub enum Action {
         /// Whether the result is complete with it.
         last: bool,
     },
+    /// Close the link to a child and end its remote shell.
+    DropChild(usize),
     /// Input for PE 0.
     Stdin(Vec<u8>),
     /// PE 0 gets no more input.

@@ -20,6 +20,7 @@
 //! and done, since nothing more will come from it. When the link to the parent closes, the agent
 //! kills its PEs and exits; its children see their links close and do the same.
 
+mod child;
 mod event;
 mod output;
 mod pes;
@@ -32,9 +33,10 @@ use shmem_pmi::server::{NodeServer, Output, TreeLink};
 use crate::exit::{Cause, End, Fault};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
 use crate::report::Reduced;
+use child::Child;
 use output::Upstream;
 
-pub use event::{Action, Event, Setup};
+pub use event::{Action, ChildSetup, Event, Setup};
 use pes::Pes;
 
 /// PEs in one request to the template. Bounds the descriptors that are on their way at once.
@@ -52,27 +54,6 @@ const AGENT_DEATH_NS: u64 = 300_000_000;
 /// How long output may stay silent at the end before descriptors that some escaped process holds
 /// are given up.
 const FLUSH_NS: u64 = 1_000_000_000;
-
-#[derive(Debug, Default)]
-struct Child {
-    node: u32,
-    pid: u32,
-    reader: FrameReader,
-    out: OutBuf,
-    ready: bool,
-    spawned: bool,
-    exited: bool,
-    done: bool,
-    closed_at: Option<u64>,
-    end: Option<End>,
-    mourned: bool,
-}
-
-impl Child {
-    fn gone(&self) -> bool {
-        self.closed_at.is_some() || self.end.is_some()
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -120,15 +101,7 @@ fn send_pmi(bytes: &Arc<Vec<u8>>, out: &mut OutBuf) {
 impl Agent {
     /// An agent before its driver has prepared anything. `pmi` is the server of its node.
     pub fn new(setup: Setup, pmi: NodeServer) -> Self {
-        let children: Vec<_> = setup
-            .children
-            .iter()
-            .map(|&(node, pid)| Child {
-                node,
-                pid,
-                ..Child::default()
-            })
-            .collect();
+        let children: Vec<_> = setup.children.iter().map(Child::new).collect();
         Self {
             phase: Phase::Preparing,
             pmi,
@@ -169,13 +142,8 @@ impl Agent {
 
     /// When [`Event::Timer`] is due at the latest.
     pub fn next_timeout(&self) -> Option<u64> {
-        let deaths = self
-            .children
-            .iter()
-            .filter(|c| !c.mourned && !c.done && c.end.is_none())
-            .filter_map(|c| c.closed_at.map(|at| at + AGENT_DEATH_NS))
-            .min();
-        [self.kill_at, self.flush_at, deaths]
+        let children = self.children.iter().filter_map(Child::deadline).min();
+        [self.kill_at, self.flush_at, children]
             .into_iter()
             .flatten()
             .min()
@@ -198,6 +166,7 @@ impl Agent {
                 self.children[child].end = Some(end);
                 self.mourn(now);
             }
+            Event::ShellText(child, text) => self.shell_text(child, text),
             Event::Prepared => self.prepared = true,
             Event::Failed(what) => self.fault(0, Cause::Node { what }),
             Event::Spawned { pids, error } => self.spawned(pids, error),
@@ -302,8 +271,14 @@ impl Agent {
     }
 
     fn child_bytes(&mut self, child: usize, bytes: &[u8], now: u64) {
-        let mut reader = std::mem::take(&mut self.children[child].reader);
         let mut bytes = bytes;
+        if let Some(contact) = &mut self.children[child].contact
+            && !contact.greeted()
+            && let Err(what) = contact.take_greeting(&mut bytes)
+        {
+            return self.give_up(child, what, now);
+        }
+        let mut reader = std::mem::take(&mut self.children[child].reader);
         loop {
             let content = match reader.next_frame(&mut bytes) {
                 Ok(None) => break,
@@ -328,6 +303,32 @@ impl Agent {
             format!("the link to the agent of node {node} carries what cannot be understood: {e}");
         self.fault(0, Cause::Node { what });
         self.children[child].closed_at.get_or_insert(now);
+    }
+
+    /// A host whose agent does not answer as it should. Nothing of the job runs there.
+    fn give_up(&mut self, child: usize, what: String, now: u64) {
+        let fault = Fault {
+            node: self.children[child].node,
+            pid: 0,
+            cause: Cause::Node { what },
+        };
+        self.up.send(&Frame::Fault(fault));
+        self.hang_up(child, now);
+    }
+
+    fn hang_up(&mut self, child: usize, now: u64) {
+        self.children[child].forget(now);
+        self.actions.push_back(Action::DropChild(child));
+    }
+
+    /// Passed on as output of nobody's rank: the launcher knows hosts by the numbers after the last.
+    fn shell_text(&mut self, child: usize, text: &[u8]) {
+        let c = &mut self.children[child];
+        let rank = self.setup.n_pes + c.node;
+        let (upstream, up) = (&mut self.upstream, &mut self.up);
+        c.lines.feed(text, |head, tail| {
+            upstream.own(rank, Stream::Err, head, tail, up);
+        });
     }
 
     fn child_frame(&mut self, child: usize, frame: Frame<'_>, now: u64) {
@@ -491,7 +492,7 @@ impl Agent {
         }
         let (rank, pid) = self.identify(local);
         let cause = match end {
-            End::Code(0) if unfinalized && self.setup.several => Cause::Unfinalized { rank },
+            End::Code(0) if unfinalized && self.setup.n_pes > 1 => Cause::Unfinalized { rank },
             End::Code(0) => return,
             end => Cause::Pe { rank, end },
         };
@@ -506,6 +507,12 @@ impl Agent {
             return;
         }
         self.stopping = true;
+        // Hosts that have not answered have nothing to end, and may take their time.
+        for child in 0..self.children.len() {
+            if !self.children[child].gone() && !self.children[child].answered() {
+                self.hang_up(child, now);
+            }
+        }
         // Requests not yet sent will not be; an unanswered one is answered or the template dies.
         self.pes.stop_asking();
         if grace_ns == 0 {
@@ -543,27 +550,23 @@ impl Agent {
         }
     }
 
-    /// A child whose link and process have ended without `Done` was lost, and its subtree with it.
+    /// Looks for children that are lost, or that do not answer.
     fn mourn(&mut self, now: u64) {
-        for at in 0..self.children.len() {
-            let c = &mut self.children[at];
-            if c.mourned || c.done {
-                continue;
+        for child in 0..self.children.len() {
+            let c = &mut self.children[child];
+            if let Some(fault) = c.mourn(now) {
+                let rest = c.lines.finish();
+                let rank = self.setup.n_pes + c.node;
+                if !rest.is_empty() {
+                    self.upstream
+                        .own(rank, Stream::Err, &rest, b"\n", &mut self.up);
+                }
+                self.up.send(&Frame::Fault(fault));
+            } else if !c.gone()
+                && let Some(what) = c.contact.as_ref().and_then(|c| c.overdue(now))
+            {
+                self.give_up(child, what, now);
             }
-            // The link may still hold frames after the process has ended, so it decides.
-            let Some(closed_at) = c.closed_at else {
-                continue;
-            };
-            if c.end.is_none() && now < closed_at + AGENT_DEATH_NS {
-                continue;
-            }
-            c.mourned = true;
-            let fault = Fault {
-                node: c.node,
-                pid: c.pid,
-                cause: Cause::Agent { end: c.end },
-            };
-            self.up.send(&Frame::Fault(fault));
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::agent::fork_agent;
 use super::link::{self, Got};
 use super::reap::bury;
+use super::shell::{self, Shell};
 use crate::exit::End;
 use crate::frame::{Frame, Launch, OutBuf, Stream};
 use crate::report::{self, Launcher, Reduced};
@@ -33,6 +34,7 @@ const SIGNALS: [i32; 7] = [
 const LINK: u64 = 0;
 const SIGNAL: u64 = 1;
 const NOTES: u64 = 2;
+const SHELL: u64 = 3;
 
 /// How long processes that are left after the agents' end may take, before they are killed and in
 /// all.
@@ -46,6 +48,8 @@ const FOREGROUND_CHECK: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) launch: Launch,
+    /// Whether node 0 is on this machine, so that its agent is forked.
+    pub(crate) first_is_here: bool,
     pub(crate) label: bool,
     pub(crate) grace: Duration,
     pub(crate) timeout_s: Option<u64>,
@@ -162,7 +166,8 @@ fn reader(notes: Notes, room: Arc<Room>) {
 /// This process has a single thread.
 pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     let Job {
-        launch,
+        mut launch,
+        first_is_here,
         label,
         grace,
         timeout_s,
@@ -173,11 +178,32 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     sys::set_blocked(&blocked);
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
-    // SAFETY: one thread, as promised by the caller.
-    let (agent_pid, socket) = unsafe { fork_agent(true)? };
+    if let Some(machines) = &mut launch.machines {
+        machines.clock = monotonic_ns();
+    }
     let mut first = OutBuf::default();
     first.send(&Frame::Launch(&launch.encode()));
-    link::send_all(&socket, &mut first);
+    let (agent_pid, socket, said, contact) = match &launch.machines {
+        Some(machines) if !first_is_here => {
+            // SAFETY: one thread, as promised by the caller.
+            let shell = unsafe { shell::start(&machines.shell, launch.host(0)) };
+            let Shell {
+                pid,
+                link,
+                said,
+                contact,
+            } = shell.map_err(io::Error::other)?;
+            // The rest goes when the remote shell has connected.
+            link::flush(&link, &mut first);
+            (pid, link, Some(said), Some(contact))
+        }
+        _ => {
+            // SAFETY: one thread, as promised by the caller.
+            let (pid, socket) = unsafe { fork_agent(true)? };
+            link::send_all(&socket, &mut first);
+            (pid, socket, None, None)
+        }
+    };
 
     let signals = sys::signalfd(&SIGNALS)?;
     let wake = Arc::new(sys::eventfd()?);
@@ -185,6 +211,9 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     epoll.add(&socket, LINK, Interest::Read)?;
     epoll.add(&signals, SIGNAL, Interest::Read)?;
     epoll.add(&wake, NOTES, Interest::Read)?;
+    if let Some(said) = &said {
+        epoll.add(said, SHELL, Interest::Read)?;
+    }
     let (sender, inbox) = channel();
     let notes = Notes {
         sender,
@@ -201,8 +230,15 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
                 .map(|s| monotonic_ns().saturating_add(s.saturating_mul(1_000_000_000))),
             timeout_s: timeout_s.unwrap_or(0),
             agent_pid: agent_pid as u32,
+            contact,
+            hosts: match launch.machines {
+                Some(machines) => machines.hosts.into_iter().map(|h| h.0).collect(),
+                None => Vec::new(),
+            },
         }),
         socket: Some(socket),
+        said,
+        reading_shell: true,
         link_blocked: false,
         agent_pid,
         epoll,
@@ -214,7 +250,10 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         room,
         room_given: 0,
     };
+    *driver.root.outgoing() = first;
     let status = driver.work()?;
+    // A remote shell ends when its link does.
+    driver.socket = None;
     bury(|_| true, BURY_PATIENCE, BURY_LIMIT);
     let moments = driver.root.moments();
     facts.ready = moments.ready;
@@ -231,6 +270,9 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
 struct Driver {
     root: Root,
     socket: Option<OwnedFd>,
+    /// Standard error of node 0's remote shell.
+    said: Option<OwnedFd>,
+    reading_shell: bool,
     link_blocked: bool,
     agent_pid: i32,
     epoll: Epoll,
@@ -256,6 +298,7 @@ impl Driver {
         loop {
             self.write_texts();
             self.flush()?;
+            self.watch_shell()?;
             if let Some(status) = self.root.finished() {
                 return Ok(status);
             }
@@ -276,6 +319,7 @@ impl Driver {
                 match event.token {
                     LINK => self.link_ready(&mut buf),
                     SIGNAL => self.signals_ready(),
+                    SHELL => drop(self.read_shell(&mut buf)),
                     _ => self.notes_ready(),
                 }
             }
@@ -290,10 +334,46 @@ impl Driver {
             Got::Nothing => {}
             Got::End => {
                 self.socket = None;
+                // Why it ended stands before the message that it did.
+                while self.read_shell(buf) {}
                 self.tell(Event::AgentClosed);
                 self.reap();
             }
         }
+    }
+
+    /// Reads once what node 0's remote shell says. False if there is nothing more for now.
+    fn read_shell(&mut self, buf: &mut [u8]) -> bool {
+        let Some(said) = &self.said else { return false };
+        match sys::read(said.as_fd(), buf) {
+            Ok(n @ 1..) => {
+                self.tell(Event::ShellText(&buf[..n]));
+                true
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => true,
+            Ok(0) | Err(_) => {
+                self.said = None;
+                false
+            }
+        }
+    }
+
+    /// While the terminal is blocked, so is what would be written to it.
+    fn watch_shell(&mut self) -> io::Result<()> {
+        let may_read = self.root.may_read_shell();
+        if let Some(said) = &self.said
+            && may_read != self.reading_shell
+        {
+            self.reading_shell = may_read;
+            let interest = if may_read {
+                Interest::Read
+            } else {
+                Interest::Nothing
+            };
+            self.epoll.change(said, SHELL, interest)?;
+        }
+        Ok(())
     }
 
     fn signals_ready(&mut self) {

@@ -1,7 +1,12 @@
-//! Moving bytes between a link's socket and the buffers of the pure machines.
+//! Moving bytes between a link and the buffers of the pure machines.
+//!
+//! A link is a socket, whose other end a forked agent or a remote shell has. Only an agent that a
+//! remote shell started has something else: two pipes, or whatever the shell's server gave it as
+//! standard input and output.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use crate::frame::{FRAME_MAX, OutBuf};
 use crate::sys;
@@ -50,6 +55,111 @@ pub(super) fn flush(socket: &OwnedFd, out: &mut OutBuf) -> bool {
     true
 }
 
+/// The link of an agent to its parent.
+#[derive(Debug)]
+pub(super) enum Uplink {
+    /// To the parent that forked it.
+    Socket(OwnedFd),
+    /// To the parent that started it by a remote shell.
+    Pipes {
+        /// What the parent sends.
+        input: OwnedFd,
+        /// What it gets.
+        output: OwnedFd,
+    },
+}
+
+/// What became of bytes to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// All went out.
+    All,
+    /// Some wait for room.
+    Blocked,
+    /// Nobody will read them.
+    Broken,
+}
+
+impl Uplink {
+    /// The descriptor that is read.
+    pub(super) fn input(&self) -> &OwnedFd {
+        match self {
+            Self::Socket(socket) => socket,
+            Self::Pipes { input, .. } => input,
+        }
+    }
+
+    /// The descriptor that is written, if that is another one.
+    pub(super) fn output(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Pipes { output, .. } => Some(output),
+        }
+    }
+
+    /// Makes reading and writing return at once, as they do on a socket anyway.
+    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Socket(_) => Ok(()),
+            Self::Pipes { input, output } => {
+                sys::set_nonblocking(input.as_fd())?;
+                sys::set_nonblocking(output.as_fd())
+            }
+        }
+    }
+
+    /// As [`receive`].
+    pub(super) fn receive(&self, buf: &mut [u8]) -> Got {
+        let input = match self {
+            Self::Socket(socket) => return receive(socket, buf),
+            Self::Pipes { input, .. } => input,
+        };
+        loop {
+            return match sys::read(input.as_fd(), buf) {
+                Ok(0) => Got::End,
+                Ok(n) => Got::Bytes(n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
+                Err(_) => Got::End,
+            };
+        }
+    }
+
+    /// Sends what the link takes.
+    pub(super) fn flush(&self, out: &mut OutBuf) -> Flushed {
+        let output = match self {
+            // A socket that is gone shows when it is read.
+            Self::Socket(socket) => {
+                return match flush(socket, out) {
+                    true => Flushed::All,
+                    false => Flushed::Blocked,
+                };
+            }
+            Self::Pipes { output, .. } => output,
+        };
+        while !out.is_empty() {
+            match sys::write(output.as_fd(), out.pending()) {
+                Ok(n) => out.consume(n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Flushed::Blocked,
+                Err(_) => {
+                    out.clear();
+                    return Flushed::Broken;
+                }
+            }
+        }
+        Flushed::All
+    }
+
+    /// As [`send_all`].
+    pub(super) fn send_all(&self, out: &mut OutBuf) {
+        send_all(self.output().unwrap_or_else(|| self.input()), out);
+    }
+}
+
+/// Longest sleep in a wait for a descriptor, after which the call is tried again.
+const NAP: Duration = Duration::from_secs(60);
+
 /// Waits for exactly one frame and gives its content; nothing after it is taken from the socket.
 ///
 /// # Errors
@@ -75,6 +185,9 @@ fn read_exact(socket: &OwnedFd, mut buf: &mut [u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => buf = &mut buf[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                sys::poll_readable(socket.as_fd(), NAP);
+            }
             Err(e) => return Err(e),
         }
     }
@@ -87,6 +200,9 @@ pub(super) fn send_all(socket: &OwnedFd, out: &mut OutBuf) {
         match sys::write(socket.as_fd(), out.pending()) {
             Ok(n) => out.consume(n),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                sys::poll_writable(socket.as_fd(), NAP);
+            }
             Err(_) => return,
         }
     }

@@ -18,6 +18,11 @@
 //! ever copies or closes a table of thousands of descriptors, which is what makes launchers
 //! quadratic.
 //!
+//! # On several hosts
+//! A remote shell stands between parent and agent: the link is its standard input and output, and
+//! the parent's child is the remote shell. An agent on another host has the remote shell's pipes as
+//! its link; whatever ends the remote shell, there or here, ends them.
+//!
 //! # Who dies with whom
 //! * An agent that dies by whatever cause closes its links and the guard's pipe: the guard kills
 //!   the node's process group, child agents see their link end, kill theirs and exit, the parent
@@ -25,6 +30,7 @@
 //! * Agents and the launcher are sub-reapers, so no descendant, not even one that made its own
 //!   session, escapes to init while any of them lives; at the end each kills and reaps what is left.
 
+mod address;
 mod agent;
 mod group;
 mod launcher;
@@ -32,5 +38,7 @@ mod link;
 mod node;
 pub(crate) mod park;
 mod reap;
+mod shell;
 
+pub(crate) use agent::run_remote;
 pub(crate) use launcher::{Job, run, write_reports};

@@ -8,19 +8,39 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use shmem_node::contract::{self, HEAP_FD, TABLES_FD, XRC_FD};
+use shmem_node::hca_address::HcaAddresses;
 use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::Settings;
 use shmem_node::template::NlaSide;
 use shmem_node::template::exec;
 
+use super::address;
 use super::agent::NULL_FD;
 use super::group::Group;
 use crate::frame::{Launch, SpawnMode};
+use crate::job;
+use crate::memory::{self, Need};
 use crate::plan::Layout;
+use crate::program;
 use crate::sys;
 
 /// Number of the template's socket in the template; beyond what PEs inherit.
 const TEMPLATE_FD: i32 = contract::FIRST_FREE_FD;
+
+/// The setting that an agent fills in for its PEs, if it is left to it.
+const ENV_SOFT_MTU: &str = "SHMEM_SOFT_MTU";
+
+/// What a node is made of.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub(super) launch: &'a Launch,
+    /// The node of each rank.
+    pub(super) node_of: &'a [u32],
+    /// Addresses of the node's HCAs.
+    pub(super) addresses: HcaAddresses,
+    /// Whether the launcher is on another machine, and has not seen what this one has.
+    pub(super) far: bool,
+}
 
 /// A prepared node.
 #[derive(Debug)]
@@ -32,36 +52,44 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Makes everything but the process group; `node_of` is the node of each rank.
+    /// Makes everything but the process group.
     ///
     /// # Safety
     /// This process has a single thread.
     pub(super) unsafe fn prepare(
-        launch: &Launch,
-        node_of: &[u32],
+        place: &Place<'_>,
         group: io::Result<Group>,
     ) -> Result<Self, String> {
+        let launch = place.launch;
         let cwd = OsString::from_vec(launch.cwd.clone());
         sys::change_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
-        enter_namespace(launch)?;
+        let settings = settings(launch)?;
+        if place.far {
+            check_machine(launch)?;
+        }
+        enter_namespace(launch, &settings)?;
         let group = group.map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
         let segment = NodeSegment::create(&JobFacts {
             job_id: launch.job_id,
             job_key: launch.job_key,
-            node_of,
+            node_of: place.node_of,
             n_nodes: launch.n_nodes,
             node: launch.node,
             heap_size: launch.heap_size,
             heap_commit: launch.heap_commit,
-            hca_addresses: launch.hca_addresses,
-            spins: launch.spins,
+            hca_addresses: place.addresses,
+            spins: launch.spins.unwrap_or_else(|| {
+                let here = launch.layout().ranks(launch.node).len() as u32;
+                job::spins(settings.spin, here)
+            }),
             report: launch.report,
         })
         .map_err(|e| e.to_string())?;
         // SAFETY: one thread, as promised by the caller.
-        let (template_pid, template) = unsafe { start_template(launch, &group, &segment) }
-            .map_err(|e| format!("cannot start the process that starts the PEs: {e}"))?;
+        let (template_pid, template) =
+            unsafe { start_template(place, &settings, &group, &segment) }
+                .map_err(|e| format!("cannot start the process that starts the PEs: {e}"))?;
         Ok(Self {
             group,
             segment,
@@ -71,14 +99,36 @@ impl Node {
     }
 }
 
-/// Enters the node's network namespace, if the nodes have their own.
-fn enter_namespace(launch: &Launch) -> Result<(), String> {
+/// The settings of the job: those of the launcher, whatever this process finds set.
+fn settings(launch: &Launch) -> Result<Settings, String> {
     let value = |name: &str| {
         let (_, value) = launch.env.iter().find(|(n, _)| n == name.as_bytes())?;
         Some(String::from_utf8_lossy(value).into_owned())
     };
-    let settings = Settings::parse(value).map_err(|e| e.to_string())?;
-    let Some(path) = settings.soft_netns else {
+    Settings::parse(value).map_err(|e| e.to_string())
+}
+
+/// What the launcher checks for its own machine: is the program there, is there memory?
+fn check_machine(launch: &Launch) -> Result<(), String> {
+    let program = OsString::from_vec(launch.program.clone());
+    program::find_at(Path::new(&program)).map_err(|e| {
+        format!("{e} on this host; the program must be at the same path on all hosts")
+    })?;
+    let need = Need {
+        pes: launch.layout().ranks(launch.node).len() as u64,
+        nodes: 1,
+        heap_size: launch.heap_size,
+        heap_commit: launch.heap_commit,
+    };
+    match memory::read_machine() {
+        Some(machine) => memory::check(need, machine).map_err(|e| e.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// Enters the node's network namespace, if the nodes have their own.
+fn enter_namespace(launch: &Launch, settings: &Settings) -> Result<(), String> {
+    let Some(path) = &settings.soft_netns else {
         return Ok(());
     };
     let path = format!("{path}{}", launch.node);
@@ -93,8 +143,17 @@ fn enter_namespace(launch: &Launch) -> Result<(), String> {
 }
 
 /// The environment of the PEs but for what differs between them.
-fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
-    let common = contract::common_env(&launch.job_id, launch.n_pes);
+fn environment(place: &Place<'_>, settings: &Settings) -> Result<Vec<CString>, String> {
+    let launch = place.launch;
+    let mut common = contract::common_env(&launch.job_id, launch.n_pes);
+    let first = launch.layout().ranks(launch.node).start;
+    // Every PE of the node is behind the same interface.
+    if settings.soft_mtu == 0
+        && launch.n_nodes > 1
+        && let Some(mtu) = address::path_mtu(place.addresses.of(launch.node, first))
+    {
+        common.push((ENV_SOFT_MTU, mtu.to_string()));
+    }
     let set = launch
         .env
         .iter()
@@ -104,7 +163,9 @@ fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
     let inherited = std::env::vars_os().filter(|(name, _)| {
         // What describes our own place in another job would mislead the PEs.
         let name = name.as_bytes();
+        let foreign = place.far && (name.starts_with(b"SHMEM_") || name.starts_with(b"SMA_"));
         !set.contains_key(name)
+            && !foreign
             && !name.starts_with(b"PMI_")
             && name != contract::ENV_TEMPLATE_FD.as_bytes()
     });
@@ -125,15 +186,17 @@ fn environment(launch: &Launch) -> Result<Vec<CString>, String> {
 /// # Safety
 /// This process has a single thread.
 unsafe fn start_template(
-    launch: &Launch,
+    place: &Place<'_>,
+    settings: &Settings,
     group: &Group,
     segment: &NodeSegment,
 ) -> io::Result<(i32, OwnedFd)> {
+    let launch = place.launch;
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     let text = |bytes: &[u8]| {
         CString::new(bytes).map_err(|_| invalid("an argument has a NUL byte".into()))
     };
-    let mut env = environment(launch).map_err(invalid)?;
+    let mut env = environment(place, settings).map_err(invalid)?;
     let path = text(&launch.program)?;
     let args = launch
         .argv

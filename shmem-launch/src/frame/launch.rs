@@ -1,14 +1,19 @@
 //! The `Launch` frame: everything that an agent must know, so that it makes no difference how the
 //! agent itself was started (a fork on this machine, a remote shell elsewhere).
 
-use shmem_node::hca_address::HcaAddresses;
+use std::net::{IpAddr, Ipv6Addr};
 
+use shmem_node::hca_address::{AddressPlan, HcaAddresses};
+use shmem_node::ip_network::IpNetwork;
 use shmem_node::settings::HeapCommit;
 
 use super::codec::{CodecError, Reader, Writer};
+use crate::plan::Layout;
+use crate::remote::RemoteShell;
 
-/// Version of the link protocol; the first field of the first frame.
-pub const LAUNCH_VERSION: u32 = 2;
+/// Version of the link protocol; the first field of the first frame, and in the greeting of an
+/// agent on another host.
+pub const LAUNCH_VERSION: u32 = 3;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +26,18 @@ pub enum SpawnMode {
 
 /// A variable set for the PEs on top of the agent's own environment.
 pub type EnvVar = (Vec<u8>, Vec<u8>);
+
+/// The hosts of a job that runs on several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machines {
+    /// Name of each node's host, and how many PEs it has.
+    pub hosts: Vec<(String, u32)>,
+    /// How a host's agent is started by its parent's.
+    pub shell: RemoteShell,
+    /// The launcher's clock when the frame was sent, in nanoseconds: the clocks of hosts differ, and
+    /// what an agent reports is on the launcher's.
+    pub clock: u64,
+}
 
 /// What an agent must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,14 +54,16 @@ pub struct Launch {
     pub job_id: [u8; 16],
     /// Random secret of the job.
     pub job_key: [u8; 32],
-    /// Addresses of the software HCAs.
-    pub hca_addresses: HcaAddresses,
+    /// Hosts, unless all nodes are emulated on one.
+    pub machines: Option<Machines>,
+    /// Where addresses of the software HCAs come from.
+    pub addresses: AddressPlan,
     /// Bytes of each symmetric heap.
     pub heap_size: u64,
     /// When heaps get memory.
     pub heap_commit: HeapCommit,
-    /// Polls before a waiting PE sleeps.
-    pub spins: u32,
+    /// Polls before a waiting PE sleeps; `None` if each host has to compare its PEs with its cores.
+    pub spins: Option<u32>,
     /// Whether a report was asked for.
     pub report: bool,
     /// Whether output is passed on as it comes rather than by lines (a single PE).
@@ -62,6 +81,19 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// Which rank is on which node.
+    pub fn layout(&self) -> Layout {
+        let counts = |m: &Machines| Layout::of_counts(&m.counts());
+        let uneven = self.machines.as_ref().and_then(counts);
+        uneven.unwrap_or_else(|| Layout::of(self.n_pes, self.n_nodes))
+    }
+
+    /// Name of a node's host; empty if all nodes are on one.
+    pub fn host(&self, node: u32) -> &str {
+        let machines = self.machines.as_ref();
+        machines.map_or("", |m| m.hosts[node as usize].0.as_str())
+    }
+
     /// The body of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
@@ -71,12 +103,16 @@ impl Launch {
             .u32(self.n_nodes)
             .u32(self.n_pes)
             .u32(self.degree);
-        w.raw(&self.job_id)
-            .raw(&self.job_key)
-            .raw(&self.hca_addresses.to_bytes());
+        w.raw(&self.job_id).raw(&self.job_key);
+        w.u8(self.machines.is_some().into());
+        if let Some(machines) = &self.machines {
+            machines.encode(&mut w);
+        }
+        encode_plan(&self.addresses, &mut w);
         w.u64(self.heap_size)
             .u8(u8::from(self.heap_commit == HeapCommit::Reserve));
-        w.u32(self.spins)
+        w.u8(self.spins.is_some().into())
+            .u32(self.spins.unwrap_or(0))
             .u8(self.report.into())
             .u8(self.raw_output.into());
         w.u8(u8::from(self.spawn == SpawnMode::Template));
@@ -112,14 +148,21 @@ impl Launch {
             degree: r.u32("tree degree")?,
             job_id: r.array("job id")?,
             job_key: r.array("job key")?,
-            hca_addresses: hca_addresses(&r.array("HCA addresses")?)?,
+            machines: match r.bool("hosts")? {
+                true => Some(Machines::decode(&mut r)?),
+                false => None,
+            },
+            addresses: decode_plan(&mut r)?,
             heap_size: r.u64("heap size")?,
             heap_commit: if r.bool("heap commit")? {
                 HeapCommit::Reserve
             } else {
                 HeapCommit::Lazy
             },
-            spins: r.u32("spins")?,
+            spins: match (r.bool("spins")?, r.u32("spins")?) {
+                (true, n) => Some(n),
+                (false, _) => None,
+            },
             report: r.bool("report")?,
             raw_output: r.bool("raw output")?,
             spawn: if r.bool("spawn mode")? {
@@ -147,6 +190,13 @@ impl Launch {
         if launch.node >= launch.n_nodes {
             return bad("node", launch.node);
         }
+        if let Some(machines) = &launch.machines {
+            let layout = Layout::of_counts(&machines.counts());
+            let fits = |l: &Layout| (l.n_nodes(), l.n_pes()) == (launch.n_nodes, launch.n_pes);
+            if !layout.as_ref().is_some_and(fits) {
+                return bad("number of hosts", machines.hosts.len() as u32);
+            }
+        }
         if launch.degree == 0 {
             return bad("tree degree", 0);
         }
@@ -154,11 +204,87 @@ impl Launch {
     }
 }
 
-fn hca_addresses(bytes: &[u8; HcaAddresses::LEN]) -> Result<HcaAddresses, CodecError> {
-    HcaAddresses::from_bytes(bytes).ok_or(CodecError::Value {
-        what: "spread of HCA addresses",
-        value: bytes[HcaAddresses::LEN - 1].into(),
+impl Machines {
+    fn counts(&self) -> Vec<u32> {
+        self.hosts.iter().map(|h| h.1).collect()
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(self.hosts.len() as u32);
+        for (name, n) in &self.hosts {
+            w.bytes(name.as_bytes()).u32(*n);
+        }
+        w.u32(self.shell.words.len() as u32);
+        for word in &self.shell.words {
+            w.bytes(word.as_bytes());
+        }
+        w.bytes(&self.shell.shmrun).u64(self.shell.timeout_ns);
+        w.u64(self.clock);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok(Self {
+            hosts: r.list("hosts", 8, |r| {
+                Ok((r.text("host")?, r.u32("PEs of a host")?))
+            })?,
+            shell: RemoteShell {
+                words: r.list("remote shell", 4, |r| r.text("word of the remote shell"))?,
+                shmrun: r.bytes("path of shmrun")?.to_vec(),
+                timeout_ns: r.u64("timeout of the remote shell")?,
+            },
+            clock: r.u64("clock")?,
+        })
+    }
+}
+
+fn encode_plan(plan: &AddressPlan, w: &mut Writer<'_>) {
+    match plan {
+        AddressPlan::Known(addresses) => w.u8(0).raw(&addresses.to_bytes()),
+        AddressPlan::Routed { anchor: None } => w.u8(1),
+        AddressPlan::Routed { anchor: Some(ip) } => w.u8(2).raw(&octets(*ip)),
+        AddressPlan::Network(network) => {
+            let (ip, bits) = network.parts();
+            // The family decides what the bits count.
+            w.u8(3).raw(&octets(ip)).u8(bits)
+        }
+    };
+}
+
+fn decode_plan(r: &mut Reader<'_>) -> Result<AddressPlan, CodecError> {
+    let ip = |r: &mut Reader<'_>| -> Result<IpAddr, CodecError> {
+        let octets: [u8; 16] = r.array("address")?;
+        Ok(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical())
+    };
+    let bad = |what, value: u8| CodecError::Value {
+        what,
+        value: value.into(),
+    };
+    Ok(match r.u8("kind of HCA addresses")? {
+        0 => {
+            let bytes: [u8; HcaAddresses::LEN] = r.array("HCA addresses")?;
+            let addresses = HcaAddresses::from_bytes(&bytes);
+            let last = bytes[HcaAddresses::LEN - 1];
+            AddressPlan::Known(addresses.ok_or_else(|| bad("spread of HCA addresses", last))?)
+        }
+        1 => AddressPlan::Routed { anchor: None },
+        2 => AddressPlan::Routed {
+            anchor: Some(ip(r)?),
+        },
+        3 => {
+            let (first, bits) = (ip(r)?, r.u8("bits of a network")?);
+            let network = IpNetwork::new(first, bits);
+            AddressPlan::Network(network.ok_or_else(|| bad("bits of a network", bits))?)
+        }
+        kind => return Err(bad("kind of HCA addresses", kind)),
     })
+}
+
+/// IPv4 as `::ffff:a.b.c.d`.
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
 }
 
 #[cfg(test)]
@@ -176,10 +302,11 @@ pub(crate) mod tests {
             degree: 3,
             job_id: [1; 16],
             job_key: [2; 32],
-            hca_addresses: HcaAddresses::shared(Ipv4Addr::new(127, 9, 8, 255).into()),
+            machines: None,
+            addresses: known(),
             heap_size: 1 << 20,
             heap_commit: HeapCommit::Lazy,
-            spins: 0,
+            spins: Some(0),
             report: false,
             raw_output: false,
             spawn: SpawnMode::Exec,
@@ -190,10 +317,71 @@ pub(crate) mod tests {
         }
     }
 
+    fn known() -> AddressPlan {
+        AddressPlan::Known(HcaAddresses::shared(Ipv4Addr::new(127, 9, 8, 255).into()))
+    }
+
+    fn machines(counts: &[u32]) -> Machines {
+        let host = |(i, &n)| (format!("host{i}"), n);
+        Machines {
+            hosts: counts.iter().enumerate().map(host).collect(),
+            shell: RemoteShell {
+                words: vec!["ssh".into(), "-x".into()],
+                shmrun: b"/opt/shmrun".to_vec(),
+                timeout_ns: 7,
+            },
+            clock: 99,
+        }
+    }
+
+    #[test]
+    fn hosts_round_trip_and_have_to_add_up() {
+        let on = |n_pes, n_nodes, counts: &[u32]| Launch {
+            machines: Some(machines(counts)),
+            ..launch(n_pes, n_nodes, 0)
+        };
+        let l = on(6, 3, &[1, 4, 1]);
+        let bytes = l.encode();
+        assert_eq!(Launch::decode(&bytes).as_ref(), Ok(&l));
+        assert_eq!((l.layout().ranks(1), l.host(1)), (1..5, "host1"));
+        for cut in 0..bytes.len() {
+            assert!(Launch::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+        for wrong in [
+            on(6, 2, &[1, 4, 1]),
+            on(7, 3, &[1, 4, 1]),
+            on(6, 3, &[6, 0, 0]),
+        ] {
+            assert!(Launch::decode(&wrong.encode()).is_err());
+        }
+    }
+
+    #[test]
+    fn address_plans_round_trip() {
+        for addresses in [
+            known(),
+            AddressPlan::Routed { anchor: None },
+            AddressPlan::Routed {
+                anchor: Some("fd00::1".parse().unwrap()),
+            },
+            AddressPlan::Routed {
+                anchor: Some("10.0.0.1".parse().unwrap()),
+            },
+            AddressPlan::Network("10.5.0.0/24".parse().unwrap()),
+            AddressPlan::Network("fd00::/64".parse().unwrap()),
+        ] {
+            let l = Launch {
+                addresses,
+                ..launch(2, 2, 1)
+            };
+            assert_eq!(Launch::decode(&l.encode()), Ok(l));
+        }
+    }
+
     proptest! {
         #[test]
         fn launch_round_trips(
-            n_nodes in 1u32..100, more in 0u32..100, heap_size: u64, spins: u32, report: bool,
+            n_nodes in 1u32..100, more in 0u32..100, heap_size: u64, spins: Option<u32>, report: bool,
             program: Vec<u8>, argv: Vec<Vec<u8>>, env: Vec<EnvVar>, cwd: Vec<u8>, flip: bool, cut: usize,
         ) {
             let l = Launch {

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Everything is little-endian. Both ends are the same program (an agent is a copy of its parent,
-//! or was started with the same version), so there is one version number, in [`Launch`], and no
-//! negotiation. Decoding is nevertheless strict: every length is checked, unknown values are errors.
+//! or was started with the same version), so there is one version number, in [`Launch`] and in the
+//! greeting of agents on other hosts ([`crate::remote`]), and no negotiation. Decoding is nevertheless strict: every length is checked, unknown values are errors.
 //!
 //! | frame | direction | meaning |
 //! |---|---|---|
@@ -21,7 +21,7 @@
 //! | `Exited` | up | every PE of the subtree has ended |
 //! | `Finish` | down | end whatever is left, flush output |
 //! | `Done` | up | nothing is left of the subtree; carries its report |
-//! | `Output`, `Credit` | up, down | lines of PEs; bytes that the receiver has room for |
+//! | `Output`, `Credit` | up, down | lines of PEs, and of remote shells under numbers after the last rank; bytes that the receiver has room for |
 //! | `Stdin`, `StdinEnd`, `StdinCredit` | down, down, up | input of PE 0 |
 //! | `CloseOutput` | down | nobody reads that stream any more |
 //! | `Signal`, `Stop` | down | deliver a signal to the PEs; end the job |
@@ -32,7 +32,7 @@ pub mod codec;
 mod launch;
 mod stream;
 
-pub use launch::{EnvVar, LAUNCH_VERSION, Launch, SpawnMode};
+pub use launch::{EnvVar, LAUNCH_VERSION, Launch, Machines, SpawnMode};
 pub use stream::{FrameReader, OutBuf};
 
 use crate::exit::Fault;
@@ -109,9 +109,9 @@ pub enum Frame<'a> {
     Spawned,
     /// The subtree's PEs have ended.
     Exited,
-    /// What a PE wrote.
+    /// What a PE wrote, or the remote shell of a node.
     Output {
-        /// The PE.
+        /// The PE, or the number of PEs plus the node.
         rank: u32,
         /// Where it wrote.
         stream: Stream,

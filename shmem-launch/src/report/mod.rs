@@ -246,6 +246,15 @@ fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
     out
 }
 
+/// Brings a PE's moments from its machine's clock to the launcher's.
+pub fn shift_moments(stats: &mut PeStats, shift: u64) {
+    for (stat, value) in stats.0.iter_mut().enumerate() {
+        if is_moment(stat) && *value != 0 {
+            *value = value.wrapping_add(shift);
+        }
+    }
+}
+
 /// Figures that are moments: shown as phases, not in the table.
 fn is_moment(stat: usize) -> bool {
     stat == Stat::InitDoneAt as usize || stat == Stat::FinalizeDoneAt as usize

@@ -16,8 +16,9 @@
 
 use crate::exit::{self, Cause, End, Fault, signal_name};
 use crate::frame::{CREDIT_STEP, Frame, FrameReader, OutBuf, STDIN_WINDOW, Stream};
+use crate::remote::Contact;
 use crate::report::Reduced;
-use crate::stdio::Mixer;
+use crate::stdio::{LineBuffer, Mixer};
 
 /// How long agents may take to answer a `Stop` beyond the grace period.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -38,8 +39,12 @@ pub struct Setup {
     pub deadline: Option<u64>,
     /// The time limit in seconds, for the message.
     pub timeout_s: u64,
-    /// Process id of node 0's agent.
+    /// Process id of node 0's agent, or of the remote shell that leads to it.
     pub agent_pid: u32,
+    /// How node 0's agent was called, if it is on another host.
+    pub contact: Option<Contact>,
+    /// Names of the nodes' hosts, if they have their own.
+    pub hosts: Vec<String>,
 }
 
 /// Something that happened.
@@ -51,6 +56,8 @@ pub enum Event<'a> {
     AgentClosed,
     /// Its process ended.
     AgentReaped(End),
+    /// Its remote shell said something.
+    ShellText(&'a [u8]),
     /// A signal for the launcher.
     Signal(u8),
     /// Input for PE 0.
@@ -99,6 +106,8 @@ pub struct Root {
     reader: FrameReader,
     down: OutBuf,
     mixer: Mixer,
+    /// What node 0's remote shell says.
+    shell_lines: LineBuffer,
     sinks: [Sink; 2],
     credit: u32,
     stdin_credit: u32,
@@ -124,6 +133,7 @@ impl Root {
             mixer: Mixer::new(setup.n_pes, setup.label),
             setup,
             reader: FrameReader::default(),
+            shell_lines: LineBuffer::default(),
             down: OutBuf::default(),
             sinks: Default::default(),
             credit: 0,
@@ -198,7 +208,8 @@ impl Root {
         }
         let deadline = self.setup.deadline.filter(|_| !self.ending);
         let death = self.closed_at.map(|at| at + AGENT_DEATH_NS);
-        [deadline, self.stop_at, self.give_up_at, death]
+        let contact = self.setup.contact.as_ref().and_then(Contact::deadline);
+        [deadline, self.stop_at, self.give_up_at, death, contact]
             .into_iter()
             .flatten()
             .min()
@@ -211,6 +222,7 @@ impl Root {
             Event::AgentClosed => {
                 self.closed_at.get_or_insert(now);
             }
+            Event::ShellText(text) => self.shell_text(text),
             Event::AgentReaped(end) => self.agent_end = Some(end),
             Event::Signal(signal) => self.signal(signal, now),
             Event::Stdin(data) => {
@@ -237,9 +249,55 @@ impl Root {
         self.timers(now);
     }
 
+    fn shell_text(&mut self, text: &[u8]) {
+        let Self {
+            shell_lines,
+            mixer,
+            sinks,
+            setup,
+            ..
+        } = self;
+        let sink = &mut sinks[Stream::Err as usize];
+        let host = setup.contact.as_ref().map_or("", Contact::host);
+        shell_lines.feed(text, |head, tail| {
+            if !sink.closed {
+                mixer.add_of_host(Stream::Err, host, &[head, tail].concat(), &mut sink.text);
+            }
+        });
+    }
+
+    /// Whether what node 0's remote shell says may be read: not while what it said waits for a
+    /// blocked terminal.
+    pub fn may_read_shell(&self) -> bool {
+        self.sinks[Stream::Err as usize].text.is_empty()
+    }
+
+    /// Whether node 0's agent has begun to work: one that was forked has, another says so first.
+    fn answered(&self) -> bool {
+        self.setup.contact.as_ref().is_none_or(Contact::greeted)
+    }
+
+    /// Something is wrong with node 0 itself.
+    fn node_0(&mut self, what: String, now: u64) {
+        let fault = Fault {
+            node: 0,
+            pid: self.setup.agent_pid,
+            cause: Cause::Node { what },
+        };
+        self.fault(&fault, now);
+    }
+
     fn agent_bytes(&mut self, bytes: &[u8], now: u64) {
-        let mut reader = std::mem::take(&mut self.reader);
         let mut bytes = bytes;
+        if let Some(contact) = &mut self.setup.contact
+            && !contact.greeted()
+            && let Err(what) = contact.take_greeting(&mut bytes)
+        {
+            self.node_0(what, now);
+            // Nothing of the job runs there.
+            return self.finish(now);
+        }
+        let mut reader = std::mem::take(&mut self.reader);
         loop {
             let frame = match reader.next_frame(&mut bytes) {
                 Ok(None) => break,
@@ -253,14 +311,7 @@ impl Root {
                 Ok((len, frame)) => self.frame(frame, len, now),
                 Err(e) => {
                     let what = format!("its agent sent what cannot be understood: {e}");
-                    self.fault(
-                        &Fault {
-                            node: 0,
-                            pid: self.setup.agent_pid,
-                            cause: Cause::Node { what },
-                        },
-                        now,
-                    );
+                    self.node_0(what, now);
                     self.closed_at.get_or_insert(now);
                     break;
                 }
@@ -286,9 +337,15 @@ impl Root {
             }
             Frame::Output { rank, stream, data } => {
                 let sink = &mut self.sinks[stream as usize];
+                let host = rank.checked_sub(self.setup.n_pes);
                 if sink.closed {
                     self.credit += len;
                     self.return_credit();
+                } else if let Some(node) = host {
+                    let host = self.setup.hosts.get(node as usize);
+                    let host = host.map_or("", String::as_str);
+                    self.mixer.add_of_host(stream, host, data, &mut sink.text);
+                    sink.frames += len;
                 } else {
                     self.mixer.add(stream, rank, data, &mut sink.text);
                     sink.frames += len;
@@ -351,7 +408,8 @@ impl Root {
         if self.end_with(fault.status()) {
             if !fault.is_silent() {
                 let rest = if self.exited { "" } else { "; ending the job" };
-                self.say(&format!("{fault}{rest}"));
+                let text = format!("{}{rest}", fault.told(&self.setup.hosts));
+                self.say(&text);
             }
             self.stop(self.setup.grace_ns, now);
         }
@@ -359,6 +417,10 @@ impl Root {
 
     fn stop(&mut self, grace_ns: u64, now: u64) {
         self.stop_at = None;
+        if !self.answered() {
+            // A host that has not answered has nothing to end, and may take its time.
+            return self.finish(now);
+        }
         self.give_up_at = Some(now.saturating_add(grace_ns).saturating_add(PATIENCE_NS));
         if !self.exited {
             self.down.send(&Frame::Stop { grace_ns });
@@ -434,27 +496,39 @@ impl Root {
                 self.finish(now);
             }
         }
+        let overdue = self.setup.contact.as_ref().and_then(|c| c.overdue(now));
+        if let Some(what) = overdue.filter(|_| !self.finished) {
+            self.node_0(what, now);
+            self.finish(now);
+        }
         if let Some(at) = self.closed_at
             && !self.finished
             && (self.agent_end.is_some() || now >= at + AGENT_DEATH_NS)
         {
-            let cause = Cause::Agent {
-                end: self.agent_end,
-            };
-            self.fault(
-                &Fault {
-                    node: 0,
-                    pid: self.setup.agent_pid,
-                    cause,
+            let cause = match &self.setup.contact {
+                Some(contact) => Cause::Node {
+                    what: contact.lost(self.agent_end),
                 },
-                now,
-            );
+                None => Cause::Agent {
+                    end: self.agent_end,
+                },
+            };
+            let fault = Fault {
+                node: 0,
+                pid: self.setup.agent_pid,
+                cause,
+            };
+            self.fault(&fault, now);
             self.finish(now);
         }
     }
 
     fn finish(&mut self, now: u64) {
         if !self.finished {
+            let rest = self.shell_lines.finish();
+            if !rest.is_empty() {
+                self.shell_text(&[&rest[..], b"\n"].concat());
+            }
             self.finished = true;
             self.moments.done = now;
             for stream in Stream::ALL {

@@ -129,6 +129,13 @@ settings! {
     tree_degree: u32 = "0", "SHMEM_TREE_DEGREE",
         "a number from 2 to 128, or 0 for automatic", value::tree_degree,
         "Children of a launch agent in the launch tree.";
+    rsh: Vec<String> = "ssh", "SHMEM_RSH",
+        "a command and options, separated by blanks", value::command,
+        "Remote shell that starts launch agents on other hosts: called with the host and one command \
+         line for the shell there. It must not ask for anything.";
+    rsh_timeout: Duration = "30s", "SHMEM_RSH_TIMEOUT",
+        "a time such as 500ms, 30s or 2m", value::duration,
+        "How long a host may take to start its launch agent.";
     grace: Duration = "250ms", "SHMEM_GRACE",
         "a time such as 250ms or 2s", value::duration,
         "Time between SIGTERM and SIGKILL when a job is ended early.";
@@ -143,15 +150,18 @@ settings! {
         "Which address (GID) of a RoCE port to use; auto takes one of RoCEv2, IPv4 before IPv6, none \
          that is link-local.";
     soft_address: AddressChoice = "auto", "SHMEM_SOFT_ADDRESS",
-        "auto, an IPv4 or IPv6 address, or one followed by +", value::address,
-        "Addresses of the software HCAs: loopback ones of the job's own, one for all PEs, or \
-         consecutive ones from the first (ADDRESS+), one per node, with a fixed port one per PE.";
+        "auto, an IPv4 or IPv6 address, one followed by +, or a network such as 10.5.0.0/24", value::address,
+        "Addresses of the software HCAs. auto: on one machine, loopback ones of the job's own; on \
+         several, the one of each from which packets go to the first. Else one for all PEs, \
+         consecutive ones from the first (ADDRESS+), one per node, with a fixed port one per PE, or \
+         the one that each machine has in a network.";
     soft_port: u16 = "0", "SHMEM_SOFT_PORT",
         "a UDP port, or 0 for any", value::port,
         "Port of the software HCAs; with a fixed one, such as RoCEv2's 4791, each PE needs an address.";
-    soft_mtu: u32 = "4096", "SHMEM_SOFT_MTU",
-        "256, 512, 1024, 2048 or 4096", value::mtu,
-        "Path MTU of the software HCA in bytes.";
+    soft_mtu: u32 = "auto", "SHMEM_SOFT_MTU",
+        "auto, 256, 512, 1024, 2048 or 4096", value::mtu,
+        "Path MTU of the software HCA in bytes; auto takes the largest whose packets fit the network \
+         interface. Two PEs use the lesser one of both.";
     soft_netns: Option<String> = "none", "SHMEM_SOFT_NETNS",
         "none, or a path such as /run/netns/node", value::netns,
         "Network namespaces of the nodes: node i enters the one at this path with i appended.";

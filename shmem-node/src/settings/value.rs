@@ -209,6 +209,10 @@ pub(super) fn address(text: &str) -> Result<AddressChoice, ValueError> {
     if text.eq_ignore_ascii_case("auto") {
         return Ok(AddressChoice::Auto);
     }
+    if text.contains('/') {
+        let network = text.parse().map_err(|_| ValueError::Choice)?;
+        return Ok(AddressChoice::Network(network));
+    }
     let (text, choice): (_, fn(IpAddr) -> AddressChoice) = match text.strip_suffix('+') {
         Some(first) => (first, AddressChoice::From),
         None => (text, AddressChoice::Shared),
@@ -224,7 +228,19 @@ pub(super) fn yes_no(text: &str) -> Result<bool, ValueError> {
     choice(text, &[("yes", true), ("no", false)])
 }
 
+/// The shell's words of a command, without any quoting.
+pub(super) fn command(text: &str) -> Result<Vec<String>, ValueError> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    match words.is_empty() || text.contains('\0') {
+        true => Err(ValueError::Choice),
+        false => Ok(words),
+    }
+}
+
 pub(super) fn mtu(text: &str) -> Result<u32, ValueError> {
+    if text.trim().eq_ignore_ascii_case("auto") {
+        return Ok(0);
+    }
     match text.trim().parse() {
         Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
         Ok(_) => Err(ValueError::OutOfRange),
@@ -304,6 +320,11 @@ mod tests {
             address("127.3.0.1+"),
             Ok(AddressChoice::From(ip("127.3.0.1")))
         );
+        assert_eq!(
+            address("10.5.0.0/24"),
+            Ok(AddressChoice::Network("10.5.0.0/24".parse().unwrap()))
+        );
+        assert_eq!(address("10.5.0.0/x"), Err(ValueError::Choice));
         assert_eq!(address("0.0.0.0"), Err(ValueError::OutOfRange));
         assert_eq!(address("here"), Err(ValueError::Choice));
     }
@@ -324,6 +345,16 @@ mod tests {
         assert_eq!(faults("none"), Ok(Faults::default()));
         assert_eq!(faults("drop=101%"), Err(ValueError::OutOfRange));
         assert_eq!(faults("lose=1%"), Err(ValueError::Choice));
+    }
+
+    #[test]
+    fn commands_are_split_at_blanks() {
+        assert_eq!(
+            command(" dbclient -i  key "),
+            Ok(vec!["dbclient".into(), "-i".into(), "key".into()])
+        );
+        assert_eq!(command("  "), Err(ValueError::Choice));
+        assert_eq!((mtu("auto"), mtu("1024")), (Ok(0), Ok(1024)));
     }
 
     #[test]

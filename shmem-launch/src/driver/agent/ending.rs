@@ -81,9 +81,8 @@ impl Driver {
                 end,
                 unfinalized,
             });
-        } else if let Some(at) = self.children.iter().position(|c| c.1 == pid) {
-            self.children[at].1 = 0;
-            self.tell(Event::ChildReaped(at, end));
+        } else if let Some(at) = self.children.iter().position(|c| c.pid == pid) {
+            self.child_reaped(at, end);
         } else if let Some(node) = &mut self.node
             && node.template_pid == pid
         {
@@ -96,7 +95,7 @@ impl Driver {
             node.group.signal(libc::SIGKILL);
         }
         for pid in sys::children() {
-            if !self.children.iter().any(|c| c.1 == pid) {
+            if !self.children.iter().any(|c| c.pid == pid) {
                 sys::kill(pid, libc::SIGKILL);
             }
         }
@@ -106,7 +105,7 @@ impl Driver {
     pub(super) fn clean_up(&mut self) {
         self.close_outputs(None, false);
         self.stdin = None;
-        let agents: Vec<i32> = self.children.iter().map(|c| c.1).collect();
+        let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
         bury(|pid| agents.contains(&pid), BURY_PATIENCE, BURY_LIMIT);
         let mut report = Reduced {
             agents: 1,
@@ -121,7 +120,9 @@ impl Driver {
             && let Some(node) = &self.node
         {
             for local in 0..self.answered as usize {
-                report.add_pe(&node.segment.pe_stats(local));
+                let mut stats = node.segment.pe_stats(local);
+                report::shift_moments(&mut stats, self.clock_shift);
+                report.add_pe(&stats);
             }
         }
         report.agent_cpu.add(sys::process_cpu_ns());
@@ -131,10 +132,10 @@ impl Driver {
     pub(super) fn die(&mut self) -> ! {
         // Their links end: child agents do the same.
         for child in &mut self.children {
-            child.0 = None;
+            child.link = None;
         }
         self.kill_all();
-        let agents: Vec<i32> = self.children.iter().map(|c| c.1).collect();
+        let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
         bury(|pid| agents.contains(&pid), BURY_PATIENCE, BURY_LIMIT);
         sys::exit_now(crate::exit::LAUNCHER)
     }

@@ -1,5 +1,6 @@
 //! The process of a node launch agent: one thread, one epoll loop, around [`crate::agent::Agent`].
 
+mod children;
 mod ending;
 mod pe_io;
 mod starting;
@@ -13,24 +14,27 @@ use shmem_node::pe_block::PeState;
 use shmem_node::template::{PeSpec, Reply};
 use shmem_pmi::tree::Tree;
 
+use super::address;
 use super::group::Group;
-use super::link::{self, Got};
-use super::node::{self, Node};
+use super::link::{self, Flushed, Got, Uplink};
+use super::node::{self, Node, Place};
 use super::park::Parking;
 use super::reap::bury;
 use crate::agent::{Action, Agent, Event, Setup};
 use crate::exit::End;
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
 use crate::limits;
-use crate::plan::Layout;
-use crate::report::{Moment, Reduced};
+use crate::report::{self, Moment, Reduced};
 use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
+use children::ChildIo;
 
 /// Standard input and output of an agent are /dev/null.
 pub(super) const NULL_FD: RawFd = 0;
 
-/// Number of the link to the parent in an agent.
+/// Number of the link to the parent in an agent; in one that a remote shell started, of what it reads
+/// and what it writes.
 const LINK_FD: RawFd = 3;
+const LINK_OUT_FD: RawFd = 4;
 
 const SIGNALS: [i32; 2] = [libc::SIGCHLD, libc::SIGTERM];
 
@@ -53,6 +57,7 @@ const PMI: u64 = 6 << 32;
 const STDIN: u64 = 7 << 32;
 const STDOUT: u64 = 8 << 32;
 const STDERR: u64 = 9 << 32;
+const SHELL: u64 = 10 << 32;
 const KIND: u64 = 0xffff_ffff << 32;
 
 #[derive(Debug, Default)]
@@ -67,9 +72,11 @@ struct PeIo {
 struct Driver {
     agent: Agent,
     launch: Launch,
-    parent: OwnedFd,
-    /// Links and process ids of the child agents.
-    children: Vec<(Option<OwnedFd>, i32)>,
+    parent: Uplink,
+    children: Vec<ChildIo>,
+    /// What leads from this machine's clock to the launcher's, in nanoseconds.
+    clock_shift: u64,
+    first_rank: u32,
     epoll: Epoll,
     outputs: Epoll,
     reading_outputs: bool,
@@ -97,9 +104,9 @@ struct Driver {
     exiting: bool,
 }
 
-/// The life of an agent, in the process forked for it. `link` leads to its parent; nothing else
-/// but standard streams may be open.
-pub(super) fn run(link: OwnedFd) -> u8 {
+/// The life of an agent, in the process forked or executed for it. `link` leads to its parent;
+/// nothing else but standard streams may be open.
+fn run(link: Uplink) -> u8 {
     sys::set_name(c"shmrun-agent");
     sys::keep_freed_memory();
     sys::set_blocked(&SIGNALS);
@@ -123,6 +130,41 @@ pub(super) fn run(link: OwnedFd) -> u8 {
             driver.work()
         }
         // Without its parent an agent has nobody to tell; with it, the exit status speaks.
+        Err(e) => {
+            eprintln!("shmrun: a launch agent cannot start: {e}");
+            crate::exit::LAUNCHER
+        }
+    }
+}
+
+/// The life of an agent that a remote shell has executed: its link is standard input and output.
+///
+/// # Safety
+/// This process has a single thread and nothing open but standard streams that it needs.
+pub(crate) unsafe fn run_remote() -> u8 {
+    let link = || -> io::Result<Uplink> {
+        let null = sys::dev_null()?;
+        let null = null.as_raw_fd();
+        let placed = [
+            (null, 0, true),
+            (null, 1, true),
+            (2, 2, true),
+            (0, LINK_FD, true),
+            (1, LINK_OUT_FD, true),
+        ];
+        sys::arrange_fds(&placed, LINK_OUT_FD + 1)?;
+        // SAFETY: the two were put there just now and nobody else owns them.
+        let (input, output) = unsafe { (sys::own(LINK_FD), sys::own(LINK_OUT_FD)) };
+        let mut greeting = OutBuf::default();
+        greeting
+            .tail()
+            .extend_from_slice(&crate::remote::greeting());
+        let link = Uplink::Pipes { input, output };
+        link.send_all(&mut greeting);
+        Ok(link)
+    };
+    match link() {
+        Ok(link) => run(link),
         Err(e) => {
             eprintln!("shmrun: a launch agent cannot start: {e}");
             crate::exit::LAUNCHER
@@ -156,65 +198,72 @@ pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
             return crate::exit::LAUNCHER;
         }
         // SAFETY: the link was put there just now and nobody else owns it here.
-        run(unsafe { sys::own(LINK_FD) })
+        run(Uplink::Socket(unsafe { sys::own(LINK_FD) }))
     };
     // SAFETY: one thread, as promised by the caller.
     let pid = unsafe { sys::fork(child)? };
     Ok((pid, ours))
 }
 
-fn start(parent: OwnedFd) -> io::Result<Driver> {
+fn start(parent: Uplink) -> io::Result<Driver> {
     let bad = |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
-    let content = link::read_one_frame(&parent)?;
+    let content = link::read_one_frame(parent.input())?;
     let Frame::Launch(body) = Frame::decode(&content).map_err(|e| bad(&e))? else {
         return Err(bad(&"the first frame is not a Launch"));
     };
     let launched = monotonic_ns();
-    let launch = Launch::decode(body).map_err(|e| bad(&e))?;
+    let mut launch = Launch::decode(body).map_err(|e| bad(&e))?;
+    parent.set_nonblocking()?;
     sys::become_subreaper()?;
+    let far = matches!(parent, Uplink::Pipes { .. });
+    let clock_shift = match &launch.machines {
+        Some(machines) if far => machines.clock.wrapping_sub(launched),
+        _ => 0,
+    };
+    let addresses = address::own(&launch).map(|(addresses, plan)| {
+        launch.addresses = plan;
+        addresses
+    });
 
     // Children first, while there is nothing that they should not inherit.
     let tree = Tree::new(launch.n_nodes, launch.degree);
-    let mut children = Vec::new();
-    let mut pids = Vec::new();
-    for child in tree.children(launch.node) {
-        // SAFETY: an agent has a single thread.
-        let (pid, socket) = unsafe { fork_agent(false)? };
-        let mut out = OutBuf::default();
-        out.send(&Frame::Launch(
-            &Launch {
-                node: child,
-                ..launch.clone()
-            }
-            .encode(),
-        ));
-        link::send_all(&socket, &mut out);
-        pids.push((child, pid as u32));
-        children.push((Some(socket), pid));
-    }
+    // SAFETY: an agent has a single thread.
+    let started = unsafe { children::start(&launch, tree.children(launch.node), clock_shift)? };
+    let children = started.io;
 
     // The guard next: it is a copy of this process, the cheaper the less there is of it.
     // SAFETY: an agent has a single thread.
     let group = unsafe { Group::start() };
 
-    let layout = Layout::of(launch.n_pes, launch.n_nodes);
+    let layout = launch.layout();
     let ranks = layout.ranks(launch.node);
     let node_of = layout.node_of();
     let pmi = node::pmi_server(&launch, &layout, &tree, &node_of).map_err(|e| bad(&e))?;
     let n_local = ranks.len() as u32;
-    let agent = Agent::new(
+    let mut agent = Agent::new(
         Setup {
             node: launch.node,
             first_rank: ranks.start,
             n_local,
-            several: launch.n_pes > 1,
+            n_pes: launch.n_pes,
             raw_output: launch.raw_output,
-            children: pids,
+            children: started.setups,
         },
         pmi,
     );
-    // SAFETY: an agent has a single thread.
-    let node = unsafe { Node::prepare(&launch, &node_of, group) };
+    for (at, unsent) in started.unsent.into_iter().enumerate() {
+        *agent.outgoing(Some(at)) = unsent;
+    }
+    let node = addresses.and_then(|addresses| {
+        let place = Place {
+            launch: &launch,
+            node_of: &node_of,
+            addresses,
+            far,
+        };
+        // SAFETY: an agent has a single thread.
+        unsafe { Node::prepare(&place, group) }
+    });
 
     let need = limits::descriptors(n_local, children.len() as u32);
     let have = sys::raise_descriptors(need);
@@ -233,15 +282,16 @@ fn start(parent: OwnedFd) -> io::Result<Driver> {
     let epoll = Epoll::new()?;
     let outputs = Epoll::new()?;
     let signals = sys::signalfd(&SIGNALS)?;
-    epoll.add(&parent, PARENT, Interest::Read)?;
+    epoll.add(parent.input(), PARENT, Interest::Read)?;
     epoll.add(&signals, SIGNAL, Interest::Read)?;
     epoll.add(&outputs.fd(), OUTPUTS, Interest::Read)?;
-    for (at, (socket, _)) in children.iter().enumerate() {
-        epoll.add(
-            socket.as_ref().expect("just made"),
-            CHILD | at as u64,
-            Interest::Read,
-        )?;
+    for (at, child) in (0u64..).zip(&children) {
+        if let Some(link) = &child.link {
+            epoll.add(link, CHILD | at, Interest::Read)?;
+        }
+        if let Some(said) = &child.said {
+            outputs.add(said, SHELL | at, Interest::Read)?;
+        }
     }
     let blocked = vec![false; 1 + children.len()];
     let mut driver = Driver {
@@ -249,6 +299,8 @@ fn start(parent: OwnedFd) -> io::Result<Driver> {
         launch,
         parent,
         children,
+        clock_shift,
+        first_rank: ranks.start,
         epoll,
         outputs,
         reading_outputs: true,
@@ -284,11 +336,20 @@ fn start(parent: OwnedFd) -> io::Result<Driver> {
         }
         Err(e) => driver.tell(Event::Failed(e)),
     }
+    if let Some(what) = started.failure {
+        driver.tell(Event::Failed(what));
+        for at in 0..driver.children.len() {
+            if driver.children[at].link.is_none() {
+                driver.tell(Event::ChildClosed(at));
+            }
+        }
+    }
     Ok(driver)
 }
 
 impl Driver {
     fn moment(&mut self, moment: Moment, now: u64) {
+        let now = now.wrapping_add(self.clock_shift);
         let at = &mut self.moments[moment as usize];
         if *at == 0 || moment == Moment::Ended || moment == Moment::LastPe {
             *at = now;
@@ -349,34 +410,13 @@ impl Driver {
     fn parent_ready(&mut self, event: Ready) {
         if event.readable() {
             let mut buf = std::mem::take(&mut self.scratch);
-            match link::receive(&self.parent, &mut buf) {
+            match self.parent.receive(&mut buf) {
                 Got::Bytes(n) => self.tell(Event::FromParent(&buf[..n])),
                 Got::Nothing => {}
                 Got::End => self.tell(Event::ParentClosed),
             }
             self.scratch = buf;
         }
-    }
-
-    fn child_ready(&mut self, at: usize, event: Ready) {
-        if !event.readable() {
-            return;
-        }
-        let Some(socket) = &self.children[at].0 else {
-            return;
-        };
-        let mut buf = std::mem::take(&mut self.scratch);
-        match link::receive(socket, &mut buf) {
-            Got::Bytes(n) => self.tell(Event::FromChild(at, &buf[..n])),
-            Got::Nothing => {}
-            Got::End => {
-                self.children[at].0 = None;
-                self.blocked[1 + at] = false;
-                self.tell(Event::ChildClosed(at));
-                self.search_due = true;
-            }
-        }
-        self.scratch = buf;
     }
 
     fn signals_ready(&mut self) {
@@ -428,6 +468,7 @@ impl Driver {
                         }
                     }
                 }
+                Action::DropChild(at) => self.drop_child(at),
                 Action::Stdin(data) => {
                     self.stdin_queue.extend_from_slice(&data);
                     self.write_stdin();
@@ -441,7 +482,7 @@ impl Driver {
                 Action::KillAll => self.kill_all(),
                 Action::CleanUp => self.clean_up(),
                 Action::Exit => {
-                    link::send_all(&self.parent, self.agent.outgoing(None));
+                    self.parent.send_all(self.agent.outgoing(None));
                     self.exiting = true;
                 }
                 Action::Die => self.die(),
@@ -460,29 +501,57 @@ impl Driver {
     }
 
     fn flush(&mut self) {
-        let sockets =
-            std::iter::once(Some(&self.parent)).chain(self.children.iter().map(|c| c.0.as_ref()));
-        for (at, socket) in sockets.enumerate() {
-            let child = at.checked_sub(1);
-            let out = self.agent.outgoing(child);
+        self.flush_up();
+        for (at, child) in self.children.iter().enumerate() {
+            let out = self.agent.outgoing(Some(at));
             if out.is_empty() {
                 continue;
             }
-            let Some(socket) = socket else {
+            let Some(socket) = &child.link else {
                 out.clear();
                 continue;
             };
             let blocked = !link::flush(socket, out);
-            if blocked != self.blocked[at] {
-                self.blocked[at] = blocked;
-                let token = child.map_or(PARENT, |c| CHILD | c as u64);
+            if blocked != self.blocked[1 + at] {
+                self.blocked[1 + at] = blocked;
                 let interest = if blocked {
                     Interest::ReadWrite
                 } else {
                     Interest::Read
                 };
-                let _ = self.epoll.change(socket, token, interest);
+                let _ = self.epoll.change(socket, CHILD | at as u64, interest);
             }
         }
+    }
+
+    fn flush_up(&mut self) {
+        let out = self.agent.outgoing(None);
+        // Room that came is noticed only by trying.
+        if out.is_empty() && !self.blocked[0] {
+            return;
+        }
+        let flushed = self.parent.flush(out);
+        if flushed == Flushed::Broken {
+            self.tell(Event::ParentClosed);
+            self.act();
+        }
+        let blocked = flushed == Flushed::Blocked;
+        if blocked == self.blocked[0] {
+            return;
+        }
+        self.blocked[0] = blocked;
+        // What is written may be another descriptor, and is of interest only while it is full.
+        let _ = match (self.parent.output(), blocked) {
+            (Some(output), true) => self.epoll.add(output, PARENT, Interest::Write),
+            (Some(output), false) => self.epoll.remove(output),
+            (None, true) => {
+                let input = self.parent.input();
+                self.epoll.change(input, PARENT, Interest::ReadWrite)
+            }
+            (None, false) => {
+                let input = self.parent.input();
+                self.epoll.change(input, PARENT, Interest::Read)
+            }
+        };
     }
 }

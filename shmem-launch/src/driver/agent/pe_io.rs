@@ -17,6 +17,10 @@ impl Driver {
                 break;
             }
             let local = (event.token & !KIND) as u32;
+            if event.token & KIND == SHELL {
+                self.read_shell(local as usize, &mut buf);
+                continue;
+            }
             let stream = if event.token & KIND == STDOUT {
                 Stream::Out
             } else {

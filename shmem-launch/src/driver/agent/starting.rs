@@ -25,9 +25,7 @@ impl Driver {
 
     /// Makes the descriptors of a batch of PEs and asks the template for them.
     pub(super) fn try_spawn(&mut self, first: u32, count: u32) -> io::Result<()> {
-        let first_rank = Layout::of(self.launch.n_pes, self.launch.n_nodes)
-            .ranks(self.launch.node)
-            .start;
+        let first_rank = self.first_rank;
         let mut specs = Vec::with_capacity(count as usize);
         let mut theirs: Vec<OwnedFd> = Vec::with_capacity(3 * count as usize + 1);
         for local in first..first + count {

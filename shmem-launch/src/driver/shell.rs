@@ -1,0 +1,89 @@
+//! Remote shells as processes: how one is started, and what it inherits.
+//!
+//! Its standard input and output are one end of the link, its standard error a pipe that whoever
+//! started it reads. It is in a session of its own: signals of the terminal are for shmrun alone, and
+//! without a terminal it cannot ask for a password and wait forever.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::program;
+use crate::remote::{Contact, RemoteShell};
+use crate::sys;
+
+/// A started remote shell.
+#[derive(Debug)]
+pub(super) struct Shell {
+    pub(super) pid: i32,
+    /// Our end of the link.
+    pub(super) link: OwnedFd,
+    /// What it writes to standard error.
+    pub(super) said: OwnedFd,
+    pub(super) contact: Contact,
+}
+
+/// Starts the remote shell that starts an agent on `host`.
+///
+/// # Errors
+/// What to tell the user.
+///
+/// # Safety
+/// This process has a single thread.
+pub(super) unsafe fn start(shell: &RemoteShell, host: &str) -> Result<Shell, String> {
+    let failed = |e: &dyn std::fmt::Display| {
+        format!(
+            "cannot start the remote shell to host {host}: {}: {e}",
+            shell.shown(host)
+        )
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { spawn(shell, host) }.map_err(|e| failed(&e))
+}
+
+/// # Safety
+/// This process has a single thread.
+unsafe fn spawn(shell: &RemoteShell, host: &str) -> io::Result<Shell> {
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let text = |bytes: &[u8]| {
+        CString::new(bytes).map_err(|_| invalid("an argument has a NUL byte".into()))
+    };
+    let name = shell.words.first().map_or("", String::as_str);
+    let path = program::find(OsStr::new(name), std::env::var_os("PATH"))
+        .map_err(|e| invalid(e.to_string()))?;
+    let path = text(path.as_os_str().as_bytes())?;
+    let argv = shell.argv(host);
+    let argv = argv
+        .iter()
+        .map(|a| text(a))
+        .collect::<io::Result<Vec<_>>>()?;
+    let env = std::env::vars_os()
+        .map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
+        .collect::<io::Result<Vec<_>>>()?;
+    let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
+    let (said, say) = sys::pipe()?;
+    sys::set_nonblocking(said.as_fd())?;
+    let placed = [
+        (theirs.as_raw_fd(), 0, false),
+        (theirs.as_raw_fd(), 1, false),
+        (say.as_raw_fd(), 2, false),
+    ];
+    let now = sys::monotonic_ns();
+    let child = || {
+        if sys::new_session().is_ok() && sys::arrange_fds(&placed, 3).is_ok() {
+            sys::reset_signals();
+            let e = sys::exec(&path, &argv, &env);
+            eprintln!("{}: {e}", path.to_string_lossy());
+        }
+        crate::exit::NOT_EXECUTABLE
+    };
+    // SAFETY: one thread, as promised by the caller; the child changes nothing that we own.
+    let pid = unsafe { sys::fork_to_exec(child)? };
+    Ok(Shell {
+        pid,
+        link: ours,
+        said,
+        contact: Contact::new(shell, host, now),
+    })
+}

@@ -1,0 +1,266 @@
+//! Which machines a job runs on, as users name them: `--hosts a,b:4` and host files.
+//!
+//! A host's name is handed to the remote shell as it stands, so it may be whatever that command
+//! understands (an alias of ssh's configuration, `user@host`, an address).
+
+use std::collections::HashSet;
+
+/// A machine, and how many PEs it takes if that was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Its name, for the remote shell.
+    pub name: String,
+    /// Most PEs on it.
+    pub slots: Option<u32>,
+}
+
+/// Hosts that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostsError {
+    /// There is none.
+    #[error("{place}: no host is named")]
+    None {
+        /// The option or the file.
+        place: String,
+    },
+    /// A name that no remote shell could take.
+    #[error("{place}: '{name}' cannot be the name of a host")]
+    Name {
+        /// Where it stands.
+        place: String,
+        /// What stands there.
+        name: String,
+    },
+    /// Slots that are no number.
+    #[error("{place}: '{value}' is no number of slots; expected a number of at least 1")]
+    Slots {
+        /// Where it stands.
+        place: String,
+        /// What stands there.
+        value: String,
+    },
+    /// A word in a host file that means nothing.
+    #[error("{place}: '{word}' is not understood; a line is: HOST [slots=N] [# comment]")]
+    Word {
+        /// Where it stands.
+        place: String,
+        /// What stands there.
+        word: String,
+    },
+    /// A host that is named again.
+    #[error(
+        "{place}: host {name} is named twice; name it once, with the PEs that it takes as slots"
+    )]
+    Twice {
+        /// The option or the file.
+        place: String,
+        /// The host.
+        name: String,
+    },
+    /// `localhost` behind another host.
+    #[error(
+        "{place}: localhost has to be the first host, since others are reached from several hosts; \
+         use the name by which those know this machine"
+    )]
+    Localhost {
+        /// The option or the file.
+        place: String,
+    },
+}
+
+/// Reads the list of `--hosts`: names with commas between them, each with `:N` if it takes N PEs.
+/// IPv6 addresses with slots stand in brackets.
+///
+/// # Errors
+/// The first entry that makes no sense.
+pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
+    let place = "--hosts";
+    let mut hosts = Vec::new();
+    for entry in text.split(',').map(str::trim).filter(|e| !e.is_empty()) {
+        let (name, slots) = match entry.strip_prefix('[').and_then(|e| e.split_once(']')) {
+            Some((address, "")) => (address, None),
+            Some((address, rest)) => (address, rest.strip_prefix(':')),
+            // Several colons make an IPv6 address.
+            None if entry.matches(':').count() > 1 => (entry, None),
+            None => match entry.split_once(':') {
+                Some((name, slots)) => (name, Some(slots)),
+                None => (entry, None),
+            },
+        };
+        hosts.push(host(place, name, slots)?);
+    }
+    check(place, hosts)
+}
+
+/// Reads a host file: a host on each line, perhaps `slots=N` behind it; `#` begins a comment.
+/// `path` is for messages.
+///
+/// # Errors
+/// The first line that makes no sense.
+pub fn parse_file(path: &str, text: &str) -> Result<Vec<Host>, HostsError> {
+    let mut hosts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = format!("{path}, line {number}");
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        let mut slots = None;
+        for word in words {
+            match word.strip_prefix("slots=") {
+                Some(value) if slots.is_none() => slots = Some(value),
+                _ => {
+                    let word = word.to_owned();
+                    return Err(HostsError::Word { place, word });
+                }
+            }
+        }
+        hosts.push(host(&place, name, slots)?);
+    }
+    check(path, hosts)
+}
+
+fn host(place: &str, name: &str, slots: Option<&str>) -> Result<Host, HostsError> {
+    let place = || place.to_owned();
+    // A dash would make an option of it, for the remote shell to obey.
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "'\"`$\\;&|<>()[]*?!".contains(c);
+    if name.is_empty() || name.starts_with('-') || name.contains(odd) {
+        let name = name.to_owned();
+        let place = place();
+        return Err(HostsError::Name { place, name });
+    }
+    let slots = slots
+        .map(|value| match value.parse() {
+            Ok(n @ 1..) => Ok(n),
+            _ => Err(HostsError::Slots {
+                place: place(),
+                value: value.to_owned(),
+            }),
+        })
+        .transpose()?;
+    Ok(Host {
+        name: name.to_owned(),
+        slots,
+    })
+}
+
+fn check(place: &str, hosts: Vec<Host>) -> Result<Vec<Host>, HostsError> {
+    let place = place.to_owned();
+    if hosts.is_empty() {
+        return Err(HostsError::None { place });
+    }
+    let mut seen = HashSet::new();
+    for Host { name, .. } in &hosts {
+        if !seen.insert(name) {
+            let name = name.clone();
+            return Err(HostsError::Twice { place, name });
+        }
+    }
+    match hosts[1..].iter().any(|h| h.name == "localhost") {
+        true => Err(HostsError::Localhost { place }),
+        false => Ok(hosts),
+    }
+}
+
+/// Whether `name` is the machine that calls itself `own`, with or without its domain.
+pub fn is_this_machine(name: &str, own: &str) -> bool {
+    name == "localhost" || name == own || own.split('.').next() == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn named(hosts: &[Host]) -> Vec<(&str, Option<u32>)> {
+        hosts.iter().map(|h| (h.name.as_str(), h.slots)).collect()
+    }
+
+    #[test]
+    fn lists_have_names_and_slots() {
+        let hosts = parse_list("a, b:4,user@c.example,fd00::1,[fd00::2]:3,[fd00::3]").unwrap();
+        assert_eq!(
+            named(&hosts),
+            [
+                ("a", None),
+                ("b", Some(4)),
+                ("user@c.example", None),
+                ("fd00::1", None),
+                ("fd00::2", Some(3)),
+                ("fd00::3", None)
+            ]
+        );
+        for (wrong, part) in [
+            ("", "no host"),
+            (",,", "no host"),
+            ("a,a", "host a is named twice"),
+            ("-oProxyCommand=x", "cannot be the name"),
+            ("a b", "cannot be the name"),
+            ("a;b", "cannot be the name"),
+            ("a:0", "'0' is no number of slots"),
+            ("a:many", "'many' is no number"),
+            ("a:", "'' is no number"),
+            (":4", "cannot be the name"),
+            ("a,localhost", "localhost has to be the first"),
+        ] {
+            let text = parse_list(wrong).unwrap_err().to_string();
+            assert!(text.contains(part), "{wrong}: {text}");
+        }
+    }
+
+    #[test]
+    fn files_have_a_host_a_line() {
+        let text = "# cluster\nlocalhost slots=2 # here\n\n  b\nc\tslots=16\r\n";
+        let hosts = parse_file("f", text).unwrap();
+        assert_eq!(
+            named(&hosts),
+            [("localhost", Some(2)), ("b", None), ("c", Some(16))]
+        );
+        let text = parse_file("f", "a\nb max=3\n").unwrap_err().to_string();
+        assert!(text.contains("f, line 2: 'max=3'"), "{text}");
+        let text = parse_file("f", "a slots=-1").unwrap_err().to_string();
+        assert!(
+            text.contains("f, line 1") && text.contains("'-1'"),
+            "{text}"
+        );
+        assert!(parse_file("f", "a slots=1 slots=2").is_err());
+        assert!(parse_file("f", "#\n").is_err());
+    }
+
+    #[test]
+    fn this_machine_has_several_names() {
+        assert!(is_this_machine("localhost", "n1"));
+        assert!(is_this_machine("n1", "n1"));
+        assert!(is_this_machine("n1", "n1.example"));
+        assert!(!is_this_machine("n1.example", "n1.other"));
+        assert!(!is_this_machine("n", "n1"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            hosts in proptest::collection::btree_map("[a-z][a-z0-9.]{0,12}-x", proptest::option::of(1u32..999), 1..20),
+            blanks in "[ \t]{1,3}", comment in "(#[^\n]*)?",
+        ) {
+            let want: Vec<Host> =
+                hosts.into_iter().map(|(name, slots)| Host { name, slots }).collect();
+            let file: String = want.iter().map(|h| match h.slots {
+                Some(n) => format!("{}{blanks}slots={n}{blanks}{comment}\n", h.name),
+                None => format!("{blanks}{}{blanks}{comment}\n\n", h.name),
+            }).collect();
+            prop_assert_eq!(parse_file("f", &file), Ok(want.clone()));
+            let list: Vec<String> = want.iter().map(|h| match h.slots {
+                Some(n) => format!("{}:{n}", h.name),
+                None => h.name.clone(),
+            }).collect();
+            prop_assert_eq!(parse_list(&list.join(",")), Ok(want));
+        }
+
+        #[test]
+        fn no_text_panics_and_no_name_is_an_option(text in ".*") {
+            for hosts in [parse_list(&text), parse_file("f", &text)].into_iter().flatten() {
+                prop_assert!(hosts.iter().all(|h| !h.name.starts_with('-') && !h.name.contains(' ')));
+            }
+        }
+    }
+}
