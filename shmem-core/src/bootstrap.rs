@@ -74,9 +74,13 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
 
     let own = node.segment(local);
     if let Some(remote) = &remote {
+        let (endpoint, leader, pes) = (&remote.endpoint, local == 0, node.n_local());
         // SAFETY: the segment stays mapped until the process ends.
-        unsafe { remote.endpoint.register(own, node.segment_len()) }
-            .map_err(|e| Error::Network(e.to_string()))?;
+        unsafe {
+            remote
+                .registrar
+                .begin(endpoint, own, leader, pes, &block.stats)?;
+        }
         remote.serve()?;
     }
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);

@@ -10,12 +10,13 @@ use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Transport};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
-use shmem_ib::verbs::Mtu;
+use shmem_ib::verbs::{Hca, Mtu};
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{self, Settings};
 use shmem_node::sys;
 
 use crate::error::Error;
+use crate::heap::register::Registrar;
 
 /// Request number of the allgather that exchanges UD addresses: the job's first.
 pub(crate) const ADDRESS_REQUEST: u32 = 0;
@@ -50,6 +51,8 @@ impl Bells {
 /// Connection to all other nodes.
 pub(crate) struct Remote {
     pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
+    /// What of this PE's segment peers can access, and how it is cut, as all PEs' segments are.
+    pub(crate) registrar: Registrar,
     stop: Arc<AtomicBool>,
 }
 
@@ -93,6 +96,7 @@ impl Remote {
             let from = "where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT";
             network(&format_args!("{e}; {from}"))
         })?;
+        let registrar = Registrar::new(settings.heap_register, &hca.port(), view.segment_len())?;
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,
@@ -123,6 +127,7 @@ impl Remote {
         endpoint.on_inbound(move || bells.ring());
         Ok(Self {
             endpoint,
+            registrar,
             stop: Arc::new(AtomicBool::new(false)),
         })
     }

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::datum::Datum;
 use crate::heap::access;
+use crate::heap::parts::Piece;
 use crate::heap::sym::SymSlice;
 use crate::runtime::{Place, Runtime, rt};
 
@@ -52,8 +53,18 @@ impl Runtime {
     #[cold]
     unsafe fn put_far(&self, pe: usize, offset: usize, from: *const u8, len: usize, s: Source) {
         let stays = s == Source::Stays;
-        // SAFETY: by the caller.
-        self.far(|net| unsafe { net.put(pe as u32, offset as u64, from, len, stays) });
+        for Piece {
+            part,
+            offset,
+            at,
+            len,
+        } in self.remote().registrar.parts().pieces(offset, len)
+        {
+            // SAFETY: by the caller.
+            self.far(|net| unsafe {
+                net.put_in(pe as u32, part, offset, from.add(at), len, stays)
+            });
+        }
     }
 
     /// Reads `len` bytes from `offset` of `pe`'s segment. Without `blocking` the bytes may arrive
@@ -84,8 +95,18 @@ impl Runtime {
     /// As for [`Runtime::get_raw`].
     #[cold]
     unsafe fn get_far(&self, pe: usize, offset: usize, to: *mut u8, len: usize, blocking: bool) {
-        // SAFETY: by the caller.
-        self.far(|net| unsafe { net.get(pe as u32, offset as u64, to, len, blocking) });
+        for Piece {
+            part,
+            offset,
+            at,
+            len,
+        } in self.remote().registrar.parts().pieces(offset, len)
+        {
+            // SAFETY: by the caller.
+            self.far(|net| unsafe {
+                net.get_in(pe as u32, part, offset, to.add(at), len, blocking)
+            });
+        }
     }
 
     /// Ends the job if the network failed: a one-sided program cannot go on without a peer.

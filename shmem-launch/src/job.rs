@@ -200,7 +200,7 @@ fn spawn_mode(
 }
 
 fn check_machine(layout: &Layout, degree: u32, settings: &Settings) -> Result<(), JobError> {
-    if let Some(machine) = memory::read_machine() {
+    if let Some(machine) = memory::Machine::read() {
         let need = Need {
             pes: layout.n_pes().into(),
             nodes: layout.n_nodes().into(),

@@ -30,6 +30,7 @@ pub mod doorbell;
 pub mod gather;
 pub mod hca_address;
 pub mod layout;
+pub mod machine;
 pub mod pe_block;
 pub mod segment;
 pub mod settings;

@@ -39,6 +39,8 @@ stats! {
     GatherCpu, "init: start allgather CPU", Ns;
     RegisterWall, "init: register heap wall", Ns;
     RegisterCpu, "init: register heap CPU", Ns;
+    Registered, "memory of the heap registered", Bytes;
+    RegisteringWall, "registering the heap, also later", Ns;
     ConnectWall, "init: static connections wall", Ns;
     ConnectCpu, "init: static connections CPU", Ns;
     BarrierWall, "init: node barrier wall", Ns;

@@ -27,4 +27,6 @@
 
 pub(crate) mod access;
 pub(crate) mod alloc;
+pub(crate) mod parts;
+pub(crate) mod register;
 pub(crate) mod sym;
