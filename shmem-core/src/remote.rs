@@ -96,7 +96,7 @@ impl Remote {
             let from = "where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT";
             network(&format_args!("{e}; {from}"))
         })?;
-        let registrar = Registrar::new(settings.heap_register, &hca.port(), view.segment_len())?;
+        let registrar = Registrar::new(settings, &hca.port(), view.segment_len())?;
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,

@@ -31,6 +31,7 @@ pub mod gather;
 pub mod hca_address;
 pub mod layout;
 pub mod machine;
+pub mod pages;
 pub mod pe_block;
 pub mod segment;
 pub mod settings;

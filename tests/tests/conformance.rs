@@ -43,6 +43,7 @@ layouts! {
     grow_xrc: "-n 8 --nodes 4", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_TRANSPORT" = "xrc";
     grow_xrc_lossy: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_TRANSPORT" = "xrc",
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=6";
+    transparent_pages: "-n 4 --nodes 2", "SHMEM_HEAP_PAGES" = "transparent";
     small_mtu: "-n 4 --nodes 2", "SHMEM_SOFT_MTU" = "256";
     ipv6: "-n 4 --nodes 2", "SHMEM_SOFT_ADDRESS" = "::1";
     one_port_for_all: "-n 4 --nodes 2", "SHMEM_SOFT_PORT" = "4791", "SHMEM_SOFT_INTEROP" = "yes";

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::verbs::{Hca, PortInfo};
 use shmem_node::machine::{Machine, Size};
-use shmem_node::settings::HeapRegister;
+use shmem_node::settings::{HeapPages, HeapRegister, Settings};
 use shmem_node::stats::{Stat, StatsRecord};
 use shmem_node::sys;
 
@@ -25,6 +25,8 @@ pub(crate) struct Registrar {
     at_once: bool,
     /// Whether a registration takes the memory of its pages.
     pins: bool,
+    /// Whether the heap's memory was set aside for it before: there is enough.
+    set_aside: bool,
     done: Mutex<Done>,
 }
 
@@ -157,11 +159,11 @@ impl Registrar {
     /// Plans the registration of a segment of `len` bytes. The parts depend on the setting and the kind
     /// of device alone, which are the same for all PEs.
     pub(crate) fn new(
-        choice: HeapRegister,
+        settings: &Settings,
         port: &PortInfo,
         len: usize,
     ) -> Result<Self, RegisterError> {
-        let (whole, at_once) = match choice {
+        let (whole, at_once) = match settings.heap_register {
             HeapRegister::OnDemandPaging if port.pins_memory => {
                 return Err(RegisterError::NoPaging);
             }
@@ -178,6 +180,7 @@ impl Registrar {
             parts,
             at_once,
             pins: port.pins_memory,
+            set_aside: settings.heap_pages == HeapPages::Huge,
             done: Mutex::default(),
         })
     }
@@ -259,7 +262,7 @@ impl Registrar {
             };
             let limits = Limits {
                 locked: sys::may_lock(),
-                machine: Machine::read(),
+                machine: Machine::read().filter(|_| !self.set_aside),
             };
             affordable(demand, limits)?;
         }
@@ -330,7 +333,11 @@ mod tests {
         use HeapRegister::{Auto, Grow, OnDemandPaging, Whole};
         let len = INTERNAL_SIZE + (256 << 20);
         let (soft, pinning, paging) = (port(true, false), port(false, true), port(false, false));
-        let plan = |choice, port| Registrar::new(choice, port, len).unwrap();
+        let settings = |heap_register| Settings {
+            heap_register,
+            ..Settings::default()
+        };
+        let plan = |choice, port| Registrar::new(&settings(choice), port, len).unwrap();
         for (choice, port, count, leader, other) in [
             (Auto, &soft, 1, 0..1, 0..1),
             (Auto, &pinning, 6, 0..2, 1..2),
@@ -345,10 +352,10 @@ mod tests {
             let found = (plan.parts().count(), plan.first(true), plan.first(false));
             assert_eq!(found, (count, leader, other), "{choice:?}");
         }
-        let refused = Registrar::new(OnDemandPaging, &pinning, len).unwrap_err();
+        let refused = Registrar::new(&settings(OnDemandPaging), &pinning, len).unwrap_err();
         assert!(refused.to_string().contains("grow"), "{refused}");
         // No heap at all: the first part is everything.
-        let tiny = Registrar::new(Grow, &pinning, INTERNAL_SIZE).unwrap();
+        let tiny = Registrar::new(&settings(Grow), &pinning, INTERNAL_SIZE).unwrap();
         assert_eq!(tiny.first(false), 0..1);
     }
 

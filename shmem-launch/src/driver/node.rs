@@ -44,7 +44,8 @@ impl Node {
         let cwd = OsString::from_vec(launch.cwd.clone());
         sys::change_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
-        enter_namespace(launch)?;
+        let settings = settings(launch)?;
+        enter_namespace(launch, settings.soft_netns.as_deref())?;
         let group = group.map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
         let segment = NodeSegment::create(&JobFacts {
             job_id: launch.job_id,
@@ -54,6 +55,7 @@ impl Node {
             node: launch.node,
             heap_size: launch.heap_size,
             heap_commit: launch.heap_commit,
+            heap_pages: settings.heap_pages,
             hca_addresses: launch.hca_addresses,
             spins: launch.spins,
             report: launch.report,
@@ -71,14 +73,18 @@ impl Node {
     }
 }
 
-/// Enters the node's network namespace, if the nodes have their own.
-fn enter_namespace(launch: &Launch) -> Result<(), String> {
+/// The settings of the job, as its PEs get them.
+fn settings(launch: &Launch) -> Result<Settings, String> {
     let value = |name: &str| {
         let (_, value) = launch.env.iter().find(|(n, _)| n == name.as_bytes())?;
         Some(String::from_utf8_lossy(value).into_owned())
     };
-    let settings = Settings::parse(value).map_err(|e| e.to_string())?;
-    let Some(path) = settings.soft_netns else {
+    Settings::parse(value).map_err(|e| e.to_string())
+}
+
+/// Enters the node's network namespace, if the nodes have their own.
+fn enter_namespace(launch: &Launch, path: Option<&str>) -> Result<(), String> {
+    let Some(path) = path else {
         return Ok(());
     };
     let path = format!("{path}{}", launch.node);
