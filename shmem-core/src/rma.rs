@@ -58,7 +58,7 @@ impl Runtime {
             offset,
             at,
             len,
-        } in self.remote().registrar.parts().pieces(offset, len)
+        } in self.copies(offset, from, len)
         {
             // SAFETY: by the caller.
             self.far(|net| unsafe {
@@ -100,13 +100,20 @@ impl Runtime {
             offset,
             at,
             len,
-        } in self.remote().registrar.parts().pieces(offset, len)
+        } in self.copies(offset, to, len)
         {
             // SAFETY: by the caller.
             self.far(|net| unsafe {
                 net.get_in(pe as u32, part, offset, to.add(at), len, blocking)
             });
         }
+    }
+
+    /// The pieces in which a copy to or from `offset` of a segment elsewhere goes over the network.
+    fn copies(&self, offset: usize, local: *const u8, len: usize) -> impl Iterator<Item = Piece> {
+        let inside = (local as usize).wrapping_sub(self.own.0 as usize);
+        let local = Some(inside).filter(|at| *at < self.node.segment_len());
+        self.remote().registrar.parts().copies(offset, local, len)
     }
 
     /// Ends the job if the network failed: a one-sided program cannot go on without a peer.

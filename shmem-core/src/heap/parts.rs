@@ -106,16 +106,40 @@ impl Parts {
         (part as u8, (offset - self.range(part).start) as u64)
     }
 
+    /// The pieces of a copy of `len` bytes to or from `offset` of a peer's segment. With the own end
+    /// of the copy at `local` of the own segment, no piece crosses a border there either: what
+    /// lies in one part is registered and needs no registration for the copy.
+    pub(crate) fn copies(
+        self,
+        offset: usize,
+        local: Option<usize>,
+        len: usize,
+    ) -> impl Iterator<Item = Piece> {
+        let own = match local {
+            Some(_) => self,
+            None => Self::whole(usize::MAX),
+        };
+        let local = local.unwrap_or(0);
+        self.pieces(offset, len).flat_map(move |theirs| {
+            own.pieces(local + theirs.at, theirs.len)
+                .map(move |ours| Piece {
+                    part: theirs.part,
+                    offset: theirs.offset + ours.at as u64,
+                    at: theirs.at + ours.at,
+                    len: ours.len,
+                })
+        })
+    }
+
     /// The pieces of `len` bytes at `offset`; an empty range is one empty piece.
-    pub(crate) fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = Piece> {
-        let parts = *self;
+    fn pieces(self, offset: usize, len: usize) -> impl Iterator<Item = Piece> {
         let mut next = Some(0);
         std::iter::from_fn(move || {
             let at = next?;
-            let part = parts.of(offset + at);
-            let range = parts.range(part);
+            let part = self.of(offset + at);
+            let range = self.range(part);
             // What is past the end goes with the last part, so that the endpoint refuses it.
-            let room = if part + 1 == parts.count {
+            let room = if part + 1 == self.count {
                 len - at
             } else {
                 range.end - (offset + at)
@@ -181,6 +205,22 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_copy_is_split_at_the_borders_of_both_ends() {
+        let parts = Parts::growing(INTERNAL_SIZE + 256 * MIB);
+        let border = INTERNAL_SIZE + MIB;
+        let lens = |local| -> Vec<_> {
+            let copies = parts.copies(border - 10, local, 100);
+            copies.map(|p| (p.part, p.offset, p.at, p.len)).collect()
+        };
+        let (first, last) = ((1, (MIB - 10) as u64, 0, 10), (2, 0, 10, 90));
+        assert_eq!(lens(None), [first, last]);
+        assert_eq!(lens(Some(border)), [first, last]);
+        let ours = [first, (2, 0, 10, 40), (2, 40, 50, 50)];
+        assert_eq!(lens(Some(border - 50)), ours);
+        assert_eq!(parts.copies(border, Some(0), 0).count(), 1);
+    }
+
     /// The endpoint refuses it: nothing is lost on the way there.
     #[test]
     fn what_is_past_the_end_stays_with_the_last_part() {
@@ -194,7 +234,7 @@ mod tests {
     proptest! {
         #[test]
         fn growing_parts_are_a_partition(
-            heap in prop_oneof![0usize..64 * MIB, 0usize..1 << 44], from: usize, len in 1usize..1 << 30,
+            heap in prop_oneof![0usize..64 * MIB, 0usize..1 << 44], from: usize, len in 1usize..1 << 30, local: usize,
         ) {
             let segment = INTERNAL_SIZE + heap;
             let parts = Parts::growing(segment);
@@ -227,6 +267,17 @@ mod tests {
             }
             prop_assert_eq!(at, len);
             prop_assert_eq!(parts.pieces(from, len).count(), parts.touched(from..from + len).len());
+            let (mut at, local) = (0, local % segment);
+            let len = len.min(segment - local);
+            for piece in parts.copies(from, Some(local), len) {
+                prop_assert_eq!(piece.at, at);
+                let (theirs, ours) = (from + at, local + at);
+                prop_assert_eq!(parts.range(usize::from(piece.part)).start + piece.offset as usize, theirs);
+                prop_assert_eq!(parts.touched(theirs..theirs + piece.len).len(), 1);
+                prop_assert_eq!(parts.touched(ours..ours + piece.len).len(), 1);
+                at += piece.len;
+            }
+            prop_assert_eq!(at, len);
             let word = from & !7;
             let (part, offset) = parts.word(word);
             prop_assert_eq!(parts.range(usize::from(part)).start + offset as usize, word);

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::verbs::{Hca, PortInfo};
 use shmem_node::machine::{Machine, Size};
-use shmem_node::settings::{HeapPages, HeapRegister, Settings};
+use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings};
 use shmem_node::stats::{Stat, StatsRecord};
 use shmem_node::sys;
 
@@ -25,7 +25,7 @@ pub(crate) struct Registrar {
     at_once: bool,
     /// Whether a registration takes the memory of its pages.
     pins: bool,
-    /// Whether the heap's memory was set aside for it before: there is enough.
+    /// Whether the heap has all its memory already.
     set_aside: bool,
     done: Mutex<Done>,
 }
@@ -180,7 +180,8 @@ impl Registrar {
             parts,
             at_once,
             pins: port.pins_memory,
-            set_aside: settings.heap_pages == HeapPages::Huge,
+            set_aside: settings.heap_pages == HeapPages::Huge
+                || settings.heap_commit == HeapCommit::Reserve,
             done: Mutex::default(),
         })
     }

@@ -276,7 +276,8 @@ impl Runtime {
 ///
 /// # Errors
 /// [`Error::HeapExhausted`], on all PEs alike and without a barrier, if no free range is large
-/// enough.
+/// enough. Where heaps are registered in parts (`SHMEM_HEAP_REGISTER`), a network device that refuses
+/// the part ends the job with a message.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_calloc`.
