@@ -85,6 +85,12 @@ pub const STAT_COUNT: usize = STATS.len();
 #[derive(Debug)]
 pub struct StatsRecord([AtomicU64; STAT_COUNT]);
 
+impl Default for StatsRecord {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
 impl StatsRecord {
     /// Stores one figure.
     pub fn set(&self, stat: Stat, value: u64) {

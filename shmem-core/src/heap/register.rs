@@ -290,12 +290,15 @@ impl Registrar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shmem_ib::connect::endpoint::EndpointConfig;
+    use shmem_ib::soft::{SoftConfig, SoftHca};
     use shmem_node::layout::INTERNAL_SIZE;
+    use std::sync::Arc;
 
     const GIB: u64 = 1 << 30;
 
     fn port(software: bool, pins: bool) -> PortInfo {
-        let soft = shmem_ib::soft::SoftHca::open(&shmem_ib::soft::SoftConfig::loopback(1));
+        let soft = SoftHca::open(&SoftConfig::loopback(1));
         PortInfo {
             notices_inbound: software,
             pins_memory: pins,
@@ -392,5 +395,52 @@ mod tests {
             machine: None,
         };
         assert!(affordable(of(17, GIB), unknown).is_ok());
+    }
+
+    /// As in a job, but that nobody uses the memory.
+    #[test]
+    fn parts_are_registered_once_and_when_they_are_reached() {
+        const MIB: usize = 1 << 20;
+        let hca = SoftHca::open(&SoftConfig::loopback(7)).unwrap();
+        let endpoint = Endpoint::new(Arc::new(hca), EndpointConfig::default()).unwrap();
+        let len = INTERNAL_SIZE + 64 * MIB;
+        let memory = vec![0u64; len / 8].leak();
+        let base: *mut u8 = memory.as_mut_ptr().cast();
+        let figures = StatsRecord::default();
+        let registered = || figures.read().get(Stat::Registered) as usize / MIB;
+        let registrar = |heap_register, pins| {
+            let settings = Settings {
+                heap_register,
+                ..Settings::default()
+            };
+            Registrar::new(&settings, &port(false, pins), len).unwrap()
+        };
+        let growing = registrar(HeapRegister::Grow, false);
+        // SAFETY: the memory is leaked.
+        unsafe {
+            growing.begin(&endpoint, base, false, 4, &figures).unwrap();
+            assert_eq!(registered(), 1);
+            for (offset, mib) in [(100, 1), (MIB, 5), (MIB, 5), (30 * MIB, 64 - 16)] {
+                let at = INTERNAL_SIZE + offset;
+                growing
+                    .reach(&endpoint, base, at..at + 100, &figures)
+                    .unwrap();
+                assert_eq!(registered(), mib, "at {offset}");
+            }
+            // The part between, and the one of leaders.
+            growing.reach(&endpoint, base, 0..len, &figures).unwrap();
+            assert_eq!(registered(), 68);
+        }
+        // More than any machine has: refused before the device is asked. Where this process may lock
+        // little memory, that is found first.
+        let whole = registrar(HeapRegister::Whole, true);
+        // SAFETY: the memory is leaked.
+        let all = unsafe { whole.begin(&endpoint, base, true, 1 << 40, &figures) };
+        let refused = matches!(
+            all,
+            Err(RegisterError::Memory { .. } | RegisterError::Locked { .. })
+        );
+        assert!(refused, "{all:?}");
+        assert_eq!(registered(), 68);
     }
 }
