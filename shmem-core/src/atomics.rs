@@ -33,7 +33,8 @@ impl Runtime {
     fn atomic_nbi(&self, pe: usize, offset: usize, bytes: usize, op: AtomicOp) {
         match (self.place(pe, offset), op) {
             (Place::There, AtomicOp::Add(n)) if bytes == 8 => {
-                self.far(|net| net.add_nbi(pe as u32, offset as u64, n));
+                let (part, offset) = self.remote().registrar.parts().word(offset);
+                self.far(|net| net.add_nbi_in(pe as u32, part, offset, n));
             }
             _ => {
                 self.atomic(pe, offset, bytes, op);
@@ -44,14 +45,15 @@ impl Runtime {
     #[cold]
     fn atomic_far(&self, pe: usize, offset: usize, bytes: usize, op: AtomicOp) -> u64 {
         let peer = pe as u32;
+        let (part, at) = self.remote().registrar.parts().word(offset);
         let cas =
-            |compare, new| self.far(|net| net.compare_swap(peer, offset as u64 & !7, compare, new));
+            |compare, new| self.far(|net| net.compare_swap_in(peer, part, at & !7, compare, new));
         match op {
             AtomicOp::Add(n) if bytes == 8 => {
-                return self.far(|net| net.fetch_add(peer, offset as u64, n));
+                return self.far(|net| net.fetch_add_in(peer, part, at, n));
             }
             AtomicOp::Fetch if bytes == 8 => {
-                return self.far(|net| net.fetch_add(peer, offset as u64, 0));
+                return self.far(|net| net.fetch_add_in(peer, part, at, 0));
             }
             AtomicOp::CompareSwap { compare, new } if bytes == 8 => return cas(compare, new),
             _ => {}

@@ -13,6 +13,7 @@ use shmem_node::contract::{
     self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
 };
 use shmem_node::hca_address::HcaAddresses;
+use shmem_node::pages;
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::{JobFacts, NodeSegment, NodeView};
 use shmem_node::settings::{Connect, Settings, Spin};
@@ -74,9 +75,13 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
 
     let own = node.segment(local);
     if let Some(remote) = &remote {
+        let (endpoint, leader, pes) = (&remote.endpoint, local == 0, node.n_local());
         // SAFETY: the segment stays mapped until the process ends.
-        unsafe { remote.endpoint.register(own, node.segment_len()) }
-            .map_err(|e| Error::Network(e.to_string()))?;
+        unsafe {
+            remote
+                .registrar
+                .begin(endpoint, own, leader, pes, &block.stats)?;
+        }
         remote.serve()?;
     }
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
@@ -186,6 +191,9 @@ fn take_fd(fd: RawFd) -> Result<OwnedFd, Error> {
 /// A job of one PE, for a program that was started without a launcher.
 fn alone(settings: &Settings) -> Result<(usize, NodeView, Pmi), Error> {
     refuse_foreign_launcher()?;
+    if let Some(notice) = pages::without_effect(settings.heap_pages) {
+        eprintln!("shmem: {notice}");
+    }
     let (mut job_id, mut job_key) = ([0; 16], [0; 32]);
     for buf in [&mut job_id[..], &mut job_key[..]] {
         sys::random(buf).map_err(|source| Error::Os {
@@ -201,6 +209,7 @@ fn alone(settings: &Settings) -> Result<(usize, NodeView, Pmi), Error> {
         node: 0,
         heap_size: settings.symmetric_size,
         heap_commit: settings.heap_commit,
+        heap_pages: settings.heap_pages,
         hca_addresses: HcaAddresses::shared(std::net::Ipv4Addr::LOCALHOST.into()),
         spins: match settings.spin {
             Spin::Auto => DEFAULT_SPINS,

@@ -3,6 +3,8 @@
 use shmem_node::segment::SegmentError;
 use shmem_node::settings::SettingsError;
 
+use crate::heap::register::RegisterError;
+
 /// An error that a program can handle.
 ///
 /// Programmer's errors (a PE out of range, a range past the end of an array, a call before init)
@@ -54,6 +56,9 @@ pub enum Error {
     /// The launcher's environment contradicts itself.
     #[error("{0}")]
     Launch(String),
+    /// The symmetric heap cannot be registered with the network device.
+    #[error("cannot make the symmetric heap accessible to other nodes: {0}")]
+    Registration(String),
     /// The network endpoint cannot be made. Which device it is made on is decided by `SHMEM_HCA`;
     /// the program `shmem-info` shows what devices a machine has and what stands against their use.
     #[error("cannot open the network endpoint: {0}")]
@@ -66,6 +71,12 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
+}
+
+impl From<RegisterError> for Error {
+    fn from(error: RegisterError) -> Self {
+        Self::Registration(error.to_string())
+    }
 }
 
 /// The same text as `Display`: `fn main() -> Result<(), shmem::Error>` prints an error with `{:?}`,

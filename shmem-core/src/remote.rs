@@ -18,6 +18,7 @@ use shmem_node::settings::{self, HcaChoice, Settings};
 use shmem_node::sys;
 
 use crate::error::Error;
+use crate::heap::register::Registrar;
 
 /// Request number of the allgather that exchanges UD addresses: the job's first.
 pub(crate) const ADDRESS_REQUEST: u32 = 0;
@@ -52,6 +53,8 @@ impl Bells {
 /// Connection to all other nodes.
 pub(crate) struct Remote {
     pub(crate) endpoint: Arc<Endpoint<Device>>,
+    /// What of this PE's segment peers can access, and how it is cut, as all PEs' segments are.
+    pub(crate) registrar: Registrar,
     notices_inbound: bool,
     stop: Arc<AtomicBool>,
 }
@@ -102,6 +105,7 @@ impl Remote {
             soft: &config,
         })
         .map_err(|e| network(&e))?;
+        let registrar = Registrar::new(settings, &device.port(), view.segment_len())?;
         let notices_inbound = device.port().notices_inbound;
         let fabric = device.fabric();
         let config = EndpointConfig {
@@ -138,6 +142,7 @@ impl Remote {
         endpoint.on_inbound(move || bells.ring());
         Ok(Self {
             endpoint,
+            registrar,
             notices_inbound,
             stop: Arc::new(AtomicBool::new(false)),
         })

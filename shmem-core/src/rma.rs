@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::datum::Datum;
 use crate::heap::access;
+use crate::heap::parts::Piece;
 use crate::heap::sym::SymSlice;
 use crate::runtime::{Place, Runtime, rt};
 
@@ -52,8 +53,18 @@ impl Runtime {
     #[cold]
     unsafe fn put_far(&self, pe: usize, offset: usize, from: *const u8, len: usize, s: Source) {
         let stays = s == Source::Stays;
-        // SAFETY: by the caller.
-        self.far(|net| unsafe { net.put(pe as u32, offset as u64, from, len, stays) });
+        for Piece {
+            part,
+            offset,
+            at,
+            len,
+        } in self.copies(offset, from, len)
+        {
+            // SAFETY: by the caller.
+            self.far(|net| unsafe {
+                net.put_in(pe as u32, part, offset, from.add(at), len, stays)
+            });
+        }
     }
 
     /// Reads `len` bytes from `offset` of `pe`'s segment. Without `blocking` the bytes may arrive
@@ -84,8 +95,25 @@ impl Runtime {
     /// As for [`Runtime::get_raw`].
     #[cold]
     unsafe fn get_far(&self, pe: usize, offset: usize, to: *mut u8, len: usize, blocking: bool) {
-        // SAFETY: by the caller.
-        self.far(|net| unsafe { net.get(pe as u32, offset as u64, to, len, blocking) });
+        for Piece {
+            part,
+            offset,
+            at,
+            len,
+        } in self.copies(offset, to, len)
+        {
+            // SAFETY: by the caller.
+            self.far(|net| unsafe {
+                net.get_in(pe as u32, part, offset, to.add(at), len, blocking)
+            });
+        }
+    }
+
+    /// The pieces in which a copy to or from `offset` of a segment elsewhere goes over the network.
+    fn copies(&self, offset: usize, local: *const u8, len: usize) -> impl Iterator<Item = Piece> {
+        let inside = (local as usize).wrapping_sub(self.own.0 as usize);
+        let local = Some(inside).filter(|at| *at < self.node.segment_len());
+        self.remote().registrar.parts().copies(offset, local, len)
     }
 
     /// Ends the job if the network failed: a one-sided program cannot go on without a peer.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use shmem_node::contract;
 use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
-use shmem_node::settings::{Settings, Spawn, Spin, TABLE};
+use shmem_node::settings::{HeapCommit, HeapPages, Settings, Spawn, Spin, TABLE};
 use shmem_node::template::marker::{self, Marker};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
@@ -333,14 +333,23 @@ fn spawn_mode(
     }
 }
 
+/// What PEs on one machine need of its memory.
+pub(crate) fn need(pes: u32, nodes: u32, settings: &Settings) -> Need {
+    Need {
+        pes: pes.into(),
+        nodes: nodes.into(),
+        heap_size: settings.symmetric_size,
+        // Pages that were set aside are in no figure of the machine's memory.
+        heap_commit: match settings.heap_pages {
+            HeapPages::Huge => HeapCommit::Lazy,
+            HeapPages::Default | HeapPages::Transparent => settings.heap_commit,
+        },
+    }
+}
+
 fn check_machine(layout: &Layout, degree: u32, settings: &Settings) -> Result<(), JobError> {
-    if let Some(machine) = memory::read_machine() {
-        let need = Need {
-            pes: layout.n_pes().into(),
-            nodes: layout.n_nodes().into(),
-            heap_size: settings.symmetric_size,
-            heap_commit: settings.heap_commit,
-        };
+    if let Some(machine) = memory::Machine::read() {
+        let need = need(layout.n_pes(), layout.n_nodes(), settings);
         memory::check(need, machine)?;
     }
     let allowed = limits::Allowed {

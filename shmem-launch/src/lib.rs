@@ -103,6 +103,9 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(job) => job,
         Err(e) => return complain(&e, e.status()),
     };
+    if let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages) {
+        eprintln!("shmrun: {notice}");
+    }
     if cli.verbose || cli.dry_run {
         eprint!("{}", job::describe(&job));
     }

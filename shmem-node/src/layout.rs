@@ -75,21 +75,23 @@ pub struct HeapLayout {
     pub pe_blocks: usize,
     /// Symmetric segment of local PE `l` starts at `segments + l * segment_stride`.
     pub segments: usize,
-    /// Distance between two PEs' segments: internal part and heap, page aligned.
+    /// Distance between two PEs' segments: internal part and heap, in whole units.
     pub segment_stride: usize,
     /// Length of the whole memory.
     pub len: usize,
 }
 
 impl HeapLayout {
-    /// The layout for `n_local` PEs with heaps of `heap_size` bytes; `None` if the sizes overflow.
-    pub fn new(n_local: usize, heap_size: u64) -> Option<Self> {
+    /// The layout for `n_local` PEs with heaps of `heap_size` bytes, on pages of `unit` bytes, a
+    /// multiple of [`PAGE`]; `None` if the sizes overflow.
+    pub fn new(n_local: usize, heap_size: u64, unit: usize) -> Option<Self> {
         let pe_blocks = PAGE;
-        let segments = page_up(pe_blocks + n_local * size_of::<PeBlock>());
-        let heap = usize::try_from(heap_size)
+        let segments =
+            (pe_blocks + n_local * size_of::<PeBlock>()).checked_next_multiple_of(unit)?;
+        let segment_stride = usize::try_from(heap_size)
             .ok()?
-            .checked_next_multiple_of(PAGE)?;
-        let segment_stride = heap.checked_add(INTERNAL_SIZE)?;
+            .checked_add(INTERNAL_SIZE)?
+            .checked_next_multiple_of(unit)?;
         let len = segment_stride.checked_mul(n_local)?.checked_add(segments)?;
         (len <= 1 << 47).then_some(Self {
             pe_blocks,
@@ -124,11 +126,22 @@ mod tests {
 
     #[test]
     fn heaps_are_page_aligned_and_bounded() {
-        let h = HeapLayout::new(3, 10_000).unwrap();
+        let h = HeapLayout::new(3, 10_000, PAGE).unwrap();
         assert_eq!(h.segment_stride, INTERNAL_SIZE + 12_288);
         assert_eq!(h.segments % PAGE, 0);
         assert_eq!(h.len, h.segments + 3 * h.segment_stride);
-        assert_eq!(HeapLayout::new(1 << 20, 1 << 40), None);
-        assert_eq!(HeapLayout::new(2, u64::MAX), None);
+        assert_eq!(HeapLayout::new(1 << 20, 1 << 40, PAGE), None);
+        assert_eq!(HeapLayout::new(2, u64::MAX, PAGE), None);
+    }
+
+    #[test]
+    fn segments_begin_on_huge_pages() {
+        const HUGE: usize = 2 << 20;
+        let h = HeapLayout::new(3, 10_000, HUGE).unwrap();
+        assert_eq!((h.segments, h.segment_stride), (HUGE, 3 * HUGE));
+        assert_eq!(h.len, 10 * HUGE);
+        let exact = HeapLayout::new(1, HUGE as u64, HUGE).unwrap();
+        assert_eq!(exact.len, 4 * HUGE);
+        assert_eq!(HeapLayout::new(1, u64::MAX >> 1, 1 << 63), None);
     }
 }

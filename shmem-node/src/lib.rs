@@ -31,6 +31,8 @@ pub mod gather;
 pub mod hca_address;
 pub mod ip_network;
 pub mod layout;
+pub mod machine;
+pub mod pages;
 pub mod pe_block;
 pub mod segment;
 pub mod settings;

@@ -7,8 +7,9 @@ use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::layout::{HeapLayout, INTERNAL_SIZE, PAGE, TablesLayout};
+use crate::pages::{self, PagesError};
 use crate::pe_block::{PeBlock, PeState};
-use crate::settings::HeapCommit;
+use crate::settings::{HeapCommit, HeapPages};
 use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
 
@@ -31,6 +32,8 @@ pub struct JobFacts<'a> {
     pub heap_size: u64,
     /// When the heaps get memory.
     pub heap_commit: HeapCommit,
+    /// What pages they have.
+    pub heap_pages: HeapPages,
     /// Addresses of the software HCAs.
     pub hca_addresses: HcaAddresses,
     /// Polls before a waiting PE sleeps: 0 where PEs outnumber cores.
@@ -51,6 +54,10 @@ struct Header {
     node: u32,
     n_local: u32,
     heap_size: u64,
+    /// Bytes of a page of the heaps, as far as their layout goes.
+    heap_unit: u64,
+    /// Whether to ask for huge pages.
+    transparent: u32,
     spins: u32,
     report: u32,
     hca_addresses: [u8; HcaAddresses::LEN],
@@ -71,6 +78,9 @@ pub enum SegmentError {
         /// Bytes of each heap.
         heap_size: u64,
     },
+    /// There are not enough huge pages.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
     /// A system call failed.
     #[error("cannot {what} ({bytes} bytes): {source}")]
     Os {
@@ -135,7 +145,8 @@ impl NodeSegment {
         assert!(n_local > 0, "node {} has no PE", facts.node);
         let n_pes = facts.node_of.len();
         let tl = TablesLayout::new(n_pes, facts.n_nodes as usize, n_local);
-        let hl = HeapLayout::new(n_local, facts.heap_size).ok_or(SegmentError::TooLarge {
+        let unit = pages::unit(facts.heap_pages)?;
+        let hl = HeapLayout::new(n_local, facts.heap_size, unit).ok_or(SegmentError::TooLarge {
             n_local,
             heap_size: facts.heap_size,
         })?;
@@ -145,15 +156,7 @@ impl NodeSegment {
         let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
             .map_err(os("map the tables memory", tl.len))?;
         sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
-        let heap_fd =
-            sys::memfd(c"shmem-heap", hl.len as u64).map_err(os("make the heap memory", hl.len))?;
-        sys::seal(heap_fd.as_fd(), false).map_err(os("seal the heap memory", hl.len))?;
-        if facts.heap_commit == HeapCommit::Reserve {
-            sys::reserve(heap_fd.as_fd(), 0, hl.len as u64)
-                .map_err(os("reserve memory for the symmetric heaps", hl.len))?;
-        }
-        let heap = Mapping::new(heap_fd.as_fd(), hl.len, true)
-            .map_err(os("map the heap memory", hl.len))?;
+        let (heap_fd, heap) = heap_memory(facts, hl.len)?;
 
         // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
         let xrc_fd = sys::memfd(c"shmem-xrc", 0).map_err(os("make the file of XRC", 0))?;
@@ -167,6 +170,8 @@ impl NodeSegment {
             node: facts.node,
             n_local: n_local as u32,
             heap_size: facts.heap_size,
+            heap_unit: unit as u64,
+            transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
             spins: facts.spins,
             report: u32::from(facts.report),
             hca_addresses: facts.hca_addresses.to_bytes(),
@@ -245,6 +250,30 @@ impl NodeSegment {
     }
 }
 
+/// Makes and maps the memory of a node's heaps.
+fn heap_memory(facts: &JobFacts<'_>, len: usize) -> Result<(OwnedFd, Mapping), SegmentError> {
+    let huge = facts.heap_pages == HeapPages::Huge;
+    let make = if huge { sys::huge_memfd } else { sys::memfd };
+    let fd = make(c"shmem-heap", len as u64).map_err(os("make the heap memory", len))?;
+    sys::seal(fd.as_fd(), false).map_err(os("seal the heap memory", len))?;
+    let heap = if huge {
+        Mapping::reserving(fd.as_fd(), len).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOMEM) => pages::too_few(len).into(),
+            _ => os("map the heap memory", len)(e),
+        })?
+    } else {
+        Mapping::new(fd.as_fd(), len, true).map_err(os("map the heap memory", len))?
+    };
+    if facts.heap_commit == HeapCommit::Reserve {
+        sys::reserve(fd.as_fd(), 0, len as u64)
+            .map_err(os("reserve memory for the symmetric heaps", len))?;
+    }
+    if facts.heap_pages == HeapPages::Transparent {
+        heap.prefer_huge_pages();
+    }
+    Ok((fd, heap))
+}
+
 /// # Safety
 /// Nobody else uses the region.
 unsafe fn write_u32s(map: &Mapping, offset: usize, values: &[u32]) {
@@ -277,13 +306,19 @@ impl NodeView {
             header.n_nodes as usize,
             header.n_local as usize,
         );
-        let hl = HeapLayout::new(header.n_local as usize, header.heap_size)
+        let hl = usize::try_from(header.heap_unit)
+            .ok()
+            .filter(|unit| unit.is_power_of_two() && *unit >= PAGE)
+            .and_then(|unit| HeapLayout::new(header.n_local as usize, header.heap_size, unit))
             .ok_or(SegmentError::Foreign)?;
         holds(tables, tl.len)?;
         holds(heap, hl.len)?;
         let tables =
             Mapping::new(tables, tl.len, false).map_err(os("map the tables memory", tl.len))?;
         let heap = Mapping::new(heap, hl.len, true).map_err(os("map the heap memory", hl.len))?;
+        if header.transparent != 0 {
+            heap.prefer_huge_pages();
+        }
         Ok(Self {
             header,
             tables,
@@ -435,6 +470,7 @@ mod tests {
             node,
             heap_size: 10_000,
             heap_commit: HeapCommit::Lazy,
+            heap_pages: HeapPages::Default,
             hca_addresses: HcaAddresses::shared("127.3.2.1".parse().unwrap()),
             spins: 5,
             report: true,

@@ -39,6 +39,8 @@ stats! {
     GatherCpu, "init: start allgather CPU", Ns;
     RegisterWall, "init: register heap wall", Ns;
     RegisterCpu, "init: register heap CPU", Ns;
+    Registered, "memory of the heap registered", Bytes;
+    RegisteringWall, "registering the heap, also later", Ns;
     ConnectWall, "init: static connections wall", Ns;
     ConnectCpu, "init: static connections CPU", Ns;
     BarrierWall, "init: node barrier wall", Ns;
@@ -82,6 +84,12 @@ pub const STAT_COUNT: usize = STATS.len();
 #[repr(C)]
 #[derive(Debug)]
 pub struct StatsRecord([AtomicU64; STAT_COUNT]);
+
+impl Default for StatsRecord {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
 
 impl StatsRecord {
     /// Stores one figure.

@@ -19,10 +19,18 @@ pub fn cerr(ret: libc::c_int) -> io::Result<libc::c_int> {
 
 /// A new anonymous memory file of `len` bytes, not backed by pages until touched.
 pub fn memfd(name: &CStr, len: u64) -> io::Result<OwnedFd> {
+    memfd_of(name, len, 0)
+}
+
+/// The same of the machine's default huge pages, of which `len` must be a multiple.
+pub fn huge_memfd(name: &CStr, len: u64) -> io::Result<OwnedFd> {
+    memfd_of(name, len, libc::MFD_HUGETLB)
+}
+
+fn memfd_of(name: &CStr, len: u64, pages: libc::c_uint) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | pages;
     // SAFETY: `name` is a NUL-terminated string.
-    let fd = cerr(unsafe {
-        libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
-    })?;
+    let fd = cerr(unsafe { libc::memfd_create(name.as_ptr(), flags) })?;
     // SAFETY: the descriptor was just returned to us and nobody else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: plain system call on a descriptor that we own.
@@ -76,6 +84,21 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len` bytes of `fd`, writable or for reading only.
     pub fn new(fd: BorrowedFd<'_>, len: usize, writable: bool) -> io::Result<Self> {
+        Self::with(fd, len, writable, libc::MAP_NORESERVE)
+    }
+
+    /// Maps `len` bytes of a file of huge pages and sets them aside for it, for as long as the file
+    /// exists: an error of the kind `OutOfMemory` if there are too few.
+    pub fn reserving(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        Self::with(fd, len, true, 0)
+    }
+
+    fn with(
+        fd: BorrowedFd<'_>,
+        len: usize,
+        writable: bool,
+        flags: libc::c_int,
+    ) -> io::Result<Self> {
         let prot = if writable {
             libc::PROT_READ | libc::PROT_WRITE
         } else {
@@ -87,7 +110,7 @@ impl Mapping {
                 ptr::null_mut(),
                 len,
                 prot,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                libc::MAP_SHARED | flags,
                 fd.as_raw_fd(),
                 0,
             )
@@ -136,6 +159,12 @@ impl Mapping {
         let at = self.at(start, offset - start + len);
         // SAFETY: the range lies in the mapping by `at`; the pages keep their contents.
         unsafe { libc::madvise(at.cast(), offset - start + len, libc::MADV_POPULATE_WRITE) };
+    }
+
+    /// Asks for huge pages when this process touches the mapping. A kernel without them does not mind.
+    pub fn prefer_huge_pages(&self) {
+        // SAFETY: the range is this mapping; only the size of pages to come changes.
+        unsafe { libc::madvise(self.base.cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 
     /// A shared object at `offset`.
@@ -219,6 +248,34 @@ pub fn barrier_everywhere() -> bool {
 fn membarrier(command: libc::c_int) -> bool {
     // SAFETY: plain system call without pointers.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// How many bytes this process may lock in memory; `None` if it may lock any number.
+pub fn may_lock() -> Option<u64> {
+    /// Who has this capability is not limited.
+    const CAP_IPC_LOCK: u32 = 14;
+    // SAFETY: an all-zero rlimit is valid, and the call fills it in.
+    let (rc, limit) = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        (
+            libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit),
+            limit.rlim_cur,
+        )
+    };
+    let limited = rc == 0 && limit != libc::RLIM_INFINITY;
+    (limited && !has_capability(CAP_IPC_LOCK)).then_some(limit)
+}
+
+/// Whether this process has a capability in effect.
+fn has_capability(number: u32) -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
+        return false;
+    };
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set >> number & 1 != 0)
 }
 
 /// Starts a detached thread with a stack of `stack` bytes.

@@ -6,6 +6,7 @@
 
 mod atomics;
 mod collectives;
+mod growth;
 mod memory;
 mod mixed;
 mod order;
@@ -32,6 +33,7 @@ fn main() -> Result<(), shmem::Error> {
     let _world = shmem::init()?;
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let checks: Vec<Check> = [
+        growth::CHECKS,
         rma::CHECKS,
         atomics::CHECKS,
         mixed::CHECKS,

@@ -34,6 +34,16 @@ layouts! {
     seven_nodes_of_one: "-n 7 --nodes 7";
     static_connections: "-n 6 --nodes 3", "SHMEM_CONNECT" = "static";
     by_exec: "-n 4 --nodes 2 --spawn exec";
+    grow: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
+    grow_uneven: "-n 5 --nodes 3", "SHMEM_HEAP_REGISTER" = "grow";
+    grow_static: "-n 6 --nodes 3", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_CONNECT" = "static";
+    grow_one_connection: "-n 5 --nodes 5", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_MAX_QPS" = "1";
+    grow_lossy: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=5";
+    grow_xrc: "-n 8 --nodes 4", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_TRANSPORT" = "xrc";
+    grow_xrc_lossy: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_TRANSPORT" = "xrc",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=6";
+    transparent_pages: "-n 4 --nodes 2", "SHMEM_HEAP_PAGES" = "transparent";
     small_mtu: "-n 4 --nodes 2", "SHMEM_SOFT_MTU" = "256";
     ipv6: "-n 4 --nodes 2", "SHMEM_SOFT_ADDRESS" = "::1";
     one_port_for_all: "-n 4 --nodes 2", "SHMEM_SOFT_PORT" = "4791", "SHMEM_SOFT_INTEROP" = "yes";

@@ -4,6 +4,8 @@
 //! * A *segment* is what a PE shows to the others: first a part of the runtime's own, then the
 //!   heap. PEs of one node have all their node's segments mapped; other nodes reach a segment by
 //!   RDMA.
+//! * A *part* of a segment is what is registered with the network device at a time: the whole
+//!   segment, or one of a few stretches of growing size (see [`parts`] and [`register`]).
 //! * A *symmetric address* is an offset into the segment. It means the corresponding object on
 //!   every PE.
 //! * An access is *delivered* when it has taken effect in the target's memory, and *complete* when
@@ -27,4 +29,6 @@
 
 pub(crate) mod access;
 pub(crate) mod alloc;
+pub(crate) mod parts;
+pub(crate) mod register;
 pub(crate) mod sym;

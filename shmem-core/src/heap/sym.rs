@@ -1,7 +1,7 @@
 //! Handles to symmetric objects, and the heap's collective operations.
 
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 
 use shmem_node::layout::INTERNAL_SIZE;
 
@@ -235,6 +235,17 @@ impl<T: Datum> SymSlice<T> {
 }
 
 impl Runtime {
+    /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
+    /// others, whose devices did not refuse, are on their way to a barrier.
+    fn expose(&self, range: Range<usize>) {
+        if let Some(remote) = &self.remote {
+            let (endpoint, figures) = (&remote.endpoint, &self.block.stats);
+            // SAFETY: the segment stays mapped until the process ends.
+            let done = unsafe { remote.registrar.reach(endpoint, self.own.0, range, figures) };
+            self.or_die(done.map_err(Error::from));
+        }
+    }
+
     /// Takes memory from the heap, zeroes it, and waits for all PEs.
     fn allocate<T: Datum>(&self, len: usize) -> Result<SymSlice<T>, Error> {
         let bytes = len.saturating_mul(size_of::<T>());
@@ -250,6 +261,7 @@ impl Runtime {
         };
         drop(heap);
         let offset = INTERNAL_SIZE + block.offset;
+        self.expose(offset..offset + bytes);
         // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
         unsafe { self.own(offset).write_bytes(0, block.dirty) };
         self.barrier_all();
@@ -264,7 +276,8 @@ impl Runtime {
 ///
 /// # Errors
 /// [`Error::HeapExhausted`], on all PEs alike and without a barrier, if no free range is large
-/// enough.
+/// enough. Where heaps are registered in parts (`SHMEM_HEAP_REGISTER`), a network device that refuses
+/// the part ends the job with a message.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_calloc`.

@@ -19,7 +19,7 @@ use super::agent::NULL_FD;
 use super::group::Group;
 use crate::frame::{Launch, SpawnMode};
 use crate::job;
-use crate::memory::{self, Need};
+use crate::memory::{self, Machine};
 use crate::plan::Layout;
 use crate::program;
 use crate::sys;
@@ -66,9 +66,9 @@ impl Node {
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
         let settings = settings(launch)?;
         if place.far {
-            check_machine(launch)?;
+            check_machine(launch, &settings)?;
         }
-        enter_namespace(launch, &settings)?;
+        enter_namespace(launch, settings.soft_netns.as_deref())?;
         let group = group.map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
         let segment = NodeSegment::create(&JobFacts {
             job_id: launch.job_id,
@@ -78,6 +78,7 @@ impl Node {
             node: launch.node,
             heap_size: launch.heap_size,
             heap_commit: launch.heap_commit,
+            heap_pages: settings.heap_pages,
             hca_addresses: place.addresses,
             spins: launch.spins.unwrap_or_else(|| {
                 let here = launch.layout().ranks(launch.node).len() as u32;
@@ -109,26 +110,23 @@ fn settings(launch: &Launch) -> Result<Settings, String> {
 }
 
 /// What the launcher checks for its own machine: is the program there, is there memory?
-fn check_machine(launch: &Launch) -> Result<(), String> {
+fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
     let program = OsString::from_vec(launch.program.clone());
     program::find_at(Path::new(&program)).map_err(|e| {
         format!("{e} on this host; the program must be at the same path on all hosts")
     })?;
-    let need = Need {
-        pes: launch.layout().ranks(launch.node).len() as u64,
-        nodes: 1,
-        heap_size: launch.heap_size,
-        heap_commit: launch.heap_commit,
-    };
-    match memory::read_machine() {
-        Some(machine) => memory::check(need, machine).map_err(|e| e.to_string()),
+    let pes = launch.layout().ranks(launch.node).len() as u32;
+    match Machine::read() {
+        Some(machine) => {
+            memory::check(job::need(pes, 1, settings), machine).map_err(|e| e.to_string())
+        }
         None => Ok(()),
     }
 }
 
 /// Enters the node's network namespace, if the nodes have their own.
-fn enter_namespace(launch: &Launch, settings: &Settings) -> Result<(), String> {
-    let Some(path) = &settings.soft_netns else {
+fn enter_namespace(launch: &Launch, path: Option<&str>) -> Result<(), String> {
+    let Some(path) = path else {
         return Ok(());
     };
     let path = format!("{path}{}", launch.node);

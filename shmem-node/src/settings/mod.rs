@@ -7,7 +7,9 @@ mod hca;
 mod value;
 
 pub use hca::{HcaChoice, HcaPort};
-pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, Transport, ValueError};
+pub use value::{
+    Connect, Faults, HeapCommit, HeapPages, HeapRegister, Spawn, Spin, Transport, ValueError,
+};
 
 use std::time::Duration;
 
@@ -105,6 +107,15 @@ settings! {
     heap_commit: HeapCommit = "lazy", "SHMEM_HEAP_COMMIT",
         "lazy or reserve", value::heap_commit,
         "Whether heaps get memory when touched, or all of it before the program starts.";
+    heap_pages: HeapPages = "default", "SHMEM_HEAP_PAGES",
+        "default, huge or transparent", value::heap_pages,
+        "Pages of the heaps: the usual ones, huge ones that the administrator has set aside \
+         (vm.nr_hugepages) for all heaps of a node, or huge ones where the kernel can make them.";
+    heap_register: HeapRegister = "auto", "SHMEM_HEAP_REGISTER",
+        "auto, whole, grow or odp", value::heap_register,
+        "When heaps are registered with the network device: all at once in init, in parts as they \
+         are allocated (grow), or by on-demand paging of the device (odp, at once); auto grows where \
+         a registration takes the memory of untouched pages.";
     connect: Connect = "ondemand", "SHMEM_CONNECT",
         "ondemand or static", value::connect,
         "Connect two PEs when they first talk, or all pairs on different nodes in init.";

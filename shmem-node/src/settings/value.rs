@@ -50,6 +50,31 @@ pub enum HeapCommit {
     Reserve,
 }
 
+/// How symmetric memory is registered with the network device. Without effect on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeapRegister {
+    /// In parts, when they are used, where a registration takes the memory of its pages; else at
+    /// once.
+    Auto,
+    /// All of it in init.
+    Whole,
+    /// In parts, when an allocation first reaches them.
+    Grow,
+    /// All of it in init, with a device that makes pages when they are touched; an error with others.
+    OnDemandPaging,
+}
+
+/// What pages symmetric memory has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeapPages {
+    /// The kernel's usual ones.
+    Default,
+    /// Huge ones, set aside beforehand for whole heaps.
+    Huge,
+    /// Huge ones where the kernel can make them.
+    Transparent,
+}
+
 /// How PEs are started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spawn {
@@ -159,6 +184,29 @@ pub(super) fn heap_commit(text: &str) -> Result<HeapCommit, ValueError> {
     choice(
         text,
         &[("lazy", HeapCommit::Lazy), ("reserve", HeapCommit::Reserve)],
+    )
+}
+
+pub(super) fn heap_register(text: &str) -> Result<HeapRegister, ValueError> {
+    choice(
+        text,
+        &[
+            ("auto", HeapRegister::Auto),
+            ("whole", HeapRegister::Whole),
+            ("grow", HeapRegister::Grow),
+            ("odp", HeapRegister::OnDemandPaging),
+        ],
+    )
+}
+
+pub(super) fn heap_pages(text: &str) -> Result<HeapPages, ValueError> {
+    choice(
+        text,
+        &[
+            ("default", HeapPages::Default),
+            ("huge", HeapPages::Huge),
+            ("transparent", HeapPages::Transparent),
+        ],
     )
 }
 

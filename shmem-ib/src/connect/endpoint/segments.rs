@@ -1,6 +1,7 @@
 //! Segments: registering memory for peers at any time, and operations that name a segment.
 //!
-//! Segment 0 is the symmetric heap. Others may come later, and any may be replaced or withdrawn.
+//! Segment 0 is the symmetric memory, or its first part if it is registered in parts. Others may come
+//! later, none needs to be the first, and any may be replaced or withdrawn.
 //! Connected peers are told over the connection, without a new handshake; new connections
 //! learn all segments when they open. An operation on a segment that the peer is not known to
 //! have waits for the word of it.

@@ -1,0 +1,446 @@
+//! Registration of this PE's segment with the network device: all at once, or part by part as
+//! allocations reach into it.
+//!
+//! Allocation is collective and ends with a barrier. A PE registers what its allocation reaches before
+//! it enters that barrier, so whoever uses the memory afterwards addresses what is registered, and
+//! at most waits for word of it, which connections carry (see the endpoint's segments).
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use shmem_ib::connect::endpoint::{ConnError, Endpoint};
+use shmem_ib::verbs::{Hca, PortInfo};
+use shmem_node::machine::{Machine, Size};
+use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings};
+use shmem_node::stats::{Stat, StatsRecord};
+use shmem_node::sys;
+
+use super::parts::{MOST, Parts};
+
+/// What is registered of the segment, and with what kind of device.
+#[derive(Debug)]
+pub(crate) struct Registrar {
+    parts: Parts,
+    /// Whether all parts are registered in init.
+    at_once: bool,
+    /// Whether a registration takes the memory of its pages.
+    pins: bool,
+    /// Whether the heap has all its memory already.
+    set_aside: bool,
+    done: Mutex<Done>,
+}
+
+#[derive(Debug, Default)]
+struct Done {
+    parts: [bool; MOST],
+    bytes: u64,
+    nanoseconds: u64,
+}
+
+/// A segment that cannot be registered as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RegisterError {
+    /// On-demand paging was asked for.
+    #[error(
+        "SHMEM_HEAP_REGISTER=odp, but this network device has no on-demand paging; set it to grow, \
+         which registers what the program allocates, or to whole"
+    )]
+    NoPaging,
+    /// More than the process may lock.
+    #[error(
+        "registering {} of the symmetric heap makes {} of locked memory, but this process may lock {} \
+         (RLIMIT_MEMLOCK, see ulimit -l); raise it (ulimit -l unlimited, or memlock in \
+         /etc/security/limits.conf){}",
+        Size(*more), Size(*all), Size(*limit), Advice(*at_once)
+    )]
+    Locked {
+        more: u64,
+        all: u64,
+        limit: u64,
+        at_once: bool,
+    },
+    /// More than the machine has.
+    #[error(
+        "registering {} of symmetric heaps takes that memory at once, but this machine has {}{}",
+        Size(*asked), Size(*have), Advice(*at_once)
+    )]
+    Memory {
+        asked: u64,
+        have: u64,
+        at_once: bool,
+    },
+    /// The device refuses.
+    #[error("the network device does not register {} of the symmetric heap: {source}", Size(*bytes))]
+    Device { bytes: u64, source: ConnError },
+}
+
+/// What to do about a heap that is too large to be registered.
+struct Advice(bool);
+
+impl std::fmt::Display for Advice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 {
+            f.write_str(
+                "; or set SHMEM_HEAP_REGISTER=grow, which registers what the program allocates",
+            )?;
+        }
+        f.write_str("; or lower SHMEM_SYMMETRIC_SIZE")
+    }
+}
+
+/// What stands in the way of taking memory for a registration.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Bytes that this process may lock; `None` for any number.
+    locked: Option<u64>,
+    /// The machine's memory, if it tells.
+    machine: Option<Machine>,
+}
+
+/// What a registration would take.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    /// Bytes to be registered.
+    more: u64,
+    /// Bytes that are registered already.
+    before: u64,
+    /// PEs of the node that do the same.
+    pes: u64,
+    /// Whether it is the whole segment.
+    at_once: bool,
+}
+
+/// Whether there is memory for a registration that takes it.
+///
+/// PEs of a node register at the same time, so what is free at this moment says little about all of
+/// them: their sum is compared with what the machine has at all, one PE's part with what is free.
+fn affordable(demand: Demand, limits: Limits) -> Result<(), RegisterError> {
+    let Demand {
+        more,
+        before,
+        pes,
+        at_once,
+    } = demand;
+    let all = before.saturating_add(more);
+    if let Some(limit) = limits.locked.filter(|&limit| all > limit) {
+        return Err(RegisterError::Locked {
+            more,
+            all,
+            limit,
+            at_once,
+        });
+    }
+    let Some(machine) = limits.machine else {
+        return Ok(());
+    };
+    let cap = |have: u64, limit: Option<u64>| limit.map_or(have, |l| have.min(l));
+    let total = cap(machine.total, machine.group_limit);
+    let free = cap(machine.available, machine.group_left);
+    for (asked, have) in [(all.saturating_mul(pes), total), (more, free)] {
+        if asked > have {
+            return Err(RegisterError::Memory {
+                asked,
+                have,
+                at_once,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether no device of this kind takes the memory of registered pages. Only the software HCA is
+/// such a kind, and only it sees peers' writes happen; of the others some page on demand and some do
+/// not, and a job may have both.
+fn never_pins(port: &PortInfo) -> bool {
+    port.notices_inbound && !port.pins_memory
+}
+
+impl Registrar {
+    /// Plans the registration of a segment of `len` bytes. The parts depend on the setting and the kind
+    /// of device alone, which are the same for all PEs.
+    pub(crate) fn new(
+        settings: &Settings,
+        port: &PortInfo,
+        len: usize,
+    ) -> Result<Self, RegisterError> {
+        let (whole, at_once) = match settings.heap_register {
+            HeapRegister::OnDemandPaging if port.pins_memory => {
+                return Err(RegisterError::NoPaging);
+            }
+            HeapRegister::Whole | HeapRegister::OnDemandPaging => (true, true),
+            HeapRegister::Grow => (false, false),
+            HeapRegister::Auto => (never_pins(port), !port.pins_memory),
+        };
+        let parts = if whole {
+            Parts::whole(len)
+        } else {
+            Parts::growing(len)
+        };
+        Ok(Self {
+            parts,
+            at_once,
+            pins: port.pins_memory,
+            set_aside: settings.heap_pages == HeapPages::Huge
+                || settings.heap_commit == HeapCommit::Reserve,
+            done: Mutex::default(),
+        })
+    }
+
+    /// How the segment is cut.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// The parts that are registered in init. `leader`: this PE's mailboxes are used, which lie in
+    /// the first part. Every PE has the first part of the heap registered, so that peers can connect.
+    fn first(&self, leader: bool) -> Range<usize> {
+        if self.at_once || self.parts.count() == 1 {
+            0..self.parts.count()
+        } else {
+            usize::from(!leader)..2
+        }
+    }
+
+    /// Registers what must be there from the beginning. `pes` of this node do it at the same time.
+    ///
+    /// # Safety
+    /// As for [`Registrar::reach`].
+    pub(crate) unsafe fn begin<H: Hca>(
+        &self,
+        endpoint: &Endpoint<H>,
+        base: *mut u8,
+        leader: bool,
+        pes: usize,
+        figures: &StatsRecord,
+    ) -> Result<(), RegisterError> {
+        // SAFETY: by the caller.
+        unsafe { self.register(endpoint, base, self.first(leader), pes, figures) }
+    }
+
+    /// Registers what is not yet registered of the parts into which a range of the segment reaches.
+    ///
+    /// # Safety
+    /// `base` is the first byte of this PE's segment, which is mapped, readable and writable until the
+    /// endpoint is closed.
+    pub(crate) unsafe fn reach<H: Hca>(
+        &self,
+        endpoint: &Endpoint<H>,
+        base: *mut u8,
+        range: Range<usize>,
+        figures: &StatsRecord,
+    ) -> Result<(), RegisterError> {
+        // SAFETY: by the caller.
+        unsafe { self.register(endpoint, base, self.parts.touched(range), 1, figures) }
+    }
+
+    /// # Safety
+    /// As for [`Registrar::reach`].
+    unsafe fn register<H: Hca>(
+        &self,
+        endpoint: &Endpoint<H>,
+        base: *mut u8,
+        parts: Range<usize>,
+        pes: usize,
+        figures: &StatsRecord,
+    ) -> Result<(), RegisterError> {
+        let mut done = self.done.lock().unwrap_or_else(|e| e.into_inner());
+        let missing = |done: &Done| -> u64 {
+            let missing = parts.clone().filter(|&part| !done.parts[part]);
+            missing
+                .map(|part| self.parts.range(part).len() as u64)
+                .sum()
+        };
+        let more = missing(&done);
+        if more == 0 {
+            return Ok(());
+        }
+        if self.pins {
+            let demand = Demand {
+                more,
+                before: done.bytes,
+                pes: pes as u64,
+                at_once: self.at_once,
+            };
+            let limits = Limits {
+                locked: sys::may_lock(),
+                machine: Machine::read().filter(|_| !self.set_aside),
+            };
+            affordable(demand, limits)?;
+        }
+        let began = sys::monotonic_ns();
+        for part in parts {
+            if done.parts[part] {
+                continue;
+            }
+            let range = self.parts.range(part);
+            let bytes = range.len() as u64;
+            // SAFETY: the part lies in the segment, of which the caller promises what is needed.
+            unsafe { endpoint.register_segment(part as u8, base.add(range.start), range.len()) }
+                .map_err(|source| RegisterError::Device { bytes, source })?;
+            done.parts[part] = true;
+            done.bytes += bytes;
+        }
+        done.nanoseconds += sys::monotonic_ns() - began;
+        figures.set(Stat::Registered, done.bytes);
+        figures.set(Stat::RegisteringWall, done.nanoseconds);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shmem_ib::connect::endpoint::EndpointConfig;
+    use shmem_ib::soft::{SoftConfig, SoftHca};
+    use shmem_node::layout::INTERNAL_SIZE;
+    use std::sync::Arc;
+
+    const GIB: u64 = 1 << 30;
+
+    fn port(software: bool, pins: bool) -> PortInfo {
+        let soft = SoftHca::open(&SoftConfig::loopback(1));
+        PortInfo {
+            notices_inbound: software,
+            pins_memory: pins,
+            ..soft.unwrap().port()
+        }
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            total: 16 * GIB,
+            available: 8 * GIB,
+            swap_total: 0,
+            swap_free: 0,
+            group_left: None,
+            group_limit: None,
+        }
+    }
+
+    fn check(demand: Demand, locked: Option<u64>) -> Result<(), String> {
+        let limits = Limits {
+            locked,
+            machine: Some(machine()),
+        };
+        affordable(demand, limits).map_err(|e| e.to_string())
+    }
+
+    const WHOLE: Demand = Demand {
+        more: GIB,
+        before: 0,
+        pes: 1,
+        at_once: true,
+    };
+
+    #[test]
+    fn every_choice_and_kind_of_device() {
+        use HeapRegister::{Auto, Grow, OnDemandPaging, Whole};
+        let len = INTERNAL_SIZE + (256 << 20);
+        let (soft, pinning, paging) = (port(true, false), port(false, true), port(false, false));
+        let settings = |heap_register| Settings {
+            heap_register,
+            ..Settings::default()
+        };
+        let plan = |choice, port| Registrar::new(&settings(choice), port, len).unwrap();
+        for (choice, port, count, leader, other) in [
+            (Auto, &soft, 1, 0..1, 0..1),
+            (Auto, &pinning, 6, 0..2, 1..2),
+            // Other PEs' devices may pin: the parts are those of all.
+            (Auto, &paging, 6, 0..6, 0..6),
+            (Whole, &pinning, 1, 0..1, 0..1),
+            (Grow, &soft, 6, 0..2, 1..2),
+            (OnDemandPaging, &paging, 1, 0..1, 0..1),
+            (OnDemandPaging, &soft, 1, 0..1, 0..1),
+        ] {
+            let plan = plan(choice, port);
+            let found = (plan.parts().count(), plan.first(true), plan.first(false));
+            assert_eq!(found, (count, leader, other), "{choice:?}");
+        }
+        let refused = Registrar::new(&settings(OnDemandPaging), &pinning, len).unwrap_err();
+        assert!(refused.to_string().contains("grow"), "{refused}");
+        // No heap at all: the first part is everything.
+        let tiny = Registrar::new(&settings(Grow), &pinning, INTERNAL_SIZE).unwrap();
+        assert_eq!(tiny.first(false), 0..1);
+    }
+
+    #[test]
+    fn locked_memory_has_a_limit() {
+        assert_eq!(check(WHOLE, None), Ok(()));
+        assert_eq!(check(WHOLE, Some(GIB)), Ok(()));
+        let e = check(WHOLE, Some(8 << 20)).unwrap_err();
+        for part in ["1.0 GiB", "8.0 MiB", "ulimit -l", "REGISTER=grow"] {
+            assert!(e.contains(part), "{part} in {e}");
+        }
+        let grown = Demand {
+            before: GIB,
+            at_once: false,
+            ..WHOLE
+        };
+        let e = check(grown, Some(GIB)).unwrap_err();
+        assert!(e.contains("2.0 GiB") && !e.contains("REGISTER"), "{e}");
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_not_asked_for() {
+        let of = |pes, more| Demand { pes, more, ..WHOLE };
+        assert_eq!(check(of(16, GIB), None), Ok(()));
+        let e = check(of(17, GIB), None).unwrap_err();
+        assert!(e.contains("17.0 GiB") && e.contains("16.0 GiB"), "{e}");
+        let e = check(of(1, 9 * GIB), None).unwrap_err();
+        assert!(e.contains("9.0 GiB") && e.contains("8.0 GiB"), "{e}");
+        let e = check(of(u64::MAX, GIB), None).unwrap_err();
+        assert!(e.contains("SHMEM_HEAP_REGISTER=grow"), "{e}");
+        let unknown = Limits {
+            locked: None,
+            machine: None,
+        };
+        assert!(affordable(of(17, GIB), unknown).is_ok());
+    }
+
+    /// As in a job, but that nobody uses the memory.
+    #[test]
+    fn parts_are_registered_once_and_when_they_are_reached() {
+        const MIB: usize = 1 << 20;
+        let hca = SoftHca::open(&SoftConfig::loopback(7)).unwrap();
+        let endpoint = Endpoint::new(Arc::new(hca), EndpointConfig::default()).unwrap();
+        let len = INTERNAL_SIZE + 64 * MIB;
+        let memory = vec![0u64; len / 8].leak();
+        let base: *mut u8 = memory.as_mut_ptr().cast();
+        let figures = StatsRecord::default();
+        let registered = || figures.read().get(Stat::Registered) as usize / MIB;
+        let registrar = |heap_register, pins| {
+            let settings = Settings {
+                heap_register,
+                ..Settings::default()
+            };
+            Registrar::new(&settings, &port(false, pins), len).unwrap()
+        };
+        let growing = registrar(HeapRegister::Grow, false);
+        // SAFETY: the memory is leaked.
+        unsafe {
+            growing.begin(&endpoint, base, false, 4, &figures).unwrap();
+            assert_eq!(registered(), 1);
+            for (offset, mib) in [(100, 1), (MIB, 5), (MIB, 5), (30 * MIB, 64 - 16)] {
+                let at = INTERNAL_SIZE + offset;
+                growing
+                    .reach(&endpoint, base, at..at + 100, &figures)
+                    .unwrap();
+                assert_eq!(registered(), mib, "at {offset}");
+            }
+            // The part between, and the one of leaders.
+            growing.reach(&endpoint, base, 0..len, &figures).unwrap();
+            assert_eq!(registered(), 68);
+        }
+        // More than any machine has: refused before the device is asked. Where this process may lock
+        // little memory, that is found first.
+        let whole = registrar(HeapRegister::Whole, true);
+        // SAFETY: the memory is leaked.
+        let all = unsafe { whole.begin(&endpoint, base, true, 1 << 40, &figures) };
+        let refused = matches!(
+            all,
+            Err(RegisterError::Memory { .. } | RegisterError::Locked { .. })
+        );
+        assert!(refused, "{all:?}");
+        assert_eq!(registered(), 68);
+    }
+}

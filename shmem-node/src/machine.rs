@@ -1,0 +1,152 @@
+//! How much memory this machine has and how much is left, with the limits of control groups.
+
+use std::path::{Path, PathBuf};
+
+/// What the machine has, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// Installed memory.
+    pub total: u64,
+    /// Memory that can be had without swapping.
+    pub available: u64,
+    /// Swap space in all.
+    pub swap_total: u64,
+    /// Free swap space.
+    pub swap_free: u64,
+    /// What the control group still allows, if it limits memory.
+    pub group_left: Option<u64>,
+    /// The control group's limit.
+    pub group_limit: Option<u64>,
+}
+
+/// Bytes as people read them.
+#[derive(Debug, Clone, Copy)]
+pub struct Size(pub u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (scale, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+            if self.0 >= 1 << scale {
+                return write!(f, "{:.1} {unit}", self.0 as f64 / (1u64 << scale) as f64);
+            }
+        }
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+/// Reads /proc/meminfo.
+fn parse_meminfo(text: &str) -> Option<Machine> {
+    let field = |name: &str| {
+        let line = text
+            .lines()
+            .find(|l| l.strip_prefix(name).is_some_and(|r| r.starts_with(':')))?;
+        line.split_whitespace()
+            .nth(1)?
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1024)
+    };
+    let total = field("MemTotal")?;
+    Some(Machine {
+        total,
+        available: field("MemAvailable").or_else(|| field("MemFree"))?,
+        swap_total: field("SwapTotal").unwrap_or(0),
+        swap_free: field("SwapFree").unwrap_or(0),
+        group_left: None,
+        group_limit: None,
+    })
+}
+
+/// The directories of the groups that limit this process's memory, from the inside out, with the
+/// names of their files: (directory, limit file, usage file).
+fn group_dirs(proc_self_cgroup: &str) -> Vec<(PathBuf, &'static str, &'static str)> {
+    let mut out = Vec::new();
+    for line in proc_self_cgroup.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(id), Some(kinds), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let (roots, limit, usage): (&[&str], _, _) = if id == "0" && kinds.is_empty() {
+            (
+                &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
+                "memory.max",
+                "memory.current",
+            )
+        } else if kinds.split(',').any(|k| k == "memory") {
+            (
+                &["/sys/fs/cgroup/memory"],
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            )
+        } else {
+            continue;
+        };
+        for root in roots {
+            let inner = Path::new(path.trim_start_matches('/'));
+            out.extend(
+                inner
+                    .ancestors()
+                    .map(|dir| (Path::new(root).join(dir), limit, usage)),
+            );
+        }
+    }
+    out
+}
+
+impl Machine {
+    /// What this machine has now; `None` where /proc does not tell.
+    pub fn read() -> Option<Self> {
+        let mut machine = parse_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        for (dir, limit, usage) in group_dirs(&groups) {
+            let number = |file: &str| -> Option<u64> {
+                std::fs::read_to_string(dir.join(file))
+                    .ok()?
+                    .trim()
+                    .parse()
+                    .ok()
+            };
+            // "max", and version 1's huge number, are no limits.
+            let Some(limit) = number(limit).filter(|&l| l < machine.total) else {
+                continue;
+            };
+            let left = limit.saturating_sub(number(usage).unwrap_or(0));
+            machine.group_limit = Some(machine.group_limit.map_or(limit, |g| g.min(limit)));
+            machine.group_left = Some(machine.group_left.map_or(left, |g| g.min(left)));
+        }
+        Some(machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_parsed() {
+        let text = "MemTotal: 1000 kB\nMemFree:  5 kB\nMemAvailable: 600 kB\nSwapTotal: 7 kB\nSwapFree: 6 kB\n";
+        let m = parse_meminfo(text).unwrap();
+        assert_eq!(
+            (m.total, m.available, m.swap_total, m.swap_free),
+            (1_024_000, 614_400, 7168, 6144)
+        );
+        assert_eq!(parse_meminfo("nothing"), None);
+        assert!(Machine::read().is_some());
+    }
+
+    #[test]
+    fn groups_of_both_versions_are_found() {
+        let dirs = group_dirs("9:pids:/p\n4:memory:/a/b\n0::/c\ngarbage");
+        let at = |p: &str| dirs.iter().any(|(d, ..)| d == Path::new(p));
+        for p in [
+            "/sys/fs/cgroup/memory/a/b",
+            "/sys/fs/cgroup/memory/a",
+            "/sys/fs/cgroup/memory",
+            "/sys/fs/cgroup/c",
+            "/sys/fs/cgroup",
+        ] {
+            assert!(at(p), "{p} in {dirs:?}");
+        }
+        assert!(!at("/sys/fs/cgroup/memory/p"));
+    }
+}

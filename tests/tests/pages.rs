@@ -1,0 +1,94 @@
+//! Heaps of huge pages: a refusal that helps where there are too few, the same results where there are
+//! enough.
+
+use std::fs;
+
+use shmem_node::pages::HugePages;
+use shmem_tests::{Job, text};
+
+const OVERCOMMIT: &str = "/proc/sys/vm/nr_overcommit_hugepages";
+
+fn job(size: u64, options: &str, program: &str) -> Job {
+    let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
+    Job::new(shmrun, options, &[program])
+        .env("SHMEM_HEAP_PAGES", "huge")
+        .env("SHMEM_SYMMETRIC_SIZE", &size.to_string())
+}
+
+/// Lets the kernel make some huge pages when they are needed, until dropped.
+struct Allowed(String);
+
+impl Allowed {
+    /// `None` where this process may not, or the machine has no memory in such pieces.
+    fn more(pages: u64) -> Option<Self> {
+        let before = fs::read_to_string(OVERCOMMIT).ok()?;
+        let now: u64 = before.trim().parse().ok()?;
+        fs::write(OVERCOMMIT, (now + pages).to_string()).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        let _ = fs::write(OVERCOMMIT, &self.0);
+    }
+}
+
+/// One test, because its halves change what the other sees.
+#[test]
+fn huge_pages_are_taken_or_refused() {
+    let Some(huge) = HugePages::read() else {
+        let hello = env!("CARGO_BIN_EXE_hello-under-test");
+        let output = job(1 << 20, "-n 2", hello).output();
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains("no huge pages"));
+        return;
+    };
+    // More than there are, by what another test may add meanwhile.
+    let size = (huge.free + 64) * huge.size;
+    let hello = env!("CARGO_BIN_EXE_hello-under-test");
+    let output = job(size, "-n 1", hello).output();
+    assert!(!output.status.success());
+    let said = text(&output.stderr);
+    // A machine that is smaller than so many pages is told first.
+    for part in ["SHMEM_SYMMETRIC_SIZE", "huge pages", "vm.nr_hugepages="] {
+        let small = said.contains("more than this machine has");
+        assert!(said.contains(part) || small, "{part} in {said}");
+    }
+
+    // Each PE has 4 MiB of the runtime's own and 2 MiB of heap, each node a page for its blocks.
+    let needed = 2 * ((2 * (6 << 20)) / huge.size + 3);
+    let allowed = (huge.free < needed).then(|| Allowed::more(needed));
+    if let Some(None) = allowed {
+        println!("huge pages are not tested: there are none, and {OVERCOMMIT} cannot be written");
+        return;
+    }
+    for (transport, register) in [("rc", "whole"), ("xrc", "grow")] {
+        let ring = env!("CARGO_BIN_EXE_ring-under-test");
+        let heat = env!("CARGO_BIN_EXE_heat2d-under-test");
+        for program in [ring, heat] {
+            for commit in ["lazy", "reserve"] {
+                job(2 << 20, "-n 4 --nodes 2", program)
+                    .env("SHMEM_TRANSPORT", transport)
+                    .env("SHMEM_HEAP_REGISTER", register)
+                    .env("SHMEM_HEAP_COMMIT", commit)
+                    .succeed();
+            }
+        }
+    }
+}
+
+/// A hint: it never keeps a job from running, and it is said when it does nothing.
+#[test]
+fn transparent_huge_pages_are_a_hint() {
+    let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
+    let ring = env!("CARGO_BIN_EXE_ring-under-test");
+    let output = Job::new(shmrun, "-n 4 --nodes 2", &[ring])
+        .env("SHMEM_HEAP_PAGES", "transparent")
+        .output();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("came back right"));
+    let idle = shmem_node::pages::without_effect(shmem_node::settings::HeapPages::Transparent);
+    let said = text(&output.stderr);
+    assert_eq!(idle.is_some(), said.contains("has no effect"), "{said}");
+}
