@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Transport};
+use shmem_ib::connect::endpoint::{
+    Atomics, ConnError, Directory, Endpoint, EndpointConfig, Lookup, Transport,
+};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::Mtu;
@@ -102,6 +104,11 @@ impl Remote {
                     domain: xrc.map(Arc::new),
                 },
             },
+            atomics: match settings.atomics {
+                settings::Atomics::Auto => Atomics::Auto,
+                settings::Atomics::Hca => Atomics::Hca,
+                settings::Atomics::Owner => Atomics::Owner,
+            },
             job_id: view.job_id(),
             job_key: view.job_key(),
             seed: seed.rotate_left(32),
@@ -111,7 +118,12 @@ impl Remote {
             spin_rounds: view.spins(),
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::new(Arc::new(hca), config).map_err(|e| network(&e))?;
+        let endpoint = Endpoint::new(Arc::new(hca), config).map_err(|e| match e {
+            ConnError::OwnerOverXrc => {
+                network(&format_args!("{e} (SHMEM_TRANSPORT and SHMEM_ATOMICS)"))
+            }
+            e => network(&e),
+        })?;
         endpoint.set_directory(Arc::new(AddressTable(*view)));
         let (first, count) = match settings.transport {
             settings::Transport::Rc => (view.local_of()[me] as usize, 1),

@@ -5,7 +5,7 @@
 
 mod value;
 
-pub use value::{Connect, Faults, HeapCommit, Spawn, Spin, Transport, ValueError};
+pub use value::{Atomics, Connect, Faults, HeapCommit, Spawn, Spin, Transport, ValueError};
 
 use std::time::Duration;
 
@@ -112,6 +112,9 @@ settings! {
     connect_timeout: Duration = "60s", "SHMEM_CONNECT_TIMEOUT",
         "a time such as 500ms, 30s or 2m", value::duration,
         "How long a silent peer may take to answer a connection request before the job fails.";
+    atomics: Atomics = "auto", "SHMEM_ATOMICS",
+        "auto, hca or owner", value::atomics,
+        "Who executes atomics of PEs on other nodes: the HCA, or the PE that owns the word; auto takes the HCA if its atomics are coherent with the processor's. The same for all PEs; owner not over XRC.";
     max_qps: u32 = "0", "SHMEM_MAX_QPS",
         "a number, or 0 for no limit", value::count,
         "Connections to PEs on other nodes that a PE may have at a time; the least recently used ones are closed for others. Without effect over XRC.";

@@ -41,6 +41,17 @@ pub enum Transport {
     Xrc,
 }
 
+/// Who executes atomics of PEs on other nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomics {
+    /// The HCA if its atomics are coherent with the processor's, else the owner of the word.
+    Auto,
+    /// The HCA.
+    Hca,
+    /// The PE that owns the word.
+    Owner,
+}
+
 /// When heap pages get memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapCommit {
@@ -144,6 +155,17 @@ fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, ValueError> {
 
 pub(super) fn transport(text: &str) -> Result<Transport, ValueError> {
     choice(text, &[("rc", Transport::Rc), ("xrc", Transport::Xrc)])
+}
+
+pub(super) fn atomics(text: &str) -> Result<Atomics, ValueError> {
+    choice(
+        text,
+        &[
+            ("auto", Atomics::Auto),
+            ("hca", Atomics::Hca),
+            ("owner", Atomics::Owner),
+        ],
+    )
 }
 
 pub(super) fn connect(text: &str) -> Result<Connect, ValueError> {
