@@ -22,6 +22,8 @@
 mod books;
 mod message;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 pub(super) use self::books::{ANSWER_MESSAGES, ANSWER_SLOTS, Asked};
 pub use self::message::Refusal;

@@ -173,7 +173,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// Executes a request and has its result sent.
-    fn serve(&mut self, pe: u32, qpn: Qpn, request: &Request) {
+    pub(super) fn serve(&mut self, pe: u32, qpn: Qpn, request: &Request) {
         let result = self.execute(request);
         let Some(owner) = &mut self.owner else { return };
         owner.served += u64::from(result.is_ok());
