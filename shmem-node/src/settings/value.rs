@@ -21,6 +21,9 @@ pub enum ValueError {
     /// A word that is not among the choices.
     #[error("not one of the choices")]
     Choice,
+    /// Right by itself, but not together with another setting.
+    #[error("not possible with {0}")]
+    Conflict(&'static str),
 }
 
 /// When connections are made.

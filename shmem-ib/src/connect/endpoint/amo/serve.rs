@@ -161,14 +161,33 @@ impl<H: Hca> Driver<H> {
         match decode(&bytes[..len]) {
             // Of a connection that is no more, or from somebody who is not at its other end.
             Ok((pe, _)) if self.manager.rc_qp(pe) != Some(qpn) => {}
-            Ok((pe, Message::Request(request))) => self.serve(pe, qpn, &request),
-            Ok((pe, Message::Answers(answers))) => self.answered(pe, &answers),
-            Ok((_, Message::Probe)) => {}
+            Ok((pe, message)) => {
+                self.note_use(pe, qpn);
+                match message {
+                    Message::Request(request) => self.serve(pe, qpn, &request),
+                    Message::Answers(answers) => self.answered(pe, &answers),
+                    Message::Probe => {}
+                }
+            }
             Err(e) => {
                 if let Some(pe) = self.manager.rc_peer(qpn) {
                     self.give_up(pe, qpn, e.to_string());
                 }
             }
+        }
+    }
+
+    /// Where connections make room for each other: this one is in use now, and not at some time since
+    /// the last look, which is all that could be told of what arrives without a message.
+    fn note_use(&mut self, pe: u32, qpn: Qpn) {
+        if self.config.max_qps == 0 {
+            return;
+        }
+        let mark = self.hca().inbound_mark(qpn);
+        self.posts += 1;
+        if let Some(peer) = self.peers.get_mut(&pe) {
+            peer.used = self.posts;
+            peer.inbound = mark.unwrap_or(peer.inbound);
         }
     }
 
