@@ -1,13 +1,14 @@
 //! Atomic memory operations on 32 and 64-bit words of any PE.
 //!
 //! All of them are coherent with each other: on one node they are the processor's own atomics on
-//! shared memory, and the HCA of a PE on another node executes its two (64-bit fetch-and-add and
-//! compare-and-swap) with the processor's atomics on that same memory. What an HCA does not have
-//! (swap, bitwise, 32-bit) is composed of compare-and-swap on the aligned 64-bit word around the
-//! target.
+//! shared memory. On another node the HCA executes its two (64-bit fetch-and-add and
+//! compare-and-swap, of which the others are composed) if its atomics are coherent with the
+//! processor's, as the software HCA's are. Otherwise the PE that owns the word executes all of them
+//! with the processor's atomics (`SHMEM_ATOMICS`).
+
+use shmem_ib::atomic::{self, AtomicOp, Width};
 
 use crate::datum::{Atomic, AtomicInt};
-use crate::heap::access::{self, AtomicOp};
 use crate::heap::sym::SymSlice;
 use crate::runtime::{Place, Runtime, rt};
 
@@ -15,71 +16,47 @@ impl Runtime {
     /// Executes `op` on the word at `offset` of `pe`'s segment; gives the old value.
     #[inline]
     #[track_caller]
-    fn atomic(&self, pe: usize, offset: usize, bytes: usize, op: AtomicOp) -> u64 {
+    fn atomic(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) -> u64 {
         match self.place(pe, offset) {
             Place::Here(at) => {
                 // SAFETY: handles to 4 and 8-byte types lie aligned inside the segment.
-                let old = unsafe { access::atomic(at, bytes, op) };
+                let old = unsafe { atomic::execute(at, width, op) };
                 self.ring(pe);
                 old
             }
-            Place::There => self.atomic_far(pe, offset, bytes, op),
+            Place::There => self.atomic_far(pe, offset, width, op),
         }
     }
 
     /// Executes `op` without need of the old value; complete at quiet.
     #[inline]
     #[track_caller]
-    fn atomic_nbi(&self, pe: usize, offset: usize, bytes: usize, op: AtomicOp) {
-        match (self.place(pe, offset), op) {
-            (Place::There, AtomicOp::Add(n)) if bytes == 8 => {
-                let (part, offset) = self.remote().registrar.parts().word(offset);
-                self.far(|net| net.add_nbi_in(pe as u32, part, offset, n));
+    fn atomic_nbi(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) {
+        match self.place(pe, offset) {
+            Place::Here(_) => {
+                self.atomic(pe, offset, width, op);
             }
-            _ => {
-                self.atomic(pe, offset, bytes, op);
+            Place::There => {
+                let (part, at) = self.remote().registrar.parts().word(offset);
+                self.far(|net| net.atomic_nbi_in(pe as u32, part, at, width, op));
             }
         }
     }
 
     #[cold]
-    fn atomic_far(&self, pe: usize, offset: usize, bytes: usize, op: AtomicOp) -> u64 {
-        let peer = pe as u32;
+    #[track_caller]
+    fn atomic_far(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) -> u64 {
         let (part, at) = self.remote().registrar.parts().word(offset);
-        let cas =
-            |compare, new| self.far(|net| net.compare_swap_in(peer, part, at & !7, compare, new));
-        match op {
-            AtomicOp::Add(n) if bytes == 8 => {
-                return self.far(|net| net.fetch_add_in(peer, part, at, n));
-            }
-            AtomicOp::Fetch if bytes == 8 => {
-                return self.far(|net| net.fetch_add_in(peer, part, at, 0));
-            }
-            AtomicOp::CompareSwap { compare, new } if bytes == 8 => return cas(compare, new),
-            _ => {}
-        }
-        // The word of 8 bytes around the target; a 4-byte target is one of its halves.
-        let shift = if bytes == 4 {
-            (offset as u64 & 4) * 8
-        } else {
-            0
-        };
-        let mask = if bytes == 4 {
-            0xffff_ffff << shift
-        } else {
-            u64::MAX
-        };
-        // The first guess costs nothing and is right for memory that was never written.
-        let mut seen = 0;
-        loop {
-            let old = (seen & mask) >> shift;
-            let new = (seen & !mask) | (op.apply(old, bytes) << shift);
-            let was = cas(seen, new);
-            if was == seen {
-                return old;
-            }
-            seen = was;
-        }
+        self.far(|net| net.atomic_in(pe as u32, part, at, width, op))
+    }
+}
+
+/// The width of a type that atomics work on.
+#[inline]
+const fn width<T: Atomic>() -> Width {
+    match Width::of(size_of::<T>()) {
+        Some(width) => width,
+        None => unreachable!(),
     }
 }
 
@@ -92,7 +69,7 @@ impl Runtime {
 /// OpenSHMEM 1.6, `shmem_atomic_fetch`.
 #[track_caller]
 pub fn atomic_fetch<T: Atomic>(source: SymSlice<T>, pe: usize) -> T {
-    T::from_bits(rt().atomic(pe, source.elem(0).offset(), size_of::<T>(), AtomicOp::Fetch))
+    T::from_bits(rt().atomic(pe, source.elem(0).offset(), width::<T>(), AtomicOp::Fetch))
 }
 
 /// Sets the first element of `dest` on `pe`, atomically. Delivered at the latest by `quiet`.
@@ -105,7 +82,7 @@ pub fn atomic_fetch<T: Atomic>(source: SymSlice<T>, pe: usize) -> T {
 #[track_caller]
 pub fn atomic_set<T: Atomic>(dest: SymSlice<T>, value: T, pe: usize) {
     let op = AtomicOp::Swap(value.to_bits());
-    rt().atomic_nbi(pe, dest.elem(0).offset(), size_of::<T>(), op);
+    rt().atomic_nbi(pe, dest.elem(0).offset(), width::<T>(), op);
 }
 
 /// Replaces the first element of `dest` on `pe` and gives its old value.
@@ -118,7 +95,7 @@ pub fn atomic_set<T: Atomic>(dest: SymSlice<T>, value: T, pe: usize) {
 #[track_caller]
 pub fn atomic_swap<T: Atomic>(dest: SymSlice<T>, value: T, pe: usize) -> T {
     let op = AtomicOp::Swap(value.to_bits());
-    T::from_bits(rt().atomic(pe, dest.elem(0).offset(), size_of::<T>(), op))
+    T::from_bits(rt().atomic(pe, dest.elem(0).offset(), width::<T>(), op))
 }
 
 /// Replaces the first element of `dest` on `pe` by `value` if it equals `cond`; gives its old
@@ -135,7 +112,7 @@ pub fn atomic_compare_swap<T: AtomicInt>(dest: SymSlice<T>, cond: T, value: T, p
         compare: cond.to_bits(),
         new: value.to_bits(),
     };
-    T::from_bits(rt().atomic(pe, dest.elem(0).offset(), size_of::<T>(), op))
+    T::from_bits(rt().atomic(pe, dest.elem(0).offset(), width::<T>(), op))
 }
 
 macro_rules! arithmetic {
@@ -152,7 +129,7 @@ macro_rules! arithmetic {
         #[track_caller]
         pub fn $plain<T: AtomicInt>(dest: SymSlice<T>, value: T, pe: usize) {
             let op = AtomicOp::$op(value.to_bits());
-            rt().atomic_nbi(pe, dest.elem(0).offset(), size_of::<T>(), op);
+            rt().atomic_nbi(pe, dest.elem(0).offset(), width::<T>(), op);
         }
 
         $(#[$doc])*
@@ -166,7 +143,7 @@ macro_rules! arithmetic {
         #[track_caller]
         pub fn $fetching<T: AtomicInt>(dest: SymSlice<T>, value: T, pe: usize) -> T {
             let op = AtomicOp::$op(value.to_bits());
-            T::from_bits(rt().atomic(pe, dest.elem(0).offset(), size_of::<T>(), op))
+            T::from_bits(rt().atomic(pe, dest.elem(0).offset(), width::<T>(), op))
         }
     )* };
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence as cpu_fence};
 
-use crate::runtime::{Runtime, rt};
+use crate::runtime::{Runtime, rt, try_rt};
 
 impl Runtime {
     pub(crate) fn quiet(&self) {
@@ -33,12 +33,16 @@ pub fn quiet() {
 /// after. Says nothing about other PEs, nor about gets.
 ///
 /// A reliable connection delivers in order, and so does shared memory with a release fence, so
-/// nothing has to be waited for.
+/// nothing has to be waited for but atomics that their owners are still to execute
+/// (`SHMEM_ATOMICS`).
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_fence`.
 #[inline]
 pub fn fence() {
+    if let Some(remote) = try_rt().and_then(|rt| rt.remote.as_ref()) {
+        remote.endpoint.fence();
+    }
     // ORDERING(quiet): as in `quiet`, for PEs of this node.
     cpu_fence(Ordering::AcqRel);
 }

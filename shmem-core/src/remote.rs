@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shmem_ib::connect::Published;
-use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Transport};
+use shmem_ib::connect::endpoint::{
+    Atomics, ConnError, Directory, Endpoint, EndpointConfig, Lookup, Transport,
+};
 use shmem_ib::device::choice::Wanted;
 use shmem_ib::device::{self, Device, Opened};
 use shmem_ib::soft::xrc::SharedWindow;
@@ -117,6 +119,11 @@ impl Remote {
                     domain: xrc.map(Arc::new),
                 },
             },
+            atomics: match settings.atomics {
+                settings::Atomics::Auto => Atomics::Auto,
+                settings::Atomics::Hca => Atomics::Hca,
+                settings::Atomics::Owner => Atomics::Owner,
+            },
             job_id: view.job_id(),
             job_key: view.job_key(),
             seed: seed.rotate_left(32),
@@ -126,7 +133,12 @@ impl Remote {
             spin_rounds: view.spins(),
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::new(Arc::new(device), config).map_err(|e| network(&e))?;
+        let endpoint = Endpoint::new(Arc::new(device), config).map_err(|e| match e {
+            ConnError::OwnerOverXrc => {
+                network(&format_args!("{e} (SHMEM_TRANSPORT and SHMEM_ATOMICS)"))
+            }
+            e => network(&e),
+        })?;
         endpoint.set_directory(Arc::new(AddressTable {
             view: *view,
             fabric,

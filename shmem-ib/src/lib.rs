@@ -1,6 +1,7 @@
 //! Verbs, a software HCA that speaks RoCEv2, and on-demand connections.
 //!
 //! # Map
+//! * [`atomic`]: atomics on words by the processor.
 //! * [`verbs`]: the least of InfiniBand verbs that this project uses, as `trait Hca` and
 //!   plain types. Code that runs against it is legal on hardware: queue pair transitions
 //!   are checked against a table ([`verbs::qp_table`]).
@@ -30,10 +31,11 @@
 //!   target, in posting order with respect to the other operations of that queue pair.
 //! * All protocol code takes the time as `u64` nanoseconds from an arbitrary origin and its
 //!   randomness from a seed: the same inputs give the same outputs.
-//! * Unsafe code is confined to `soft::memory` (raw copies), `soft::socket`, `soft::epoll` and
-//!   `soft::xrc::map` (system calls and mappings) and to the post functions, whose contract is the one of verbs: buffers stay valid
-//!   until their completion.
+//! * Unsafe code is confined to `soft::memory` (raw copies), `atomic`, `soft::socket`, `soft::epoll`
+//!   and `soft::xrc::map` (system calls and mappings) and to the post functions, whose contract is the
+//!   one of verbs: buffers stay valid until their completion.
 
+pub mod atomic;
 pub mod conformance;
 pub mod connect;
 pub mod device;

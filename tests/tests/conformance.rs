@@ -51,6 +51,13 @@ layouts! {
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
     very_lossy: "-n 2 --nodes 2",
         "SHMEM_SOFT_FAULTS" = "drop=5%,duplicate=3%,reorder=5%,seed=4";
+    owner: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
+    owner_uneven: "-n 5 --nodes 3", "SHMEM_ATOMICS" = "owner";
+    owner_nodes_of_one: "-n 4 --nodes 4", "SHMEM_ATOMICS" = "owner";
+    owner_few_queue_pairs: "-n 6 --nodes 6", "SHMEM_ATOMICS" = "owner", "SHMEM_MAX_QPS" = "2";
+    owner_static: "-n 6 --nodes 3", "SHMEM_ATOMICS" = "owner", "SHMEM_CONNECT" = "static";
+    owner_lossy: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=5";
     xrc: "-n 8 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
     xrc_uneven: "-n 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";
     xrc_nodes_of_one: "-n 4 --nodes 4", "SHMEM_TRANSPORT" = "xrc";

@@ -45,6 +45,19 @@ fn histogram() {
 }
 
 #[test]
+fn histogram_with_atomics_by_owners() {
+    for options in LAYOUTS {
+        let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
+        let job = Job::new(
+            shmrun,
+            options,
+            &[env!("CARGO_BIN_EXE_histogram-under-test")],
+        );
+        job.env("SHMEM_ATOMICS", "owner").succeed();
+    }
+}
+
+#[test]
 fn heat2d() {
     for options in LAYOUTS {
         run(options, &[env!("CARGO_BIN_EXE_heat2d-under-test")]);

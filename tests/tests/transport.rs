@@ -51,6 +51,21 @@ fn examples_come_to_the_same_results_over_xrc() {
 }
 
 #[test]
+fn atomics_by_owners_over_xrc_are_refused_before_anything_starts() {
+    let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
+    let hello = env!("CARGO_BIN_EXE_hello-under-test");
+    let job = Job::new(shmrun, "-n 2 --nodes 2", &[hello]);
+    let job = job.env("SHMEM_TRANSPORT", "xrc");
+    let output = job.env("SHMEM_ATOMICS", "owner").output();
+    assert!(!output.status.success());
+    let text = shmem_tests::text(&output.stderr);
+    assert!(
+        text.contains("SHMEM_ATOMICS=owner") && text.contains("SHMEM_TRANSPORT=xrc"),
+        "{text}"
+    );
+}
+
+#[test]
 fn an_unknown_transport_is_refused_before_anything_starts() {
     let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
     let hello = env!("CARGO_BIN_EXE_hello-under-test");

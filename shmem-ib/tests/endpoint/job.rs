@@ -192,6 +192,10 @@ impl Pe {
         unsafe { self.endpoint.get(from, offset, dst, len, true).unwrap() };
     }
 
+    pub(crate) fn hca(&self) -> Arc<SoftHca> {
+        Arc::clone(&self.hca)
+    }
+
     /// Ends this PE as a crash would: nobody is told.
     pub(crate) fn die(&mut self) {
         self.stop_progress();

@@ -6,6 +6,7 @@ mod eviction;
 mod job;
 mod leaving;
 mod operations;
+mod owner;
 mod segments;
 mod xrc;
 

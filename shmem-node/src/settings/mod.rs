@@ -8,7 +8,8 @@ mod value;
 
 pub use hca::{HcaChoice, HcaPort};
 pub use value::{
-    Connect, Faults, HeapCommit, HeapPages, HeapRegister, Spawn, Spin, Transport, ValueError,
+    Atomics, Connect, Faults, HeapCommit, HeapPages, HeapRegister, Spawn, Spin, Transport,
+    ValueError,
 };
 
 use std::time::Duration;
@@ -70,12 +71,12 @@ macro_rules! settings {
             /// Reads the settings through `lookup`, which gives a variable's value.
             ///
             /// # Errors
-            /// The first variable whose value cannot be parsed.
+            /// The first variable whose value cannot be parsed, or one that does not go with another.
             pub fn parse(
                 mut lookup: impl FnMut(&str) -> Option<String>,
             ) -> Result<Self, SettingsError> {
                 let mut rows = TABLE.iter();
-                Ok(Self {
+                let settings = Self {
                     $( $field: {
                         let row = rows.next().expect("one row a field");
                         let names = [Some(row.name), row.alias].into_iter().flatten();
@@ -92,7 +93,9 @@ macro_rules! settings {
                             default: row.default,
                         })?
                     }, )*
-                })
+                };
+                settings.check()?;
+                Ok(settings)
             }
         }
     };
@@ -125,6 +128,9 @@ settings! {
     connect_timeout: Duration = "60s", "SHMEM_CONNECT_TIMEOUT",
         "a time such as 500ms, 30s or 2m", value::duration,
         "How long a silent peer may take to answer a connection request before the job fails.";
+    atomics: Atomics = "auto", "SHMEM_ATOMICS",
+        "auto, hca or owner", value::atomics,
+        "Who executes atomics of PEs on other nodes: the HCA, or the PE that owns the word; auto takes the HCA if its atomics are coherent with the processor's. The same for all PEs; owner not over XRC.";
     max_qps: u32 = "0", "SHMEM_MAX_QPS",
         "a number, or 0 for no limit", value::count,
         "Connections to PEs on other nodes that a PE may have at a time; the least recently used ones are closed for others. Without effect over XRC.";
@@ -187,6 +193,25 @@ settings! {
 }
 
 impl Settings {
+    /// Whether the values go together.
+    fn check(&self) -> Result<(), SettingsError> {
+        if self.atomics == Atomics::Owner && self.transport == Transport::Xrc {
+            let name = "SHMEM_ATOMICS";
+            let row = TABLE.iter().find(|row| row.name == name);
+            let row = row.expect("it is in the table");
+            return Err(SettingsError {
+                name,
+                value: "owner".to_owned(),
+                reason: ValueError::Conflict(
+                    "SHMEM_TRANSPORT=xrc, whose messages do not reach every PE",
+                ),
+                form: row.form,
+                default: row.default,
+            });
+        }
+        Ok(())
+    }
+
     /// Reads the process environment.
     ///
     /// # Errors
@@ -260,6 +285,22 @@ mod tests {
     fn a_bad_value_names_variable_value_and_form() {
         let text = with("SHMEM_CONNECT", "maybe").unwrap_err().to_string();
         for part in ["SHMEM_CONNECT=maybe", "ondemand or static"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_exclude_each_other_are_refused() {
+        let both = |atomics: &'static str| {
+            Settings::parse(|n| match n {
+                "SHMEM_TRANSPORT" => Some("xrc".into()),
+                "SHMEM_ATOMICS" => Some(atomics.into()),
+                _ => None,
+            })
+        };
+        assert!(both("auto").is_ok() && both("hca").is_ok());
+        let text = both("owner").unwrap_err().to_string();
+        for part in ["SHMEM_ATOMICS=owner", "SHMEM_TRANSPORT=xrc"] {
             assert!(text.contains(part), "{text}");
         }
     }

@@ -21,6 +21,9 @@ pub enum ValueError {
     /// A word that is not among the choices.
     #[error("not one of the choices")]
     Choice,
+    /// Right by itself, but not together with another setting.
+    #[error("not possible with {0}")]
+    Conflict(&'static str),
 }
 
 /// When connections are made.
@@ -39,6 +42,17 @@ pub enum Transport {
     Rc,
     /// An extended reliable connection per PE and node.
     Xrc,
+}
+
+/// Who executes atomics of PEs on other nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomics {
+    /// The HCA if its atomics are coherent with the processor's, else the owner of the word.
+    Auto,
+    /// The HCA.
+    Hca,
+    /// The PE that owns the word.
+    Owner,
 }
 
 /// When heap pages get memory.
@@ -171,6 +185,17 @@ fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, ValueError> {
 
 pub(super) fn transport(text: &str) -> Result<Transport, ValueError> {
     choice(text, &[("rc", Transport::Rc), ("xrc", Transport::Xrc)])
+}
+
+pub(super) fn atomics(text: &str) -> Result<Atomics, ValueError> {
+    choice(
+        text,
+        &[
+            ("auto", Atomics::Auto),
+            ("hca", Atomics::Hca),
+            ("owner", Atomics::Owner),
+        ],
+    )
 }
 
 pub(super) fn connect(text: &str) -> Result<Connect, ValueError> {

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::amo::Atomics;
 use crate::connect::UdAddress;
 use crate::connect::handshake::RetryPolicy;
 
@@ -30,6 +31,8 @@ pub struct EndpointConfig {
     pub n_pes: u32,
     /// How peers are reached.
     pub transport: Transport,
+    /// Who executes atomics.
+    pub atomics: Atomics,
     /// The same for all PEs of the job, different between jobs.
     pub job_id: [u8; 16],
     /// Secret of the job: who does not know it cannot connect.
@@ -73,6 +76,7 @@ impl Default for EndpointConfig {
             pe: 0,
             n_pes: 1,
             transport: Transport::Rc,
+            atomics: Atomics::Auto,
             job_id: [0; 16],
             job_key: [0; 32],
             incarnation: 1,

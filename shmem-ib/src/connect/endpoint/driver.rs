@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use super::amo::{ANSWER_SLOTS, Asked, Owner};
 use super::buffers::{LocalSegment, Pool, Slot, copy};
 use super::config::{Directory, EndpointConfig};
 use super::error::{ConnError, hint};
@@ -28,6 +29,8 @@ const KIND_SHIFT: u32 = 56;
 const KIND_RC: u64 = 0;
 const KIND_UD_RECV: u64 = 1;
 const KIND_UD_SEND: u64 = 2;
+const KIND_AMO_RECV: u64 = 3;
+const KIND_AMO_SENT: u64 = 4;
 
 pub(super) fn ud_recv_id(slot: u32) -> u64 {
     KIND_UD_RECV << KIND_SHIFT | u64::from(slot)
@@ -35,6 +38,21 @@ pub(super) fn ud_recv_id(slot: u32) -> u64 {
 
 fn ud_send_id(slot: u32) -> u64 {
     KIND_UD_SEND << KIND_SHIFT | u64::from(slot)
+}
+
+pub(super) fn amo_recv_id(slot: u32) -> u64 {
+    KIND_AMO_RECV << KIND_SHIFT | u64::from(slot)
+}
+
+pub(super) fn amo_sent_id(slot: u16) -> u64 {
+    KIND_AMO_SENT << KIND_SHIFT | u64::from(slot)
+}
+
+/// A point in the sequence of operations towards a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    posted: u64,
+    pub(super) asked: u64,
 }
 
 /// What is known about a peer that was in contact.
@@ -57,12 +75,14 @@ pub(super) struct Peer {
     pub(super) used: u64,
     /// [`Hca::inbound_mark`] when last looked at.
     pub(super) inbound: u32,
-    /// The peer's segments of this revision are to be acknowledged when so many work requests
-    /// have completed.
-    pub(super) acknowledge: Option<(u64, u32)>,
+    /// The peer's segments of this revision are to be acknowledged when operations have completed
+    /// up to this point.
+    pub(super) acknowledge: Option<(Mark, u32)>,
     /// Work requests posted and completed; they complete in order.
     pub(super) posted: u64,
     pub(super) completed: u64,
+    /// Atomics that the peer is to execute, and has; they complete in an order of their own.
+    pub(super) asked: Asked,
     /// How often connecting failed, and how the last time.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnError>,
@@ -72,6 +92,26 @@ pub(super) struct Peer {
     pub(super) left: bool,
     /// Where we looked for it.
     pub(super) address: Option<UdAddress>,
+}
+
+impl Peer {
+    /// Whether no operation towards it is under way.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.posted == self.completed && self.asked.unanswered() == 0
+    }
+
+    /// Everything that was started so far.
+    pub(super) const fn mark(&self) -> Mark {
+        Mark {
+            posted: self.posted,
+            asked: self.asked.asked,
+        }
+    }
+
+    /// Whether everything before `mark` has completed.
+    pub(super) const fn has_reached(&self, mark: Mark) -> bool {
+        self.completed >= mark.posted && self.asked.answered >= mark.asked
+    }
 }
 
 pub(super) struct Driver<H> {
@@ -101,6 +141,12 @@ pub(super) struct Driver<H> {
     pub(super) directory: Option<Arc<dyn Directory>>,
     /// RC work requests posted and not completed.
     pub(super) in_flight: u32,
+    /// If owners execute atomics: what this takes.
+    pub(super) owner: Option<Owner>,
+    /// Atomics that owners are to execute, and have not answered.
+    pub(super) unanswered: u64,
+    /// Completions taken ahead of time, see [`Driver::take_last_receives`].
+    pub(super) late: Vec<Completion>,
     /// First failure of an operation that nobody waited for.
     pub(super) lost_error: Option<ConnError>,
     pub(super) qps_created: u64,
@@ -128,6 +174,7 @@ impl<H: Hca> Driver<H> {
         config: EndpointConfig,
         manager: Path,
         ud: UdPort,
+        owner: Option<Owner>,
     ) -> Self {
         let max_inline = (hca.port().max_inline as usize).min(super::rma::INLINE_MAX);
         Self {
@@ -149,6 +196,9 @@ impl<H: Hca> Driver<H> {
             attention: Vec::new(),
             directory: None,
             in_flight: 0,
+            owner,
+            unanswered: 0,
+            late: Vec::new(),
             lost_error: None,
             qps_created: 0,
             qps_alive: 0,
@@ -206,18 +256,25 @@ impl<H: Hca> Driver<H> {
         if batch.is_empty() {
             batch = vec![Completion::EMPTY; BATCH].into_boxed_slice();
         }
-        let mut busy = false;
+        let mut busy = self.take_late();
         loop {
             let n = self.hca.poll_cq(self.cq, &mut batch);
             busy |= n > 0;
             for completion in &batch[..n] {
                 self.completed(completion);
             }
+            self.take_late();
             if n < BATCH {
                 break;
             }
         }
         self.batch = batch;
+        if self.has_answers() {
+            self.send_answers();
+        }
+        if self.unanswered > 0 {
+            self.probe_silent();
+        }
         if self.closing {
             self.note_rc_traffic();
         }
@@ -230,7 +287,8 @@ impl<H: Hca> Driver<H> {
             }
         }
         let inbound = self.hca.inbound();
-        if inbound != self.inbound {
+        let executed = self.owner.as_mut().is_some_and(Owner::has_executed);
+        if inbound != self.inbound || executed {
             self.inbound = inbound;
             busy = true;
             if let Some(tell) = &self.on_inbound {
@@ -264,11 +322,24 @@ impl<H: Hca> Driver<H> {
         }
     }
 
+    /// Handles completions that were taken ahead of time; returns whether there were any.
+    fn take_late(&mut self) -> bool {
+        let any = !self.late.is_empty();
+        while !self.late.is_empty() {
+            for completion in std::mem::take(&mut self.late) {
+                self.completed(&completion);
+            }
+        }
+        any
+    }
+
     fn completed(&mut self, completion: &Completion) {
         let which = completion.wr_id & ((1 << KIND_SHIFT) - 1);
         match completion.wr_id >> KIND_SHIFT {
             KIND_RC => self.rc_completed(OpId::from_bits(which), completion.status),
             KIND_UD_RECV => self.datagram(which as u32, completion),
+            KIND_AMO_RECV => self.message_received(which as u32, completion),
+            KIND_AMO_SENT => self.answer_sent(which as u16, completion),
             _ => {
                 if let Some(ud) = &mut self.ud {
                     ud.sent(which as u32);
@@ -324,7 +395,7 @@ impl<H: Hca> Driver<H> {
 
     pub(super) fn qp_init(&self, ty: QpType) -> QpInit {
         QpInit {
-            max_send_wr: self.config.sq_depth,
+            max_send_wr: self.config.sq_depth + self.owner.as_ref().map_or(0, |_| ANSWER_SLOTS),
             max_inline: self.max_inline as u32,
             ..QpInit::new(ty, self.cq)
         }
@@ -352,13 +423,15 @@ impl<H: Hca> Driver<H> {
             sq_psn,
             timeout: self.config.rc_timeout,
             retry_cnt: self.config.rc_retry,
-            rnr_retry: 0,
+            // Without limit: peers post receives again as long as they live.
+            rnr_retry: if self.owner.is_some() { 7 } else { 0 },
             max_rd_atomic,
         };
         self.hca.modify_qp(qpn, &rts)
     }
 
     pub(super) fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        self.take_last_receives(qpn);
         let gone = self.hca.destroy_qp(qpn).is_ok();
         self.qps_alive -= u32::from(gone);
         gone
@@ -372,6 +445,7 @@ impl<H: Hca> Driver<H> {
         let lost = peer.posted - peer.completed;
         peer.completed = peer.posted;
         self.in_flight -= lost as u32;
+        self.unanswered -= peer.asked.forget();
         for id in self.ops.unfinished_towards(pe) {
             self.lose(id);
         }
@@ -383,6 +457,7 @@ impl<H: Hca> Driver<H> {
         if let Some(op) = self.ops.get_mut(id) {
             op.failed.get_or_insert(Failed::Lost);
             op.pending = 0;
+            op.asks = false;
         }
         self.finish_if_done(id);
     }
@@ -409,6 +484,7 @@ impl<H: Hca> Driver<H> {
         for sharer in self.manager.broke(pe, &error) {
             let peer = self.peers.entry(sharer).or_default();
             peer.broken.get_or_insert_with(|| error.clone());
+            self.expect_no_answers(sharer);
         }
         self.notify = true;
     }
@@ -479,6 +555,11 @@ impl<H: Hca> Driver<H> {
         if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
             return Ok(Posted::NoRoom);
         }
+        // Places are left for answers, and for those to us.
+        let full = || peer.posted - peer.completed >= u64::from(self.config.sq_depth);
+        if self.owner.is_some() && (full() || op.asks && !peer.asked.has_room()) {
+            return Ok(Posted::NoRoom);
+        }
         let wr_id = KIND_RC << KIND_SHIFT | id.to_bits();
         let wr = SendWr {
             inline,
@@ -494,6 +575,11 @@ impl<H: Hca> Driver<H> {
                 peer.used = self.posts;
                 op.pending += 1;
                 op.begun = true;
+                if op.asks {
+                    op.pending += 1;
+                    peer.asked.asked += 1;
+                    self.unanswered += 1;
+                }
                 Ok(Posted::Yes)
             }
             Err(VerbsError::QueueFull { .. }) => Ok(Posted::NoRoom),
@@ -530,7 +616,7 @@ impl<H: Hca> Driver<H> {
         self.finish_if_done(id);
     }
 
-    fn finish_if_done(&mut self, id: OpId) {
+    pub(super) fn finish_if_done(&mut self, id: OpId) {
         let Some(op) = self.ops.get_mut(id).filter(|op| op.is_done()) else {
             return;
         };
@@ -563,7 +649,7 @@ impl<H: Hca> Driver<H> {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
-        op.result = result.unwrap_or(0);
+        op.result = result.unwrap_or(op.result);
         if op.waited {
             self.notify = true;
             return;
@@ -602,6 +688,13 @@ impl<H: Hca> Driver<H> {
                 status,
                 hint: hint(status),
             },
+            Failed::Refused(why) => ConnError::Refused {
+                op: kind,
+                peer,
+                offset,
+                len,
+                why,
+            },
         }
     }
 
@@ -622,6 +715,9 @@ impl<H: Hca> Driver<H> {
         }
         if quiet {
             self.pool.release(&*self.hca);
+            if let Some(owner) = self.owner.take() {
+                owner.release(&*self.hca);
+            }
         }
         let current = self.segments.drain(..).map(|segment| segment.mr);
         for mr in current.chain(self.retired.drain(..)) {
@@ -629,7 +725,7 @@ impl<H: Hca> Driver<H> {
         }
         self.manager.release(&*self.hca);
         self.peers.clear();
-        self.in_flight = 0;
+        (self.in_flight, self.unanswered) = (0, 0);
         self.notify = true;
     }
 }

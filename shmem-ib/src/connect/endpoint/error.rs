@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::amo::Refusal;
 use crate::verbs::{VerbsError, WcStatus};
 
 /// Why an operation on an endpoint failed. `peer` fields hold the directory's description.
@@ -123,13 +124,46 @@ pub enum ConnError {
         /// Size of the segment.
         size: u64,
     },
-    /// Atomics need 8-byte alignment.
-    #[error("{op} at offset {offset}: atomics work on words whose address is a multiple of 8")]
+    /// Atomics need alignment.
+    #[error(
+        "{op} at offset {offset}: such atomics work on words whose address is a multiple of {bytes}"
+    )]
     Misaligned {
         /// The operation.
         op: &'static str,
         /// The offset given.
         offset: u64,
+        /// The alignment needed.
+        bytes: u64,
+    },
+    /// The owner of a word did not execute an atomic; nothing has changed.
+    #[error("{op} of {len} bytes at offset {offset} was refused by {peer}: {why}")]
+    Refused {
+        /// The operation.
+        op: &'static str,
+        /// The peer.
+        peer: String,
+        /// First byte, relative to the segment.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// The reason.
+        why: Refusal,
+    },
+    /// Atomics that owners execute cannot go over this kind of connection.
+    #[error(
+        "atomics executed by the owner of the memory need a connection per pair of PEs (RC): over \
+         XRC, messages do not reach every process of a node. Use RC, or, if the HCA's atomics are \
+         coherent with the processor's, those"
+    )]
+    OwnerOverXrc,
+    /// The messages of a peer do not keep to the protocol, or it does not take ours.
+    #[error("the connection to {peer} was given up: {why}")]
+    Conversation {
+        /// The peer.
+        peer: String,
+        /// What was wrong.
+        why: String,
     },
     /// An operation ended with an error; its connection cannot be used any more.
     #[error("{op} of {len} bytes at offset {offset} of {peer} failed with {status:?}: {hint}")]

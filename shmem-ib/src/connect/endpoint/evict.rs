@@ -30,7 +30,7 @@ impl<H: Hca> Driver<H> {
         manager.make_room(now, |pe| {
             peers.get(&pe).map_or_else(Usage::default, |peer| Usage {
                 stamp: peer.used,
-                busy: peer.completed < peer.posted,
+                busy: !peer.is_idle(),
                 pinned: peer.entitled > 0,
             })
         });
@@ -42,8 +42,8 @@ impl<H: Hca> Driver<H> {
         let mut list = std::mem::take(&mut self.attention);
         list.retain(|pe| {
             if let Some(peer) = self.peers.get_mut(pe)
-                && let Some((posted, revision)) = peer.acknowledge
-                && peer.completed >= posted
+                && let Some((mark, revision)) = peer.acknowledge
+                && peer.has_reached(mark)
             {
                 peer.acknowledge = None;
                 let now = self.now();
@@ -70,7 +70,7 @@ impl<H: Hca> Driver<H> {
             return true;
         };
         // A thread that is about to post, or an operation that is posted in part, goes first.
-        let idle = peer.completed == peer.posted && peer.entitled == 0;
+        let idle = peer.is_idle() && peer.entitled == 0;
         if !idle || self.ops.is_being_posted(pe) {
             return false;
         }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::Endpoint;
 use super::config::nanos;
+use super::driver::Driver;
 use super::wait::Locked;
 use crate::verbs::Hca;
 
@@ -63,10 +64,11 @@ impl<H: Hca> Locked<'_, H> {
     /// should it not, this does not wait for ever.
     fn complete_operations(&mut self) {
         let patience = (self.config.rc_give_up() * 2).max(LEAST_WAIT);
-        let (mut left, mut since) = (self.in_flight, Instant::now());
+        let under_way = |d: &Driver<H>| u64::from(d.in_flight) + d.unanswered;
+        let (mut left, mut since) = (under_way(self), Instant::now());
         self.wait_until(|d| {
-            if d.in_flight != left {
-                (left, since) = (d.in_flight, Instant::now());
+            if under_way(d) != left {
+                (left, since) = (under_way(d), Instant::now());
             }
             (left == 0 || d.closed || since.elapsed() >= patience).then_some(())
         });

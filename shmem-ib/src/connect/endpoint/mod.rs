@@ -26,6 +26,7 @@
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
 //! HCA's own. The [`Directory`] is asked for addresses without the lock.
 
+mod amo;
 mod asleep;
 mod buffers;
 mod config;
@@ -46,9 +47,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+pub use amo::{Atomics, Refusal};
 pub use config::{Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;
 
+use self::amo::{ANSWER_MESSAGES, ANSWER_SLOTS, Owner, RECEIVES};
 use self::asleep::Asleep;
 use self::driver::{Driver, ud_recv_id};
 use self::path::Path;
@@ -73,6 +76,8 @@ pub struct Endpoint<H: Hca> {
     hca: Arc<H>,
     driver: Mutex<Driver<H>>,
     ud: UdAddress,
+    /// Who executes atomics.
+    by_owner: bool,
     /// Threads that sleep in the completion channel while they wait for something.
     asleep: Asleep,
     /// Signalled when the endpoint is closed.
@@ -100,6 +105,8 @@ pub struct EndpointStats {
     pub messages_dropped: u64,
     /// Operations under way.
     pub in_flight: u32,
+    /// Atomics that this PE, as owner of the memory, has executed for peers.
+    pub atomics_served: u64,
     /// Of connection management, with the latencies of first contacts.
     pub connect: ConnectStats,
     /// Of the HCA.
@@ -139,11 +146,20 @@ impl<H: Hca> Endpoint<H> {
             config.rc_retry <= 7,
             "0 to 7",
         )?;
+        let by_owner = config.atomics.by_owner(&port);
+        if by_owner && matches!(config.transport, Transport::Xrc { .. }) {
+            return Err(ConnError::OwnerOverXrc);
+        }
+        // What atomics executed by the owner need besides, per queue pair and in all.
+        let (more_wr, more_cqe) = match by_owner {
+            true => (ANSWER_SLOTS, RECEIVES + ANSWER_MESSAGES),
+            false => (0, 0),
+        };
         let sq = config.sq_depth;
         check(
             "sq_depth",
             sq.into(),
-            sq > 0 && sq <= port.max_qp_wr,
+            sq > 0 && sq.saturating_add(more_wr) <= port.max_qp_wr,
             "1 to the device's limit",
         )?;
         let ud = config.ud_depth;
@@ -155,7 +171,7 @@ impl<H: Hca> Endpoint<H> {
         )?;
         let least = u64::from(ud) + u64::from(SEND_SLOTS);
         let cq = config.cq_depth;
-        let fits = u64::from(cq) > least && cq <= port.max_cqe;
+        let fits = u64::from(cq) > least && cq.saturating_add(more_cqe) <= port.max_cqe;
         check(
             "cq_depth",
             cq.into(),
@@ -167,22 +183,27 @@ impl<H: Hca> Endpoint<H> {
 
         let mut rng = Rng::new(config.seed);
         let cq = hca
-            .create_cq(cq, None)
+            .create_cq(cq + more_cqe, None)
             .map_err(ConnError::verbs("create a completion queue"))?;
         let ud = UdPort::new(&*hca, cq, &config, &mut rng, ud_recv_id)?;
         let address = ud.address;
+        // PEs that would not understand each other's atomics are strangers to each other.
+        let mut job_id = config.job_id;
+        job_id[15] ^= u8::from(by_owner);
         let identity = Identity {
-            job_id: config.job_id,
+            job_id,
             job_key: config.job_key,
             n_pes,
         };
         let spin_rounds = config.spin_rounds;
         let manager = Path::new(&*hca, &identity, &config, address, cq, rng.next_u64())?;
-        let driver = Driver::new(Arc::clone(&hca), cq, config, manager, ud);
+        let owner = by_owner.then(Owner::new);
+        let driver = Driver::new(Arc::clone(&hca), cq, config, manager, ud, owner);
         Ok(Arc::new(Self {
             hca,
             driver: Mutex::new(driver),
             ud: address,
+            by_owner,
             asleep: Asleep::default(),
             gone: Condvar::new(),
             patience: Patience::new(spin_rounds),
@@ -283,6 +304,7 @@ impl<H: Hca> Endpoint<H> {
             queue_pairs_created: locked.qps_created,
             messages_dropped: locked.ud.as_ref().map_or(0, |ud| ud.dropped),
             in_flight: locked.in_flight,
+            atomics_served: locked.owner.as_ref().map_or(0, |owner| owner.served),
             connect: *locked.manager.stats(),
             hca: self.hca.counters(),
         }

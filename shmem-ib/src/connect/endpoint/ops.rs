@@ -1,5 +1,6 @@
 //! The operations under way: what each was, for whom, and what it holds until it completes.
 
+use super::amo::Refusal;
 use super::buffers::Slot;
 use crate::verbs::{Mr, WcStatus};
 
@@ -11,6 +12,8 @@ pub(super) enum OpKind {
     FetchAdd,
     CompareSwap,
     Add,
+    /// A message to the owner, of this name.
+    Asked(&'static str),
 }
 
 impl OpKind {
@@ -21,6 +24,7 @@ impl OpKind {
             Self::FetchAdd => "fetch-and-add",
             Self::CompareSwap => "compare-and-swap",
             Self::Add => "add",
+            Self::Asked(name) => name,
         }
     }
 }
@@ -50,13 +54,15 @@ pub(super) struct Op {
     pub(super) pe: u32,
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// Work requests posted and not completed.
+    /// Work requests posted and not completed; and 1 for the answer, if there is to be one.
     pub(super) pending: u32,
     /// More work requests may follow.
     pub(super) posting: bool,
     /// A work request was posted.
     pub(super) begun: bool,
     pub(super) holds: Holds,
+    /// The peer is to answer it, and has not yet.
+    pub(super) asks: bool,
     /// Somebody waits for it and takes the result; otherwise it vanishes when it completes.
     pub(super) waited: bool,
     /// First error of its work requests.
@@ -78,6 +84,8 @@ pub(super) enum Failed {
     Status(WcStatus),
     /// Its queue pair was destroyed under it.
     Lost,
+    /// The owner of the word did not execute it.
+    Refused(Refusal),
 }
 
 /// Names an operation; fits into a `wr_id` together with 8 more bits.
@@ -191,6 +199,7 @@ mod tests {
             pending: 1,
             posting: false,
             begun: true,
+            asks: false,
             holds: Holds::Nothing,
             waited: false,
             failed: None,

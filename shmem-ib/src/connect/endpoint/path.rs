@@ -268,6 +268,22 @@ impl Path {
         }
     }
 
+    /// The RC queue pair towards `pe`.
+    pub(super) fn rc_qp(&self, pe: u32) -> Option<Qpn> {
+        match self {
+            Self::Rc(manager) => manager.local_qp(pe).map(|(qpn, _)| qpn),
+            Self::Xrc(_) => None,
+        }
+    }
+
+    /// The peer to which an RC queue pair leads. Slow.
+    pub(super) fn rc_peer(&self, qpn: Qpn) -> Option<u32> {
+        match self {
+            Self::Rc(manager) => manager.peers().find(|pe| self.rc_qp(*pe) == Some(qpn)),
+            Self::Xrc(_) => None,
+        }
+    }
+
     /// How many initiators and how many targets there are.
     pub(super) fn xrc_queue_pairs(&self) -> (u32, u32) {
         match self {

@@ -3,7 +3,11 @@
 use super::driver::{Driver, INIT};
 use super::error::ConnError;
 use crate::connect::handshake::{Action, Link};
-use crate::verbs::{Hca, QpAttr, QpType, Qpn, RcDest, VerbsError};
+use crate::verbs::{Hca, QpAttr, QpInit, QpType, Qpn, RcDest, VerbsError};
+
+/// How long a peer whose message finds no receive waits: 0.16 ms. Receives are missing only while
+/// whoever makes progress here is behind, which takes about so long to change.
+const RNR_TIMER: u8 = 8;
 
 impl<H: Hca> Driver<H> {
     /// Executes one action of the state machine towards `pe`.
@@ -12,8 +16,13 @@ impl<H: Hca> Driver<H> {
         match action {
             Action::Send { to, message } => self.send(&to, &message),
             Action::CreateQp => {
-                let init = self.qp_init(QpType::Rc);
-                let created = self.create_qp(&init, INIT);
+                let created = self.receives().and_then(|srq| {
+                    let init = QpInit {
+                        srq,
+                        ..self.qp_init(QpType::Rc)
+                    };
+                    self.create_qp(&init, INIT)
+                });
                 self.manager.rc(|m| match created {
                     Ok(qpn) => m.qp_created(now, pe, qpn),
                     Err(e) => m.qp_failed(now, pe, e.to_string()),
@@ -30,6 +39,10 @@ impl<H: Hca> Driver<H> {
                 peer.used = self.posts;
             }
             Action::ResetQp(qpn) => {
+                self.take_last_receives(qpn);
+                if let Some(owner) = &mut self.owner {
+                    owner.gone(pe, qpn);
+                }
                 let reset = self
                     .hca()
                     .modify_qp(qpn, &QpAttr::Reset)
@@ -61,10 +74,10 @@ impl<H: Hca> Driver<H> {
                 let peer = self.peers.entry(pe).or_default();
                 peer.segments = segments;
                 self.notify = true;
-                if peer.completed == peer.posted {
+                if peer.is_idle() {
                     self.manager.rc(|m| m.segments_applied(now, pe, revision));
                 } else {
-                    peer.acknowledge = Some((peer.posted, revision));
+                    peer.acknowledge = Some((peer.mark(), revision));
                     self.attention.push(pe);
                 }
             }
@@ -74,7 +87,7 @@ impl<H: Hca> Driver<H> {
             Action::PeerLeft { waits } => {
                 let peer = self.peers.entry(pe).or_default();
                 peer.left = true;
-                if waits && peer.completed < peer.posted {
+                if waits && !peer.is_idle() {
                     self.manager.rc(|m| m.busy(now, pe));
                 }
             }
@@ -88,8 +101,7 @@ impl<H: Hca> Driver<H> {
             rq_psn: link.rq_psn,
             mtu: link.mtu,
             max_dest_rd_atomic: link.max_dest_rd_atomic,
-            // Nothing here needs a receive of the peer.
-            min_rnr_timer: 0,
+            min_rnr_timer: RNR_TIMER,
         };
         self.hca()
             .modify_qp(link.qpn, &QpAttr::Rtr { dest: Some(dest) })?;
@@ -98,6 +110,9 @@ impl<H: Hca> Driver<H> {
 
     /// The queue pair for operations towards `pe` is gone, and what was under way is lost.
     fn closed(&mut self, pe: u32, qpn: Qpn) {
+        if let Some(owner) = &mut self.owner {
+            owner.gone(pe, qpn);
+        }
         let Some(peer) = self.peers.get_mut(&pe) else {
             return;
         };

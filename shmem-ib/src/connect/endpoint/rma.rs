@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::Endpoint;
 use super::buffers::{Pool, Slot, copy};
-use super::driver::{Driver, Peer, Posted};
+use super::driver::{Driver, Mark, Peer, Posted};
 use super::error::ConnError;
 use super::ops::{Failed, Holds, Op, OpId, OpKind};
 use super::wait::Locked;
@@ -156,6 +156,7 @@ impl<H: Hca> Endpoint<H> {
             return Err(ConnError::Misaligned {
                 op: kind.name(),
                 offset,
+                bytes: 8,
             });
         }
         let mut locked = self.lock();
@@ -188,27 +189,14 @@ impl<H: Hca> Endpoint<H> {
         if locked.closed {
             return Err(ConnError::Closed);
         }
-        if locked.in_flight > 0 {
-            // What other threads start from now on is not waited for. Completions of one peer
-            // come in order, so a count says which are meant.
-            let targets: SmallVec<[(u32, u64); 16]> = locked
-                .peers
-                .iter()
-                .filter(|(_, p)| p.completed < p.posted)
-                .map(|(pe, p)| (*pe, p.posted))
-                .collect();
-            for (pe, target) in targets {
-                locked.wait_until(|d| {
-                    let done = d.peers.get(&pe).is_none_or(|p| p.completed >= target);
-                    done.then_some(())
-                });
-            }
+        if locked.in_flight > 0 || locked.unanswered > 0 {
+            locked.wait_for_peers(|peer| !peer.is_idle(), Peer::has_reached);
         }
         locked.lost_error.take().map_or(Ok(()), Err)
     }
 }
 
-fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
+pub(super) fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
     Op {
         kind,
         pe,
@@ -217,6 +205,7 @@ fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
         pending: 0,
         posting: true,
         begun: false,
+        asks: false,
         holds: Holds::Nothing,
         waited: false,
         failed: None,
@@ -226,7 +215,7 @@ fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
 
 /// The remote side of an operation.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+pub(super) struct Target {
     pe: u32,
     segment: u8,
     /// The connection over which the address and the key are valid.
@@ -294,9 +283,27 @@ impl<H: Hca> Driver<H> {
 }
 
 impl<H: Hca> Locked<'_, H> {
+    /// Waits, for all peers that are `meant` now, until they are `done` with what was started towards
+    /// them before. What other threads start from now on is not waited for: operations of one peer
+    /// complete in order, so a count says which are meant.
+    pub(super) fn wait_for_peers(
+        &mut self,
+        meant: impl Fn(&Peer) -> bool,
+        done: impl Fn(&Peer, Mark) -> bool,
+    ) {
+        let peers = self.peers.iter().filter(|(_, peer)| meant(peer));
+        let targets: SmallVec<[(u32, Mark); 16]> = peers.map(|(pe, p)| (*pe, p.mark())).collect();
+        for (pe, mark) in targets {
+            self.wait_until(|d| {
+                let done = d.peers.get(&pe).is_none_or(|peer| done(peer, mark));
+                done.then_some(())
+            });
+        }
+    }
+
     /// Connects if need be; returns the remote side for a range. The caller may post to it as long
     /// as it keeps the lock.
-    fn connected(
+    pub(super) fn connected(
         &mut self,
         pe: u32,
         segment: u8,
@@ -338,7 +345,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// A slot of the pool, waiting until one is free.
-    fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
+    pub(super) fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
         self.wait_until(|d| {
             if d.closing {
                 Some(Err(ConnError::Closed))
@@ -420,7 +427,7 @@ impl<H: Hca> Locked<'_, H> {
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.
-    unsafe fn post_one(
+    pub(super) unsafe fn post_one(
         &mut self,
         id: OpId,
         target: &mut Target,
@@ -465,7 +472,7 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Ends an operation that cannot be posted as a whole: waits until the HCA has let go of
     /// its buffer, and forgets it.
-    fn abandon(&mut self, id: OpId) {
+    pub(super) fn abandon(&mut self, id: OpId) {
         self.wait_until(|d| {
             d.ops
                 .get_mut(id)
@@ -481,7 +488,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// Waits for an operation that was started with `waited`.
-    fn result(&mut self, id: OpId) -> Result<u64, ConnError> {
+    pub(super) fn result(&mut self, id: OpId) -> Result<u64, ConnError> {
         self.wait_until(|d| {
             d.ops
                 .get_mut(id)

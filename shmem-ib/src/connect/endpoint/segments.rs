@@ -17,6 +17,7 @@ use super::buffers::LocalSegment;
 use super::error::ConnError;
 use super::ops::OpKind;
 use super::wait::Locked;
+use crate::atomic::{AtomicOp, Width};
 use crate::connect::message::{MAX_SEGMENTS, Segment};
 use crate::verbs::{Access, Hca, Rkey, SendOp};
 
@@ -149,6 +150,9 @@ impl<H: Hca> Endpoint<H> {
         offset: u64,
         add: u64,
     ) -> Result<u64, ConnError> {
+        if self.atomics_by_owner() {
+            return self.ask(pe, segment, offset, Width::W8, AtomicOp::Add(add), true);
+        }
         let op = |raddr, rkey: Rkey| SendOp::FetchAdd { raddr, rkey, add };
         self.atomic(pe, segment, offset, OpKind::FetchAdd, true, op)
     }
@@ -180,6 +184,10 @@ impl<H: Hca> Endpoint<H> {
         compare: u64,
         new: u64,
     ) -> Result<u64, ConnError> {
+        if self.atomics_by_owner() {
+            let op = AtomicOp::CompareSwap { compare, new };
+            return self.ask(pe, segment, offset, Width::W8, op, true);
+        }
         let op = |raddr, rkey| SendOp::CmpSwap {
             raddr,
             rkey,
@@ -203,9 +211,13 @@ impl<H: Hca> Endpoint<H> {
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     pub fn add_nbi_in(&self, pe: u32, segment: u8, offset: u64, add: u64) -> Result<(), ConnError> {
-        let op = |raddr, rkey| SendOp::FetchAdd { raddr, rkey, add };
-        self.atomic(pe, segment, offset, OpKind::Add, false, op)
-            .map(drop)
+        let done = if self.atomics_by_owner() {
+            self.ask(pe, segment, offset, Width::W8, AtomicOp::Add(add), false)
+        } else {
+            let op = |raddr, rkey| SendOp::FetchAdd { raddr, rkey, add };
+            self.atomic(pe, segment, offset, OpKind::Add, false, op)
+        };
+        done.map(drop)
     }
 }
 
@@ -221,6 +233,8 @@ impl<H: Hca> Locked<'_, H> {
             let most = MAX_SEGMENTS;
             return Err(ConnError::TooManySegments { id, most });
         }
+        // Atomics of peers find the memory by its address.
+        let _ = base.expose_provenance();
         // SAFETY: by the caller's promise; `settle_segments`, `close` or `drop` end the
         // registration.
         let mr = unsafe { self.hca().reg_mr(base, len, Access::ALL) }
