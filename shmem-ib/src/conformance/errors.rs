@@ -166,7 +166,10 @@ pub fn deregistered_memory_is_gone<F: Fabric>(fabric: &F) {
     );
     l.expect(1);
     l.b.hca.dereg_mr(&region.mr).expect("dereg_mr");
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let again = l.b.hca.dereg_mr(&region.mr);
         assert!(matches!(again, Err(VerbsError::NoSuchMr(_))), "{again:?}");
     }
@@ -233,7 +236,10 @@ pub fn misaligned_atomic<F: Fabric>(fabric: &F) {
 
 /// A full send queue refuses posts until something has completed.
 pub fn full_send_queue<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().exact_depths {
+    if !fabric.holds(
+        fabric.beyond().exact_depths,
+        "queues may hold more than was asked for",
+    ) {
         return;
     }
     let l = Link::new(
@@ -377,7 +383,10 @@ pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
             ..
         })
     ));
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let bad_cq = crate::verbs::Cq(cq.0 + 1000);
         assert!(matches!(
             hca.create_qp(&init(bad_cq, 1)),

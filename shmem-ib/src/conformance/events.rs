@@ -32,7 +32,10 @@ pub fn responder_errors_give_events<F: Fabric>(fabric: &F) {
 
 /// The first packet of the peer is told to a queue pair that waits for it in RTR.
 pub fn establishment_gives_an_event<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().tells_establishment {
+    if !fabric.holds(
+        fabric.beyond().tells_establishment,
+        "no event when a connection is established",
+    ) {
         return;
     }
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
@@ -56,7 +59,10 @@ pub fn establishment_gives_an_event<F: Fabric>(fabric: &F) {
 
 /// A completion that finds its queue full is lost; queue and queue pair fail with events.
 pub fn overflowing_completion_queue<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().exact_depths {
+    if !fabric.holds(
+        fabric.beyond().exact_depths,
+        "queues may hold more than was asked for",
+    ) {
         return;
     }
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
@@ -103,7 +109,10 @@ pub fn completion_queues_in_use<F: Fabric>(fabric: &F) {
     for cq in [send_cq, recv_cq] {
         hca.destroy_cq(cq).expect("nobody uses it any more");
     }
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let again = hca.create_cq(16, None).expect("create_cq");
         assert!(again != send_cq && again != recv_cq);
         let gone = hca.create_qp(&init);
@@ -114,7 +123,10 @@ pub fn completion_queues_in_use<F: Fabric>(fabric: &F) {
 
 /// Completions that were not polled vanish with their queue pair.
 pub fn destroyed_queue_pairs_leave_nothing<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().forgets_the_destroyed {
+    if !fabric.holds(
+        fabric.beyond().forgets_the_destroyed,
+        "completions may outlive their queue pair",
+    ) {
         return;
     }
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());

@@ -32,6 +32,88 @@ pub use xrc::*;
 
 use crate::verbs::Hca;
 
+/// Calls the macro `$callback` with its arguments and the names of all checks: of those for every
+/// network, or of those for one that loses no datagrams.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_names {
+    (reliable [$($callback:tt)*] [$($args:tt)*]) => {
+        $($callback)*! { [$($args)*]
+            writes_of_all_sizes,
+            reads_of_all_sizes,
+            atomics_return_old_values,
+            unsignaled_requests_complete_silently,
+            requests_of_one_queue_keep_their_order,
+            inline_payload_is_copied,
+            outstanding_reads_and_atomics,
+            both_directions_at_once,
+            psn_wraps,
+            many_queue_pairs,
+            remote_access_errors,
+            missing_rights_of_the_queue_pair,
+            deregistered_memory_is_gone,
+            local_protection_error,
+            misaligned_atomic,
+            full_send_queue,
+            requests_that_no_queue_takes,
+            destroyed_peer_exhausts_retries,
+            nonsense_is_refused,
+            posts_need_their_state,
+            illegal_transitions,
+            requests_are_served_from_rtr_on,
+            error_state_flushes,
+            reset_queue_pair_works_again,
+            draining_holds_back_what_was_not_begun,
+            sends_of_all_sizes,
+            sends_take_receives_in_order,
+            immediate_data_of_sends_and_writes,
+            inline_sends,
+            everything_signaled,
+            fenced_requests_see_what_was_read,
+            sends_that_invalidate,
+            invalidating_what_is_not_there,
+            gathered_and_scattered,
+            lists_that_are_too_long,
+            one_bad_buffer_of_a_list,
+            a_send_longer_than_its_receive,
+            a_receive_that_may_not_be_written,
+            receiver_not_ready_is_waited_for,
+            receiver_not_ready_for_too_long,
+            a_broken_message_flushes_its_receive,
+            shared_receives_serve_many_queue_pairs,
+            shared_receives_run_out,
+            shared_receive_limit,
+            last_shared_receive,
+            shared_receives_and_their_users,
+            responder_errors_give_events,
+            establishment_gives_an_event,
+            overflowing_completion_queue,
+            completion_queues_in_use,
+            destroyed_queue_pairs_leave_nothing,
+            completion_channels_announce_once,
+            solicited_completions_and_errors_announce,
+            completion_channels_and_their_queues,
+            changed_registrations,
+            xrc_sends_reach_the_queue_they_name,
+            xrc_reads_writes_and_atomics,
+            xrc_queues_that_are_empty_or_gone,
+            xrc_reaches_memory_of_the_whole_domain,
+            xrc_refusals,
+        }
+    };
+    (datagrams [$($callback:tt)*] [$($args:tt)*]) => {
+        $($callback)*! { [$($args)*]
+            datagrams_arrive_with_their_source,
+            datagrams_without_key_or_buffer_are_dropped,
+            datagrams_of_all_sizes,
+            datagrams_carry_immediate_data,
+            datagrams_gather_and_scatter,
+            datagrams_into_shared_receives,
+            a_datagram_that_cannot_be_sent_stops_only_the_send_queue,
+        }
+    };
+}
+
 /// Two HCAs that can reach each other.
 pub trait Fabric {
     /// The implementation.
@@ -43,6 +125,19 @@ pub trait Fabric {
     /// In what they are more exact than the specification asks.
     fn beyond(&self) -> Beyond {
         Beyond::NOTHING
+    }
+
+    /// Told of each check, or part of one, that is left out, and why. Called by checks.
+    fn left_out(&self, why: &'static str) {
+        let _ = why;
+    }
+
+    /// `held`; if it is not, tells why something is left out.
+    fn holds(&self, held: bool, otherwise: &'static str) -> bool {
+        if !held {
+            self.left_out(otherwise);
+        }
+        held
     }
 
     /// Lets a little time pass. Called again and again while a check waits; the CQs of both
@@ -120,82 +215,19 @@ macro_rules! conformance_matrix {
 #[macro_export]
 macro_rules! conformance_tests {
     (reliable $make:expr) => {
-        $crate::conformance_tests!(@each $make;
-            writes_of_all_sizes,
-            reads_of_all_sizes,
-            atomics_return_old_values,
-            unsignaled_requests_complete_silently,
-            requests_of_one_queue_keep_their_order,
-            inline_payload_is_copied,
-            outstanding_reads_and_atomics,
-            both_directions_at_once,
-            psn_wraps,
-            many_queue_pairs,
-            remote_access_errors,
-            missing_rights_of_the_queue_pair,
-            deregistered_memory_is_gone,
-            local_protection_error,
-            misaligned_atomic,
-            full_send_queue,
-            requests_that_no_queue_takes,
-            destroyed_peer_exhausts_retries,
-            nonsense_is_refused,
-            posts_need_their_state,
-            illegal_transitions,
-            requests_are_served_from_rtr_on,
-            error_state_flushes,
-            reset_queue_pair_works_again,
-            draining_holds_back_what_was_not_begun,
-            sends_of_all_sizes,
-            sends_take_receives_in_order,
-            immediate_data_of_sends_and_writes,
-            inline_sends,
-            everything_signaled,
-            fenced_requests_see_what_was_read,
-            sends_that_invalidate,
-            invalidating_what_is_not_there,
-            gathered_and_scattered,
-            lists_that_are_too_long,
-            one_bad_buffer_of_a_list,
-            a_send_longer_than_its_receive,
-            a_receive_that_may_not_be_written,
-            receiver_not_ready_is_waited_for,
-            receiver_not_ready_for_too_long,
-            a_broken_message_flushes_its_receive,
-            shared_receives_serve_many_queue_pairs,
-            shared_receives_run_out,
-            shared_receive_limit,
-            last_shared_receive,
-            shared_receives_and_their_users,
-            responder_errors_give_events,
-            establishment_gives_an_event,
-            overflowing_completion_queue,
-            completion_queues_in_use,
-            destroyed_queue_pairs_leave_nothing,
-            completion_channels_announce_once,
-            solicited_completions_and_errors_announce,
-            completion_channels_and_their_queues,
-            changed_registrations,
-            xrc_sends_reach_the_queue_they_name,
-            xrc_reads_writes_and_atomics,
-            xrc_queues_that_are_empty_or_gone,
-            xrc_reaches_memory_of_the_whole_domain,
-            xrc_refusals,
-        );
+        $crate::conformance_names!(reliable[$crate::conformance_each][$make]);
     };
     ($make:expr) => {
-        $crate::conformance_tests!(reliable $make);
-        $crate::conformance_tests!(@each $make;
-            datagrams_arrive_with_their_source,
-            datagrams_without_key_or_buffer_are_dropped,
-            datagrams_of_all_sizes,
-            datagrams_carry_immediate_data,
-            datagrams_gather_and_scatter,
-            datagrams_into_shared_receives,
-            a_datagram_that_cannot_be_sent_stops_only_the_send_queue,
-        );
+        $crate::conformance_names!(reliable[$crate::conformance_each][$make]);
+        $crate::conformance_names!(datagrams[$crate::conformance_each][$make]);
     };
-    (@each $make:expr; $($name:ident,)*) => {
+}
+
+/// A test of each name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_each {
+    ([$make:expr] $($name:ident,)*) => {
         $(
             #[test]
             fn $name() {
@@ -203,4 +235,19 @@ macro_rules! conformance_tests {
             }
         )*
     };
+}
+
+macro_rules! named {
+    ([$fabric:ty] $($name:ident,)*) => {
+        [$((stringify!($name), $name::<$fabric> as fn(&$fabric)),)*]
+    };
+}
+
+/// All checks with their names, for a program of its own that runs them.
+#[must_use]
+pub fn all<F: Fabric>() -> Vec<(&'static str, fn(&F))> {
+    let mut all: Vec<(&'static str, fn(&F))> = Vec::new();
+    all.extend(conformance_names!(reliable[named][F]));
+    all.extend(conformance_names!(datagrams[named][F]));
+    all
 }

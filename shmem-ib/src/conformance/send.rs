@@ -219,7 +219,10 @@ pub fn fenced_requests_see_what_was_read<F: Fabric>(fabric: &F) {
 
 /// A SEND may make a key of the receiver useless; the receiver is told which.
 pub fn sends_that_invalidate<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().invalidates_any_mr {
+    if !fabric.holds(
+        fabric.beyond().invalidates_any_mr,
+        "plain registrations cannot be invalidated",
+    ) {
         return;
     }
     let l = Link::new(fabric, Options::default());
