@@ -29,6 +29,7 @@ pub mod contract;
 pub mod doorbell;
 pub mod gather;
 pub mod hca_address;
+pub mod json;
 pub mod layout;
 pub mod pe_block;
 pub mod segment;

@@ -9,6 +9,8 @@
 pub mod choice;
 #[cfg(test)]
 mod choice_tests;
+pub mod inspect;
+pub mod memlock;
 mod open;
 pub mod survey;
 pub mod sysfs;

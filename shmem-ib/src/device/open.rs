@@ -59,7 +59,7 @@ pub enum OpenError {
 /// does not open.
 pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
     let why = match &request.wanted {
-        Wanted::Soft => "SHMEM_HCA=soft".to_owned(),
+        Wanted::Soft => "the settings say so".to_owned(),
         _ => match rdma(request)? {
             Ok(opened) => return Ok(opened),
             Err(why) => why,
