@@ -38,6 +38,7 @@ pub mod conformance;
 pub mod connect;
 pub mod device;
 pub mod patience;
+mod rest;
 pub mod rng;
 pub mod sim;
 pub mod soft;

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::channel::ChannelTable;
-use super::checks::{check_init, check_send, in_range, sge_count};
+use super::checks::check_send;
 use super::cq::{CqTable, Pushed};
 use super::events::EventQueue;
 use super::mr::{Memory, MrTable};
@@ -27,6 +27,7 @@ use super::srq::SrqTable;
 use super::wqe::{Done, Wqe};
 use super::xrc::DomainTable;
 use crate::rng::Rng;
+use crate::verbs::checks;
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit,
     QpState, QpType, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus, qp_table,
@@ -201,7 +202,7 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// `depth` is 0 or above [`MAX_CQE`].
     pub fn create_cq(&mut self, depth: u32) -> Result<Cq, VerbsError> {
-        in_range("depth of a CQ", depth, 1, MAX_CQE, "1 to 2^22")?;
+        checks::check_cq(depth, &self.port)?;
         self.cqs.create(depth)
     }
 
@@ -222,7 +223,7 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// A limit is out of range, a CQ does not exist, or there are too many queue pairs.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
-        check_init(init)?;
+        checks::check_init(init, &self.port)?;
         for cq in reports_to(init) {
             self.cqs.check(cq)?;
         }
@@ -332,28 +333,16 @@ impl<M: Memory> Engine<M> {
     /// See [`crate::verbs::Hca::post_recv`].
     pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
         let qp = self.qps.get_mut(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
-        if let ty @ (QpType::XrcIni | QpType::XrcTgt) = qp.init.ty {
-            let what = "receive queue of its own";
-            return Err(VerbsError::WrongType { qpn, ty, what });
-        }
-        if let Some(srq) = qp.init.srq {
-            return Err(VerbsError::SharedReceives { qpn, srq });
-        }
-        sge_count(wr.sges, qp.init.max_recv_sge)?;
-        match qp.state {
-            QpState::Reset => {
-                return Err(VerbsError::WrongState {
-                    qpn,
-                    what: "a receive",
-                    state: qp.state,
-                    hint: "move it to INIT first",
-                });
-            }
-            QpState::Err => {
-                self.receive_ended(qpn, &Received::new(wr.wr_id, WcStatus::WrFlushErr));
-                return Ok(());
-            }
-            _ => {}
+        let poster = checks::Poster {
+            qpn,
+            init: &qp.init,
+            state: qp.state,
+            may_read: false,
+        };
+        checks::check_recv(poster, wr)?;
+        if qp.state == QpState::Err {
+            self.receive_ended(qpn, &Received::new(wr.wr_id, WcStatus::WrFlushErr));
+            return Ok(());
         }
         let depth = qp.init.max_recv_wr;
         if qp.rq.len() >= depth as usize {

@@ -26,11 +26,11 @@ use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
 use super::notify::{Notifier, Told};
-use super::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
 use super::socket::{
     DATAGRAM_MAX, Event, Pages, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS, Timer, Train, sleep,
 };
 use super::xrc::{self, SharedWindow};
+use crate::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Gid, Hca, Mr,
     Mtu, PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
@@ -110,7 +110,7 @@ pub struct SoftHca {
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(crate) struct Inner {
     pub(super) engine: Engine<RawMemory>,
     pub(super) told: Told,
     /// Packets to send; empty until the first.
@@ -340,7 +340,7 @@ impl SoftHca {
 }
 
 /// The locked HCA.
-pub(super) struct Locked<'a> {
+pub(crate) struct Locked<'a> {
     hca: &'a SoftHca,
     inner: MutexGuard<'a, Inner>,
 }

@@ -14,7 +14,7 @@
 //! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs; `slots`: what
 //!   tables have in common.
 //! * `memory`: raw access to the memory of this process (unsafe).
-//! * `socket`, `epoll`: system calls (unsafe); `hca`: the driver and its threads; `rest`: how these
+//! * `socket`, `epoll`: system calls (unsafe); `hca`: the driver and its threads; `crate::rest`: how these
 //!   sleep; `faults`: packet loss on purpose.
 //!
 //! # What it models
@@ -46,10 +46,9 @@ mod qp;
 mod receive;
 mod requester;
 mod responder;
-mod rest;
 mod rx;
 mod sge;
-mod slots;
+pub(crate) mod slots;
 mod socket;
 mod srq;
 mod target;
@@ -67,4 +66,6 @@ pub use faults::Faults;
 pub use hca::{SoftConfig, SoftHca};
 pub(crate) use memory::RawMemory;
 pub use mr::Memory;
+#[cfg(feature = "verbs")]
+pub(crate) use socket::Event;
 pub use tx::Transmit;

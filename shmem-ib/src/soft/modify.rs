@@ -2,13 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::checks::{check_dest, in_range};
 use super::engine::Engine;
 use super::mr::Memory;
 use super::qp::{RcService, Service};
 use super::requester::{Limits, Requester};
 use super::responder::Responder;
-use crate::verbs::{AsyncEvent, PortInfo, Psn, QpAttr, QpState, QpType, Qpn, VerbsError, qp_table};
+use crate::verbs::checks::{check_dest, check_qkey, check_rts};
+use crate::verbs::{AsyncEvent, QpAttr, QpState, QpType, Qpn, VerbsError, qp_table};
 
 impl<M: Memory> Engine<M> {
     /// Moves a queue pair to another state.
@@ -22,8 +22,7 @@ impl<M: Memory> Engine<M> {
         match (attr, &mut qp.service) {
             (QpAttr::Init { access, qkey }, service) => {
                 if let (Service::Ud(ud), Some(qkey)) = (service, qkey) {
-                    let allowed = "31 bits: bit 31 is for privileged keys";
-                    in_range("qkey", qkey.0, 0, i32::MAX as u32, allowed)?;
+                    check_qkey(*qkey)?;
                     ud.qkey = *qkey;
                 }
                 qp.access = *access;
@@ -39,11 +38,11 @@ impl<M: Memory> Engine<M> {
             }
             (QpAttr::Rtr { .. }, _) => {}
             (QpAttr::Rts { sq_psn, .. }, service) => {
-                in_range("sq_psn", sq_psn.0, 0, Psn::MASK, "24 bits")?;
+                check_rts(qp.init.ty, attr, &port)?;
                 match service {
                     Service::Ud(ud) => ud.psn = *sq_psn,
                     Service::Rc(rc) => {
-                        let limits = limits(attr, rc, &port)?;
+                        let limits = limits(attr, rc);
                         let seed = self.rng.next_u64();
                         rc.requester = (qp.init.ty != QpType::XrcTgt)
                             .then(|| Requester::new(*sq_psn, limits, seed));
@@ -100,8 +99,8 @@ impl<M: Memory> Engine<M> {
     }
 }
 
-/// Checks what RTS takes.
-fn limits(attr: &QpAttr, rc: &RcService, port: &PortInfo) -> Result<Limits, VerbsError> {
+/// What RTS sets.
+fn limits(attr: &QpAttr, rc: &RcService) -> Limits {
     let QpAttr::Rts {
         timeout,
         retry_cnt,
@@ -112,17 +111,12 @@ fn limits(attr: &QpAttr, rc: &RcService, port: &PortInfo) -> Result<Limits, Verb
     else {
         unreachable!("called for RTS only");
     };
-    in_range("timeout", timeout.into(), 0, 31, "0 to 31")?;
-    in_range("retry_cnt", retry_cnt.into(), 0, 7, "0 to 7")?;
-    in_range("rnr_retry", rnr_retry.into(), 0, 7, "0 to 7")?;
-    let max = port.max_rd_atomic.into();
-    in_range("max_rd_atomic", max_rd_atomic.into(), 0, max, "0 to 128")?;
     let step = 4096_u64 << timeout;
-    Ok(Limits {
+    Limits {
         mtu: rc.dest.map_or(256, |d| d.mtu.bytes() as u32),
         max_rd_atomic,
         give_up_ns: (timeout != 0).then(|| step * (u64::from(retry_cnt) + 1)),
         min_resends: u32::from(retry_cnt).min(3),
         rnr_retry,
-    })
+    }
 }

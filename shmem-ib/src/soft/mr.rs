@@ -5,6 +5,7 @@
 use hashbrown::HashMap;
 
 use crate::rng::Rng;
+use crate::verbs::checks::check_registration;
 use crate::verbs::{Access, Lkey, Mr, MrHandle, Rkey, VerbsError};
 
 /// The memory that regions lie in, addressed by virtual addresses.
@@ -34,24 +35,7 @@ pub(crate) struct Region {
 
 impl Region {
     fn new(addr: u64, len: u64, access: Access) -> Result<Self, VerbsError> {
-        let bad = |why| {
-            Err(VerbsError::BadRegistration {
-                addr,
-                len,
-                access,
-                why,
-            })
-        };
-        if len == 0 {
-            return bad("an empty region has no use");
-        }
-        if addr.checked_add(len).is_none() {
-            return bad("the range wraps the address space");
-        }
-        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        if access.intersects(writes) && !access.contains(Access::LOCAL_WRITE) {
-            return bad("remote writes and atomics need LOCAL_WRITE, too");
-        }
+        check_registration(addr, len, access)?;
         Ok(Self {
             addr,
             len,

@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use super::epoll::Epoll;
 use super::hca::{Inner, Locked, SoftHca};
-use super::rest;
 use super::socket::{Event, Timer};
+use crate::rest;
 use crate::verbs::{AsyncEvent, CompChannel, Cq, VerbsError};
 
 /// A descriptor, and the eventfd in it.

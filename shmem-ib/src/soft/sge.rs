@@ -7,16 +7,12 @@
 #![forbid(unsafe_code)]
 
 use super::mr::{Memory, MrTable};
+pub(crate) use crate::verbs::checks::total;
 use crate::verbs::{Access, Lkey, Sge};
 
 /// A local buffer is not covered by its key with the right needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotCovered;
-
-/// Bytes of all buffers together.
-pub(crate) fn total(sges: &[Sge]) -> u64 {
-    sges.iter().map(|sge| u64::from(sge.len)).sum()
-}
 
 #[derive(Clone, Copy)]
 struct Piece {

@@ -420,24 +420,24 @@ impl Drop for Pages {
 
 /// An event that wakes a sleeper.
 #[derive(Debug)]
-pub(super) struct Event(OwnedFd);
+pub(crate) struct Event(OwnedFd);
 
 impl Event {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no pointers.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
         // SAFETY: a new descriptor that nobody else owns.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    pub(super) fn signal(&self) {
+    pub(crate) fn signal(&self) {
         let one = 1_u64;
         // SAFETY: 8 bytes of the stack. The only failure is a full counter, which is a signal.
         unsafe { libc::write(self.0.as_raw_fd(), ptr::from_ref(&one).cast(), 8) };
     }
 
     /// Takes the signal, if there is one.
-    pub(super) fn take(&self) {
+    pub(crate) fn take(&self) {
         drain(&self.0);
     }
 }

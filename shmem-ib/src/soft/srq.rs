@@ -9,11 +9,11 @@
 
 use std::collections::VecDeque;
 
-use super::checks::{in_range, sge_count};
-use super::engine::{Engine, MAX_QP_WR, MAX_SGE};
+use super::engine::Engine;
 use super::mr::Memory;
 use super::receive::RecvWqe;
 use super::slots::{MAX_SLOTS, Slots};
+use crate::verbs::checks::{check_srq, in_range, sge_count};
 use crate::verbs::{AsyncEvent, Cq, RecvWr, Srq, SrqInit, SrqKind, SrqNum, VerbsError};
 
 /// One shared receive queue.
@@ -86,8 +86,7 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// See [`crate::verbs::Hca::create_srq`].
     pub fn create_srq(&mut self, init: &SrqInit) -> Result<Srq, VerbsError> {
-        in_range("max_wr", init.max_wr, 1, MAX_QP_WR, "1 to 2^15")?;
-        in_range("max_sge", init.max_sge, 0, MAX_SGE, "0 to 16")?;
+        check_srq(init, &self.port)?;
         if let SrqKind::Xrc { xrcd, cq } = init.kind {
             self.cqs.check(cq)?;
             self.xrcds.check(xrcd)?;

@@ -81,11 +81,12 @@ unsafe impl Sync for Context {}
 macro_rules! extended {
     ($context:expr, $op:ident) => {
         $context
-            .extended(offset_of!(verbs_context, $op))
+            .extended(std::mem::offset_of!(rdma_sys::verbs_context, $op))
             // SAFETY: the field is within the part that the library has filled in.
             .and_then(|vctx| unsafe { (*vctx).$op })
     };
 }
+pub(super) use extended;
 
 impl Context {
     /// Opens the device of this name.

@@ -74,7 +74,6 @@ functions! {
     alloc_pd: fn(*mut ibv_context) -> *mut ibv_pd;
     dealloc_pd: fn(*mut ibv_pd) -> c_int;
     reg_mr: fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
-    rereg_mr: fn(*mut ibv_mr, c_int, *mut ibv_pd, *mut c_void, usize, c_int) -> c_int;
     dereg_mr: fn(*mut ibv_mr) -> c_int;
     create_comp_channel: fn(*mut ibv_context) -> *mut ibv_comp_channel;
     destroy_comp_channel: fn(*mut ibv_comp_channel) -> c_int;

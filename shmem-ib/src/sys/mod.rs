@@ -1,16 +1,38 @@
 //! RDMA devices through libibverbs. The only place with foreign functions of it.
 //!
 //! # Map
-//! * [`devices`]: what there is ([`DeviceInfo`]), for choosing.
-//! * `library`: libibverbs, loaded when it is first needed.
-//! * `context`: an open device and its protection domain.
-//! * `error`: what went wrong, and what to do.
+//! * [`devices`]: what there is ([`DeviceInfo`]), for choosing; `discover` asks, `device` has the
+//!   types.
+//! * [`VerbsHca`]: a port as an [`Hca`](crate::verbs::Hca). `hca`: its life and its tables; `verbs`:
+//!   the trait; `qp`: states; `post`, `poll`: the hot paths; `datagrams`: what UD needs besides;
+//!   `events`; `rest`, `stash`: sleeping.
+//! * `library`: libibverbs, loaded when it is first needed; `context`, `objects`: owners of its
+//!   pointers; `table`: objects by number; `map`: its numbers; `error`: its answers, and what
+//!   to do.
+//!
+//! # Invariants
+//! * What an object needs it holds, so nothing is destroyed before its users.
+//! * Whoever passes an object's pointer to the library holds the object's place in its table, so
+//!   it is not destroyed meanwhile. Places are taken in this order: the sleepers' mutex, a
+//!   completion queue, a queue pair.
 
 mod context;
+mod datagrams;
 mod device;
 mod discover;
 mod error;
+mod events;
+mod hca;
 mod library;
+mod map;
+mod objects;
+mod poll;
+mod post;
+mod qp;
+mod rest;
+mod stash;
+mod table;
+mod verbs;
 
 pub use device::{
     Atomics, DeviceCaps, DeviceGid, DeviceInfo, DevicePort, GidKind, LinkLayer, Odp, OdpOps,
@@ -18,3 +40,4 @@ pub use device::{
 };
 pub use discover::{FoundDevice, devices};
 pub use error::SysError;
+pub use hca::{VerbsConfig, VerbsHca};

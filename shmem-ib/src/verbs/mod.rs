@@ -14,6 +14,7 @@
 //! Posting is `unsafe`: the memory that a work request names belongs to the HCA until the
 //! completion of that request, or of a later signaled request of the same queue, was polled.
 
+pub(crate) mod checks;
 mod error;
 pub mod qp_table;
 mod types;

@@ -160,8 +160,9 @@ impl QpAttr {
     }
 }
 
-/// A local buffer.
+/// A local buffer, laid out as the verbs library has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
 pub struct Sge {
     /// First byte.
     pub addr: u64,
@@ -401,13 +402,16 @@ pub struct Completion {
     /// Bytes received, of a datagram with the [`super::GRH_LEN`] bytes in front; bytes written
     /// by the peer for a write with immediate data; bytes read for a READ.
     pub byte_len: u32,
-    /// Who sent a datagram.
+    /// Who sent a datagram. A device tells it in front of the payload only, so it is `None` there
+    /// for a datagram in a receive of a shared queue, or in one whose first buffer is shorter than
+    /// [`super::GRH_LEN`].
     pub src: Option<(AddressVector, Qpn)>,
     /// Immediate data of what was received.
     pub imm: Option<u32>,
     /// The local key that the peer has invalidated with its send.
     pub invalidated: Option<Rkey>,
-    /// The shared receive queue of an XRC receive.
+    /// The shared receive queue of an XRC receive. On a device it is told only if no other such
+    /// queue reports to the same completion queue.
     pub srqn: Option<SrqNum>,
 }
 

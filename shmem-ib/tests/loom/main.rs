@@ -21,7 +21,7 @@ mod verbs {
 #[path = "../../src/connect/endpoint/asleep.rs"]
 mod asleep;
 #[allow(dead_code)]
-#[path = "../../src/soft/rest.rs"]
+#[path = "../../src/rest.rs"]
 mod rest;
 
 mod endpoint;

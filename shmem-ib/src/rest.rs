@@ -1,6 +1,6 @@
 //! How threads sleep on one HCA: who sleeps on what, until when, and who has to be told.
 //!
-//! The decisions alone, over the traits [`Host`] and [`Desk`]: `hca` supplies descriptors and a
+//! The decisions alone, over the traits [`Host`] and [`Desk`]: an HCA supplies descriptors and a
 //! mutex, the model in `tests/loom` supplies loom's, and there every interleaving is tried with
 //! sleeps that never end by themselves too early.
 //!
@@ -46,22 +46,22 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 
 /// What a sleeper watches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// Socket and timer.
-    pub(super) wire: bool,
-    pub(super) event: bool,
+    pub(crate) wire: bool,
+    pub(crate) event: bool,
 }
 
 /// What ended a sleep; nothing of it: time is over, or no reason.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Ready {
-    pub(super) packet: bool,
-    pub(super) event: bool,
-    pub(super) timer: bool,
+pub(crate) struct Ready {
+    pub(crate) packet: bool,
+    pub(crate) event: bool,
+    pub(crate) timer: bool,
 }
 
 /// The HCA around the protocol.
-pub(super) trait Host {
+pub(crate) trait Host {
     /// The locked HCA.
     type Desk<'a>: Desk
     where
@@ -86,7 +86,7 @@ pub(super) trait Host {
 }
 
 /// What the mutex protects.
-pub(super) trait Desk {
+pub(crate) trait Desk {
     /// The sleepers.
     fn rest(&mut self) -> &mut Rest;
     /// The engine's next deadline.
@@ -103,12 +103,12 @@ pub(super) trait Desk {
 
 /// Counts polls of CQs.
 #[derive(Debug, Default)]
-pub(super) struct Polls(AtomicU64);
+pub(crate) struct Polls(AtomicU64);
 
 impl Polls {
     /// An application thread polls.
     #[inline]
-    pub(super) fn bump(&self) {
+    pub(crate) fn bump(&self) {
         // Relaxed: the counter only tells that somebody polls, and orders nothing.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -120,7 +120,7 @@ impl Polls {
 
 /// Who sleeps, under the mutex.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(crate) struct Rest {
     sleepers: SmallVec<[Sleeper; 2]>,
     /// When the timer descriptor fires.
     armed: Option<u64>,
@@ -141,7 +141,7 @@ struct Sleeper {
 impl Rest {
     /// Whether a thread sleeps on the socket.
     #[inline]
-    pub(super) fn anybody(&self) -> bool {
+    pub(crate) fn anybody(&self) -> bool {
         !self.sleepers.is_empty()
     }
 
@@ -167,7 +167,7 @@ impl Rest {
 }
 
 /// Lets sleeping threads know of a deadline that none of them expects.
-pub(super) fn announce<H: Host>(host: &H, desk: &mut H::Desk<'_>, now: u64) {
+pub(crate) fn announce<H: Host>(host: &H, desk: &mut H::Desk<'_>, now: u64) {
     let Some(wakes_at) = desk.rest().wakes_at() else {
         return;
     };
@@ -182,12 +182,12 @@ pub(super) fn announce<H: Host>(host: &H, desk: &mut H::Desk<'_>, now: u64) {
 }
 
 /// Wake-ups so far, for [`wait`].
-pub(super) fn wakes<H: Host>(host: &H) -> u64 {
+pub(crate) fn wakes<H: Host>(host: &H) -> u64 {
     host.lock().rest().wakes
 }
 
 /// Ends every sleep that knows of fewer wake-ups than there are with this one.
-pub(super) fn wake<H: Host>(host: &H) {
+pub(crate) fn wake<H: Host>(host: &H) {
     let mut desk = host.lock();
     desk.rest().wakes += 1;
     if desk.rest().anybody() {
@@ -197,7 +197,7 @@ pub(super) fn wake<H: Host>(host: &H) {
 
 /// Sleeps until there is something to do or `max` has passed, and does it. A wake-up ends it
 /// which is not among the first `seen`; or, without that number, which no thread has returned for.
-pub(super) fn wait<H: Host>(host: &H, seen: Option<u64>, max: Duration) -> Wake {
+pub(crate) fn wait<H: Host>(host: &H, seen: Option<u64>, max: Duration) -> Wake {
     let end = host
         .now()
         .saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));

@@ -1,0 +1,596 @@
+//! A port of an RDMA device as an [`Hca`].
+//!
+//! Here are its life and its tables; what needs little is done here as well, posting, polling and
+//! sleeping in modules of their own. Checks come first, those that the software HCA makes, so that
+//! mistakes get the same answer on all implementations; then the device is asked.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::SysError;
+use super::context::{Context, Pd};
+use super::datagrams::Ways;
+use super::device::{Atomics, DeviceInfo, DevicePort, LinkLayer, PortState};
+use super::discover::describe;
+use super::error::{io_error, reason, registration_advice};
+use super::map::{Origin, access_flags};
+use super::objects::{Channel, CqObject, MANY_SRQS, MrObject, NO_SRQ, SrqObject, XrcdObject};
+use super::poll::Found;
+use super::qp::{Held, Qp};
+use super::rest::Sleepers;
+use super::table::Table;
+use crate::soft::slots::{MAX_SLOTS, Slots};
+use crate::verbs::{
+    Access, CompChannel, Cq, Mr, MrHandle, PortInfo, QpInit, QpType, Qpn, Rereg, Srq, SrqInit,
+    SrqKind, VerbsError, Xrcd,
+};
+use crate::verbs::{Lkey, Rkey, checks};
+
+/// Which port of which device, and how it is to be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VerbsConfig {
+    /// Name of the device, as [`super::devices`] gives it.
+    pub device: String,
+    /// Its port, from 1.
+    pub port: u8,
+    /// The entry of the port's GID table to send from, see [`DevicePort::best_gid`].
+    pub gid_index: u8,
+    /// Whether registrations leave pages to be made when they are touched, instead of pinning
+    /// them. The device must be able to: [`super::Odp::serves_segments`].
+    pub on_demand_paging: bool,
+}
+
+impl VerbsConfig {
+    /// A port with its memory pinned.
+    #[must_use]
+    pub fn new(device: impl Into<String>, port: u8, gid_index: u8) -> Self {
+        Self {
+            device: device.into(),
+            port,
+            gid_index,
+            on_demand_paging: false,
+        }
+    }
+}
+
+/// A port of an RDMA device.
+///
+/// Closing it destroys whatever is still there. Memory that was registered is not accessed
+/// afterwards.
+pub struct VerbsHca {
+    pub(super) qps: Table<Qp>,
+    pub(super) srqs: Table<Arc<SrqObject>>,
+    pub(super) cqs: Table<Arc<CqObject>>,
+    channels: Table<Arc<Channel>>,
+    numbers: Mutex<Numbers>,
+    /// Channels that were destroyed. Their descriptors may still be borrowed, so they stay, and
+    /// serve again.
+    spare: Mutex<Vec<Arc<Channel>>>,
+    mrs: Mutex<Slots<Registration>>,
+    xrcds: Mutex<Slots<Arc<XrcdObject>>>,
+    pub(super) ways: Ways,
+    /// The channel of all completion queues that have none of their own.
+    pub(super) bell: Arc<Channel>,
+    pub(super) sleepers: Sleepers,
+    pub(super) found: Found,
+    pub(super) port: PortInfo,
+    pub(super) origin: Origin,
+    /// The driver needs processor time of this machine.
+    pub(super) software: bool,
+    on_demand: bool,
+    pub(super) pd: Arc<Pd>,
+}
+
+/// Numbers of those objects that have none from the device.
+#[derive(Debug, Default)]
+struct Numbers {
+    cqs: Slots<()>,
+    srqs: Slots<()>,
+    channels: Slots<()>,
+}
+
+#[derive(Debug)]
+struct Registration {
+    object: MrObject,
+    addr: *mut u8,
+    len: usize,
+    access: Access,
+}
+
+// SAFETY: the address is only passed on to the device.
+unsafe impl Send for Registration {}
+
+impl std::fmt::Debug for VerbsHca {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VerbsHca")
+            .field("device", &self.pd.context.name)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these protect is changed by single calls.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take_number<T>(slots: &mut Slots<T>, value: T, what: &'static str) -> Result<u32, VerbsError> {
+    let limit = MAX_SLOTS;
+    slots
+        .insert(value)
+        .ok_or(VerbsError::Exhausted { what, limit })
+}
+
+/// Inline payloads to ask for, the longest first: all queue pairs get what the port promises, and
+/// devices have between none and some hundred bytes. What exceeds a few hundred is copied as fast
+/// from a registered buffer.
+const INLINE: [u32; 7] = [512, 256, 220, 128, 64, 32, 0];
+
+impl VerbsHca {
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// There is no such device, port or GID, the process may not use it, the port is not active, or
+    /// the device lacks what is needed.
+    pub fn open(config: &VerbsConfig) -> Result<Self, SysError> {
+        let context = Arc::new(Context::open(&config.device)?);
+        let info = describe(&context)?;
+        let port = active_port(&info, config.port)?;
+        let gid = port.gids.iter().find(|g| g.index == config.gid_index);
+        let gid = gid.ok_or_else(|| no_such_gid(&info.name, port, config.gid_index))?;
+        let origin = Origin::new(port, gid.gid, gid.index);
+        let lacks = |what| SysError::Lacks {
+            name: info.name.clone(),
+            what,
+        };
+        if config.on_demand_paging && !info.caps.odp.serves_segments() {
+            return Err(lacks("on-demand paging of writes, reads and atomics"));
+        }
+        let refused = |what: &str, errno| SysError::Refused {
+            name: info.name.clone(),
+            reason: format!("cannot make {what}: {}", reason(errno)),
+        };
+        let bell = Channel::create(&context).map_err(|e| refused("a completion channel", e))?;
+        let bell = Arc::new(bell);
+        let sleepers = Sleepers::new()
+            .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
+        let pd = Arc::new(Pd::alloc(context)?);
+        let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
+        let port = port_info(&info, port, &origin, max_inline, config.on_demand_paging);
+        Ok(Self {
+            qps: Table::default(),
+            srqs: Table::default(),
+            cqs: Table::default(),
+            channels: Table::default(),
+            numbers: Mutex::default(),
+            spare: Mutex::default(),
+            mrs: Mutex::default(),
+            xrcds: Mutex::default(),
+            ways: Ways::new(info.caps.max_ah),
+            bell,
+            sleepers,
+            found: Found::default(),
+            port,
+            origin,
+            software: info.caps.software,
+            on_demand: config.on_demand_paging,
+            pd,
+        })
+    }
+
+    fn cq(&self, cq: Cq) -> Result<Arc<CqObject>, VerbsError> {
+        let found = self.cqs.get(cq.0).ok_or(VerbsError::NoSuchCq(cq))?;
+        Ok(Arc::clone(&found))
+    }
+
+    fn xrcd(&self, xrcd: Xrcd) -> Result<Arc<XrcdObject>, VerbsError> {
+        let xrcds = lock(&self.xrcds);
+        let found = xrcds.get(xrcd.0).ok_or(VerbsError::NoSuchXrcd(xrcd))?;
+        Ok(Arc::clone(found))
+    }
+
+    fn needs_xrc(&self, what: &'static str) -> Result<(), VerbsError> {
+        match self.port.xrc {
+            true => Ok(()),
+            false => Err(VerbsError::Unsupported { what }),
+        }
+    }
+
+    /// # Safety
+    /// As [`crate::verbs::Hca::reg_mr`].
+    pub(super) unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Mr, VerbsError> {
+        // SAFETY: the caller's promise.
+        let registration = unsafe { self.registration(addr, len, access)? };
+        let (lkey, rkey) = registration.object.keys();
+        let handle = take_number(&mut lock(&self.mrs), registration, "memory regions")?;
+        Ok(Mr {
+            handle: MrHandle(handle),
+            addr: addr.expose_provenance() as u64,
+            len: len as u64,
+            lkey: Lkey(lkey),
+            rkey: Rkey(rkey),
+        })
+    }
+
+    /// # Safety
+    /// As [`crate::verbs::Hca::reg_mr`].
+    unsafe fn registration(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration, VerbsError> {
+        checks::check_registration(addr.addr() as u64, len as u64, access)?;
+        let on_demand = match self.on_demand {
+            true => rdma_sys::ibv_access_flags::IBV_ACCESS_ON_DEMAND.0,
+            false => 0,
+        };
+        let flags = access_flags(access) | on_demand;
+        // SAFETY: the caller's promise.
+        let object = unsafe { MrObject::register(&self.pd, addr, len, flags) };
+        let object = object.map_err(|errno| {
+            let advice = registration_advice(errno, memlock_limit());
+            let what = format!("cannot register {len} bytes at {addr:p} ({access:?}){advice}");
+            io_error(what, errno)
+        })?;
+        Ok(Registration {
+            object,
+            addr,
+            len,
+            access,
+        })
+    }
+
+    pub(super) fn deregister(&self, mr: &Mr) -> Result<(), VerbsError> {
+        let mut mrs = lock(&self.mrs);
+        let gone = VerbsError::NoSuchMr(mr.handle.0);
+        let found = mrs.get_mut(mr.handle.0).ok_or(gone)?;
+        found.object.close().map_err(|errno| {
+            let what = format!("cannot deregister the {} bytes at {:#x}", mr.len, mr.addr);
+            io_error(what, errno)
+        })?;
+        mrs.remove(mr.handle.0);
+        Ok(())
+    }
+
+    /// Registers the new range before it gives up the old one. A device's own verb for this may
+    /// leave neither when it fails, and many have none.
+    ///
+    /// # Safety
+    /// As [`crate::verbs::Hca::rereg_mr`].
+    pub(super) unsafe fn reregister(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
+        let (range, access) = {
+            let mrs = lock(&self.mrs);
+            let old = mrs.get(mr.handle.0);
+            let old = old.ok_or(VerbsError::NoSuchMr(mr.handle.0))?;
+            let range = change.range.unwrap_or((old.addr, old.len));
+            (range, change.access.unwrap_or(old.access))
+        };
+        // SAFETY: the caller's promise.
+        let new = unsafe { self.register(range.0, range.1, access)? };
+        match self.deregister(mr) {
+            Ok(()) => {
+                *mr = new;
+                Ok(())
+            }
+            Err(e) => {
+                let _ = self.deregister(&new);
+                Err(e)
+            }
+        }
+    }
+
+    pub(super) fn make_cq(
+        &self,
+        depth: u32,
+        channel: Option<CompChannel>,
+    ) -> Result<Cq, VerbsError> {
+        checks::check_cq(depth, &self.port)?;
+        let own = channel.is_some();
+        let channel = match channel {
+            None => Arc::clone(&self.bell),
+            Some(c) => {
+                let found = self.channels.get(c.0);
+                Arc::clone(&*found.ok_or(VerbsError::NoSuchChannel(c))?)
+            }
+        };
+        let number = take_number(&mut lock(&self.numbers).cqs, (), "completion queues")?;
+        match CqObject::create(depth, number, &channel, !own) {
+            Ok(cq) => self.cqs.put(number, Arc::new(cq)),
+            Err(errno) => {
+                lock(&self.numbers).cqs.remove(number);
+                let what = format!("cannot create a completion queue of {depth}");
+                return Err(io_error(what, errno));
+            }
+        }
+        if !own {
+            self.sleepers.add(number);
+        }
+        Ok(Cq(number))
+    }
+
+    pub(super) fn drop_cq(&self, cq: Cq) -> Result<(), VerbsError> {
+        let mut found = self.cqs.alone(cq.0).ok_or(VerbsError::NoSuchCq(cq))?;
+        let what = "the completion queue";
+        let object = Arc::get_mut(&mut found).ok_or(VerbsError::Busy { what })?;
+        object
+            .close()
+            .map_err(|errno| io_error("cannot destroy a completion queue", errno))?;
+        found.take();
+        // Only then may the number be given again.
+        self.sleepers.remove(cq.0);
+        lock(&self.numbers).cqs.remove(cq.0);
+        Ok(())
+    }
+
+    pub(super) fn make_channel(&self) -> Result<CompChannel, VerbsError> {
+        let spare = lock(&self.spare).pop();
+        let channel = match spare {
+            Some(channel) => channel,
+            None => Channel::create(&self.pd.context)
+                .map(Arc::new)
+                .map_err(|errno| io_error("cannot create a completion channel", errno))?,
+        };
+        let number = take_number(&mut lock(&self.numbers).channels, (), "completion channels")?;
+        self.channels.put(number, channel);
+        Ok(CompChannel(number))
+    }
+
+    pub(super) fn drop_channel(&self, number: CompChannel) -> Result<(), VerbsError> {
+        let found = self.channels.alone(number.0);
+        let found = found.ok_or(VerbsError::NoSuchChannel(number))?;
+        if Arc::strong_count(&found) > 1 {
+            let what = "the completion channel";
+            return Err(VerbsError::Busy { what });
+        }
+        lock(&self.spare).push(found.take());
+        lock(&self.numbers).channels.remove(number.0);
+        Ok(())
+    }
+
+    pub(super) fn channel(&self, number: CompChannel) -> Result<Arc<Channel>, VerbsError> {
+        let found = self.channels.get(number.0);
+        let found = found.ok_or(VerbsError::NoSuchChannel(number))?;
+        Ok(Arc::clone(&found))
+    }
+
+    pub(super) fn channel_fd(&self, number: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
+        use std::os::fd::AsRawFd;
+        let channel = self.channel(number)?;
+        // SAFETY: channels are closed together with this HCA, which the result borrows.
+        Ok(unsafe { BorrowedFd::borrow_raw(channel.fd().as_raw_fd()) })
+    }
+
+    pub(super) fn event_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as the context, which lives as long as this HCA.
+        unsafe { BorrowedFd::borrow_raw(self.pd.context.async_fd()) }
+    }
+
+    pub(super) fn make_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
+        checks::check_srq(init, &self.port)?;
+        let xrc = match init.kind {
+            SrqKind::Basic => None,
+            SrqKind::Xrc { xrcd, cq } => {
+                self.needs_xrc("XRC receive queues")?;
+                Some((self.xrcd(xrcd)?, self.cq(cq)?))
+            }
+        };
+        let cq = xrc.as_ref().map(|(_, cq)| Arc::clone(cq));
+        let number = take_number(&mut lock(&self.numbers).srqs, (), "shared receive queues")?;
+        let object = SrqObject::create(&self.pd, init, Srq(number), xrc).map_err(|errno| {
+            lock(&self.numbers).srqs.remove(number);
+            let what = format!("cannot create a shared receive queue of {}", init.max_wr);
+            io_error(what, errno)
+        })?;
+        if let Some(cq) = cq {
+            // Relaxed: nobody can post a receive to the new queue yet.
+            let only = cq.srqn.compare_exchange(
+                NO_SRQ,
+                object.srqn.0,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if only.is_err() {
+                cq.srqn.store(MANY_SRQS, Ordering::Relaxed);
+            }
+        }
+        self.srqs.put(number, Arc::new(object));
+        Ok(Srq(number))
+    }
+
+    pub(super) fn drop_srq(&self, srq: Srq) -> Result<(), VerbsError> {
+        let mut found = self.srqs.alone(srq.0).ok_or(VerbsError::NoSuchSrq(srq))?;
+        let what = "the shared receive queue";
+        let object = Arc::get_mut(&mut found).ok_or(VerbsError::Busy { what })?;
+        object
+            .close()
+            .map_err(|errno| io_error("cannot destroy a shared receive queue", errno))?;
+        found.take();
+        lock(&self.numbers).srqs.remove(srq.0);
+        Ok(())
+    }
+
+    pub(super) fn make_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
+        self.needs_xrc("XRC domains")?;
+        let object = XrcdObject::open(&self.pd.context, domain)
+            .map_err(|errno| io_error("cannot open an XRC domain", errno))?;
+        let number = take_number(&mut lock(&self.xrcds), Arc::new(object), "XRC domains")?;
+        Ok(Xrcd(number))
+    }
+
+    pub(super) fn drop_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
+        let mut xrcds = lock(&self.xrcds);
+        let found = xrcds.get_mut(xrcd.0).ok_or(VerbsError::NoSuchXrcd(xrcd))?;
+        let what = "the XRC domain";
+        let object = Arc::get_mut(found).ok_or(VerbsError::Busy { what })?;
+        object
+            .close()
+            .map_err(|errno| io_error("cannot close an XRC domain", errno))?;
+        xrcds.remove(xrcd.0);
+        Ok(())
+    }
+
+    pub(super) fn make_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
+        checks::check_init(init, &self.port)?;
+        let mut held = Held::default();
+        if init.ty != QpType::XrcTgt {
+            held.send_cq = Some(self.cq(init.send_cq)?);
+        }
+        match init.ty {
+            QpType::Rc | QpType::Ud => {
+                held.recv_cq = Some(self.cq(init.recv_cq)?);
+                if let Some(srq) = init.srq {
+                    let found = self.srqs.get(srq.0).ok_or(VerbsError::NoSuchSrq(srq))?;
+                    held.srq = Some(Arc::clone(&found));
+                }
+            }
+            QpType::XrcIni => self.needs_xrc("XRC queue pairs")?,
+            QpType::XrcTgt => {
+                self.needs_xrc("XRC queue pairs")?;
+                held.xrcd = init.xrcd.map(|x| self.xrcd(x)).transpose()?;
+            }
+        }
+        if init.ty == QpType::Ud {
+            for cq in [&held.send_cq, &held.recv_cq].into_iter().flatten() {
+                cq.datagrams.store(true, Ordering::Relaxed);
+            }
+        }
+        let qp = Qp::create(&self.pd, init, held).map_err(|errno| {
+            let what = format!(
+                "cannot create a queue pair ({:?}, {} send and {} receive requests, {} bytes inline)",
+                init.ty, init.max_send_wr, init.max_recv_wr, init.max_inline
+            );
+            io_error(what, errno)
+        })?;
+        let qpn = qp.qpn;
+        self.qps.put(qpn.0, qp);
+        Ok(qpn)
+    }
+
+    pub(super) fn drop_qp(&self, qpn: Qpn) -> Result<(), VerbsError> {
+        let mut qp = self.qps.alone(qpn.0).ok_or(VerbsError::NoSuchQp(qpn))?;
+        qp.close()
+            .map_err(|errno| io_error(format!("cannot destroy QP {qpn}"), errno))?;
+        qp.take();
+        Ok(())
+    }
+}
+
+/// The limit of locked memory, in bytes; `None` is no limit.
+fn memlock_limit() -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure is written.
+    let rc = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
+    (rc == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+fn active_port(info: &DeviceInfo, number: u8) -> Result<&DevicePort, SysError> {
+    let port = info.ports.iter().find(|p| p.number == number);
+    let port = port.ok_or_else(|| SysError::NoSuchPort {
+        name: info.name.clone(),
+        port: number,
+        count: info.ports.len(),
+    })?;
+    if port.is_active() {
+        return Ok(port);
+    }
+    let advice = match (port.link_layer, port.state) {
+        (LinkLayer::InfiniBand, PortState::Init | PortState::Armed) => {
+            "start a subnet manager (opensm), or the one of the switch"
+        }
+        (LinkLayer::InfiniBand, _) => "look at the cable and the switch",
+        _ => "bring its network interface up (`ip link set ... up`), look at the cable",
+    };
+    Err(SysError::PortNotActive {
+        name: info.name.clone(),
+        port: number,
+        state: port.state.to_string(),
+        advice,
+    })
+}
+
+fn no_such_gid(name: &str, port: &DevicePort, index: u8) -> SysError {
+    let all = port.gids.iter();
+    let present: Vec<String> = all
+        .map(|g| format!("{}: {} ({})", g.index, g.gid, g.kind))
+        .collect();
+    SysError::NoSuchGid {
+        name: name.to_owned(),
+        port: port.number,
+        index,
+        present: match present.is_empty() {
+            true => "none: give its network interface an address".to_owned(),
+            false => present.join(", "),
+        },
+    }
+}
+
+fn port_info(
+    info: &DeviceInfo,
+    port: &DevicePort,
+    origin: &Origin,
+    max_inline: u32,
+    on_demand: bool,
+) -> PortInfo {
+    let caps = &info.caps;
+    // Zero is "not told" here.
+    let sge = |n: u32| if n == 0 { u32::MAX } else { n };
+    let rd_atomic = caps.max_qp_rd_atom.min(caps.max_qp_init_rd_atom);
+    PortInfo {
+        av: origin.av(),
+        active_mtu: port.mtu.0,
+        max_inline,
+        max_rd_atomic: u8::try_from(rd_atomic).unwrap_or(u8::MAX),
+        max_qp_wr: caps.max_qp_wr,
+        max_cqe: caps.max_cqe,
+        max_msg: port.max_msg,
+        max_sge: caps
+            .max_sge
+            .min(sge(caps.max_sge_rd))
+            .min(sge(caps.max_srq_sge)),
+        max_srq_wr: caps.max_srq_wr,
+        xrc: caps.xrc,
+        atomics_coherent: caps.atomics == Atomics::Global,
+        // The device writes memory, and tells nobody.
+        notices_inbound: false,
+        pins_memory: !on_demand,
+    }
+}
+
+/// The inline payload that every queue pair gets: found out by making one of each type.
+fn probe_inline(pd: &Arc<Pd>, bell: &Arc<Channel>) -> Result<u32, (&'static str, i32)> {
+    let cq = CqObject::create(1, 0, bell, true).map_err(|e| ("a completion queue", e))?;
+    let cq = Arc::new(cq);
+    let probe = |ty, what, most: u32| {
+        let mut refused = libc::EINVAL;
+        for max_inline in INLINE.into_iter().filter(|n| *n <= most) {
+            let init = QpInit {
+                max_send_wr: 1,
+                max_recv_wr: 1,
+                max_inline,
+                ..QpInit::new(ty, Cq(0))
+            };
+            let held = Held {
+                send_cq: Some(Arc::clone(&cq)),
+                recv_cq: Some(Arc::clone(&cq)),
+                ..Held::default()
+            };
+            match Qp::create(pd, &init, held) {
+                Ok(qp) => return Ok(qp.granted.inline.min(max_inline)),
+                Err(errno) => refused = errno,
+            }
+        }
+        Err((what, refused))
+    };
+    let rc = probe(QpType::Rc, "an RC queue pair", INLINE[0])?;
+    probe(QpType::Ud, "a UD queue pair", rc)
+}

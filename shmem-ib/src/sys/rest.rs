@@ -1,0 +1,216 @@
+//! How threads sleep on a device. The decisions are those of [`crate::rest`]; here is what they
+//! are about.
+//!
+//! Completion queues that were made without a channel report to one of our own, which sleepers
+//! watch. Before a thread sleeps it asks each of these queues for an announcement, and then looks
+//! whether a completion came before that: the only way to look is to take it, so it goes to the
+//! queue's stash. A completion after the question is announced, and ends the sleep.
+//!
+//! While the application polls it finds completions itself, and announcements would only wake a
+//! progress thread for nothing; [`crate::rest`] lets that nap without the channel, and announcements
+//! that were asked for come at most once.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdma_sys::ibv_req_notify_cq;
+
+use super::hca::VerbsHca;
+use crate::rest::{Desk, Host, Polls, Ready, Rest, Watch};
+use crate::soft::Event;
+use crate::verbs::Completion;
+
+/// What sleepers share.
+#[derive(Debug)]
+pub(super) struct Sleepers {
+    state: Mutex<State>,
+    pub(super) polls: Polls,
+    event: Event,
+    started: Instant,
+    /// An asynchronous event was there, and whoever slept has returned for it. Until somebody has
+    /// taken events it ends no more sleeps. Relaxed: a missed change costs one more wake-up, or is
+    /// made up for by the next event.
+    told_async: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    rest: Rest,
+    /// Completion queues that report to our channel, by number.
+    silent: Vec<u32>,
+    /// Something that ends a sleep was seen in this wait, besides completions.
+    event: bool,
+}
+
+impl Sleepers {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            state: Mutex::default(),
+            polls: Polls::default(),
+            event: Event::new()?,
+            started: Instant::now(),
+            told_async: AtomicBool::new(false),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete by itself.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A completion queue without a channel was made.
+    pub(super) fn add(&self, cq: u32) {
+        self.lock().silent.push(cq);
+    }
+
+    /// It is destroyed.
+    pub(super) fn remove(&self, cq: u32) {
+        self.lock().silent.retain(|number| *number != cq);
+    }
+
+    /// Somebody takes asynchronous events.
+    pub(super) fn looked_for_events(&self) {
+        self.told_async.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The locked state.
+pub(crate) struct Locked<'a> {
+    hca: &'a VerbsHca,
+    state: MutexGuard<'a, State>,
+}
+
+impl Desk for Locked<'_> {
+    fn rest(&mut self) -> &mut Rest {
+        &mut self.state.rest
+    }
+
+    /// The device keeps its timers itself.
+    fn next_timeout(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn has_unpolled(&self) -> bool {
+        // Each is asked, even if an earlier one has something already.
+        let look = |any: bool, number: &u32| self.hca.ask_and_look(*number) | any;
+        self.state.silent.iter().fold(false, look)
+    }
+
+    /// Takes announcements. That completions are there shows when they are looked for.
+    fn pump(&mut self) -> bool {
+        while let Some(number) = self.hca.bell.take_event() {
+            if let Some(cq) = self.hca.cqs.get(number) {
+                // Relaxed: changed and read only under this mutex.
+                cq.armed.store(false, Ordering::Relaxed);
+            }
+        }
+        std::mem::take(&mut self.state.event)
+    }
+
+    fn tidy_at(&self, _now: u64) -> Option<u64> {
+        None
+    }
+
+    fn tidy(&mut self) {}
+}
+
+impl VerbsHca {
+    /// Asks a queue to announce its next completion, and says whether it has one already.
+    fn ask_and_look(&self, number: u32) -> bool {
+        // Alone: a poller which came between taking a completion and putting it into the stash
+        // would get later ones first.
+        let Some(cq) = self.cqs.alone(number) else {
+            return false;
+        };
+        if !cq.stash.is_empty() {
+            return true;
+        }
+        if !cq.armed.load(Ordering::Relaxed) {
+            // SAFETY: the queue is open as long as it is in the table.
+            let errno = unsafe { ibv_req_notify_cq(cq.raw(), 0) };
+            // Should the device refuse, sleeps end by their time.
+            cq.armed.store(errno == 0, Ordering::Relaxed);
+        }
+        let mut one = [Completion::EMPTY];
+        if self.take_from_device(&cq, &mut one) == 0 {
+            return false;
+        }
+        cq.stash.put(&one);
+        true
+    }
+}
+
+impl Host for VerbsHca {
+    type Desk<'a> = Locked<'a>;
+
+    fn now(&self) -> u64 {
+        self.sleepers.started.elapsed().as_nanos() as u64
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            hca: self,
+            state: self.sleepers.lock(),
+        }
+    }
+
+    fn polls(&self) -> &Polls {
+        &self.sleepers.polls
+    }
+
+    fn sleep(&self, watch: Watch, time: Duration) -> Ready {
+        let sleepers = &self.sleepers;
+        let bell = watch.wire.then(|| self.bell.fd());
+        let event = watch.event.then(|| sleepers.event.as_fd());
+        let told = sleepers.told_async.load(Ordering::Relaxed);
+        let asynchronous = (watch.wire && !told).then(|| self.event_fd());
+        let [bell, event, asynchronous] = sleep([bell, event, asynchronous], time);
+        if asynchronous {
+            sleepers.told_async.store(true, Ordering::Relaxed);
+            sleepers.lock().event = true;
+        }
+        Ready {
+            packet: bell | asynchronous,
+            event,
+            timer: false,
+        }
+    }
+
+    fn arm(&self, _delay: Duration) -> bool {
+        false
+    }
+
+    fn take_timer(&self) -> bool {
+        false
+    }
+
+    fn raise(&self) {
+        self.sleepers.event.signal();
+    }
+
+    fn lower(&self) {
+        self.sleepers.event.take();
+    }
+}
+
+/// Sleeps until one of these is readable or the time is over; returns which are.
+fn sleep(fds: [Option<BorrowedFd<'_>>; 3], max: Duration) -> [bool; 3] {
+    // A negative descriptor is skipped by the kernel.
+    let mut polled = fds.map(|fd| libc::pollfd {
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(max.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: max.subsec_nanos().into(),
+    };
+    let n = polled.len() as libc::nfds_t;
+    // SAFETY: `polled` and `time` are alive; no signal mask is given.
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), n, &raw const time, ptr::null()) };
+    // Nothing: time is over, or a signal came, and the caller looks.
+    polled.map(|p| ready > 0 && p.revents != 0)
+}
