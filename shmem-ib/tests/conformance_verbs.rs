@@ -7,19 +7,22 @@
 //!
 //! Each check's result is a line of its own, with the reason where something is left out.
 
+#[path = "common/device.rs"]
+mod device;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::{Beyond, Fabric, all};
-use shmem_ib::sys::{DeviceInfo, SysError, VerbsConfig, VerbsHca, devices};
+use shmem_ib::conformance::{Beyond, Fabric, Lapses, all};
+use shmem_ib::sys::{FoundDevice, VerbsConfig, VerbsHca};
 use shmem_ib::verbs::Hca;
 
 struct Devices {
     hcas: [VerbsHca; 2],
-    beyond: Beyond,
+    lapses: Lapses,
     left_out: RefCell<BTreeSet<&'static str>>,
 }
 
@@ -31,7 +34,11 @@ impl Fabric for Devices {
     }
 
     fn beyond(&self) -> Beyond {
-        self.beyond
+        DEVICE
+    }
+
+    fn lapses(&self) -> Lapses {
+        self.lapses
     }
 
     fn left_out(&self, why: &'static str) {
@@ -51,51 +58,36 @@ const DEVICE: Beyond = Beyond {
     ..Beyond::NOTHING
 };
 
-fn usable(info: &DeviceInfo) -> Option<VerbsConfig> {
-    let port = info.ports.iter().find(|p| p.is_active())?;
-    let gid = port.best_gid()?;
-    Some(VerbsConfig::new(&info.name, port.number, gid.index))
+/// Vendor number of Soft-RoCE.
+const SOFT_ROCE: u32 = 0x00ff_ffff;
+
+/// What is known of the devices under test.
+fn lapses(ports: &[VerbsConfig; 2], found: &[FoundDevice]) -> Lapses {
+    let is_soft_roce = |d: &FoundDevice| {
+        let used = ports.iter().any(|p| p.device == d.name);
+        used && d.info.as_ref().is_ok_and(|i| i.vendor_id == SOFT_ROCE)
+    };
+    match found.iter().any(is_soft_roce) {
+        true => Lapses::SOFT_ROCE,
+        false => Lapses::NONE,
+    }
 }
 
-/// The ports to test on, or why there are none.
-fn ports() -> Result<[VerbsConfig; 2], String> {
-    let wanted = std::env::var("SHMEM_TEST_HCA").unwrap_or_default();
-    let found = devices().map_err(|e: SysError| e.to_string())?;
+fn main() -> ExitCode {
+    let (ports, found) = match device::pair() {
+        Ok(found) => found,
+        Err(why) => {
+            println!("conformance on RDMA devices: nothing was tested: {why}");
+            return ExitCode::from(u8::from(device::is_required()));
+        }
+    };
     for device in &found {
         match &device.info {
             Ok(info) => println!("{info:#?}"),
             Err(e) => println!("{e}"),
         }
     }
-    let config = |name: &str| {
-        let device = found.iter().find(|d| d.name == name);
-        let device = device.ok_or_else(|| format!("there is no device {name}"))?;
-        let info = device.info.as_ref().map_err(ToString::to_string)?;
-        usable(info).ok_or_else(|| format!("{name} has no active port with an address"))
-    };
-    let first_usable = || {
-        let usable = |d: &&shmem_ib::sys::FoundDevice| config(&d.name).is_ok();
-        found.iter().find(usable).map(|d| d.name.as_str())
-    };
-    let names: Vec<&str> = wanted.split(',').filter(|n| !n.is_empty()).collect();
-    let names = match names[..] {
-        [] => [first_usable().ok_or("no RDMA device is usable")?; 2],
-        [one] => [one; 2],
-        [one, two] => [one, two],
-        _ => return Err("SHMEM_TEST_HCA names more than two devices".into()),
-    };
-    Ok([config(names[0])?, config(names[1])?])
-}
-
-fn main() -> ExitCode {
-    let ports = match ports() {
-        Ok(ports) => ports,
-        Err(why) => {
-            println!("conformance on RDMA devices: nothing was tested: {why}");
-            let required = std::env::var("SHMEM_TEST_HCA_REQUIRED").is_ok_and(|v| v == "1");
-            return ExitCode::from(u8::from(required));
-        }
-    };
+    let lapses = lapses(&ports, &found);
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|a| !a.starts_with('-'))
@@ -108,7 +100,7 @@ fn main() -> ExitCode {
         let open = |config| VerbsHca::open(config).unwrap_or_else(|e| panic!("{e}"));
         let devices = Devices {
             hcas: [open(&ports[0]), open(&ports[1])],
-            beyond: DEVICE,
+            lapses,
             left_out: RefCell::default(),
         };
         let start = Instant::now();

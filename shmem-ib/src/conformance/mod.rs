@@ -127,7 +127,13 @@ pub trait Fabric {
         Beyond::NOTHING
     }
 
-    /// Told of each check, or part of one, that is left out, and why. Called by checks.
+    /// What they are known to get wrong.
+    fn lapses(&self) -> Lapses {
+        Lapses::NONE
+    }
+
+    /// Told of each check, or part of one, that is left out or asks for less, and why. Called by
+    /// checks.
     fn left_out(&self, why: &'static str) {
         let _ = why;
     }
@@ -138,6 +144,14 @@ pub trait Fabric {
             self.left_out(otherwise);
         }
         held
+    }
+
+    /// `lapsed`; if it is, tells which lapse is taken into account.
+    fn forgives(&self, lapsed: bool, what: &'static str) -> bool {
+        if lapsed {
+            self.left_out(what);
+        }
+        lapsed
     }
 
     /// Lets a little time pass. Called again and again while a check waits; the CQs of both
@@ -161,6 +175,50 @@ pub struct Beyond {
     pub forgets_the_destroyed: bool,
     /// Both HCAs can be in one XRC domain, as if they were processes on one node.
     pub domains_span_hcas: bool,
+    /// A misaligned atomic can be posted, and its target refuses it; drivers may refuse the post.
+    pub posts_misaligned_atomics: bool,
+    /// A sender whose send was to invalidate what is not there fails; the receiver fails anyway.
+    pub senders_of_invalidations_fail: bool,
+}
+
+/// What a device of somebody else gets wrong, found by these checks. They then ask for what it
+/// does instead, and say so. Nothing of this project has any.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Lapses {
+    /// A send request that fails locally completes as one that was flushed, and a UD queue pair
+    /// fails as a whole instead of its send queue alone.
+    pub local_failures_flush: bool,
+    /// A receive that is too short or may not be written completes with an operation error.
+    pub vague_receive_errors: bool,
+    /// A responder that refuses a request gives no event.
+    pub no_responder_events: bool,
+    /// Completions in error count as not solicited.
+    pub errors_not_solicited: bool,
+    /// A receive that is posted to a failed queue pair does not complete.
+    pub late_receives_stay: bool,
+    /// A send queue that was drained goes on at the next post only.
+    pub resumes_at_a_post: bool,
+}
+
+impl Lapses {
+    /// As it should be.
+    pub const NONE: Self = Self {
+        local_failures_flush: false,
+        vague_receive_errors: false,
+        no_responder_events: false,
+        errors_not_solicited: false,
+        late_receives_stay: false,
+        resumes_at_a_post: false,
+    };
+    /// Soft-RoCE, the driver `rdma_rxe` of Linux 6.12.
+    pub const SOFT_ROCE: Self = Self {
+        local_failures_flush: true,
+        vague_receive_errors: true,
+        no_responder_events: true,
+        errors_not_solicited: true,
+        late_receives_stay: true,
+        resumes_at_a_post: true,
+    };
 }
 
 impl Beyond {
@@ -172,6 +230,8 @@ impl Beyond {
         tells_establishment: false,
         forgets_the_destroyed: false,
         domains_span_hcas: false,
+        posts_misaligned_atomics: false,
+        senders_of_invalidations_fail: false,
     };
     /// The software HCA.
     pub const SOFTWARE: Self = Self {
@@ -181,6 +241,8 @@ impl Beyond {
         tells_establishment: true,
         forgets_the_destroyed: true,
         domains_span_hcas: true,
+        posts_misaligned_atomics: true,
+        senders_of_invalidations_fail: true,
     };
 }
 
@@ -243,10 +305,13 @@ macro_rules! named {
     };
 }
 
-/// All checks with their names, for a program of its own that runs them.
+/// A check with its name.
+pub type Named<F> = (&'static str, fn(&F));
+
+/// All checks, for a program of its own that runs them.
 #[must_use]
-pub fn all<F: Fabric>() -> Vec<(&'static str, fn(&F))> {
-    let mut all: Vec<(&'static str, fn(&F))> = Vec::new();
+pub fn all<F: Fabric>() -> Vec<Named<F>> {
+    let mut all: Vec<Named<F>> = Vec::new();
     all.extend(conformance_names!(reliable[named][F]));
     all.extend(conformance_names!(datagrams[named][F]));
     all

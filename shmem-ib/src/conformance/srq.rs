@@ -20,7 +20,7 @@ fn shared<F: Fabric>(fabric: &F) -> Link<'_, F> {
 fn create<F: Fabric>(l: &Link<'_, F>, side: &Side<'_, F::H>) -> Qpn {
     let init = QpInit {
         srq: side.srq,
-        ..qp_init(QpType::Rc, side.cq, &l.options)
+        ..qp_init(side.hca, QpType::Rc, side.cq, &l.options)
     };
     side.hca.create_qp(&init).expect("create_qp")
 }

@@ -58,7 +58,7 @@ impl<'f, F: Fabric> XrcLink<'f, F> {
     fn pair(l: &Link<'f, F>, xrcd: Xrcd) -> (Qpn, Qpn) {
         let ini = QpInit {
             max_recv_wr: 0,
-            ..qp_init(QpType::XrcIni, l.a.cq, &l.options)
+            ..qp_init(l.a.hca, QpType::XrcIni, l.a.cq, &l.options)
         };
         let tgt = QpInit {
             xrcd: Some(xrcd),
