@@ -1,4 +1,4 @@
-//! A port of an RDMA device as an [`Hca`].
+//! A port of an RDMA device as an [`Hca`](crate::verbs::Hca).
 //!
 //! Here are its life and its tables; what needs little is done here as well, posting, polling and
 //! sleeping in modules of their own. Checks come first, those that the software HCA makes, so that
