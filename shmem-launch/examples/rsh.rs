@@ -46,7 +46,7 @@ fn write_text(mut stream: &UnixStream, text: &str) {
 }
 
 fn session(stream: UnixStream) {
-    let mut text = || read_text(&stream);
+    let text = || read_text(&stream);
     let (Some(host), Some(mark), Some(command)) = (text(), text(), text()) else {
         return;
     };
