@@ -33,6 +33,10 @@ use crate::sys;
 /// alone takes tens of nanoseconds; half a millisecond is ten wake-ups.
 const SPINS: u32 = 20_000;
 
+/// Children of an agent where each is on a host of its own, unless it was set: remote shells that are
+/// started together wait for their connections together, so the tree is flatter than one of forks.
+const HOSTS_DEGREE: u32 = 16;
+
 /// A job that is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -122,6 +126,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     let program = program::find(name, std::env::var_os("PATH"))?;
     let spawn = spawn_mode(&program, cli.spawn, settings.spawn)?;
     let degree = match cli.tree_degree.unwrap_or(settings.tree_degree) {
+        0 if hosts.is_some() => HOSTS_DEGREE,
         0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
         degree => degree,
     };
@@ -291,7 +296,6 @@ fn machines(
             shmrun: shmrun.into_vec(),
             timeout_ns: settings.rsh_timeout.as_nanos() as u64,
         },
-        clock: 0,
     })
 }
 
