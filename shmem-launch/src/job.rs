@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use shmem_node::hca_address::{AddressError, HcaAddresses};
-use shmem_node::settings::{HeapCommit, HeapPages, Settings, Spawn, Spin, TABLE};
+use shmem_node::settings::{Settings, Spawn, Spin, TABLE};
 use shmem_node::template::marker::{self, Marker};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
@@ -205,11 +205,8 @@ fn check_machine(layout: &Layout, degree: u32, settings: &Settings) -> Result<()
             pes: layout.n_pes().into(),
             nodes: layout.n_nodes().into(),
             heap_size: settings.symmetric_size,
-            // Pages that were set aside are in no figure of the machine's memory.
-            heap_commit: match settings.heap_pages {
-                HeapPages::Huge => HeapCommit::Lazy,
-                HeapPages::Default | HeapPages::Transparent => settings.heap_commit,
-            },
+            heap_commit: settings.heap_commit,
+            heap_pages: settings.heap_pages,
         };
         memory::check(need, machine)?;
     }
