@@ -7,7 +7,7 @@ use std::path::Path;
 
 use shmem_node::contract;
 use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
-use shmem_node::settings::{HeapCommit, HeapPages, Settings, Spawn, Spin, TABLE};
+use shmem_node::settings::{Settings, Spawn, Spin, TABLE};
 use shmem_node::template::marker::{self, Marker};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
@@ -343,11 +343,8 @@ pub(crate) fn need(pes: u32, nodes: u32, settings: &Settings) -> Need {
         pes: pes.into(),
         nodes: nodes.into(),
         heap_size: settings.symmetric_size,
-        // Pages that were set aside are in no figure of the machine's memory.
-        heap_commit: match settings.heap_pages {
-            HeapPages::Huge => HeapCommit::Lazy,
-            HeapPages::Default | HeapPages::Transparent => settings.heap_commit,
-        },
+        heap_commit: settings.heap_commit,
+        heap_pages: settings.heap_pages,
     }
 }
 

@@ -8,7 +8,7 @@
 use shmem_node::layout::INTERNAL_SIZE;
 pub use shmem_node::machine::Machine;
 use shmem_node::machine::Size;
-use shmem_node::settings::HeapCommit;
+use shmem_node::settings::{HeapCommit, HeapPages};
 
 /// Private memory of an idle PE in bytes: stack, heap of the runtime, page tables.
 pub const PER_PE: u64 = 512 << 10;
@@ -29,6 +29,8 @@ pub struct Need {
     pub heap_size: u64,
     /// When heaps get memory.
     pub heap_commit: HeapCommit,
+    /// What pages they have.
+    pub heap_pages: HeapPages,
 }
 
 /// A job that cannot fit.
@@ -109,9 +111,10 @@ pub fn check(need: Need, machine: Machine) -> Result<(), MemoryError> {
             limit,
         });
     }
-    let heaps = match need.heap_commit {
-        HeapCommit::Lazy => 0,
-        HeapCommit::Reserve => need
+    let heaps = match (need.heap_commit, need.heap_pages) {
+        // Pages that were set aside are not among the free ones, and the agent takes them.
+        (HeapCommit::Lazy, _) | (_, HeapPages::Huge) => 0,
+        (HeapCommit::Reserve, _) => need
             .heap_size
             .saturating_add(INTERNAL_SIZE as u64)
             .saturating_mul(need.pes),
@@ -164,6 +167,7 @@ mod tests {
             nodes: 1,
             heap_size,
             heap_commit,
+            heap_pages: HeapPages::Default,
         }
     }
 
@@ -182,9 +186,10 @@ mod tests {
     #[test]
     fn reserved_heaps_add_up() {
         assert_eq!(check(need(8, GIB, HeapCommit::Reserve), machine()), Ok(()));
-        let e = check(need(9, GIB, HeapCommit::Reserve), machine())
-            .unwrap_err()
-            .to_string();
+        let nine = need(9, GIB, HeapCommit::Reserve);
+        let heap_pages = HeapPages::Huge;
+        assert_eq!(check(Need { heap_pages, ..nine }, machine()), Ok(()));
+        let e = check(nine, machine()).unwrap_err().to_string();
         for part in [
             "9 PEs",
             "512.0 KiB",
