@@ -36,6 +36,7 @@ mod evict;
 mod leave;
 mod ops;
 mod path;
+mod peer;
 mod rc;
 mod rma;
 mod segments;
