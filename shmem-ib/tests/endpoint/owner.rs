@@ -10,6 +10,7 @@ use shmem_ib::atomic::{AtomicOp, Width};
 use shmem_ib::connect::endpoint::{Atomics, ConnError, EndpointConfig, Transport};
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
+use shmem_ib::verbs::Hca;
 
 use crate::job::{Job, Pe};
 
@@ -236,11 +237,66 @@ fn a_bad_network_loses_and_repeats_nothing() {
     }
 }
 
+/// Keeps the HCA of a PE going whose endpoint stands still: it acknowledges and writes, but nobody
+/// executes.
+fn device_alone<R>(pe: &Pe, body: impl FnOnce() -> R) -> R {
+    let stop = AtomicBool::new(false);
+    let hca = pe.hca();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                hca.wait(Duration::from_millis(5));
+            }
+        });
+        let result = body();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+/// Waits until the HCA of `pe` has the acknowledgements of all that it has sent.
+fn acknowledged(pe: &Pe, sent_before: u64) {
+    loop {
+        let stats = pe.endpoint.stats();
+        if stats.hca.packets_sent > sent_before && stats.in_flight == 0 {
+            return;
+        }
+        pe.endpoint.progress();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn a_fence_orders_puts_behind_atomics() {
-    let job = owners(2, |_, _| {});
+    let mut job = owners(2, |_, _| {});
+    job.pes[0].put_word(1, 8, 0);
+    job.pes[0].endpoint.quiet().unwrap();
+    job.pes[1].pause();
+    std::thread::scope(|scope| {
+        let (before, rest) = job.pes.split_at_mut(1);
+        let (a, b) = (&before[0], &mut rest[0]);
+        let sent = a.endpoint.stats().hca.packets_sent;
+        for _ in 0..5 {
+            a.endpoint.add_nbi(1, 8, 1).unwrap();
+        }
+        let fenced = scope.spawn(|| {
+            a.endpoint.fence();
+            a.put_word(1, 0, 1);
+            a.endpoint.quiet().unwrap();
+        });
+        let meanwhile = device_alone(b, || {
+            acknowledged(a, sent);
+            std::thread::sleep(Duration::from_millis(50));
+            (b.word(0), b.word(8))
+        });
+        b.resume();
+        fenced.join().unwrap();
+        assert_eq!(meanwhile, (0, 0), "the put is behind the fence");
+        assert_eq!((b.word(0), b.word(8)), (1, 5));
+    });
+    // And under way, many times.
     let (a, b) = (&job.pes[0], &job.pes[1]);
-    for round in 1..=300u64 {
+    for round in 2..=200u64 {
         for _ in 0..5 {
             a.endpoint.add_nbi(1, 8, 1).unwrap();
         }
@@ -252,6 +308,29 @@ fn a_fence_orders_puts_behind_atomics() {
         assert_eq!(b.word(8), 5 * round);
     }
     a.endpoint.quiet().unwrap();
+}
+
+#[test]
+fn quiet_waits_for_the_execution() {
+    let mut job = owners(2, |_, _| {});
+    job.pes[0].endpoint.fetch_add(1, 8, 1).unwrap();
+    job.pes[1].pause();
+    let (before, rest) = job.pes.split_at_mut(1);
+    let (a, b) = (&before[0], &mut rest[0]);
+    let sent = a.endpoint.stats().hca.packets_sent;
+    a.endpoint.add_nbi(1, 8, 1).unwrap();
+    std::thread::scope(|scope| {
+        let quiet = scope.spawn(|| a.endpoint.quiet().unwrap());
+        let waits = device_alone(b, || {
+            acknowledged(a, sent);
+            std::thread::sleep(Duration::from_millis(50));
+            !quiet.is_finished() && b.word(8) == 1
+        });
+        b.resume();
+        quiet.join().unwrap();
+        assert!(waits);
+        assert_eq!(b.word(8), 2);
+    });
 }
 
 #[test]
@@ -379,31 +458,17 @@ fn an_owner_that_dies_before_it_answers_is_found_out() {
     job.pes[0].endpoint.fetch_add(1, 0, 1).unwrap();
     // Its HCA acknowledges, but nobody executes.
     job.pes[1].pause();
-    let stop = &AtomicBool::new(false);
     let (before, rest) = job.pes.split_at_mut(1);
     let (asker, owner) = (&before[0], &mut rest[0]);
     let sent = asker.endpoint.stats().hca.packets_sent;
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| asker.endpoint.fetch_add(1, 0, 1));
-        let hca = owner.hca();
-        let device = scope.spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                use shmem_ib::verbs::Hca;
-                hca.wait(Duration::from_millis(5));
-            }
+        let answered = device_alone(owner, || {
+            acknowledged(asker, sent);
+            asking.is_finished()
         });
-        loop {
-            let stats = asker.endpoint.stats();
-            if stats.hca.packets_sent > sent && stats.in_flight == 0 {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(!asking.is_finished(), "nobody can have answered");
-        stop.store(true, Ordering::Relaxed);
-        device.join().unwrap();
         owner.die();
+        assert!(!answered, "nobody can have executed it");
         let error = asking.join().unwrap().unwrap_err().to_string();
         assert!(
             error.contains("PE 1") && error.contains("has died"),

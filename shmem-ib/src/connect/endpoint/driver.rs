@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::amo::{ANSWER_SLOTS, Asked, Owner};
+use super::amo::{ANSWER_SLOTS, Owner};
 use super::buffers::{LocalSegment, Pool, Slot, copy};
 use super::config::{Directory, EndpointConfig};
 use super::error::{ConnError, hint};
 use super::ops::{Failed, Holds, Op, OpId, OpTable};
 use super::path::{Path, Todo};
+use super::peer::Peer;
 use super::ud::{SEND_SLOTS, UdPort};
 use crate::connect::UdAddress;
 use crate::connect::handshake::Failure;
-use crate::connect::message::{MAX_LEN, Message, Segments};
+use crate::connect::message::{MAX_LEN, Message};
 use crate::verbs::{
-    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, SendOp, SendWr, Sge, SrqNum,
+    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, SendOp, SendWr, Sge,
     VerbsError, WcStatus,
 };
 
@@ -46,72 +47,6 @@ pub(super) fn amo_recv_id(slot: u32) -> u64 {
 
 pub(super) fn amo_sent_id(slot: u16) -> u64 {
     KIND_AMO_SENT << KIND_SHIFT | u64::from(slot)
-}
-
-/// A point in the sequence of operations towards a peer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    posted: u64,
-    pub(super) asked: u64,
-}
-
-/// What is known about a peer that was in contact.
-#[derive(Debug, Default)]
-pub(super) struct Peer {
-    /// The queue pair for our operations, if the connection is open.
-    pub(super) open: Option<Qpn>,
-    /// The peer's memory.
-    pub(super) segments: Segments,
-    /// How requests name the peer on a queue pair that reaches others, too.
-    pub(super) srqn: Option<SrqNum>,
-    /// Nothing may be begun over the open connection: it makes room for another.
-    pub(super) draining: bool,
-    /// Threads that wait for the connection.
-    pub(super) waiters: u32,
-    /// Of those, how many waited when it opened: each may begin one operation even if the
-    /// connection is to be drained already, so that opening it was not in vain.
-    pub(super) entitled: u32,
-    /// Value of the endpoint's count of work requests at the last use.
-    pub(super) used: u64,
-    /// [`Hca::inbound_mark`] when last looked at.
-    pub(super) inbound: u32,
-    /// The peer's segments of this revision are to be acknowledged when operations have completed
-    /// up to this point.
-    pub(super) acknowledge: Option<(Mark, u32)>,
-    /// Work requests posted and completed; they complete in order.
-    pub(super) posted: u64,
-    pub(super) completed: u64,
-    /// Atomics that the peer is to execute, and has; they complete in an order of their own.
-    pub(super) asked: Asked,
-    /// How often connecting failed, and how the last time.
-    pub(super) failures: u64,
-    pub(super) failure: Option<ConnError>,
-    /// The connection is beyond repair.
-    pub(super) broken: Option<ConnError>,
-    /// It has said BYE: nothing may be started over the open connection.
-    pub(super) left: bool,
-    /// Where we looked for it.
-    pub(super) address: Option<UdAddress>,
-}
-
-impl Peer {
-    /// Whether no operation towards it is under way.
-    pub(super) const fn is_idle(&self) -> bool {
-        self.posted == self.completed && self.asked.unanswered() == 0
-    }
-
-    /// Everything that was started so far.
-    pub(super) const fn mark(&self) -> Mark {
-        Mark {
-            posted: self.posted,
-            asked: self.asked.asked,
-        }
-    }
-
-    /// Whether everything before `mark` has completed.
-    pub(super) const fn has_reached(&self, mark: Mark) -> bool {
-        self.completed >= mark.posted && self.asked.answered >= mark.asked
-    }
 }
 
 pub(super) struct Driver<H> {
@@ -251,6 +186,15 @@ impl<H: Hca> Driver<H> {
     /// Takes completions and lets timers act. Returns whether anything happened, operations of
     /// peers included.
     pub(super) fn poll(&mut self) -> bool {
+        let mut busy = self.poll_once();
+        // What closing connections took ahead of time must not wait until the next packet comes.
+        while !self.late.is_empty() {
+            busy |= self.poll_once();
+        }
+        busy
+    }
+
+    fn poll_once(&mut self) -> bool {
         // Kept between calls: filling it anew would cost a poller as much as the rest of this.
         let mut batch = std::mem::take(&mut self.batch);
         if batch.is_empty() {

@@ -21,6 +21,10 @@
 //! progress thread that calls [`Endpoint::progress_wait`] in a loop answers peers; it sleeps
 //! when there is nothing to do.
 //!
+//! # Atomics
+//! The HCA executes atomics of peers, or, where its atomics are not coherent with the processor's, the
+//! PE that owns the memory does while it makes progress ([`Atomics`]).
+//!
 //! # Locking
 //! One mutex protects everything; it is held for a few hundred nanoseconds
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
@@ -36,6 +40,7 @@ mod evict;
 mod leave;
 mod ops;
 mod path;
+mod peer;
 mod rc;
 mod rma;
 mod segments;

@@ -15,9 +15,10 @@ use smallvec::SmallVec;
 
 use super::Endpoint;
 use super::buffers::{Pool, Slot, copy};
-use super::driver::{Driver, Mark, Peer, Posted};
+use super::driver::{Driver, Posted};
 use super::error::ConnError;
 use super::ops::{Failed, Holds, Op, OpId, OpKind};
+use super::peer::{Mark, Peer};
 use super::wait::Locked;
 use crate::verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, Sge};
 

@@ -273,6 +273,101 @@ mod tests {
         assert_eq!(outbox.sent(new.slot, Qpn(79)), None);
     }
 
+    /// One of two PEs that do nothing but ask each other, with queues as an RC connection has them.
+    struct Sim {
+        asked: Asked,
+        outbox: Outbox,
+        /// Requests still to be made.
+        left: u64,
+        /// The send queue: requests are `None`, answers not. In order, as the peer takes them.
+        queue: VecDeque<Option<Outgoing>>,
+        /// Places of the send queue for requests that are taken.
+        requests: u32,
+        receives: u32,
+        executed: u64,
+    }
+
+    impl Sim {
+        fn new(left: u64, receives: u32) -> Self {
+            Self {
+                asked: Asked::default(),
+                outbox: Outbox::new(),
+                left,
+                queue: VecDeque::new(),
+                requests: 0,
+                receives,
+                executed: 0,
+            }
+        }
+
+        fn is_done(&self) -> bool {
+            self.left == 0 && self.asked.unanswered() == 0 && self.queue.is_empty()
+        }
+    }
+
+    /// Two that flood each other, with few places in their queues and few receives: both are
+    /// answered in full, whoever runs when, and nobody ever has more answers than the window.
+    #[test]
+    fn two_that_flood_each_other_are_answered() {
+        for seed in 0..300 {
+            let mut rng = Rng::new(seed);
+            let places = 1 + rng.below(4) as u32;
+            let receives = 1 + rng.below(3) as u32;
+            let mut pes = [0, 1].map(|_| Sim::new(200 + rng.below(300), receives));
+            let wanted = [pes[1].left, pes[0].left];
+            let mut arrived = [0u32; 2];
+            let mut steps = 0;
+            while !pes.iter().all(Sim::is_done) {
+                steps += 1;
+                assert!(steps < 200_000, "seed {seed}: they wait for each other");
+                let me = rng.below(2) as usize;
+                let peer = 1 - me;
+                match rng.below(3) {
+                    // The program asks as long as there is room.
+                    0 => {
+                        let pe = &mut pes[me];
+                        while pe.left > 0 && pe.asked.has_room() && pe.requests < places {
+                            pe.asked.asked += 1;
+                            (pe.left, pe.requests) = (pe.left - 1, pe.requests + 1);
+                            pe.queue.push_back(None);
+                        }
+                    }
+                    // The network delivers the first message, if the peer has a receive for it.
+                    1 if arrived[peer] < pes[peer].receives => {
+                        let Some(message) = pes[me].queue.pop_front() else {
+                            continue;
+                        };
+                        arrived[peer] += 1;
+                        match message {
+                            None => {
+                                pes[me].requests -= 1;
+                                let token = pes[peer].executed;
+                                pes[peer].executed += 1;
+                                let fits = pes[peer].outbox.push(me as u32, QP, answer(token));
+                                assert!(fits, "seed {seed}: more than the window");
+                            }
+                            Some(out) => {
+                                pes[me].outbox.sent(out.slot, QP);
+                                for token in tokens(&out) {
+                                    assert_eq!(token, pes[peer].asked.answered, "seed {seed}");
+                                    pes[peer].asked.answered += 1;
+                                }
+                            }
+                        }
+                    }
+                    // Progress: receives are posted again, and answers leave.
+                    _ => {
+                        arrived[me] = 0;
+                        while let Some(out) = pes[me].outbox.next() {
+                            pes[me].queue.push_back(Some(out));
+                        }
+                    }
+                }
+            }
+            assert_eq!([pes[0].executed, pes[1].executed], wanted, "seed {seed}");
+        }
+    }
+
     /// Whatever happens, every answer goes out once, in order per connection, and all places come
     /// back.
     #[test]
