@@ -103,11 +103,17 @@ impl Wire {
         let config = VerbsConfig::new(self.device.clone(), 1, self.gid_index());
         let verbs = VerbsHca::open(&config).expect("the device");
         let (soft, verbs) = (Device::Soft(soft), Device::Verbs(verbs));
-        Pair(if soft_first { [soft, verbs] } else { [verbs, soft] })
+        Pair(if soft_first {
+            [soft, verbs]
+        } else {
+            [verbs, soft]
+        })
     }
 
     fn sysfs(&self) -> PathBuf {
-        PathBuf::from("/sys/class/infiniband").join(&self.device).join("ports/1")
+        PathBuf::from("/sys/class/infiniband")
+            .join(&self.device)
+            .join("ports/1")
     }
 
     /// Index of the device's IPv4-mapped GID.
@@ -226,7 +232,9 @@ fn main() -> ExitCode {
     assert!(!checks.is_empty(), "no check of the names {named:?}");
 
     std::panic::set_hook(Box::new(|info| {
-        let at = info.location().map_or_else(String::new, |l| format!("{}:{}: ", l.file(), l.line()));
+        let at = info
+            .location()
+            .map_or_else(String::new, |l| format!("{}:{}: ", l.file(), l.line()));
         let said = info.payload_as_str().unwrap_or("no message");
         *SAID.lock().expect("SAID") = format!("{at}{said}");
     }));
@@ -287,5 +295,9 @@ fn print_summary(
         (count > 0).then(|| format!(" {name} {count}"))
     });
     println!("rxe:{}", counts.collect::<String>());
-    println!("passed {} of {checks}; failed: {}", checks - failed.len(), failed.join(" "));
+    println!(
+        "passed {} of {checks}; failed: {}",
+        checks - failed.len(),
+        failed.join(" ")
+    );
 }
