@@ -232,7 +232,9 @@ pub fn requests_of_one_queue_keep_their_order<F: Fabric>(fabric: &F) {
 /// Inline payload may be overwritten as soon as the post returns.
 pub fn inline_payload_is_copied<F: Fabric>(fabric: &F) {
     let link = Link::new(fabric, Options::default());
-    for (i, len) in [0, 1, 8, 63, 64, 65, 256].into_iter().enumerate() {
+    let max = link.options.max_inline as usize;
+    let sizes = [0, 1, 8, 63, 64, 65, 256, max];
+    for (i, len) in sizes.into_iter().filter(|len| *len <= max).enumerate() {
         let data = pattern(len, i as u64 + 1);
         let mut source = data.clone();
         let wr = SendWr {
@@ -407,7 +409,7 @@ pub fn many_queue_pairs<F: Fabric>(fabric: &F) {
         },
     );
     let make = |side: &super::Side<'_, F::H>| {
-        let init = super::harness::qp_init(QpType::Rc, side.cq, &link.options);
+        let init = super::harness::qp_init(side.hca, QpType::Rc, side.cq, &link.options);
         side.hca.create_qp(&init).expect("create_qp")
     };
     let pairs: Vec<_> = (0..N).map(|_| (make(&link.a), make(&link.b))).collect();

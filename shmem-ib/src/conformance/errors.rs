@@ -166,7 +166,10 @@ pub fn deregistered_memory_is_gone<F: Fabric>(fabric: &F) {
     );
     l.expect(1);
     l.b.hca.dereg_mr(&region.mr).expect("dereg_mr");
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let again = l.b.hca.dereg_mr(&region.mr);
         assert!(matches!(again, Err(VerbsError::NoSuchMr(_))), "{again:?}");
     }
@@ -189,7 +192,7 @@ pub fn local_protection_error<F: Fabric>(fabric: &F) {
         let l = Link::new(fabric, Options::default());
         l.a.post(1, op(&l), sge(&l));
         l.a.post(2, l.write_to_b(0), l.a.mem.sge(0, 8));
-        l.expect_failure(1, WcStatus::LocProtErr);
+        l.expect_local_failure(1);
         l.expect_failure(2, WcStatus::WrFlushErr);
         assert_eq!(l.a.hca.query_qp(l.a.qp).expect("query"), QpState::Err);
     };
@@ -228,12 +231,25 @@ pub fn misaligned_atomic<F: Fabric>(fabric: &F) {
         rkey,
         add: 1,
     };
+    let posts = fabric.beyond().posts_misaligned_atomics;
+    if !fabric.holds(posts, "misaligned atomics may be refused at the post") {
+        let sges = [l.a.mem.sge(0, 8)];
+        // SAFETY: regions are never freed.
+        let posted = unsafe { l.a.hca.post_send(l.a.qp, &SendWr::new(1, op, &sges)) };
+        if posted.is_ok() {
+            l.expect_failure(1, WcStatus::RemInvReqErr);
+        }
+        return;
+    }
     fails(&l, op, l.a.mem.sge(0, 8), WcStatus::RemInvReqErr);
 }
 
 /// A full send queue refuses posts until something has completed.
 pub fn full_send_queue<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().exact_depths {
+    if !fabric.holds(
+        fabric.beyond().exact_depths,
+        "queues may hold more than was asked for",
+    ) {
         return;
     }
     let l = Link::new(
@@ -274,7 +290,8 @@ pub fn requests_that_no_queue_takes<F: Fabric>(fabric: &F) {
         imm: None,
     };
     let (raddr, rkey) = (l.b.mem.at(0), l.b.mem.mr.rkey);
-    let data = [0; 257];
+    let max = u64::from(l.options.max_inline);
+    let data = vec![0; l.options.max_inline as usize + 1];
     let post = |op, sge, inline| {
         let sges = [sge];
         let wr = SendWr {
@@ -291,14 +308,7 @@ pub fn requests_that_no_queue_takes<F: Fabric>(fabric: &F) {
     ));
     let got = post(l.write_to_b(0), sge, Some(&data));
     assert!(
-        matches!(
-            got,
-            Err(VerbsError::TooLong {
-                len: 257,
-                max: 256,
-                ..
-            })
-        ),
+        matches!(got, Err(VerbsError::TooLong { len, max: most, .. }) if (len, most) == (max + 1, max)),
         "{got:?}"
     );
     let got = post(l.read_from_b(0), sge, Some(&data[..8]));
@@ -368,7 +378,7 @@ pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
             depth,
             ..Options::default()
         };
-        super::harness::qp_init(QpType::Rc, cq, &options)
+        super::harness::qp_init(hca, QpType::Rc, cq, &options)
     };
     assert!(matches!(
         hca.create_qp(&init(cq, u32::MAX)),
@@ -377,7 +387,10 @@ pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
             ..
         })
     ));
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let bad_cq = crate::verbs::Cq(cq.0 + 1000);
         assert!(matches!(
             hca.create_qp(&init(bad_cq, 1)),

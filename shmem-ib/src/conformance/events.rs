@@ -12,9 +12,17 @@ pub fn responder_errors_give_events<F: Fabric>(fabric: &F) {
     let l = Link::new(fabric, Options::default());
     l.a.post(1, l.write_to_b(len - 7), l.a.mem.sge(0, 8));
     l.expect_failure(1, WcStatus::RemAccessErr);
+    let lapsed = fabric.lapses().no_responder_events;
+    if fabric.forgives(lapsed, "responders that refuse give no event") {
+        return;
+    }
     let event = AsyncEvent::QpAccessErr(l.b.qp);
     l.expect_event(&l.b, event);
 
+    let posts = fabric.beyond().posts_misaligned_atomics;
+    if !fabric.holds(posts, "misaligned atomics may be refused at the post") {
+        return;
+    }
     let l = Link::new(fabric, Options::default());
     let (raddr, rkey) = (l.b.mem.at(4), l.b.mem.mr.rkey);
     let misaligned = SendOp::FetchAdd {
@@ -32,7 +40,10 @@ pub fn responder_errors_give_events<F: Fabric>(fabric: &F) {
 
 /// The first packet of the peer is told to a queue pair that waits for it in RTR.
 pub fn establishment_gives_an_event<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().tells_establishment {
+    if !fabric.holds(
+        fabric.beyond().tells_establishment,
+        "no event when a connection is established",
+    ) {
         return;
     }
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
@@ -56,7 +67,10 @@ pub fn establishment_gives_an_event<F: Fabric>(fabric: &F) {
 
 /// A completion that finds its queue full is lost; queue and queue pair fail with events.
 pub fn overflowing_completion_queue<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().exact_depths {
+    if !fabric.holds(
+        fabric.beyond().exact_depths,
+        "queues may hold more than was asked for",
+    ) {
         return;
     }
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
@@ -64,7 +78,7 @@ pub fn overflowing_completion_queue<F: Fabric>(fabric: &F) {
     let cq = hca.create_cq(2, None).expect("create_cq");
     let init = QpInit {
         send_cq: cq,
-        ..qp_init(QpType::Rc, l.a.cq, &options)
+        ..qp_init(hca, QpType::Rc, l.a.cq, &options)
     };
     let qp = hca.create_qp(&init).expect("create_qp");
     l.connect_pair(qp, l.b.qp);
@@ -103,7 +117,10 @@ pub fn completion_queues_in_use<F: Fabric>(fabric: &F) {
     for cq in [send_cq, recv_cq] {
         hca.destroy_cq(cq).expect("nobody uses it any more");
     }
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let again = hca.create_cq(16, None).expect("create_cq");
         assert!(again != send_cq && again != recv_cq);
         let gone = hca.create_qp(&init);
@@ -114,13 +131,16 @@ pub fn completion_queues_in_use<F: Fabric>(fabric: &F) {
 
 /// Completions that were not polled vanish with their queue pair.
 pub fn destroyed_queue_pairs_leave_nothing<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().forgets_the_destroyed {
+    if !fabric.holds(
+        fabric.beyond().forgets_the_destroyed,
+        "completions may outlive their queue pair",
+    ) {
         return;
     }
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
     let options = Options::default();
     let make = |side: &super::Side<'_, F::H>| {
-        let init = qp_init(QpType::Rc, side.cq, &options);
+        let init = qp_init(side.hca, QpType::Rc, side.cq, &options);
         side.hca.create_qp(&init).expect("create_qp")
     };
     let other = (make(&l.a), make(&l.b));

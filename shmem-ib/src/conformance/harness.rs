@@ -118,6 +118,8 @@ pub struct Options {
     pub srq: bool,
     /// Timer code of RNR NAKs and how often to try again.
     pub rnr: (u8, u8),
+    /// Bytes of inline payload, at most what the ports have.
+    pub max_inline: u32,
     /// Every send request is signaled.
     pub sq_sig_all: bool,
 }
@@ -136,6 +138,7 @@ impl Default for Options {
             max_sge: 4,
             srq: false,
             rnr: (12, 7),
+            max_inline: 256,
             sq_sig_all: false,
         }
     }
@@ -171,7 +174,7 @@ impl<'f, H: Hca> Side<'f, H> {
         });
         let init = QpInit {
             srq,
-            ..qp_init(ty, cq, options)
+            ..qp_init(hca, ty, cq, options)
         };
         let qp = hca.create_qp(&init).expect("create_qp");
         let mem = Region::new(hca, options.len, options.mr_access);
@@ -234,13 +237,14 @@ impl<'f, H: Hca> Side<'f, H> {
     }
 }
 
-pub(super) fn qp_init(ty: QpType, cq: Cq, options: &Options) -> QpInit {
+/// A queue pair on `hca`, which may be the one to limit the inline payload.
+pub(super) fn qp_init<H: Hca>(hca: &H, ty: QpType, cq: Cq, options: &Options) -> QpInit {
     QpInit {
         max_send_wr: options.depth,
         max_recv_wr: options.depth,
         max_send_sge: options.max_sge,
         max_recv_sge: options.max_sge,
-        max_inline: 256,
+        max_inline: options.max_inline.min(hca.port().max_inline),
         sq_sig_all: options.sq_sig_all,
         ..QpInit::new(ty, cq)
     }
@@ -262,10 +266,11 @@ impl<'f, F: Fabric> Link<'f, F> {
     /// Makes both sides, in RESET.
     pub fn unconnected(fabric: &'f F, ty: QpType, mut options: Options) -> Self {
         let [a, b] = fabric.hcas();
-        options.mtu = options
-            .mtu
-            .min(a.port().active_mtu)
-            .min(b.port().active_mtu);
+        let ports = [a.port(), b.port()];
+        for port in ports {
+            options.mtu = options.mtu.min(port.active_mtu);
+            options.max_inline = options.max_inline.min(port.max_inline);
+        }
         let (a, b) = (Side::new(a, ty, &options), Side::new(b, ty, &options));
         Self {
             fabric,
@@ -385,6 +390,20 @@ impl<'f, F: Fabric> Link<'f, F> {
     pub fn expect_failure(&self, wr_id: u64, status: WcStatus) {
         let c = self.next(&self.a);
         assert_eq!((c.wr_id, c.status), (wr_id, status), "{c:?}");
+    }
+
+    /// Waits for the next completion of `a`, which has to be a protection error of `wr_id`.
+    pub fn expect_local_failure(&self, wr_id: u64) {
+        let lapsed = self.fabric.lapses().local_failures_flush;
+        let c = self.next(&self.a);
+        let forgiven = c.status == WcStatus::WrFlushErr
+            && self
+                .fabric
+                .forgives(lapsed, "local failures complete as flushed");
+        assert!(
+            c.wr_id == wr_id && (forgiven || c.status == WcStatus::LocProtErr),
+            "{c:?}"
+        );
     }
 
     /// Waits for the next completion of `b`, which has to be the success of `wr_id`.

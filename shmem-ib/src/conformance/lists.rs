@@ -137,7 +137,7 @@ pub fn one_bad_buffer_of_a_list<F: Fabric>(fabric: &F) {
         l.b.receive(7, &[l.b.mem.sge(0, 64)]);
         l.a.post_wr(&SendWr::new(1, op, &sges));
         l.a.post(2, l.write_to_b(0), l.a.mem.sge(0, 8));
-        l.expect_failure(1, WcStatus::LocProtErr);
+        l.expect_local_failure(1);
         l.expect_failure(2, WcStatus::WrFlushErr);
         assert_eq!(l.a.hca.query_qp(l.a.qp).expect("query"), QpState::Err);
         // A READ fails when its answer comes: what was behind it is on its way already.

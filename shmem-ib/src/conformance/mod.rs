@@ -32,95 +32,13 @@ pub use xrc::*;
 
 use crate::verbs::Hca;
 
-/// Two HCAs that can reach each other.
-pub trait Fabric {
-    /// The implementation.
-    type H: Hca;
-
-    /// The two.
-    fn hcas(&self) -> [&Self::H; 2];
-
-    /// In what they are more exact than the specification asks.
-    fn beyond(&self) -> Beyond {
-        Beyond::NOTHING
-    }
-
-    /// Lets a little time pass. Called again and again while a check waits; the CQs of both
-    /// HCAs are polled in between.
-    fn advance(&self);
-}
-
-/// What the specification leaves open and an implementation may nevertheless hold. A check of
-/// such a thing passes where the flag is not set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Beyond {
-    /// Queues hold exactly what they were created for; devices round up.
-    pub exact_depths: bool,
-    /// Numbers of objects that do not exist (any more) are refused.
-    pub checks_handles: bool,
-    /// A send may invalidate any registration; devices ask for one of a special kind.
-    pub invalidates_any_mr: bool,
-    /// The first packet for a queue pair in RTR gives an event.
-    pub tells_establishment: bool,
-    /// Unpolled completions of a queue pair vanish when it is destroyed.
-    pub forgets_the_destroyed: bool,
-    /// Both HCAs can be in one XRC domain, as if they were processes on one node.
-    pub domains_span_hcas: bool,
-}
-
-impl Beyond {
-    /// A device that does what it must.
-    pub const NOTHING: Self = Self {
-        exact_depths: false,
-        checks_handles: false,
-        invalidates_any_mr: false,
-        tells_establishment: false,
-        forgets_the_destroyed: false,
-        domains_span_hcas: false,
-    };
-    /// The software HCA.
-    pub const SOFTWARE: Self = Self {
-        exact_depths: true,
-        checks_handles: true,
-        invalidates_any_mr: true,
-        tells_establishment: true,
-        forgets_the_destroyed: true,
-        domains_span_hcas: true,
-    };
-}
-
-/// Makes the tests of [`conformance_tests!`](crate::conformance_tests) at each MTU. `$make` is a
-/// function from [`Mtu`](crate::verbs::Mtu) to a fresh [`Fabric`].
+/// Calls the macro `$callback` with its arguments and the names of all checks: of those for every
+/// network, or of those for one that loses no datagrams.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! conformance_matrix {
-    (reliable $make:expr) => {
-        $crate::conformance_matrix!(@mtus [reliable] $make);
-    };
-    ($make:expr) => {
-        $crate::conformance_matrix!(@mtus [] $make);
-    };
-    (@mtus [$($kind:ident)?] $make:expr) => {
-        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu256, M256);
-        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu512, M512);
-        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu1024, M1024);
-        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu2048, M2048);
-        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu4096, M4096);
-    };
-    (@one [$($kind:ident)?] $make:expr, $name:ident, $mtu:ident) => {
-        mod $name {
-            #[allow(unused_imports)]
-            use super::*;
-            $crate::conformance_tests!($($kind)? ($make)($crate::verbs::Mtu::$mtu));
-        }
-    };
-}
-
-/// Makes a test of each check. `$make` is an expression that gives a fresh [`Fabric`].
-/// `reliable` leaves out the checks that need a network which loses no datagrams.
-#[macro_export]
-macro_rules! conformance_tests {
-    (reliable $make:expr) => {
-        $crate::conformance_tests!(@each $make;
+macro_rules! conformance_names {
+    (reliable [$($callback:tt)*] [$($args:tt)*]) => {
+        $($callback)*! { [$($args)*]
             writes_of_all_sizes,
             reads_of_all_sizes,
             atomics_return_old_values,
@@ -181,11 +99,10 @@ macro_rules! conformance_tests {
             xrc_queues_that_are_empty_or_gone,
             xrc_reaches_memory_of_the_whole_domain,
             xrc_refusals,
-        );
+        }
     };
-    ($make:expr) => {
-        $crate::conformance_tests!(reliable $make);
-        $crate::conformance_tests!(@each $make;
+    (datagrams [$($callback:tt)*] [$($args:tt)*]) => {
+        $($callback)*! { [$($args)*]
             datagrams_arrive_with_their_source,
             datagrams_without_key_or_buffer_are_dropped,
             datagrams_of_all_sizes,
@@ -193,9 +110,186 @@ macro_rules! conformance_tests {
             datagrams_gather_and_scatter,
             datagrams_into_shared_receives,
             a_datagram_that_cannot_be_sent_stops_only_the_send_queue,
-        );
+        }
     };
-    (@each $make:expr; $($name:ident,)*) => {
+}
+
+/// Two HCAs that can reach each other.
+pub trait Fabric {
+    /// The implementation.
+    type H: Hca;
+
+    /// The two.
+    fn hcas(&self) -> [&Self::H; 2];
+
+    /// In what they are more exact than the specification asks.
+    fn beyond(&self) -> Beyond {
+        Beyond::NOTHING
+    }
+
+    /// What they are known to get wrong.
+    fn lapses(&self) -> Lapses {
+        Lapses::NONE
+    }
+
+    /// Told of each check, or part of one, that is left out or asks for less, and why. Called by
+    /// checks.
+    fn left_out(&self, why: &'static str) {
+        let _ = why;
+    }
+
+    /// `held`; if it is not, tells why something is left out.
+    fn holds(&self, held: bool, otherwise: &'static str) -> bool {
+        if !held {
+            self.left_out(otherwise);
+        }
+        held
+    }
+
+    /// `lapsed`; if it is, tells which lapse is taken into account.
+    fn forgives(&self, lapsed: bool, what: &'static str) -> bool {
+        if lapsed {
+            self.left_out(what);
+        }
+        lapsed
+    }
+
+    /// Lets a little time pass. Called again and again while a check waits; the CQs of both
+    /// HCAs are polled in between.
+    fn advance(&self);
+}
+
+/// What the specification leaves open and an implementation may nevertheless hold. A check of
+/// such a thing passes where the flag is not set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beyond {
+    /// Queues hold exactly what they were created for; devices round up.
+    pub exact_depths: bool,
+    /// Numbers of objects that do not exist (any more) are refused.
+    pub checks_handles: bool,
+    /// A send may invalidate any registration; devices ask for one of a special kind.
+    pub invalidates_any_mr: bool,
+    /// The first packet for a queue pair in RTR gives an event.
+    pub tells_establishment: bool,
+    /// Unpolled completions of a queue pair vanish when it is destroyed.
+    pub forgets_the_destroyed: bool,
+    /// Both HCAs can be in one XRC domain, as if they were processes on one node.
+    pub domains_span_hcas: bool,
+    /// A misaligned atomic can be posted, and its target refuses it; drivers may refuse the post.
+    pub posts_misaligned_atomics: bool,
+    /// A sender whose send was to invalidate what is not there fails; the receiver fails anyway.
+    pub senders_of_invalidations_fail: bool,
+}
+
+/// What a device of somebody else gets wrong, found by these checks. They then ask for what it
+/// does instead, and say so. Nothing of this project has any.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Lapses {
+    /// A send request that fails locally completes as one that was flushed, and a UD queue pair
+    /// fails as a whole instead of its send queue alone.
+    pub local_failures_flush: bool,
+    /// A receive that is too short or may not be written completes with an operation error.
+    pub vague_receive_errors: bool,
+    /// A responder that refuses a request gives no event.
+    pub no_responder_events: bool,
+    /// Completions in error count as not solicited.
+    pub errors_not_solicited: bool,
+    /// A receive that is posted to a failed queue pair does not complete.
+    pub late_receives_stay: bool,
+    /// A send queue that was drained goes on at the next post only.
+    pub resumes_at_a_post: bool,
+}
+
+impl Lapses {
+    /// As it should be.
+    pub const NONE: Self = Self {
+        local_failures_flush: false,
+        vague_receive_errors: false,
+        no_responder_events: false,
+        errors_not_solicited: false,
+        late_receives_stay: false,
+        resumes_at_a_post: false,
+    };
+    /// Soft-RoCE, the driver `rdma_rxe` of Linux 6.12.
+    pub const SOFT_ROCE: Self = Self {
+        local_failures_flush: true,
+        vague_receive_errors: true,
+        no_responder_events: true,
+        errors_not_solicited: true,
+        late_receives_stay: true,
+        resumes_at_a_post: true,
+    };
+}
+
+impl Beyond {
+    /// A device that does what it must.
+    pub const NOTHING: Self = Self {
+        exact_depths: false,
+        checks_handles: false,
+        invalidates_any_mr: false,
+        tells_establishment: false,
+        forgets_the_destroyed: false,
+        domains_span_hcas: false,
+        posts_misaligned_atomics: false,
+        senders_of_invalidations_fail: false,
+    };
+    /// The software HCA.
+    pub const SOFTWARE: Self = Self {
+        exact_depths: true,
+        checks_handles: true,
+        invalidates_any_mr: true,
+        tells_establishment: true,
+        forgets_the_destroyed: true,
+        domains_span_hcas: true,
+        posts_misaligned_atomics: true,
+        senders_of_invalidations_fail: true,
+    };
+}
+
+/// Makes the tests of [`conformance_tests!`](crate::conformance_tests) at each MTU. `$make` is a
+/// function from [`Mtu`](crate::verbs::Mtu) to a fresh [`Fabric`].
+#[macro_export]
+macro_rules! conformance_matrix {
+    (reliable $make:expr) => {
+        $crate::conformance_matrix!(@mtus [reliable] $make);
+    };
+    ($make:expr) => {
+        $crate::conformance_matrix!(@mtus [] $make);
+    };
+    (@mtus [$($kind:ident)?] $make:expr) => {
+        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu256, M256);
+        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu512, M512);
+        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu1024, M1024);
+        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu2048, M2048);
+        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu4096, M4096);
+    };
+    (@one [$($kind:ident)?] $make:expr, $name:ident, $mtu:ident) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::conformance_tests!($($kind)? ($make)($crate::verbs::Mtu::$mtu));
+        }
+    };
+}
+
+/// Makes a test of each check. `$make` is an expression that gives a fresh [`Fabric`].
+/// `reliable` leaves out the checks that need a network which loses no datagrams.
+#[macro_export]
+macro_rules! conformance_tests {
+    (reliable $make:expr) => {
+        $crate::conformance_names!(reliable[$crate::conformance_each][$make]);
+    };
+    ($make:expr) => {
+        $crate::conformance_names!(reliable[$crate::conformance_each][$make]);
+        $crate::conformance_names!(datagrams[$crate::conformance_each][$make]);
+    };
+}
+
+/// A test of each name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_each {
+    ([$make:expr] $($name:ident,)*) => {
         $(
             #[test]
             fn $name() {
@@ -203,4 +297,22 @@ macro_rules! conformance_tests {
             }
         )*
     };
+}
+
+macro_rules! named {
+    ([$fabric:ty] $($name:ident,)*) => {
+        [$((stringify!($name), $name::<$fabric> as fn(&$fabric)),)*]
+    };
+}
+
+/// A check with its name.
+pub type Named<F> = (&'static str, fn(&F));
+
+/// All checks, for a program of its own that runs them.
+#[must_use]
+pub fn all<F: Fabric>() -> Vec<Named<F>> {
+    let mut all: Vec<Named<F>> = Vec::new();
+    all.extend(conformance_names!(reliable[named][F]));
+    all.extend(conformance_names!(datagrams[named][F]));
+    all
 }

@@ -14,6 +14,24 @@ fn both_failed<F: Fabric>(l: &Link<'_, F>) {
     }
 }
 
+/// How a receive of `b` fails, and the send of `a` for it.
+fn receive_fails<F: Fabric>(
+    fabric: &F,
+    l: &Link<'_, F>,
+    (sent, received): (u64, u64),
+    expected: (WcStatus, WcStatus),
+) {
+    let (send, receive) = (l.next(&l.a), l.next(&l.b));
+    assert_eq!((send.wr_id, receive.wr_id), (sent, received));
+    let got = (send.status, receive.status);
+    let vague = got == (WcStatus::RemOpErr, WcStatus::LocQpOpErr)
+        && fabric.forgives(
+            fabric.lapses().vague_receive_errors,
+            "receives fail with an operation error",
+        );
+    assert!(vague || got == expected, "{send:?} {receive:?}");
+}
+
 /// The receiver reports its length error, the sender an invalid request; both fail.
 pub fn a_send_longer_than_its_receive<F: Fabric>(fabric: &F) {
     for len in [9, 9000] {
@@ -23,9 +41,9 @@ pub fn a_send_longer_than_its_receive<F: Fabric>(fabric: &F) {
         l.b.receive(2, &[l.b.mem.sge(0, 64)]);
         l.a.post(3, SEND, l.a.mem.sge(0, len));
         l.a.post(4, SEND, l.a.mem.sge(0, 8));
-        l.expect_failure(3, WcStatus::RemInvReqErr);
+        let expected = (WcStatus::RemInvReqErr, WcStatus::LocLenErr);
+        receive_fails(fabric, &l, (3, 1), expected);
         l.expect_failure(4, WcStatus::WrFlushErr);
-        l.expect_failure_at_b(1, WcStatus::LocLenErr);
         l.expect_failure_at_b(2, WcStatus::WrFlushErr);
         both_failed(&l);
         assert_eq!(l.b.mem.bytes(0, 64), [0x5a; 64]);
@@ -41,8 +59,8 @@ pub fn a_receive_that_may_not_be_written<F: Fabric>(fabric: &F) {
     l.b.receive(1, &[source.sge(0, 64)]);
     l.a.mem.set_word(0, 5);
     l.a.post(2, SEND, l.a.mem.sge(0, 8));
-    l.expect_failure(2, WcStatus::RemOpErr);
-    l.expect_failure_at_b(1, WcStatus::LocProtErr);
+    let expected = (WcStatus::RemOpErr, WcStatus::LocProtErr);
+    receive_fails(fabric, &l, (2, 1), expected);
     both_failed(&l);
     assert_eq!(source.word(0), 0);
 }

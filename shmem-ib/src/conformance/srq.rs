@@ -20,7 +20,7 @@ fn shared<F: Fabric>(fabric: &F) -> Link<'_, F> {
 fn create<F: Fabric>(l: &Link<'_, F>, side: &Side<'_, F::H>) -> Qpn {
     let init = QpInit {
         srq: side.srq,
-        ..qp_init(QpType::Rc, side.cq, &l.options)
+        ..qp_init(side.hca, QpType::Rc, side.cq, &l.options)
     };
     side.hca.create_qp(&init).expect("create_qp")
 }
@@ -153,7 +153,10 @@ pub fn shared_receives_and_their_users<F: Fabric>(fabric: &F) {
         hca.srq_num(srq).expect("srq_num").0 < 1 << 24,
         "it is longer than 24 bits"
     );
-    if fabric.beyond().exact_depths {
+    if fabric.holds(
+        fabric.beyond().exact_depths,
+        "queues may hold more than was asked for",
+    ) {
         // SAFETY: regions are never freed.
         let post = || unsafe { hca.post_srq_recv(srq, &wr) };
         for _ in 0..l.options.depth {
@@ -178,7 +181,10 @@ pub fn shared_receives_and_their_users<F: Fabric>(fabric: &F) {
     );
     hca.destroy_qp(l.b.qp).expect("destroy_qp");
     hca.destroy_srq(srq).expect("nobody uses it any more");
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let gone = hca.destroy_srq(srq);
         assert!(matches!(gone, Err(VerbsError::NoSuchSrq(_))), "{gone:?}");
         let init = QpInit {

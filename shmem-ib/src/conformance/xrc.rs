@@ -41,7 +41,7 @@ impl<'f, F: Fabric> XrcLink<'f, F> {
     /// Connected; the target is in a private domain. `None` on HCAs without XRC.
     fn new(fabric: &'f F) -> Option<Self> {
         let l = Link::unconnected(fabric, QpType::Rc, Options::default());
-        if !l.a.hca.port().xrc || !l.b.hca.port().xrc {
+        if !fabric.holds(l.a.hca.port().xrc && l.b.hca.port().xrc, "no XRC") {
             return None;
         }
         let xrcd = l.b.hca.open_xrcd(None).expect("open_xrcd");
@@ -58,7 +58,7 @@ impl<'f, F: Fabric> XrcLink<'f, F> {
     fn pair(l: &Link<'f, F>, xrcd: Xrcd) -> (Qpn, Qpn) {
         let ini = QpInit {
             max_recv_wr: 0,
-            ..qp_init(QpType::XrcIni, l.a.cq, &l.options)
+            ..qp_init(l.a.hca, QpType::XrcIni, l.a.cq, &l.options)
         };
         let tgt = QpInit {
             xrcd: Some(xrcd),
@@ -218,7 +218,10 @@ pub fn xrc_queues_that_are_empty_or_gone<F: Fabric>(fabric: &F) {
 
 /// A target in one process of a domain serves memory of another.
 pub fn xrc_reaches_memory_of_the_whole_domain<F: Fabric>(fabric: &F) {
-    if !fabric.beyond().domains_span_hcas {
+    if !fabric.holds(
+        fabric.beyond().domains_span_hcas,
+        "an XRC domain is within one device",
+    ) {
         return;
     }
     let l = Link::unconnected(fabric, QpType::Rc, Options::default());
@@ -345,7 +348,10 @@ pub fn xrc_refusals<F: Fabric>(fabric: &F) {
     assert!(matches!(got, Err(VerbsError::Busy { .. })), "{got:?}");
     b.hca.destroy_srq(queue).expect("destroy_srq");
     b.hca.close_xrcd(x.xrcd).expect("close_xrcd");
-    if fabric.beyond().checks_handles {
+    if fabric.holds(
+        fabric.beyond().checks_handles,
+        "numbers of what is gone are not checked",
+    ) {
         let tgt = QpInit {
             xrcd: Some(x.xrcd),
             ..tgt

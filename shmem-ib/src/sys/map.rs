@@ -230,13 +230,13 @@ pub(super) fn transition(
         QpAttr::Init { access, qkey } => {
             out.pkey_index = 0;
             out.port_num = origin.port;
-            mask = mask | m::IBV_QP_PKEY_INDEX | m::IBV_QP_PORT;
+            mask |= m::IBV_QP_PKEY_INDEX | m::IBV_QP_PORT;
             if let Some(qkey) = qkey {
                 out.qkey = qkey.0;
-                mask = mask | m::IBV_QP_QKEY;
+                mask |= m::IBV_QP_QKEY;
             } else {
                 out.qp_access_flags = access_flags(*access);
-                mask = mask | m::IBV_QP_ACCESS_FLAGS;
+                mask |= m::IBV_QP_ACCESS_FLAGS;
             }
         }
         QpAttr::Rtr { dest: None } => {}
@@ -245,11 +245,11 @@ pub(super) fn transition(
             out.path_mtu = dest.mtu.code().into();
             out.dest_qp_num = dest.qpn.0;
             out.rq_psn = dest.rq_psn.0;
-            mask = mask | m::IBV_QP_AV | m::IBV_QP_PATH_MTU | m::IBV_QP_DEST_QPN | m::IBV_QP_RQ_PSN;
+            mask |= m::IBV_QP_AV | m::IBV_QP_PATH_MTU | m::IBV_QP_DEST_QPN | m::IBV_QP_RQ_PSN;
             if responder {
                 out.max_dest_rd_atomic = dest.max_dest_rd_atomic;
                 out.min_rnr_timer = dest.min_rnr_timer;
-                mask = mask | m::IBV_QP_MAX_DEST_RD_ATOMIC | m::IBV_QP_MIN_RNR_TIMER;
+                mask |= m::IBV_QP_MAX_DEST_RD_ATOMIC | m::IBV_QP_MIN_RNR_TIMER;
             }
         }
         QpAttr::Rts {
@@ -260,10 +260,10 @@ pub(super) fn transition(
             max_rd_atomic,
         } => {
             out.sq_psn = sq_psn.0;
-            mask = mask | m::IBV_QP_SQ_PSN;
+            mask |= m::IBV_QP_SQ_PSN;
             if ty != QpType::Ud {
                 out.timeout = *timeout;
-                mask = mask | m::IBV_QP_TIMEOUT;
+                mask |= m::IBV_QP_TIMEOUT;
             }
             if requester {
                 out.retry_cnt = (*retry_cnt).min(MOST_RETRIES);
@@ -275,7 +275,7 @@ pub(super) fn transition(
         }
         QpAttr::Sqd => {
             out.en_sqd_async_notify = 1;
-            mask = mask | m::IBV_QP_EN_SQD_ASYNC_NOTIFY;
+            mask |= m::IBV_QP_EN_SQD_ASYNC_NOTIFY;
         }
         QpAttr::Resume | QpAttr::Err | QpAttr::Reset => {}
     }

@@ -41,13 +41,13 @@ impl VerbsHca {
         let qp = self.qps.get(qpn.0).ok_or(VerbsError::NoSuchQp(qpn))?;
         let port = &self.port;
         checks::check_send(qp.poster(), wr, port.active_mtu, port.max_msg)?;
-        // SAFETY: the caller's promise about the buffers.
         match (&wr.op, &qp.datagrams) {
             (SendOp::UdSend { av, .. }, Some(datagrams)) => {
                 let ah = self.ways.to(av, &self.pd, &self.origin).map_err(|errno| {
                     let from = self.origin.gid;
                     io_error(format!("no way from {from} to {av} for datagrams"), errno)
                 })?;
+                // SAFETY: the caller's promise about the buffers.
                 datagrams.send(wr.wr_id, ah, |ah| unsafe { post(&qp, wr, Some(ah)) })
             }
             // SAFETY: the same.

@@ -14,18 +14,18 @@ use shmem_ib::verbs::Hca;
 /// 64-bit words of a segment: 5 MiB.
 pub(crate) const WORDS: usize = 5 << 17;
 
-pub(crate) struct Pe {
+pub(crate) struct Pe<H: Hca = SoftHca> {
     pub(crate) number: u32,
     // Dropped before the segment that it registers.
-    pub(crate) endpoint: Arc<Endpoint<SoftHca>>,
+    pub(crate) endpoint: Arc<Endpoint<H>>,
     segment: Arc<Vec<AtomicU64>>,
     stop: Arc<AtomicBool>,
-    hca: Arc<SoftHca>,
+    hca: Arc<H>,
     progress: Option<JoinHandle<()>>,
 }
 
-pub(crate) struct Job {
-    pub(crate) pes: Vec<Pe>,
+pub(crate) struct Job<H: Hca = SoftHca> {
+    pub(crate) pes: Vec<Pe<H>>,
     pub(crate) book: Arc<Book>,
 }
 
@@ -78,23 +78,12 @@ impl Job {
     }
 
     fn bare(n: u32, change: impl Fn(&mut EndpointConfig, &mut SoftConfig)) -> Self {
-        let book = Arc::new(Book::default());
-        let pes: Vec<Pe> = (0..n).map(|i| Pe::new(i, n, &book, &change)).collect();
-        let addresses = pes
-            .iter()
-            .map(|pe| Some(Lookup::Ready(pe.endpoint.ud_address())));
-        *book.0.lock().unwrap() = addresses.collect();
-        Self { pes, book }
-    }
-
-    /// Runs `body` for every PE, each in a thread of its own.
-    pub(crate) fn run(&self, body: impl Fn(&Pe) + Sync) {
-        std::thread::scope(|scope| {
-            for pe in &self.pes {
-                let body = &body;
-                scope.spawn(move || body(pe));
-            }
-        });
+        Self::on(n, |number, config| {
+            let mut soft = SoftConfig::loopback(u64::from(number) + 1000);
+            change(config, &mut soft);
+            soft.faults.seed += u64::from(number);
+            SoftHca::open(&soft).unwrap()
+        })
     }
 
     pub(crate) fn set_address(&self, pe: u32, lookup: Lookup) {
@@ -106,12 +95,35 @@ impl Job {
     }
 }
 
-impl Pe {
+impl<H: Hca> Job<H> {
+    /// A job without memory, each PE on the HCA that `open` gives it.
+    pub(crate) fn on(n: u32, open: impl Fn(u32, &mut EndpointConfig) -> H) -> Self {
+        let book = Arc::new(Book::default());
+        let pes: Vec<Pe<H>> = (0..n).map(|i| Pe::new(i, n, &book, &open)).collect();
+        let addresses = pes
+            .iter()
+            .map(|pe| Some(Lookup::Ready(pe.endpoint.ud_address())));
+        *book.0.lock().unwrap() = addresses.collect();
+        Self { pes, book }
+    }
+
+    /// Runs `body` for every PE, each in a thread of its own.
+    pub(crate) fn run(&self, body: impl Fn(&Pe<H>) + Sync) {
+        std::thread::scope(|scope| {
+            for pe in &self.pes {
+                let body = &body;
+                scope.spawn(move || body(pe));
+            }
+        });
+    }
+}
+
+impl<H: Hca> Pe<H> {
     fn new(
         number: u32,
         n_pes: u32,
         book: &Arc<Book>,
-        change: &impl Fn(&mut EndpointConfig, &mut SoftConfig),
+        open: &impl Fn(u32, &mut EndpointConfig) -> H,
     ) -> Self {
         let mut config = EndpointConfig {
             pe: number,
@@ -123,10 +135,7 @@ impl Pe {
             spin_rounds: 20,
             ..EndpointConfig::default()
         };
-        let mut soft = SoftConfig::loopback(u64::from(number) + 1000);
-        change(&mut config, &mut soft);
-        soft.faults.seed += u64::from(number);
-        let hca = Arc::new(SoftHca::open(&soft).unwrap());
+        let hca = Arc::new(open(number, &mut config));
         let endpoint = Endpoint::new(Arc::clone(&hca), config).unwrap();
         endpoint.set_directory(Arc::clone(book) as Arc<dyn Directory>);
         let stop = Arc::new(AtomicBool::new(false));
@@ -218,7 +227,7 @@ impl Pe {
 }
 
 /// The progress thread of a PE.
-fn serve(endpoint: &Arc<Endpoint<SoftHca>>, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+fn serve<H: Hca>(endpoint: &Arc<Endpoint<H>>, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
     let (endpoint, stop) = (Arc::clone(endpoint), Arc::clone(stop));
     std::thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) {
@@ -227,13 +236,13 @@ fn serve(endpoint: &Arc<Endpoint<SoftHca>>, stop: &Arc<AtomicBool>) -> JoinHandl
     })
 }
 
-impl Drop for Job {
+impl<H: Hca> Drop for Job<H> {
     fn drop(&mut self) {
         self.run(|pe| pe.endpoint.close());
     }
 }
 
-impl Drop for Pe {
+impl<H: Hca> Drop for Pe<H> {
     fn drop(&mut self) {
         self.stop_progress();
     }

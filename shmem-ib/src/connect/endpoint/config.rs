@@ -80,10 +80,11 @@ impl Default for EndpointConfig {
             connect_deadline: Duration::from_secs(60),
             connect_retry: Duration::from_millis(1),
             linger: Duration::from_millis(500),
-            // 2^20 * 4.096 us = 4.3 s, and eight of them before a peer counts as gone: with
-            // thousands of PEs on a few cores a healthy one may not run for seconds.
+            // 2^20 * 4.096 us = 4.3 s, and seven of them before a peer counts as gone: with
+            // thousands of PEs on a few cores a healthy one may not run for seconds. Not 7 times
+            // more: Soft-RoCE takes that for "always".
             rc_timeout: 20,
-            rc_retry: 7,
+            rc_retry: 6,
             max_rd_atomic: 128,
             max_qps: 0,
             sq_depth: 256,

@@ -1,0 +1,241 @@
+//! Endpoints over RDMA devices, with threads as PEs: connections on demand, one-sided operations,
+//! sleeping and waking. Which devices: see `common/device.rs`. Where there is none each test says
+//! so and passes, unless `SHMEM_TEST_HCA_REQUIRED=1`.
+
+#[path = "common/device.rs"]
+mod device;
+#[allow(dead_code)] // Made for the software HCA's tests, which use all of it.
+#[path = "endpoint/job.rs"]
+mod job;
+
+use std::time::{Duration, Instant};
+
+use job::{Job, Pe};
+use shmem_ib::sys::{VerbsConfig, VerbsHca};
+use shmem_ib::verbs::{
+    Access, Completion, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Wake,
+};
+
+/// The ports to use, unless there are none and need not be.
+fn ports() -> Option<[VerbsConfig; 2]> {
+    match device::pair() {
+        Ok((ports, _)) => Some(ports),
+        Err(why) if device::is_required() => panic!("{why}"),
+        Err(why) => {
+            println!("nothing was tested: {why}");
+            None
+        }
+    }
+}
+
+/// A job whose even and odd PEs are on one port each.
+fn job(n: u32, max_qps: u32) -> Option<Job<VerbsHca>> {
+    let ports = ports()?;
+    let job = Job::on(n, |number, config| {
+        config.max_qps = max_qps;
+        // The guest of an emulator is slow.
+        config.connect_deadline = Duration::from_secs(60);
+        VerbsHca::open(&ports[number as usize % 2]).unwrap_or_else(|e| panic!("{e}"))
+    });
+    job.pes.iter().for_each(Pe::register);
+    Some(job)
+}
+
+#[test]
+fn operations_over_connections_on_demand() {
+    let Some(job) = job(2, 0) else { return };
+    assert!(
+        job.pes
+            .iter()
+            .all(|pe| pe.endpoint.stats().queue_pairs_created == 0)
+    );
+    job.run(|pe| {
+        let (me, peer) = (u64::from(pe.number), 1 - pe.number);
+        let fill = |i: usize| (i as u64 * 31 + me) as u8;
+        for len in [1, 8, 200, 5000, 300_000, 2_000_000] {
+            let data: Vec<u8> = (0..len).map(fill).collect();
+            pe.put_bytes(peer, 4096, &data);
+            pe.endpoint.quiet().unwrap();
+            let mut back = vec![0; len];
+            pe.get_bytes(peer, 4096, &mut back);
+            assert!(back == data, "{len} bytes");
+        }
+        for _ in 0..100 {
+            pe.endpoint.fetch_add(peer, 0, 1).unwrap();
+        }
+        pe.put_word(peer, 8, me + 7);
+        pe.endpoint.quiet().unwrap();
+        assert_eq!(pe.get_word(peer, 8), me + 7);
+    });
+    for pe in &job.pes {
+        assert_eq!(pe.word(0), 100);
+        assert_eq!(pe.word(8), 8 - u64::from(pe.number));
+        let stats = pe.endpoint.stats();
+        assert_eq!((stats.queue_pairs_created, stats.open), (1, 1));
+    }
+}
+
+/// The progress thread of a PE that makes no call sleeps on the device, and wakes for a peer.
+#[test]
+fn a_target_that_computes_is_connected_and_written() {
+    let Some(job) = job(2, 0) else { return };
+    // Everybody is asleep by now.
+    std::thread::sleep(Duration::from_millis(300));
+    job.pes[0].put_word(1, 0, 7);
+    job.pes[0].endpoint.quiet().unwrap();
+    assert_eq!(job.pes[1].word(0), 7);
+    let stats = job.pes[1].endpoint.stats();
+    assert_eq!((stats.connect.started, stats.answered), (0, 1));
+}
+
+/// With fewer queue pairs than peers, connections are closed and made again.
+#[test]
+fn connections_make_room_for_others() {
+    const N: u32 = 6;
+    let Some(job) = job(N, 2) else { return };
+    let start = std::sync::Barrier::new(N as usize);
+    job.run(|pe| {
+        start.wait();
+        for round in 0..2 {
+            for step in 1..N {
+                let to = (pe.number + step) % N;
+                pe.endpoint.fetch_add(to, 8 * round, 1).unwrap();
+            }
+        }
+        pe.endpoint.quiet().unwrap();
+    });
+    for pe in &job.pes {
+        assert_eq!(
+            (pe.word(0), pe.word(8)),
+            (u64::from(N - 1), u64::from(N - 1))
+        );
+        assert!(pe.endpoint.stats().queue_pairs_created > 2);
+    }
+}
+
+/// Many threads of one PE at once: each sleeps, and is woken by whoever finds its completion.
+#[test]
+fn threads_share_an_endpoint() {
+    const EACH: u64 = 50;
+    let Some(job) = job(2, 0) else { return };
+    job.run(|pe| {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        pe.endpoint.fetch_add(1 - pe.number, 0, 1).unwrap();
+                    }
+                });
+            }
+        });
+    });
+    assert!(job.pes.iter().all(|pe| pe.word(0) == 4 * EACH));
+}
+
+fn ud(hca: &VerbsHca, cq: shmem_ib::verbs::Cq) -> shmem_ib::verbs::Qpn {
+    let init = QpInit {
+        max_recv_wr: 8,
+        max_inline: 16,
+        ..QpInit::new(QpType::Ud, cq)
+    };
+    let qp = hca.create_qp(&init).unwrap();
+    let ladder = [
+        QpAttr::Init {
+            access: Access::NONE,
+            qkey: Some(Qkey(5)),
+        },
+        QpAttr::Rtr { dest: None },
+        QpAttr::Rts {
+            sq_psn: Psn(0),
+            timeout: 0,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            max_rd_atomic: 0,
+        },
+    ];
+    for attr in &ladder {
+        hca.modify_qp(qp, attr).unwrap();
+    }
+    qp
+}
+
+/// A sleep ends with a wake-up, with its time, and with a completion; a completion that nobody has
+/// polled lets nobody sleep.
+#[test]
+fn sleeps_end_for_each_reason() {
+    const LONG: Duration = Duration::from_secs(60);
+    let Some([port, _]) = ports() else { return };
+    let hca = VerbsHca::open(&port).unwrap();
+    let cq = hca.create_cq(16, None).unwrap();
+    let qp = ud(&hca, cq);
+    let (start, short) = (Instant::now(), Duration::from_millis(20));
+    assert_eq!(hca.wait(short), Wake::Timeout);
+    assert!(start.elapsed() >= short);
+    // A wake-up before the sleep counts.
+    let seen = hca.wakes();
+    hca.wake();
+    assert_eq!(hca.wait_since(seen, LONG), Wake::Woken);
+    assert_eq!(hca.wait(short), Wake::Timeout, "it was answered");
+
+    let mut buffer = Box::new([0_u64; 64]);
+    let at = buffer.as_mut_ptr().cast::<u8>();
+    // SAFETY: the buffer lives longer than the HCA uses it, and is read after that.
+    let mr = unsafe { hca.reg_mr(at, 512, Access::LOCAL_WRITE) }.unwrap();
+    let sges = [Sge {
+        addr: mr.addr,
+        len: 512,
+        lkey: mr.lkey,
+    }];
+    let send = || {
+        let op = SendOp::UdSend {
+            av: hca.port().av,
+            qpn: qp,
+            qkey: Qkey(5),
+            imm: Some(9),
+        };
+        let wr = SendWr {
+            inline: Some(b"good morning"),
+            signaled: false,
+            ..SendWr::new(2, op, &[])
+        };
+        // SAFETY: the buffer stays; inline payload is copied.
+        unsafe {
+            let receive = RecvWr {
+                wr_id: 1,
+                sges: &sges,
+            };
+            hca.post_recv(qp, &receive).unwrap();
+            hca.post_send(qp, &wr).unwrap();
+        }
+    };
+    let mut out = [Completion::EMPTY; 4];
+    for _ in 0..20 {
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| hca.wait(LONG));
+            std::thread::sleep(Duration::from_millis(10));
+            send();
+            assert_eq!(sleeper.join().unwrap(), Wake::Work);
+        });
+        assert_eq!(hca.wait(LONG), Wake::Work, "it was not polled");
+        let mut n = 0;
+        while n == 0 {
+            n = hca.poll_cq(cq, &mut out);
+        }
+        assert_eq!((n, out[0].wr_id, out[0].imm), (1, 1, Some(9)));
+        assert_eq!(out[0].src, Some((hca.port().av, qp)));
+        assert_eq!(hca.poll_cq(cq, &mut out), 0);
+    }
+    // Whoever sleeps is woken, all of them.
+    let seen = hca.wakes();
+    std::thread::scope(|scope| {
+        let sleepers = [(); 3].map(|()| scope.spawn(|| hca.wait_since(seen, LONG)));
+        std::thread::sleep(Duration::from_millis(50));
+        hca.wake();
+        for sleeper in sleepers {
+            assert_eq!(sleeper.join().unwrap(), Wake::Woken);
+        }
+    });
+    // Dropped with everything still there: queue pair, queues, registration.
+    drop(hca);
+    assert_eq!(&buffer[5].to_ne_bytes(), b"good mor");
+}
