@@ -47,6 +47,7 @@ mod atomics;
 mod bootstrap;
 mod collectives;
 mod datum;
+mod device;
 mod error;
 mod heap;
 mod order;

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use shmem_ib::connect::Published;
 use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Transport};
-use shmem_ib::device::choice::Wanted;
 use shmem_ib::device::{self, Device, Opened};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig};
 use shmem_ib::verbs::{Fabric, Hca, Mtu};
 use shmem_node::segment::NodeView;
-use shmem_node::settings::{self, HcaChoice, Settings};
+use shmem_node::settings::{self, Settings};
 use shmem_node::sys;
 
+use crate::device::wanted;
 use crate::error::Error;
 
 /// Request number of the allgather that exchanges UD addresses: the job's first.
@@ -178,23 +178,6 @@ fn mtu(bytes: u32) -> Mtu {
         1024 => Mtu::M1024,
         2048 => Mtu::M2048,
         _ => Mtu::M4096,
-    }
-}
-
-/// What the user asks for. What is said about how software HCAs meet each other has no meaning for
-/// others, so whoever says it means these.
-fn wanted(settings: &Settings) -> Wanted {
-    let soft = settings.soft_netns.is_some()
-        || settings.soft_interop
-        || settings.soft_faults != settings::Faults::default();
-    match &settings.hca {
-        HcaChoice::Auto if soft => Wanted::Soft,
-        HcaChoice::Auto => Wanted::Auto,
-        HcaChoice::Soft => Wanted::Soft,
-        HcaChoice::Verbs => Wanted::Verbs,
-        HcaChoice::Ports(ports) => {
-            Wanted::Ports(ports.iter().map(|p| (p.device.clone(), p.port)).collect())
-        }
     }
 }
 

@@ -30,6 +30,7 @@ pub mod doorbell;
 pub mod gather;
 pub mod hca_address;
 pub mod ip_network;
+pub mod json;
 pub mod layout;
 pub mod pe_block;
 pub mod segment;

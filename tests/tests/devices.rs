@@ -40,7 +40,7 @@ silent_layouts! {
 /// would take the two seconds of the doorbell's safeguard: the job would take minutes.
 #[test]
 fn a_ring_of_waits_goes_round_without_bells() {
-    let job = silent("-n 16 --nodes 8", RING).env("SHMEM_SPIN", "0");
+    let job = silent("-n 24 --nodes 24", RING).env("SHMEM_SPIN", "0");
     let out = job.succeed();
     assert!(out.contains("came back right"), "{out}");
 }

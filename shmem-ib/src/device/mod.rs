@@ -9,6 +9,8 @@
 pub mod choice;
 #[cfg(test)]
 mod choice_tests;
+pub mod inspect;
+pub mod memlock;
 mod open;
 pub mod survey;
 pub mod sysfs;
@@ -19,6 +21,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::soft::SoftHca;
+#[cfg(feature = "verbs")]
+use crate::sys::VerbsHca;
 use crate::verbs::{
     Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Hca, Mr, PortInfo, QpAttr,
     QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
@@ -26,9 +30,16 @@ use crate::verbs::{
 
 /// An [`Hca`] of whatever kind.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a process has one, and reaches it without a pointer more"
+)]
 pub enum Device {
     /// The software HCA, which is always there.
     Soft(SoftHca),
+    /// A port of an RDMA device.
+    #[cfg(feature = "verbs")]
+    Verbs(VerbsHca),
 }
 
 /// Implements [`Hca`] by calls to the device that is there. They are inlined, so that an operation
@@ -44,6 +55,8 @@ macro_rules! delegate {
                 fn $name(&self $(, $arg: $ty)*) $(-> $ret)? {
                     match self {
                         Self::Soft(hca) => hca.$name($($arg),*),
+                        #[cfg(feature = "verbs")]
+                        Self::Verbs(hca) => hca.$name($($arg),*),
                     }
                 }
             )*
@@ -53,6 +66,9 @@ macro_rules! delegate {
                     match self {
                         // SAFETY: the caller keeps the contract, which is the same.
                         Self::Soft(hca) => unsafe { hca.$uname($($uarg),*) },
+                        #[cfg(feature = "verbs")]
+                        // SAFETY: as above.
+                        Self::Verbs(hca) => unsafe { hca.$uname($($uarg),*) },
                     }
                 }
             )*

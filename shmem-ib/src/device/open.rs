@@ -1,8 +1,18 @@
 //! Opens the device that a process is to use: looks, chooses, and tries.
 
 use super::Device;
+#[cfg(feature = "verbs")]
+use super::choice::{Choice, choose};
 use super::choice::{NoChoice, Wanted};
+#[cfg(feature = "verbs")]
+use super::memlock::Memlock;
+#[cfg(feature = "verbs")]
+use super::sysfs::Places;
 use crate::soft::{SoftConfig, SoftHca};
+#[cfg(feature = "verbs")]
+use crate::sys::{VerbsConfig, VerbsHca};
+#[cfg(feature = "verbs")]
+use crate::verbs::Hca;
 use crate::verbs::VerbsError;
 
 /// What a process needs of a device.
@@ -37,12 +47,14 @@ pub enum OpenError {
     #[error(transparent)]
     NoChoice(#[from] NoChoice),
     /// The device that was asked for does not open.
-    #[error("cannot open {port}: {source}. SHMEM_HCA=soft does without it")]
+    #[error(
+        "cannot use {port}: {why}. SHMEM_HCA=soft does without it; shmem-info shows what there is"
+    )]
     Verbs {
         /// The device and port.
         port: String,
-        /// What stands against it.
-        source: VerbsError,
+        /// What stands against it, and what to do.
+        why: String,
     },
     /// The software HCA does not open.
     #[error("{source}; where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT")]
@@ -59,7 +71,7 @@ pub enum OpenError {
 /// does not open.
 pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
     let why = match &request.wanted {
-        Wanted::Soft => "SHMEM_HCA=soft".to_owned(),
+        Wanted::Soft => "the settings say so".to_owned(),
         _ => match rdma(request)? {
             Ok(opened) => return Ok(opened),
             Err(why) => why,
@@ -90,9 +102,6 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
 /// An RDMA device, or why the software HCA is to be used.
 #[cfg(feature = "verbs")]
 fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
-    use super::choice::{Choice, choose};
-    use super::sysfs::Places;
-
     let places = Places {
         gid_index: request.gid_index,
         ..Places::default()
@@ -104,21 +113,29 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
     };
     let mut refusals = Vec::new();
     for port in &ports {
-        let refusal = match super::rdma::open(port) {
-            Ok(device) => match super::rdma::too_much(&device, request.memory) {
-                Some(why) if or_soft => format!("{port}: {why}"),
-                _ => {
-                    let why = port.to_string();
-                    return Ok(Ok(Opened { device, why }));
+        let name = port.to_string();
+        let why = match VerbsHca::open(&VerbsConfig::new(&port.device, port.port, port.gid_index)) {
+            Ok(hca) => match too_much(&hca, request.memory).filter(|_| or_soft) {
+                None => {
+                    let device = Device::Verbs(hca);
+                    return Ok(Ok(Opened { device, why: name }));
                 }
+                Some(why) => why,
             },
-            Err(source) if or_soft => format!("{port}: {source}"),
-            Err(source) => {
-                let port = port.to_string();
-                return Err(OpenError::Verbs { port, source });
-            }
+            Err(e) => e.to_string(),
         };
-        refusals.push(refusal);
+        if !or_soft {
+            return Err(OpenError::Verbs { port: name, why });
+        }
+        refusals.push(format!("{name}: {why}"));
     }
     Ok(Err(refusals.join("; ")))
+}
+
+/// Why this process cannot register that much with the device, as far as that is known beforehand.
+/// Who has asked for the device gets the error of the registration instead.
+#[cfg(feature = "verbs")]
+fn too_much(hca: &VerbsHca, memory: u64) -> Option<String> {
+    let pins = hca.port().pins_memory;
+    pins.then(|| Memlock::current().refuses(memory)).flatten()
 }

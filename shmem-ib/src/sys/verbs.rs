@@ -13,13 +13,20 @@ use super::hca::VerbsHca;
 use crate::rest;
 use crate::verbs::checks::in_range;
 use crate::verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit,
-    QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
+    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Hca, Mr, PortInfo, QpAttr,
+    QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 impl Hca for VerbsHca {
     fn port(&self) -> PortInfo {
         self.port
+    }
+
+    fn fabric(&self) -> Fabric {
+        match self.origin.ethernet {
+            true => Fabric::Roce,
+            false => Fabric::InfiniBand,
+        }
     }
 
     unsafe fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError> {

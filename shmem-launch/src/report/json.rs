@@ -2,26 +2,10 @@
 
 use std::fmt::Write;
 
+use shmem_node::json::string;
 use shmem_node::stats::{STATS, Unit};
 
 use super::{Aggregate, Launcher, Reduced, phases};
-
-fn string(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
-            c if c < ' ' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
 
 fn aggregate(out: &mut String, a: &Aggregate, n: u64) {
     let min = if n == 0 { 0 } else { a.min };
@@ -85,13 +69,6 @@ pub fn to_json(l: &Launcher, r: &Reduced) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn strings_are_escaped() {
-        let mut out = String::new();
-        string(&mut out, "a\"b\\c\nd");
-        assert_eq!(out, r#""a\"b\\c\u000ad""#);
-    }
 
     #[test]
     fn the_object_is_balanced_and_complete() {

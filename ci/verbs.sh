@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The build with feature `verbs` where there is no RDMA device, or only such as nobody asks for here:
+# its programs must start without libibverbs, use the software HCA, and say clearly why a device that
+# was asked for cannot be had. What devices do is tested by ci/vm.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+missing=()
+pkg-config --exists libibverbs 2>/dev/null || missing+=(libibverbs-dev pkg-config)
+pkg-config --exists librdmacm 2>/dev/null || missing+=(librdmacm-dev)
+compgen -G '/usr/lib/*/libclang*.so*' >/dev/null || compgen -G '/usr/lib/llvm*/lib/libclang*.so*' >/dev/null ||
+    [ -n "${LIBCLANG_PATH:-}" ] || missing+=(libclang-dev)
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "cannot build feature verbs: install ${missing[*]} (names of Debian and Ubuntu)" >&2
+    # Where it is required, as in continuous integration, this is a failure.
+    [ -z "${VERBS_REQUIRED:-}" ] || exit 1
+    exit 0
+fi
+
+fail() {
+    echo "ci/verbs.sh: $*" >&2
+    exit 1
+}
+
+echo "== lints and tests with feature verbs"
+cargo clippy -p shmem-ib -p shmem-core --features shmem-core/verbs --all-targets --quiet -- -D warnings
+cargo test -p shmem-ib -p shmem-core --features shmem-core/verbs --lib --quiet
+cargo test -p shmem-core --features verbs --test info --quiet
+
+echo "== programs that start anywhere"
+cargo build --release --quiet -p shmem-launch -p shmem-core -p shmem-examples --features shmem-core/verbs --bins --examples
+out="${CARGO_TARGET_DIR:-target}/release"
+shmrun="$out/shmrun" hello="$out/examples/hello" ring="$out/examples/ring" info="$out/shmem-info"
+for program in "$hello" "$info"; do
+    needs=$(readelf -d "$program" | grep NEEDED)
+    ! grep -q ibverbs <<<"$needs" || fail "$program does not start without libibverbs: $needs"
+    grep -qaF libibverbs.so.1 "$program" || fail "$program was built without feature verbs"
+done
+grep -q 'built with feature verbs' <<<"$("$info")" || fail "shmem-info does not know how it was built"
+
+echo "== the software HCA where no device is"
+for hca in auto soft; do
+    text=$(SHMEM_HCA=$hca "$shmrun" -n 4 --nodes 2 "$ring") || fail "SHMEM_HCA=$hca"
+    grep -q 'came back right' <<<"$text" || fail "SHMEM_HCA=$hca: $text"
+done
+
+echo "== a device that is not there"
+refused() {
+    local text
+    if text=$(SHMEM_HCA=$1 "$shmrun" -n 2 --nodes 2 "$hello" 2>&1); then
+        fail "SHMEM_HCA=$1 succeeded: $text"
+    fi
+    grep -q "SHMEM_HCA=$1 cannot be had" <<<"$text" && grep -q shmem-info <<<"$text" ||
+        fail "SHMEM_HCA=$1 does not say what is wrong: $text"
+}
+refused no_such_device
+if compgen -G '/sys/class/infiniband/*' >/dev/null; then
+    echo "this machine has RDMA devices: SHMEM_HCA=verbs is not expected to fail"
+else
+    refused verbs
+fi

@@ -1,0 +1,113 @@
+//! The real `shmem-info`, on whatever machine this is.
+
+use std::process::{Command, Output};
+
+fn info(args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shmem-info"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SHMEM_")) {
+        command.env_remove(name);
+    }
+    command.args(args).envs(env.iter().copied());
+    command.output().expect("shmem-info starts")
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+/// The value of `"name"` in the report: the rest of its line.
+fn field<'a>(json: &'a str, name: &str) -> &'a str {
+    let key = format!("\"{name}\": ");
+    let line = json
+        .lines()
+        .map(str::trim)
+        .find_map(|l| l.strip_prefix(&key));
+    line.unwrap_or_else(|| panic!("{name} in {json}"))
+        .trim_end_matches(',')
+}
+
+#[test]
+fn it_tells_of_the_build_and_of_the_software_hca_anywhere() {
+    let text = said(&info(&[], &[]));
+    let built = if cfg!(feature = "verbs") {
+        "built with feature verbs"
+    } else {
+        "built without feature verbs"
+    };
+    for part in [
+        env!("CARGO_PKG_VERSION"),
+        built,
+        "A PE here uses",
+        "software HCA: always there",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(
+        !text.contains("Settings that are not the defaults"),
+        "{text}"
+    );
+}
+
+#[test]
+fn settings_that_are_not_the_defaults_are_shown() {
+    let env = [
+        ("SHMEM_HCA", "soft"),
+        ("SHMEM_LINGER", "500ms"),
+        ("SMA_SYMMETRIC_SIZE", "1g"),
+    ];
+    let text = said(&info(&[], &env));
+    assert!(text.contains("  SHMEM_HCA=soft\n"), "{text}");
+    assert!(text.contains("  SMA_SYMMETRIC_SIZE=1g\n"), "{text}");
+    assert!(
+        !text.contains("SHMEM_LINGER"),
+        "500ms is the default: {text}"
+    );
+    assert!(
+        text.contains("the software HCA: the settings say so"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_setting_that_cannot_be_used_is_named_and_hides_nothing() {
+    let text = said(&info(&[], &[("SHMEM_LINGER", "long")]));
+    assert!(text.contains("SHMEM_LINGER=long: not a number"), "{text}");
+    assert!(text.contains("software HCA: always there"), "{text}");
+}
+
+#[test]
+fn the_report_for_programs_tells_the_same() {
+    let json = said(&info(&["--json"], &[("SHMEM_HCA", "soft")]));
+    assert_eq!(field(&json, "verbs"), cfg!(feature = "verbs").to_string());
+    assert_eq!(field(&json, "kind"), "\"soft\"");
+    assert_eq!(
+        field(&json, "version"),
+        format!("\"{}\"", env!("CARGO_PKG_VERSION"))
+    );
+    let devices = match std::fs::read_dir("/sys/class/infiniband") {
+        Ok(entries) => entries.count(),
+        Err(_) => 0,
+    };
+    assert_eq!(json.matches("\"guid\": ").count(), devices, "{json}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_with_its_reason() {
+    let json = said(&info(&["--json"], &[("SHMEM_HCA", "no_such_device:7")]));
+    assert_eq!(field(&json, "kind"), "\"error\"");
+    let why = field(&json, "why");
+    assert!(
+        why.contains("SHMEM_HCA=no_such_device:7 cannot be had"),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_is_no_option_is_refused() {
+    let output = info(&["--jason"], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--jason is not an option"));
+    assert!(said(&info(&["--version"], &[])).starts_with("shmem-info "));
+    assert!(said(&info(&["--help"], &[])).contains("SHMEM_HCA"));
+}

@@ -1,0 +1,95 @@
+//! How much memory this process may pin, which registrations of most RDMA devices do.
+
+#![forbid(unsafe_code)]
+
+use std::fs;
+
+/// Bit of CAP_IPC_LOCK in a set of capabilities.
+const CAP_IPC_LOCK: u32 = 14;
+
+/// What the kernel lets a process pin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memlock {
+    /// `RLIMIT_MEMLOCK` in bytes; `None`: unlimited, or not known.
+    pub limit: Option<u64>,
+    /// Whether the process is above the limit (CAP_IPC_LOCK).
+    pub privileged: bool,
+}
+
+impl Memlock {
+    /// Of this process.
+    #[must_use]
+    pub fn current() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self::parse(&read("/proc/self/limits"), &read("/proc/self/status"))
+    }
+
+    fn parse(limits: &str, status: &str) -> Self {
+        let soft = limits
+            .lines()
+            .find_map(|line| line.strip_prefix("Max locked memory"))
+            .and_then(|rest| rest.split_whitespace().next());
+        let capabilities = status
+            .lines()
+            .find_map(|line| line.strip_prefix("CapEff:"))
+            .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+        Self {
+            limit: soft.and_then(|bytes| bytes.parse().ok()),
+            privileged: capabilities.is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 == 1),
+        }
+    }
+
+    /// Why `bytes` cannot be pinned, if so.
+    #[must_use]
+    pub fn refuses(&self, bytes: u64) -> Option<String> {
+        let limit = self
+            .limit
+            .filter(|limit| !self.privileged && *limit < bytes)?;
+        Some(format!(
+            "its registrations pin memory, and this process may pin {limit} bytes of the {bytes} that \
+             a PE registers: raise the limit (ulimit -l unlimited; /etc/security/limits.conf; for \
+             services LimitMEMLOCK=infinity), or make SHMEM_SYMMETRIC_SIZE smaller"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: &str = "Limit                     Soft Limit           Hard Limit           Units\n\
+        Max processes             31191                31191                processes\n\
+        Max locked memory         8388608              8388608              bytes\n";
+
+    #[test]
+    fn the_limit_counts_unless_privileged() {
+        let plain = Memlock::parse(LIMITS, "CapEff:\t0000000000000000\n");
+        assert_eq!((plain.limit, plain.privileged), (Some(8 << 20), false));
+        assert_eq!(plain.refuses(8 << 20), None);
+        let text = plain.refuses((8 << 20) + 1).expect("too much");
+        assert!(
+            text.contains("8388608") && text.contains("ulimit -l"),
+            "{text}"
+        );
+        let root = Memlock::parse(LIMITS, "CapEff:\t000001ffffffffff\n");
+        assert!(root.privileged);
+        assert_eq!(root.refuses(u64::MAX), None);
+    }
+
+    #[test]
+    fn unlimited_and_unknown_refuse_nothing() {
+        let limits = LIMITS.replace("8388608", "unlimited");
+        for limits in [limits.as_str(), ""] {
+            let memlock = Memlock::parse(limits, "");
+            assert_eq!((memlock.limit, memlock.refuses(u64::MAX)), (None, None));
+        }
+    }
+
+    #[test]
+    fn the_kernel_answers() {
+        // Nothing to compare with; but it must be found where the kernel writes it.
+        let limits = fs::read_to_string("/proc/self/limits").expect("Linux");
+        assert!(limits.contains("Max locked memory"));
+        let _ = Memlock::current();
+    }
+}
