@@ -291,7 +291,6 @@ fn machines(
             shmrun: shmrun.into_vec(),
             timeout_ns: settings.rsh_timeout.as_nanos() as u64,
         },
-        clock: 0,
     })
 }
 

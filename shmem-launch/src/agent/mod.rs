@@ -32,6 +32,7 @@ use shmem_pmi::server::{NodeServer, Output, TreeLink};
 
 use crate::exit::{Cause, End, Fault};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
+use crate::remote::Contact;
 use crate::report::Reduced;
 use child::Child;
 use output::Upstream;
@@ -274,7 +275,7 @@ impl Agent {
         let mut bytes = bytes;
         if let Some(contact) = &mut self.children[child].contact
             && !contact.greeted()
-            && let Err(what) = contact.take_greeting(&mut bytes)
+            && let Err(what) = contact.take_greeting(&mut bytes, now)
         {
             return self.give_up(child, what, now);
         }
@@ -340,8 +341,9 @@ impl Agent {
             Frame::Fault(fault) => self.up.send(&Frame::Fault(fault)),
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
             Frame::Done(body) => match Reduced::decode(body) {
-                Ok(report) => {
+                Ok(mut report) => {
                     c.done = true;
+                    report.shift(c.contact.as_ref().map_or(0, Contact::clock_shift));
                     self.report.get_or_insert_default().merge(&report);
                 }
                 Err(e) => self.broken_child(child, &e, now),

@@ -166,7 +166,7 @@ fn reader(notes: Notes, room: Arc<Room>) {
 /// This process has a single thread.
 pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     let Job {
-        mut launch,
+        launch,
         first_is_here,
         label,
         grace,
@@ -178,9 +178,6 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     sys::set_blocked(&blocked);
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
-    if let Some(machines) = &mut launch.machines {
-        machines.clock = monotonic_ns();
-    }
     let mut first = OutBuf::default();
     first.send(&Frame::Launch(&launch.encode()));
     let (agent_pid, socket, said, contact) = match &launch.machines {

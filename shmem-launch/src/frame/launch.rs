@@ -34,9 +34,6 @@ pub struct Machines {
     pub hosts: Vec<(String, u32)>,
     /// How a host's agent is started by its parent's.
     pub shell: RemoteShell,
-    /// The launcher's clock when the frame was sent, in nanoseconds: the clocks of hosts differ, and
-    /// what an agent reports is on the launcher's.
-    pub clock: u64,
 }
 
 /// What an agent must know.
@@ -219,7 +216,6 @@ impl Machines {
             w.bytes(word.as_bytes());
         }
         w.bytes(&self.shell.shmrun).u64(self.shell.timeout_ns);
-        w.u64(self.clock);
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
@@ -232,7 +228,6 @@ impl Machines {
                 shmrun: r.bytes("path of shmrun")?.to_vec(),
                 timeout_ns: r.u64("timeout of the remote shell")?,
             },
-            clock: r.u64("clock")?,
         })
     }
 }
@@ -330,7 +325,6 @@ pub(crate) mod tests {
                 shmrun: b"/opt/shmrun".to_vec(),
                 timeout_ns: 7,
             },
-            clock: 99,
         }
     }
 

@@ -3,7 +3,8 @@
 //! Every PE writes its figures into its node's memory. At the end an agent reads those of its node
 //! and *reduces* them (minimum, maximum, sum); on the way up the tree the reductions of subtrees are
 //! merged, so the launcher receives one record however large the job is. Moments are on the
-//! monotonic clock of the machine; they are comparable because all agents run on it.
+//! monotonic clock of the machine; what comes from another host is brought to the receiver's clock when
+//! it is merged, as closely as that host's greeting told ([`crate::remote`]).
 
 mod json;
 mod text;
@@ -44,6 +45,16 @@ impl Aggregate {
             max: value,
             sum: value,
         });
+    }
+
+    /// Adds `shift`, modulo 2^64, to the moments that it was made of; 0 is none. Their sum means
+    /// nothing.
+    fn shift(&mut self, shift: u64) {
+        for at in [&mut self.min, &mut self.max] {
+            if *at != 0 && *at != u64::MAX {
+                *at = at.wrapping_add(shift);
+            }
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -113,6 +124,19 @@ impl Reduced {
         }
         for (a, b) in self.stats.iter_mut().zip(&other.stats) {
             a.merge(b);
+        }
+    }
+
+    /// Brings all moments from the clock of the machine that made the record to another: that one is
+    /// `shift` ahead, modulo 2^64.
+    pub fn shift(&mut self, shift: u64) {
+        for moments in &mut self.moments {
+            moments.shift(shift);
+        }
+        for (stat, figures) in self.stats.iter_mut().enumerate() {
+            if is_moment(stat) {
+                figures.shift(shift);
+            }
         }
     }
 
@@ -246,15 +270,6 @@ fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
     out
 }
 
-/// Brings a PE's moments from its machine's clock to the launcher's.
-pub fn shift_moments(stats: &mut PeStats, shift: u64) {
-    for (stat, value) in stats.0.iter_mut().enumerate() {
-        if is_moment(stat) && *value != 0 {
-            *value = value.wrapping_add(shift);
-        }
-    }
-}
-
 /// Figures that are moments: shown as phases, not in the table.
 fn is_moment(stat: usize) -> bool {
     stat == Stat::InitDoneAt as usize || stat == Stat::FinalizeDoneAt as usize
@@ -299,6 +314,18 @@ mod tests {
             })
         );
         assert_eq!(merged.moments[Moment::Prepared as usize].max, 1003);
+    }
+
+    #[test]
+    fn clocks_of_machines_are_brought_together() {
+        let mut r = node(0..3);
+        let at = |r: &Reduced| r.stats[Stat::InitDoneAt as usize];
+        let (before, wall) = (at(&r), r.stat(Stat::InitWall));
+        r.shift(5u64.wrapping_sub(8));
+        assert_eq!((at(&r).min, at(&r).max), (before.min - 3, before.max - 3));
+        assert_eq!(r.moments[Moment::Prepared as usize].min, 997);
+        assert_eq!(r.moments[Moment::Ended as usize], Aggregate::default());
+        assert_eq!(r.stat(Stat::InitWall), wall, "a time, not a moment");
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl Root {
         let mut bytes = bytes;
         if let Some(contact) = &mut self.setup.contact
             && !contact.greeted()
-            && let Err(what) = contact.take_greeting(&mut bytes)
+            && let Err(what) = contact.take_greeting(&mut bytes, now)
         {
             self.node_0(what, now);
             // Nothing of the job runs there.
@@ -356,7 +356,11 @@ impl Root {
             }
             Frame::Fault(fault) => self.fault(&fault, now),
             Frame::Done(body) => {
-                self.report = Reduced::decode(body).ok();
+                let shift = self.setup.contact.as_ref().map_or(0, Contact::clock_shift);
+                self.report = Reduced::decode(body).ok().map(|mut report| {
+                    report.shift(shift);
+                    report
+                });
                 self.finish(now);
             }
             // Frames that only go down, and PMI beyond its root: nobody sends them.

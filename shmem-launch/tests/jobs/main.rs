@@ -1,5 +1,6 @@
 //! Whole jobs through the real `shmrun`.
 
 mod exec;
+mod hosts;
 mod support;
 mod template;

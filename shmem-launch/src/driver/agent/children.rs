@@ -3,7 +3,6 @@
 use super::*;
 use crate::agent::ChildSetup;
 use crate::driver::shell;
-use crate::frame::Machines;
 use crate::remote::Contact;
 
 /// A child agent, as its parent's driver sees it.
@@ -40,48 +39,38 @@ impl Started {
     }
 }
 
-/// Starts the agents of `nodes`, for which `launch` is right but for its node. `clock_shift` leads
-/// from this machine's clock to the launcher's.
+/// Starts the agents of `nodes`, for which `launch` is right but for its node.
 ///
 /// # Safety
 /// This process has a single thread.
 pub(super) unsafe fn start(
     launch: &Launch,
     nodes: impl Iterator<Item = u32>,
-    clock_shift: u64,
 ) -> io::Result<Started> {
     let mut started = Started::default();
     for node in nodes {
-        let frame = |machines| {
-            let mut out = OutBuf::default();
-            let launch = Launch {
-                node,
-                machines,
-                ..launch.clone()
-            };
-            out.send(&Frame::Launch(&launch.encode()));
-            out
+        let mut unsent = OutBuf::default();
+        let theirs = Launch {
+            node,
+            ..launch.clone()
         };
+        unsent.send(&Frame::Launch(&theirs.encode()));
         let Some(machines) = &launch.machines else {
             // SAFETY: as promised by the caller.
             let (pid, link) = unsafe { fork_agent(false)? };
-            link::send_all(&link, &mut frame(None));
+            link::send_all(&link, &mut unsent);
             let io = ChildIo {
                 link: Some(link),
                 pid,
                 said: None,
             };
-            started.add(node, io, None, OutBuf::default());
+            started.add(node, io, None, unsent);
             continue;
         };
         // SAFETY: as promised by the caller.
         let shell = unsafe { shell::start(&machines.shell, launch.host(node)) };
         match shell {
             Ok(shell) => {
-                let mut unsent = frame(Some(Machines {
-                    clock: monotonic_ns().wrapping_add(clock_shift),
-                    ..machines.clone()
-                }));
                 // The rest goes when the remote shell has connected.
                 link::flush(&shell.link, &mut unsent);
                 let io = ChildIo {

@@ -120,9 +120,7 @@ impl Driver {
             && let Some(node) = &self.node
         {
             for local in 0..self.answered as usize {
-                let mut stats = node.segment.pe_stats(local);
-                report::shift_moments(&mut stats, self.clock_shift);
-                report.add_pe(&stats);
+                report.add_pe(&node.segment.pe_stats(local));
             }
         }
         report.agent_cpu.add(sys::process_cpu_ns());

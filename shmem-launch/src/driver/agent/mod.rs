@@ -6,8 +6,11 @@ mod pe_io;
 mod starting;
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use shmem_node::pe_block::PeState;
@@ -24,7 +27,7 @@ use crate::agent::{Action, Agent, Event, Setup};
 use crate::exit::End;
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
 use crate::limits;
-use crate::report::{self, Moment, Reduced};
+use crate::report::{Moment, Reduced};
 use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
 use children::ChildIo;
 
@@ -74,8 +77,6 @@ struct Driver {
     launch: Launch,
     parent: Uplink,
     children: Vec<ChildIo>,
-    /// What leads from this machine's clock to the launcher's, in nanoseconds.
-    clock_shift: u64,
     first_rank: u32,
     epoll: Epoll,
     outputs: Epoll,
@@ -143,8 +144,8 @@ fn run(link: Uplink) -> u8 {
 /// This process has a single thread and nothing open but standard streams that it needs.
 pub(crate) unsafe fn run_remote() -> u8 {
     let link = || -> io::Result<Uplink> {
-        let null = sys::dev_null()?;
-        let null = null.as_raw_fd();
+        // Closed below like everything else.
+        let null = sys::dev_null()?.into_raw_fd();
         let placed = [
             (null, 0, true),
             (null, 1, true),
@@ -158,7 +159,7 @@ pub(crate) unsafe fn run_remote() -> u8 {
         let mut greeting = OutBuf::default();
         greeting
             .tail()
-            .extend_from_slice(&crate::remote::greeting());
+            .extend_from_slice(&crate::remote::greeting(monotonic_ns()));
         let link = Uplink::Pipes { input, output };
         link.send_all(&mut greeting);
         Ok(link)
@@ -216,10 +217,10 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     parent.set_nonblocking()?;
     sys::become_subreaper()?;
     let far = matches!(parent, Uplink::Pipes { .. });
-    let clock_shift = match &launch.machines {
-        Some(machines) if far => machines.clock.wrapping_sub(launched),
-        _ => 0,
-    };
+    if far {
+        // A remote shell may have paths among its options. That the directory is missing is said later.
+        let _ = sys::change_dir(Path::new(OsStr::from_bytes(&launch.cwd)));
+    }
     let addresses = address::own(&launch).map(|(addresses, plan)| {
         launch.addresses = plan;
         addresses
@@ -228,7 +229,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     // Children first, while there is nothing that they should not inherit.
     let tree = Tree::new(launch.n_nodes, launch.degree);
     // SAFETY: an agent has a single thread.
-    let started = unsafe { children::start(&launch, tree.children(launch.node), clock_shift)? };
+    let started = unsafe { children::start(&launch, tree.children(launch.node))? };
     let children = started.io;
 
     // The guard next: it is a copy of this process, the cheaper the less there is of it.
@@ -299,7 +300,6 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         launch,
         parent,
         children,
-        clock_shift,
         first_rank: ranks.start,
         epoll,
         outputs,
@@ -349,7 +349,6 @@ fn start(parent: Uplink) -> io::Result<Driver> {
 
 impl Driver {
     fn moment(&mut self, moment: Moment, now: u64) {
-        let now = now.wrapping_add(self.clock_shift);
         let at = &mut self.moments[moment as usize];
         if *at == 0 || moment == Moment::Ended || moment == Moment::LastPe {
             *at = now;

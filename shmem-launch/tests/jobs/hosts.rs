@@ -1,0 +1,424 @@
+//! Jobs on several hosts, which are this machine behind a remote shell (`examples/rsh.rs`).
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::support::{Job, kill, wait_until};
+
+/// A remote shell and its server.
+struct Network {
+    dir: PathBuf,
+    server: Child,
+}
+
+impl Network {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir =
+            std::env::temp_dir().join(format!("shmrun-hosts-{}-{number}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let socket = dir.join("socket");
+        let server = Command::new(Self::program())
+            .args(["--serve".as_ref(), socket.as_os_str()])
+            .spawn()
+            .unwrap();
+        wait_until("the server listens", || socket.exists(), String::new);
+        Self { dir, server }
+    }
+
+    fn program() -> PathBuf {
+        Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name("examples/rsh")
+    }
+
+    fn rsh(&self) -> String {
+        let socket = self.dir.join("socket");
+        format!("{} {}", Self::program().display(), socket.display())
+    }
+
+    /// `shmrun --hosts HOSTS OPTIONS.. PROGRAM..`
+    fn job(&self, hosts: &str, rest: &[&str]) -> Job {
+        let mut args = vec!["--hosts", hosts];
+        args.extend_from_slice(rest);
+        Job::new(&args).env("SHMEM_RSH", &self.rsh())
+    }
+
+    fn sh(&self, hosts: &str, options: &[&str], script: &str) -> Job {
+        self.job(hosts, &[options, &["/bin/sh", "-c", script]].concat())
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[test]
+fn every_host_has_its_pes_and_they_find_what_they_had_at_home() {
+    let net = Network::new();
+    let script =
+        "echo $PMI_RANK/$PMI_SIZE $SHMEM_LOCAL_RANK $RSH_HOST ${PWD##*/} $SHMEM_MINE $HERE $GIVEN";
+    let options = [
+        "-n",
+        "5",
+        "--chdir",
+        net.dir.to_str().unwrap(),
+        "-x",
+        "GIVEN=g",
+    ];
+    let job = net.sh("a,b,c", &options, script);
+    let out = job.env("SHMEM_MINE", "m").env("HERE", "not there").run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    let dir = net.dir.file_name().unwrap().to_str().unwrap();
+    let want = [
+        ("0/5 0 a"),
+        ("1/5 1 a"),
+        ("2/5 0 b"),
+        ("3/5 1 b"),
+        ("4/5 0 c"),
+    ];
+    let want: Vec<String> = want.iter().map(|w| format!("{w} {dir} m g")).collect();
+    assert_eq!(out.sorted(), want);
+    assert_eq!(out.stderr, "");
+}
+
+#[test]
+fn the_settings_of_the_launcher_count_everywhere() {
+    // Those of the hosts' shells do not: the server sets one that cannot even be parsed.
+    let net = Network::new();
+    let out = net.sh("a", &[], "echo ${SHMEM_SPIN:-unset}").run();
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "unset\n"), "{out:?}");
+    let job = net.sh("a", &[], "echo $SHMEM_SPIN").env("SHMEM_SPIN", "7");
+    let out = job.run();
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "7\n"), "{out:?}");
+}
+
+#[test]
+fn a_host_file_says_how_many_pes_a_host_takes() {
+    let net = Network::new();
+    let file = net.dir.join("hosts");
+    std::fs::write(
+        &file,
+        "# ours\nlocalhost slots=1\nb slots=3 # big\nc slots=2\nd\n",
+    )
+    .unwrap();
+    let args = ["--hostfile", file.to_str().unwrap(), "-n", "5"];
+    let rsh = net.rsh();
+    let args = [&args[..], &["--rsh", &rsh], &["sh", "-c"]].concat();
+    let script = "echo $PMI_RANK ${RSH_HOST:-here}";
+    let out = Job::new(&[&args[..], &[script]].concat()).run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    assert_eq!(out.sorted(), ["0 here", "1 b", "2 b", "3 b", "4 c"]);
+}
+
+#[test]
+fn many_hosts_are_a_tree() {
+    let net = Network::new();
+    let hosts: Vec<String> = (0..13).map(|i| format!("host{i}")).collect();
+    let options = ["--tree-degree", "2", "-n", "26", "--report", "-"];
+    let out = net
+        .sh(&hosts.join(","), &options, "echo pe $RSH_HOST")
+        .run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    for host in &hosts {
+        let line = format!("pe {host}");
+        assert_eq!(out.stdout.lines().filter(|l| **l == line).count(), 2);
+    }
+    assert!(out.stdout.contains("depth 3"), "{}", out.stdout);
+    assert!(out.stdout.contains("13 launch agents"), "{}", out.stdout);
+}
+
+#[test]
+fn input_and_much_output_pass() {
+    let net = Network::new();
+    let input = b"line\n".repeat(100_000);
+    let script = "wc -c; seq 1 200000; echo end >&2";
+    let job = net.sh("a,b,c", &["-n", "3", "-l"], script);
+    let out = job.run_with_input(input.clone());
+    assert_eq!(out.code(), 0, "{}", out.stderr);
+    assert_eq!(out.stdout.lines().count(), 3 * 200_001);
+    assert!(out.stdout.contains(&format!("[0] {}\n", input.len())));
+    for rank in 0..3 {
+        let want = format!("[{rank}] ");
+        let lines = out.stdout.lines().filter_map(|l| l.strip_prefix(&want));
+        let numbers: Vec<u32> = lines.skip(1).map(|l| l.parse().unwrap()).collect();
+        assert!(numbers.iter().copied().eq(1..=200_000), "of PE {rank}");
+        assert!(out.stderr.contains(&format!("[{rank}] end")));
+    }
+}
+
+#[test]
+fn odd_paths_are_quoted() {
+    let net = Network::new();
+    let dir = net.dir.join("it's $HOME; \"odd\"");
+    std::fs::create_dir(&dir).unwrap();
+    let (shmrun, program) = (dir.join("shm run"), dir.join("a program"));
+    std::fs::copy(env!("CARGO_BIN_EXE_shmrun"), &shmrun).unwrap();
+    std::os::unix::fs::symlink("/bin/echo", &program).unwrap();
+    let shmrun = shmrun.to_str().unwrap();
+    let options = ["--remote-shmrun", shmrun, "--chdir", dir.to_str().unwrap()];
+    let program = [program.to_str().unwrap(), "a  b", "$c", "it's"];
+    let job = net.job("a,b", &[&options[..], &["-n", "2"], &program].concat());
+    let out = job.run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    assert_eq!(out.stdout, "a  b $c it's\n".repeat(2));
+}
+
+/// What goes wrong with a host that is the first, in the middle of the tree, or a leaf.
+#[track_caller]
+fn fails(net: &Network, host: &str, env: &[(&str, &str)], said: &[&str]) {
+    for hosts in [
+        host.to_owned(),
+        format!("{host},b,c"),
+        format!("localhost,{host},c,d,e"),
+        format!("a,b,c,d,{host}"),
+    ] {
+        let options = ["--tree-degree", "2", "-n", "5", "sleep", "1000"];
+        let mut job = net.job(&hosts, &options);
+        for (name, value) in env {
+            job = job.env(name, value);
+        }
+        let out = job.run();
+        assert_eq!(out.code(), 125, "{hosts}: {out:?}");
+        let messages = out.messages();
+        assert_eq!(messages.len(), 1, "{hosts}: {messages:?}");
+        for part in said {
+            assert!(
+                out.stderr.contains(part),
+                "{hosts}: no {part} in {}",
+                out.stderr
+            );
+        }
+        assert!(messages[0].contains(&format!("({host})")), "{messages:?}");
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_named_with_the_command() {
+    let net = Network::new();
+    let said = [
+        "unreachable: rsh: connect to host unreachable: No route to host\n",
+        "cannot start the launch agent on host unreachable",
+        "status 255",
+        "examples/rsh",
+        "--agent",
+    ];
+    fails(&net, "unreachable", &[], &said);
+}
+
+#[test]
+fn a_host_that_says_nothing_is_given_up() {
+    let net = Network::new();
+    let said = ["no launch agent answered on host silent within 0.3 s"];
+    fails(&net, "silent", &[("SHMEM_RSH_TIMEOUT", "300ms")], &said);
+}
+
+#[test]
+fn a_host_that_says_something_else_is_quoted() {
+    let net = Network::new();
+    let said = [
+        "'Welcome to chatty, have a lot of fun'",
+        "must print nothing",
+    ];
+    fails(&net, "chatty", &[], &said);
+    let said = [
+        "is of another version",
+        "link protocol 999",
+        "--remote-shmrun",
+    ];
+    fails(&net, "other-version", &[], &said);
+}
+
+#[test]
+fn what_a_host_lacks_is_named() {
+    let net = Network::new();
+    let program = net.dir.join("program");
+    for hosts in ["lacking,b", "a,lacking", "a,b,c,lacking"] {
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let name = program.to_str().unwrap();
+        let out = net.job(hosts, &["-n", "4", name, "1000"]).run();
+        assert_eq!(out.code(), 125, "{out:?}");
+        let said = ["(lacking)", name, "not found on this host"];
+        for part in said {
+            assert!(out.stderr.contains(part), "no {part} in {}", out.stderr);
+        }
+    }
+    let options = ["--remote-shmrun", "/no/such/shmrun", "-n", "2", "true"];
+    let out = net.job("a,b", &options).run();
+    assert_eq!(out.code(), 125, "{out:?}");
+    for part in [
+        "/no/such/shmrun",
+        "status 127",
+        "--remote-shmrun names another",
+    ] {
+        assert!(out.stderr.contains(part), "no {part} in {}", out.stderr);
+    }
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_starts() {
+    let net = Network::new();
+    let rsh = net.rsh();
+    for (args, code, part) in [
+        (&["--hosts", "a,a", "true"][..], 2, "named twice"),
+        (&["--hosts", "", "true"], 2, "no host"),
+        (&["--hosts", "a:2,b:1", "-n", "4", "true"], 2, "3 slots"),
+        (
+            &["--hosts", "a", "--nodes", "2", "true"],
+            2,
+            "cannot be used with",
+        ),
+        (&["--hostfile", "/no/such", "true"], 2, "/no/such"),
+        (
+            &["--hosts", "a", "--rsh", "/no/such", "true"],
+            127,
+            "/no/such",
+        ),
+        (
+            &["--hosts", "a", "--rsh", " ", "true"],
+            2,
+            "names no command",
+        ),
+        (&["--rsh", &rsh, "true"], 2, "--hosts"),
+        (
+            &["--hosts", "a", "--rsh", &rsh, "no-such-program"],
+            127,
+            "no-such-program",
+        ),
+    ] {
+        let out = Job::new(args).run();
+        assert_eq!(out.code(), code, "{args:?}: {out:?}");
+        assert!(out.stderr.contains(part), "{args:?}: {}", out.stderr);
+    }
+    let job = net
+        .job("a,b", &["true"])
+        .env("SHMEM_SOFT_NETNS", "/run/netns/n");
+    assert_eq!(job.run().code(), 2);
+}
+
+#[test]
+fn a_dry_run_shows_the_commands() {
+    let net = Network::new();
+    let out = net.job("a,b", &["-n", "4", "--dry-run", "true"]).run();
+    assert_eq!(out.code(), 0);
+    for part in [
+        "node 1 on host b: PEs 2 to 3",
+        "started by node 0",
+        "--agent'",
+    ] {
+        assert!(out.stderr.contains(part), "no {part} in {}", out.stderr);
+    }
+}
+
+#[test]
+fn the_status_of_a_pe_is_that_of_the_job() {
+    let net = Network::new();
+    let script = "test $PMI_RANK = 3 && exit 7; sleep 1000";
+    let out = net.sh("a,b,c", &["-n", "6"], script).run();
+    assert_eq!(out.code(), 7, "{out:?}");
+    assert!(out.stderr.contains("PE 3 on node 1 (b)"), "{}", out.stderr);
+}
+
+/// Kills a process of a job on four hosts, of which two have a host below them.
+fn killed(victim: &str, number: usize, count: usize) -> crate::support::Outcome {
+    let net = Network::new();
+    let options = ["--tree-degree", "2", "-n", "8", "sleep", "1000"];
+    let mut job = net.job("a,b,c,d", &options);
+    let child = job.start();
+    job.wait_for("sleep", 8);
+    kill(job.wait_for(victim, count)[number], 9);
+    job.finish(child)
+}
+
+#[test]
+fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
+    let out = killed("shmrun", 0, 1);
+    assert_eq!(out.status, 9, "{out:?}");
+}
+
+#[test]
+fn the_loss_of_an_agent_ends_the_job_everywhere() {
+    for number in 0..4 {
+        let out = killed("shmrun-agent", number, 4);
+        assert_eq!(out.code(), 125, "{out:?}");
+        let said = ["the launch agent on host", "is gone"];
+        for part in said {
+            assert!(out.messages()[0].contains(part), "{}", out.stderr);
+        }
+    }
+}
+
+#[test]
+fn the_loss_of_a_remote_shell_ends_the_job_everywhere() {
+    for number in 0..4 {
+        let out = killed("rsh", number, 4);
+        assert_eq!(out.code(), 125, "{out:?}");
+        let message = out.messages()[0];
+        assert!(
+            message.contains("SIGKILL") && message.contains("rsh"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_ends_ends_the_job() {
+    let mut net = Network::new();
+    let mut job = net.job("localhost,b,c", &["-n", "3", "sleep", "1000"]);
+    let child = job.start();
+    job.wait_for("sleep", 3);
+    net.server.kill().unwrap();
+    net.server.wait().unwrap();
+    let out = job.finish(child);
+    assert_eq!(out.code(), 125, "{out:?}");
+    assert!(
+        out.stderr.contains("closed by remote host"),
+        "{}",
+        out.stderr
+    );
+}
+
+#[test]
+fn interrupting_does_not_wait_for_hosts_that_do_not_answer() {
+    let net = Network::new();
+    for hosts in ["silent", "a,silent,c"] {
+        let mut job = net.job(hosts, &["-n", "3", "sleep", "1000"]);
+        let child = job.start();
+        // The client of a host that does not answer, among those of others.
+        wait_until(
+            "the remote shells run",
+            || job.processes().iter().any(|p| p.name == "rsh"),
+            || format!("{:?}", job.processes()),
+        );
+        kill(child.id() as i32, 2);
+        let start = std::time::Instant::now();
+        let out = job.finish(child);
+        assert_eq!(out.code(), 130, "{out:?}");
+        // The host's time would be 30 s.
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn deaths_during_the_start_leave_nothing_on_any_host() {
+    for delay_ms in 0..8 {
+        for victim in ["shmrun", "shmrun-agent", "rsh"] {
+            let net = Network::new();
+            let options = ["--tree-degree", "2", "-n", "8", "sleep", "1000"];
+            let mut job = net.job("a,b,c,d", &options);
+            let child = job.start();
+            std::thread::sleep(std::time::Duration::from_millis(8 * delay_ms));
+            let names = job.processes();
+            let victims = names.iter().filter(|p| p.name == victim && p.state != 'Z');
+            let pids: Vec<i32> = victims.map(|p| p.pid).collect();
+            let pid = pids.get(delay_ms as usize % pids.len().max(1)).copied();
+            kill(pid.unwrap_or(child.id() as i32), 9);
+            let out = job.finish(child);
+            assert!(out.status == 9 || out.code() == 125, "{out:?}");
+        }
+    }
+}
