@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
 # Builds what runs inside the guests, with the feature `verbs`, and lays it without symbols into one
-# directory: programs by their names, test binaries by the names of the tests.
+# directory: programs and tests by their names.
 # Usage: ci/vm/programs.sh DIRECTORY
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rm -rf "$1" && mkdir -p "$1"
 target=${CARGO_TARGET_DIR:-target}
 cargo build --release --quiet --features shmem-core/verbs --bins --examples \
-    -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches
-for program in shmrun ep footprint examples/{hello,ring,histogram,heat2d}; do
+    -p shmem-core -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches
+for program in shmrun shmem-info ep footprint examples/{hello,ring,histogram,heat2d}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
 done
+tests=(conformance_verbs endpoint_verbs interop_rxe)
+# Cargo alone knows the names of test binaries; it tells them as `"executable":"PATH"`.
+# shellcheck disable=SC2046 # an option for each
+cargo test --release --quiet --no-run -p shmem-ib --features verbs $(printf -- '--test %s ' "${tests[@]}") \
+    --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | while read -r path; do
+    name=$(basename "$path")
+    strip -o "$1/${name%-*}" "$path"
+done
+for name in "${tests[@]}"; do [[ -x $1/$name ]] || { echo "no test binary $name" >&2; exit 1; }; done

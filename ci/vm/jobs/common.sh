@@ -3,6 +3,9 @@ export PATH=/host/bin:$PATH RUST_BACKTRACE=1
 # Heaps are pinned by a device: small ones.
 export SHMEM_SYMMETRIC_SIZE=4M
 
+# The two devices of a machine that is alone; emulated nodes take them by turns.
+HCA=rxe1,rxe2
+
 # What is to be seen in the table of results.
 show() { echo "> $*"; }
 

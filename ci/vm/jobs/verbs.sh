@@ -3,7 +3,7 @@
 # shows: jobs over real verbs on two emulated nodes, one device each, on demand and static
 source /host/jobs/common.sh
 status=0
-SHMEM_HCA=rxe1,rxe2 shmem-info || status=1
+SHMEM_HCA=$HCA shmem-info || status=1
 SHMEM_HCA=soft shmem-info || status=1
 
 packets() { cat /sys/class/infiniband/rxe[12]/ports/1/hw_counters/sent_pkts | awk '{ sum += $1 } END { print sum }'; }
@@ -14,7 +14,7 @@ job() {
     echo "== $connect, $pes PEs: $*"
     before=$(packets)
     started=$(cut -d' ' -f1 /proc/uptime)
-    SHMEM_HCA=rxe1,rxe2 SHMEM_CONNECT=$connect timeout 100 shmrun -n "$pes" --nodes 2 --report /tmp/report "$@"
+    SHMEM_HCA=$HCA SHMEM_CONNECT=$connect timeout 100 shmrun -n "$pes" --nodes 2 --report /tmp/report "$@"
     result=$?
     ended=$(cut -d' ' -f1 /proc/uptime)
     cat /tmp/report

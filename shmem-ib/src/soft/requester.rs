@@ -12,9 +12,10 @@
 //!
 //! # READs are asked for in pieces
 //! The window also bounds what the *responder* sends: a READ of 8 MiB goes out as many READ
-//! requests of at most half a window each, contiguous in PSN and address. Repeating the rest
-//! of a READ after a lost response is the same thing with another starting point. Each piece
-//! counts against `max_rd_atomic`.
+//! requests of one burst each, contiguous in PSN and address. Each piece counts against
+//! `max_rd_atomic`. Repeating the rest of a READ after a lost response begins within a piece and ends
+//! where that piece ends, whatever the window is by then: responders drop a repeated request that is
+//! no part of one which they have executed.
 //!
 //! # What acknowledges what
 //! * ACK(p): everything up to p, but only up to the first READ or atomic without answer: that
@@ -245,7 +246,8 @@ impl Requester {
                 (1, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
-                let take = left.min((window / 2).max(1));
+                let piece = burst::longest(mtu);
+                let take = left.min(piece - index % piece);
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
                     || (in_flight > 0 && in_flight + take > window)
                 {
@@ -687,6 +689,9 @@ fn expiry(pacing: &mut Pacing, limits: &Limits, progress_at: u64, now: u64) -> u
         .map_or(rto, |end| rto.min(end))
 }
 
+#[cfg(test)]
+#[path = "read_pieces_tests.rs"]
+mod read_pieces_tests;
 #[cfg(test)]
 #[path = "requester_tests.rs"]
 mod tests;
