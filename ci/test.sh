@@ -24,3 +24,4 @@ ci/verbs.sh
 echo "== benchmarks check what they moved"
 target/release/shmrun -n 3 --nodes 2 target/release/p2p 1 >/dev/null
 target/release/shmrun -n 6 --nodes 3 target/release/first_contact --stops 1 --stop-ms 100 >/dev/null
+target/release/shmrun -n 2 target/release/pages 4 --passes 1 >/dev/null
