@@ -20,7 +20,7 @@ use shmem_node::sys;
 
 use crate::device::wanted;
 use crate::error::Error;
-use crate::heap::register::Registrar;
+use crate::heap::register::{self, Registrar};
 
 /// Request number of the allgather that exchanges UD addresses: the job's first.
 pub(crate) const ADDRESS_REQUEST: u32 = 0;
@@ -103,13 +103,18 @@ impl Remote {
             wanted: wanted(settings),
             number: view.node() + local,
             gid_index: settings.gid_index,
-            memory: view.segment_len() as u64,
+            memory: register::at_least(settings, view.segment_len()) as u64,
             soft: &config,
         })
         .map_err(|e| network(&e))?;
-        let registrar = Registrar::new(settings, &device.port(), view.segment_len())?;
         let notices_inbound = device.port().notices_inbound;
         let fabric = device.fabric();
+        let registrar = Registrar::new(
+            settings,
+            fabric,
+            device.port().pins_memory,
+            view.segment_len(),
+        )?;
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,

@@ -250,34 +250,6 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// How many bytes this process may lock in memory; `None` if it may lock any number.
-pub fn may_lock() -> Option<u64> {
-    /// Who has this capability is not limited.
-    const CAP_IPC_LOCK: u32 = 14;
-    // SAFETY: an all-zero rlimit is valid, and the call fills it in.
-    let (rc, limit) = unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        (
-            libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit),
-            limit.rlim_cur,
-        )
-    };
-    let limited = rc == 0 && limit != libc::RLIM_INFINITY;
-    (limited && !has_capability(CAP_IPC_LOCK)).then_some(limit)
-}
-
-/// Whether this process has a capability in effect.
-fn has_capability(number: u32) -> bool {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
-        return false;
-    };
-    let set = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set >> number & 1 != 0)
-}
-
 /// Starts a detached thread with a stack of `stack` bytes.
 ///
 /// `std::thread` gives each thread a name, a signal stack and a heap arena, which together cost

@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
-use shmem_ib::verbs::{Hca, PortInfo};
+use shmem_ib::device::memlock::Memlock;
+use shmem_ib::verbs::{Fabric, Hca};
 use shmem_node::machine::{Machine, Size};
 use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings};
 use shmem_node::stats::{Stat, StatsRecord};
@@ -148,28 +149,43 @@ fn affordable(demand: Demand, limits: Limits) -> Result<(), RegisterError> {
     Ok(())
 }
 
-/// Whether no device of this kind takes the memory of registered pages. Only the software HCA is
-/// such a kind, and only it sees peers' writes happen; of the others some page on demand and some do
-/// not, and a job may have both.
-fn never_pins(port: &PortInfo) -> bool {
-    port.notices_inbound && !port.pins_memory
+/// How many bytes this process may lock in memory; `None` for any number.
+fn may_lock() -> Option<u64> {
+    let Memlock { limit, privileged } = Memlock::current();
+    limit.filter(|_| !privileged)
+}
+
+/// Bytes that a PE registers in init at least, with a device that takes the memory of registered pages.
+pub(crate) fn at_least(settings: &Settings, len: usize) -> usize {
+    match settings.heap_register {
+        // Refused, or nothing is taken.
+        HeapRegister::OnDemandPaging => 0,
+        HeapRegister::Whole => len,
+        HeapRegister::Auto | HeapRegister::Grow => {
+            let parts = Parts::growing(len);
+            parts.range(parts.count().min(2) - 1).end
+        }
+    }
 }
 
 impl Registrar {
-    /// Plans the registration of a segment of `len` bytes. The parts depend on the setting and the kind
-    /// of device alone, which are the same for all PEs.
+    /// Plans the registration of a segment of `len` bytes with a device that takes the memory of
+    /// registered pages or not (`pins`). The parts depend on the setting and the fabric alone, which
+    /// are the same for all PEs: of the devices of a job some may page on demand and some not, but
+    /// software HCAs never take memory.
     pub(crate) fn new(
         settings: &Settings,
-        port: &PortInfo,
+        fabric: Fabric,
+        pins: bool,
         len: usize,
     ) -> Result<Self, RegisterError> {
         let (whole, at_once) = match settings.heap_register {
-            HeapRegister::OnDemandPaging if port.pins_memory => {
+            HeapRegister::OnDemandPaging if pins => {
                 return Err(RegisterError::NoPaging);
             }
             HeapRegister::Whole | HeapRegister::OnDemandPaging => (true, true),
             HeapRegister::Grow => (false, false),
-            HeapRegister::Auto => (never_pins(port), !port.pins_memory),
+            HeapRegister::Auto => (fabric == Fabric::Soft, !pins),
         };
         let parts = if whole {
             Parts::whole(len)
@@ -179,7 +195,7 @@ impl Registrar {
         Ok(Self {
             parts,
             at_once,
-            pins: port.pins_memory,
+            pins,
             set_aside: settings.heap_pages == HeapPages::Huge
                 || settings.heap_commit == HeapCommit::Reserve,
             done: Mutex::default(),
@@ -262,7 +278,7 @@ impl Registrar {
                 at_once: self.at_once,
             };
             let limits = Limits {
-                locked: sys::may_lock(),
+                locked: may_lock(),
                 machine: Machine::read().filter(|_| !self.set_aside),
             };
             affordable(demand, limits)?;
@@ -297,15 +313,6 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn port(software: bool, pins: bool) -> PortInfo {
-        let soft = SoftHca::open(&SoftConfig::loopback(1));
-        PortInfo {
-            notices_inbound: software,
-            pins_memory: pins,
-            ..soft.unwrap().port()
-        }
-    }
-
     fn machine() -> Machine {
         Machine {
             total: 16 * GIB,
@@ -336,30 +343,44 @@ mod tests {
     fn every_choice_and_kind_of_device() {
         use HeapRegister::{Auto, Grow, OnDemandPaging, Whole};
         let len = INTERNAL_SIZE + (256 << 20);
-        let (soft, pinning, paging) = (port(true, false), port(false, true), port(false, false));
+        let (soft, pinning, paging) = (
+            (Fabric::Soft, false),
+            (Fabric::Roce, true),
+            (Fabric::InfiniBand, false),
+        );
         let settings = |heap_register| Settings {
             heap_register,
             ..Settings::default()
         };
-        let plan = |choice, port| Registrar::new(&settings(choice), port, len).unwrap();
-        for (choice, port, count, leader, other) in [
-            (Auto, &soft, 1, 0..1, 0..1),
-            (Auto, &pinning, 6, 0..2, 1..2),
+        let new =
+            |choice, (fabric, pins), len| Registrar::new(&settings(choice), fabric, pins, len);
+        let plan = |choice, device| new(choice, device, len).unwrap();
+        for (choice, device, count, leader, other) in [
+            (Auto, soft, 1, 0..1, 0..1),
+            (Auto, pinning, 6, 0..2, 1..2),
             // Other PEs' devices may pin: the parts are those of all.
-            (Auto, &paging, 6, 0..6, 0..6),
-            (Whole, &pinning, 1, 0..1, 0..1),
-            (Grow, &soft, 6, 0..2, 1..2),
-            (OnDemandPaging, &paging, 1, 0..1, 0..1),
-            (OnDemandPaging, &soft, 1, 0..1, 0..1),
+            (Auto, paging, 6, 0..6, 0..6),
+            (Whole, pinning, 1, 0..1, 0..1),
+            (Grow, soft, 6, 0..2, 1..2),
+            (OnDemandPaging, paging, 1, 0..1, 0..1),
+            (OnDemandPaging, soft, 1, 0..1, 0..1),
         ] {
-            let plan = plan(choice, port);
+            let plan = plan(choice, device);
             let found = (plan.parts().count(), plan.first(true), plan.first(false));
             assert_eq!(found, (count, leader, other), "{choice:?}");
         }
-        let refused = Registrar::new(&settings(OnDemandPaging), &pinning, len).unwrap_err();
+        let refused = new(OnDemandPaging, pinning, len).unwrap_err();
         assert!(refused.to_string().contains("grow"), "{refused}");
+        for (choice, bytes) in [
+            (Auto, 5 << 20),
+            (Grow, 5 << 20),
+            (Whole, len),
+            (OnDemandPaging, 0),
+        ] {
+            assert_eq!(at_least(&settings(choice), len), bytes, "{choice:?}");
+        }
         // No heap at all: the first part is everything.
-        let tiny = Registrar::new(&settings(Grow), &pinning, INTERNAL_SIZE).unwrap();
+        let tiny = new(Grow, pinning, INTERNAL_SIZE).unwrap();
         assert_eq!(tiny.first(false), 0..1);
     }
 
@@ -413,7 +434,7 @@ mod tests {
                 heap_register,
                 ..Settings::default()
             };
-            Registrar::new(&settings, &port(false, pins), len).unwrap()
+            Registrar::new(&settings, Fabric::Roce, pins, len).unwrap()
         };
         let growing = registrar(HeapRegister::Grow, false);
         // SAFETY: the memory is leaked.

@@ -201,7 +201,7 @@ impl<H: Hca> Pe<H> {
         unsafe { self.endpoint.get(from, offset, dst, len, true).unwrap() };
     }
 
-    pub(crate) fn hca(&self) -> Arc<SoftHca> {
+    pub(crate) fn hca(&self) -> Arc<H> {
         Arc::clone(&self.hca)
     }
 
