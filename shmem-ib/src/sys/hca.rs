@@ -1,4 +1,4 @@
-//! A port of an RDMA device as an [`Hca`].
+//! A port of an RDMA device as an [`Hca`](crate::verbs::Hca).
 //!
 //! Here are its objects, how they are made and destroyed; posting, polling and sleeping have
 //! modules of their own. Checks come first, those that the software HCA makes, so that
