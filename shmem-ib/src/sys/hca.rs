@@ -196,8 +196,10 @@ impl VerbsHca {
         let object = unsafe { MrObject::register(&self.pd, addr, len, flags) };
         let object = object.map_err(|errno| {
             let advice = registration_advice(errno, memlock_limit());
-            let what = format!("cannot register {len} bytes at {addr:p} ({access:?}){advice}");
-            io_error(what, errno)
+            VerbsError::Io {
+                what: format!("cannot register {len} bytes at {addr:p} ({access:?}){advice}"),
+                source: std::io::Error::from_raw_os_error(errno),
+            }
         })?;
         Ok(Registration {
             object,
