@@ -485,6 +485,9 @@ mod tests {
             ("SHMEM_SPIN", "1"),
             ("HOME", "/h"),
             ("SHMEM_CONNECT", "static"),
+            ("SMA_OF_THE_PROGRAM", "own"),
+            ("SHMEM_NODE", "1"),
+            ("SHMEM_LOCAL_RANK", "3"),
         ]
         .map(|(n, v)| (n.into(), v.into()));
         let typed = ["SHMEM_SPIN=7", "HOME", "NOT_THERE", "A=b=c"].map(OsString::from);
@@ -495,6 +498,7 @@ mod tests {
             ("HOME", "/h"),
             ("SHMEM_CONNECT", "static"),
             ("SHMEM_SPIN", "7"),
+            ("SMA_OF_THE_PROGRAM", "own"),
         ]
         .map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec()));
         assert_eq!(env, want);
