@@ -183,7 +183,7 @@ fn world(seed: u64) -> World {
                 down_closed: false,
                 greeting: hosts.then(|| match bad_host && node == bad_node {
                     true => bad_greeting.clone(),
-                    false => greeting(7),
+                    false => greeting(),
                 }),
                 dropped: false,
                 unreaped: None,
