@@ -31,7 +31,7 @@
 //! * All protocol code takes the time as `u64` nanoseconds from an arbitrary origin and its
 //!   randomness from a seed: the same inputs give the same outputs.
 //! * Unsafe code is confined to `soft::memory` (raw copies), `soft::socket`, `soft::epoll` and
-//!   `soft::xrc::map` (system calls and mappings) and to the post functions, whose contract is the one of verbs: buffers stay valid
+//!   `soft::xrc::map` (system calls and mappings), to `sys` (libibverbs) and to the post functions, whose contract is the one of verbs: buffers stay valid
 //!   until their completion.
 
 pub mod conformance;

@@ -8,12 +8,14 @@ mod device;
 #[path = "endpoint/job.rs"]
 mod job;
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use job::{Job, Pe};
 use shmem_ib::sys::{VerbsConfig, VerbsHca};
 use shmem_ib::verbs::{
-    Access, Completion, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Wake,
+    Access, Completion, Cq, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge,
+    VerbsError, Wake,
 };
 
 /// The ports to use, unless there are none and need not be.
@@ -132,7 +134,7 @@ fn threads_share_an_endpoint() {
     assert!(job.pes.iter().all(|pe| pe.word(0) == 4 * EACH));
 }
 
-fn ud(hca: &VerbsHca, cq: shmem_ib::verbs::Cq) -> shmem_ib::verbs::Qpn {
+fn ud(hca: &VerbsHca, cq: Cq) -> shmem_ib::verbs::Qpn {
     let init = QpInit {
         max_recv_wr: 8,
         max_inline: 16,
@@ -157,6 +159,73 @@ fn ud(hca: &VerbsHca, cq: shmem_ib::verbs::Cq) -> shmem_ib::verbs::Qpn {
         hca.modify_qp(qp, attr).unwrap();
     }
     qp
+}
+
+/// Objects come and go while other threads use theirs, poll, and sleep; what is gone is refused, and
+/// nothing waits for ever.
+#[test]
+fn objects_come_and_go_under_load() {
+    const ROUNDS: usize = 40;
+    let Some([port, _]) = ports() else { return };
+    let hca = VerbsHca::open(&port).unwrap();
+    let done = AtomicBool::new(false);
+    let shared = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let users: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut used = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        // Its owner may destroy it at any moment.
+                        let cq = Cq(shared.load(Ordering::Relaxed));
+                        hca.poll_cq(cq, &mut [Completion::EMPTY; 2]);
+                        match hca.create_qp(&QpInit::new(QpType::Rc, cq)) {
+                            Ok(qp) => {
+                                used += 1;
+                                hca.query_qp(qp).unwrap();
+                                hca.destroy_qp(qp).unwrap();
+                                assert!(matches!(hca.query_qp(qp), Err(VerbsError::NoSuchQp(_))));
+                            }
+                            Err(e) => assert!(matches!(e, VerbsError::NoSuchCq(_)), "{e}"),
+                        }
+                    }
+                    used
+                })
+            })
+            .collect();
+        let sleeper = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                hca.wait(Duration::from_millis(1));
+            }
+        });
+        for round in 0..ROUNDS {
+            let cq = hca.create_cq(16, None).unwrap();
+            shared.store(cq.0, Ordering::Relaxed);
+            let channel = hca.create_comp_channel().unwrap();
+            let loud = hca.create_cq(16, Some(channel)).unwrap();
+            let qp = ud(&hca, loud);
+            hca.req_notify_cq(loud, false).unwrap();
+            hca.modify_qp(qp, &QpAttr::Err).unwrap();
+            std::thread::sleep(Duration::from_millis(round as u64 % 4));
+            hca.destroy_qp(qp).unwrap();
+            hca.destroy_cq(loud).unwrap();
+            hca.destroy_comp_channel(channel).unwrap();
+            // Busy as long as a queue pair reports to it, which may be always.
+            let mut refusals = 0;
+            while let Err(e) = hca.destroy_cq(cq) {
+                assert!(matches!(e, VerbsError::Busy { .. }), "{e}");
+                refusals += 1;
+                if refusals == 5 {
+                    shared.store(u32::MAX, Ordering::Relaxed);
+                }
+                std::thread::yield_now();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        sleeper.join().unwrap();
+        let used: u32 = users.into_iter().map(|u| u.join().unwrap()).sum();
+        println!("{used} queue pairs came and went");
+    });
 }
 
 /// A sleep ends with a wake-up, with its time, and with a completion; a completion that nobody has

@@ -12,7 +12,7 @@ use crate::verbs::{AddressVector, Fabric, Gid, Qkey, Qpn};
 pub struct UdAddress {
     /// Address of the port.
     pub gid: Gid,
-    /// UDP port of a software HCA; 0 on hardware.
+    /// UDP port, or LID on InfiniBand: see [`AddressVector::udp_port`].
     pub udp_port: u16,
     /// The UD queue pair, 24 bits.
     pub qpn: Qpn,

@@ -285,3 +285,231 @@ pub(super) fn transition(
 /// In the specification 7 is a count like others. Soft-RoCE takes it for "always", and so never
 /// tells of a peer that is gone.
 const MOST_RETRIES: u8 = 6;
+
+#[cfg(test)]
+mod tests {
+    use ibv_qp_attr_mask as m;
+
+    use super::super::qp::blank_attr;
+    use super::*;
+    use crate::verbs::{Mtu, Psn, Qkey, Qpn, RcDest, Rkey};
+
+    fn gid(text: &str) -> Gid {
+        text.parse::<std::net::IpAddr>().unwrap().into()
+    }
+
+    const fn origin(ethernet: bool, gid: Gid) -> Origin {
+        Origin {
+            port: 2,
+            gid,
+            gid_index: 3,
+            ethernet,
+            lid: 17,
+        }
+    }
+
+    #[test]
+    fn rights_are_flags() {
+        assert_eq!(access_flags(Access::NONE), 0);
+        // IBV_ACCESS_LOCAL_WRITE to IBV_ACCESS_REMOTE_ATOMIC are the four lowest bits.
+        assert_eq!(access_flags(Access::ALL), 15);
+        assert_eq!(access_flags(Access::REMOTE_READ), 4);
+    }
+
+    #[test]
+    fn every_status_has_a_meaning_and_only_one_is_success() {
+        for status in 0..64 {
+            let success = wc_status(status) == WcStatus::Success;
+            assert_eq!(success, status == 0, "{status}");
+        }
+        // Numbers of <infiniband/verbs.h>.
+        assert_eq!(wc_status(4), WcStatus::LocProtErr);
+        assert_eq!(wc_status(5), WcStatus::WrFlushErr);
+        assert_eq!(wc_status(10), WcStatus::RemAccessErr);
+        assert_eq!(wc_status(12), WcStatus::RetryExcErr);
+        assert_eq!(wc_status(13), WcStatus::RnrRetryExcErr);
+        assert_eq!(wc_status(1000), WcStatus::LocQpOpErr);
+    }
+
+    #[test]
+    fn what_is_posted_completes_as_that() {
+        let (raddr, rkey) = (0, Rkey(0));
+        let ops = [
+            SendOp::Send { imm: None },
+            SendOp::Send { imm: Some(0) },
+            SendOp::SendInv { rkey },
+            SendOp::Write {
+                raddr,
+                rkey,
+                imm: None,
+            },
+            SendOp::Write {
+                raddr,
+                rkey,
+                imm: Some(0),
+            },
+            SendOp::Read { raddr, rkey },
+            SendOp::CmpSwap {
+                raddr,
+                rkey,
+                compare: 0,
+                swap: 0,
+            },
+            SendOp::FetchAdd {
+                raddr,
+                rkey,
+                add: 0,
+            },
+        ];
+        // Work requests and their completions, as <infiniband/verbs.h> numbers them.
+        let numbers = [
+            (2, 0),
+            (3, 0),
+            (9, 0),
+            (0, 1),
+            (1, 1),
+            (4, 2),
+            (5, 3),
+            (6, 4),
+        ];
+        for (op, (request, completion)) in ops.iter().zip(numbers) {
+            assert_eq!(wr_opcode(op), request, "{op:?}");
+            assert_eq!(wc_opcode(completion), Some(WcOpcode::from(op)), "{op:?}");
+        }
+        assert_eq!(wc_opcode(128), Some(WcOpcode::Recv));
+        assert_eq!(wc_opcode(129), Some(WcOpcode::RecvRdmaWithImm));
+        assert_eq!(wc_opcode(5), None);
+    }
+
+    #[test]
+    fn states_go_there_and_back() {
+        use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+        for state in [Reset, Init, Rtr, Rts, Sqd, Sqe, Err] {
+            assert_eq!(qp_state(state_code(state)), state);
+        }
+        assert_eq!(qp_state(77), Err);
+    }
+
+    #[test]
+    fn ethernet_needs_the_global_header_and_no_lid() {
+        let origin = origin(true, gid("10.0.0.1"));
+        assert_eq!(origin.av().udp_port, ROCE_PORT);
+        // Whatever port a peer names: software HCAs have any.
+        for udp_port in [0, 4791, 33333] {
+            let path = origin.path_to(&AddressVector {
+                gid: gid("10.0.0.2"),
+                udp_port,
+            });
+            assert_eq!((path.is_global, path.dlid, path.port_num), (1, 0, 2));
+            assert_eq!((path.grh.sgid_index, path.grh.hop_limit), (3, 64));
+        }
+    }
+
+    #[test]
+    fn infiniband_takes_the_lid_within_a_subnet() {
+        let origin = origin(false, gid("fe80::1"));
+        assert_eq!(origin.av().udp_port, 17);
+        let way = |gid_text, udp_port| {
+            let path = origin.path_to(&AddressVector {
+                gid: gid(gid_text),
+                udp_port,
+            });
+            (path.is_global, path.dlid)
+        };
+        assert_eq!(way("fe80::2", 5), (0, 5));
+        assert_eq!(way("fec0::2", 5), (1, 5), "behind a router");
+        assert_eq!(way("fe80::2", 0), (1, 0), "no LID is known");
+        assert_eq!(way("::", 5), (0, 5), "the sender of a local datagram");
+        let src = origin.source_of(None, 5);
+        assert_eq!((src.gid, src.udp_port), (Gid::default(), 5));
+    }
+
+    #[test]
+    fn the_sender_of_a_datagram_stands_in_front_of_it() {
+        let mut grh = [0; GRH_LEN];
+        // A global routing header: version 6, source at byte 8.
+        grh[0] = 0x60;
+        grh[8..24].copy_from_slice(&gid("fd00::7").0);
+        assert_eq!(grh_source(&grh), gid("fd00::7"));
+        // Its destination may look like the beginning of an IPv4 header.
+        grh[20] = 0x45;
+        let source = Gid(std::array::from_fn(|i| grh[8 + i]));
+        assert_eq!(grh_source(&grh), source);
+        // An IPv4 header in the last 20 bytes, behind nothing: a well-known example of its
+        // checksum, b861, from 192.168.0.1.
+        let mut ipv4 = [
+            0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8,
+            0, 0xc7,
+        ];
+        assert!(checksum_holds(&ipv4));
+        let mut grh = [0; GRH_LEN];
+        grh[20..].copy_from_slice(&ipv4);
+        assert_eq!(grh_source(&grh), gid("192.168.0.1"));
+        // Behind something that looks like IPv6, the checksum decides.
+        grh[0] = 0x60;
+        assert_eq!(grh_source(&grh), gid("192.168.0.1"));
+        ipv4[10] ^= 1;
+        grh[20..].copy_from_slice(&ipv4);
+        assert_ne!(grh_source(&grh), gid("192.168.0.1"));
+    }
+
+    /// The required attributes of each transition, from the kernel's `qp_state_table`, which has
+    /// them from the specification (tables 91 and on).
+    #[test]
+    fn transitions_set_what_is_required() {
+        let dest = RcDest {
+            av: AddressVector::default(),
+            qpn: Qpn(9),
+            rq_psn: Psn(8),
+            mtu: Mtu::M1024,
+            max_dest_rd_atomic: 7,
+            min_rnr_timer: 6,
+        };
+        let init = |qkey| QpAttr::Init {
+            access: Access::ALL,
+            qkey,
+        };
+        let rts = QpAttr::Rts {
+            sq_psn: Psn(5),
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 4,
+        };
+        let way = m::IBV_QP_AV | m::IBV_QP_PATH_MTU | m::IBV_QP_DEST_QPN | m::IBV_QP_RQ_PSN;
+        let answers = m::IBV_QP_MAX_DEST_RD_ATOMIC | m::IBV_QP_MIN_RNR_TIMER;
+        let place = m::IBV_QP_PKEY_INDEX | m::IBV_QP_PORT;
+        let retries = m::IBV_QP_RETRY_CNT | m::IBV_QP_RNR_RETRY | m::IBV_QP_MAX_QP_RD_ATOMIC;
+        let sends = m::IBV_QP_TIMEOUT | m::IBV_QP_SQ_PSN;
+        let (rights, none) = (m::IBV_QP_ACCESS_FLAGS, ibv_qp_attr_mask(0));
+        let rtr = |dest| QpAttr::Rtr { dest };
+        let cases = [
+            (QpType::Rc, init(None), place | rights),
+            (QpType::Rc, rtr(Some(dest)), way | answers),
+            (QpType::Rc, rts, sends | retries),
+            (QpType::XrcIni, rtr(Some(dest)), way),
+            (QpType::XrcIni, rts, sends | retries),
+            (QpType::XrcTgt, rtr(Some(dest)), way | answers),
+            (QpType::XrcTgt, rts, sends),
+            (QpType::Ud, init(Some(Qkey(1))), place | m::IBV_QP_QKEY),
+            (QpType::Ud, rtr(None), none),
+            (QpType::Ud, rts, m::IBV_QP_SQ_PSN),
+            (QpType::Rc, QpAttr::Sqd, m::IBV_QP_EN_SQD_ASYNC_NOTIFY),
+            (QpType::Rc, QpAttr::Resume, none),
+            (QpType::Ud, QpAttr::Err, none),
+            (QpType::Rc, QpAttr::Reset, none),
+        ];
+        let origin = origin(true, gid("10.0.0.1"));
+        for (ty, attr, expected) in cases {
+            let mut raw = blank_attr();
+            let mask = transition(ty, &attr, &origin, &mut raw);
+            let expected = expected | m::IBV_QP_STATE;
+            assert_eq!(mask.0, expected.0, "{ty:?} {attr:?}");
+            assert_eq!(qp_state(raw.qp_state), attr.target());
+        }
+        let mut raw = blank_attr();
+        transition(QpType::Rc, &rts, &origin, &mut raw);
+        assert_eq!(raw.retry_cnt, 6, "7 is for ever on some devices");
+        assert_eq!(raw.rnr_retry, 7, "where 7 is to be for ever");
+    }
+}

@@ -3,8 +3,8 @@
 //! # Map
 //! * [`devices`]: what there is ([`DeviceInfo`]), for choosing; `discover` asks, `device` has the
 //!   types.
-//! * [`VerbsHca`]: a port as an [`Hca`](crate::verbs::Hca). `hca`: its life and its tables; `verbs`:
-//!   the trait; `qp`: states; `post`, `poll`: the hot paths; `datagrams`: what UD needs besides;
+//! * [`VerbsHca`]: a port as an [`Hca`](crate::verbs::Hca). `open`: how it comes to be; `hca`: its
+//!   tables; `verbs`: the trait; `qp`: states; `post`, `poll`: the hot paths; `datagrams`: what UD needs besides;
 //!   `events`; `rest`, `stash`: sleeping.
 //! * `library`: libibverbs, loaded when it is first needed; `context`, `objects`: owners of its
 //!   pointers; `table`: objects by number; `map`: its numbers; `error`: its answers, and what
@@ -26,6 +26,7 @@ mod hca;
 mod library;
 mod map;
 mod objects;
+mod open;
 mod poll;
 mod post;
 mod qp;
@@ -40,4 +41,5 @@ pub use device::{
 };
 pub use discover::{FoundDevice, devices};
 pub use error::SysError;
-pub use hca::{VerbsConfig, VerbsHca};
+pub use hca::VerbsHca;
+pub use open::VerbsConfig;

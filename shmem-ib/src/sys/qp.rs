@@ -52,6 +52,12 @@ pub(super) struct Held {
     pub(super) xrcd: Option<Arc<XrcdObject>>,
 }
 
+/// Attributes of which none is set.
+pub(super) fn blank_attr() -> ibv_qp_attr {
+    // SAFETY: numbers, for which zero is valid.
+    unsafe { mem::zeroed() }
+}
+
 impl Qp {
     /// Makes a queue pair; its limits are checked already.
     ///
@@ -140,9 +146,9 @@ impl Qp {
 
     /// The state as the device has it.
     pub(super) fn query(&self) -> Result<QpState, VerbsError> {
+        let mut attr = blank_attr();
         // SAFETY: pointers and numbers, for which zero is valid.
-        let (mut attr, mut init): (ibv_qp_attr, ibv_qp_init_attr) =
-            unsafe { (mem::zeroed(), mem::zeroed()) };
+        let mut init: ibv_qp_init_attr = unsafe { mem::zeroed() };
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
         let query = self.pd.context.library.query_qp;
         // SAFETY: the queue pair is open, and both structures are written.
@@ -176,8 +182,7 @@ impl Qp {
             QpAttr::Rts { .. } => checks::check_rts(ty, attr, port)?,
             _ => {}
         }
-        // SAFETY: numbers only.
-        let mut raw_attr: ibv_qp_attr = unsafe { mem::zeroed() };
+        let mut raw_attr = blank_attr();
         let mask = map::transition(ty, attr, origin, &mut raw_attr);
         let modify = self.pd.context.library.modify_qp;
         // SAFETY: the queue pair is open, the attributes of the mask are set.

@@ -137,13 +137,15 @@ impl fmt::Display for Gid {
     }
 }
 
-/// Where a port is. The software HCA is found by address and UDP port; a real device listens
-/// on the one port of RoCEv2 (4791) or on none at all, and ignores `udp_port`.
+/// Where a port is. The software HCA is found by address and UDP port. A RoCE device listens on
+/// the one port of RoCEv2 (4791) and ignores that of its peers. An InfiniBand port is found by its
+/// GID, and within its subnet by its local identifier (LID) alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct AddressVector {
     /// Address of the port.
     pub gid: Gid,
-    /// UDP port of a software HCA.
+    /// UDP port of a software HCA; 4791 of a RoCE device; the LID of an InfiniBand port, which has
+    /// no UDP ports.
     pub udp_port: u16,
 }
 
