@@ -19,6 +19,8 @@ ci/models.sh
 echo "== the main job"
 cargo build --release --workspace --examples --bins --quiet
 target/release/shmrun -n 4 --nodes 2 target/release/ep A
+echo "== feature verbs"
+ci/verbs.sh
 echo "== benchmarks check what they moved"
 target/release/shmrun -n 3 --nodes 2 target/release/p2p 1 >/dev/null
 target/release/shmrun -n 6 --nodes 3 target/release/first_contact --stops 1 --stop-ms 100 >/dev/null

@@ -22,8 +22,9 @@ fail() {
     exit 1
 }
 
-echo "== lints and tests with feature verbs"
+echo "== lints, documentation and tests with feature verbs"
 cargo clippy -p shmem-ib -p shmem-core --features shmem-core/verbs --all-targets --quiet -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc -p shmem-ib -p shmem-core --features shmem-core/verbs --no-deps --document-private-items --quiet
 cargo test -p shmem-ib -p shmem-core --features shmem-core/verbs --lib --quiet
 cargo test -p shmem-core --features verbs --test info --quiet
 

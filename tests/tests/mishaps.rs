@@ -34,6 +34,21 @@ fn ends(mishap: &str, status: i32, said: &[&str]) {
 }
 
 #[test]
+fn pes_that_chose_different_fabrics_name_both() {
+    let (code, err) = run("-n 2 --nodes 2", "two-fabrics", &[]);
+    assert!(code.is_some_and(|code| code != 0), "{err}");
+    for words in [
+        "RoCEv2",
+        "the software HCA",
+        "SHMEM_HCA",
+        "shmem-info",
+        "PE 1 (node 1)",
+    ] {
+        assert!(err.contains(words), "no {words:?} in: {err}");
+    }
+}
+
+#[test]
 fn a_pe_that_exits_without_finalize_ends_the_job() {
     ends("exit-0", 1, &["PE 0", "finalize"]);
     ends("forget-world", 1, &["PE 0", "finalize"]);
