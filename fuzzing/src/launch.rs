@@ -1,6 +1,9 @@
 //! Bytes of the links between launch agents.
 
-use shmem_launch::frame::{Frame, FrameReader, Launch};
+use shmem_launch::frame::{Frame, FrameReader, Launch, Machines, SpawnMode};
+use shmem_launch::remote::RemoteShell;
+use shmem_node::hca_address::AddressPlan;
+use shmem_node::settings::HeapCommit;
 
 /// However the link is cut, the same frames come out; a frame that is understood is encoded to
 /// bytes that mean the same.
@@ -44,10 +47,45 @@ pub fn launch_frame(data: &[u8]) {
     }
 }
 
-/// Some frames of fixed form, one after the other.
+/// A job on two hosts.
+fn launch() -> Launch {
+    Launch {
+        node: 1,
+        n_nodes: 2,
+        n_pes: 3,
+        degree: 16,
+        job_id: [1; 16],
+        job_key: [2; 32],
+        machines: Some(Machines {
+            hosts: vec![("a".into(), 1), ("b".into(), 2)],
+            shell: RemoteShell {
+                words: vec!["ssh".into()],
+                shmrun: b"shmrun".to_vec(),
+                timeout_ns: 1 << 35,
+            },
+        }),
+        addresses: AddressPlan::Routed {
+            anchor: "10.5.0.1".parse().ok(),
+        },
+        heap_size: 1 << 20,
+        heap_commit: HeapCommit::Lazy,
+        spins: None,
+        report: true,
+        raw_output: false,
+        spawn: SpawnMode::Template,
+        program: b"./ring".to_vec(),
+        argv: vec![b"ring".to_vec()],
+        env: vec![(b"A".to_vec(), b"b".to_vec())],
+        cwd: b"/".to_vec(),
+    }
+}
+
+/// Some frames, one after the other.
 #[must_use]
 pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
+    let launch = launch().encode();
     let frames = [
+        Frame::Launch(&launch),
         Frame::Go,
         Frame::Credit(70_000),
         Frame::Stdin(b"input"),

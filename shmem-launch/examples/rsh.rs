@@ -46,7 +46,7 @@ fn write_text(mut stream: &UnixStream, text: &str) {
 }
 
 fn session(stream: UnixStream) {
-    let mut text = || read_text(&stream);
+    let text = || read_text(&stream);
     let (Some(host), Some(mark), Some(command)) = (text(), text(), text()) else {
         return;
     };
@@ -109,7 +109,7 @@ fn client(socket: &str, host: &str, command: &str) {
         "silent" => std::thread::sleep(std::time::Duration::from_secs(1000)),
         "chatty" => println!("Welcome to chatty, have a lot of fun"),
         "other-version" => {
-            let mut greeting = shmem_launch::remote::greeting(0);
+            let mut greeting = shmem_launch::remote::greeting();
             greeting[8..12].copy_from_slice(&999u32.to_le_bytes());
             std::io::stdout().write_all(&greeting).unwrap();
         }

@@ -33,6 +33,10 @@ use crate::sys;
 /// alone takes tens of nanoseconds; half a millisecond is ten wake-ups.
 const SPINS: u32 = 20_000;
 
+/// Children of an agent where each is on a host of its own, unless it was set: remote shells that are
+/// started together wait for their connections together, so the tree is flatter than one of forks.
+const HOSTS_DEGREE: u32 = 16;
+
 /// A job that is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -122,6 +126,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     let program = program::find(name, std::env::var_os("PATH"))?;
     let spawn = spawn_mode(&program, cli.spawn, settings.spawn)?;
     let degree = match cli.tree_degree.unwrap_or(settings.tree_degree) {
+        0 if hosts.is_some() => HOSTS_DEGREE,
         0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
         degree => degree,
     };
@@ -480,6 +485,9 @@ mod tests {
             ("SHMEM_SPIN", "1"),
             ("HOME", "/h"),
             ("SHMEM_CONNECT", "static"),
+            ("SMA_OF_THE_PROGRAM", "own"),
+            ("SHMEM_NODE", "1"),
+            ("SHMEM_LOCAL_RANK", "3"),
         ]
         .map(|(n, v)| (n.into(), v.into()));
         let typed = ["SHMEM_SPIN=7", "HOME", "NOT_THERE", "A=b=c"].map(OsString::from);
@@ -490,6 +498,7 @@ mod tests {
             ("HOME", "/h"),
             ("SHMEM_CONNECT", "static"),
             ("SHMEM_SPIN", "7"),
+            ("SMA_OF_THE_PROGRAM", "own"),
         ]
         .map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec()));
         assert_eq!(env, want);

@@ -8,8 +8,7 @@
 //!
 //! # The greeting
 //! The first bytes on the link are the agent's: eight that no shell prints, then the version of the
-//! link protocol, the name of its build, and the time on its clock, by which the parent brings what that
-//! host reports to its own. Text that a shell's start-up files print and agents of
+//! link protocol and the name of its build. Text that a shell's start-up files print and agents of
 //! other versions are thereby told from what frames would make of them. Until the greeting has
 //! come nothing runs on that host, and its parent has a deadline for it.
 
@@ -22,9 +21,6 @@ const MAGIC: [u8; 8] = *b"\x7fshmrun\x01";
 /// Bytes of the greeting before the build's name: magic, version, length of that name. These stay as
 /// they are in all versions.
 const HEAD: usize = 8 + 4 + 1;
-
-/// Bytes of the clock behind the build's name.
-const CLOCK: usize = 8;
 
 /// Printed text that is shown to the user.
 const SHOWN: usize = 120;
@@ -75,11 +71,11 @@ pub fn quote(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What an agent that was started by a remote shell sends first, at `now` on its clock.
-pub fn greeting(now: u64) -> Vec<u8> {
+/// What an agent that was started by a remote shell sends first.
+pub fn greeting() -> Vec<u8> {
     let build = env!("CARGO_PKG_VERSION").as_bytes();
     let (version, len) = (LAUNCH_VERSION.to_le_bytes(), [build.len() as u8]);
-    [&MAGIC[..], &version, &len, build, &now.to_le_bytes()].concat()
+    [&MAGIC[..], &version, &len, build].concat()
 }
 
 /// A host whose agent was asked for.
@@ -93,8 +89,6 @@ pub struct Contact {
     /// The part of the greeting that has come.
     got: Vec<u8>,
     greeted: bool,
-    /// How far our clock is ahead of the host's, modulo 2^64.
-    clock_shift: u64,
 }
 
 impl Contact {
@@ -107,19 +101,12 @@ impl Contact {
             timeout_ns: shell.timeout_ns,
             got: Vec::new(),
             greeted: false,
-            clock_shift: 0,
         }
     }
 
     /// Whether the agent has answered.
     pub fn greeted(&self) -> bool {
         self.greeted
-    }
-
-    /// How far our clock is ahead of the host's, modulo 2^64: too much by the time that the greeting
-    /// took.
-    pub fn clock_shift(&self) -> u64 {
-        self.clock_shift
     }
 
     /// The host.
@@ -148,7 +135,7 @@ impl Contact {
     ///
     /// # Errors
     /// What to say when it sent another thing.
-    pub fn take_greeting(&mut self, bytes: &mut &[u8], now: u64) -> Result<(), String> {
+    pub fn take_greeting(&mut self, bytes: &mut &[u8]) -> Result<(), String> {
         while !self.greeted
             && let Some((&first, rest)) = bytes.split_first()
         {
@@ -165,10 +152,6 @@ impl Contact {
             let build_end = HEAD + usize::from(head[HEAD - 1]);
             if self.got.len() == build_end {
                 self.check_version()?;
-            }
-            if self.got.len() == build_end + CLOCK {
-                let clock = self.got.last_chunk::<CLOCK>().expect("as many and more");
-                self.clock_shift = now.wrapping_sub(u64::from_le_bytes(*clock));
                 self.greeted = true;
                 self.got = Vec::new();
             }
@@ -262,16 +245,15 @@ mod tests {
     proptest! {
         #[test]
         fn the_greeting_survives_any_fragmentation(cut in 1usize..30, more: Vec<u8>) {
-            let wire = [greeting(1000), more.clone()].concat();
+            let wire = [greeting(), more.clone()].concat();
             let mut c = contact();
             let mut rest = Vec::new();
             for piece in wire.chunks(cut) {
                 let mut bytes = piece;
-                c.take_greeting(&mut bytes, 700).unwrap();
+                c.take_greeting(&mut bytes).unwrap();
                 rest.extend_from_slice(bytes);
             }
             prop_assert!(c.greeted());
-            prop_assert_eq!(c.clock_shift().wrapping_add(1000), 700);
             prop_assert_eq!(rest, more);
         }
 
@@ -279,7 +261,7 @@ mod tests {
         fn anything_else_is_refused_or_waited_for(bytes: Vec<u8>) {
             let mut c = contact();
             let mut rest = &bytes[..];
-            if c.take_greeting(&mut rest, 0).is_ok() {
+            if c.take_greeting(&mut rest).is_ok() {
                 prop_assert!(bytes.iter().zip(MAGIC).all(|(a, b)| *a == b));
             }
         }
@@ -310,12 +292,12 @@ mod tests {
 
     #[test]
     fn chatter_and_other_versions_are_told() {
-        let e = contact().take_greeting(&mut &b"Welcome to b!\nLast login"[..], 0);
+        let e = contact().take_greeting(&mut &b"Welcome to b!\nLast login"[..]);
         let e = e.unwrap_err();
         assert!(e.contains("host b") && e.contains("'Welcome to b!'"), "{e}");
-        let mut other = greeting(0);
+        let mut other = greeting();
         other[8] ^= 0x40;
-        let e = contact().take_greeting(&mut &other[..], 0).unwrap_err();
+        let e = contact().take_greeting(&mut &other[..]).unwrap_err();
         assert!(
             e.contains("another version") && e.contains("--remote-shmrun"),
             "{e}"
@@ -337,7 +319,7 @@ mod tests {
             "{lost}"
         );
         let mut c = c;
-        c.take_greeting(&mut &greeting(0)[..], 0).unwrap();
+        c.take_greeting(&mut &greeting()[..]).unwrap();
         assert_eq!((c.deadline(), c.overdue(u64::MAX)), (None, None));
         assert!(c.lost(None).contains("is gone"));
     }

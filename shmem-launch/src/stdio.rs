@@ -98,17 +98,19 @@ impl Mixer {
         }
     }
 
-    /// Appends what the remote shell of a host said, in lines that begin with the host's name.
+    /// Appends what the remote shell of a host said, in lines that begin with the host's name; empty
+    /// ones are left out.
     pub fn add_of_host(&mut self, stream: Stream, host: &str, data: &[u8], text: &mut Vec<u8>) {
         if self.open[stream as usize].take().is_some() {
             text.push(b'\n');
         }
-        for line in data.split_inclusive(|&b| b == b'\n') {
+        let lines = data
+            .split(|&b| b == b'\n')
+            .map(|line| line.trim_ascii_end());
+        for line in lines.filter(|line| !line.is_empty()) {
             text.extend_from_slice(host.as_bytes());
             text.extend_from_slice(b": ");
             text.extend_from_slice(line);
-        }
-        if data.last().is_some_and(|&b| b != b'\n') {
             text.push(b'\n');
         }
     }
@@ -164,7 +166,7 @@ mod tests {
         let mut m = Mixer::new(2, false);
         let mut text = Vec::new();
         m.add(Stream::Err, 1, b"half", &mut text);
-        m.add_of_host(Stream::Err, "b", b"one\ntwo", &mut text);
+        m.add_of_host(Stream::Err, "b", b"one\r\n\ntwo", &mut text);
         m.add(Stream::Err, 1, b"more\n", &mut text);
         assert_eq!(text, b"half\nb: one\nb: two\nmore\n");
     }

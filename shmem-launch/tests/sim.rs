@@ -1,6 +1,9 @@
 //! Whole trees of agents under a launcher, simulated: real state machines, simulated links, PEs,
 //! deaths, terminal and time. Everything follows from a seed; `SHMEM_SIM_SEED=n` replays one.
 //!
+//! In some worlds each node is a host, whose agent a remote shell starts: it has to greet first, and
+//! some never do, or say something else.
+//!
 //! Whatever dies when, the job must end: every agent exits, no PE lives, the launcher has an exit
 //! status and has told at most one cause, and without deaths all output arrives in order.
 
@@ -10,6 +13,7 @@ use shmem_launch::agent::{Action, Agent, ChildSetup, Event, Setup};
 use shmem_launch::exit::End;
 use shmem_launch::frame::{OUTPUT_WINDOW, Stream};
 use shmem_launch::plan::Layout;
+use shmem_launch::remote::{Contact, RemoteShell, greeting};
 use shmem_launch::report::Reduced;
 use shmem_launch::root::{self, Root};
 use shmem_pmi::process_mapping::ProcessMapping;
@@ -64,6 +68,11 @@ struct Node {
     down: VecDeque<u8>,
     up_closed: bool,
     down_closed: bool,
+    /// What it says before anything else; nothing for a host that does not answer. `None` once it
+    /// was said.
+    greeting: Option<Vec<u8>>,
+    /// Its parent has given it up.
+    dropped: bool,
     /// How the process ended, until the parent knows.
     unreaped: Option<End>,
     parent: Option<usize>,
@@ -91,7 +100,18 @@ struct World {
     deaths_left: u32,
     statuses: Vec<u8>,
     agent_killed: bool,
+    /// Whether a host does not answer as it should.
+    bad_host: bool,
     next_pid: i32,
+}
+
+fn contact(node: u32) -> Contact {
+    let shell = RemoteShell {
+        words: vec!["rsh".into()],
+        shmrun: b"shmrun".to_vec(),
+        timeout_ns: 30_000_000_000,
+    };
+    Contact::new(&shell, &format!("host{node}"), 1)
 }
 
 fn world(seed: u64) -> World {
@@ -105,6 +125,13 @@ fn world(seed: u64) -> World {
     let node_of = layout.node_of();
     let pid = |node: u32| 1000 + node;
     let chatty = rng.one_in(6);
+    let hosts = rng.one_in(3);
+    let bad_host = hosts && rng.one_in(3);
+    let bad_node = rng.below(n_nodes as usize) as u32;
+    let bad_greeting = match rng.one_in(2) {
+        true => Vec::new(),
+        false => b"Last login: never\n".to_vec(),
+    };
     let nodes = (0..n_nodes)
         .map(|node| {
             let ranks = layout.ranks(node);
@@ -129,7 +156,7 @@ fn world(seed: u64) -> World {
                     .map(|c| ChildSetup {
                         node: c,
                         pid: pid(c),
-                        contact: None,
+                        contact: hosts.then(|| contact(c)),
                     })
                     .collect(),
             };
@@ -154,6 +181,11 @@ fn world(seed: u64) -> World {
                 down: VecDeque::new(),
                 up_closed: false,
                 down_closed: false,
+                greeting: hosts.then(|| match bad_host && node == bad_node {
+                    true => bad_greeting.clone(),
+                    false => greeting(),
+                }),
+                dropped: false,
                 unreaped: None,
                 parent,
                 index,
@@ -172,6 +204,7 @@ fn world(seed: u64) -> World {
             n_pes,
             grace_ns: 250_000_000,
             agent_pid: pid(0),
+            contact: hosts.then(|| contact(0)),
             ..Default::default()
         }),
         root_alive: true,
@@ -183,6 +216,7 @@ fn world(seed: u64) -> World {
         deaths_left,
         statuses: Vec::new(),
         agent_killed: false,
+        bad_host,
         now: 1,
         next_pid: 5000,
         rng,
@@ -228,7 +262,12 @@ impl World {
                     }
                 }
                 Action::CloseOutput(_) | Action::ToPe(..) | Action::Publish { .. } => {}
-                Action::DropChild(_) => unreachable!("every child is forked"),
+                Action::DropChild(index) => {
+                    let child = self.nodes[at].children[index];
+                    let child = &mut self.nodes[child];
+                    assert!(child.pes.iter().all(|pe| pe.life == Life::Waiting));
+                    (child.dropped, child.down_closed) = (true, true);
+                }
                 Action::Stdin(_) | Action::StdinEnd => {}
             }
         }
@@ -281,9 +320,9 @@ impl World {
         let mut choices: Vec<(usize, u8)> = Vec::new();
         for (at, n) in self.nodes.iter().enumerate() {
             let parent_alive = n.parent.map_or(self.root_alive, |p| self.nodes[p].alive);
-            if parent_alive {
+            if parent_alive && !n.dropped {
                 let told = n.parent.is_none() && self.root_told_closed;
-                if !n.up.is_empty() {
+                if !n.up.is_empty() && n.greeting.is_none() {
                     choices.push((at, 0));
                 } else if n.up_closed && !told {
                     choices.push((at, 1));
@@ -293,6 +332,15 @@ impl World {
                 }
             }
             if !n.alive {
+                continue;
+            }
+            if let Some(greeting) = &n.greeting {
+                // Until then nothing runs on the host.
+                if n.down_closed {
+                    choices.push((at, 4));
+                } else if !greeting.is_empty() && n.parent.is_none_or(|p| self.nodes[p].alive) {
+                    choices.push((at, 12));
+                }
                 continue;
             }
             if !n.down.is_empty() {
@@ -456,6 +504,12 @@ impl World {
                 );
             }
             10 => self.read_output(at),
+            12 => {
+                let said = self.nodes[at].greeting.take().unwrap();
+                for byte in said.into_iter().rev() {
+                    self.nodes[at].up.push_front(byte);
+                }
+            }
             _ => {
                 self.write_text();
             }
@@ -637,10 +691,13 @@ fn run(seed: u64) {
         let insisted = usize::from(err.contains("killing the job"))
             + usize::from(interrupts > 2 && err.contains("did not end in time"));
         assert_eq!(told, 1 + insisted, "{err}");
-        let expected = w.statuses.contains(&status) || (w.agent_killed && status == 125);
+        let lost = w.agent_killed || w.bad_host;
+        let expected = w.statuses.contains(&status) || (lost && status == 125);
         assert!(expected, "status {status} of {:?}: {err}", w.statuses);
     }
-    if w.statuses.is_empty() && !w.agent_killed {
+    if w.bad_host {
+        assert_ne!(status, 0, "{err}");
+    } else if w.statuses.is_empty() && !w.agent_killed {
         assert_eq!(status, 0, "{err}");
         assert_eq!(
             w.root.report().map(|r| r.agents),

@@ -32,7 +32,6 @@ use shmem_pmi::server::{NodeServer, Output, TreeLink};
 
 use crate::exit::{Cause, End, Fault};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
-use crate::remote::Contact;
 use crate::report::Reduced;
 use child::Child;
 use output::Upstream;
@@ -196,7 +195,7 @@ impl Agent {
                 let what = format!("its launch agent was told to end: it {end}");
                 self.fault(0, Cause::Node { what });
             }
-            Event::CleanedUp(report) => self.cleaned_up(report),
+            Event::CleanedUp(report) => self.cleaned_up(report, now),
             Event::Timer => {}
         }
         self.timers(now);
@@ -275,7 +274,7 @@ impl Agent {
         let mut bytes = bytes;
         if let Some(contact) = &mut self.children[child].contact
             && !contact.greeted()
-            && let Err(what) = contact.take_greeting(&mut bytes, now)
+            && let Err(what) = contact.take_greeting(&mut bytes)
         {
             return self.give_up(child, what, now);
         }
@@ -343,7 +342,9 @@ impl Agent {
             Frame::Done(body) => match Reduced::decode(body) {
                 Ok(mut report) => {
                     c.done = true;
-                    report.shift(c.contact.as_ref().map_or(0, Contact::clock_shift));
+                    if c.contact.is_some() {
+                        report.bring_to(now);
+                    }
                     self.report.get_or_insert_default().merge(&report);
                 }
                 Err(e) => self.broken_child(child, &e, now),
@@ -629,12 +630,13 @@ impl Agent {
         }
     }
 
-    fn cleaned_up(&mut self, own: Reduced) {
+    fn cleaned_up(&mut self, own: Reduced, now: u64) {
         if self.phase != Phase::CleaningUp {
             return;
         }
         let mut report = self.report.take().unwrap_or_default();
         report.merge(&own);
+        report.sent = now;
         let mut body = Vec::new();
         report.encode(&mut body);
         self.up.send(&Frame::Done(&body));

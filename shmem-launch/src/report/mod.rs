@@ -4,7 +4,7 @@
 //! and *reduces* them (minimum, maximum, sum); on the way up the tree the reductions of subtrees are
 //! merged, so the launcher receives one record however large the job is. Moments are on the
 //! monotonic clock of the machine; what comes from another host is brought to the receiver's clock when
-//! it is merged, as closely as that host's greeting told ([`crate::remote`]).
+//! it is merged.
 
 mod json;
 mod text;
@@ -90,6 +90,8 @@ pub struct Reduced {
     pub agents: u64,
     /// PEs that contributed: those that called init.
     pub pes: u64,
+    /// When the agent sent it, on its machine's clock.
+    pub sent: u64,
     /// Each agent's moments in nanoseconds of the monotonic clock.
     pub moments: [Aggregate; MOMENTS],
     /// CPU time of each agent in nanoseconds.
@@ -127,9 +129,10 @@ impl Reduced {
         }
     }
 
-    /// Brings all moments from the clock of the machine that made the record to another: that one is
-    /// `shift` ahead, modulo 2^64.
-    pub fn shift(&mut self, shift: u64) {
+    /// Brings all moments from the clock of the machine that sent the record to that of the one on
+    /// which it has just come, at `now`: they are late by the time that it took.
+    pub fn bring_to(&mut self, now: u64) {
+        let shift = now.wrapping_sub(self.sent);
         for moments in &mut self.moments {
             moments.shift(shift);
         }
@@ -153,6 +156,7 @@ impl Reduced {
         let mut w = Writer(out);
         w.u64(self.agents)
             .u64(self.pes)
+            .u64(self.sent)
             .u32(self.stats.len() as u32);
         for a in self
             .moments
@@ -170,7 +174,7 @@ impl Reduced {
     /// When the bytes are none of this version.
     pub fn decode(body: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(body);
-        let (agents, pes) = (r.u64("agents")?, r.u64("PEs")?);
+        let (agents, pes, sent) = (r.u64("agents")?, r.u64("PEs")?, r.u64("clock")?);
         let count = r.u32("figures")? as usize;
         if count > STATS.len() {
             return Err(CodecError::Value {
@@ -195,6 +199,7 @@ impl Reduced {
         Ok(Self {
             agents,
             pes,
+            sent,
             moments,
             agent_cpu,
             stats,
@@ -321,7 +326,8 @@ mod tests {
         let mut r = node(0..3);
         let at = |r: &Reduced| r.stats[Stat::InitDoneAt as usize];
         let (before, wall) = (at(&r), r.stat(Stat::InitWall));
-        r.shift(5u64.wrapping_sub(8));
+        r.sent = 8;
+        r.bring_to(5);
         assert_eq!((at(&r).min, at(&r).max), (before.min - 3, before.max - 3));
         assert_eq!(r.moments[Moment::Prepared as usize].min, 997);
         assert_eq!(r.moments[Moment::Ended as usize], Aggregate::default());

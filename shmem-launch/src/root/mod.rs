@@ -291,7 +291,7 @@ impl Root {
         let mut bytes = bytes;
         if let Some(contact) = &mut self.setup.contact
             && !contact.greeted()
-            && let Err(what) = contact.take_greeting(&mut bytes, now)
+            && let Err(what) = contact.take_greeting(&mut bytes)
         {
             self.node_0(what, now);
             // Nothing of the job runs there.
@@ -356,9 +356,10 @@ impl Root {
             }
             Frame::Fault(fault) => self.fault(&fault, now),
             Frame::Done(body) => {
-                let shift = self.setup.contact.as_ref().map_or(0, Contact::clock_shift);
                 self.report = Reduced::decode(body).ok().map(|mut report| {
-                    report.shift(shift);
+                    if self.setup.contact.is_some() {
+                        report.bring_to(now);
+                    }
                     report
                 });
                 self.finish(now);

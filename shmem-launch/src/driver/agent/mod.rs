@@ -159,7 +159,7 @@ pub(crate) unsafe fn run_remote() -> u8 {
         let mut greeting = OutBuf::default();
         greeting
             .tail()
-            .extend_from_slice(&crate::remote::greeting(monotonic_ns()));
+            .extend_from_slice(&crate::remote::greeting());
         let link = Uplink::Pipes { input, output };
         link.send_all(&mut greeting);
         Ok(link)
