@@ -66,6 +66,7 @@ impl Fabric for Pair {
             }
         } else {
             Lapses {
+                late_receives_stay: known.late_receives_stay,
                 local_failures_flush: known.local_failures_flush,
                 resumes_at_a_post: known.resumes_at_a_post,
                 ..Lapses::NONE

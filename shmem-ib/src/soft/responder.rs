@@ -202,8 +202,10 @@ impl Responder {
         }
         let handled = self.execute(packet, target);
         if matches!(handled, Handled::Executed(_)) {
-            self.nak_sent = false;
-            if packet.bth.ack_req && !packet_has_answer(packet.bth.opcode) {
+            // The packet that a NAK asked for is acknowledged at once: some requesters give up after
+            // a few NAKs without an ACK between, though each NAK tells of progress (Soft-RoCE).
+            let asked_for = std::mem::take(&mut self.nak_sent);
+            if (packet.bth.ack_req || asked_for) && !packet_has_answer(packet.bth.opcode) {
                 self.queue_ack();
             }
         }

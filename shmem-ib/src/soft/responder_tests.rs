@@ -41,7 +41,10 @@ impl Bench {
 
     fn handle(&mut self, psn: u32, opcode: Opcode, ext: Ext, payload: &[u8]) -> Handled {
         let bth = Bth::new(opcode, Qpn(2), PSN.add(psn), true);
-        let packet = Packet { bth, ext, payload };
+        self.handle_packet(&Packet { bth, ext, payload })
+    }
+
+    fn handle_packet(&mut self, packet: &Packet<'_>) -> Handled {
         let mut target = Target {
             mrs: &mut self.mrs,
             memory: &mut self.memory,
@@ -54,7 +57,7 @@ impl Bench {
             },
             received: None,
         };
-        let handled = self.responder.handle(&packet, &mut target);
+        let handled = self.responder.handle(packet, &mut target);
         self.received.extend(target.received);
         handled
     }
@@ -161,6 +164,24 @@ fn a_gap_gets_one_nak_until_it_is_filled() {
         [(Opcode::Ack, 1, NAK)],
         "the NAK acknowledges what is before"
     );
+}
+
+#[test]
+fn what_a_nak_asked_for_is_acknowledged_unasked() {
+    let mut b = Bench::new();
+    b.write(1, 0, &[9]);
+    assert_eq!(b.replies(), [(Opcode::Ack, 0, NAK)]);
+    let mut quietly = |psn| {
+        let packet = Packet {
+            bth: Bth::new(Opcode::WriteOnly, Qpn(2), PSN.add(psn), false),
+            ext: b.reth(0, 1),
+            payload: &[1],
+        };
+        assert_eq!(b.handle_packet(&packet), Handled::Executed(true));
+        b.replies()
+    };
+    assert_eq!(quietly(0), [(Opcode::Ack, 0, OK)]);
+    assert_eq!(quietly(1), []);
 }
 
 #[test]
