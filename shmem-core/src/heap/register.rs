@@ -168,6 +168,14 @@ pub(crate) fn at_least(settings: &Settings, len: usize) -> usize {
     }
 }
 
+/// Whether registered pages should be made when they are touched, if the device can do that.
+pub(crate) const fn wants_paging(settings: &Settings) -> bool {
+    matches!(
+        settings.heap_register,
+        HeapRegister::Auto | HeapRegister::OnDemandPaging
+    )
+}
+
 impl Registrar {
     /// Plans the registration of a segment of `len` bytes with a device that takes the memory of
     /// registered pages or not (`pins`). The parts depend on the setting and the fabric alone, which

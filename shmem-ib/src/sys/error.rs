@@ -98,14 +98,6 @@ pub enum SysError {
         /// Those that are there.
         present: String,
     },
-    /// The device lacks what this program cannot do without.
-    #[error("RDMA device {name} has no {what}, which is needed")]
-    Lacks {
-        /// The device.
-        name: String,
-        /// What is missing.
-        what: &'static str,
-    },
     /// A resource was refused.
     #[error("RDMA device {name}: {reason}")]
     Refused {

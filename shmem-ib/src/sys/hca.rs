@@ -187,7 +187,9 @@ impl VerbsHca {
         access: Access,
     ) -> Result<Registration, VerbsError> {
         checks::check_registration(addr.addr() as u64, len as u64, access)?;
-        let on_demand = match self.on_demand {
+        // Buffers of our own are small and in use: they may as well be pinned.
+        let shared = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let on_demand = match self.on_demand && access.intersects(shared) {
             true => rdma_sys::ibv_access_flags::IBV_ACCESS_ON_DEMAND.0,
             false => 0,
         };

@@ -23,8 +23,9 @@ pub struct VerbsConfig {
     pub port: u8,
     /// The entry of the port's GID table to send from, see [`DevicePort::best_gid`].
     pub gid_index: u8,
-    /// Whether registrations leave pages to be made when they are touched, instead of pinning
-    /// them. The device must be able to: [`super::Odp::serves_segments`].
+    /// Whether memory that peers access is registered so that its pages are made when they are
+    /// touched, if the device can do that ([`super::Odp::serves_segments`]), instead of pinned.
+    /// [`PortInfo::pins_memory`] tells which it has become.
     pub on_demand_paging: bool,
 }
 
@@ -51,7 +52,7 @@ impl VerbsHca {
     ///
     /// # Errors
     /// There is no such device, port or GID, the process may not use it, the port is not active, or
-    /// the device lacks what is needed.
+    /// the device refuses what every process needs.
     pub fn open(config: &VerbsConfig) -> Result<Self, SysError> {
         let context = Arc::new(Context::open(&config.device)?);
         let info = describe(&context)?;
@@ -59,13 +60,7 @@ impl VerbsHca {
         let gid = port.gids.iter().find(|g| g.index == config.gid_index);
         let gid = gid.ok_or_else(|| no_such_gid(&info.name, port, config.gid_index))?;
         let origin = Origin::new(port, gid.gid, gid.index);
-        let lacks = |what| SysError::Lacks {
-            name: info.name.clone(),
-            what,
-        };
-        if config.on_demand_paging && !info.caps.odp.serves_segments() {
-            return Err(lacks("on-demand paging of writes, reads and atomics"));
-        }
+        let on_demand = config.on_demand_paging && info.caps.odp.serves_segments();
         let refused = |what: &str, errno| SysError::Refused {
             name: info.name.clone(),
             reason: format!("cannot make {what}: {}", reason(errno)),
@@ -76,7 +71,7 @@ impl VerbsHca {
             .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
         let pd = Arc::new(Pd::alloc(context)?);
         let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
-        let port = port_info(&info, port, &origin, max_inline, config.on_demand_paging);
+        let port = port_info(&info, port, &origin, max_inline, on_demand);
         Ok(Self::new(Parts {
             pd,
             bell,
@@ -85,7 +80,7 @@ impl VerbsHca {
             origin,
             max_ah: info.caps.max_ah,
             software: info.caps.software,
-            on_demand: config.on_demand_paging,
+            on_demand,
         }))
     }
 }
