@@ -218,11 +218,7 @@ fn main() -> ExitCode {
     assert!(!checks.is_empty(), "no check of the names {named:?}");
 
     std::panic::set_hook(Box::new(|info| {
-        let at = info
-            .location()
-            .map_or_else(String::new, |l| format!("{}:{}: ", l.file(), l.line()));
-        let said = info.payload_as_str().unwrap_or("no message");
-        *SAID.lock().expect("SAID") = format!("{at}{said}");
+        *SAID.lock().expect("SAID") = info.to_string().replace('\n', " ");
     }));
     let before = wire.kernel_counters();
     let (mut soft, mut failed) = (Counters::default(), Vec::new());
