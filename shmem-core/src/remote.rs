@@ -99,6 +99,7 @@ impl Remote {
             number: view.node() + local,
             gid_index: settings.gid_index,
             memory: view.segment_len() as u64,
+            xrc: settings.transport == settings::Transport::Xrc,
             soft: &config,
         })
         .map_err(|e| network(&e))?;

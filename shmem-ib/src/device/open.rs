@@ -26,6 +26,8 @@ pub struct Request<'a> {
     pub gid_index: Option<u8>,
     /// Bytes that it is going to register.
     pub memory: u64,
+    /// Whether it is going to use XRC.
+    pub xrc: bool,
     /// How the software HCA is to be.
     pub soft: &'a SoftConfig,
 }
@@ -115,7 +117,7 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
     for port in &ports {
         let name = port.to_string();
         let why = match VerbsHca::open(&VerbsConfig::new(&port.device, port.port, port.gid_index)) {
-            Ok(hca) => match too_much(&hca, request.memory).filter(|_| or_soft) {
+            Ok(hca) => match lacking(&hca, request, or_soft) {
                 None => {
                     let device = Device::Verbs(hca);
                     return Ok(Ok(Opened { device, why: name }));
@@ -132,10 +134,17 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
     Ok(Err(refusals.join("; ")))
 }
 
-/// Why this process cannot register that much with the device, as far as that is known beforehand.
-/// Who has asked for the device gets the error of the registration instead.
+/// What the device cannot do for this process, as far as that is known beforehand. How much memory
+/// it may pin counts only where there is a choice: who has asked for the device is told when the
+/// registration fails.
 #[cfg(feature = "verbs")]
-fn too_much(hca: &VerbsHca, memory: u64) -> Option<String> {
-    let pins = hca.port().pins_memory;
-    pins.then(|| Memlock::current().refuses(memory)).flatten()
+fn lacking(hca: &VerbsHca, request: &Request<'_>, choice: bool) -> Option<String> {
+    let port = hca.port();
+    if request.xrc && !port.xrc {
+        return Some("it has no XRC, which SHMEM_TRANSPORT=xrc needs".into());
+    }
+    if choice && port.pins_memory {
+        return Memlock::current().refuses(request.memory);
+    }
+    None
 }
