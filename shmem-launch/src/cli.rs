@@ -48,8 +48,9 @@ pub struct Cli {
     #[arg(long, value_name = "P")]
     pub ppn: Option<u32>,
 
-    /// Hosts to run on, a node on each: names with commas between them, each with :SLOTS if it takes
-    /// more than its even share of PEs
+    /// Hosts to run on, a node on each: names with commas between them, perhaps with :SLOTS, the most
+    /// PEs of a host. Without slots PEs are spread evenly. This machine, as the first host, needs no
+    /// remote shell
     #[arg(short = 'H', long, value_name = "LIST", conflicts_with_all = ["nodes", "hostfile"])]
     pub hosts: Option<String>,
 

@@ -261,7 +261,7 @@ fn machines(
     cli: &Cli,
     settings: &Settings,
     layout: &Layout,
-    hosts: &[Host],
+    named: &[Host],
 ) -> Result<Machines, JobError> {
     if settings.soft_netns.is_some() {
         return Err(JobError::Namespaces);
@@ -274,7 +274,9 @@ fn machines(
         return Err(JobError::Rsh(cli.rsh.clone().unwrap_or_default()));
     };
     // A typing mistake is better told once than by every host.
-    program::find(OsStr::new(command), std::env::var_os("PATH")).map_err(JobError::NoRsh)?;
+    if layout.n_nodes() > 1 || !hosts::is_this_machine(&named[0].name, &sys::host_name()) {
+        program::find(OsStr::new(command), std::env::var_os("PATH")).map_err(JobError::NoRsh)?;
+    }
     let shmrun = match &cli.remote_shmrun {
         Some(typed) => typed.clone(),
         None => std::env::current_exe()
@@ -288,7 +290,7 @@ fn machines(
     let nodes = 0..layout.n_nodes();
     Ok(Machines {
         hosts: nodes
-            .zip(hosts)
+            .zip(named)
             .map(|(node, host)| (host.name.clone(), pes(node)))
             .collect(),
         shell: RemoteShell {

@@ -116,6 +116,17 @@ fn a_host_file_says_how_many_pes_a_host_takes() {
 }
 
 #[test]
+fn this_machine_alone_needs_no_remote_shell() {
+    let job = Job::new(&["--hosts", "localhost:3", "echo", "hi"]);
+    let out = job.env("SHMEM_RSH", "/no/such/shell").run();
+    assert_eq!(
+        (out.code(), out.stdout.as_str()),
+        (0, "hi\nhi\nhi\n"),
+        "{out:?}"
+    );
+}
+
+#[test]
 fn many_hosts_are_a_tree() {
     let net = Network::new();
     let hosts: Vec<String> = (0..13).map(|i| format!("host{i}")).collect();
