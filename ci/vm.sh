@@ -6,7 +6,7 @@
 #   --install         gets missing Debian packages (as root)
 #   VM_DIR            where the kernel and the results are kept (target/vm)
 #   VM_REQUIRED=1     fail, where it would otherwise say why it cannot run and pass
-#   VM_CPUS, VM_MEMORY   processors (2) and megabytes (1024) of a machine
+#   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
 #   VM_TIMEOUT        seconds for the jobs of one kind (600)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -124,7 +124,7 @@ boot() {
             -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$node,romfile=")
     fi
     timeout -k 5 "$2" qemu-system-x86_64 -nodefaults -nographic -no-reboot -monitor none -serial stdio \
-        -accel tcg,thread=multi -cpu max -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-1024}" \
+        -accel tcg,thread=multi -cpu max -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-2048}" \
         -kernel "$dir/vmlinux" -initrd "$dir/initramfs" -device virtio-rng-pci "${wire[@]}" \
         -virtfs "local,path=$share,mount_tag=host,security_model=none,multidevs=remap" \
         -append "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check preempt=full vm_node=$node" \

@@ -7,7 +7,7 @@
 //! `interop` of `ci/vm.sh` makes one:
 //!
 //! ```text
-//! SHMEM_INTEROP=rxe0,10.8.0.2,/run/netns/soft interop_rxe [soft-rxe|rxe-soft] [MTU] [data] [CHECK...]
+//! SHMEM_INTEROP=rxe0,10.8.0.2,/run/netns/soft interop_rxe [soft-rxe|rxe-soft] [MTU] [data] [CHECK...] [-CHECK...]
 //! ```
 //!
 //! `SHMEM_INTEROP` is the device, an address of the software HCA, and the namespace where it is. The
@@ -198,7 +198,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let (mut soft_first, mut mtu) = (true, Mtu::M4096);
-    let mut named: Vec<String> = Vec::new();
+    let (mut named, mut without) = (Vec::new(), Vec::new());
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "soft-rxe" => soft_first = true,
@@ -206,11 +206,17 @@ fn main() -> ExitCode {
             "256" => mtu = Mtu::M256,
             "1024" => mtu = Mtu::M1024,
             "4096" => mtu = Mtu::M4096,
-            "data" => named.extend(DATA.iter().map(|name| name.to_string())),
-            check => named.push(check.to_owned()),
+            "data" => named.extend(DATA.iter().map(ToString::to_string)),
+            check => match check.strip_prefix('-') {
+                Some(name) => without.push(name.to_owned()),
+                None => named.push(check.to_owned()),
+            },
         }
     }
-    let wanted = |name: &str| named.is_empty() || named.iter().any(|n| name.contains(n));
+    let wanted = |name: &str| {
+        (named.is_empty() || named.iter().any(|n| name.contains(n)))
+            && !without.iter().any(|n| name.contains(n))
+    };
     let checks: Vec<_> = conformance::all::<Pair>()
         .into_iter()
         .filter(|(name, _)| wanted(name))
@@ -218,11 +224,7 @@ fn main() -> ExitCode {
     assert!(!checks.is_empty(), "no check of the names {named:?}");
 
     std::panic::set_hook(Box::new(|info| {
-        let at = info
-            .location()
-            .map_or_else(String::new, |l| format!("{}:{}: ", l.file(), l.line()));
-        let said = info.payload_as_str().unwrap_or("no message");
-        *SAID.lock().expect("SAID") = format!("{at}{said}");
+        *SAID.lock().expect("SAID") = info.to_string().replace('\n', " ");
     }));
     let before = wire.kernel_counters();
     let (mut soft, mut failed) = (Counters::default(), Vec::new());
