@@ -2,7 +2,8 @@
 # Runs jobs on real verbs where no RDMA device is: a Debian kernel with Soft-RoCE under QEMU's
 # software emulation, which needs no privileges and no network. Jobs are the files of ci/vm/jobs; each
 # says whether it wants one machine with two devices, or two machines with one device each.
-# Usage: ci/vm.sh [--install] [--list] [JOB...]       without jobs: all of them
+# Usage: ci/vm.sh [--install] [--list] [JOB...]
+# Without jobs: all of them but those that measure, and prove nothing.
 #   --install         gets missing Debian packages (as root)
 #   VM_DIR            where the kernel and the results are kept (target/vm)
 #   VM_REQUIRED=1     fail, where it would otherwise say why it cannot run and pass
@@ -40,7 +41,9 @@ for argument in "$@"; do
         ;;
     esac
 done
-[[ ${#wanted[@]} -gt 0 ]] || wanted=("${all[@]}")
+if [[ ${#wanted[@]} -eq 0 ]]; then
+    for name in "${all[@]}"; do [[ -n $(about "$name" measures) ]] || wanted+=("$name"); done
+fi
 
 cannot() {
     echo "virtual machine: skipped: $*" >&2
