@@ -154,7 +154,7 @@ run_jobs() {
         began=$SECONDS
         for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-900}"; done
         # The machine that runs the jobs is the last one; it says so and switches itself off.
-        wait "${running[-1]}" || true
+        wait "${running[-1]}" 2>/dev/null || true
         for pid in "${running[@]}"; do kill "$pid" 2>/dev/null || true; done
         wait
         while read -r _ name line; do
