@@ -2,12 +2,13 @@
 # Runs jobs on real verbs where no RDMA device is: a Debian kernel with Soft-RoCE under QEMU's
 # software emulation, which needs no privileges and no network. Jobs are the files of ci/vm/jobs; each
 # says whether it wants one machine with two devices, or two machines with one device each.
-# Usage: ci/vm.sh [--install] [--list] [JOB...]       without jobs: all of them
+# Usage: ci/vm.sh [--install] [--list] [JOB...]
+# Without jobs: all of them but those that measure, and prove nothing.
 #   --install         gets missing Debian packages (as root)
 #   VM_DIR            where the kernel and the results are kept (target/vm)
 #   VM_REQUIRED=1     fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
-#   VM_TIMEOUT        seconds for the jobs of one kind (600)
+#   VM_TIMEOUT        seconds for the jobs of one kind (900)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -40,7 +41,9 @@ for argument in "$@"; do
         ;;
     esac
 done
-[[ ${#wanted[@]} -gt 0 ]] || wanted=("${all[@]}")
+if [[ ${#wanted[@]} -eq 0 ]]; then
+    for name in "${all[@]}"; do [[ -n $(about "$name" measures) ]] || wanted+=("$name"); done
+fi
 
 cannot() {
     echo "virtual machine: skipped: $*" >&2
@@ -149,9 +152,9 @@ run_jobs() {
         rm -f "$dir"/wire[12]
         running=()
         began=$SECONDS
-        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-600}"; done
+        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-900}"; done
         # The machine that runs the jobs is the last one; it says so and switches itself off.
-        wait "${running[-1]}" || true
+        wait "${running[-1]}" 2>/dev/null || true
         for pid in "${running[@]}"; do kill "$pid" 2>/dev/null || true; done
         wait
         while read -r _ name line; do

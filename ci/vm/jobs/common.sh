@@ -13,3 +13,13 @@ show() { echo "> $*"; }
 # first connection.
 RSH="dbclient -i /root/.ssh/id -y"
 remote() { $RSH "$@" </dev/null; }
+# Waits until the other machine is up.
+await_node2() {
+    local i
+    for ((i = 0; i < 60; i++)); do
+        if timeout 10 $RSH node2 true </dev/null 2>/dev/null; then return; fi
+        sleep 1
+    done
+    echo "node2 does not answer" >&2
+    exit 1
+}

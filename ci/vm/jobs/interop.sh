@@ -45,14 +45,15 @@ for order in soft-rxe rxe-soft; do
     round $order 1024 0 ""
     round $order 4096 0 ""
 done
-# The kernel asks for a long READ in one request, and where packets of the answer are lost it often waits
-# for its timer of a second, hundreds of times: such READs would take minutes.
-for loss in "1024 1" "4096 5"; do
-    # shellcheck disable=SC2086 # two words
-    round soft-rxe $loss data
-    # shellcheck disable=SC2086
-    round rxe-soft $loss "data -reads_of_all_sizes -psn_wraps"
-done
+# The kernel sends a long message without a pause, begins anew where a packet was lost, and often waits
+# for its timer of a second first. So it gets less loss as the requester, and no long READs: those take
+# it minutes. As the responder it once gave no answer at all to repetitions of a READ of no bytes, and why
+# is not known: that check waits for the answer. READs with loss are in psn_wraps and the checks of both
+# directions and of outstanding READs.
+round soft-rxe 1024 1 "data -reads_of_all_sizes"
+round soft-rxe 4096 5 "data -reads_of_all_sizes"
+round rxe-soft 1024 1 "data -reads_of_all_sizes -psn_wraps"
+round rxe-soft 4096 2 "data -reads_of_all_sizes -psn_wraps"
 show "$(printf '%-28s' requester-responder/MTU/loss)$(printf '%18s' "${columns[@]}")"
 for row in "${rows[@]}"; do
     line=$(printf '%-28s' "$row")

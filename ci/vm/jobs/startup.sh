@@ -1,5 +1,6 @@
 # vm: one
-# seconds: 400
+# seconds: 500
+# measures: yes
 # shows: 64 PEs on 8 nodes, static against on-demand: start, memory of the machine, queue pairs
 # Times under emulation say nothing but their ratios.
 set -e

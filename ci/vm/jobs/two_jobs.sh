@@ -3,7 +3,7 @@
 # shows: jobs over real verbs on two machines, started by ssh
 source /host/jobs/common.sh
 status=0
-remote node2 true || exit 1
+await_node2
 packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
 job() {
     local how=$1 pes=$2 before result

@@ -3,6 +3,7 @@
 # shows: two machines: RC between their devices, commands by ssh
 set -e
 source /host/jobs/common.sh
+await_node2
 remote node2 'hostname; ibv_devinfo -d rxe0 -v' | tee /tmp/node2
 [[ $(head -1 /tmp/node2) == node2 ]]
 gid() { sed -n 's/.*GID\[ *\([0-9]*\)\].*::ffff:10.5.*/\1/p' "$1"; }
