@@ -29,6 +29,10 @@ pub(crate) const ADDRESS_REQUEST: u32 = 0;
 /// [`Remote::stop`] wake it.
 const IDLE: Duration = Duration::from_secs(3600);
 
+/// Operations under way per connection on a device. It takes the memory for all of them when the
+/// queue pair is made, with room for inline payloads 1 KiB each and more; enough to keep a link busy.
+const DEVICE_SQ_DEPTH: u32 = 64;
+
 /// Stack of the progress thread: it runs the endpoint's state machines and nothing of the user's.
 const STACK: usize = 256 << 10;
 
@@ -138,6 +142,10 @@ impl Remote {
             linger: settings.linger,
             max_qps: settings.max_qps,
             spin_rounds: view.spins(),
+            sq_depth: match fabric {
+                Fabric::Soft => EndpointConfig::default().sq_depth,
+                Fabric::Roce | Fabric::InfiniBand => DEVICE_SQ_DEPTH,
+            },
             ..EndpointConfig::default()
         };
         let endpoint = Endpoint::new(Arc::new(device), config).map_err(|e| match e {
