@@ -221,7 +221,10 @@ fn main() -> ExitCode {
         let at = info
             .location()
             .map_or_else(String::new, |l| format!("{}:{}: ", l.file(), l.line()));
-        let said = info.payload_as_str().unwrap_or("no message");
+        let payload = info.payload();
+        let said = payload.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| payload.downcast_ref::<&str>().copied());
+        let said = said.unwrap_or("no message");
         *SAID.lock().expect("SAID") = format!("{at}{said}");
     }));
     let before = wire.kernel_counters();
