@@ -21,7 +21,7 @@ pub struct VerbsConfig {
     pub device: String,
     /// Its port, from 1.
     pub port: u8,
-    /// The entry of the port's GID table to send from, see [`DevicePort::best_gid`].
+    /// The entry of the port's GID table to send from: [`crate::device::choice`] finds one.
     pub gid_index: u8,
     /// Whether registrations leave pages to be made when they are touched, instead of pinning
     /// them. The device must be able to: [`super::Odp::serves_segments`].
