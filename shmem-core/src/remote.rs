@@ -104,6 +104,7 @@ impl Remote {
             number: view.node() + local,
             gid_index: settings.gid_index,
             memory: register::at_least(settings, view.segment_len()) as u64,
+            on_demand_paging: settings.heap_register == settings::HeapRegister::OnDemandPaging,
             xrc: settings.transport == settings::Transport::Xrc,
             soft: &config,
         })

@@ -26,6 +26,8 @@ pub struct Request<'a> {
     pub gid_index: Option<u8>,
     /// Bytes that it is going to register.
     pub memory: u64,
+    /// Whether the memory is to be paged on demand rather than pinned.
+    pub on_demand_paging: bool,
     /// Whether it is going to use XRC.
     pub xrc: bool,
     /// How the software HCA is to be.
@@ -116,7 +118,11 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
     let mut refusals = Vec::new();
     for port in &ports {
         let name = port.to_string();
-        let why = match VerbsHca::open(&VerbsConfig::new(&port.device, port.port, port.gid_index)) {
+        let config = VerbsConfig {
+            on_demand_paging: request.on_demand_paging,
+            ..VerbsConfig::new(&port.device, port.port, port.gid_index)
+        };
+        let why = match VerbsHca::open(&config) {
             Ok(hca) => match lacking(&hca, request, or_soft) {
                 None => {
                     let device = Device::Verbs(hca);

@@ -188,7 +188,9 @@ impl VerbsHca {
         access: Access,
     ) -> Result<Registration, VerbsError> {
         checks::check_registration(addr.addr() as u64, len as u64, access)?;
-        let on_demand = match self.on_demand {
+        // What only this side uses is small, and takes receives, which few devices page on demand.
+        let remote = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let on_demand = match self.on_demand && access.intersects(remote) {
             true => rdma_sys::ibv_access_flags::IBV_ACCESS_ON_DEMAND.0,
             false => 0,
         };

@@ -23,8 +23,8 @@ pub struct VerbsConfig {
     pub port: u8,
     /// The entry of the port's GID table to send from: [`crate::device::choice`] finds one.
     pub gid_index: u8,
-    /// Whether registrations leave pages to be made when they are touched, instead of pinning
-    /// them. The device must be able to: [`super::Odp::serves_segments`].
+    /// Whether registrations that peers may use leave pages to be made when they are touched, instead
+    /// of pinning them. The device must be able to: [`super::Odp::serves_segments`].
     pub on_demand_paging: bool,
 }
 
@@ -64,7 +64,10 @@ impl VerbsHca {
             what,
         };
         if config.on_demand_paging && !info.caps.odp.serves_segments() {
-            return Err(lacks("on-demand paging of writes, reads and atomics"));
+            return Err(lacks(
+                "on-demand paging of writes, reads and atomics (SHMEM_HEAP_REGISTER=odp; grow \
+                 registers what the program allocates)",
+            ));
         }
         let refused = |what: &str, errno| SysError::Refused {
             name: info.name.clone(),
