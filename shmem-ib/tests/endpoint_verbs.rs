@@ -363,6 +363,41 @@ fn sleeps_end_for_each_reason() {
         assert_eq!(out[0].src, Some((hca.port().av, qp)));
         assert_eq!(hca.poll_cq(cq, &mut out), 0);
     }
+    // A thread that takes what was announced to others leaves them asleep, not deaf.
+    let (returns, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                hca.wait(LONG);
+                returns.fetch_add(1, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        });
+        let mut deaf = 0;
+        for round in 0..200 {
+            std::thread::sleep(Duration::from_millis(1));
+            send();
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(round * 10 % 700) {
+                std::hint::spin_loop();
+            }
+            hca.wait(Duration::from_millis(5));
+            while hca.poll_cq(cq, &mut out) == 0 {}
+            // The other one is asleep, or is going to be.
+            std::thread::sleep(Duration::from_millis(1));
+            let before = returns.load(Ordering::Relaxed);
+            send();
+            let sent = Instant::now();
+            while returns.load(Ordering::Relaxed) == before && deaf == 0 {
+                deaf += u32::from(sent.elapsed() > Duration::from_secs(20));
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            while hca.poll_cq(cq, &mut out) == 0 {}
+        }
+        done.store(true, Ordering::Relaxed);
+        hca.wake();
+        assert_eq!(deaf, 0, "nobody heard of a completion");
+    });
     // Whoever sleeps is woken, all of them.
     let seen = hca.wakes();
     std::thread::scope(|scope| {

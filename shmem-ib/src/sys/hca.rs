@@ -275,7 +275,7 @@ impl VerbsHca {
             }
         }
         if !own {
-            self.sleepers.add(number);
+            self.add_silent(number);
         }
         Ok(Cq(number))
     }

@@ -17,8 +17,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdma_sys::ibv_req_notify_cq;
+use smallvec::SmallVec;
 
 use super::hca::VerbsHca;
+use super::objects::CqObject;
 use crate::rest::{Desk, Host, Polls, Ready, Rest, Watch};
 use crate::soft::Event;
 use crate::verbs::Completion;
@@ -97,12 +99,7 @@ impl Sleepers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A completion queue without a channel was made.
-    pub(super) fn add(&self, cq: u32) {
-        self.lock().silent.push(cq);
-    }
-
-    /// It is destroyed.
+    /// A completion queue without a channel is destroyed.
     pub(super) fn remove(&self, cq: u32) {
         self.lock().silent.retain(|number| *number != cq);
     }
@@ -136,12 +133,20 @@ impl Desk for Locked<'_> {
         self.state.silent.iter().fold(false, look)
     }
 
-    /// Takes announcements. That completions are there shows when they are looked for.
+    /// Takes announcements. That completions are there shows when they are looked for. Those who
+    /// sleep on have asked for announcements, too, and are to get the next ones.
     fn pump(&mut self) -> bool {
+        let mut announced = SmallVec::<[u32; 4]>::new();
         while let Some(number) = self.hca.bell.take_event() {
             if let Some(cq) = self.hca.cqs.get(number) {
                 // Relaxed: changed and read only under this mutex.
                 cq.armed.store(false, Ordering::Relaxed);
+            }
+            announced.push(number);
+        }
+        if self.state.rest.anybody() {
+            for cq in announced.iter().filter_map(|n| self.hca.cqs.get(*n)) {
+                ask(&cq);
             }
         }
         std::mem::take(&mut self.state.event)
@@ -154,7 +159,28 @@ impl Desk for Locked<'_> {
     fn tidy(&mut self) {}
 }
 
+/// Asks a queue to announce its next completion, unless somebody has. Under the sleepers' mutex.
+fn ask(cq: &CqObject) {
+    if !cq.armed.load(Ordering::Relaxed) {
+        // SAFETY: the queue is open as long as it is in the table, where it is in use.
+        let errno = unsafe { ibv_req_notify_cq(cq.raw(), 0) };
+        // Should the device refuse, sleeps end by their time.
+        cq.armed.store(errno == 0, Ordering::Relaxed);
+    }
+}
+
 impl VerbsHca {
+    /// A completion queue without a channel was made. Whoever sleeps is to hear of it.
+    pub(super) fn add_silent(&self, number: u32) {
+        let mut state = self.sleepers.lock();
+        state.silent.push(number);
+        if state.rest.anybody()
+            && let Some(cq) = self.cqs.get(number)
+        {
+            ask(&cq);
+        }
+    }
+
     /// Asks a queue to announce its next completion, and says whether it has one already.
     fn ask_and_look(&self, number: u32) -> bool {
         // Alone: a poller which came between taking a completion and putting it into the stash
@@ -165,12 +191,7 @@ impl VerbsHca {
         if !cq.stash.is_empty() {
             return true;
         }
-        if !cq.armed.load(Ordering::Relaxed) {
-            // SAFETY: the queue is open as long as it is in the table.
-            let errno = unsafe { ibv_req_notify_cq(cq.raw(), 0) };
-            // Should the device refuse, sleeps end by their time.
-            cq.armed.store(errno == 0, Ordering::Relaxed);
-        }
+        ask(&cq);
         let mut one = [Completion::EMPTY];
         if self.take_from_device(&cq, &mut one) == 0 {
             return false;
