@@ -1,7 +1,8 @@
-//! Bytes from the network: packets of RoCEv2, connection messages, UD addresses.
+//! Bytes from the network: packets of RoCEv2, connection messages, UD addresses, atomics for owners.
 
 use std::net::Ipv4Addr;
 
+use shmem_ib::connect::endpoint::recode_message;
 use shmem_ib::connect::message::{Body, Codec, Epoch, MAX_LEN, Message, Offer, Segment};
 use shmem_ib::connect::{Published, UdAddress};
 use shmem_ib::verbs::{AddressVector, Fabric, Gid, Mtu, Psn, Qkey, Qpn, Rkey};
@@ -226,6 +227,71 @@ pub fn ud_address_seeds() -> Vec<Vec<u8>> {
     };
     let [soft, roce] = [Fabric::Soft, Fabric::Roce].map(|f| published(f).to_bytes().to_vec());
     vec![soft, roce, vec![0; Published::LEN]]
+}
+
+/// Bytes are refused, or mean a message which is encoded to the same bytes. Of a request whose
+/// operation nobody knows only what its refusal needs is kept.
+///
+/// # Panics
+/// If not.
+pub fn owner_message(data: &[u8]) {
+    let Some(again) = recode_message(data) else {
+        return;
+    };
+    assert_eq!(recode_message(&again).as_ref(), Some(&again));
+    let nameless = data[1] == 1 && again[2..4] == [0, 0];
+    if !nameless {
+        assert_eq!(again, data);
+        return;
+    }
+    assert!(!(1..=7).contains(&data[2]) || !matches!(data[3], 4 | 8));
+    assert_eq!(again.len(), data.len());
+    for kept in [0..2, 4..24, 40..44] {
+        assert_eq!(again[kept.clone()], data[kept]);
+    }
+    assert_eq!(again[24..40], [0; 16]);
+}
+
+/// A request for each operation, on words of both widths, and for one that does not exist; answers
+/// with values and refusals; a probe.
+#[must_use]
+pub fn owner_message_seeds() -> Vec<Vec<u8>> {
+    let words = |words: &[u64]| words.iter().flat_map(|w| w.to_be_bytes()).collect();
+    let message = |head: [u8; 4], rest: Vec<u8>| [&head, &[0, 0, 0, 3][..], &rest].concat();
+    let request = |operation: u8, width| {
+        // Token, offset, operand, expected value.
+        let operand = if operation == 1 { 0 } else { 5 };
+        let expected = if operation == 3 { 6 } else { 0 };
+        let mut rest: Vec<u8> = words(&[0x77, 0x1000, operand, expected]);
+        rest.extend([2, 0, 0, 0]);
+        message([1, 1, operation, width], rest)
+    };
+    let answers = |list: &[u64]| message([1, 2, list.len() as u8 / 2, 0], words(list));
+    let refused = |status: u64| status << 56 | 0x77;
+    let mut seeds: Vec<_> = (1..=8).map(|operation| request(operation, 8)).collect();
+    seeds.extend([
+        request(3, 4),
+        request(1, 2),
+        answers(&[0x77, 9]),
+        answers(&[
+            0x77,
+            9,
+            refused(1),
+            0,
+            refused(2),
+            0,
+            refused(3),
+            0,
+            refused(4),
+            0,
+            1,
+            2,
+            3,
+            4,
+        ]),
+        message([1, 3, 0, 0], Vec::new()),
+    ]);
+    seeds
 }
 
 /// CRC-32 of IEEE 802.3, bit by bit: the other side of the checksum, made by other code.

@@ -39,6 +39,11 @@ pub const TARGETS: &[Target] = &[
         seeds: ib::ud_address_seeds,
     },
     Target {
+        name: "owner_message",
+        body: ib::owner_message,
+        seeds: ib::owner_message_seeds,
+    },
+    Target {
         name: "pmi2",
         body: pmi::pmi2,
         seeds: pmi::pmi2_seeds,

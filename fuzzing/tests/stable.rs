@@ -80,5 +80,6 @@ macro_rules! targets {
 }
 
 targets! {
-    packet connection_message ud_address pmi2 pmi_tree process_mapping launch_frame settings verbs
+    packet connection_message ud_address owner_message pmi2 pmi_tree process_mapping launch_frame
+    settings verbs
 }

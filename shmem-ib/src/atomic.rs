@@ -66,25 +66,23 @@ impl AtomicOp {
     /// The new value of a word that holds `old`.
     #[must_use]
     pub const fn apply(self, old: u64, width: Width) -> u64 {
+        let mask = match width {
+            Width::W4 => 0xffff_ffff,
+            Width::W8 => u64::MAX,
+        };
         let new = match self {
             Self::Fetch => old,
             Self::Swap(new) => new,
             Self::CompareSwap { compare, new } => {
-                if old == compare {
-                    new
-                } else {
-                    old
-                }
+                // Of a signed number of 4 bytes the rest is its sign.
+                if old == compare & mask { new } else { old }
             }
             Self::Add(n) => old.wrapping_add(n),
             Self::And(n) => old & n,
             Self::Or(n) => old | n,
             Self::Xor(n) => old ^ n,
         };
-        match width {
-            Width::W4 => new & 0xffff_ffff,
-            Width::W8 => new,
-        }
+        new & mask
     }
 
     /// The name as used in error messages.
@@ -153,6 +151,11 @@ mod tests {
                 new: 3,
             },
             AtomicOp::CompareSwap { compare: 1, new: 3 },
+            // The number of 4 bytes with its sign extended.
+            AtomicOp::CompareSwap {
+                compare: 0xffff_ffff_ffff_fff0,
+                new: 3,
+            },
             AtomicOp::Add(0x20),
             AtomicOp::And(0xff),
             AtomicOp::Or(0xf),

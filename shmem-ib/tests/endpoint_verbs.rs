@@ -136,7 +136,7 @@ fn threads_share_an_endpoint() {
 
 fn ud(hca: &VerbsHca, cq: Cq) -> shmem_ib::verbs::Qpn {
     let init = QpInit {
-        max_recv_wr: 8,
+        max_recv_wr: 32,
         max_inline: 16,
         ..QpInit::new(QpType::Ud, cq)
     };
@@ -159,6 +159,75 @@ fn ud(hca: &VerbsHca, cq: Cq) -> shmem_ib::verbs::Qpn {
         hca.modify_qp(qp, attr).unwrap();
     }
     qp
+}
+
+/// Threads that poll one queue share its datagrams, and each of these has its sender.
+#[test]
+fn threads_share_the_datagrams_of_a_queue() {
+    const ALL: u32 = 3000;
+    const ROOM: u32 = 32;
+    let Some([port, _]) = ports() else { return };
+    let hca = VerbsHca::open(&port).unwrap();
+    let cq = hca.create_cq(64, None).unwrap();
+    let qp = ud(&hca, cq);
+    let mut buffer = Box::new([0_u64; 64 * ROOM as usize]);
+    let at = buffer.as_mut_ptr().cast::<u8>();
+    // SAFETY: the buffer lives longer than the HCA, and nobody else uses it.
+    let mr = unsafe { hca.reg_mr(at, 512 * ROOM as usize, Access::LOCAL_WRITE) }.unwrap();
+    let receive = |slot: u64| {
+        let sges = [Sge {
+            addr: mr.addr + 512 * slot,
+            len: 512,
+            lkey: mr.lkey,
+        }];
+        let wr = RecvWr {
+            wr_id: slot,
+            sges: &sges,
+        };
+        // SAFETY: as above.
+        unsafe { hca.post_recv(qp, &wr) }.unwrap();
+    };
+    (0..u64::from(ROOM)).for_each(receive);
+    let (av, received, strangers) = (hca.port().av, AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut some = [Completion::EMPTY; 5];
+                while received.load(Ordering::Relaxed) < ALL {
+                    let n = hca.poll_cq(cq, &mut some);
+                    for completion in &some[..n] {
+                        let known = completion.src == Some((av, qp));
+                        strangers.fetch_add(u32::from(!known), Ordering::Relaxed);
+                        receive(completion.wr_id);
+                        received.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for sent in 0..ALL {
+            while sent - received.load(Ordering::Relaxed).min(sent) >= ROOM {
+                std::thread::yield_now();
+            }
+            let op = SendOp::UdSend {
+                av,
+                qpn: qp,
+                qkey: Qkey(5),
+                imm: None,
+            };
+            let wr = SendWr {
+                inline: Some(b"good morning"),
+                signaled: false,
+                ..SendWr::new(100, op, &[])
+            };
+            // SAFETY: inline payload is copied.
+            while unsafe { hca.post_send(qp, &wr) }.is_err() {
+                std::thread::yield_now();
+            }
+        }
+    });
+    drop(hca);
+    drop(buffer);
+    assert_eq!(strangers.into_inner(), 0);
 }
 
 /// Objects come and go while other threads use theirs, poll, and sleep; what is gone is refused, and
@@ -294,6 +363,41 @@ fn sleeps_end_for_each_reason() {
         assert_eq!(out[0].src, Some((hca.port().av, qp)));
         assert_eq!(hca.poll_cq(cq, &mut out), 0);
     }
+    // A thread that takes what was announced to others leaves them asleep, not deaf.
+    let (returns, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                hca.wait(LONG);
+                returns.fetch_add(1, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        });
+        let mut deaf = 0;
+        for round in 0..200 {
+            std::thread::sleep(Duration::from_millis(1));
+            send();
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(round * 10 % 700) {
+                std::hint::spin_loop();
+            }
+            hca.wait(Duration::from_millis(5));
+            while hca.poll_cq(cq, &mut out) == 0 {}
+            // The other one is asleep, or is going to be.
+            std::thread::sleep(Duration::from_millis(1));
+            let before = returns.load(Ordering::Relaxed);
+            send();
+            let sent = Instant::now();
+            while returns.load(Ordering::Relaxed) == before && deaf == 0 {
+                deaf += u32::from(sent.elapsed() > Duration::from_secs(20));
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            while hca.poll_cq(cq, &mut out) == 0 {}
+        }
+        done.store(true, Ordering::Relaxed);
+        hca.wake();
+        assert_eq!(deaf, 0, "nobody heard of a completion");
+    });
     // Whoever sleeps is woken, all of them.
     let seen = hca.wakes();
     std::thread::scope(|scope| {

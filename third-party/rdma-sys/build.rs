@@ -150,7 +150,8 @@ fn main() {
         //.generate_inline_functions(true)
         //.default_macro_constant_type(bindgen::MacroTypeVariation::Unsigned)
         .prepend_enum_name(false)
-        .rustfmt_bindings(true)
+        // shmem: was rustfmt_bindings(true), which is deprecated.
+        .formatter(bindgen::Formatter::Rustfmt)
         .size_t_is_usize(true)
         .disable_untagged_union()
         .generate()

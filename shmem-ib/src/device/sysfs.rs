@@ -164,7 +164,7 @@ impl Places {
 }
 
 /// The entry of a table of GIDs, if it is set; an error behind the table's end.
-fn gid(port: &Path, index: u16) -> Result<Option<SeenGid>, std::io::Error> {
+pub(crate) fn gid(port: &Path, index: u16) -> Result<Option<SeenGid>, std::io::Error> {
     let text = fs::read_to_string(port.join("gids").join(index.to_string()))?;
     // Entries that are not set have no interface part; on InfiniBand they may have a prefix.
     let set = |ip: &Ipv6Addr| ip.segments()[4..] != [0; 4];

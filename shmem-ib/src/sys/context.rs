@@ -143,20 +143,9 @@ impl Context {
     }
 
     /// The extended context, if the field at `offset` is within what the library has filled in.
-    /// Older fields lie at the end of the structure, which is at a fixed place.
     pub(super) fn extended(&self, offset: usize) -> Option<*mut verbs_context> {
-        let raw = self.raw.as_ptr();
-        // SAFETY: the context is open; this field says whether it is part of an extended one, and
-        // then that one begins so far before it.
-        unsafe {
-            if (*raw).abi_compat as usize != u32::MAX as usize {
-                return None;
-            }
-            let vctx = raw
-                .byte_sub(offset_of!(verbs_context, context))
-                .cast::<verbs_context>();
-            ((*vctx).sz >= size_of::<verbs_context>() - offset).then_some(vctx)
-        }
+        // SAFETY: the context is open.
+        unsafe { extended_of(self.raw.as_ptr(), offset) }
     }
 
     fn failed(&self, what: &'static str, errno: i32) -> SysError {
@@ -271,6 +260,28 @@ impl Drop for Pd {
     }
 }
 
+/// The extended context around this one, if there is one, and the field at `offset` is within what
+/// the library has filled in. Older fields lie at the end of the structure, which is at a fixed place.
+///
+/// # Safety
+/// The context is open.
+unsafe fn extended_of(raw: *mut ibv_context, offset: usize) -> Option<*mut verbs_context> {
+    // SAFETY: the context is open; this field says whether it is part of an extended one, and then
+    // that one begins so far before it.
+    unsafe {
+        if (*raw).abi_compat.addr() != IS_EXTENDED {
+            return None;
+        }
+        let vctx = raw
+            .byte_sub(offset_of!(verbs_context, context))
+            .cast::<verbs_context>();
+        ((*vctx).sz >= size_of::<verbs_context>() - offset).then_some(vctx)
+    }
+}
+
+/// `__VERBS_ABI_IS_EXTENDED` of `<infiniband/verbs.h>`: a pointer of which all bits are set.
+const IS_EXTENDED: usize = usize::MAX;
+
 /// Makes reads of a descriptor return at once.
 pub(super) fn set_nonblocking(fd: i32) -> Result<(), i32> {
     // SAFETY: plain calls on a descriptor.
@@ -282,4 +293,33 @@ pub(super) fn set_nonblocking(fd: i32) -> Result<(), i32> {
         }
     };
     if rc < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extended_context_is_found_as_far_as_the_library_has_filled_it_in() {
+        // SAFETY: pointers, numbers, and functions that may be missing, for which zero is valid.
+        let mut vctx: verbs_context = unsafe { mem::zeroed() };
+        let whole = &raw mut vctx;
+        let (newer, older) = (
+            offset_of!(verbs_context, query_device_ex),
+            offset_of!(verbs_context, open_xrcd),
+        );
+        assert!(newer < older, "fields are added in front");
+        // SAFETY: `whole` is alive, and everything is accessed through it.
+        unsafe {
+            let raw = &raw mut (*whole).context;
+            (*whole).sz = size_of::<verbs_context>();
+            assert_eq!(extended_of(raw, older), None, "a plain context");
+            // As verbs_init_context of rdma-core marks it.
+            (*raw).abi_compat = ptr::without_provenance_mut(usize::MAX);
+            assert_eq!(extended_of(raw, newer), Some(whole));
+            (*whole).sz = size_of::<verbs_context>() - older;
+            assert_eq!(extended_of(raw, older), Some(whole));
+            assert_eq!(extended_of(raw, newer), None, "an older library");
+        }
+    }
 }

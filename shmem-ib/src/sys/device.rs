@@ -187,31 +187,6 @@ impl DevicePort {
     pub const fn is_active(&self) -> bool {
         matches!(self.state, PortState::Active | PortState::ActiveDefer)
     }
-
-    /// The entry to send from, unless the user names one: the first on InfiniBand; on RoCE version
-    /// 2 rather than 1, and among these IPv4 rather than IPv6, and link-local addresses last:
-    /// these work between neighbours only.
-    #[must_use]
-    pub fn best_gid(&self) -> Option<&DeviceGid> {
-        self.gids.iter().min_by_key(|g| (g.rank(), g.index))
-    }
-}
-
-impl DeviceGid {
-    fn rank(&self) -> u8 {
-        let kind = match self.kind {
-            GidKind::RoceV1 => 4,
-            GidKind::InfiniBand => return 0,
-            GidKind::RoceV2 => 0,
-        };
-        let address = match self.gid.ip() {
-            std::net::IpAddr::V4(v4) if v4.is_link_local() => 2,
-            std::net::IpAddr::V4(_) => 0,
-            std::net::IpAddr::V6(v6) if v6.is_unicast_link_local() => 3,
-            std::net::IpAddr::V6(_) => 1,
-        };
-        kind + address
-    }
 }
 
 impl fmt::Display for PortState {
@@ -244,50 +219,5 @@ impl fmt::Display for GidKind {
             Self::RoceV1 => "RoCE v1",
             Self::RoceV2 => "RoCE v2",
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn port(gids: &[(&str, GidKind)]) -> DevicePort {
-        let entry = |(i, (ip, kind)): (usize, &(&str, GidKind))| DeviceGid {
-            index: i as u8,
-            gid: Gid::from(ip.parse::<std::net::IpAddr>().unwrap()),
-            kind: *kind,
-        };
-        DevicePort {
-            number: 1,
-            state: PortState::Active,
-            link_layer: LinkLayer::Ethernet,
-            mtu: (Mtu::M1024, Mtu::M4096),
-            lid: 0,
-            max_msg: 1 << 31,
-            gids: gids.iter().enumerate().map(entry).collect(),
-        }
-    }
-
-    #[test]
-    fn an_ipv4_address_on_version_2_is_preferred() {
-        use GidKind::{InfiniBand, RoceV1, RoceV2};
-        let best = |gids: &[(&str, GidKind)]| port(gids).best_gid().map(|g| g.index);
-        let all = [
-            ("fe80::1", RoceV1),
-            ("fe80::1", RoceV2),
-            ("10.0.0.1", RoceV1),
-            ("10.0.0.1", RoceV2),
-            ("fd00::1", RoceV2),
-            ("10.0.0.2", RoceV2),
-        ];
-        assert_eq!(best(&all), Some(3));
-        assert_eq!(best(&all[..3]), Some(1));
-        assert_eq!(best(&[all[0], all[4], all[1]]), Some(1));
-        assert_eq!(best(&[("169.254.0.1", RoceV2), all[4]]), Some(1));
-        assert_eq!(
-            best(&[("fe80::1", InfiniBand), ("fd00::1", InfiniBand)]),
-            Some(0)
-        );
-        assert_eq!(best(&[]), None);
     }
 }

@@ -1,7 +1,6 @@
 //! Which devices there are: each is opened for a moment and asked what it can do.
 
 use std::ffi::CStr;
-use std::fs;
 
 use rdma_sys::{
     IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2, ibv_device_attr_ex, ibv_device_cap_flags,
@@ -14,6 +13,7 @@ use super::device::{
     Atomics, DeviceCaps, DeviceGid, DeviceInfo, DevicePort, GidKind, LinkLayer, Odp, OdpOps,
     PortState,
 };
+use crate::device::{survey, sysfs};
 use crate::verbs::{Gid, Mtu};
 
 /// Vendors of drivers that work on the processor: Soft-RoCE, and Soft-iWARP ("SIW" in ASCII).
@@ -100,21 +100,17 @@ pub(super) fn describe(context: &Context) -> Result<DeviceInfo, SysError> {
 
 /// An entry of the GID table from sysfs, for libraries that do not tell.
 fn sysfs_gid(device: &str, port: &DevicePort, index: u8) -> Option<DeviceGid> {
-    let base = format!("/sys/class/infiniband/{device}/ports/{}", port.number);
-    let text = fs::read_to_string(format!("{base}/gids/{index}")).ok()?;
-    let ip: std::net::Ipv6Addr = text.trim().parse().ok()?;
-    // Entries without an address; on Ethernet reading their type fails, too.
-    if ip.segments()[4..] == [0; 4] {
-        return None;
-    }
-    let kind = fs::read_to_string(format!("{base}/gid_attrs/types/{index}")).unwrap_or_default();
-    let kind = match (port.link_layer, kind.trim()) {
-        (LinkLayer::Ethernet, "RoCE v2") => GidKind::RoceV2,
-        (LinkLayer::Ethernet, _) => GidKind::RoceV1,
-        _ => GidKind::InfiniBand,
-    };
-    let gid = Gid(ip.octets());
-    Some(DeviceGid { index, gid, kind })
+    let path = format!("/sys/class/infiniband/{device}/ports/{}", port.number);
+    let seen = sysfs::gid(path.as_ref(), index.into()).ok()??;
+    Some(DeviceGid {
+        index,
+        gid: seen.gid,
+        kind: match (port.link_layer, seen.kind) {
+            (_, survey::GidKind::RoceV2) => GidKind::RoceV2,
+            (LinkLayer::Ethernet, _) => GidKind::RoceV1,
+            _ => GidKind::InfiniBand,
+        },
+    })
 }
 
 fn port((number, attr): (u8, ibv_port_attr)) -> DevicePort {

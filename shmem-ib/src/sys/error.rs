@@ -4,6 +4,7 @@
 
 use std::io;
 
+use crate::device::memlock::Memlock;
 use crate::verbs::VerbsError;
 
 /// Why a device cannot be used. Cloned, because loading the library is tried once per process.
@@ -134,17 +135,22 @@ fn open_advice(errno: i32) -> &'static str {
 }
 
 /// What to do about a system's answer to the registration of memory.
-pub(super) fn registration_advice(errno: i32, memlock: Option<u64>) -> String {
-    let limit = match memlock {
-        None => "unlimited".to_owned(),
-        Some(bytes) => format!("{} KiB", bytes >> 10),
-    };
+pub(super) fn registration_advice(errno: i32, memlock: impl FnOnce() -> Memlock) -> String {
     match errno {
-        libc::ENOMEM | libc::EPERM | libc::EAGAIN => format!(
-            "; registered memory is locked, and this process may lock {limit}: `ulimit -l \
-             unlimited`, or memlock in /etc/security/limits.conf, or LimitMEMLOCK=infinity in the \
-             systemd unit that starts the job; otherwise the machine has too little memory"
-        ),
+        libc::ENOMEM | libc::EPERM | libc::EAGAIN => match memlock() {
+            Memlock {
+                limit: Some(bytes),
+                privileged: false,
+            } => format!(
+                "; registered memory is locked, and this process may lock {} KiB: `ulimit -l \
+                 unlimited`, or memlock in /etc/security/limits.conf, or LimitMEMLOCK=infinity in \
+                 the systemd unit that starts the job; otherwise the machine has too little memory",
+                bytes >> 10
+            ),
+            _ => "; registered memory is locked, which no limit of this process forbids: the \
+                  machine or its control group has too little memory, or the device too few entries"
+                .to_owned(),
+        },
         libc::EFAULT | libc::EACCES => {
             "; the range is not mapped, or not writable as the rights ask".to_owned()
         }
@@ -202,14 +208,24 @@ mod tests {
             reason: reason(libc::ENOSYS),
         };
         assert!(list.to_string().contains("ib_uverbs"), "{list}");
-        let text = registration_advice(libc::ENOMEM, Some(8 << 20));
+        let memlock = |limit, privileged| move || Memlock { limit, privileged };
+        let advice = |limit, root| registration_advice(libc::ENOMEM, memlock(limit, root));
+        let text = advice(Some(8 << 20), false);
         assert!(
             text.contains("8192 KiB") && text.contains("ulimit -l"),
             "{text}"
         );
-        let text = registration_advice(libc::ENOMEM, None);
-        assert!(text.contains("unlimited"), "{text}");
-        assert_eq!(registration_advice(libc::EINVAL, None), "");
+        for (limit, root) in [(None, false), (Some(8 << 20), true)] {
+            let text = advice(limit, root);
+            assert!(
+                text.contains("control group") && !text.contains("ulimit"),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            registration_advice(libc::EINVAL, || unreachable!("of no interest")),
+            ""
+        );
         let text = io_error("cannot reach 10.0.0.9", libc::EHOSTUNREACH).to_string();
         assert!(text.contains("10.0.0.9") && text.contains("GID"), "{text}");
     }

@@ -12,11 +12,12 @@ use super::context::Pd;
 use super::datagrams::Ways;
 use super::error::{io_error, registration_advice};
 use super::map::{Origin, access_flags};
-use super::objects::{Channel, CqObject, MANY_SRQS, MrObject, NO_SRQ, SrqObject, XrcdObject};
+use super::objects::{Channel, CqObject, MrObject, SrqObject, XrcdObject};
 use super::poll::Found;
 use super::qp::{Held, Qp};
 use super::rest::Sleepers;
 use super::table::Table;
+use crate::device::memlock::Memlock;
 use crate::soft::slots::{MAX_SLOTS, Slots};
 use crate::verbs::{
     Access, CompChannel, Cq, Mr, MrHandle, PortInfo, QpInit, QpType, Qpn, Rereg, Srq, SrqInit,
@@ -197,7 +198,7 @@ impl VerbsHca {
         // SAFETY: the caller's promise.
         let object = unsafe { MrObject::register(&self.pd, addr, len, flags) };
         let object = object.map_err(|errno| {
-            let advice = registration_advice(errno, memlock_limit());
+            let advice = registration_advice(errno, Memlock::current);
             VerbsError::Io {
                 what: format!("cannot register {len} bytes at {addr:p} ({access:?}){advice}"),
                 source: std::io::Error::from_raw_os_error(errno),
@@ -274,7 +275,7 @@ impl VerbsHca {
             }
         }
         if !own {
-            self.sleepers.add(number);
+            self.add_silent(number);
         }
         Ok(Cq(number))
     }
@@ -301,9 +302,18 @@ impl VerbsHca {
                 .map(Arc::new)
                 .map_err(|errno| io_error("cannot create a completion channel", errno))?,
         };
-        let number = take_number(&mut lock(&self.numbers).channels, (), "completion channels")?;
-        self.channels.put(number, channel);
-        Ok(CompChannel(number))
+        let number = take_number(&mut lock(&self.numbers).channels, (), "completion channels");
+        match number {
+            Ok(number) => {
+                self.channels.put(number, channel);
+                Ok(CompChannel(number))
+            }
+            Err(e) => {
+                // Its descriptor may be borrowed from an earlier life.
+                lock(&self.spare).push(channel);
+                Err(e)
+            }
+        }
     }
 
     pub(super) fn drop_channel(&self, number: CompChannel) -> Result<(), VerbsError> {
@@ -353,16 +363,7 @@ impl VerbsHca {
             io_error(what, errno)
         })?;
         if let Some(cq) = cq {
-            // Relaxed: nobody can post a receive to the new queue yet.
-            let only = cq.srqn.compare_exchange(
-                NO_SRQ,
-                object.srqn.0,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            if only.is_err() {
-                cq.srqn.store(MANY_SRQS, Ordering::Relaxed);
-            }
+            cq.xrc.begin(object.srqn);
         }
         self.srqs.put(number, Arc::new(object));
         Ok(Srq(number))
@@ -375,6 +376,9 @@ impl VerbsHca {
         object
             .close()
             .map_err(|errno| io_error("cannot destroy a shared receive queue", errno))?;
+        if let (_, Some(cq)) = &object.held {
+            cq.xrc.end(object.srqn);
+        }
         found.take();
         lock(&self.numbers).srqs.remove(srq.0);
         Ok(())
@@ -444,15 +448,4 @@ impl VerbsHca {
         qp.take();
         Ok(())
     }
-}
-
-/// The limit of locked memory, in bytes; `None` is no limit.
-fn memlock_limit() -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the structure is written.
-    let rc = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
-    (rc == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }

@@ -431,7 +431,7 @@ mod tests {
         grh[0] = 0x60;
         grh[8..24].copy_from_slice(&gid("fd00::7").0);
         assert_eq!(grh_source(&grh), gid("fd00::7"));
-        // Its destination may look like the beginning of an IPv4 header.
+        // The end of its source may look like the beginning of an IPv4 header.
         grh[20] = 0x45;
         let source = Gid(std::array::from_fn(|i| grh[8 + i]));
         assert_eq!(grh_source(&grh), source);

@@ -4,8 +4,8 @@
 //! * [`devices`]: what there is ([`DeviceInfo`]), for choosing; `discover` asks, `device` has the
 //!   types.
 //! * [`VerbsHca`]: a port as an [`Hca`](crate::verbs::Hca). `open`: how it comes to be; `hca`: its
-//!   tables; `verbs`: the trait; `qp`: states; `post`, `poll`: the hot paths; `datagrams`: what UD needs besides;
-//!   `events`; `rest`, `stash`: sleeping.
+//!   tables; `verbs`: the trait; `qp`: states; `post`, `poll`: the hot paths; `datagrams`: what UD
+//!   needs besides; `events`; `rest`, `stash`: sleeping.
 //! * `library`: libibverbs, loaded when it is first needed; `context`, `objects`: owners of its
 //!   pointers; `table`: objects by number; `map`: its numbers; `error`: its answers, and what
 //!   to do.
@@ -14,7 +14,7 @@
 //! * What an object needs it holds, so nothing is destroyed before its users.
 //! * Whoever passes an object's pointer to the library holds the object's place in its table, so
 //!   it is not destroyed meanwhile. Places are taken in this order: the sleepers' mutex, a
-//!   completion queue, a queue pair.
+//!   completion queue with the mutex in it, a queue pair.
 
 mod context;
 mod datagrams;

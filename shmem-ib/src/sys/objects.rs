@@ -8,8 +8,8 @@ use std::ffi::c_void;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rdma_sys::{
     ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_cq, ibv_mr, ibv_qp_init_attr_ex,
@@ -135,17 +135,55 @@ owner! {
         armed: AtomicBool,
         // A UD queue pair reports to it.
         datagrams: AtomicBool,
-        // The XRC receive queue that reports to it, if there is one and only one: see `NO_SRQ`.
-        srqn: AtomicU32,
+        // Of such a queue: held from taking completions to the end of their bookkeeping, which has
+        // to have the order of the queue.
+        in_order: Mutex<()>,
+        // The XRC receive queue that reports to it: see `ReportsOf`.
+        xrc: ReportsOf,
         stash: Stash,
     }
     closes with |this, raw| (this.channel.context.library.destroy_cq)(raw)
 }
 
-/// No XRC receive queue, or more than one, reports to a completion queue.
-pub(super) const NO_SRQ: u32 = u32::MAX;
-/// More than one does.
-pub(super) const MANY_SRQS: u32 = u32::MAX - 1;
+/// The XRC receive queue that reports to a completion queue, if it is the only one: completions do not
+/// say from which they come.
+///
+/// Relaxed throughout: it changes before a receive can be posted to a new queue, and after the old one
+/// is destroyed.
+#[derive(Debug)]
+pub(super) struct ReportsOf(AtomicU32);
+
+impl ReportsOf {
+    const NONE: u32 = u32::MAX;
+    const MANY: u32 = u32::MAX - 1;
+
+    /// The one.
+    pub(super) fn only(&self) -> Option<SrqNum> {
+        let number = self.0.load(Ordering::Relaxed);
+        (number < Self::MANY).then_some(SrqNum(number))
+    }
+
+    /// Another one reports from now on.
+    pub(super) fn begin(&self, srqn: SrqNum) {
+        let relaxed = Ordering::Relaxed;
+        let first = (self.0).compare_exchange(Self::NONE, srqn.0, relaxed, relaxed);
+        if first.is_err() {
+            self.0.store(Self::MANY, relaxed);
+        }
+    }
+
+    /// One is gone. Where there were many, nobody knows how many are left.
+    pub(super) fn end(&self, srqn: SrqNum) {
+        let relaxed = Ordering::Relaxed;
+        let _ = (self.0).compare_exchange(srqn.0, Self::NONE, relaxed, relaxed);
+    }
+}
+
+impl Default for ReportsOf {
+    fn default() -> Self {
+        Self(AtomicU32::new(Self::NONE))
+    }
+}
 
 impl CqObject {
     /// A queue of at least `depth` completions; events on the channel name it by `number`.
@@ -168,7 +206,8 @@ impl CqObject {
             silent,
             armed: AtomicBool::new(false),
             datagrams: AtomicBool::new(false),
-            srqn: AtomicU32::new(NO_SRQ),
+            in_order: Mutex::new(()),
+            xrc: ReportsOf::default(),
             stash: Stash::default(),
         })
     }
@@ -268,7 +307,7 @@ owner! {
         pd: Arc<Pd>,
         init: SrqInit,
         srqn: SrqNum,
-        _held: (Option<Arc<XrcdObject>>, Option<Arc<CqObject>>),
+        held: (Option<Arc<XrcdObject>>, Option<Arc<CqObject>>),
     }
     closes with |this, raw| (this.pd.context.library.destroy_srq)(raw)
 }
@@ -320,7 +359,7 @@ impl SrqObject {
             init: *init,
             // Only XRC packets name a queue; where the device has no such numbers, its own do.
             srqn: SrqNum(number.0),
-            _held: (xrcd, cq),
+            held: (xrcd, cq),
         };
         if let Some(ask) = extended!(context, get_srq_num) {
             let mut srqn = 0;
@@ -343,3 +382,23 @@ pub(super) fn qp_attr(ty: u32) -> ibv_qp_init_attr_ex {
 
 pub(super) const PD: u32 = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD.0;
 pub(super) const XRCD: u32 = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_XRCD.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_name_the_only_queue_that_reports() {
+        let (reports, [one, two]) = (ReportsOf::default(), [SrqNum(5), SrqNum(6)]);
+        assert_eq!(reports.only(), None);
+        reports.begin(one);
+        assert_eq!(reports.only(), Some(one));
+        reports.end(one);
+        reports.begin(two);
+        assert_eq!(reports.only(), Some(two), "one after the other");
+        reports.begin(one);
+        assert_eq!(reports.only(), None);
+        reports.end(two);
+        assert_eq!(reports.only(), None, "it may be either");
+    }
+}

@@ -21,7 +21,7 @@ pub struct VerbsConfig {
     pub device: String,
     /// Its port, from 1.
     pub port: u8,
-    /// The entry of the port's GID table to send from, see [`DevicePort::best_gid`].
+    /// The entry of the port's GID table to send from: [`crate::device::choice`] finds one.
     pub gid_index: u8,
     /// Whether memory that peers access is registered so that its pages are made when they are
     /// touched, if the device can do that ([`super::Odp::serves_segments`]), instead of pinned.

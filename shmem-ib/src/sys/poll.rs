@@ -1,15 +1,15 @@
 //! Polling, the other hot path, and the translation of completions.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys::{ibv_poll_cq, ibv_wc, ibv_wc_flags};
 
 use super::hca::VerbsHca;
 use super::map;
-use super::objects::{CqObject, MANY_SRQS, NO_SRQ};
-use crate::verbs::{Completion, Cq, QpType, Qpn, Rkey, SrqNum, WcOpcode, WcStatus};
+use super::objects::CqObject;
+use crate::verbs::{Completion, Cq, QpType, Qpn, Rkey, WcOpcode, WcStatus};
 
 /// Completions taken by one call of the driver.
 const BATCH: usize = 16;
@@ -56,6 +56,15 @@ impl VerbsHca {
 
     /// Takes what the device has, as far as there is room.
     pub(super) fn take_from_device(&self, queue: &CqObject, out: &mut [Completion]) -> usize {
+        // Relaxed: it is set before the number of a UD queue pair is known to anybody.
+        let datagrams = queue.datagrams.load(Ordering::Relaxed);
+        let in_order = || {
+            queue
+                .in_order
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let _in_order = datagrams.then(in_order);
         let mut raw = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
         let mut n = 0;
         while n < out.len() {
@@ -106,11 +115,7 @@ impl VerbsHca {
                 // SAFETY: as above.
                 completion.invalidated = Some(Rkey(unsafe { word.invalidated_rkey }));
             }
-            // Relaxed: it is set before a receive of that queue can be posted.
-            let srqn = queue.srqn.load(Ordering::Relaxed);
-            if srqn != NO_SRQ && srqn != MANY_SRQS {
-                completion.srqn = Some(SrqNum(srqn));
-            }
+            completion.srqn = queue.xrc.only();
         }
         // Relaxed: it is set before the number of a UD queue pair is known to anybody.
         if queue.datagrams.load(Ordering::Relaxed) {

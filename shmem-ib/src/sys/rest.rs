@@ -12,13 +12,15 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdma_sys::ibv_req_notify_cq;
+use smallvec::SmallVec;
 
 use super::hca::VerbsHca;
+use super::objects::CqObject;
 use crate::rest::{Desk, Host, Polls, Ready, Rest, Watch};
 use crate::soft::Event;
 use crate::verbs::Completion;
@@ -30,10 +32,46 @@ pub(super) struct Sleepers {
     pub(super) polls: Polls,
     event: Event,
     started: Instant,
-    /// An asynchronous event was there, and whoever slept has returned for it. Until somebody has
-    /// taken events it ends no more sleeps. Relaxed: a missed change costs one more wake-up, or is
-    /// made up for by the next event.
-    told_async: AtomicBool,
+    told: Told,
+}
+
+/// Whether sleepers were told of the asynchronous events that are there. Those that nobody takes end
+/// one sleep, not every one.
+///
+/// Relaxed throughout: a sleeper that sees an older number of looks wakes once more for nothing.
+#[derive(Debug)]
+struct Told {
+    /// Counts how often somebody has taken events.
+    looks: AtomicU64,
+    /// How many looks there were before a sleep that events have ended.
+    at: AtomicU64,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self {
+            looks: AtomicU64::new(1),
+            at: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Told {
+    /// Somebody has taken events, and whatever is there later is news.
+    fn looked(&self) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Before a sleep: the number of looks, if events are to end it.
+    fn watch(&self) -> Option<u64> {
+        let looks = self.looks.load(Ordering::Relaxed);
+        (self.at.load(Ordering::Relaxed) != looks).then_some(looks)
+    }
+
+    /// Events have ended a sleep before which there were so many looks.
+    fn tell(&self, looks: u64) {
+        self.at.store(looks, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +90,7 @@ impl Sleepers {
             polls: Polls::default(),
             event: Event::new()?,
             started: Instant::now(),
-            told_async: AtomicBool::new(false),
+            told: Told::default(),
         })
     }
 
@@ -61,19 +99,15 @@ impl Sleepers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A completion queue without a channel was made.
-    pub(super) fn add(&self, cq: u32) {
-        self.lock().silent.push(cq);
-    }
-
-    /// It is destroyed.
+    /// A completion queue without a channel is destroyed.
     pub(super) fn remove(&self, cq: u32) {
         self.lock().silent.retain(|number| *number != cq);
     }
 
-    /// Somebody takes asynchronous events.
+    /// Somebody has taken asynchronous events. To be called afterwards: a sleeper may have returned
+    /// for the very events that were taken.
     pub(super) fn looked_for_events(&self) {
-        self.told_async.store(false, Ordering::Relaxed);
+        self.told.looked();
     }
 }
 
@@ -99,12 +133,20 @@ impl Desk for Locked<'_> {
         self.state.silent.iter().fold(false, look)
     }
 
-    /// Takes announcements. That completions are there shows when they are looked for.
+    /// Takes announcements. That completions are there shows when they are looked for. Those who
+    /// sleep on have asked for announcements, too, and are to get the next ones.
     fn pump(&mut self) -> bool {
+        let mut announced = SmallVec::<[u32; 4]>::new();
         while let Some(number) = self.hca.bell.take_event() {
             if let Some(cq) = self.hca.cqs.get(number) {
                 // Relaxed: changed and read only under this mutex.
                 cq.armed.store(false, Ordering::Relaxed);
+            }
+            announced.push(number);
+        }
+        if self.state.rest.anybody() {
+            for cq in announced.iter().filter_map(|n| self.hca.cqs.get(*n)) {
+                ask(&cq);
             }
         }
         std::mem::take(&mut self.state.event)
@@ -117,7 +159,28 @@ impl Desk for Locked<'_> {
     fn tidy(&mut self) {}
 }
 
+/// Asks a queue to announce its next completion, unless somebody has. Under the sleepers' mutex.
+fn ask(cq: &CqObject) {
+    if !cq.armed.load(Ordering::Relaxed) {
+        // SAFETY: the queue is open as long as it is in the table, where it is in use.
+        let errno = unsafe { ibv_req_notify_cq(cq.raw(), 0) };
+        // Should the device refuse, sleeps end by their time.
+        cq.armed.store(errno == 0, Ordering::Relaxed);
+    }
+}
+
 impl VerbsHca {
+    /// A completion queue without a channel was made. Whoever sleeps is to hear of it.
+    pub(super) fn add_silent(&self, number: u32) {
+        let mut state = self.sleepers.lock();
+        state.silent.push(number);
+        if state.rest.anybody()
+            && let Some(cq) = self.cqs.get(number)
+        {
+            ask(&cq);
+        }
+    }
+
     /// Asks a queue to announce its next completion, and says whether it has one already.
     fn ask_and_look(&self, number: u32) -> bool {
         // Alone: a poller which came between taking a completion and putting it into the stash
@@ -128,12 +191,7 @@ impl VerbsHca {
         if !cq.stash.is_empty() {
             return true;
         }
-        if !cq.armed.load(Ordering::Relaxed) {
-            // SAFETY: the queue is open as long as it is in the table.
-            let errno = unsafe { ibv_req_notify_cq(cq.raw(), 0) };
-            // Should the device refuse, sleeps end by their time.
-            cq.armed.store(errno == 0, Ordering::Relaxed);
-        }
+        ask(&cq);
         let mut one = [Completion::EMPTY];
         if self.take_from_device(&cq, &mut one) == 0 {
             return false;
@@ -165,11 +223,11 @@ impl Host for VerbsHca {
         let sleepers = &self.sleepers;
         let bell = watch.wire.then(|| self.bell.fd());
         let event = watch.event.then(|| sleepers.event.as_fd());
-        let told = sleepers.told_async.load(Ordering::Relaxed);
-        let asynchronous = (watch.wire && !told).then(|| self.event_fd());
+        let looks = sleepers.told.watch().filter(|_| watch.wire);
+        let asynchronous = looks.map(|_| self.event_fd());
         let [bell, event, asynchronous] = sleep([bell, event, asynchronous], time);
-        if asynchronous {
-            sleepers.told_async.store(true, Ordering::Relaxed);
+        if let Some(looks) = looks.filter(|_| asynchronous) {
+            sleepers.told.tell(looks);
             sleepers.lock().event = true;
         }
         Ready {
@@ -213,4 +271,29 @@ fn sleep(fds: [Option<BorrowedFd<'_>>; 3], max: Duration) -> [bool; 3] {
     let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), n, &raw const time, ptr::null()) };
     // Nothing: time is over, or a signal came, and the caller looks.
     polled.map(|p| ready > 0 && p.revents != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_nobody_takes_end_one_sleep() {
+        let told = Told::default();
+        let looks = told.watch().expect("nobody was told of anything");
+        told.tell(looks);
+        assert_eq!(told.watch(), None);
+        told.looked();
+        assert!(told.watch().is_some());
+    }
+
+    #[test]
+    fn a_sleeper_that_is_late_does_not_hide_the_next_event() {
+        let told = Told::default();
+        let late = told.watch().expect("nobody was told of anything");
+        // Another thread takes the event that has ended this sleep.
+        told.looked();
+        told.tell(late);
+        assert!(told.watch().is_some());
+    }
 }

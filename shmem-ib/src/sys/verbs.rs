@@ -161,8 +161,9 @@ impl Hca for VerbsHca {
     }
 
     fn poll_async(&self) -> Option<AsyncEvent> {
+        let event = next_event(&self.pd.context);
         self.sleepers.looked_for_events();
-        next_event(&self.pd.context)
+        event
     }
 
     fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {

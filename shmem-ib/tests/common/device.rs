@@ -1,9 +1,11 @@
 //! The RDMA devices that a test may use.
 
+use shmem_ib::device::choice::{Choice, Wanted, choose};
+use shmem_ib::device::sysfs::Places;
 use shmem_ib::sys::{FoundDevice, VerbsConfig, devices};
 
 /// `SHMEM_TEST_HCA` names one device, or two that can reach each other with a comma between; without
-/// it the first usable one serves as both.
+/// it the best one serves as both.
 ///
 /// # Errors
 /// Why there is none.
@@ -11,27 +13,26 @@ pub(crate) fn pair() -> Result<([VerbsConfig; 2], Vec<FoundDevice>), String> {
     let wanted = std::env::var("SHMEM_TEST_HCA").unwrap_or_default();
     let found = devices().map_err(|e| e.to_string())?;
     let names: Vec<&str> = wanted.split(',').filter(|n| !n.is_empty()).collect();
-    let usable = || found.iter().find(|d| config(d).is_ok());
-    let names = match names[..] {
-        [] => [&usable().ok_or("no RDMA device is usable")?.name; 2].map(String::as_str),
-        [one] => [one; 2],
-        [one, two] => [one, two],
+    let named = |name: &str| Wanted::Ports(vec![(name.to_owned(), None)]);
+    let [one, two] = match names[..] {
+        [] => [Wanted::Verbs, Wanted::Verbs],
+        [one] => [named(one), named(one)],
+        [one, two] => [named(one), named(two)],
         _ => return Err("SHMEM_TEST_HCA names more than two devices".into()),
     };
-    let open = |name: &str| {
-        let device = found.iter().find(|d| d.name == name);
-        config(device.ok_or_else(|| format!("there is no device {name}"))?)
-    };
-    Ok(([open(names[0])?, open(names[1])?], found))
+    Ok(([config(&one)?, config(&two)?], found))
 }
 
-fn config(device: &FoundDevice) -> Result<VerbsConfig, String> {
-    let info = device.info.as_ref().map_err(ToString::to_string)?;
-    let port = info.ports.iter().find(|p| p.is_active());
-    let port = port.ok_or_else(|| format!("{} has no active port", info.name))?;
-    let gid = port.best_gid();
-    let gid = gid.ok_or_else(|| format!("port {} of {} has no GID", port.number, info.name))?;
-    Ok(VerbsConfig::new(&info.name, port.number, gid.index))
+/// The port that a job would use.
+fn config(wanted: &Wanted) -> Result<VerbsConfig, String> {
+    match choose(wanted, 0, None, &Places::default().survey()) {
+        Ok(Choice::Verbs { ports, .. }) => {
+            let best = &ports[0];
+            Ok(VerbsConfig::new(&best.device, best.port, best.gid_index))
+        }
+        Ok(Choice::Soft(why)) => Err(why),
+        Err(e) => Err(e.to_string()),
+    }
 }
 
 /// Whether it is a failure that there is no device.

@@ -52,6 +52,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+#[doc(hidden)]
+pub use amo::recode_message;
 pub use amo::{Atomics, Refusal};
 pub use config::{Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;

@@ -41,7 +41,8 @@
 //!
 //!  PROBE 8 bytes: the first two rows, kind = 3, and zero
 //! ```
-//! Operations: 1 fetch, 2 swap, 3 compare-and-swap, 4 add, 5 and, 6 or, 7 exclusive or.
+//! Operations: 1 fetch, whose operand is 0, 2 swap, 3 compare-and-swap, 4 add, 5 and, 6 or, 7 exclusive
+//! or. Of others, and of other widths, the fields behind the offset mean nothing.
 //! Status: 0 executed; 1 no such segment, 2 outside of it, 3 not aligned, 4 unknown operation or
 //! width: refused, and nothing has changed.
 
@@ -294,12 +295,29 @@ fn decode_request(operation: u8, width: u8, rest: &[u8]) -> Result<Request, Deco
         7 => Some(AtomicOp::Xor(operand)),
         _ => None,
     };
+    let what = op.zip(Width::of(usize::from(width)));
+    // What an operation does not need is 0: every request has one form.
+    if let Some((op, _)) = what
+        && numbers(op) != (operation, operand, compare)
+    {
+        return Err(DecodeError::Field(
+            "operand that the operation does not have",
+        ));
+    }
     Ok(Request {
         token,
         segment: rest[32],
         offset,
-        what: op.zip(Width::of(usize::from(width))),
+        what,
     })
+}
+
+/// Decodes bytes and encodes what they mean; `None` if they mean nothing.
+pub(super) fn recode(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (src, message) = decode(bytes).ok()?;
+    let mut out = [0; MAX_LEN];
+    let len = encode(src, &message, &mut out);
+    Some(out[..len].to_vec())
 }
 
 /// Number, operand and expected value of an operation.
@@ -384,6 +402,22 @@ mod tests {
         for (operation, width) in [(0, 8), (8, 8), (1, 2), (4, 255)] {
             (bytes[2], bytes[3]) = (operation, width);
             assert_eq!(decode(&bytes), Ok((1, Message::Request(request))));
+        }
+    }
+
+    #[test]
+    fn operands_that_an_operation_does_not_have_are_refused() {
+        let request = |op| Request {
+            token: 1,
+            segment: 0,
+            offset: 8,
+            what: Some((op, Width::W8)),
+        };
+        for (op, byte) in [(AtomicOp::Fetch, 31), (AtomicOp::Add(7), 39)] {
+            let mut bytes = encoded(1, &Message::Request(request(op)));
+            assert!(decode(&bytes).is_ok());
+            bytes[byte] = 1;
+            assert!(matches!(decode(&bytes), Err(DecodeError::Field(_))));
         }
     }
 

@@ -64,6 +64,13 @@ impl Atomics {
     }
 }
 
+/// For fuzzing: the message that bytes are, encoded anew; `None` if they are none.
+#[doc(hidden)]
+#[must_use]
+pub fn recode_message(bytes: &[u8]) -> Option<Vec<u8>> {
+    message::recode(bytes)
+}
+
 /// How long answers may be missing, in nanoseconds, before a probe asks whether the owner is there.
 const SILENCE: u64 = 1_000_000_000;
 
