@@ -149,6 +149,7 @@ impl Remote {
             view: *view,
             fabric,
             why,
+            by_owner: endpoint.atomics_by_owner(),
         }));
         let (first, count) = match settings.transport {
             settings::Transport::Rc => (local, 1),
@@ -211,6 +212,8 @@ struct AddressTable {
     fabric: Fabric,
     /// Why this PE uses it.
     why: String,
+    /// Whether this PE has owners execute atomics.
+    by_owner: bool,
 }
 
 impl AddressTable {
@@ -223,6 +226,16 @@ impl AddressTable {
                 "it is reached over {} (at {}), and this PE uses {} ({}). Give all PEs the same \
                  with SHMEM_HCA; SHMEM_HCA=soft goes everywhere. shmem-info shows what a node has",
                 peer.fabric, peer.ud, self.fabric, self.why
+            ));
+        }
+        if peer.by_owner != self.by_owner {
+            let who = |by_owner| if by_owner { "owners" } else { "HCAs" };
+            return Err(format!(
+                "its atomics are executed by {}, and those of this PE, which uses {}, by {}. Give all \
+                 PEs the same with SHMEM_ATOMICS; owner goes with every device",
+                who(peer.by_owner),
+                self.why,
+                who(self.by_owner)
             ));
         }
         Ok(peer)
