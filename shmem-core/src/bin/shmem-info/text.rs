@@ -51,7 +51,7 @@ fn write(out: &mut String, facts: &Facts) -> fmt::Result {
     if let Some(why) = facts.memlock.refuses(facts.heap) {
         writeln!(
             out,
-            "  too little for a device without on-demand paging: {why}"
+            "  too little for the whole heap on a device without on-demand paging: {why}"
         )?;
     }
     writeln!(out, "\nDevices")?;
