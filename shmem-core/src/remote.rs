@@ -231,11 +231,12 @@ impl AddressTable {
         if peer.by_owner != self.by_owner {
             let who = |by_owner| if by_owner { "owners" } else { "HCAs" };
             return Err(format!(
-                "its atomics are executed by {}, and those of this PE, which uses {}, by {}. Give all \
-                 PEs the same with SHMEM_ATOMICS; owner goes with every device",
+                "atomics between it and others are executed by {}, and those of this PE by {} (on {}: {}). \
+                 Give all PEs the same with SHMEM_ATOMICS; owner goes with every device",
                 who(peer.by_owner),
-                self.why,
-                who(self.by_owner)
+                who(self.by_owner),
+                self.fabric,
+                self.why
             ));
         }
         Ok(peer)
