@@ -34,7 +34,7 @@ pub(super) struct Peer {
     pub(super) entitled: u32,
     /// Value of the endpoint's count of work requests at the last use.
     pub(super) used: u64,
-    /// [`crate::verbs::Hca::inbound_mark`] when last looked at.
+    /// [`Hca::inbound_mark`](crate::verbs::Hca::inbound_mark) when last looked at.
     pub(super) inbound: u32,
     /// The peer's segments of this revision are to be acknowledged when operations have completed
     /// up to this point.
