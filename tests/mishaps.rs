@@ -10,7 +10,11 @@ fn main() -> Result<(), shmem::Error> {
     match mishap.as_str() {
         "call-before-init" => println!("PE {}", my_pe()),
         "global-exit-before-init" => shmem::global_exit(6),
-        "two-fabrics" => other_fabric_on_pe_0(),
+        // As on a node that has an RDMA device where the others have none: a software HCA that talks to
+        // devices does not talk to other software HCAs.
+        "two-fabrics" => set_on_pe_0("SHMEM_SOFT_INTEROP", "yes"),
+        // As with devices of two makes, of which one has atomics that are coherent with processors.
+        "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
         _ => {}
     }
     let world = shmem::init()?;
@@ -55,7 +59,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "past-the-end" => shmem::put(array, &[1; 5], 0),
             "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
             "fcollect-too-long" => fcollect(array, array),
-            "two-fabrics" => shmem::p(array, 1, shmem::n_pes() - 1),
+            "two-fabrics" | "two-ways-of-atomics" => shmem::p(array, 1, shmem::n_pes() - 1),
             "wait-for-ever" => {
                 wait_until(array, Cmp::Eq, 1);
             }
@@ -69,12 +73,11 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     Ok(())
 }
 
-/// As on a node that has an RDMA device where the others have none: a software HCA that talks to
-/// devices does not talk to other software HCAs.
-fn other_fabric_on_pe_0() {
+/// A setting that differs from that of the other PEs.
+fn set_on_pe_0(name: &str, value: &str) {
     if std::env::var("PMI_RANK").as_deref() == Ok("0") {
         // SAFETY: this is the first thing that the process does, and it has no other thread.
-        unsafe { std::env::set_var("SHMEM_SOFT_INTEROP", "yes") };
+        unsafe { std::env::set_var(name, value) };
     }
 }
 

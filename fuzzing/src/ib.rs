@@ -224,6 +224,7 @@ pub fn ud_address_seeds() -> Vec<Vec<u8>> {
     let published = |fabric| Published {
         ud: address(),
         fabric,
+        by_owner: fabric == Fabric::Roce,
     };
     let [soft, roce] = [Fabric::Soft, Fabric::Roce].map(|f| published(f).to_bytes().to_vec());
     vec![soft, roce, vec![0; Published::LEN]]

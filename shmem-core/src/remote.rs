@@ -158,6 +158,7 @@ impl Remote {
             view: *view,
             fabric,
             why,
+            by_owner: endpoint.atomics_by_owner(),
         }));
         let (first, count) = match settings.transport {
             settings::Transport::Rc => (local, 1),
@@ -220,6 +221,8 @@ struct AddressTable {
     fabric: Fabric,
     /// Why this PE uses it.
     why: String,
+    /// Whether this PE has owners execute atomics.
+    by_owner: bool,
 }
 
 impl AddressTable {
@@ -232,6 +235,17 @@ impl AddressTable {
                 "it is reached over {} (at {}), and this PE uses {} ({}). Give all PEs the same \
                  with SHMEM_HCA; SHMEM_HCA=soft goes everywhere. shmem-info shows what a node has",
                 peer.fabric, peer.ud, self.fabric, self.why
+            ));
+        }
+        if peer.by_owner != self.by_owner {
+            let who = |by_owner| if by_owner { "owners" } else { "HCAs" };
+            return Err(format!(
+                "atomics between it and others are executed by {}, and those of this PE by {} (on {}: {}). \
+                 Give all PEs the same with SHMEM_ATOMICS; owner goes with every device",
+                who(peer.by_owner),
+                who(self.by_owner),
+                self.fabric,
+                self.why
             ));
         }
         Ok(peer)

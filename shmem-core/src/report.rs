@@ -109,6 +109,7 @@ pub(crate) fn record_connections(rt: &Runtime) {
                     + s.connect.xrc.sent(),
             ),
             (Stat::ConnectRetransmissions, s.connect.retransmissions),
+            (Stat::AtomicsServed, s.atomics_served),
             (Stat::PacketsSent, s.hca.packets_sent),
             (Stat::PacketsReceived, s.hca.packets_received),
             (Stat::BytesSent, s.hca.bytes_sent),

@@ -108,6 +108,11 @@ fn what_is_no_option_is_refused() {
     let output = info(&["--jason"], &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--jason is not an option"));
+    use std::os::unix::ffi::OsStrExt;
+    let no_text = std::ffi::OsStr::from_bytes(b"--\xff");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shmem-info"));
+    let output = command.arg(no_text).output().expect("shmem-info starts");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(said(&info(&["--version"], &[])).starts_with("shmem-info "));
     assert!(said(&info(&["--help"], &[])).contains("SHMEM_HCA"));
 }

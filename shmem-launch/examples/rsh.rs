@@ -107,6 +107,19 @@ fn client(socket: &str, host: &str, command: &str) {
             std::process::exit(255);
         }
         "silent" => std::thread::sleep(std::time::Duration::from_secs(1000)),
+        // The first process ends, and what it started goes on with its standard streams.
+        "detached" | "runaway" => {
+            let mut other = match host {
+                "runaway" => Command::new("sleep"),
+                _ => Command::new(std::env::current_exe().unwrap()),
+            };
+            match host {
+                "runaway" => other.arg("100"),
+                _ => other.args([socket, "behind", command]),
+            };
+            other.spawn().unwrap();
+            std::process::exit(0);
+        }
         "chatty" => println!("Welcome to chatty, have a lot of fun"),
         "other-version" => {
             let mut greeting = shmem_launch::remote::greeting();

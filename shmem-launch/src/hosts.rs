@@ -80,7 +80,11 @@ pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
     for entry in text.split(',').map(str::trim).filter(|e| !e.is_empty()) {
         let (name, slots) = match entry.strip_prefix('[').and_then(|e| e.split_once(']')) {
             Some((address, "")) => (address, None),
-            Some((address, rest)) => (address, rest.strip_prefix(':')),
+            Some((address, rest)) => match rest.strip_prefix(':') {
+                Some(slots) => (address, Some(slots)),
+                // Refused as a name.
+                None => (entry, None),
+            },
             // Several colons make an IPv6 address.
             None if entry.matches(':').count() > 1 => (entry, None),
             None => match entry.split_once(':') {
@@ -200,6 +204,8 @@ mod tests {
             ("a:0", "'0' is no number of slots"),
             ("a:many", "'many' is no number"),
             ("a:", "'' is no number"),
+            ("[::1]x:3", "'[::1]x:3' cannot be the name"),
+            ("[::1]3", "'[::1]3' cannot be the name"),
             (":4", "cannot be the name"),
             ("a,localhost", "localhost has to be the first"),
         ] {

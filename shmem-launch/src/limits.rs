@@ -7,11 +7,12 @@
 
 use crate::exit::LAUNCHER;
 
-/// Descriptors of an agent beside those of PEs and children: links, epoll, signals, segment,
+/// Descriptors of an agent beside those of PEs and children: its own link, epoll, signals, segment,
 /// template, standard streams, and those on their way to the template.
 const OWN_DESCRIPTORS: u64 = 32 + 3 * 2 * 32;
 
-/// Descriptors that an agent likes to have: two output pipes and a PMI socket for each PE.
+/// Descriptors that an agent likes to have: two output pipes and a PMI socket for each PE, and those
+/// of its `children`.
 pub fn descriptors(n_local: u32, children: u32) -> u64 {
     OWN_DESCRIPTORS + 3 * u64::from(n_local) + u64::from(children)
 }

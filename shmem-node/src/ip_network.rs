@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+/// Bits that IPv4-mapped IPv6 addresses have in common.
+const MAPPED_BITS: u8 = 96;
+
 /// All addresses that begin with the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpNetwork {
@@ -18,8 +21,13 @@ pub struct NotANetwork;
 
 impl IpNetwork {
     /// The network of `address` whose addresses share the first `bits` bits; `None` if an address
-    /// of that family has fewer.
+    /// of that family has fewer. One of IPv4-mapped addresses is the network of IPv4.
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
+        let canonical = address.to_canonical();
+        let (address, bits) = match bits.checked_sub(MAPPED_BITS) {
+            Some(bits) if address.is_ipv6() && canonical.is_ipv4() => (canonical, bits),
+            _ => (address, bits),
+        };
         let width = if address.is_ipv4() { 32 } else { 128 };
         (bits <= width).then(|| Self {
             address: masked(address, bits),
@@ -85,6 +93,9 @@ mod tests {
         assert!(n.contains("10.5.0.255".parse().unwrap()));
         assert!(!n.contains("10.5.1.0".parse().unwrap()));
         assert!(!n.contains("::1".parse().unwrap()));
+        assert_eq!(net("::ffff:10.5.0.77/120"), n);
+        assert_eq!(net("::ffff:10.5.0.77/95").parts().1, 95);
+        assert!("::ffff:10.5.0.77/129".parse::<IpNetwork>().is_err());
         assert!(net("0.0.0.0/0").contains("9.9.9.9".parse().unwrap()));
         assert!(net("fd00::/16").contains("fd00::7".parse().unwrap()));
         assert!(!net("fd00::1/128").contains("fd00::2".parse().unwrap()));

@@ -63,6 +63,7 @@ stats! {
     Reconnects, "connections opened anew", Count;
     ConnectMessages, "connection messages sent", Count;
     ConnectRetransmissions, "connection retransmissions", Count;
+    AtomicsServed, "atomics served as owner", Count;
     PacketsSent, "packets sent", Count;
     PacketsReceived, "packets received", Count;
     BytesSent, "bytes sent", Bytes;

@@ -1,8 +1,8 @@
 //! Fence, quiet, and waiting.
 
 use shmem::{
-    Cmp, alloc, atomic_inc, atomic_or, atomic_set, barrier_all, fence, free, g, get_nbi, my_pe,
-    n_pes, node_of, p, put, put_nbi, quiet, sync_all, test, wait_until,
+    Cmp, alloc, atomic_add, atomic_inc, atomic_or, atomic_set, barrier_all, fence, free, g,
+    get_nbi, my_pe, n_pes, node_of, p, put, put_nbi, quiet, sync_all, test, wait_until,
 };
 
 use crate::Check;
@@ -12,6 +12,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("atomic_flag_after_data", atomic_flag_after_data),
     ("comparisons", comparisons),
     ("quiet_completes", quiet_completes),
+    ("flag_after_atomics", flag_after_atomics),
     ("quiet_is_complete_for_both", quiet_is_complete_for_both),
     ("barrier_completes", barrier_completes),
     ("test_polls", test_polls),
@@ -87,6 +88,32 @@ fn atomic_flag_after_data() {
     free(set).unwrap();
     free(added).unwrap();
     free(data).unwrap();
+}
+
+/// Atomics, fence, flag: whoever sees the flag sees what the atomics have done, whoever executes them.
+fn flag_after_atomics() {
+    const WORDS: usize = 40;
+    let (me, n) = (my_pe(), n_pes());
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    let sums = alloc::<u64>(WORDS).unwrap();
+    let flag = alloc::<u64>(1).unwrap();
+    let seen = alloc::<u64>(1).unwrap();
+    for round in 1..=100u64 {
+        for i in 0..WORDS {
+            atomic_add(sums.elem(i), i as u64, right);
+        }
+        fence();
+        p(flag, round, right);
+        wait_until(flag, Cmp::Eq, round);
+        let want = (0..WORDS as u64).map(|i| i * round);
+        assert!(sums.to_vec().into_iter().eq(want), "round {round}");
+        p(seen, round, left);
+        wait_until(seen, Cmp::Ge, round);
+    }
+    barrier_all();
+    free(seen).unwrap();
+    free(flag).unwrap();
+    free(sums).unwrap();
 }
 
 fn comparisons() {

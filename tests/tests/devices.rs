@@ -32,6 +32,9 @@ silent_layouts! {
     two_connections_at_a_time: "-n 8 --nodes 4", "SHMEM_MAX_QPS" = "2";
     over_xrc: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc", "SHMEM_SPIN" = "0";
     all_connected: "-n 4 --nodes 4", "SHMEM_CONNECT" = "static";
+    // What a Soft-RoCE device leads to: parts, and atomics by owners.
+    by_owners_in_parts: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner",
+        "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_SPIN" = "0";
     with_loss: "-n 4 --nodes 2",
         "SHMEM_SOFT_FAULTS" = "silent,drop=1%,duplicate=1%,reorder=2%,seed=5";
 }

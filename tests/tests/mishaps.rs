@@ -49,6 +49,15 @@ fn pes_that_chose_different_fabrics_name_both() {
 }
 
 #[test]
+fn pes_whose_atomics_differ_say_so() {
+    let (code, err) = run("-n 2 --nodes 2", "two-ways-of-atomics", &[]);
+    assert!(code.is_some_and(|code| code != 0), "{err}");
+    for words in ["by owners", "by HCAs", "SHMEM_ATOMICS", "PE 1 (node 1)"] {
+        assert!(err.contains(words), "no {words:?} in: {err}");
+    }
+}
+
+#[test]
 fn a_pe_that_exits_without_finalize_ends_the_job() {
     ends("exit-0", 1, &["PE 0", "finalize"]);
     ends("forget-world", 1, &["PE 0", "finalize"]);

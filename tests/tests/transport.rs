@@ -50,6 +50,21 @@ fn examples_come_to_the_same_results_over_xrc() {
     }
 }
 
+/// The histogram adds to words of other nodes; who executes that shows in the report.
+#[test]
+fn atomics_are_served_by_owners_only_where_that_was_asked_for() {
+    let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");
+    let histogram = env!("CARGO_BIN_EXE_histogram-under-test");
+    let served = |atomics| {
+        let job = Job::new(shmrun, "-n 4 --nodes 2 --report -", &[histogram]);
+        let report = job.env("SHMEM_ATOMICS", atomics).succeed();
+        figures(&report, "atomics served as owner")
+    };
+    let [fewest, ..] = served("owner");
+    assert!(fewest > 0.0);
+    assert_eq!(served("hca"), [0.0; 4]);
+}
+
 #[test]
 fn atomics_by_owners_over_xrc_are_refused_before_anything_starts() {
     let shmrun = env!("CARGO_BIN_EXE_shmrun-under-test");

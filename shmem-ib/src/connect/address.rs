@@ -55,13 +55,20 @@ pub struct Published {
     pub ud: UdAddress,
     /// What carries them. Who is on another fabric cannot reach it.
     pub fabric: Fabric,
+    /// Whether it takes atomics as requests to the owner of a word. Who does it the other way does
+    /// not connect to it.
+    pub by_owner: bool,
 }
+
+/// Bit of [`Published::by_owner`] in the byte of the fabric.
+const BY_OWNER: u8 = 0x80;
 
 impl Published {
     /// Bytes of the encoded form.
     pub const LEN: usize = 32;
 
-    /// Encodes, big-endian: GID 16, UDP port 2, version 1, fabric 1, QPN 4, Q_Key 4, CRC-32 of
+    /// Encodes, big-endian: GID 16, UDP port 2, version 1, fabric 1 (its top bit:
+    /// atomics by owners), QPN 4, Q_Key 4, CRC-32 of
     /// the 28 bytes before.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
@@ -70,7 +77,7 @@ impl Published {
         out[..16].copy_from_slice(&ud.gid.0);
         out[16..18].copy_from_slice(&ud.udp_port.to_be_bytes());
         out[18] = VERSION;
-        out[19] = self.fabric.code();
+        out[19] = self.fabric.code() | if self.by_owner { BY_OWNER } else { 0 };
         out[20..24].copy_from_slice(&ud.qpn.0.to_be_bytes());
         out[24..28].copy_from_slice(&ud.qkey.0.to_be_bytes());
         let crc = crc32fast::hash(&out[..28]);
@@ -97,7 +104,7 @@ impl Published {
         }
         let (qpn, qkey) = (word(20), word(24));
         let Some(fabric) =
-            Fabric::from_code(bytes[19]).filter(|_| qpn >> 24 == 0 && qkey >> 31 == 0)
+            Fabric::from_code(bytes[19] & !BY_OWNER).filter(|_| qpn >> 24 == 0 && qkey >> 31 == 0)
         else {
             return Err(AddressError::Damaged);
         };
@@ -109,7 +116,12 @@ impl Published {
             qpn: Qpn(qpn),
             qkey: Qkey(qkey),
         };
-        Ok(Self { ud, fabric })
+        let by_owner = bytes[19] & BY_OWNER != 0;
+        Ok(Self {
+            ud,
+            fabric,
+            by_owner,
+        })
     }
 }
 
@@ -134,15 +146,20 @@ mod tests {
             qkey,
         };
         let fabric = Fabric::from_code(fabric).expect("a fabric");
-        Published { ud, fabric }
+        Published {
+            ud,
+            fabric,
+            by_owner: false,
+        }
     }
 
     proptest! {
         #[test]
         fn round_trips(
             gid: [u8; 16], port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31, fabric in 0u8..3,
+            by_owner: bool,
         ) {
-            let this = published(gid, port, qpn, qkey, fabric);
+            let this = Published { by_owner, ..published(gid, port, qpn, qkey, fabric) };
             prop_assert_eq!(Published::from_bytes(&this.to_bytes()), Ok(this));
         }
 
@@ -181,7 +198,9 @@ mod tests {
 
     #[test]
     fn an_unknown_fabric_is_refused() {
-        let bytes = altered(19, 3);
-        assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
+        for code in [3, 0x83, 0x40] {
+            let bytes = altered(19, code);
+            assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
+        }
     }
 }

@@ -7,6 +7,9 @@ use std::fmt;
 use super::survey::{GidKind, LinkLayer, Reach, SeenDevice, SeenPort, Survey, Transport};
 use crate::verbs::{Fabric, Gid};
 
+/// What stands against a device that opens, but has no XRC for those who need it.
+pub const NO_XRC: &str = "it has no XRC, which SHMEM_TRANSPORT=xrc needs";
+
 /// What a user asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {

@@ -2,7 +2,7 @@
 
 use super::Device;
 #[cfg(feature = "verbs")]
-use super::choice::{Choice, choose};
+use super::choice::{Choice, NO_XRC, choose};
 use super::choice::{NoChoice, Wanted};
 #[cfg(feature = "verbs")]
 use super::memlock::Memlock;
@@ -51,15 +51,11 @@ pub enum OpenError {
     /// What was asked for is not there.
     #[error(transparent)]
     NoChoice(#[from] NoChoice),
-    /// The device that was asked for does not open.
-    #[error(
-        "cannot use {port}: {why}. SHMEM_HCA=soft does without it; shmem-info shows what there is"
-    )]
+    /// No device that was asked for opens.
+    #[error("cannot use {refusals}. SHMEM_HCA=soft does without; shmem-info shows what there is")]
     Verbs {
-        /// The device and port.
-        port: String,
-        /// What stands against it, and what to do.
-        why: String,
+        /// Devices and ports, what stands against each, and what to do.
+        refusals: String,
     },
     /// The software HCA does not open.
     #[error("{source}; where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT")]
@@ -133,12 +129,13 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
             },
             Err(e) => e.to_string(),
         };
-        if !or_soft {
-            return Err(OpenError::Verbs { port: name, why });
-        }
         refusals.push(format!("{name}: {why}"));
     }
-    Ok(Err(refusals.join("; ")))
+    let refusals = refusals.join("; ");
+    match or_soft {
+        true => Ok(Err(refusals)),
+        false => Err(OpenError::Verbs { refusals }),
+    }
 }
 
 /// What the device cannot do for this process, as far as that is known beforehand. How much memory
@@ -148,7 +145,7 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
 fn lacking(hca: &VerbsHca, request: &Request<'_>, choice: bool) -> Option<String> {
     let port = hca.port();
     if request.xrc && !port.xrc {
-        return Some("it has no XRC, which SHMEM_TRANSPORT=xrc needs".into());
+        return Some(NO_XRC.into());
     }
     if choice && port.pins_memory {
         return Memlock::current().refuses(request.memory);

@@ -37,9 +37,10 @@ impl Child {
         }
     }
 
-    /// Nothing more can be said to it.
+    /// Nothing more can be said to it. The link of a remote shell that has ended may be open still, if
+    /// it has left it to another process.
     pub(super) fn gone(&self) -> bool {
-        self.closed_at.is_some() || self.end.is_some()
+        self.closed_at.is_some() || (self.end.is_some() && self.contact.is_none())
     }
 
     /// Whether it has begun to work: one that was forked has, another says so first.

@@ -49,8 +49,8 @@ pub(super) fn own(launch: &Launch) -> Result<(HcaAddresses, AddressPlan), String
         AddressPlan::Network(network) => {
             let all = sys::interface_addresses()
                 .map_err(|e| format!("cannot list the addresses of {on}: {e}"))?;
-            match all.iter().find(|(_, ip)| network.contains(*ip)) {
-                Some((_, ip)) => shared(*ip, launch.addresses),
+            match best_in(network, &all) {
+                Some(ip) => shared(ip, launch.addresses),
                 None => Err(not_in(network, &on, &all)),
             }
         }
@@ -73,6 +73,13 @@ pub(super) fn own(launch: &Launch) -> Result<(HcaAddresses, AddressPlan), String
             shared(ip, AddressPlan::Routed { anchor: Some(ip) })
         }
     }
+}
+
+/// The first address in a network that other machines can use, or else the first: a wide network has
+/// loopback in it.
+fn best_in(network: IpNetwork, all: &[(String, IpAddr)]) -> Option<IpAddr> {
+    let inside = || all.iter().map(|a| a.1).filter(|ip| network.contains(*ip));
+    inside().find(usable).or_else(|| inside().next())
 }
 
 fn not_in(network: IpNetwork, on: &str, all: &[(String, IpAddr)]) -> String {
@@ -170,6 +177,18 @@ mod tests {
         let fits = [1500, 9000, 4200, 4100, 2200, 1280, 576].map(path_mtu_in);
         assert_eq!(fits, [1024, 4096, 4096, 2048, 2048, 1024, 256]);
         assert_eq!(path_mtu(Ipv4Addr::LOCALHOST.into()), None);
+    }
+
+    #[test]
+    fn a_wide_network_does_not_mean_loopback() {
+        let all = ["127.0.0.1", "::1", "169.254.1.1", "10.5.0.7", "fe80::1"];
+        let all = all.map(|ip| ("eth0".to_owned(), ip.parse().unwrap()));
+        let best = |network: &str| best_in(network.parse().unwrap(), &all);
+        let ip = |text: &str| Some(text.parse().unwrap());
+        assert_eq!(best("0.0.0.0/0"), ip("10.5.0.7"));
+        assert_eq!(best("127.0.0.0/8"), ip("127.0.0.1"));
+        assert_eq!(best("::/0"), ip("::1"));
+        assert_eq!(best("10.6.0.0/16"), None);
     }
 
     #[test]

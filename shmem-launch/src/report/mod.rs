@@ -244,7 +244,13 @@ pub struct Launcher {
 fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
     let mut out = Vec::new();
     let mut phase = |name, from: u64, to: u64| {
-        if from != 0 && from != u64::MAX && to >= from {
+        if from == 0 || from == u64::MAX {
+            return;
+        }
+        // Clocks of machines drift apart while a job runs: what began there soon after the start may
+        // seem to have been before it.
+        let from = from.max(l.start);
+        if to >= from {
             out.push((name, from - l.start, to - l.start));
         }
     };
@@ -319,6 +325,21 @@ mod tests {
             })
         );
         assert_eq!(merged.moments[Moment::Prepared as usize].max, 1003);
+    }
+
+    #[test]
+    fn nothing_begins_before_the_job() {
+        let mut r = Reduced::default();
+        r.moments[Moment::Launched as usize].add(90);
+        r.moments[Moment::Prepared as usize].add(130);
+        let l = Launcher {
+            start: 100,
+            planned: 101,
+            ..Launcher::default()
+        };
+        let phases = phases(&l, &r);
+        let prepared = phases.iter().find(|p| p.0 == "nodes prepared");
+        assert_eq!(prepared, Some(&("nodes prepared", 0, 30)));
     }
 
     #[test]

@@ -228,6 +228,20 @@ fn a_host_that_says_nothing_is_given_up() {
     fails(&net, "silent", &[("SHMEM_RSH_TIMEOUT", "300ms")], &said);
 }
 
+/// Whose agent forks a shell that goes on in another process may take that for a process that somebody
+/// has left; but nothing waits for ever.
+#[test]
+fn a_remote_shell_that_leaves_another_process_behind_stops_nothing() {
+    let net = Network::new();
+    for hosts in ["detached,b,c", "localhost,detached,c,d", "a,b,detached"] {
+        let options = ["--tree-degree", "2", "-n", "4", "-l"];
+        let out = net.sh(hosts, &options, "seq 1 20000; exit 0").run();
+        assert!([0, 125].contains(&out.code()), "{hosts}: {}", out.stderr);
+    }
+    let said = ["no launch agent answered on host runaway within 0.3 s"];
+    fails(&net, "runaway", &[("SHMEM_RSH_TIMEOUT", "300ms")], &said);
+}
+
 #[test]
 fn a_host_that_says_something_else_is_quoted() {
     let net = Network::new();

@@ -149,7 +149,7 @@ settings! {
     rsh: Vec<String> = "ssh", "SHMEM_RSH",
         "a command and options, separated by blanks", value::command,
         "Remote shell that starts launch agents on other hosts: called with the host and one command \
-         line for the shell there. It must not ask for anything.";
+         line for the shell there. It must not ask for anything, and must last as long as the command.";
     rsh_timeout: Duration = "30s", "SHMEM_RSH_TIMEOUT",
         "a time such as 500ms, 30s or 2m", value::duration,
         "How long a host may take to start its launch agent.";

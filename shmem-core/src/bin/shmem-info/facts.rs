@@ -1,11 +1,11 @@
 //! What there is to tell, gathered before anything is printed.
 
-use shmem_ib::device::choice::{Choice, NoChoice, Verdict, choose, judge};
+use shmem_ib::device::choice::{Choice, NO_XRC, NoChoice, Usable, Verdict, choose, judge};
 use shmem_ib::device::inspect::{self, Inspection};
 use shmem_ib::device::memlock::Memlock;
 use shmem_ib::device::survey::Survey;
 use shmem_ib::device::sysfs::Places;
-use shmem_node::settings::{Settings, TABLE};
+use shmem_node::settings::{Settings, TABLE, Transport};
 
 use crate::device::wanted;
 
@@ -52,6 +52,11 @@ impl Facts {
             };
             choose(&wanted(&settings), 0, gid_index, &none)
         };
+        let inspection = inspect::inspect();
+        let choice = choice.and_then(|choice| match settings.transport {
+            Transport::Rc => Ok(choice),
+            Transport::Xrc => with_xrc(choice, &settings, &inspection),
+        });
         Self {
             version: env!("CARGO_PKG_VERSION"),
             verbs,
@@ -59,11 +64,41 @@ impl Facts {
             bad_setting,
             memlock: Memlock::current(),
             heap: settings.symmetric_size,
-            inspection: inspect::inspect(),
+            inspection,
             survey,
             verdicts,
             choice,
         }
+    }
+}
+
+/// Passes over ports of devices that open, but have no XRC, as a PE does that needs it.
+fn with_xrc(
+    choice: Choice,
+    settings: &Settings,
+    inspection: &Inspection,
+) -> Result<Choice, NoChoice> {
+    let Choice::Verbs { ports, or_soft } = choice else {
+        return Ok(choice);
+    };
+    // What cannot be asked may yet open for a PE.
+    let lacks = |port: &Usable| {
+        let mut asked = inspection.devices.iter();
+        let mine = asked.find(|(name, _)| *name == port.device);
+        mine.is_some_and(|(_, a)| a.as_ref().is_ok_and(|a| !a.xrc))
+    };
+    let (without, ports): (Vec<_>, Vec<_>) = ports.into_iter().partition(lacks);
+    if !ports.is_empty() {
+        return Ok(Choice::Verbs { ports, or_soft });
+    }
+    let found: Vec<_> = without.iter().map(|p| format!("{p}: {NO_XRC}")).collect();
+    let found = found.join("; ");
+    match or_soft {
+        true => Ok(Choice::Soft(found)),
+        false => Err(NoChoice {
+            wanted: settings.hca.to_string(),
+            found,
+        }),
     }
 }
 
@@ -80,4 +115,65 @@ fn changed() -> Vec<(&'static str, String)> {
             (value != row.default).then_some((name, value))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shmem_ib::device::inspect::Abilities;
+    use shmem_ib::verbs::{Fabric, Gid};
+
+    fn abilities(xrc: bool) -> Abilities {
+        Abilities {
+            firmware: String::new(),
+            software: false,
+            datagrams: true,
+            srq: true,
+            xrc,
+            atomics: "none",
+            on_demand_paging: "none",
+            max_qp: 1,
+            max_qp_wr: 1,
+            max_cqe: 1,
+            max_rd_atomic: 1,
+            mtus: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_device_without_xrc_is_passed_over_where_it_is_needed() {
+        let inspection = Inspection {
+            library: Ok("there".into()),
+            devices: vec![
+                ("without".into(), Ok(abilities(false))),
+                ("with".into(), Ok(abilities(true))),
+                ("closed".into(), Err("no permission".into())),
+            ],
+        };
+        let settings = Settings::default();
+        let left = |names: &[&str], or_soft| {
+            let port = |name: &&str| Usable {
+                device: (*name).into(),
+                port: 1,
+                gid_index: 0,
+                gid: Gid([0; 16]),
+                fabric: Fabric::InfiniBand,
+                rate: 1,
+            };
+            let ports = names.iter().map(port).collect();
+            match with_xrc(Choice::Verbs { ports, or_soft }, &settings, &inspection) {
+                Ok(Choice::Verbs { ports, .. }) => {
+                    Ok(ports.into_iter().map(|p| p.device).collect::<Vec<_>>())
+                }
+                Ok(Choice::Soft(why)) => Err(format!("soft: {why}")),
+                Err(e) => Err(e.to_string()),
+            }
+        };
+        let all = left(&["without", "with", "closed"], true);
+        assert_eq!(all, Ok(vec!["with".into(), "closed".into()]));
+        let soft = left(&["without"], true).unwrap_err();
+        assert!(soft.starts_with("soft: without port 1") && soft.contains(NO_XRC));
+        let none = left(&["without"], false).unwrap_err();
+        assert!(none.starts_with("SHMEM_HCA=auto cannot be had: without port 1"));
+    }
 }

@@ -21,14 +21,14 @@ usage: shmem-info [--json]
   --help     this text
   --version  the version
 
-SHMEM_HCA and SHMEM_GID_INDEX count as they do for a PE. Run it on each node of a job:
+SHMEM_HCA, SHMEM_GID_INDEX and SHMEM_TRANSPORT count as they do for a PE. Run it on each node of a job:
 PEs of different nodes must use the same kind of device.
 ";
 
 fn main() -> ExitCode {
     let mut json = false;
-    for arg in std::env::args().skip(1) {
-        match arg.as_str() {
+    for arg in std::env::args_os().skip(1) {
+        match arg.to_string_lossy().as_ref() {
             "--json" => json = true,
             "--help" | "-h" => return say(HELP),
             "--version" | "-V" => {

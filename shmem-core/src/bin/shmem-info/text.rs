@@ -38,7 +38,7 @@ fn write(out: &mut String, facts: &Facts) -> fmt::Result {
     if let Some(error) = &facts.bad_setting {
         writeln!(
             out,
-            "  (as if no variable were set, for one cannot be used: {error})"
+            "  (as if no variable were set; but no PE starts while one cannot be used: {error})"
         )?;
     }
     settings(out, facts)?;
@@ -51,7 +51,7 @@ fn write(out: &mut String, facts: &Facts) -> fmt::Result {
     if let Some(why) = facts.memlock.refuses(facts.heap) {
         writeln!(
             out,
-            "  too little for a device without on-demand paging: {why}"
+            "  too little for the whole heap on a device without on-demand paging: {why}"
         )?;
     }
     writeln!(out, "\nDevices")?;

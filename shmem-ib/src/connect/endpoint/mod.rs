@@ -223,12 +223,13 @@ impl<H: Hca> Endpoint<H> {
         self.ud
     }
 
-    /// The same with its fabric: what the job's bootstrap tells the peers.
+    /// The same with its fabric and its way of atomics: what the job's bootstrap tells the peers.
     #[must_use]
     pub fn published(&self) -> Published {
         Published {
             ud: self.ud,
             fabric: self.hca.fabric(),
+            by_owner: self.by_owner,
         }
     }
 

@@ -266,9 +266,12 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         unsafe { Node::prepare(&place, group) }
     });
 
-    let need = limits::descriptors(n_local, children.len() as u32);
+    // A remote shell has its standard error beside the link.
+    let open = children.iter().flat_map(|c| [&c.link, &c.said]).flatten();
+    let links = open.count() as u32;
+    let need = limits::descriptors(n_local, links);
     let have = sys::raise_descriptors(need);
-    let least = limits::descriptors_least(n_local, children.len() as u32);
+    let least = limits::descriptors_least(n_local, links);
     let node = node.and_then(|node| {
         let short = limits::LimitError::Descriptors {
             need: least,

@@ -1,0 +1,330 @@
+//! Whole trees of agents under a launcher, simulated: real state machines, simulated links, PEs,
+//! deaths, terminal and time. Everything follows from a seed; `SHMEM_SIM_SEED=n` replays one.
+//!
+//! In some worlds each node is a host, whose agent a remote shell starts: it has to greet first, and
+//! some never do, or say something else.
+//!
+//! Whatever dies when, the job must end: every agent exits, no PE lives, the launcher has an exit
+//! status and has told at most one cause, and without deaths all output arrives in order.
+
+mod steps;
+
+use std::collections::VecDeque;
+
+use shmem_launch::agent::{Action, Agent, ChildSetup, Event, Setup};
+use shmem_launch::exit::End;
+use shmem_launch::frame::{OUTPUT_WINDOW, Stream};
+use shmem_launch::plan::Layout;
+use shmem_launch::remote::{Contact, RemoteShell, greeting};
+use shmem_launch::report::Reduced;
+use shmem_launch::root::{self, Root};
+use shmem_pmi::process_mapping::ProcessMapping;
+use shmem_pmi::server::{Job, NodePlace, NodeServer};
+use shmem_pmi::tree::Tree;
+
+/// xorshift64*: enough for choices.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Waiting,
+    Alive,
+    /// Ended; the agent has not reaped it.
+    Zombie(End),
+    Reaped,
+}
+
+struct Pe {
+    life: Life,
+    lines_left: u32,
+    written: u32,
+    /// Written and not yet read by the agent.
+    pipe: Vec<u8>,
+    open: bool,
+    stubborn: bool,
+    long: bool,
+}
+
+struct Node {
+    agent: Agent,
+    alive: bool,
+    prepared: bool,
+    up: VecDeque<u8>,
+    down: VecDeque<u8>,
+    up_closed: bool,
+    down_closed: bool,
+    /// What it says before anything else; nothing for a host that does not answer. `None` once it
+    /// was said.
+    greeting: Option<Vec<u8>>,
+    /// Its parent has given it up.
+    dropped: bool,
+    /// How the process ended, until the parent knows.
+    unreaped: Option<End>,
+    parent: Option<usize>,
+    /// Child index in the parent.
+    index: usize,
+    children: Vec<usize>,
+    requests: VecDeque<(u32, u32)>,
+    finishing: bool,
+    template: bool,
+    pes: Vec<Pe>,
+    first_rank: u32,
+}
+
+struct World {
+    rng: Rng,
+    now: u64,
+    root: Root,
+    root_alive: bool,
+    root_told_closed: bool,
+    root_reaped: bool,
+    nodes: Vec<Node>,
+    texts: [Vec<u8>; 2],
+    /// Steps during which the terminal takes nothing.
+    blocked_for: u32,
+    deaths_left: u32,
+    statuses: Vec<u8>,
+    agent_killed: bool,
+    /// Whether a host does not answer as it should.
+    bad_host: bool,
+    next_pid: i32,
+}
+
+fn contact(node: u32) -> Contact {
+    let shell = RemoteShell {
+        words: vec!["rsh".into()],
+        shmrun: b"shmrun".to_vec(),
+        timeout_ns: 30_000_000_000,
+    };
+    Contact::new(&shell, &format!("host{node}"), 1)
+}
+
+fn world(seed: u64) -> World {
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let most = if rng.one_in(4) { 24 } else { 6 };
+    let n_nodes = 1 + rng.below(most) as u32;
+    let n_pes =
+        n_nodes + rng.below(3 * n_nodes as usize) as u32 + if rng.one_in(8) { 70 } else { 0 };
+    let layout = Layout::of(n_pes, n_nodes);
+    let tree = Tree::new(n_nodes, 2 + rng.below(3) as u32);
+    let node_of = layout.node_of();
+    let pid = |node: u32| 1000 + node;
+    let chatty = rng.one_in(6);
+    let hosts = rng.one_in(3);
+    let bad_host = hosts && rng.one_in(3);
+    let bad_node = rng.below(n_nodes as usize) as u32;
+    let bad_greeting = match rng.one_in(2) {
+        true => Vec::new(),
+        false => b"Last login: never\n".to_vec(),
+    };
+    let nodes = (0..n_nodes)
+        .map(|node| {
+            let ranks = layout.ranks(node);
+            let job = Job {
+                id: "sim".into(),
+                size: n_pes,
+                appnum: 0,
+                process_mapping: ProcessMapping::from_nodes(&node_of).to_string(),
+                attributes: Vec::new(),
+                spawner: None,
+                extensions: true,
+            };
+            let pmi = NodeServer::new(job, NodePlace::in_tree(&tree, node, &node_of)).unwrap();
+            let setup = Setup {
+                node,
+                first_rank: ranks.start,
+                n_local: ranks.len() as u32,
+                n_pes,
+                raw_output: false,
+                children: tree
+                    .children(node)
+                    .map(|c| ChildSetup {
+                        node: c,
+                        pid: pid(c),
+                        contact: hosts.then(|| contact(c)),
+                    })
+                    .collect(),
+            };
+            let parent = tree.parent(node).map(|p| p as usize);
+            let index = parent.map_or(0, |p| {
+                tree.children(p as u32).position(|c| c == node).unwrap()
+            });
+            let pes = ranks.clone().map(|_| Pe {
+                life: Life::Waiting,
+                lines_left: if chatty { 30 } else { rng.below(4) as u32 },
+                written: 0,
+                pipe: Vec::new(),
+                open: false,
+                stubborn: rng.one_in(4),
+                long: chatty && rng.one_in(2),
+            });
+            Node {
+                agent: Agent::new(setup, pmi),
+                alive: true,
+                prepared: false,
+                up: VecDeque::new(),
+                down: VecDeque::new(),
+                up_closed: false,
+                down_closed: false,
+                greeting: hosts.then(|| match bad_host && node == bad_node {
+                    true => bad_greeting.clone(),
+                    false => greeting(),
+                }),
+                dropped: false,
+                unreaped: None,
+                parent,
+                index,
+                children: tree.children(node).map(|c| c as usize).collect(),
+                requests: VecDeque::new(),
+                finishing: false,
+                template: true,
+                pes: pes.collect(),
+                first_rank: ranks.start,
+            }
+        })
+        .collect();
+    let deaths_left = [0, 0, 1, 1, 2, 5][rng.below(6)];
+    World {
+        root: Root::new(root::Setup {
+            n_pes,
+            grace_ns: 250_000_000,
+            agent_pid: pid(0),
+            contact: hosts.then(|| contact(0)),
+            ..Default::default()
+        }),
+        root_alive: true,
+        root_told_closed: false,
+        root_reaped: false,
+        nodes,
+        texts: Default::default(),
+        blocked_for: if rng.one_in(3) { 3000 } else { 0 },
+        deaths_left,
+        statuses: Vec::new(),
+        agent_killed: false,
+        bad_host,
+        now: 1,
+        next_pid: 5000,
+        rng,
+    }
+}
+
+fn run(seed: u64) {
+    let mut w = world(seed);
+    // Sometimes the launcher itself is killed.
+    let root_dies_at = w.rng.one_in(5).then(|| w.rng.below(3000));
+    let mut steps = 0;
+    loop {
+        if root_dies_at == Some(steps) && w.root_alive {
+            w.root_alive = false;
+            w.nodes[0].down_closed = true;
+        }
+        if !w.root_alive && w.nodes.iter().all(|n| !n.alive) {
+            break;
+        }
+        let went_on = w.step();
+        for (at, n) in w.nodes.iter().enumerate() {
+            let slack = 64 << 10;
+            assert!(
+                n.up.len() <= OUTPUT_WINDOW as usize + slack,
+                "node {at} queues {} bytes",
+                n.up.len()
+            );
+        }
+        steps += 1;
+        assert!(went_on || w.rng.one_in(2) || steps < 2_000_000, "stuck");
+        assert!(
+            steps < 2_000_000,
+            "does not end: root {:?} over {}",
+            w.root.finished(),
+            w.root.is_over()
+        );
+    }
+    let killed = root_dies_at.is_some_and(|at| at <= steps) && w.root.finished().is_none();
+    if killed {
+        return;
+    }
+    let err = String::from_utf8(w.texts[1].clone()).unwrap();
+    let told = err.lines().filter(|l| l.starts_with("shmrun: ")).count();
+    let status = w.root.finished().expect("the launcher has a status");
+    if status == 0 {
+        assert_eq!(told, 0, "{err}");
+        if w.statuses.is_empty() && !w.agent_killed {
+            check_output(&w);
+        }
+    } else {
+        // A user who insists is told what that does.
+        let interrupts = w.statuses.iter().filter(|&&s| s == 130).count();
+        let insisted = usize::from(err.contains("killing the job"))
+            + usize::from(interrupts > 2 && err.contains("did not end in time"));
+        assert_eq!(told, 1 + insisted, "{err}");
+        let lost = w.agent_killed || w.bad_host;
+        let expected = w.statuses.contains(&status) || (lost && status == 125);
+        assert!(expected, "status {status} of {:?}: {err}", w.statuses);
+    }
+    if w.bad_host {
+        assert_ne!(status, 0, "{err}");
+    } else if w.statuses.is_empty() && !w.agent_killed {
+        assert_eq!(status, 0, "{err}");
+        assert_eq!(
+            w.root.report().map(|r| r.agents),
+            Some(w.nodes.len() as u64)
+        );
+    }
+}
+
+/// Every line of every PE, in the PE's order.
+fn check_output(w: &World) {
+    let text = String::from_utf8(w.texts[0].clone()).unwrap();
+    let mut next = std::collections::HashMap::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let rank: u32 = words.next().unwrap().parse().unwrap();
+        let number: u32 = words.next().unwrap().parse().unwrap();
+        let expected = next.entry(rank).or_insert(0);
+        assert_eq!(number, *expected, "PE {rank}");
+        *expected += 1;
+    }
+    for node in &w.nodes {
+        for (rank, pe) in (node.first_rank..).zip(&node.pes) {
+            assert_eq!(
+                next.get(&rank).copied().unwrap_or(0),
+                pe.written,
+                "PE {rank}"
+            );
+        }
+    }
+}
+
+#[test]
+fn jobs_end_whatever_dies() {
+    if let Some(seed) = std::env::var("SHMEM_SIM_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+    {
+        return run(seed);
+    }
+    for seed in 0..1500 {
+        let result = std::panic::catch_unwind(|| run(seed));
+        if let Err(cause) = result {
+            eprintln!("failed with SHMEM_SIM_SEED={seed}");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
