@@ -38,17 +38,19 @@ pub struct Usable {
     pub fabric: Fabric,
     /// Megabits per second.
     pub rate: u32,
+    /// Whether it is Soft-RoCE.
+    pub emulated: bool,
 }
 
 impl Usable {
-    /// What makes one port better than another: that others can be reached at all, then the rate,
-    /// then how its address is routed.
-    fn rank(&self) -> (bool, u32, Reach) {
+    /// What makes one port better than another: that others can be reached at all, that there is a
+    /// device, then the rate, then how its address is routed.
+    fn rank(&self) -> (bool, bool, u32, Reach) {
         let reach = match self.fabric {
             Fabric::InfiniBand => Reach::Ipv4,
             Fabric::Soft | Fabric::Roce => Reach::of(self.gid),
         };
-        (reach > Reach::Loopback, self.rate, reach)
+        (reach > Reach::Loopback, !self.emulated, self.rate, reach)
     }
 }
 
@@ -110,7 +112,7 @@ pub fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
             verdicts.push(Verdict {
                 device: device.name.clone(),
                 port: Some(port.number),
-                outcome: usable_port(&device.name, port, gid_index),
+                outcome: usable_port(device, port, gid_index),
             });
         }
     }
@@ -131,7 +133,11 @@ fn usable_device(device: &SeenDevice) -> Result<(), String> {
     }
 }
 
-fn usable_port(device: &str, port: &SeenPort, gid_index: Option<u8>) -> Result<Usable, String> {
+fn usable_port(
+    device: &SeenDevice,
+    port: &SeenPort,
+    gid_index: Option<u8>,
+) -> Result<Usable, String> {
     if !port.is_active() {
         let hint = match port.link {
             LinkLayer::InfiniBand => "is a cable plugged in, and does a subnet manager run?",
@@ -155,12 +161,13 @@ fn usable_port(device: &str, port: &SeenPort, gid_index: Option<u8>) -> Result<U
         }
     };
     Ok(Usable {
-        device: device.to_owned(),
+        device: device.name.clone(),
         port: port.number,
         gid_index: gid.0,
         gid: gid.1,
         fabric,
         rate: port.rate,
+        emulated: device.emulated,
     })
 }
 
@@ -244,8 +251,11 @@ pub fn choose(
     if *wanted == Wanted::Soft {
         return Ok(Choice::Soft("the settings say so".into()));
     }
-    let verdicts = judge(survey, gid_index);
+    let mut verdicts = judge(survey, gid_index);
     let or_soft = *wanted == Wanted::Auto;
+    if or_soft {
+        verdicts.iter_mut().for_each(leave_out_emulated);
+    }
     match wanted {
         Wanted::Auto | Wanted::Verbs | Wanted::Soft => {
             let mut ports: Vec<Usable> = usable(&verdicts).cloned().collect();
@@ -289,6 +299,16 @@ pub fn choose(
                 found,
             })
         }
+    }
+}
+
+/// Two emulations of a device to choose from: the software HCA needs fewer system calls and copies.
+fn leave_out_emulated(verdict: &mut Verdict) {
+    if verdict.outcome.as_ref().is_ok_and(|port| port.emulated) {
+        verdict.outcome = Err(format!(
+            "it is Soft-RoCE, which is slower than the software HCA: SHMEM_HCA={} takes it",
+            verdict.device
+        ));
     }
 }
 

@@ -45,6 +45,7 @@ fn device(name: &str, ports: Vec<SeenPort>) -> SeenDevice {
     SeenDevice {
         name: name.into(),
         transport: Transport::InfiniBand,
+        emulated: false,
         guid: String::new(),
         access: Ok(()),
         ports,
@@ -226,4 +227,36 @@ fn without_devices_auto_is_soft_and_others_fail() {
     assert!(text(Wanted::Verbs).contains("no devices at all"));
     assert!(text(Wanted::Ports(vec![("a".into(), None)])).contains("no devices at all"));
     assert!(text(Wanted::Ports(Vec::new())).contains("empty"));
+}
+
+#[test]
+fn soft_roce_is_taken_only_when_named_or_asked_for() {
+    let emulated = SeenDevice {
+        emulated: true,
+        ..device("rxe0", vec![roce(&[("10.0.0.1", V2)])])
+    };
+    let alone = survey(vec![emulated.clone()]);
+    match choose(&Wanted::Auto, 0, None, &alone) {
+        Ok(Choice::Soft(why)) => assert!(why.contains("SHMEM_HCA=rxe0"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let named = Wanted::Ports(vec![("rxe0".into(), None)]);
+    for wanted in [Wanted::Verbs, named] {
+        let choice = choose(&wanted, 0, None, &alone);
+        assert!(matches!(choice, Ok(Choice::Verbs { .. })), "{choice:?}");
+    }
+    // However fast it says that it is.
+    let mut slow = roce(&[("10.0.0.2", V2)]);
+    slow.rate = 1;
+    let both = survey(vec![emulated, device("mlx5_0", vec![slow])]);
+    for (wanted, names) in [
+        (Wanted::Auto, vec!["mlx5_0"]),
+        (Wanted::Verbs, vec!["mlx5_0", "rxe0"]),
+    ] {
+        let Ok(Choice::Verbs { ports, .. }) = choose(&wanted, 0, None, &both) else {
+            panic!("{wanted:?}");
+        };
+        let found: Vec<_> = ports.iter().map(|p| p.device.as_str()).collect();
+        assert_eq!(found, names);
+    }
 }

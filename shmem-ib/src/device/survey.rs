@@ -23,6 +23,8 @@ pub struct SeenDevice {
     pub name: String,
     /// How its connections are carried.
     pub transport: Transport,
+    /// Whether it is Soft-RoCE: the kernel's emulation of a device on a network interface.
+    pub emulated: bool,
     /// Its node GUID, as the kernel writes it.
     pub guid: String,
     /// Whether this process may use it; else what stands against that, and what to do.

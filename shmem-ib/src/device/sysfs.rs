@@ -90,6 +90,8 @@ impl Places {
             .collect();
         SeenDevice {
             transport: transport(&line(&dir.join("node_type"))),
+            // The interface that Soft-RoCE sits on; other devices belong to a bus instead.
+            emulated: dir.join("parent").exists() && !dir.join("device").exists(),
             guid: line(&dir.join("node_guid")),
             access: self.access(&name),
             name,
@@ -247,6 +249,7 @@ mod tests {
     fn rxe(tree: &Tree, name: &str, uverbs: u32) {
         let dir = format!("class/infiniband/{name}");
         tree.file(&format!("{dir}/node_type"), "1: CA");
+        tree.file(&format!("{dir}/parent"), "eth0");
         tree.file(&format!("{dir}/node_guid"), "5054:00ff:fe00:0001");
         let port = format!("{dir}/ports/1");
         tree.file(&format!("{port}/state"), "4: ACTIVE");
@@ -293,6 +296,7 @@ mod tests {
         assert_eq!(nine.access, Ok(()));
         assert!(ten.access.as_ref().unwrap_err().contains("container"));
         assert_eq!(nine.transport, Transport::InfiniBand);
+        assert!(nine.emulated);
         let port = &nine.ports[0];
         assert!(port.is_active());
         assert_eq!((port.number, port.rate, port.lid), (1, 2500, 0));

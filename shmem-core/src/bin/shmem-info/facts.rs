@@ -159,6 +159,7 @@ mod tests {
                 gid: Gid([0; 16]),
                 fabric: Fabric::InfiniBand,
                 rate: 1,
+                emulated: false,
             };
             let ports = names.iter().map(port).collect();
             match with_xrc(Choice::Verbs { ports, or_soft }, &settings, &inspection) {

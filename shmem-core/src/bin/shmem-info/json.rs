@@ -75,6 +75,7 @@ fn device(facts: &Facts, seen: &SeenDevice) -> Json {
     Json::Object(vec![
         ("name", seen.name.as_str().into()),
         ("guid", seen.guid.as_str().into()),
+        ("emulated", seen.emulated.into()),
         ("transport", transport.into()),
         ("not_usable", refusal(facts, seen, None).into()),
         ("open_error", trouble.into()),
