@@ -75,7 +75,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
 
     let own = node.segment(local);
     if let Some(remote) = &remote {
-        let (endpoint, leader, pes) = (&remote.endpoint, local == 0, node.n_local());
+        let (endpoint, leader, pes) = (&remote.endpoint, local == 0, node.on_machine());
         // SAFETY: the segment stays mapped until the process ends.
         unsafe {
             remote
@@ -207,6 +207,7 @@ fn alone(settings: &Settings) -> Result<(usize, NodeView, Pmi), Error> {
         node_of: &[0],
         n_nodes: 1,
         node: 0,
+        on_machine: 1,
         heap_size: settings.symmetric_size,
         heap_commit: settings.heap_commit,
         heap_pages: settings.heap_pages,

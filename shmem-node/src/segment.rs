@@ -28,6 +28,8 @@ pub struct JobFacts<'a> {
     pub n_nodes: u32,
     /// This node.
     pub node: u32,
+    /// PEs of the job on this machine: those of all its emulated nodes.
+    pub on_machine: u32,
     /// Bytes of each PE's symmetric heap.
     pub heap_size: u64,
     /// When the heaps get memory.
@@ -53,6 +55,7 @@ struct Header {
     n_nodes: u32,
     node: u32,
     n_local: u32,
+    on_machine: u32,
     heap_size: u64,
     /// Bytes of a page of the heaps, as far as their layout goes.
     heap_unit: u64,
@@ -169,6 +172,7 @@ impl NodeSegment {
             n_nodes: facts.n_nodes,
             node: facts.node,
             n_local: n_local as u32,
+            on_machine: facts.on_machine,
             heap_size: facts.heap_size,
             heap_unit: unit as u64,
             transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
@@ -380,6 +384,11 @@ impl NodeView {
         HcaAddresses::from_bytes(&self.header.hca_addresses)
     }
 
+    /// PEs of the job on this machine, also those of other emulated nodes.
+    pub fn on_machine(&self) -> usize {
+        self.header.on_machine as usize
+    }
+
     /// Polls before a waiting PE sleeps.
     pub fn spins(&self) -> u32 {
         self.header.spins
@@ -468,6 +477,7 @@ mod tests {
             node_of,
             n_nodes: 3,
             node,
+            on_machine: 5,
             heap_size: 10_000,
             heap_commit: HeapCommit::Lazy,
             heap_pages: HeapPages::Default,

@@ -105,7 +105,7 @@ struct Demand {
     more: u64,
     /// Bytes that are registered already.
     before: u64,
-    /// PEs of the node that do the same.
+    /// PEs of the machine that do the same.
     pes: u64,
     /// Whether it is the whole segment.
     at_once: bool,
@@ -113,7 +113,7 @@ struct Demand {
 
 /// Whether there is memory for a registration that takes it.
 ///
-/// PEs of a node register at the same time, so what is free at this moment says little about all of
+/// PEs of a machine register at the same time, so what is free at this moment says little about all of
 /// them: their sum is compared with what the machine has at all, one PE's part with what is free.
 fn affordable(demand: Demand, limits: Limits) -> Result<(), RegisterError> {
     let Demand {
@@ -225,7 +225,7 @@ impl Registrar {
         }
     }
 
-    /// Registers what must be there from the beginning. `pes` of this node do it at the same time.
+    /// Registers what must be there from the beginning. `pes` of this machine do it at the same time.
     ///
     /// # Safety
     /// As for [`Registrar::reach`].

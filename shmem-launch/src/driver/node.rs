@@ -70,20 +70,21 @@ impl Node {
         }
         enter_namespace(launch, settings.soft_netns.as_deref())?;
         let group = group.map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
+        let here = launch.layout().ranks(launch.node).len() as u32;
         let segment = NodeSegment::create(&JobFacts {
             job_id: launch.job_id,
             job_key: launch.job_key,
             node_of: place.node_of,
             n_nodes: launch.n_nodes,
             node: launch.node,
+            on_machine: launch.machines.as_ref().map_or(launch.n_pes, |_| here),
             heap_size: launch.heap_size,
             heap_commit: launch.heap_commit,
             heap_pages: settings.heap_pages,
             hca_addresses: place.addresses,
-            spins: launch.spins.unwrap_or_else(|| {
-                let here = launch.layout().ranks(launch.node).len() as u32;
-                job::spins(settings.spin, here)
-            }),
+            spins: launch
+                .spins
+                .unwrap_or_else(|| job::spins(settings.spin, here)),
             report: launch.report,
         })
         .map_err(|e| e.to_string())?;
