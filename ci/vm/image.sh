@@ -10,8 +10,9 @@ cd "$1"
 PATH=$PATH:/usr/sbin:/sbin
 meta=${VM_KERNEL:-linux-image-6.12-amd64}
 
-# The package that the name stands for at the moment, or the newest one that was fetched.
-package=$(apt-cache depends "$meta" 2>/dev/null | awk '/Depends: linux-image-[0-9]/ { print $2; exit }')
+# The package that the name stands for at the moment, or the newest one that was fetched. (Whoever reads from
+# a pipe here reads it to the end: `pipefail` takes a writer that was cut off for a failure.)
+package=$(apt-cache depends "$meta" 2>/dev/null | awk '/Depends: linux-image-[0-9]/ && !found++ { print $2 }')
 if [[ -z $package ]]; then
     package=$(find . -maxdepth 1 -name 'linux-image-[0-9]*.deb' -printf '%f\n' | sort -V | tail -1)
     package=${package%.deb}
@@ -90,7 +91,7 @@ done
 ln -sf bash root/bin/sh
 # Found by name at run time, so nothing that is copied above brings them.
 for library in libibverbs.so.1 libgcc_s.so.1 libm.so.6 libdl.so.2 libpthread.so.0; do
-    path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ { print $NF; exit }')
+    path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ && !found++ { print $NF }')
     copy_file "$path" "$path"
 done
 provider=$(echo /usr/lib/*/libibverbs/librxe-rdmav*.so)

@@ -302,11 +302,13 @@ pub fn choose(
     }
 }
 
-/// Two emulations of a device to choose from: the software HCA needs fewer system calls and copies.
+/// Of two emulations of a device the software HCA is the better one to have by default: it pins no memory,
+/// its atomics are the processor's, and it tells when peers have written.
 fn leave_out_emulated(verdict: &mut Verdict) {
     if verdict.outcome.as_ref().is_ok_and(|port| port.emulated) {
         verdict.outcome = Err(format!(
-            "it is Soft-RoCE, which is slower than the software HCA: SHMEM_HCA={} takes it",
+            "it is Soft-RoCE, an emulation like the software HCA, but one that pins memory: \
+             SHMEM_HCA={} takes it",
             verdict.device
         ));
     }
