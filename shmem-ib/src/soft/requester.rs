@@ -12,7 +12,7 @@
 //!
 //! # READs are asked for in pieces
 //! The window also bounds what the *responder* sends: a READ of 8 MiB goes out as many READ
-//! requests of one burst each, contiguous in PSN and address. Each piece counts against
+//! requests of two bursts each, contiguous in PSN and address. Each piece counts against
 //! `max_rd_atomic`. Repeating the rest of a READ after a lost response begins within a piece and ends
 //! where that piece ends, whatever the window is by then: responders drop a repeated request that is
 //! no part of one which they have executed.
@@ -46,6 +46,8 @@ use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
 const PSN_WINDOW: u32 = 1 << 23;
+/// Bursts of a piece of a READ: with two the next piece is asked for while one is on its way.
+const READ_BURSTS: u32 = 2;
 
 /// One request packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -246,7 +248,7 @@ impl Requester {
                 (1, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
-                let piece = burst::longest(mtu);
+                let piece = READ_BURSTS * burst::longest(mtu);
                 let take = left.min(piece - index % piece);
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
                     || (in_flight > 0 && in_flight + take > window)

@@ -173,8 +173,8 @@ fn big_reads_are_asked_for_in_pieces() {
         );
         lens.push(reth.len);
     }
-    // The first window is two bursts of 60 packets, a piece half of it.
-    assert_eq!(lens, [60 * MTU, 60 * MTU]);
+    // The first window is two bursts of 60 packets, as a piece is.
+    assert_eq!(lens, [120 * MTU]);
 }
 
 #[test]
