@@ -75,12 +75,12 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
 
     let own = node.segment(local);
     if let Some(remote) = &remote {
-        let (endpoint, leader, pes) = (&remote.endpoint, local == 0, node.on_machine());
+        let (endpoint, leader) = (&remote.endpoint, local == 0);
         // SAFETY: the segment stays mapped until the process ends.
         unsafe {
             remote
                 .registrar
-                .begin(endpoint, own, leader, pes, &block.stats)?;
+                .begin(endpoint, own, leader, &block.stats)?;
         }
         remote.serve()?;
     }

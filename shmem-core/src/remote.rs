@@ -120,6 +120,7 @@ impl Remote {
             fabric,
             device.port().pins_memory,
             view.segment_len(),
+            view.on_machine(),
         )?;
         let config = EndpointConfig {
             pe: me as u32,

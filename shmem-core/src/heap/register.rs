@@ -28,6 +28,8 @@ pub(crate) struct Registrar {
     pins: bool,
     /// Whether the heap has all its memory already.
     set_aside: bool,
+    /// PEs of the job on this machine: what one registers, all of them do.
+    on_machine: usize,
     done: Mutex<Done>,
 }
 
@@ -180,12 +182,13 @@ impl Registrar {
     /// Plans the registration of a segment of `len` bytes with a device that takes the memory of
     /// registered pages or not (`pins`). The parts depend on the setting and the fabric alone, which
     /// are the same for all PEs: of the devices of a job some may page on demand and some not, but
-    /// software HCAs never take memory.
+    /// software HCAs never take memory. `on_machine` PEs do the same on this machine.
     pub(crate) fn new(
         settings: &Settings,
         fabric: Fabric,
         pins: bool,
         len: usize,
+        on_machine: usize,
     ) -> Result<Self, RegisterError> {
         let (whole, at_once) = match settings.heap_register {
             HeapRegister::OnDemandPaging if pins => {
@@ -206,6 +209,7 @@ impl Registrar {
             pins,
             set_aside: settings.heap_pages == HeapPages::Huge
                 || settings.heap_commit == HeapCommit::Reserve,
+            on_machine,
             done: Mutex::default(),
         })
     }
@@ -225,7 +229,7 @@ impl Registrar {
         }
     }
 
-    /// Registers what must be there from the beginning. `pes` of this machine do it at the same time.
+    /// Registers what must be there from the beginning.
     ///
     /// # Safety
     /// As for [`Registrar::reach`].
@@ -234,11 +238,10 @@ impl Registrar {
         endpoint: &Endpoint<H>,
         base: *mut u8,
         leader: bool,
-        pes: usize,
         figures: &StatsRecord,
     ) -> Result<(), RegisterError> {
         // SAFETY: by the caller.
-        unsafe { self.register(endpoint, base, self.first(leader), pes, figures) }
+        unsafe { self.register(endpoint, base, self.first(leader), figures) }
     }
 
     /// Registers what is not yet registered of the parts into which a range of the segment reaches.
@@ -254,7 +257,7 @@ impl Registrar {
         figures: &StatsRecord,
     ) -> Result<(), RegisterError> {
         // SAFETY: by the caller.
-        unsafe { self.register(endpoint, base, self.parts.touched(range), 1, figures) }
+        unsafe { self.register(endpoint, base, self.parts.touched(range), figures) }
     }
 
     /// # Safety
@@ -264,7 +267,6 @@ impl Registrar {
         endpoint: &Endpoint<H>,
         base: *mut u8,
         parts: Range<usize>,
-        pes: usize,
         figures: &StatsRecord,
     ) -> Result<(), RegisterError> {
         let mut done = self.done.lock().unwrap_or_else(|e| e.into_inner());
@@ -282,7 +284,7 @@ impl Registrar {
             let demand = Demand {
                 more,
                 before: done.bytes,
-                pes: pes as u64,
+                pes: self.on_machine as u64,
                 at_once: self.at_once,
             };
             let limits = Limits {
@@ -361,7 +363,7 @@ mod tests {
             ..Settings::default()
         };
         let new =
-            |choice, (fabric, pins), len| Registrar::new(&settings(choice), fabric, pins, len);
+            |choice, (fabric, pins), len| Registrar::new(&settings(choice), fabric, pins, len, 1);
         let plan = |choice, device| new(choice, device, len).unwrap();
         for (choice, device, count, leader, other) in [
             (Auto, soft, 1, 0..1, 0..1),
@@ -437,17 +439,17 @@ mod tests {
         let base: *mut u8 = memory.as_mut_ptr().cast();
         let figures = StatsRecord::default();
         let registered = || figures.read().get(Stat::Registered) as usize / MIB;
-        let registrar = |heap_register, pins| {
+        let registrar = |heap_register, pins, on_machine| {
             let settings = Settings {
                 heap_register,
                 ..Settings::default()
             };
-            Registrar::new(&settings, Fabric::Roce, pins, len).unwrap()
+            Registrar::new(&settings, Fabric::Roce, pins, len, on_machine).unwrap()
         };
-        let growing = registrar(HeapRegister::Grow, false);
+        let growing = registrar(HeapRegister::Grow, false, 4);
         // SAFETY: the memory is leaked.
         unsafe {
-            growing.begin(&endpoint, base, false, 4, &figures).unwrap();
+            growing.begin(&endpoint, base, false, &figures).unwrap();
             assert_eq!(registered(), 1);
             for (offset, mib) in [(100, 1), (MIB, 5), (MIB, 5), (30 * MIB, 64 - 16)] {
                 let at = INTERNAL_SIZE + offset;
@@ -462,14 +464,19 @@ mod tests {
         }
         // More than any machine has: refused before the device is asked. Where this process may lock
         // little memory, that is found first.
-        let whole = registrar(HeapRegister::Whole, true);
+        let whole = registrar(HeapRegister::Whole, true, 1 << 40);
         // SAFETY: the memory is leaked.
-        let all = unsafe { whole.begin(&endpoint, base, true, 1 << 40, &figures) };
+        let all = unsafe { whole.begin(&endpoint, base, true, &figures) };
         let refused = matches!(
             all,
             Err(RegisterError::Memory { .. } | RegisterError::Locked { .. })
         );
         assert!(refused, "{all:?}");
+        // So is what an allocation reaches.
+        let crowded = registrar(HeapRegister::Grow, true, 1 << 40);
+        // SAFETY: the memory is leaked.
+        let more = unsafe { crowded.reach(&endpoint, base, INTERNAL_SIZE..len, &figures) };
+        assert!(more.is_err());
         assert_eq!(registered(), 68);
     }
 }
