@@ -8,6 +8,7 @@ use shmem_node::layout::INTERNAL_SIZE;
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::heap::access;
+use crate::heap::address::Sym;
 use crate::runtime::{Runtime, collective, rt};
 
 /// A symmetric array of `T`: it exists on every PE, at the same place in each PE's heap.
@@ -72,6 +73,12 @@ impl<T: Datum> SymSlice<T> {
     #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset
+    }
+
+    /// The symmetric address of the first element.
+    #[inline]
+    pub(crate) fn sym(&self) -> Sym {
+        Sym::new(self.offset)
     }
 
     /// Size in bytes.
