@@ -50,8 +50,10 @@ mod datum;
 mod device;
 mod error;
 mod heap;
+mod life;
 mod order;
 mod pmi;
+pub mod raw;
 mod remote;
 mod report;
 mod rma;
@@ -71,10 +73,11 @@ pub use collectives::{
 pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
 pub use error::Error;
 pub use heap::sym::{SymSlice, alloc, free};
+pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use order::{fence, quiet};
 pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
 pub use wait::{Cmp, test, wait_until};
-pub use world::{World, global_exit, init, my_pe, n_pes, node_of};
+pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 
 /// The programs in the README are compiled and run as tests.
 #[cfg(doctest)]
