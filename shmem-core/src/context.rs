@@ -128,8 +128,7 @@ impl Ctx {
         let id = rt.contexts.take().ok_or(Error::TooManyContexts {
             most: MAX_CONTEXTS.into(),
         })?;
-        let everybody =
-            members.len() == rt.n_pes && (0..rt.n_pes).all(|pe| members.world_pe(pe) == Some(pe));
+        let everybody = members == Members::all(rt.n_pes);
         Ok(Self {
             id,
             members: (!everybody).then_some(members),
@@ -401,11 +400,7 @@ impl<M: Mode> ContextBuilder<M> {
     /// OpenSHMEM 1.6, `shmem_ctx_create`, `shmem_team_create_ctx`.
     #[track_caller]
     pub fn create(self) -> Result<Context<M>, Error> {
-        let members = self.members.unwrap_or_else(|| Members::Strided {
-            start: 0,
-            stride: 1,
-            size: rt().n_pes,
-        });
+        let members = self.members.unwrap_or_else(|| Members::all(rt().n_pes));
         let options = CtxOptions {
             nostore: self.nostore,
             ..M::OPTIONS

@@ -51,6 +51,7 @@ mod datum;
 mod device;
 mod error;
 mod heap;
+mod life;
 mod order;
 mod pmi;
 pub mod raw;
@@ -78,11 +79,12 @@ pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable,
 pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
 pub use error::Error;
 pub use heap::sym::{SymSlice, alloc, free};
+pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use order::{fence, pe_quiet, quiet};
 pub use rma::{Nbi, g, get, get_nbi, ibget, ibput, iget, iput, nbi, p, put, put_nbi};
 pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
 pub use wait::{Cmp, test, wait_until};
-pub use world::{World, global_exit, init, my_pe, n_pes, node_of};
+pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 
 /// The programs in the README are compiled and run as tests.
 #[cfg(doctest)]

@@ -1,11 +1,15 @@
-//! The engine without types: symmetric addresses and byte counts, for those who build other
-//! interfaces on the runtime, as the C library does.
+//! The runtime in addresses and byte counts: what the C library is made of.
 //!
-//! Nothing here knows the type of what it moves. Ranges are not checked against any object, so most
-//! functions are `unsafe`; numbers of PEs and alignments are checked and panic.
+//! Nothing here knows a type. A place in symmetric memory is a [`Sym`], which [`symmetric`] finds for
+//! a pointer; local memory is a pointer. The typed API of the crate's root and these functions are
+//! two thin layers over the same engines, so both may be used in one program.
 
-// Symmetric addresses.
-pub use crate::heap::address::Sym;
+// Life and memory.
+pub use crate::heap::address::{Sym, addr_accessible, local, pe_accessible, ptr, symmetric};
+pub use crate::heap::memory::{allocate, reallocate, release};
+pub use crate::life::{
+    ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
+};
 
 // Teams.
 pub use crate::team::Members;

@@ -13,6 +13,7 @@ use shmem_node::segment::NodeView;
 
 use crate::collectives::Links;
 use crate::context::Contexts;
+use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
@@ -29,6 +30,8 @@ pub(crate) struct Runtime {
     pub(crate) local_of: &'static [u32],
     /// This PE's segment.
     pub(crate) own: Segment,
+    /// Where symmetric memory lies in this process.
+    pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
     pub(crate) patience: Patience,
     pub(crate) heap: Mutex<Allocator>,

@@ -30,6 +30,7 @@
 pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod alloc;
+pub(crate) mod memory;
 pub(crate) mod parts;
 pub(crate) mod register;
 pub(crate) mod sym;
