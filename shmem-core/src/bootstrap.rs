@@ -257,6 +257,8 @@ pub(crate) fn finalize(rt: Collective) {
     let mut steps = Steps::start();
     steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);
+    // A barrier completes the default context only.
+    rt.quiet_all();
     rt.barrier_all();
     record_connections(&rt);
     if let Some(remote) = &rt.remote {

@@ -6,11 +6,15 @@
 
 mod atomics;
 mod collectives;
+mod contexts;
 mod growth;
 mod memory;
 mod mixed;
+mod nbi;
 mod order;
 mod rma;
+mod signals;
+mod strided;
 mod threads;
 
 use shmem::{barrier_all, my_pe, n_pes};
@@ -35,9 +39,13 @@ fn main() -> Result<(), shmem::Error> {
     let checks: Vec<Check> = [
         growth::CHECKS,
         rma::CHECKS,
+        strided::CHECKS,
         atomics::CHECKS,
+        nbi::CHECKS,
         mixed::CHECKS,
         order::CHECKS,
+        signals::CHECKS,
+        contexts::CHECKS,
         collectives::CHECKS,
         memory::CHECKS,
         threads::CHECKS,
