@@ -59,6 +59,7 @@ mod report;
 mod rma;
 mod runtime;
 mod startup;
+mod team;
 mod wait;
 mod world;
 
@@ -68,14 +69,16 @@ pub use atomics::{
     atomic_swap, atomic_xor,
 };
 pub use collectives::{
-    Op, alltoall, barrier_all, broadcast, collect, fcollect, reduce, reduce_bits, sync_all,
+    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
+    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
 };
-pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
+pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
 pub use error::Error;
 pub use heap::sym::{SymSlice, alloc, free};
 pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use order::{fence, quiet};
 pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
+pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
 pub use wait::{Cmp, test, wait_until};
 pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 

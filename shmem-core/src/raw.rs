@@ -10,3 +10,10 @@ pub use crate::heap::memory::{allocate, reallocate, release};
 pub use crate::life::{
     ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
 };
+
+// Teams, collectives, active sets.
+pub use crate::collectives::group::{
+    Group, alltoall, alltoalls, barrier, broadcast, collect, fcollect, reduce, scan, sync,
+};
+pub use crate::collectives::{Combine, SYNC_SIZE};
+pub use crate::team::{Members, Team, TeamConfig};

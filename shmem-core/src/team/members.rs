@@ -41,7 +41,9 @@ impl Members {
     pub(crate) fn listed(pes: &'static [u32]) -> Self {
         debug_assert!(pes.is_sorted_by(|a, b| a < b));
         let first = pes.first().map_or(0, |&pe| pe as usize);
-        let dense = pes.last().is_some_and(|&last| last as usize - first == pes.len() - 1);
+        let dense = pes
+            .last()
+            .is_some_and(|&last| last as usize - first == pes.len() - 1);
         Self {
             table: (!dense).then_some(pes),
             start: if dense { first } else { 0 },
@@ -154,12 +156,19 @@ mod tests {
             (0, isize::MIN, 2),
             (isize::MAX, isize::MAX, isize::MAX),
         ] {
-            assert_eq!(ten.strided(start, stride, size), None, "{start} {stride} {size}");
+            assert_eq!(
+                ten.strided(start, stride, size),
+                None,
+                "{start} {stride} {size}"
+            );
         }
         for stride in [0, 1, -7, isize::MAX, isize::MIN] {
             let one = ten.strided(9, stride, 1).unwrap();
             assert_eq!((one.world_pe(0), one.world_pe(1)), (Some(9), None));
-            assert_eq!((one.rank_of(9), one.rank_of(8), one.rank_of(10)), (Some(0), None, None));
+            assert_eq!(
+                (one.rank_of(9), one.rank_of(8), one.rank_of(10)),
+                (Some(0), None, None)
+            );
             let same = one.strided(0, stride, 1).unwrap();
             assert_eq!(same.rank_of(9), Some(0));
         }
