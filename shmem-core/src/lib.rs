@@ -73,16 +73,18 @@ pub use atomics::{
     atomic_swap_nbi, atomic_xor,
 };
 pub use collectives::{
-    Op, alltoall, barrier_all, broadcast, collect, fcollect, reduce, reduce_bits, sync_all,
+    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
+    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
 };
 pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
-pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
+pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
 pub use error::Error;
 pub use heap::sym::{SymSlice, alloc, free};
 pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use order::{fence, pe_quiet, quiet};
 pub use rma::{Nbi, g, get, get_nbi, ibget, ibput, iget, iput, nbi, p, put, put_nbi};
 pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
+pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
 pub use wait::{Cmp, test, wait_until};
 pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 

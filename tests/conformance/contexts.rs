@@ -44,7 +44,11 @@ fn contexts_complete_separately() {
         ctxs[c].quiet();
         for (pe, last) in last.iter().enumerate() {
             // The word of this context alone must be there; it is read on another one.
-            assert_eq!(g(words.elem(c * n + me), pe), last[c], "round {round} context {c}");
+            assert_eq!(
+                g(words.elem(c * n + me), pe),
+                last[c],
+                "round {round} context {c}"
+            );
         }
     }
     drop(ctxs);
@@ -55,7 +59,10 @@ fn contexts_complete_separately() {
 
 fn quiet_towards_some() {
     let (me, n) = (my_pe(), n_pes());
-    let (own, words) = (context().serialized().create().unwrap(), alloc::<u64>(2 * n).unwrap());
+    let (own, words) = (
+        context().serialized().create().unwrap(),
+        alloc::<u64>(2 * n).unwrap(),
+    );
     for round in 1..=20 {
         for pe in 0..n {
             own.p(words.elem(me), round, pe);
@@ -82,7 +89,10 @@ fn contexts_order_their_own() {
     const LEN: usize = 500;
     let (me, n) = (my_pe(), n_pes());
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
-    let (ctx, other) = (context().create().unwrap(), context().nostore().create().unwrap());
+    let (ctx, other) = (
+        context().create().unwrap(),
+        context().nostore().create().unwrap(),
+    );
     let data = alloc::<u32>(LEN).unwrap();
     let sums = alloc::<u32>(2).unwrap();
     let noise = alloc::<u64>(1).unwrap();

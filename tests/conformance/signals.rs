@@ -10,7 +10,10 @@ use crate::{Check, noise};
 pub(crate) const CHECKS: &[Check] = &[
     ("signal_after_data", signal_after_data),
     ("signals_of_all", signals_of_all),
-    ("set_and_add_exclude_each_other", set_and_add_exclude_each_other),
+    (
+        "set_and_add_exclude_each_other",
+        set_and_add_exclude_each_other,
+    ),
     ("signal_without_data", signal_without_data),
 ];
 
@@ -51,7 +54,10 @@ fn signal_after_data() {
         let mut got = vec![0; len];
         data.read_to(&mut got);
         let value = (round * 1000 + left as u64) as u32;
-        assert!(got.iter().all(|&v| v == value), "round {round}, {len} elements");
+        assert!(
+            got.iter().all(|&v| v == value),
+            "round {round}, {len} elements"
+        );
         quiet();
         signal_set(seen, round, left);
         wait_until(seen, Cmp::Ge, round);

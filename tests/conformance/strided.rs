@@ -46,8 +46,17 @@ fn check_puts<T: Datum + PartialEq>(value: impl Fn(u64) -> T, blank: T) {
         let there = alloc::<T>(room).unwrap();
         there.fill(blank);
         barrier_all();
-        let source: Vec<T> = (0..span(shape, sst)).map(|i| value((i * 7 + me) as u64)).collect();
-        ibput(there.at(1..room - 1), &source, dst, sst, (block, count), right);
+        let source: Vec<T> = (0..span(shape, sst))
+            .map(|i| value((i * 7 + me) as u64))
+            .collect();
+        ibput(
+            there.at(1..room - 1),
+            &source,
+            dst,
+            sst,
+            (block, count),
+            right,
+        );
         quiet();
         let mut got = vec![blank; room];
         get(&mut got, there, right);
@@ -91,7 +100,14 @@ fn block_strided_gets() {
         // The destination in symmetric memory, too.
         let to = alloc::<u16>(span(shape, dst)).unwrap();
         // SAFETY: nobody else touches this PE's copy.
-        ibget(unsafe { to.as_mut_slice() }, here, dst, sst, (block, count), right);
+        ibget(
+            unsafe { to.as_mut_slice() },
+            here,
+            dst,
+            sst,
+            (block, count),
+            right,
+        );
         assert_eq!(to.read(0), value(right, 0));
         assert_eq!(to.read(to.len() - 1), value(right, len - 1));
         barrier_all();
