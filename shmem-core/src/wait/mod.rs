@@ -21,7 +21,8 @@ const LAST_NAP: Duration = Duration::from_millis(1);
 
 impl Runtime {
     /// Returns when `ready()` holds. Polls while cores are to spare, then sleeps; memory written
-    /// by other PEs, of this node or of others, wakes it, and it polls again.
+    /// by other PEs, of this node or of others, wakes it, and it polls again. `ready` may be asked
+    /// again after it held; the last time it did.
     pub(crate) fn wait_for(&self, mut ready: impl FnMut() -> bool) {
         while !self.spin_until(&mut ready) {
             if self.notices_inbound {

@@ -351,13 +351,16 @@ pub unsafe fn wait_until_some<T: Waitable>(words: Words<T>, mut found: impl FnMu
     if unsafe { words.is_empty() } {
         return 0;
     }
-    let mut count = 0;
-    rt.wait_for(|| {
+    loop {
         // SAFETY: by the caller.
-        count = unsafe { words.some(&mut found) };
-        count > 0
-    });
-    count
+        rt.wait_for(|| unsafe { words.any() }.is_some());
+        // SAFETY: as above.
+        let count = unsafe { words.some(&mut found) };
+        // Words may have changed once more.
+        if count > 0 {
+            return count;
+        }
+    }
 }
 
 /// Whether every word compares as asked; also if none takes part.
