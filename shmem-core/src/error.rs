@@ -47,6 +47,20 @@ pub enum Error {
          until the program ends"
     )]
     Spent,
+    /// An alignment larger than that of the PEs' heaps.
+    #[error("symmetric memory is aligned to {most} bytes at most, not to {asked}")]
+    Alignment {
+        /// Bytes asked for.
+        asked: usize,
+        /// Largest alignment in bytes.
+        most: usize,
+    },
+    /// An address outside of symmetric memory.
+    #[error("address {at:#x} is not symmetric: it does not lie in the symmetric heap")]
+    NotSymmetric {
+        /// The address.
+        at: usize,
+    },
     /// A setting cannot be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),

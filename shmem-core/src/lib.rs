@@ -51,6 +51,7 @@ mod datum;
 mod device;
 mod error;
 mod heap;
+mod life;
 mod lock;
 mod order;
 mod pmi;
@@ -74,6 +75,7 @@ pub use collectives::{
 pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
 pub use error::Error;
 pub use heap::sym::{SymSlice, alloc, free};
+pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use lock::{Lock, LockGuard};
 pub use order::{fence, quiet};
 pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
@@ -83,7 +85,7 @@ pub use wait::api::{
     wait_until_any_vector, wait_until_some, wait_until_some_vector,
 };
 pub use wait::words::{Cmp, Waitable};
-pub use world::{World, global_exit, init, my_pe, n_pes, node_of};
+pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 
 /// The programs in the README are compiled and run as tests.
 #[cfg(doctest)]

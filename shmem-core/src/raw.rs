@@ -1,9 +1,18 @@
-//! The library without its types: addresses and byte counts instead of handles.
+//! The runtime in addresses and byte counts: what the C library is made of.
 //!
-//! Interfaces for other languages are built on this. Everything here is what the safe functions are
-//! built on, too; what those check by types, the caller of these promises.
+//! Nothing here knows a type. A place in symmetric memory is a [`Sym`], which [`symmetric`] finds for
+//! a pointer; local memory is a pointer. The typed API of the crate's root and these functions are
+//! two thin layers over the same engines, so both may be used in one program.
 
-// ---- Waiting
+// Life and memory.
+pub use crate::heap::address::{Sym, addr_accessible, local, pe_accessible, ptr, symmetric};
+pub use crate::heap::memory::{allocate, reallocate, release};
+pub use crate::life::{
+    ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
+};
+
+// Waiting and locks.
+pub use crate::lock::queue::{lock_clear, lock_set, lock_test};
 pub use crate::wait::words::{
     Cmp, Mask, Values, Waitable, Words, test, test_all, test_any, test_some, wait_until,
     wait_until_all, wait_until_any, wait_until_some,

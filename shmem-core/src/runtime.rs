@@ -12,6 +12,7 @@ use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 
 use crate::collectives::Links;
+use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
@@ -28,6 +29,8 @@ pub(crate) struct Runtime {
     pub(crate) local_of: &'static [u32],
     /// This PE's segment.
     pub(crate) own: Segment,
+    /// Where symmetric memory lies in this process.
+    pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
     pub(crate) patience: Patience,
     pub(crate) heap: Mutex<Allocator>,

@@ -28,7 +28,9 @@
 //!   their owner, or as halves of 64 bits by HCAs (see `atomics`). Atomics of both sizes are coherent on x86-64 and on AArch64.
 
 pub(crate) mod access;
+pub(crate) mod address;
 pub(crate) mod alloc;
+pub(crate) mod memory;
 pub(crate) mod parts;
 pub(crate) mod register;
 pub(crate) mod sym;
