@@ -26,6 +26,7 @@
 
 use shmem_ib::atomic::{AtomicOp, Width};
 
+use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::life::{ThreadLevel, thread_level};
@@ -58,7 +59,12 @@ const fn home(offset: usize, n_pes: usize) -> usize {
 impl Runtime {
     /// One of the atomics of a lock; gives the old value.
     fn lock_word(&self, pe: usize, at: usize, op: AtomicOp) -> u64 {
-        self.atomic(pe, at, Width::W8, op)
+        Ctx::default_ctx().atomic(Sym::new(at), Width::W8, op, pe)
+    }
+
+    /// Changes another PE's node, sooner or later.
+    fn tell(&self, pe: usize, at: usize, what: u64) {
+        Ctx::default_ctx().atomic_plain(Sym::new(at), Width::W8, AtomicOp::Add(what), pe);
     }
 
     /// This PE's copy.
@@ -132,8 +138,7 @@ impl Runtime {
         if before == 0 {
             return;
         }
-        let next = AtomicOp::Add(name(self.me) << NEXT_SHIFT);
-        self.atomic_nbi(before as usize - 1, at, Width::W8, next);
+        self.tell(before as usize - 1, at, name(self.me) << NEXT_SHIFT);
         self.wait_for(|| self.own_lock_word(at) & GRANTED != 0);
     }
 
@@ -174,7 +179,7 @@ impl Runtime {
         }
         self.leave(at);
         if let Some(next) = next {
-            self.atomic_nbi(next, at, Width::W8, AtomicOp::Add(GRANTED));
+            self.tell(next, at, GRANTED);
         }
         true
     }
