@@ -21,7 +21,7 @@ use shmem_node::settings::{Connect, Settings, Spin};
 use shmem_node::stats::Stat;
 use shmem_node::sys;
 
-use crate::collectives::{Links, MAX_PES};
+use crate::collectives::MAX_PES;
 use crate::context::Contexts;
 use crate::error::Error;
 use crate::heap::address::Ranges;
@@ -30,6 +30,7 @@ use crate::pmi::Pmi;
 use crate::remote::Remote;
 use crate::report::{Steps, record_connections};
 use crate::runtime::{Collective, Runtime, Segment, install, try_rt, uninstall};
+use crate::team::Teams;
 
 /// Polls of a waiting PE that was started without a launcher: nobody but its own threads can give
 /// it what it waits for.
@@ -109,9 +110,8 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         heap: Mutex::new(Allocator::new(node.heap_size())),
         notices_inbound: remote.as_ref().is_none_or(Remote::notices_inbound),
         remote,
-        links: Links::default(),
         contexts: Contexts::new(),
-        meeting: AtomicBool::new(false),
+        teams: Teams::new(&node, me),
         pmi,
     });
     if settings.connect == Connect::Static
@@ -257,6 +257,8 @@ pub(crate) fn finalize(rt: Collective) {
     let mut steps = Steps::start();
     steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);
+    // A barrier completes the default context only.
+    rt.quiet_all();
     rt.barrier_all();
     record_connections(&rt);
     if let Some(remote) = &rt.remote {

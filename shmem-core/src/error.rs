@@ -70,6 +70,30 @@ pub enum Error {
         /// The address.
         at: usize,
     },
+    /// A split that describes no set of different members.
+    #[error(
+        "no team can have {size} members from {start} on, {stride} apart, of a team of {of}: they \
+         must exist, and differ"
+    )]
+    NoSuchTeam {
+        /// The first member asked for.
+        start: isize,
+        /// The distance between members.
+        stride: isize,
+        /// Number of members.
+        size: isize,
+        /// Number of members of the parent team.
+        of: usize,
+    },
+    /// A PE can be in no more teams.
+    #[error(
+        "a PE can be in {most} teams at a time, and no place is free on all members; destroy teams \
+         that are not used any more"
+    )]
+    TooManyTeams {
+        /// The limit.
+        most: usize,
+    },
     /// A setting cannot be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),

@@ -11,9 +11,6 @@ pub use crate::life::{
     ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
 };
 
-// Teams.
-pub use crate::team::Members;
-
 // Contexts, copies, atomics, signals, order.
 pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post};
 pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
@@ -27,3 +24,10 @@ pub use crate::wait::words::{
     Cmp, Mask, Values, Waitable, Words, test, test_all, test_any, test_some, wait_until,
     wait_until_all, wait_until_any, wait_until_some,
 };
+
+// Teams, collectives, active sets.
+pub use crate::collectives::group::{
+    Group, alltoall, alltoalls, barrier, broadcast, collect, fcollect, reduce, scan, sync,
+};
+pub use crate::collectives::{Combine, SYNC_SIZE};
+pub use crate::team::{Members, Team, TeamConfig};

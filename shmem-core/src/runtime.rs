@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
@@ -11,12 +11,12 @@ use shmem_ib::patience::Patience;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 
-use crate::collectives::Links;
 use crate::context::Contexts;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
+use crate::team::{Guard, Teams};
 
 /// State of an initialised PE.
 pub(crate) struct Runtime {
@@ -39,10 +39,8 @@ pub(crate) struct Runtime {
     pub(crate) remote: Option<Remote>,
     /// Whether somebody rings when other nodes have written this PE's memory.
     pub(crate) notices_inbound: bool,
-    pub(crate) links: Links,
     pub(crate) contexts: Contexts,
-    /// Whether a thread is in a collective.
-    pub(crate) meeting: AtomicBool,
+    pub(crate) teams: Teams,
     pub(crate) pmi: Pmi,
 }
 
@@ -78,39 +76,24 @@ pub(crate) fn rt() -> &'static Runtime {
     }
 }
 
-/// The runtime in the hands of the one thread that may be in a collective.
-///
-/// Two threads in collectives at once would mix up rounds and, in a leader, write the same
-/// buffers. That is a mistake of the program (OpenSHMEM 1.6, thread support: the program orders the
-/// collectives of its threads), so it has to be found, not obeyed.
-pub(crate) struct Collective(&'static Runtime);
+/// The runtime in the hands of the one thread that may be in a collective of all PEs.
+pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
 
-/// The runtime, for a collective.
+/// The runtime, for a collective of all PEs.
 ///
 /// # Panics
-/// If the PE is not initialised, or another thread is in a collective.
+/// If the PE is not initialised, or another thread is in a collective of the world team.
 #[inline]
 #[track_caller]
 pub(crate) fn collective() -> Collective {
-    let rt = rt();
-    // ORDERING(collective): a thread sees what the one before it has done in collectives.
-    if rt.meeting.swap(true, Ordering::Acquire) {
-        rt.crowded();
-    }
-    Collective(rt)
+    let (rt, guard) = rt().teams.world.enter();
+    Collective(rt, guard)
 }
 
 impl Deref for Collective {
     type Target = Runtime;
     fn deref(&self) -> &Runtime {
         self.0
-    }
-}
-
-impl Drop for Collective {
-    fn drop(&mut self) {
-        // ORDERING(collective): pairs with `collective`.
-        self.0.meeting.store(false, Ordering::Release);
     }
 }
 
@@ -177,15 +160,6 @@ impl Runtime {
         )
     }
 
-    #[cold]
-    #[track_caller]
-    fn crowded(&self) -> ! {
-        panic!(
-            "two threads of PE {} are in collectives at once; let one thread call them, or lock",
-            self.me
-        )
-    }
-
     /// Whether `pe` is on this node.
     ///
     /// # Panics
@@ -238,13 +212,8 @@ impl Runtime {
         remote.endpoint.progress()
     }
 
-    /// Whether this PE acts for its node in collectives.
-    pub(crate) fn is_leader(&self) -> bool {
-        self.local == 0
-    }
-
-    /// PEs of this node.
-    pub(crate) fn n_local(&self) -> u32 {
-        self.node.n_local() as u32
+    /// Completes what this PE has started, and waits for all PEs.
+    pub(crate) fn barrier_all(&self) {
+        self.team_barrier(&self.teams.world);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const MAX_ALIGN: usize = shmem_node::layout::PAGE;
 impl Runtime {
     /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
     /// others, whose devices did not refuse, are on their way to a barrier.
-    fn expose(&self, range: Range<usize>) {
+    pub(crate) fn expose(&self, range: Range<usize>) {
         if let Some(remote) = &self.remote {
             let (endpoint, figures) = (&remote.endpoint, &self.block.stats);
             // SAFETY: the segment stays mapped until the process ends.

@@ -156,6 +156,26 @@ impl Runtime {
         unsafe { Ctx::default_ctx().put_bytes(dest, from, len, pe, nbi) };
     }
 
+    /// Reads `len` bytes from `offset` of `pe`'s segment, on the default context. Without `blocking`
+    /// the bytes may arrive as late as `quiet`.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes (without `blocking`: until quiet, and nobody looks at it
+    /// before); the source range lies inside the segment.
+    #[inline]
+    #[track_caller]
+    pub(crate) unsafe fn get_raw(
+        &self,
+        pe: usize,
+        offset: usize,
+        to: *mut u8,
+        len: usize,
+        blocking: bool,
+    ) {
+        // SAFETY: by the caller.
+        unsafe { Ctx::default_ctx().get_bytes(to, Sym::new(offset), len, pe, !blocking) };
+    }
+
     /// The pieces in which a copy to or from `offset` of a segment elsewhere goes over the network.
     fn copies(&self, offset: usize, local: *const u8, len: usize) -> impl Iterator<Item = Piece> {
         let inside = (local as usize).wrapping_sub(self.own.0 as usize);
