@@ -25,7 +25,7 @@
 //!
 //! # Map
 //! * [`init`], [`World`], [`my_pe`], [`n_pes`]: the job.
-//! * [`alloc`], [`free`], [`SymSlice`]: symmetric memory.
+//! * [`alloc`], [`realloc`], [`free`], [`SymSlice`]: symmetric memory.
 //! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`nbi`]: one-sided copies.
 //! * [`atomic_fetch_add`] and its like: atomics on any PE's words.
 //! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`]: waiting for others.
@@ -59,6 +59,8 @@ mod report;
 mod rma;
 mod runtime;
 mod startup;
+mod statics;
+mod tell;
 mod wait;
 mod world;
 
@@ -72,10 +74,15 @@ pub use collectives::{
 };
 pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
 pub use error::Error;
-pub use heap::sym::{SymSlice, alloc, free};
+pub use heap::address::pe_accessible;
+pub use heap::memory::Hints;
+pub use heap::sym::{
+    SymSlice, alloc, alloc_aligned, alloc_uninit, alloc_with_hints, free, realloc,
+};
 pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use order::{fence, quiet};
 pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
+pub use tell::{SPEC_VERSION, VENDOR, info_name, info_version};
 pub use wait::{Cmp, test, wait_until};
 pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 
