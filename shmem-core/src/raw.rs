@@ -13,3 +13,4 @@ pub use crate::life::{
     ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
 };
 pub use crate::tell::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use shmem_node::template::marker::Note;

@@ -65,7 +65,7 @@ impl Ranges {
         };
         stretches.iter().find_map(|s| {
             let inside = at.wrapping_sub(s.start);
-            (inside < s.len && len <= s.len - inside).then_some(Sym(s.at + inside))
+            (inside < s.len && len <= s.len - inside).then(|| Sym(s.at + inside))
         })
     }
 
@@ -80,7 +80,7 @@ impl Ranges {
         };
         stretches.iter().find_map(|s| {
             let inside = sym.0.wrapping_sub(s.at);
-            (inside <= s.len).then_some(s.start + inside)
+            (inside <= s.len).then(|| s.start + inside)
         })
     }
 }

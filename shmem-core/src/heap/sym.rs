@@ -56,6 +56,26 @@ impl<T: Datum> SymSlice<T> {
         }
     }
 
+    /// The array of `len` elements at a symmetric address, such as one that
+    /// [`symmetric`](crate::raw::symmetric) has found.
+    ///
+    /// # Safety
+    /// The elements lie in symmetric memory, aligned for `T`.
+    #[inline]
+    pub const unsafe fn from_sym(at: Sym, len: usize) -> Self {
+        Self {
+            offset: at.offset(),
+            len,
+            of: PhantomData,
+        }
+    }
+
+    /// The symmetric address of the first element.
+    #[inline]
+    pub const fn sym(&self) -> Sym {
+        Sym::new(self.offset)
+    }
+
     /// Number of elements.
     #[inline]
     pub fn len(&self) -> usize {
