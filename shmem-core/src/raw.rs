@@ -5,11 +5,15 @@
 //! two thin layers over the same engines, so both may be used in one program.
 
 // Life and memory.
-pub use crate::heap::address::{Sym, addr_accessible, local, pe_accessible, ptr, symmetric};
-pub use crate::heap::memory::{allocate, reallocate, release};
+pub use crate::heap::address::{
+    Sym, addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
+};
+pub use crate::heap::memory::{Hints, allocate, reallocate, release};
 pub use crate::life::{
     ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
 };
+pub use crate::tell::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use shmem_node::template::marker::Note;
 
 // Contexts, copies, atomics, signals, order.
 pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post};

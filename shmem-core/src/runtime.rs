@@ -14,6 +14,7 @@ use shmem_node::segment::NodeView;
 use crate::context::Contexts;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
+use crate::life::ThreadLevel;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
 use crate::team::{Guard, Teams};
@@ -41,7 +42,38 @@ pub(crate) struct Runtime {
     pub(crate) notices_inbound: bool,
     pub(crate) contexts: Contexts,
     pub(crate) teams: Teams,
-    pub(crate) pmi: Pmi,
+    pub(crate) caller: Caller,
+    pub(crate) pmi: &'static Pmi,
+}
+
+/// The thread that may call the library, where the program has promised that only one does. Looked
+/// at in debug builds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    level: ThreadLevel,
+    /// Address of the mark of the thread that called init.
+    home: usize,
+}
+
+/// Address that no two threads have in common.
+fn mark() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| ptr::from_ref(mark) as usize)
+}
+
+impl Caller {
+    /// The calling thread, which is in init.
+    pub(crate) fn of(level: ThreadLevel) -> Self {
+        Self {
+            level,
+            home: mark(),
+        }
+    }
+
+    /// Whether the calling thread may call the library.
+    fn may(&self) -> bool {
+        self.level > ThreadLevel::Funneled || mark() == self.home
+    }
 }
 
 /// First byte of a segment.
@@ -71,7 +103,13 @@ pub(crate) fn try_rt() -> Option<&'static Runtime> {
 #[track_caller]
 pub(crate) fn rt() -> &'static Runtime {
     match try_rt() {
-        Some(rt) => rt,
+        Some(rt) => {
+            #[cfg(debug_assertions)]
+            if !rt.caller.may() {
+                rt.wrong_thread();
+            }
+            rt
+        }
         None => panic!("shmem::init() has not been called, or finalize already has"),
     }
 }
@@ -157,6 +195,19 @@ impl Runtime {
         panic!(
             "PE {pe} does not exist: this job has PEs 0 to {}",
             self.n_pes - 1
+        )
+    }
+
+    #[cfg(debug_assertions)]
+    #[cold]
+    #[track_caller]
+    fn wrong_thread(&self) -> ! {
+        panic!(
+            "a thread of PE {} calls the library that did not initialise it, but the program asked \
+             for ThreadLevel::{:?} (SHMEM_THREAD_{}); ask for Serialized or Multiple",
+            self.me,
+            self.caller.level,
+            format!("{:?}", self.caller.level).to_uppercase()
         )
     }
 
