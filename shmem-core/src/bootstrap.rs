@@ -29,7 +29,7 @@ use crate::heap::alloc::Allocator;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
 use crate::report::{Steps, record_connections};
-use crate::runtime::{Collective, Runtime, Segment, install, try_rt, uninstall};
+use crate::runtime::{Collective, Neighbours, Runtime, Segment, install, try_rt, uninstall};
 
 /// Polls of a waiting PE that was started without a launcher: nobody but its own threads can give
 /// it what it waits for.
@@ -96,6 +96,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         local,
         node,
         my_node,
+        neighbours: Neighbours::new(&node),
         node_of: node.node_of(),
         local_of: node.local_of(),
         own: Segment(own),
