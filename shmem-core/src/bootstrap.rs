@@ -31,10 +31,10 @@ use crate::life::ThreadLevel;
 use crate::pmi::Pmi;
 use crate::remote::{Adapter, Remote};
 use crate::report::{Steps, record_connections};
-use crate::runtime::{Caller, Collective, Runtime, Segment, install, uninstall};
+use crate::runtime::{Caller, Collective, Neighbours, Runtime, Segment, install, uninstall};
 use crate::statics::{self, Statics, Why};
-use crate::tell;
 use crate::team::Teams;
+use crate::tell;
 
 /// Polls of a waiting PE that was started without a launcher: nobody but its own threads can give
 /// it what it waits for.
@@ -180,6 +180,7 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
         local,
         node,
         my_node,
+        neighbours: Neighbours::new(&node),
         node_of: node.node_of(),
         local_of: node.local_of(),
         own: Segment(own),

@@ -29,6 +29,7 @@ pub(crate) struct Runtime {
     pub(crate) my_node: u32,
     pub(crate) node_of: &'static [u32],
     pub(crate) local_of: &'static [u32],
+    pub(crate) neighbours: Neighbours,
     /// This PE's segment.
     pub(crate) own: Segment,
     /// Where symmetric memory lies in this process.
@@ -86,9 +87,36 @@ unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
+/// Where the PEs of this node have their memory: what every operation on them asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Neighbours {
+    /// Segment of the first.
+    segments: Segment,
+    /// Bytes from one segment to the next.
+    stride: usize,
+    /// Block of the first; the others follow it.
+    blocks: &'static PeBlock,
+}
+
+impl Neighbours {
+    pub(crate) fn new(node: &NodeView) -> Self {
+        let first = node.segment(0);
+        let stride = match node.n_local() {
+            1 => 0,
+            _ => node.segment(1) as usize - first as usize,
+        };
+        Self {
+            segments: Segment(first),
+            stride,
+            blocks: node.pe_block(0),
+        }
+    }
+}
+
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
 
 /// The runtime, if the PE is initialised.
+#[inline]
 pub(crate) fn try_rt() -> Option<&'static Runtime> {
     // ORDERING(runtime): pairs with `install`.
     // SAFETY: the pointer is null or came from a leaked box.
@@ -110,8 +138,14 @@ pub(crate) fn rt() -> &'static Runtime {
             }
             rt
         }
-        None => panic!("shmem::init() has not been called, or finalize already has"),
+        None => not_initialised(),
     }
+}
+
+#[cold]
+#[track_caller]
+fn not_initialised() -> ! {
+    panic!("shmem::init() has not been called, or finalize already has")
 }
 
 /// The runtime in the hands of the one thread that may be in a collective of all PEs.
@@ -169,8 +203,12 @@ impl Runtime {
     /// Address of the byte at `offset` in the segment of a PE of this node.
     #[inline]
     pub(crate) fn neighbour(&self, local: usize, offset: usize) -> *mut u8 {
-        // SAFETY: as for `own`.
-        unsafe { self.node.segment(local).add(offset) }
+        debug_assert!(local < self.node.n_local());
+        // SAFETY: the segments of a node lie at equal distances; as for `own`.
+        unsafe {
+            let near = &self.neighbours;
+            near.segments.0.add(local * near.stride + offset)
+        }
     }
 
     /// Where the byte at `offset` of `pe`'s segment is.
@@ -227,10 +265,11 @@ impl Runtime {
     /// Wakes a PE of this node that may sleep in a wait for memory that was just written.
     #[inline]
     pub(crate) fn ring(&self, pe: usize) {
-        self.node
-            .pe_block(self.local_of[pe] as usize)
-            .doorbell
-            .ring();
+        let local = self.local_of[pe] as usize;
+        debug_assert!(local < self.node.n_local());
+        // SAFETY: the blocks of a node lie one behind the other.
+        let block = unsafe { &*ptr::from_ref(self.neighbours.blocks).add(local) };
+        block.doorbell.ring();
     }
 
     /// The network.
