@@ -11,6 +11,7 @@ mod memory;
 mod mixed;
 mod order;
 mod rma;
+mod teams;
 mod threads;
 
 use shmem::{barrier_all, my_pe, n_pes};
@@ -39,6 +40,7 @@ fn main() -> Result<(), shmem::Error> {
         mixed::CHECKS,
         order::CHECKS,
         collectives::CHECKS,
+        teams::CHECKS,
         memory::CHECKS,
         threads::CHECKS,
     ]
