@@ -16,6 +16,7 @@ mod order;
 mod rma;
 mod signals;
 mod strided;
+mod teams;
 mod threads;
 mod waiting;
 
@@ -51,6 +52,7 @@ fn main() -> Result<(), shmem::Error> {
         waiting::CHECKS,
         locks::CHECKS,
         collectives::CHECKS,
+        teams::CHECKS,
         memory::CHECKS,
         threads::CHECKS,
     ]
