@@ -8,6 +8,7 @@ mod atomics;
 mod collectives;
 mod contexts;
 mod growth;
+mod locks;
 mod memory;
 mod mixed;
 mod nbi;
@@ -15,7 +16,9 @@ mod order;
 mod rma;
 mod signals;
 mod strided;
+mod teams;
 mod threads;
+mod waiting;
 
 use shmem::{barrier_all, my_pe, n_pes};
 
@@ -46,7 +49,10 @@ fn main() -> Result<(), shmem::Error> {
         order::CHECKS,
         signals::CHECKS,
         contexts::CHECKS,
+        waiting::CHECKS,
+        locks::CHECKS,
         collectives::CHECKS,
+        teams::CHECKS,
         memory::CHECKS,
         threads::CHECKS,
     ]

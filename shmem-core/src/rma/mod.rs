@@ -34,7 +34,7 @@ impl Ctx {
     /// # Safety
     /// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; the
     /// target range lies inside the segment.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn put_bytes(
         &self,
@@ -88,7 +88,7 @@ impl Ctx {
     /// # Safety
     /// `dest` is writable for so many bytes (with `nbi`: until quiet, and nobody looks at it
     /// before); the source range lies inside the segment.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn get_bytes(
         &self,
