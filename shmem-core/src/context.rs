@@ -152,6 +152,11 @@ impl Ctx {
         }
     }
 
+    /// The PEs of this context: those of its team.
+    pub fn members(&self) -> Members {
+        self.members.unwrap_or_else(|| Members::all(rt().n_pes))
+    }
+
     /// How many PEs this context reaches.
     #[inline]
     pub fn n_pes(&self) -> usize {
@@ -179,15 +184,14 @@ impl Ctx {
         }
     }
 
-    /// The number in the job of PE `pe` of this context, and where its byte at `offset` is.
+    /// Where the byte at `offset` of PE `pe` of this context is.
     ///
     /// # Panics
     /// If there is no such PE.
     #[inline]
     #[track_caller]
-    pub(crate) fn place(&self, rt: &Runtime, pe: usize, offset: usize) -> (usize, Place) {
-        let pe = self.in_job(pe);
-        (pe, rt.place(pe, offset))
+    pub(crate) fn place(&self, rt: &Runtime, pe: usize, offset: usize) -> Place {
+        rt.place(self.in_job(pe), offset)
     }
 
     /// Hints that a stretch of operations begins (`batch`: they may be sent together, late) which has

@@ -2,8 +2,8 @@
 
 use shmem::raw::{Ctx, CtxOptions, MAX_CONTEXTS};
 use shmem::{
-    Cmp, Error, alloc, atomic_fetch, barrier_all, context, free, g, get, my_pe, n_pes, p, pe_quiet,
-    put, quiet, wait_until,
+    Cmp, Error, Team, alloc, atomic_fetch, barrier_all, context, free, g, get, my_pe, n_pes, p,
+    pe_quiet, put, quiet, wait_until,
 };
 
 use crate::{Check, noise};
@@ -16,6 +16,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("contexts_run_out", contexts_run_out),
     ("a_context_per_thread", a_context_per_thread),
     ("contexts_do_everything", contexts_do_everything),
+    ("contexts_of_teams", contexts_of_teams),
 ];
 
 /// Several contexts write to several PEs in turn; what one of them completes is there, whatever the
@@ -195,6 +196,46 @@ fn a_context_per_thread() {
     barrier_all();
     free(sum).unwrap();
     free(counts).unwrap();
+}
+
+/// PEs of a team's context have the numbers that they have in the team, here counted backwards.
+fn contexts_of_teams() {
+    let (me, n) = (my_pe(), n_pes());
+    let words = alloc::<u64>(2 * n).unwrap();
+    let last = n as isize - 1;
+    let members = n.div_ceil(2) as isize;
+    let backwards = Team::world()
+        .split_strided(last, -2, members, None)
+        .unwrap();
+    if let Some(team) = backwards {
+        let ctx = context().team(&team).nostore().create().unwrap();
+        let others = context()
+            .team(Team::shared())
+            .serialized()
+            .create()
+            .unwrap();
+        assert_eq!(
+            (ctx.n_pes(), others.n_pes()),
+            (team.n_pes(), Team::shared().n_pes())
+        );
+        for rank in 0..ctx.n_pes() {
+            let world = n - 1 - 2 * rank;
+            assert_eq!(ctx.as_raw().world_pe(rank), Some(world));
+            ctx.p(words.elem(me), 10 + rank as u64, rank);
+            ctx.atomic_add(words.elem(n + me), 3, rank);
+            ctx.pe_quiet(&[rank]);
+            assert_eq!(g(words.elem(me), world), 10 + rank as u64);
+            assert_eq!(atomic_fetch(words.elem(n + me), world), 3);
+        }
+        assert_eq!(ctx.as_raw().world_pe(ctx.n_pes()), None);
+        // It outlives its team.
+        team.destroy();
+        ctx.p(words.elem(me), 99, 0);
+        ctx.quiet();
+        assert_eq!(g(words.elem(me), n - 1), 99);
+    }
+    barrier_all();
+    free(words).unwrap();
 }
 
 /// Every kind of operation on a context that is not the default one, and sessions, which promise

@@ -206,14 +206,14 @@ impl Ctx {
 pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks, pe: usize) {
     let rt: &Runtime = rt();
     match ctx.place(rt, pe, dest.offset()) {
-        (world_pe, Place::Here(to)) => {
+        Place::Here(to) => {
             // SAFETY: by the caller; the target is mapped.
-            unsafe { copy_blocks(source, to, blocks) };
-            rt.ring(world_pe);
+            unsafe { copy_blocks(source, to.at, blocks) };
+            rt.ring(to.local);
         }
-        (_, Place::There) if blocks.count == 0 || blocks.bytes == 0 => {}
+        Place::There(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        (_, Place::There) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
+        Place::There(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
     }
 }
 
@@ -233,9 +233,9 @@ pub unsafe fn get_blocks(ctx: &Ctx, dest: *mut u8, source: Sym, blocks: Blocks, 
     let rt: &Runtime = rt();
     match ctx.place(rt, pe, source.offset()) {
         // SAFETY: by the caller; the source is mapped.
-        (_, Place::Here(from)) => unsafe { copy_blocks(from, dest, blocks) },
-        (_, Place::There) if blocks.count == 0 || blocks.bytes == 0 => {}
+        Place::Here(from) => unsafe { copy_blocks(from.at, dest, blocks) },
+        Place::There(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        (_, Place::There) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
+        Place::There(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
     }
 }
