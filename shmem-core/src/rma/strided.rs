@@ -67,8 +67,8 @@ impl Blocks {
         }
     }
 
-    /// The same without the first `n` blocks, and how far both sides move.
-    fn from_block(self, n: usize) -> Self {
+    /// The same without `n` blocks.
+    fn without(self, n: usize) -> Self {
         Self {
             count: self.count - n,
             ..self
@@ -133,7 +133,7 @@ impl Ctx {
                 }
                 source = source.wrapping_add(count * blocks.source_stride);
                 dest = dest.at(count * blocks.bytes);
-                blocks = blocks.from_block(count);
+                blocks = blocks.without(count);
             }
             return;
         }
@@ -178,7 +178,7 @@ impl Ctx {
                 }
                 source = source.at(count * blocks.source_stride);
                 dest = dest.wrapping_add(count * blocks.dest_stride);
-                blocks = blocks.from_block(count);
+                blocks = blocks.without(count);
             }
             return;
         }

@@ -1,6 +1,7 @@
 //! Contexts of an endpoint: each completes by itself, whoever executes atomics and over whatever kind
 //! of connection; atomics of several steps; connecting ahead.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use shmem_ib::atomic::{AtomicOp, Width};
@@ -248,4 +249,59 @@ fn connections_are_made_ahead() {
     few.pes[0].put_word(3, 0, 1);
     few.pes[0].endpoint.quiet().unwrap();
     assert_eq!(few.pes[0].endpoint.stats().queue_pairs_created, 1);
+}
+
+/// Loops on the same words by several threads and peers and by the processor, through queues that take
+/// one request at a time: all sums are right, and streams on one word need fewer steps than
+/// operations.
+#[test]
+fn loops_share_words_and_narrow_queues() {
+    const EACH: u64 = 400;
+    let job = Job::with(3, |config, _| config.sq_depth = 1);
+    let target = &job.pes[2];
+    // SAFETY: inside of the segment, aligned, and accessed by atomics only.
+    let half = unsafe { AtomicU32::from_ptr(target.place(4).cast()) };
+    std::thread::scope(|scope| {
+        for pe in &job.pes[..2] {
+            for thread in 0..2u16 {
+                scope.spawn(move || {
+                    let c = ctx(pe, thread);
+                    for i in 0..EACH {
+                        let bit = 1 << (2 * u64::from(pe.number) + u64::from(thread));
+                        c.atomic_plain(2, 0, 0, Width::W4, AtomicOp::Add(1))
+                            .unwrap();
+                        c.atomic_plain(2, 0, 4, Width::W4, AtomicOp::Add(1))
+                            .unwrap();
+                        c.atomic_plain(2, 0, 8, Width::W8, AtomicOp::Xor(bit))
+                            .unwrap();
+                        if i % 50 == 0 {
+                            c.fence();
+                        }
+                    }
+                    c.quiet().unwrap();
+                });
+            }
+        }
+        scope.spawn(|| {
+            for _ in 0..EACH {
+                half.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    });
+    assert_eq!(target.word(0) & 0xffff_ffff, 4 * EACH);
+    assert_eq!(u64::from(half.load(Ordering::SeqCst)), 5 * EACH);
+    assert_eq!(target.word(8), 0);
+
+    // The first is under way, and the others go as one behind it.
+    let (mut pes, before) = (job.pes.iter(), job.pes[0].endpoint.stats());
+    let pe = pes.next().unwrap();
+    for _ in 0..1000 {
+        ctx(pe, 5)
+            .atomic_plain(2, 0, 16, Width::W4, AtomicOp::Add(2))
+            .unwrap();
+    }
+    ctx(pe, 5).quiet().unwrap();
+    assert_eq!(target.word(16), 2000);
+    let sent = pe.endpoint.stats().hca.packets_sent - before.hca.packets_sent;
+    assert!(sent < 800, "{sent} packets");
 }
