@@ -323,6 +323,32 @@ impl<M: Mode> Context<M> {
         &self.ctx
     }
 
+    /// The PEs that it reaches: those of its team.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_get_team`.
+    pub fn members(&self) -> Members {
+        self.ctx.members()
+    }
+
+    /// [`Ctx::session_start`](crate::raw::Ctx::session_start), which see.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_session_start`.
+    #[inline]
+    pub fn session_start(&self, batch: bool, total: Option<usize>) {
+        self.ctx.session_start(batch, total);
+    }
+
+    /// Ends what [`session_start`](Self::session_start) has begun; without such it does nothing.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_session_stop`.
+    #[inline]
+    pub fn session_stop(&self) {
+        self.ctx.session_stop();
+    }
+
     /// How many PEs it reaches: those of its team.
     #[inline]
     pub fn n_pes(&self) -> usize {

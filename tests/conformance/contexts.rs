@@ -244,7 +244,7 @@ fn contexts_do_everything() {
     let (me, n) = (my_pe(), n_pes());
     let pe = (me + n / 2) % n;
     let ctx = context().create().unwrap();
-    ctx.as_raw().session_start(true, Some(100));
+    ctx.session_start(true, Some(100));
     let cells = alloc::<i64>(4 * n).unwrap();
     let mine = cells.at(4 * me..4 * me + 4);
     ctx.put(mine, &[1, 2, 3, 4], pe);
@@ -259,7 +259,7 @@ fn contexts_do_everything() {
     assert_eq!(ctx.atomic_fetch_add(mine, 5, pe), 10);
     assert_eq!(ctx.atomic_swap(mine, -1, pe), 15);
     assert_eq!(ctx.atomic_compare_swap(mine, -1, 8, pe), -1);
-    ctx.as_raw().session_stop();
+    ctx.session_stop();
     let (mut a, mut b) = (0, 0);
     ctx.nbi(|ops| {
         ops.atomic_fetch_or(&mut a, mine, 3, pe);

@@ -2,7 +2,7 @@
 //!
 //! To a PE of the same node they are plain memory accesses. To others they are RDMA over a
 //! connection that the first operation makes. This module has the engine, which knows addresses and
-//! byte counts; [`strided`] copies that leave gaps, [`typed`] the routines of the crate, and [`nbi`]
+//! byte counts; [`strided`] copies that leave gaps, [`typed`] the routines of the crate, and `nbi`
 //! the scope that makes non-blocking operations safe.
 
 mod nbi;
