@@ -16,7 +16,7 @@ impl Runtime {
     /// Executes `op` on the word at `offset` of `pe`'s segment; gives the old value.
     #[inline]
     #[track_caller]
-    fn atomic(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) -> u64 {
+    pub(crate) fn atomic(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) -> u64 {
         match self.place(pe, offset) {
             Place::Here(at) => {
                 // SAFETY: handles to 4 and 8-byte types lie aligned inside the segment.
@@ -31,7 +31,7 @@ impl Runtime {
     /// Executes `op` without need of the old value; complete at quiet.
     #[inline]
     #[track_caller]
-    fn atomic_nbi(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) {
+    pub(crate) fn atomic_nbi(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) {
         match self.place(pe, offset) {
             Place::Here(_) => {
                 self.atomic(pe, offset, width, op);

@@ -28,7 +28,8 @@
 //! * [`alloc`], [`free`], [`SymSlice`]: symmetric memory.
 //! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`nbi`]: one-sided copies.
 //! * [`atomic_fetch_add`] and its like: atomics on any PE's words.
-//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`]: waiting for others.
+//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`], [`wait_until_any`] and
+//!   its like: waiting for others. [`Lock`].
 //! * [`barrier_all`], [`broadcast`], [`reduce`], [`fcollect`], [`collect`], [`alltoall`].
 //!
 //! # Threads
@@ -51,6 +52,7 @@ mod device;
 mod error;
 mod heap;
 mod life;
+mod lock;
 mod order;
 mod pmi;
 pub mod raw;
@@ -74,9 +76,15 @@ pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
 pub use error::Error;
 pub use heap::sym::{SymSlice, alloc, free};
 pub use life::{ThreadLevel, global_exit, initialized, thread_level};
+pub use lock::{Lock, LockGuard};
 pub use order::{fence, quiet};
 pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
-pub use wait::{Cmp, test, wait_until};
+pub use wait::api::{
+    signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
+    test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
+    wait_until_any_vector, wait_until_some, wait_until_some_vector,
+};
+pub use wait::words::{Cmp, Waitable};
 pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 
 /// The programs in the README are compiled and run as tests.
