@@ -22,6 +22,7 @@ use shmem_node::stats::Stat;
 use shmem_node::sys;
 
 use crate::collectives::{Links, MAX_PES};
+use crate::context::Contexts;
 use crate::error::Error;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
@@ -109,6 +110,7 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         notices_inbound: remote.as_ref().is_none_or(Remote::notices_inbound),
         remote,
         links: Links::default(),
+        contexts: Contexts::new(),
         meeting: AtomicBool::new(false),
         pmi,
     });

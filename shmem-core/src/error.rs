@@ -47,6 +47,15 @@ pub enum Error {
          until the program ends"
     )]
     Spent,
+    /// A context was asked for, and there are as many as there may be.
+    #[error(
+        "this PE has {most} contexts, the most that there may be, the default one among them; \
+         destroy those that are not needed any more"
+    )]
+    TooManyContexts {
+        /// How many there may be, with the default one.
+        most: usize,
+    },
     /// An alignment larger than that of the PEs' heaps.
     #[error("symmetric memory is aligned to {most} bytes at most, not to {asked}")]
     Alignment {

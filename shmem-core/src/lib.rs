@@ -47,6 +47,7 @@
 mod atomics;
 mod bootstrap;
 mod collectives;
+mod context;
 mod datum;
 mod device;
 mod error;
@@ -60,25 +61,31 @@ mod remote;
 mod report;
 mod rma;
 mod runtime;
+mod signal;
 mod startup;
+mod team;
 mod wait;
 mod world;
 
 pub use atomics::{
-    atomic_add, atomic_and, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and,
-    atomic_fetch_inc, atomic_fetch_or, atomic_fetch_xor, atomic_inc, atomic_or, atomic_set,
-    atomic_swap, atomic_xor,
+    atomic_add, atomic_and, atomic_compare_swap, atomic_compare_swap_nbi, atomic_fetch,
+    atomic_fetch_add, atomic_fetch_add_nbi, atomic_fetch_and, atomic_fetch_and_nbi,
+    atomic_fetch_inc, atomic_fetch_inc_nbi, atomic_fetch_nbi, atomic_fetch_or, atomic_fetch_or_nbi,
+    atomic_fetch_xor, atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap,
+    atomic_swap_nbi, atomic_xor,
 };
 pub use collectives::{
     Op, alltoall, barrier_all, broadcast, collect, fcollect, reduce, reduce_bits, sync_all,
 };
+pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
 pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
 pub use error::Error;
 pub use heap::sym::{SymSlice, alloc, free};
 pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use lock::{Lock, LockGuard};
-pub use order::{fence, quiet};
-pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
+pub use order::{fence, pe_quiet, quiet};
+pub use rma::{Nbi, g, get, get_nbi, ibget, ibput, iget, iput, nbi, p, put, put_nbi};
+pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
 pub use wait::api::{
     signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
     test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,

@@ -73,6 +73,12 @@ impl<T: Datum> SymSlice<T> {
         self.offset
     }
 
+    /// The symmetric address of the first element.
+    #[inline]
+    pub(crate) fn sym(&self) -> Sym {
+        Sym::new(self.offset)
+    }
+
     /// Size in bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {

@@ -26,8 +26,11 @@
 
 use shmem_ib::atomic::{AtomicOp, Width};
 
+use crate::context::Ctx;
 use crate::heap::access;
-use crate::runtime::Runtime;
+use crate::heap::address::Sym;
+use crate::life::{ThreadLevel, thread_level};
+use crate::runtime::{Runtime, rt};
 
 const GRANTED: u64 = 1 << 63;
 const QUEUED: u64 = 1 << 62;
@@ -56,7 +59,12 @@ const fn home(offset: usize, n_pes: usize) -> usize {
 impl Runtime {
     /// One of the atomics of a lock; gives the old value.
     fn lock_word(&self, pe: usize, at: usize, op: AtomicOp) -> u64 {
-        self.atomic(pe, at, Width::W8, op)
+        Ctx::default_ctx().atomic(Sym::new(at), Width::W8, op, pe)
+    }
+
+    /// Changes another PE's node, sooner or later.
+    fn tell(&self, pe: usize, at: usize, what: u64) {
+        Ctx::default_ctx().atomic_plain(Sym::new(at), Width::W8, AtomicOp::Add(what), pe);
     }
 
     /// This PE's copy.
@@ -116,8 +124,12 @@ impl Runtime {
     }
 
     /// Takes the lock at `at`, when it is this PE's turn.
+    #[track_caller]
     pub(crate) fn lock_set(&self, at: usize) {
         while !self.enter(at) {
+            if thread_level().is_some_and(|level| level < ThreadLevel::Multiple) {
+                self.waits_for_itself(at);
+            }
             self.wait_for(|| self.own_lock_word(at) & QUEUED == 0);
         }
         let before = self.exchange_tail(at, self.guess(at, 0), name(self.me), |_| true);
@@ -126,8 +138,7 @@ impl Runtime {
         if before == 0 {
             return;
         }
-        let next = AtomicOp::Add(name(self.me) << NEXT_SHIFT);
-        self.atomic_nbi(before as usize - 1, at, Width::W8, next);
+        self.tell(before as usize - 1, at, name(self.me) << NEXT_SHIFT);
         self.wait_for(|| self.own_lock_word(at) & GRANTED != 0);
     }
 
@@ -168,8 +179,67 @@ impl Runtime {
         }
         self.leave(at);
         if let Some(next) = next {
-            self.atomic_nbi(next, at, Width::W8, AtomicOp::Add(GRANTED));
+            self.tell(next, at, GRANTED);
         }
         true
     }
+    #[cold]
+    #[track_caller]
+    fn waits_for_itself(&self, at: usize) -> ! {
+        panic!(
+            "PE {} asks for the lock at symmetric offset {at:#x}, which it holds: it would wait for \
+             itself. (Threads may wait for each other's locks after an init with thread level \
+             Multiple.)",
+            self.me
+        )
+    }
+
+    #[cold]
+    #[track_caller]
+    fn not_held(&self, at: usize) -> ! {
+        panic!(
+            "PE {} lets go of the lock at symmetric offset {at:#x}, which it does not hold",
+            self.me
+        )
+    }
+}
+
+/// Takes a lock: a word of 8 bytes that is 0 on all PEs when first used. Waits until it is this
+/// PE's turn; PEs get it in the order in which they asked.
+///
+/// # Panics
+/// Before init, or where this PE holds the lock and its thread level lets nobody else give it back.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_set_lock`.
+#[track_caller]
+pub fn lock_set(lock: Sym) {
+    rt().lock_set(lock.offset());
+}
+
+/// Lets go of a lock, after a quiet.
+///
+/// # Panics
+/// Before init, or if this PE does not hold it.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_clear_lock`.
+#[track_caller]
+pub fn lock_clear(lock: Sym) {
+    let rt = rt();
+    if !rt.lock_clear(lock.offset()) {
+        rt.not_held(lock.offset());
+    }
+}
+
+/// Takes a lock if it is free, without waiting. Returns whether it did.
+///
+/// # Panics
+/// Before init.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_test_lock`.
+#[track_caller]
+pub fn lock_test(lock: Sym) -> bool {
+    rt().lock_test(lock.offset())
 }

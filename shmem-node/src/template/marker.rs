@@ -43,6 +43,16 @@ impl Note {
             content,
         }
     };
+
+    /// The note's bytes, for those who write object files.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [self.name_len, self.content_len, self.kind]
+            .iter()
+            .flat_map(|n| n.to_ne_bytes())
+            .chain(self.name)
+            .chain(self.content)
+            .collect()
+    }
 }
 
 /// What a program file says.
