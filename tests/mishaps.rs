@@ -2,7 +2,10 @@
 
 use std::process::exit;
 
-use shmem::{Cmp, SymSlice, World, alloc, alltoall, barrier_all, fcollect, my_pe, wait_until};
+use shmem::{
+    Cmp, Lock, SymSlice, ThreadLevel, World, alloc, alltoall, barrier_all, fcollect, my_pe, raw,
+    wait_until,
+};
 
 /// What PE 0 does while the others wait; or, for the lonely ones, all that happens.
 fn main() -> Result<(), shmem::Error> {
@@ -17,7 +20,10 @@ fn main() -> Result<(), shmem::Error> {
         "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
         _ => {}
     }
-    let world = shmem::init()?;
+    let world = match mishap.as_str() {
+        "lock-twice" => shmem::init_thread(ThreadLevel::Serialized)?,
+        _ => shmem::init()?,
+    };
     match mishap.as_str() {
         "init-only" => return Ok(()),
         "init-twice" => return shmem::init().map(drop),
@@ -59,6 +65,11 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "past-the-end" => shmem::put(array, &[1; 5], 0),
             "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
             "fcollect-too-long" => fcollect(array, array),
+            "lock-twice" => drop([Lock::at(array).lock(), Lock::at(array).lock()]),
+            "unlock-free-lock" => {
+                let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
+                raw::lock_clear(word);
+            }
             "two-fabrics" | "two-ways-of-atomics" => shmem::p(array, 1, shmem::n_pes() - 1),
             "wait-for-ever" => {
                 wait_until(array, Cmp::Eq, 1);

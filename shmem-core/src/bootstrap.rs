@@ -13,6 +13,7 @@ use shmem_node::contract::{
     self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
 };
 use shmem_node::hca_address::HcaAddresses;
+use shmem_node::layout::INTERNAL_SIZE;
 use shmem_node::pages;
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::{JobFacts, NodeSegment, NodeView};
@@ -21,7 +22,9 @@ use shmem_node::stats::Stat;
 use shmem_node::sys;
 
 use crate::collectives::{Links, MAX_PES};
+use crate::context::Contexts;
 use crate::error::Error;
+use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
@@ -96,12 +99,18 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         node_of: node.node_of(),
         local_of: node.local_of(),
         own: Segment(own),
+        ranges: Ranges {
+            heap: own as usize + INTERNAL_SIZE,
+            heap_len: node.heap_size(),
+            heap_at: INTERNAL_SIZE,
+        },
         block,
         patience: Patience::new(node.spins()),
         heap: Mutex::new(Allocator::new(node.heap_size())),
         notices_inbound: remote.as_ref().is_none_or(Remote::notices_inbound),
         remote,
         links: Links::default(),
+        contexts: Contexts::new(),
         meeting: AtomicBool::new(false),
         pmi,
     });

@@ -47,6 +47,29 @@ pub enum Error {
          until the program ends"
     )]
     Spent,
+    /// A context was asked for, and there are as many as there may be.
+    #[error(
+        "this PE has {most} contexts, the most that there may be, the default one among them; \
+         destroy those that are not needed any more"
+    )]
+    TooManyContexts {
+        /// How many there may be, with the default one.
+        most: usize,
+    },
+    /// An alignment larger than that of the PEs' heaps.
+    #[error("symmetric memory is aligned to {most} bytes at most, not to {asked}")]
+    Alignment {
+        /// Bytes asked for.
+        asked: usize,
+        /// Largest alignment in bytes.
+        most: usize,
+    },
+    /// An address outside of symmetric memory.
+    #[error("address {at:#x} is not symmetric: it does not lie in the symmetric heap")]
+    NotSymmetric {
+        /// The address.
+        at: usize,
+    },
     /// A setting cannot be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),

@@ -12,6 +12,8 @@ use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 
 use crate::collectives::Links;
+use crate::context::Contexts;
+use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
@@ -28,6 +30,8 @@ pub(crate) struct Runtime {
     pub(crate) local_of: &'static [u32],
     /// This PE's segment.
     pub(crate) own: Segment,
+    /// Where symmetric memory lies in this process.
+    pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
     pub(crate) patience: Patience,
     pub(crate) heap: Mutex<Allocator>,
@@ -36,6 +40,7 @@ pub(crate) struct Runtime {
     /// Whether somebody rings when other nodes have written this PE's memory.
     pub(crate) notices_inbound: bool,
     pub(crate) links: Links,
+    pub(crate) contexts: Contexts,
     /// Whether a thread is in a collective.
     pub(crate) meeting: AtomicBool,
     pub(crate) pmi: Pmi,
@@ -179,6 +184,19 @@ impl Runtime {
             "two threads of PE {} are in collectives at once; let one thread call them, or lock",
             self.me
         )
+    }
+
+    /// Whether `pe` is on this node.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn is_near(&self, pe: usize) -> bool {
+        match self.node_of.get(pe) {
+            Some(&node) => node == self.my_node,
+            None => self.no_such_pe(pe),
+        }
     }
 
     /// Wakes a PE of this node that may sleep in a wait for memory that was just written.

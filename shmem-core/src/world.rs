@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use crate::bootstrap;
 use crate::error::Error;
-use crate::runtime::{collective, rt, try_rt};
+use crate::life::{self, ThreadLevel, initialized};
+use crate::runtime::rt;
 
 /// The job, from [`init`] to [`World::finalize`] or drop.
 ///
@@ -14,7 +14,7 @@ use crate::runtime::{collective, rt, try_rt};
 /// too.
 ///
 /// A PE that leaves `main` early with an error does finalize, and waits for the others in it. If
-/// they do not come, call [`global_exit`] where the error is found.
+/// they do not come, call [`global_exit`](crate::global_exit) where the error is found.
 #[derive(Debug)]
 #[must_use = "dropping the World finalizes at once"]
 pub struct World {
@@ -39,7 +39,19 @@ pub struct World {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init`.
 pub fn init() -> Result<World, Error> {
-    bootstrap::init()?;
+    init_thread(ThreadLevel::Multiple)
+}
+
+/// As [`init`], for a program that promises which of its threads call the library. The level in
+/// force is [`thread_level`](crate::thread_level): that of the outermost init.
+///
+/// # Errors
+/// As for [`init`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_init_thread`.
+pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
+    life::init(requested)?;
     Ok(World {
         not_send: PhantomData,
     })
@@ -69,8 +81,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if !std::thread::panicking() && try_rt().is_some() {
-            bootstrap::finalize(collective());
+        if !std::thread::panicking() && initialized() {
+            life::finalize();
         }
     }
 }
@@ -114,19 +126,4 @@ pub fn node_of(pe: usize) -> usize {
         rt.n_pes - 1
     );
     rt.node_of[pe] as usize
-}
-
-/// Ends the whole job at once with `status`, from one PE. Nothing is completed, and no other PE has
-/// to call it. Without [`init`] it only ends this process.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_global_exit`.
-pub fn global_exit(status: i32) -> ! {
-    if let Some(rt) = try_rt() {
-        rt.pmi.abort(
-            status,
-            &format!("PE {} called global_exit({status})", rt.me),
-        );
-    }
-    std::process::exit(status)
 }

@@ -7,11 +7,13 @@
 mod atomics;
 mod collectives;
 mod growth;
+mod locks;
 mod memory;
 mod mixed;
 mod order;
 mod rma;
 mod threads;
+mod waiting;
 
 use shmem::{barrier_all, my_pe, n_pes};
 
@@ -38,6 +40,8 @@ fn main() -> Result<(), shmem::Error> {
         atomics::CHECKS,
         mixed::CHECKS,
         order::CHECKS,
+        waiting::CHECKS,
+        locks::CHECKS,
         collectives::CHECKS,
         memory::CHECKS,
         threads::CHECKS,

@@ -70,6 +70,20 @@ fn the_status_of_a_failed_pe_is_that_of_the_job() {
 }
 
 #[test]
+fn locks_that_nobody_can_get_or_nobody_holds_are_found() {
+    ends(
+        "lock-twice",
+        101,
+        &["PE 0 asks for the lock", "which it holds"],
+    );
+    ends(
+        "unlock-free-lock",
+        101,
+        &["PE 0 lets go of the lock", "does not hold"],
+    );
+}
+
+#[test]
 fn a_panic_ends_the_job() {
     ends("panic", 101, &["PE 0 loses its nerve", "status 101"]);
     ends(

@@ -7,8 +7,8 @@
 
 use std::ops::Range;
 
-/// Most children a node can have: 2^20 nodes.
-pub(crate) const MAX_CHILDREN: usize = 20;
+/// Most children a node can have: 2^18 nodes.
+pub(crate) const MAX_CHILDREN: usize = 18;
 
 /// Parent of `node`; the root has none.
 pub(crate) fn parent(node: usize) -> Option<usize> {

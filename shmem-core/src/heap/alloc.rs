@@ -92,6 +92,34 @@ impl Allocator {
         true
     }
 
+    /// Bytes of the block at `offset`, if there is one.
+    pub(crate) fn len_of(&self, offset: usize) -> Option<usize> {
+        self.used.get(&offset).copied()
+    }
+
+    /// Makes the block at `offset` hold `len` bytes without moving it; false, and nothing has
+    /// changed, if there is none or no room behind it.
+    pub(crate) fn resize(&mut self, offset: usize, len: usize) -> bool {
+        let Some(len) = len.max(1).checked_next_multiple_of(GRAIN) else {
+            return false;
+        };
+        let Some(old) = self.len_of(offset) else {
+            return false;
+        };
+        let end = offset + old;
+        let room = self.free.get(&end).copied().unwrap_or(0);
+        if len > old + room {
+            return false;
+        }
+        self.free.remove(&end);
+        if old + room > len {
+            self.free.insert(offset + len, old + room - len);
+        }
+        self.used.insert(offset, len);
+        self.fresh_from = self.fresh_from.max(offset + len);
+        true
+    }
+
     /// Bytes of the heap, of its used blocks, and of its largest free range.
     pub(crate) fn usage(&self) -> (usize, usize, usize) {
         let largest = self.free.values().copied().max().unwrap_or(0);

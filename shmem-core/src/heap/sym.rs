@@ -1,14 +1,13 @@
 //! Handles to symmetric objects, and the heap's collective operations.
 
 use std::marker::PhantomData;
-use std::ops::{Bound, Range, RangeBounds};
-
-use shmem_node::layout::INTERNAL_SIZE;
+use std::ops::{Bound, RangeBounds};
 
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::heap::access;
-use crate::runtime::{Runtime, collective, rt};
+use crate::heap::address::Sym;
+use crate::runtime::{collective, rt};
 
 /// A symmetric array of `T`: it exists on every PE, at the same place in each PE's heap.
 ///
@@ -72,6 +71,12 @@ impl<T: Datum> SymSlice<T> {
     #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset
+    }
+
+    /// The symmetric address of the first element.
+    #[inline]
+    pub(crate) fn sym(&self) -> Sym {
+        Sym::new(self.offset)
     }
 
     /// Size in bytes.
@@ -234,41 +239,6 @@ impl<T: Datum> SymSlice<T> {
     }
 }
 
-impl Runtime {
-    /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
-    /// others, whose devices did not refuse, are on their way to a barrier.
-    fn expose(&self, range: Range<usize>) {
-        if let Some(remote) = &self.remote {
-            let (endpoint, figures) = (&remote.endpoint, &self.block.stats);
-            // SAFETY: the segment stays mapped until the process ends.
-            let done = unsafe { remote.registrar.reach(endpoint, self.own.0, range, figures) };
-            self.or_die(done.map_err(Error::from));
-        }
-    }
-
-    /// Takes memory from the heap, zeroes it, and waits for all PEs.
-    fn allocate<T: Datum>(&self, len: usize) -> Result<SymSlice<T>, Error> {
-        let bytes = len.saturating_mul(size_of::<T>());
-        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
-        let Some(block) = heap.allocate(bytes, align_of::<T>()) else {
-            let (size, used, largest_free) = heap.usage();
-            return Err(Error::HeapExhausted {
-                asked: bytes,
-                size,
-                used,
-                largest_free,
-            });
-        };
-        drop(heap);
-        let offset = INTERNAL_SIZE + block.offset;
-        self.expose(offset..offset + bytes);
-        // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
-        unsafe { self.own(offset).write_bytes(0, block.dirty) };
-        self.barrier_all();
-        Ok(SymSlice::from_raw(offset, len))
-    }
-}
-
 /// Allocates a symmetric array of `len` elements, all bits zero, on every PE.
 ///
 /// **Collective**: all PEs call it with the same `T` and `len`, in the same order relative to other
@@ -283,7 +253,9 @@ impl Runtime {
 /// OpenSHMEM 1.6, `shmem_calloc`.
 #[track_caller]
 pub fn alloc<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
-    collective().allocate(len)
+    let bytes = len.saturating_mul(size_of::<T>());
+    let at = collective().allocate(bytes, align_of::<T>(), true)?;
+    Ok(SymSlice::from_raw(at.offset(), len))
 }
 
 /// Gives back what [`alloc`] gave. Handles to it must not be used any more.
@@ -298,25 +270,14 @@ pub fn alloc<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
 /// OpenSHMEM 1.6, `shmem_free`.
 #[track_caller]
 pub fn free<T: Datum>(array: SymSlice<T>) -> Result<(), Error> {
-    let rt = collective();
-    rt.barrier_all();
-    let mut heap = rt.heap.lock().unwrap_or_else(|e| e.into_inner());
-    let known = array
-        .offset
-        .checked_sub(INTERNAL_SIZE)
-        .is_some_and(|o| heap.release(o));
-    if known {
-        Ok(())
-    } else {
-        Err(Error::NotAllocated {
-            offset: array.offset,
-        })
-    }
+    collective().release(Sym::new(array.offset))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const INTERNAL_SIZE: usize = 1 << 20;
 
     fn array() -> SymSlice<u32> {
         SymSlice::from_raw(INTERNAL_SIZE, 10)

@@ -34,6 +34,7 @@ mod amo;
 mod asleep;
 mod buffers;
 mod config;
+mod context;
 mod driver;
 mod error;
 mod evict;
@@ -56,6 +57,7 @@ use std::time::{Duration, Instant};
 pub use amo::recode_message;
 pub use amo::{Atomics, Refusal};
 pub use config::{Directory, EndpointConfig, Lookup, Transport};
+pub use context::{Context, ContextId};
 pub use error::ConnError;
 
 use self::amo::{ANSWER_MESSAGES, ANSWER_SLOTS, Owner, RECEIVES};

@@ -1,0 +1,182 @@
+//! From the first init to the last finalize, and again: counting, thread levels, the end of the job.
+//!
+//! Init and finalize come in pairs, of which the outermost one makes the process a PE; the inner
+//! ones only count (and their finalize is a barrier). After the outermost finalize the process may
+//! become the same PE of the same job again.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::bootstrap;
+use crate::error::Error;
+use crate::runtime::{collective, rt, try_rt};
+
+/// Which threads of a PE call the library. The numbers are C's.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `SHMEM_THREAD_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ThreadLevel {
+    /// The process has one thread.
+    Single = 0,
+    /// Only the thread that called init.
+    Funneled = 1,
+    /// Any, one at a time.
+    Serialized = 2,
+    /// Any, all at once.
+    Multiple = 3,
+}
+
+impl ThreadLevel {
+    /// The level with C's number.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Single),
+            1 => Some(Self::Funneled),
+            2 => Some(Self::Serialized),
+            3 => Some(Self::Multiple),
+            _ => None,
+        }
+    }
+}
+
+/// What has no level yet.
+const NO_LEVEL: u8 = u8::MAX;
+
+/// The level in force. Read by any thread at any time.
+static LEVEL: AtomicU8 = AtomicU8::new(NO_LEVEL);
+
+/// Set once the process is on its way out, where nothing collective may be started any more.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+
+/// Inits that have no finalize yet. Held through the outermost init and finalize, so that a thread
+/// that initialises meanwhile waits for their end.
+static COUNT: Mutex<usize> = Mutex::new(0);
+
+fn count() -> MutexGuard<'static, usize> {
+    COUNT.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Makes this process a PE of its job, or counts if it is one. Gives the level of thread support,
+/// which is that of the outermost init.
+///
+/// **Collective**. Waits for the PEs of the same node only. It may follow the last [`finalize`].
+///
+/// # Errors
+/// As for [`crate::init`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_init`, `shmem_init_thread`.
+pub fn init(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
+    let mut count = count();
+    if *count == 0 {
+        bootstrap::init()?;
+        LEVEL.store(requested as u8, Ordering::Release);
+    }
+    *count += 1;
+    Ok(thread_level().unwrap_or(requested))
+}
+
+/// Undoes one [`init`]. The last one completes all operations, waits for all PEs, frees the heap
+/// and leaves the job; the others are barriers. Without an init nothing happens.
+///
+/// **Collective**. Called by the thread that called init.
+///
+/// # Panics
+/// If another thread is in a collective.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_finalize`.
+#[track_caller]
+pub fn finalize() {
+    let mut count = count();
+    match *count {
+        0 => {}
+        1 => {
+            bootstrap::finalize(collective());
+            LEVEL.store(NO_LEVEL, Ordering::Release);
+            *count = 0;
+        }
+        _ => {
+            *count -= 1;
+            drop(count);
+            collective().barrier_all();
+        }
+    }
+}
+
+/// Whether this process is a PE: between init and the matching finalize. Any thread may ask at any
+/// time.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_query_initialized`.
+pub fn initialized() -> bool {
+    try_rt().is_some()
+}
+
+/// The level of thread support, if this process is a PE. Any thread may ask at any time.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_query_thread`.
+pub fn thread_level() -> Option<ThreadLevel> {
+    ThreadLevel::from_number(LEVEL.load(Ordering::Acquire))
+}
+
+/// Initialises, unless this process is a PE, and finalizes when the process exits in order
+/// (`exit` with status 0, or the end of `main`).
+///
+/// **Collective**, and so is that end.
+///
+/// # Errors
+/// As for [`init`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `start_pes` (deprecated).
+pub fn start_pes() -> Result<(), Error> {
+    if initialized() {
+        return Ok(());
+    }
+    init(ThreadLevel::Single)?;
+    at_exit();
+    Ok(())
+}
+
+/// Has the C library finalize at exit.
+fn at_exit() {
+    extern "C" fn leave(status: libc::c_int, _: *mut libc::c_void) {
+        // A PE that failed does not wait for the others: the launcher ends the job.
+        if status == 0 && !LEAVING.load(Ordering::Relaxed) && initialized() {
+            while *count() > 0 {
+                finalize();
+            }
+        }
+    }
+    unsafe extern "C" {
+        fn on_exit(
+            run: extern "C" fn(libc::c_int, *mut libc::c_void),
+            with: *mut libc::c_void,
+        ) -> libc::c_int;
+    }
+    // SAFETY: the function is the C library's; the handler uses no argument and does not unwind
+    // but by a panic, which ends the process.
+    unsafe { on_exit(leave, std::ptr::null_mut()) };
+}
+
+/// Ends the whole job at once with `status`, from one PE. Nothing is completed, and no other PE has
+/// to call it. This process runs its exit handlers and flushes its standard streams. Without
+/// [`init`] it only ends this process.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_global_exit`.
+pub fn global_exit(status: i32) -> ! {
+    LEAVING.store(true, Ordering::Relaxed);
+    if initialized() {
+        let rt = rt();
+        rt.pmi.abort(
+            status,
+            &format!("PE {} called global_exit({status})", rt.me),
+        );
+    }
+    std::process::exit(status)
+}

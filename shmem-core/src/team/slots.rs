@@ -1,0 +1,105 @@
+//! Which slot a team has, and what lies in it.
+//!
+//! A *slot* is a piece of the runtime's part of every segment. All members of a team use the slot
+//! of the same number, each for its own segment, which makes its contents symmetric. Teams without
+//! a common member may have the same slot: nothing in it is reached but by members.
+//!
+//! Almost everything in a slot is used by *leaders* only, the first members of a team on their
+//! nodes, and a page that nobody touches takes no memory.
+
+#![forbid(unsafe_code)]
+
+use shmem_node::layout::INTERNAL_SIZE;
+
+use crate::collectives::tree::MAX_CHILDREN;
+
+/// Number of slots, so of teams that a PE can be in at a time, the world and the shared team
+/// included.
+pub const MAX_TEAMS: usize = 63;
+
+/// Bytes of a slot.
+pub(crate) const SLOT_SIZE: usize = 64 << 10;
+
+const LINE: usize = 64;
+
+// The first page: barrier, flags and words.
+/// The meeting point of the members on the node whose leader has this segment.
+pub(crate) const BARRIER: usize = 0;
+/// Flag of messages that come down the tree.
+pub(crate) const DOWN_FLAG: usize = 512;
+/// Flags of messages from children, a line each.
+pub(crate) const UP_FLAGS: usize = DOWN_FLAG + LINE;
+/// Flag of messages from the left neighbour in the ring.
+pub(crate) const RING_FLAG: usize = UP_FLAGS + MAX_CHILDREN * LINE;
+/// How many pieces the right neighbour in the ring has taken from its staging room.
+pub(crate) const RING_TAKEN: usize = RING_FLAG + LINE;
+/// Numbers that only the leader itself uses: rounds of the tree, messages and pieces of the ring.
+pub(crate) const COUNTERS: usize = RING_TAKEN + LINE;
+/// A word of this member for the others of its node: its part in a collective.
+pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
+/// Two words, what a member proposes and what all agree on.
+pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
+pub(crate) const AGREED: usize = PROPOSAL + 8;
+
+// The boxes. See `collectives::links` for who writes them when.
+/// Where messages of other leaders land.
+pub(crate) const LANDING: usize = 4 << 10;
+/// What the leader shows to its node and sends to its children.
+pub(crate) const SHOWN: usize = LANDING + BOX;
+/// Bytes of either.
+pub(crate) const BOX: usize = 18 << 10;
+/// Bytes of a landing box that belong to one child where partial results come up.
+pub(crate) const MAILBOX: usize = 1 << 10;
+/// Staging room of the ring: two pieces.
+pub(crate) const STAGING: usize = SHOWN + BOX;
+/// Bytes of a piece.
+pub(crate) const PIECE: usize = 12 << 10;
+
+const _: () = assert!(AGREED + 8 <= LANDING);
+const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
+const _: () = assert!(STAGING + 2 * PIECE <= SLOT_SIZE);
+const _: () = assert!(MAX_TEAMS * SLOT_SIZE <= INTERNAL_SIZE);
+const _: () = assert!(MAX_TEAMS < 64);
+
+/// Slots of the teams that always exist.
+pub(crate) const WORLD: usize = 0;
+pub(crate) const SHARED: usize = 1;
+
+/// Slots that are free when only these teams exist, a bit each.
+pub(crate) const FREE_AT_FIRST: u64 = ((1 << MAX_TEAMS) - 1) & !(1 << WORLD | 1 << SHARED);
+
+/// Offset of a slot in a segment.
+pub(crate) const fn offset(slot: usize) -> usize {
+    slot * SLOT_SIZE
+}
+
+/// The `N` lowest slots of a set.
+pub(crate) fn lowest<const N: usize>(mut free: u64) -> Option<[usize; N]> {
+    let mut slots = [0; N];
+    for slot in &mut slots {
+        *slot = (free != 0).then(|| free.trailing_zeros() as usize)?;
+        free &= free - 1;
+    }
+    Some(slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_taken_from_below_and_run_out() {
+        assert_eq!(lowest(FREE_AT_FIRST), Some([2]));
+        assert_eq!(lowest(0b1010_0000), Some([5, 7]));
+        assert_eq!(lowest::<2>(1 << 62), None);
+        assert_eq!(lowest::<1>(0), None);
+        let mut free = FREE_AT_FIRST;
+        let mut taken = 2;
+        while let Some([slot]) = lowest(free) {
+            assert!(offset(slot) + SLOT_SIZE <= INTERNAL_SIZE);
+            free &= !(1 << slot);
+            taken += 1;
+        }
+        assert_eq!(taken, MAX_TEAMS);
+    }
+}
