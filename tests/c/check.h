@@ -59,6 +59,6 @@ void collectives(void);
 void collectives_generic(void);
 void active_sets(void);
 void locks(void);
-void legacy(void);
+void deprecated(void);
 
 #endif

@@ -51,7 +51,7 @@ int main(void)
     collectives_generic();
     active_sets();
     locks();
-    legacy();
+    deprecated();
 
     static long mine[2], all[2];
     mine[0] = checks;

@@ -57,7 +57,10 @@ fn linked_in_every_way() {
         ("conformance-no-pie", &["-no-pie"]),
         ("conformance-no-relro", &["-Wl,-z,norelro"]),
         ("conformance-archive", &["-static-libshmem"]),
-        ("conformance-archive-no-pie", &["-static-libshmem", "-no-pie"]),
+        (
+            "conformance-archive-no-pie",
+            &["-static-libshmem", "-no-pie"],
+        ),
     ];
     for (name, flags) in ways {
         let program = program(c, name, flags);
@@ -105,7 +108,11 @@ fn by_profiling_names() {
     let renamed = |object: &PathBuf| {
         let to = dir.join(object.file_name().unwrap());
         let mut objcopy = Command::new("objcopy");
-        objcopy.arg("--redefine-syms").arg(&list).arg(object).arg(&to);
+        objcopy
+            .arg("--redefine-syms")
+            .arg(&list)
+            .arg(object)
+            .arg(&to);
         let output = objcopy.output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         to

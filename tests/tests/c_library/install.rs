@@ -67,12 +67,20 @@ fn install_moves_and_uninstalls() {
     let output = run(&link, &args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shmrun = moved.join("bin/oshrun");
-    let out = Job::new(shmrun.to_str().unwrap(), "-np 3", &[hello.to_str().unwrap()]).succeed();
+    let out = Job::new(
+        shmrun.to_str().unwrap(),
+        "-np 3",
+        &[hello.to_str().unwrap()],
+    )
+    .succeed();
     assert_eq!(out.lines().count(), 3, "{out}");
 
     let there = Destination::new(&moved, None).unwrap();
     assert_eq!(uninstall(&there).unwrap(), files.len());
-    let left: Vec<_> = fs::read_dir(&moved).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&moved)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["lib"], "only what was not installed is left");
     assert!(moved.join("lib/other").exists());
     assert!(uninstall(&there).is_err());
@@ -85,20 +93,32 @@ fn wrappers_add_what_is_needed_and_no_more() {
     assert!(words(&oshcc, &["-show", "a.c"]).ends_with("-lshmem"));
     for compiling in [["-c", "a.c"], ["-E", "a.c"], ["-S", "a.c"], ["-M", "a.c"]] {
         let shown = words(&oshcc, &[&["-show"], &compiling[..]].concat());
-        assert!(shown.contains("/include'") && !shown.contains("-lshmem"), "{shown}");
+        assert!(
+            shown.contains("/include'") && !shown.contains("-lshmem"),
+            "{shown}"
+        );
         assert!(!shown.contains("note.o"), "{shown}");
     }
     let archive = words(&oshcc, &["-show", "-static-libshmem", "a.c"]);
-    assert!(archive.contains("libshmem.a'") && !archive.contains("-lshmem"), "{archive}");
+    assert!(
+        archive.contains("libshmem.a'") && !archive.contains("-lshmem"),
+        "{archive}"
+    );
     let library = words(&oshcc, &["-show", "-shared", "a.o"]);
-    assert!(!library.contains("note.o") && library.contains("-lshmem"), "{library}");
+    assert!(
+        !library.contains("note.o") && library.contains("-lshmem"),
+        "{library}"
+    );
     let odd = words(&oshcc, &["-show", "-DX=a b", "it's.c"]);
     assert!(odd.contains("'-DX=a b' 'it'\\''s.c'"), "{odd}");
     assert!(words(&oshcc, &["--showme:compile"]).starts_with("'-I"));
     assert!(words(&oshcc, &["--showme:link"]).contains("-lshmem"));
     assert!(words(&cxx, &["-show", "a.cpp"]).starts_with("c++ "));
     // The compiler's own questions and errors stay its own.
-    assert_eq!(words(&oshcc, &["-dumpversion"]), words(Path::new("cc"), &["-dumpversion"]));
+    assert_eq!(
+        words(&oshcc, &["-dumpversion"]),
+        words(Path::new("cc"), &["-dumpversion"])
+    );
     assert!(!run(&oshcc, &["no-such-file.c"]).status.success());
 
     let with = |name: &str, value: &str| {
@@ -117,8 +137,16 @@ fn wrappers_add_what_is_needed_and_no_more() {
 fn names_of_the_library() {
     let Some(c) = toolchain() else { return };
     let program = c.program("large");
-    let needed = Command::new("readelf").arg("-d").arg(&program).output().unwrap();
-    assert!(text(&needed.stdout).contains(&format!("[{SONAME}]")), "{}", text(&needed.stdout));
+    let needed = Command::new("readelf")
+        .arg("-d")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(
+        text(&needed.stdout).contains(&format!("[{SONAME}]")),
+        "{}",
+        text(&needed.stdout)
+    );
     let mut pkg_config = Command::new("pkg-config");
     pkg_config
         .env("PKG_CONFIG_PATH", c.prefix.join("lib/pkgconfig"))
@@ -127,7 +155,10 @@ fn names_of_the_library() {
         Ok(output) => {
             let said = text(&output.stdout);
             assert!(output.status.success(), "{}", text(&output.stderr));
-            assert!(said.contains("-lshmem") && said.contains("-I") && said.contains("note.o"), "{said}");
+            assert!(
+                said.contains("-lshmem") && said.contains("-I") && said.contains("note.o"),
+                "{said}"
+            );
         }
         Err(e) => {
             assert!(std::env::var_os("C_REQUIRED").is_none(), "pkg-config: {e}");

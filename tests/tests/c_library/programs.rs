@@ -5,7 +5,14 @@ use shmem_tests::{Job, text};
 use crate::toolchain::{sources, toolchain};
 
 /// Layouts with neighbours on the node, on others, and both.
-const LAYOUTS: [&str; 6] = ["-np 1", "-np 2", "-np 5", "-np 2 --nodes 2", "-np 5 --nodes 2", "-np 8 --nodes 4"];
+const LAYOUTS: [&str; 6] = [
+    "-np 1",
+    "-np 2",
+    "-np 5",
+    "-np 2 --nodes 2",
+    "-np 5 --nodes 2",
+    "-np 8 --nodes 4",
+];
 
 fn succeeds_everywhere(name: &str, said: &str) {
     let Some(c) = toolchain() else { return };
@@ -93,7 +100,10 @@ fn mistakes_are_named() {
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{mistake}: {said}");
         // An abort of the library's, with its message; no crash.
-        assert!(output.status.code().is_some_and(|s| s != 139), "{mistake}: {said}");
+        assert!(
+            output.status.code().is_some_and(|s| s != 139),
+            "{mistake}: {said}"
+        );
         for word in words {
             assert!(said.contains(word), "{mistake}: no `{word}` in\n{said}");
         }
@@ -138,10 +148,15 @@ fn examples() {
         let n: usize = options.split(' ').nth(1).unwrap().parse().unwrap();
         let mut lines: Vec<_> = run(options, "hello").lines().map(str::to_owned).collect();
         lines.sort();
-        let want: Vec<_> = (0..n).map(|pe| format!("Hello from PE {pe} of {n}")).collect();
+        let want: Vec<_> = (0..n)
+            .map(|pe| format!("Hello from PE {pe} of {n}"))
+            .collect();
         assert_eq!(lines, want, "{options}");
         let out = run(options, "ring");
-        assert!(out.contains(&format!("the token came back after {n} PEs")), "{out}");
+        assert!(
+            out.contains(&format!("the token came back after {n} PEs")),
+            "{out}"
+        );
         let out = run(options, "matrix");
         assert!(out.contains("the product is right"), "{out}");
     }
@@ -151,6 +166,10 @@ fn examples() {
 #[test]
 fn programs_of_the_wrapper_can_be_templates() {
     let Some(c) = toolchain() else { return };
-    let job: Job = c.job("-np 4 --nodes 2 --spawn template", &c.program("large"), &["100"]);
+    let job: Job = c.job(
+        "-np 4 --nodes 2 --spawn template",
+        &c.program("large"),
+        &["100"],
+    );
     assert!(job.succeed().contains("100 bytes"));
 }

@@ -12,7 +12,7 @@ use xtask::install::{Destination, install};
 
 /// Options for all compilations: what the tests are strict about.
 const FLAGS: [&str; 5] = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"];
-const CXX_FLAGS: [&str; 5] = ["-std=c++11", "-O1", "-Wall", "-Wextra", "-Werror"];
+const CXX_FLAGS: [&str; 5] = ["-std=gnu++11", "-O1", "-Wall", "-Wextra", "-Werror"];
 
 /// An installed library, and a place for programs.
 pub(crate) struct Toolchain {
@@ -127,7 +127,9 @@ impl Toolchain {
             .args(flags)
             .arg("-o")
             .arg(&fresh);
-        let output = command.output().unwrap_or_else(|e| panic!("{wrapper}: {e}"));
+        let output = command
+            .output()
+            .unwrap_or_else(|e| panic!("{wrapper}: {e}"));
         let messages = text(&output.stderr);
         assert!(output.status.success(), "{command:?}:\n{messages}");
         fs::rename(&fresh, &made).unwrap();
@@ -169,4 +171,3 @@ impl Toolchain {
         self.make(name, &[source], &["-pthread"])
     }
 }
-

@@ -70,7 +70,7 @@ SET4(WAIT_TEST)
 static unsigned short ushort_flag;
 static long long_word;
 
-static void waiting_long(void)
+static void untyped(void)
 {
     long_word = 0;
     shmem_barrier_all();
@@ -137,13 +137,13 @@ static void constants(void)
 #define RUN_ADD(TYPENAME, T) adding_##TYPENAME();
 #define RUN_WAIT(TYPENAME, T) waiting_##TYPENAME();
 
-void legacy(void)
+void deprecated(void)
 {
     CHECK(_my_pe() == me && _num_pes() == n);
     OLD5(RUN_READ)
     OLD3(RUN_ADD)
     SET4(RUN_WAIT)
-    waiting_long();
+    untyped();
     old_memory();
     constants();
     /* nothing to do where caches are coherent */
