@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use shmem_table::routines::functions;
 use shmem_tests::{Job, text};
 
 use crate::toolchain::{Toolchain, sources, toolchain, works};
@@ -99,9 +100,9 @@ fn by_profiling_names() {
         .unwrap()
         .join("profiling");
     fs::create_dir_all(&dir).unwrap();
-    let names: String = shmem_table::symbols()
+    let names: String = functions()
         .iter()
-        .map(|s| format!("{s} {}\n", shmem_table::profiling_name(s)))
+        .map(|(_, f)| format!("{} {}\n", f.proto.name, f.twin()))
         .collect();
     let list = dir.join("names");
     fs::write(&list, names).unwrap();
