@@ -49,7 +49,11 @@ void setup(void)
     for (int i = 0; i < 4; i++)
         symmetric[i] = in_static_memory[i] = 10 * me + i;
     shmem_barrier_all();
-    CHECK(shmem_ptr(symmetric, me) == symmetric && shmem_ptr(in_static_memory, me) == in_static_memory);
+    long *own = shmem_ptr(symmetric, me), *own_static = shmem_ptr(in_static_memory, me);
+    CHECK(own != NULL && own_static != NULL);
+    own[1] += 5; /* it may be another address, yet it is the same memory */
+    own_static[2] += 5;
+    CHECK(symmetric[1] == 10 * me + 6 && in_static_memory[2] == 10 * me + 7);
     int reached = 0;
     for (int r = 0; r < shmem_team_n_pes(SHMEM_TEAM_SHARED); r++) {
         int pe = shmem_team_translate_pe(SHMEM_TEAM_SHARED, r, SHMEM_TEAM_WORLD);
