@@ -137,7 +137,10 @@ pub fn rust() -> String {
                 true => "c_long",
                 false => "c_int",
             };
-            out.push_str(&format!("pub(crate) const {}: {ty} = {value};\n", constant.name));
+            out.push_str(&format!(
+                "pub(crate) const {}: {ty} = {value};\n",
+                constant.name
+            ));
         }
     }
     out
