@@ -1,8 +1,8 @@
 //! Teams of every shape, and every collective on each of them.
 
 use shmem::{
-    Arithmetic, Bits, Complex, Datum, Error, MAX_TEAMS, Op, SymSlice, Team, TeamConfig,
-    alloc, barrier_all, free, my_pe, n_pes, node_of,
+    Arithmetic, Bits, Complex, Datum, Error, MAX_TEAMS, Op, SymSlice, Team, TeamConfig, alloc,
+    barrier_all, free, my_pe, n_pes, node_of,
 };
 
 use crate::{Check, noise};
@@ -56,7 +56,8 @@ fn with_teams(f: impl Fn(&Team)) {
         }
         barrier_all();
     };
-    let split = |of: &Team, start, stride, size| of.split_strided(start, stride, size, None).unwrap();
+    let split =
+        |of: &Team, start, stride, size| of.split_strided(start, stride, size, None).unwrap();
     run(Some(Subject::Given(world)));
     run(Some(Subject::Given(Team::shared())));
     run(split(world, n - 1, -1, n).map(Subject::Made));
@@ -87,7 +88,9 @@ fn teams_number_their_members() {
     let world = Team::world();
     assert_eq!((world.my_pe(), world.n_pes()), (my_pe(), n_pes()));
     let shared = Team::shared();
-    let here: Vec<usize> = (0..n_pes()).filter(|&pe| node_of(pe) == node_of(my_pe())).collect();
+    let here: Vec<usize> = (0..n_pes())
+        .filter(|&pe| node_of(pe) == node_of(my_pe()))
+        .collect();
     assert_eq!(shared.members().iter().collect::<Vec<_>>(), here);
     with_teams(|team| {
         assert_eq!(team.world_pe(team.my_pe()), my_pe());
@@ -97,7 +100,11 @@ fn teams_number_their_members() {
             assert_eq!(in_world, team.world_pe(pe));
             assert_eq!(world.translate(in_world, team), Some(pe));
             let there = here.contains(&in_world);
-            assert_eq!(team.translate(pe, shared).is_some(), there, "{pe} of {team}");
+            assert_eq!(
+                team.translate(pe, shared).is_some(),
+                there,
+                "{pe} of {team}"
+            );
         }
         assert_eq!(team.translate(team.n_pes(), world), None);
         let outside = (0..n_pes()).filter(|&pe| world.translate(pe, team).is_none());
@@ -115,9 +122,15 @@ fn rows_and_columns() {
         let (x, y) = (my_pe() % width, my_pe() / width);
         assert_eq!((row.my_pe(), column.my_pe()), (x, y));
         let pes = |team: &Team| team.members().iter().collect::<Vec<_>>();
-        assert_eq!(pes(&row), (y * width..n.min((y + 1) * width)).collect::<Vec<_>>());
+        assert_eq!(
+            pes(&row),
+            (y * width..n.min((y + 1) * width)).collect::<Vec<_>>()
+        );
         assert_eq!(pes(&column), (x..n).step_by(width).collect::<Vec<_>>());
-        assert_eq!((row.config().num_contexts, column.config().num_contexts), (1, 2));
+        assert_eq!(
+            (row.config().num_contexts, column.config().num_contexts),
+            (1, 2)
+        );
         row.sync();
         column.sync();
         row.destroy();
@@ -141,9 +154,15 @@ fn nonsense_is_no_team() {
         (0, isize::MAX, 2),
     ] {
         let made = world.split_strided(start, stride, size, None);
-        assert!(matches!(made, Err(Error::NoSuchTeam { .. })), "{start} {stride} {size}: {made:?}");
+        assert!(
+            matches!(made, Err(Error::NoSuchTeam { .. })),
+            "{start} {stride} {size}: {made:?}"
+        );
     }
-    assert!(matches!(world.split_2d(0, None, None), Err(Error::NoSuchTeam { .. })));
+    assert!(matches!(
+        world.split_2d(0, None, None),
+        Err(Error::NoSuchTeam { .. })
+    ));
     world.sync();
 }
 
@@ -163,7 +182,10 @@ fn teams_come_and_go() {
     };
     assert!(matches!(error, Error::TooManyTeams { .. }), "{error}");
     assert_eq!(teams.len(), MAX_TEAMS - 2);
-    assert!(matches!(world.split_2d(1, None, None), Err(Error::TooManyTeams { .. })));
+    assert!(matches!(
+        world.split_2d(1, None, None),
+        Err(Error::TooManyTeams { .. })
+    ));
     for (i, team) in teams.drain(..).enumerate() {
         team.sync();
         if i % 2 == 0 {
@@ -188,17 +210,32 @@ fn value(pe: usize, i: usize) -> u64 {
 }
 
 fn fill(array: SymSlice<u64>) {
-    array.write_from(&(0..array.len()).map(|i| value(my_pe(), i)).collect::<Vec<_>>());
+    array.write_from(
+        &(0..array.len())
+            .map(|i| value(my_pe(), i))
+            .collect::<Vec<_>>(),
+    );
 }
 
 /// Elements that nobody may write keep this.
 const UNTOUCHED: u64 = 0xdead_beef;
 
-fn assert_all(what: &str, team: &Team, array: SymSlice<u64>, want: impl Fn(usize) -> u64, len: usize) {
+fn assert_all(
+    what: &str,
+    team: &Team,
+    array: SymSlice<u64>,
+    want: impl Fn(usize) -> u64,
+    len: usize,
+) {
     let got = array.to_vec();
     for (i, &got) in got.iter().enumerate() {
         let want = if i < len { want(i) } else { UNTOUCHED };
-        assert_eq!(got, want, "{what}, {len} elements of {}, element {i} on {team}", array.len());
+        assert_eq!(
+            got,
+            want,
+            "{what}, {len} elements of {}, element {i} on {team}",
+            array.len()
+        );
     }
 }
 
@@ -238,7 +275,10 @@ fn run_all(team: &Team, dest: SymSlice<u64>, source: SymSlice<u64>, len: usize) 
     };
     assert_all("collect", team, room, place, total);
 
-    let sum = |i| pes.iter().fold(0u64, |sum, &pe| sum.wrapping_add(value(pe, i)));
+    let sum = |i| {
+        pes.iter()
+            .fold(0u64, |sum, &pe| sum.wrapping_add(value(pe, i)))
+    };
     let room = fresh(len);
     team.reduce(room.at(..len), source, Op::Sum);
     assert_all("sum", team, room, sum, len);
@@ -248,7 +288,10 @@ fn run_all(team: &Team, dest: SymSlice<u64>, source: SymSlice<u64>, len: usize) 
     assert_all("xor", team, room, xor, len);
     let up_to = |rank: usize| {
         let pes = &pes[..rank];
-        move |i| pes.iter().fold(0u64, |sum, &pe| sum.wrapping_add(value(pe, i)))
+        move |i| {
+            pes.iter()
+                .fold(0u64, |sum, &pe| sum.wrapping_add(value(pe, i)))
+        }
     };
     let room = fresh(len);
     team.sum_inscan(room.at(..len), source);
@@ -258,7 +301,11 @@ fn run_all(team: &Team, dest: SymSlice<u64>, source: SymSlice<u64>, len: usize) 
     assert_all("exscan", team, room, up_to(team.my_pe()), len);
 
     // In place.
-    for (name, last) in [("inscan", team.my_pe() + 1), ("exscan", team.my_pe()), ("sum", n)] {
+    for (name, last) in [
+        ("inscan", team.my_pe() + 1),
+        ("exscan", team.my_pe()),
+        ("sum", n),
+    ] {
         let room = fresh(len);
         let cells = room.at(..len);
         cells.write_from(&source.to_vec());
@@ -297,7 +344,10 @@ fn long_collectives_on_teams() {
         run_all(Team::world(), dest, source, 30_001);
         run_all(Team::shared(), dest, source, 9_000);
         let n = n_pes() as isize;
-        let reversed = Team::world().split_strided(n - 1, -1, n, None).unwrap().unwrap();
+        let reversed = Team::world()
+            .split_strided(n - 1, -1, n, None)
+            .unwrap()
+            .unwrap();
         run_all(&reversed, dest, source, 10_007);
         reversed.destroy();
     });
@@ -312,7 +362,8 @@ fn numbers<T: Arithmetic + PartialEq>(of: impl Fn(usize) -> T) {
     with_teams(|team| {
         let name = std::any::type_name::<T>();
         let values: Vec<T> = team.members().iter().map(&of).collect();
-        let fold = |f: fn(T, T) -> T, n: usize| values[1..n].iter().fold(values[0], |a, &b| f(a, b));
+        let fold =
+            |f: fn(T, T) -> T, n: usize| values[1..n].iter().fold(values[0], |a, &b| f(a, b));
         let check = |what: &str, want: T| {
             assert_eq!(dest.to_vec(), [want; 5], "{what} of {name} on {team}");
             team.sync();
@@ -393,14 +444,26 @@ fn types_on_teams() {
     });
     let cells = alloc::<f64>(2).unwrap();
     with_teams(|team| {
-        for (op, want) in [(Op::Min, f64::min as fn(f64, f64) -> f64), (Op::Max, f64::max)] {
+        for (op, want) in [
+            (Op::Min, f64::min as fn(f64, f64) -> f64),
+            (Op::Max, f64::max),
+        ] {
             let of = |pe: usize| if pe % 3 == 1 { f64::NAN } else { pe as f64 };
             cells.write_from(&[of(my_pe()), -of(my_pe())]);
             team.sync();
-            let wanted = |sign: f64| team.members().iter().map(|pe| sign * of(pe)).reduce(want).unwrap();
+            let wanted = |sign: f64| {
+                team.members()
+                    .iter()
+                    .map(|pe| sign * of(pe))
+                    .reduce(want)
+                    .unwrap()
+            };
             team.reduce(cells, cells, op);
             let same = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
-            assert!(same(cells.read(0), wanted(1.0)) && same(cells.read(1), wanted(-1.0)), "{op:?}");
+            assert!(
+                same(cells.read(0), wanted(1.0)) && same(cells.read(1), wanted(-1.0)),
+                "{op:?}"
+            );
             team.sync();
         }
     });
@@ -412,7 +475,11 @@ fn exchange_on_teams() {
         let n = n_pes();
         let source = alloc::<T>(n * block * sst).unwrap();
         let dest = alloc::<T>(n * block * dst).unwrap();
-        source.write_from(&(0..source.len()).map(|i| of(value(my_pe(), i))).collect::<Vec<_>>());
+        source.write_from(
+            &(0..source.len())
+                .map(|i| of(value(my_pe(), i)))
+                .collect::<Vec<_>>(),
+        );
         with_teams(|team| {
             dest.fill(of(UNTOUCHED));
             team.sync();
@@ -424,7 +491,10 @@ fn exchange_on_teams() {
                     want[(rank * block + i) * dst] = of(value(pe, from));
                 }
             }
-            assert!(dest.to_vec() == want, "blocks of {block}, strides {dst} and {sst}, on {team}");
+            assert!(
+                dest.to_vec() == want,
+                "blocks of {block}, strides {dst} and {sst}, on {team}"
+            );
             if dst == 1 && sst == 1 {
                 dest.fill(of(UNTOUCHED));
                 team.sync();
@@ -448,7 +518,12 @@ fn teams_at_the_same_time() {
     const ROUNDS: usize = 20;
     let (me, n) = (my_pe(), n_pes());
     let world = Team::world();
-    let copy = || world.split_strided(0, 1, n as isize, None).unwrap().unwrap();
+    let copy = || {
+        world
+            .split_strided(0, 1, n as isize, None)
+            .unwrap()
+            .unwrap()
+    };
     let teams = [copy(), copy()];
     let cells = alloc::<u64>(4).unwrap();
     let blocks = alloc::<u64>(2 * 500).unwrap();
@@ -494,14 +569,19 @@ fn teams_in_turn() {
     let (me, n) = (my_pe(), n_pes());
     let world = Team::world();
     let (row, column) = world.split_2d(2, None, None).unwrap();
-    let back = world.split_strided(n as isize - 1, -1, n as isize, None).unwrap().unwrap();
+    let back = world
+        .split_strided(n as isize - 1, -1, n as isize, None)
+        .unwrap()
+        .unwrap();
     let teams: [&Team; 5] = [world, Team::shared(), &row, &column, &back];
     let mut next = noise(7);
     let cell = alloc::<u64>(1).unwrap();
     let dest = alloc::<u64>(ROUNDS * n).unwrap();
     cell.write(0, me as u64 + 1);
     barrier_all();
-    let plan: Vec<(usize, u64)> = (0..ROUNDS).map(|_| (next() as usize % 5, next() % 4)).collect();
+    let plan: Vec<(usize, u64)> = (0..ROUNDS)
+        .map(|_| (next() as usize % 5, next() % 4))
+        .collect();
     for (round, &(team, kind)) in plan.iter().enumerate() {
         let (team, room) = (teams[team], dest.at(round * n..(round + 1) * n));
         match kind {
@@ -512,7 +592,11 @@ fn teams_in_turn() {
         }
     }
     for (round, &(team, kind)) in plan.iter().enumerate() {
-        let pes: Vec<u64> = teams[team].members().iter().map(|pe| pe as u64 + 1).collect();
+        let pes: Vec<u64> = teams[team]
+            .members()
+            .iter()
+            .map(|pe| pe as u64 + 1)
+            .collect();
         let got = dest.at(round * n..(round + 1) * n).to_vec();
         match kind {
             0 => assert_eq!(got[0], pes.iter().sum::<u64>(), "round {round}"),
