@@ -6,179 +6,299 @@
 //! processor's, as the software HCA's are. Otherwise the PE that owns the word executes all of them
 //! with the processor's atomics (`SHMEM_ATOMICS`).
 
-use shmem_ib::atomic::{self, AtomicOp, Width};
+use shmem_ib::atomic;
 
+pub use shmem_ib::atomic::{AtomicOp, Width};
+
+use crate::context::{Ctx, routines};
 use crate::datum::{Atomic, AtomicInt};
+use crate::heap::address::Sym;
 use crate::heap::sym::SymSlice;
 use crate::runtime::{Place, Runtime, rt};
 
-impl Runtime {
-    /// Executes `op` on the word at `offset` of `pe`'s segment; gives the old value.
-    #[inline]
+impl Ctx {
+    /// Executes `op` on an aligned word of `pe`; gives the old value.
+    #[inline(always)]
     #[track_caller]
-    fn atomic(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) -> u64 {
-        match self.place(pe, offset) {
-            Place::Here(at) => {
-                // SAFETY: handles to 4 and 8-byte types lie aligned inside the segment.
-                let old = unsafe { atomic::execute(at, width, op) };
-                self.ring(pe);
+    pub(crate) fn atomic(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
+        let rt = rt();
+        match self.place(rt, pe, at.offset()) {
+            (pe, Place::Here(word)) => {
+                // SAFETY: the word lies aligned inside the segment.
+                let old = unsafe { atomic::execute(word, width, op) };
+                if !matches!(op, AtomicOp::Fetch) {
+                    rt.ring(pe);
+                }
                 old
             }
-            Place::There => self.atomic_far(pe, offset, width, op),
+            (pe, Place::There) => self.atomic_far(rt, at, width, op, pe),
         }
     }
 
     /// Executes `op` without need of the old value; complete at quiet.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn atomic_plain(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) {
+        let rt = rt();
+        match (self.place(rt, pe, at.offset()), op) {
+            ((pe, Place::Here(word)), AtomicOp::Swap(value)) => {
+                // SAFETY: the word lies aligned inside the segment.
+                unsafe { atomic::store(word, width, value) };
+                rt.ring(pe);
+            }
+            ((pe, Place::Here(word)), _) => {
+                // SAFETY: as above.
+                unsafe { atomic::execute(word, width, op) };
+                rt.ring(pe);
+            }
+            ((pe, Place::There), _) => self.atomic_plain_far(rt, at, width, op, pe),
+        }
+    }
+
+    /// Executes `op`; the old value lies in `fetch` at quiet.
+    ///
+    /// # Safety
+    /// `fetch` is writable for the word's width until quiet, and nobody looks at it before.
     #[inline]
     #[track_caller]
-    fn atomic_nbi(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) {
-        match self.place(pe, offset) {
-            Place::Here(_) => {
-                self.atomic(pe, offset, width, op);
+    pub(crate) unsafe fn atomic_into(
+        &self,
+        fetch: *mut u8,
+        at: Sym,
+        width: Width,
+        op: AtomicOp,
+        pe: usize,
+    ) {
+        let rt = rt();
+        let world_pe = self.in_job(pe);
+        if rt.is_near(world_pe) {
+            let old = self.atomic(at, width, op, pe);
+            // SAFETY: by the caller; the value is in the low bytes.
+            unsafe {
+                match width {
+                    Width::W4 => fetch.cast::<u32>().write_unaligned(old as u32),
+                    Width::W8 => fetch.cast::<u64>().write_unaligned(old),
+                }
             }
-            Place::There => {
-                let (part, at) = self.remote().registrar.parts().word(offset);
-                self.far(|net| net.atomic_nbi_in(pe as u32, part, at, width, op));
-            }
+        } else {
+            let (part, offset) = rt.remote().registrar.parts().word(at.offset());
+            // SAFETY: by the caller.
+            rt.far(|net| unsafe {
+                let net = net.context(self.id());
+                net.atomic_fetch_into(world_pe as u32, part, offset, width, op, fetch)
+            });
         }
     }
 
     #[cold]
     #[track_caller]
-    fn atomic_far(&self, pe: usize, offset: usize, width: Width, op: AtomicOp) -> u64 {
-        let (part, at) = self.remote().registrar.parts().word(offset);
-        self.far(|net| net.atomic_in(pe as u32, part, at, width, op))
+    fn atomic_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
+        let (part, offset) = rt.remote().registrar.parts().word(at.offset());
+        rt.far(|net| {
+            let net = net.context(self.id());
+            net.atomic(pe as u32, part, offset, width, op)
+        })
     }
+
+    #[cold]
+    #[track_caller]
+    fn atomic_plain_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) {
+        let (part, offset) = rt.remote().registrar.parts().word(at.offset());
+        rt.far(|net| {
+            let net = net.context(self.id());
+            net.atomic_plain(pe as u32, part, offset, width, op)
+        });
+    }
+}
+
+#[inline]
+#[track_caller]
+fn check_aligned(at: Sym, width: Width, op: AtomicOp) {
+    if !at.offset().is_multiple_of(width.bytes()) {
+        misaligned(at, width, op);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn misaligned(at: Sym, width: Width, op: AtomicOp) -> ! {
+    panic!(
+        "{} of {} bytes at symmetric offset {:#x}: the address must be a multiple of {}",
+        op.name(),
+        width.bytes(),
+        at.offset(),
+        width.bytes()
+    )
+}
+
+/// Executes `op` on a word of PE `pe` of the context; gives the old value, in the low bytes.
+///
+/// # Panics
+/// If the address is no multiple of the width, or there is no such PE.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_atomic_fetch`, `shmem_atomic_swap`, `shmem_atomic_compare_swap`,
+/// `shmem_atomic_fetch_add` and the others that give a value.
+#[inline]
+#[track_caller]
+pub fn atomic(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
+    check_aligned(at, width, op);
+    ctx.atomic(at, width, op, pe)
+}
+
+/// Executes `op` on a word of PE `pe` of the context; delivered at the latest by quiet.
+///
+/// # Panics
+/// If the address is no multiple of the width, or there is no such PE.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_atomic_set`, `shmem_atomic_add` and the others that give nothing.
+#[inline]
+#[track_caller]
+pub fn atomic_post(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) {
+    check_aligned(at, width, op);
+    ctx.atomic_plain(at, width, op, pe);
+}
+
+/// Executes `op` on a word of PE `pe` of the context; the old value lies in `fetch` after quiet.
+///
+/// # Safety
+/// `fetch` is writable for the word's width until quiet, and nobody looks at it before.
+///
+/// # Panics
+/// If the address is no multiple of the width, or there is no such PE.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_atomic_fetch_nbi` and its like.
+#[inline]
+#[track_caller]
+pub unsafe fn atomic_nbi(
+    ctx: &Ctx,
+    fetch: *mut u8,
+    at: Sym,
+    width: Width,
+    op: AtomicOp,
+    pe: usize,
+) {
+    check_aligned(at, width, op);
+    // SAFETY: by the caller.
+    unsafe { ctx.atomic_into(fetch, at, width, op, pe) };
 }
 
 /// The width of a type that atomics work on.
 #[inline]
-const fn width<T: Atomic>() -> Width {
+pub(crate) const fn width<T: Atomic>() -> Width {
     match Width::of(size_of::<T>()) {
         Some(width) => width,
         None => unreachable!(),
     }
 }
 
-/// Reads the first element of `source` on `pe`, atomically.
-///
-/// # Panics
-/// If the array is empty, or there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_atomic_fetch`.
-#[track_caller]
-pub fn atomic_fetch<T: Atomic>(source: SymSlice<T>, pe: usize) -> T {
-    T::from_bits(rt().atomic(pe, source.elem(0).offset(), width::<T>(), AtomicOp::Fetch))
-}
-
-/// Sets the first element of `dest` on `pe`, atomically. Delivered at the latest by `quiet`.
-///
-/// # Panics
-/// If the array is empty, or there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_atomic_set`.
-#[track_caller]
-pub fn atomic_set<T: Atomic>(dest: SymSlice<T>, value: T, pe: usize) {
-    let op = AtomicOp::Swap(value.to_bits());
-    rt().atomic_nbi(pe, dest.elem(0).offset(), width::<T>(), op);
-}
-
-/// Replaces the first element of `dest` on `pe` and gives its old value.
-///
-/// # Panics
-/// If the array is empty, or there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_atomic_swap`.
-#[track_caller]
-pub fn atomic_swap<T: Atomic>(dest: SymSlice<T>, value: T, pe: usize) -> T {
-    let op = AtomicOp::Swap(value.to_bits());
-    T::from_bits(rt().atomic(pe, dest.elem(0).offset(), width::<T>(), op))
-}
-
-/// Replaces the first element of `dest` on `pe` by `value` if it equals `cond`; gives its old
-/// value, which equals `cond` exactly if it was replaced.
-///
-/// # Panics
-/// If the array is empty, or there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_atomic_compare_swap`.
-#[track_caller]
-pub fn atomic_compare_swap<T: AtomicInt>(dest: SymSlice<T>, cond: T, value: T, pe: usize) -> T {
-    let op = AtomicOp::CompareSwap {
-        compare: cond.to_bits(),
-        new: value.to_bits(),
-    };
-    T::from_bits(rt().atomic(pe, dest.elem(0).offset(), width::<T>(), op))
-}
-
-macro_rules! arithmetic {
-    ($($(#[$doc:meta])* $plain:ident, $fetching:ident, $op:ident, $spec:literal, $fspec:literal;)*)
-    => { $(
+/// Defines the two forms of an operation that gives the old value, blocking and non-blocking.
+macro_rules! fetching {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $spec:literal; $nbi:ident, $nbi_spec:literal;
+        $bound:ident($($arg:ident),*) => $op:expr;
+    )*) => { routines! { $(
         $(#[$doc])*
-        /// Integers wrap. Delivered at the latest by `quiet`.
+        /// Gives the old value.
         ///
         /// # Panics
         /// If the array is empty, or there is no such PE.
         ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
-        #[track_caller]
-        pub fn $plain<T: AtomicInt>(dest: SymSlice<T>, value: T, pe: usize) {
-            let op = AtomicOp::$op(value.to_bits());
-            rt().atomic_nbi(pe, dest.elem(0).offset(), width::<T>(), op);
+        [] fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)* pe: usize) -> T {
+            T::from_bits(ctx.atomic(dest.elem(0).sym(), width::<T>(), $op, pe))
         }
 
         $(#[$doc])*
-        /// Integers wrap. Gives the old value.
+        /// The old value lies in `fetch` after the next quiet of the context. [`nbi`](crate::nbi) is
+        /// the safe form.
+        ///
+        /// # Safety
+        /// `fetch` stays writable, and nobody looks at it, until the next quiet of the context returns
+        /// (of the default one: quiet or barrier).
         ///
         /// # Panics
         /// If the array is empty, or there is no such PE.
         ///
         /// # Spec
-        #[doc = concat!("OpenSHMEM 1.6, `", $fspec, "`.")]
-        #[track_caller]
-        pub fn $fetching<T: AtomicInt>(dest: SymSlice<T>, value: T, pe: usize) -> T {
-            let op = AtomicOp::$op(value.to_bits());
-            T::from_bits(rt().atomic(pe, dest.elem(0).offset(), width::<T>(), op))
+        #[doc = concat!("OpenSHMEM 1.6, `", $nbi_spec, "`.")]
+        [unsafe] fn $nbi<T: $bound>(
+            &ctx, fetch: &mut T, dest: SymSlice<T>, $($arg: T,)* pe: usize,
+        ) {
+            let fetch = (&raw mut *fetch).cast();
+            // SAFETY: by the caller.
+            unsafe { ctx.atomic_into(fetch, dest.elem(0).sym(), width::<T>(), $op, pe) };
         }
-    )* };
+    )* } };
 }
 
-arithmetic! {
-    /// Adds to the first element of `dest` on `pe`, atomically.
-    atomic_add, atomic_fetch_add, Add, "shmem_atomic_add", "shmem_atomic_fetch_add";
+fetching! {
+    /// Reads the first element of `dest` on `pe`, atomically.
+    atomic_fetch, "shmem_atomic_fetch"; atomic_fetch_nbi, "shmem_atomic_fetch_nbi";
+    Atomic() => AtomicOp::Fetch;
+    /// Replaces the first element of `dest` on `pe`, atomically.
+    atomic_swap, "shmem_atomic_swap"; atomic_swap_nbi, "shmem_atomic_swap_nbi";
+    Atomic(value) => AtomicOp::Swap(value.to_bits());
+    /// Replaces the first element of `dest` on `pe` by `value` if it equals `cond`, atomically. The old
+    /// value equals `cond` exactly if it was replaced.
+    atomic_compare_swap, "shmem_atomic_compare_swap";
+    atomic_compare_swap_nbi, "shmem_atomic_compare_swap_nbi";
+    AtomicInt(cond, value) => AtomicOp::CompareSwap {
+        compare: cond.to_bits(),
+        new: value.to_bits(),
+    };
+    /// Adds 1 to the first element of `dest` on `pe`, atomically. Integers wrap.
+    atomic_fetch_inc, "shmem_atomic_fetch_inc"; atomic_fetch_inc_nbi, "shmem_atomic_fetch_inc_nbi";
+    AtomicInt() => AtomicOp::Add(1);
+    /// Adds to the first element of `dest` on `pe`, atomically. Integers wrap.
+    atomic_fetch_add, "shmem_atomic_fetch_add"; atomic_fetch_add_nbi, "shmem_atomic_fetch_add_nbi";
+    AtomicInt(value) => AtomicOp::Add(value.to_bits());
     /// Combines the first element of `dest` on `pe` with `value` by bitwise and, atomically.
-    atomic_and, atomic_fetch_and, And, "shmem_atomic_and", "shmem_atomic_fetch_and";
+    atomic_fetch_and, "shmem_atomic_fetch_and"; atomic_fetch_and_nbi, "shmem_atomic_fetch_and_nbi";
+    AtomicInt(value) => AtomicOp::And(value.to_bits());
     /// Combines the first element of `dest` on `pe` with `value` by bitwise or, atomically.
-    atomic_or, atomic_fetch_or, Or, "shmem_atomic_or", "shmem_atomic_fetch_or";
+    atomic_fetch_or, "shmem_atomic_fetch_or"; atomic_fetch_or_nbi, "shmem_atomic_fetch_or_nbi";
+    AtomicInt(value) => AtomicOp::Or(value.to_bits());
     /// Combines the first element of `dest` on `pe` with `value` by exclusive or, atomically.
-    atomic_xor, atomic_fetch_xor, Xor, "shmem_atomic_xor", "shmem_atomic_fetch_xor";
+    atomic_fetch_xor, "shmem_atomic_fetch_xor"; atomic_fetch_xor_nbi, "shmem_atomic_fetch_xor_nbi";
+    AtomicInt(value) => AtomicOp::Xor(value.to_bits());
 }
 
-/// Adds 1 to the first element of `dest` on `pe`, atomically. Delivered at the latest by `quiet`.
-///
-/// # Panics
-/// If the array is empty, or there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_atomic_inc`.
-#[track_caller]
-pub fn atomic_inc<T: AtomicInt>(dest: SymSlice<T>, pe: usize) {
-    atomic_add(dest, T::from_bits(1), pe);
+/// Defines operations that give nothing.
+macro_rules! plain {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $spec:literal; $bound:ident($($arg:ident)?) => $op:expr;
+    )*) => { routines! { $(
+        $(#[$doc])*
+        /// Delivered at the latest by quiet.
+        ///
+        /// # Panics
+        /// If the array is empty, or there is no such PE.
+        ///
+        /// # Spec
+        #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
+        [] fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)? pe: usize) {
+            ctx.atomic_plain(dest.elem(0).sym(), width::<T>(), $op, pe);
+        }
+    )* } };
 }
 
-/// Adds 1 to the first element of `dest` on `pe`, atomically, and gives its old value.
-///
-/// # Panics
-/// If the array is empty, or there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_atomic_fetch_inc`.
-#[track_caller]
-pub fn atomic_fetch_inc<T: AtomicInt>(dest: SymSlice<T>, pe: usize) -> T {
-    atomic_fetch_add(dest, T::from_bits(1), pe)
+plain! {
+    /// Sets the first element of `dest` on `pe`, atomically.
+    atomic_set, "shmem_atomic_set"; Atomic(value) => AtomicOp::Swap(value.to_bits());
+    /// Adds 1 to the first element of `dest` on `pe`, atomically. Integers wrap.
+    atomic_inc, "shmem_atomic_inc"; AtomicInt() => AtomicOp::Add(1);
+    /// Adds to the first element of `dest` on `pe`, atomically. Integers wrap.
+    atomic_add, "shmem_atomic_add"; AtomicInt(value) => AtomicOp::Add(value.to_bits());
+    /// Combines the first element of `dest` on `pe` with `value` by bitwise and, atomically.
+    atomic_and, "shmem_atomic_and"; AtomicInt(value) => AtomicOp::And(value.to_bits());
+    /// Combines the first element of `dest` on `pe` with `value` by bitwise or, atomically.
+    atomic_or, "shmem_atomic_or"; AtomicInt(value) => AtomicOp::Or(value.to_bits());
+    /// Combines the first element of `dest` on `pe` with `value` by exclusive or, atomically.
+    atomic_xor, "shmem_atomic_xor"; AtomicInt(value) => AtomicOp::Xor(value.to_bits());
 }

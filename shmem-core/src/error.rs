@@ -34,19 +34,15 @@ pub enum Error {
         /// Offset in the segment.
         offset: usize,
     },
-    /// `init` was called while this process is a PE already.
+    /// A context was asked for, and there are as many as there may be.
     #[error(
-        "shmem is initialised already: call init once, and pass on the World that it gave or use \
-         the free functions"
+        "this PE has {most} contexts, the most that there may be, the default one among them; \
+         destroy those that are not needed any more"
     )]
-    AlreadyInitialised,
-    /// `init` was called after finalize, after an init that failed, or while another thread is in
-    /// it.
-    #[error(
-        "this process has joined its job before, or tried to: it can do so once; keep the World \
-         until the program ends"
-    )]
-    Spent,
+    TooManyContexts {
+        /// How many there may be, with the default one.
+        most: usize,
+    },
     /// An alignment larger than that of the PEs' heaps.
     #[error("symmetric memory is aligned to {most} bytes at most, not to {asked}")]
     Alignment {
@@ -55,12 +51,9 @@ pub enum Error {
         /// Largest alignment in bytes.
         most: usize,
     },
-    /// An address outside of symmetric memory.
-    #[error("address {at:#x} is not symmetric: it does not lie in the symmetric heap")]
-    NotSymmetric {
-        /// The address.
-        at: usize,
-    },
+    /// An address outside of symmetric memory: why.
+    #[error("{0}")]
+    NotSymmetric(String),
     /// A split that describes no set of different members.
     #[error(
         "no team can have {size} members from {start} on, {stride} apart, of a team of {of}: they \

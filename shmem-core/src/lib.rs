@@ -25,10 +25,11 @@
 //!
 //! # Map
 //! * [`init`], [`World`], [`my_pe`], [`n_pes`]: the job.
-//! * [`alloc`], [`free`], [`SymSlice`]: symmetric memory.
+//! * [`alloc`], [`realloc`], [`free`], [`SymSlice`]: symmetric memory.
 //! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`nbi`]: one-sided copies.
 //! * [`atomic_fetch_add`] and its like: atomics on any PE's words.
-//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`]: waiting for others.
+//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`], [`wait_until_any`] and
+//!   its like: waiting for others. [`Lock`].
 //! * [`barrier_all`], [`broadcast`], [`reduce`], [`fcollect`], [`collect`], [`alltoall`].
 //!
 //! # Threads
@@ -46,11 +47,13 @@
 mod atomics;
 mod bootstrap;
 mod collectives;
+mod context;
 mod datum;
 mod device;
 mod error;
 mod heap;
 mod life;
+mod lock;
 mod order;
 mod pmi;
 pub mod raw;
@@ -58,28 +61,46 @@ mod remote;
 mod report;
 mod rma;
 mod runtime;
+mod signal;
 mod startup;
+mod statics;
 mod team;
+mod tell;
 mod wait;
 mod world;
 
 pub use atomics::{
-    atomic_add, atomic_and, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and,
-    atomic_fetch_inc, atomic_fetch_or, atomic_fetch_xor, atomic_inc, atomic_or, atomic_set,
-    atomic_swap, atomic_xor,
+    atomic_add, atomic_and, atomic_compare_swap, atomic_compare_swap_nbi, atomic_fetch,
+    atomic_fetch_add, atomic_fetch_add_nbi, atomic_fetch_and, atomic_fetch_and_nbi,
+    atomic_fetch_inc, atomic_fetch_inc_nbi, atomic_fetch_nbi, atomic_fetch_or, atomic_fetch_or_nbi,
+    atomic_fetch_xor, atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap,
+    atomic_swap_nbi, atomic_xor,
 };
 pub use collectives::{
     Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
     reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
 };
+pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
 pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
 pub use error::Error;
-pub use heap::sym::{SymSlice, alloc, free};
+pub use heap::address::pe_accessible;
+pub use heap::memory::Hints;
+pub use heap::sym::{
+    SymSlice, alloc, alloc_aligned, alloc_uninit, alloc_with_hints, free, realloc,
+};
 pub use life::{ThreadLevel, global_exit, initialized, thread_level};
-pub use order::{fence, quiet};
-pub use rma::{Nbi, g, get, get_nbi, iget, iput, nbi, p, put, put_nbi};
+pub use lock::{Lock, LockGuard};
+pub use order::{fence, pe_quiet, quiet};
+pub use rma::{Nbi, g, get, get_nbi, ibget, ibput, iget, iput, nbi, p, put, put_nbi};
+pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
 pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
-pub use wait::{Cmp, test, wait_until};
+pub use tell::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use wait::api::{
+    signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
+    test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
+    wait_until_any_vector, wait_until_some, wait_until_some_vector,
+};
+pub use wait::words::{Cmp, Waitable};
 pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
 
 /// The programs in the README are compiled and run as tests.

@@ -1,48 +1,162 @@
 //! Ordering and completion of one-sided operations.
 
-use std::sync::atomic::{Ordering, fence as cpu_fence};
+use std::sync::atomic::{Ordering, compiler_fence, fence as cpu_fence};
 
+use crate::context::{Ctx, routines};
 use crate::runtime::{Runtime, rt, try_rt};
 
-impl Runtime {
-    pub(crate) fn quiet(&self) {
-        if self.remote.is_some() {
-            self.far(|net| net.quiet());
-        }
-        // ORDERING(quiet): stores to PEs of this node come before whatever tells them so; the
-        // partner is the acquiring load of a wait or of a barrier. And they come before this PE's
-        // next loads: complete means that no PE reads the old value any more, so of two PEs that
-        // each put, quiet, and get the other's word at least one gets the new value.
+/// Makes all stores before visible before all loads after.
+#[inline]
+fn full_fence() {
+    // ORDERING(quiet): stores to PEs of this node come before whatever tells them so; the
+    // partner is the acquiring load of a wait or of a barrier. And they come before this PE's
+    // next loads: complete means that no PE reads the old value any more, so of two PEs that
+    // each put, quiet, and get the other's word at least one gets the new value.
+    if cfg!(target_arch = "x86_64") {
+        compiler_fence(Ordering::SeqCst);
+        locked_nothing();
+        compiler_fence(Ordering::SeqCst);
+    } else {
         cpu_fence(Ordering::SeqCst);
     }
 }
 
-/// Waits until all operations that this PE has started are complete: puts and atomics are
-/// delivered and visible to every PE, non-blocking gets have their data. What other threads of this
-/// PE have started before is included.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_quiet`.
+/// A locked instruction that changes nothing: orders as MFENCE does, in a fraction of the time.
 #[inline]
-#[track_caller]
-pub fn quiet() {
-    rt().quiet();
+fn locked_nothing() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: adds nothing to a word of this thread's stack; flags are clobbered as is the default.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0");
+    }
 }
 
-/// Orders delivery: puts and atomics to a PE before the fence are delivered to it before those
-/// after. Says nothing about other PEs, nor about gets.
-///
-/// A reliable connection delivers in order, and so does shared memory with a release fence, so
-/// nothing has to be waited for but atomics that their owners are still to execute
-/// (`SHMEM_ATOMICS`).
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_fence`.
-#[inline]
-pub fn fence() {
-    if let Some(remote) = try_rt().and_then(|rt| rt.remote.as_ref()) {
-        remote.endpoint.fence();
+impl Runtime {
+    /// Completes the default context's operations.
+    pub(crate) fn quiet(&self) {
+        Ctx::default_ctx().quiet_in(self);
     }
-    // ORDERING(quiet): as in `quiet`, for PEs of this node.
-    cpu_fence(Ordering::AcqRel);
+
+    /// Completes the operations of all contexts: for finalize, which ends them.
+    pub(crate) fn quiet_all(&self) {
+        if self.remote.is_some() {
+            self.far(|net| net.quiet_all());
+        }
+        full_fence();
+    }
+}
+
+impl Ctx {
+    /// Waits until the operations of this context are complete.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_quiet`.
+    #[inline]
+    #[track_caller]
+    pub fn quiet(&self) {
+        self.quiet_in(rt());
+    }
+
+    #[inline]
+    pub(crate) fn quiet_in(&self, rt: &Runtime) {
+        if rt.remote.is_some() {
+            self.quiet_far(rt);
+        }
+        full_fence();
+    }
+
+    #[cold]
+    fn quiet_far(&self, rt: &Runtime) {
+        rt.far(|net| net.context(self.id()).quiet());
+    }
+
+    /// Waits until the operations of this context towards some PEs are complete.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_pe_quiet`.
+    #[inline]
+    #[track_caller]
+    pub fn pe_quiet(&self, pes: impl IntoIterator<Item = usize>) {
+        let rt = rt();
+        for pe in pes {
+            let pe = self.in_job(pe);
+            if !rt.is_near(pe) {
+                rt.far(|net| net.context(self.id()).quiet_towards(pe as u32));
+            }
+        }
+        full_fence();
+    }
+
+    /// Orders delivery of what this context has started before it and starts after it.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_fence`.
+    #[inline]
+    pub fn fence(&self) {
+        if let Some(remote) = try_rt().and_then(|rt| rt.remote.as_ref()) {
+            remote.endpoint.context(self.id()).fence();
+        }
+        // ORDERING(quiet): as in `quiet`, for PEs of this node.
+        cpu_fence(Ordering::AcqRel);
+    }
+}
+
+routines! {
+    /// Waits until all operations that this PE has started on the context (as a free function: on the
+    /// default context) are complete: puts and atomics are delivered and visible to every PE,
+    /// non-blocking gets have their data. What other threads of this PE have started before is
+    /// included.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_quiet`, `shmem_ctx_quiet`.
+    [] fn quiet(&ctx) {
+        ctx.quiet();
+    }
+
+    /// As [`quiet`], for the operations towards these PEs only.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_pe_quiet`, `shmem_ctx_pe_quiet`.
+    [] fn pe_quiet(&ctx, pes: &[usize]) {
+        ctx.pe_quiet(pes.iter().copied());
+    }
+
+    /// Orders delivery: puts and atomics to a PE before the fence are delivered to it before those
+    /// after, if all are of the context (as a free function: of the default context). Says nothing
+    /// about other PEs, nor about gets.
+    ///
+    /// A reliable connection delivers in order, and so does shared memory with a release fence, so
+    /// nothing has to be waited for but atomics that the network cannot execute in one step.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_fence`, `shmem_ctx_fence`.
+    [] fn fence(&ctx) {
+        ctx.fence();
+    }
+}
+
+/// [`Ctx::quiet`] as a function.
+#[inline]
+#[track_caller]
+pub fn quiet_on(ctx: &Ctx) {
+    ctx.quiet();
+}
+
+/// [`Ctx::pe_quiet`] as a function.
+#[inline]
+#[track_caller]
+pub fn pe_quiet_on(ctx: &Ctx, pes: impl IntoIterator<Item = usize>) {
+    ctx.pe_quiet(pes);
+}
+
+/// [`Ctx::fence`] as a function.
+#[inline]
+pub fn fence_on(ctx: &Ctx) {
+    ctx.fence();
 }

@@ -4,11 +4,29 @@
 //! a pointer; local memory is a pointer. The typed API of the crate's root and these functions are
 //! two thin layers over the same engines, so both may be used in one program.
 
-// Life and memory.
-pub use crate::heap::address::{Sym, addr_accessible, local, pe_accessible, ptr, symmetric};
-pub use crate::heap::memory::{allocate, reallocate, release};
+// ---- Life and memory.
+pub use crate::heap::address::{
+    Sym, addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
+};
+pub use crate::heap::memory::{Hints, allocate, reallocate, release};
 pub use crate::life::{
     ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
+};
+pub use crate::tell::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use shmem_node::template::marker::Note;
+
+// Contexts, copies, atomics, signals, order.
+pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post};
+pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
+pub use crate::order::{fence_on as fence, pe_quiet_on as pe_quiet, quiet_on as quiet};
+pub use crate::rma::{Blocks, get_blocks, get_mem as get, put_blocks, put_mem as put};
+pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal};
+
+// Waiting and locks.
+pub use crate::lock::queue::{lock_clear, lock_set, lock_test};
+pub use crate::wait::words::{
+    Cmp, Mask, Values, Waitable, Words, test, test_all, test_any, test_some, wait_until,
+    wait_until_all, wait_until_any, wait_until_some,
 };
 
 // Teams, collectives, active sets.

@@ -137,6 +137,21 @@ pub unsafe fn execute(at: *mut u8, width: Width, op: AtomicOp) -> u64 {
     }
 }
 
+/// Sets a word, atomically, after everything that this thread has written before.
+///
+/// # Safety
+/// As for [`execute`].
+#[inline]
+pub unsafe fn store(at: *mut u8, width: Width, value: u64) {
+    // SAFETY: by the caller.
+    unsafe {
+        match width {
+            Width::W4 => AtomicU32::from_ptr(at.cast()).store(value as u32, Ordering::Release),
+            Width::W8 => AtomicU64::from_ptr(at.cast()).store(value, Ordering::Release),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

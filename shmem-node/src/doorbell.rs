@@ -51,7 +51,7 @@ impl Doorbell {
     /// Sleeps until the bell rings, at most `max`, unless `ready()` already holds: for what may
     /// change without a bell, so that a bell that is missed matters no more. Returns whether it
     /// slept as long as it may.
-    pub fn nap(&self, max: Duration, ready: impl Fn() -> bool) -> bool {
+    pub fn nap(&self, max: Duration, mut ready: impl FnMut() -> bool) -> bool {
         let seen = self.rings.load(Ordering::SeqCst);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // ORDERING(doorbell): makes a missed bell rare; `sleep`'s barrier on all processors would
@@ -64,7 +64,7 @@ impl Doorbell {
 
     /// Sleeps until the bell rings unless `ready()` already holds. May return early for no reason.
     /// Returns whether it slept as long as it may: if `ready()` holds then, a bell was missed.
-    pub fn sleep(&self, ready: impl Fn() -> bool) -> bool {
+    pub fn sleep(&self, mut ready: impl FnMut() -> bool) -> bool {
         let seen = self.rings.load(Ordering::SeqCst);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // ORDERING(doorbell): after this every store whose writer saw no sleeper is visible.

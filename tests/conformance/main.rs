@@ -7,13 +7,19 @@
 mod active_sets;
 mod atomics;
 mod collectives;
+mod contexts;
 mod growth;
+mod locks;
 mod memory;
 mod mixed;
+mod nbi;
 mod order;
 mod rma;
+mod signals;
+mod strided;
 mod teams;
 mod threads;
+mod waiting;
 
 use shmem::{barrier_all, my_pe, n_pes};
 
@@ -37,9 +43,15 @@ fn main() -> Result<(), shmem::Error> {
     let checks: Vec<Check> = [
         growth::CHECKS,
         rma::CHECKS,
+        strided::CHECKS,
         atomics::CHECKS,
+        nbi::CHECKS,
         mixed::CHECKS,
         order::CHECKS,
+        signals::CHECKS,
+        contexts::CHECKS,
+        waiting::CHECKS,
+        locks::CHECKS,
         collectives::CHECKS,
         teams::CHECKS,
         active_sets::CHECKS,

@@ -22,8 +22,9 @@
 //! pattern is a value of a `Datum`. Two things in this are beyond what Rust's memory model
 //! promises, and rest on how compilers and processors work:
 //! * It has no copy of many bytes that may race, not even with a write of another process. The copy
-//!   is therefore one call of a function that is never inlined: the caller's optimiser sees bytes
-//!   of unknown origin, never an access that it could assume to be alone.
+//!   is therefore one call of a function that is never inlined, or, where a call would cost more
+//!   than the copy, a block of assembly: the caller's optimiser sees bytes of unknown origin, never an
+//!   access that it could assume to be alone.
 //! * Words of 32 bits are accessed atomically on their own by PEs of the node and, for others, by
 //!   their owner, or as halves of 64 bits by HCAs (see `atomics`). Atomics of both sizes are coherent on x86-64 and on AArch64.
 

@@ -30,10 +30,14 @@
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
 //! HCA's own. The [`Directory`] is asked for addresses without the lock.
 
+mod accounts;
 mod amo;
 mod asleep;
+mod atomics;
 mod buffers;
+mod compose;
 mod config;
+mod context;
 mod driver;
 mod error;
 mod evict;
@@ -41,6 +45,8 @@ mod leave;
 mod ops;
 mod path;
 mod peer;
+mod plain;
+mod posting;
 mod rc;
 mod rma;
 mod segments;
@@ -56,6 +62,7 @@ use std::time::{Duration, Instant};
 pub use amo::recode_message;
 pub use amo::{Atomics, Refusal};
 pub use config::{Directory, EndpointConfig, Lookup, Transport};
+pub use context::{Context, ContextId};
 pub use error::ConnError;
 
 use self::amo::{ANSWER_MESSAGES, ANSWER_SLOTS, Owner, RECEIVES};
@@ -85,6 +92,8 @@ pub struct Endpoint<H: Hca> {
     ud: UdAddress,
     /// Who executes atomics.
     by_owner: bool,
+    /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
+    coherent: bool,
     /// Threads that sleep in the completion channel while they wait for something.
     asleep: Asleep,
     /// Signalled when the endpoint is closed.
@@ -211,6 +220,7 @@ impl<H: Hca> Endpoint<H> {
             driver: Mutex::new(driver),
             ud: address,
             by_owner,
+            coherent: port.atomics_coherent,
             asleep: Asleep::default(),
             gone: Condvar::new(),
             patience: Patience::new(spin_rounds),

@@ -1,0 +1,142 @@
+//! Locks that all PEs share: first come, first served.
+//!
+//! * This file: [`Lock`], for programs.
+//! * [`queue`]: how it works, over symmetric addresses, for every interface.
+
+pub(crate) mod queue;
+
+use std::fmt;
+
+use crate::error::Error;
+use crate::heap::sym::{SymSlice, alloc, free};
+use crate::runtime::{rt, try_rt};
+
+/// A lock that all PEs of the job share: one PE at a time holds it, and they get it in the order in
+/// which they asked.
+///
+/// It is a symmetric word, so this is a handle that is free to copy. PEs that wait each look at
+/// memory of their own, and the holder passes the lock on to the next one with one message.
+///
+/// It is held through a [`LockGuard`]. What a holder has read and written anywhere in symmetric
+/// memory is complete when it lets go (it calls [`quiet`](crate::quiet)), so the next holder finds it.
+///
+/// Threads of a PE may use the same lock: one of them at a time stands in the queue of PEs. A thread
+/// that takes a lock which it holds waits for itself.
+///
+/// ```
+/// # fn main() -> Result<(), shmem::Error> {
+/// # let _world = shmem::init()?;
+/// use shmem::{Lock, alloc, barrier_all, g, n_pes, p, quiet};
+/// let lock = Lock::new()?;
+/// let total = alloc::<u64>(1)?;
+/// {
+///     let _held = lock.lock();
+///     let old = g(total, 0);
+///     p(total, old + 1, 0);
+/// } // complete, and the next PE's turn
+/// barrier_all();
+/// assert_eq!(g(total, 0), n_pes() as u64);
+/// # lock.free()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_set_lock`, `shmem_test_lock`, `shmem_clear_lock`.
+#[derive(Clone, Copy)]
+pub struct Lock {
+    word: SymSlice<u64>,
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lock").field(&self.word).finish()
+    }
+}
+
+impl Lock {
+    /// Makes a lock that nobody holds.
+    ///
+    /// **Collective**, as [`alloc`] is.
+    ///
+    /// # Errors
+    /// As for [`alloc`].
+    #[track_caller]
+    pub fn new() -> Result<Self, Error> {
+        alloc(1).map(Self::at)
+    }
+
+    /// The lock that is the first element of `word`, which must be 0 on all PEs before one of them
+    /// takes the lock, and which nothing else may write. So arrays of locks can be made.
+    ///
+    /// # Panics
+    /// If `word` is empty.
+    #[track_caller]
+    pub fn at(word: SymSlice<u64>) -> Self {
+        Self { word: word.elem(0) }
+    }
+
+    /// Gives the memory of a lock from [`Lock::new`] back.
+    ///
+    /// **Collective**, as [`free`] is. Nobody holds the lock or waits for it.
+    ///
+    /// # Errors
+    /// As for [`free`].
+    #[track_caller]
+    pub fn free(self) -> Result<(), Error> {
+        free(self.word)
+    }
+
+    /// Waits until it is this PE's turn, and takes the lock.
+    ///
+    /// # Panics
+    /// Before [`init`](crate::init).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_set_lock`.
+    #[track_caller]
+    pub fn lock(&self) -> LockGuard {
+        rt().lock_set(self.word.offset());
+        LockGuard { lock: *self }
+    }
+
+    /// Takes the lock if nobody holds it and nobody waits for it.
+    ///
+    /// # Panics
+    /// Before [`init`](crate::init).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_test_lock`.
+    #[track_caller]
+    pub fn try_lock(&self) -> Option<LockGuard> {
+        rt().lock_test(self.word.offset())
+            .then(|| LockGuard { lock: *self })
+    }
+}
+
+/// Possession of a [`Lock`]; dropping it lets go, after a [`quiet`](crate::quiet).
+///
+/// It also lets go while its thread panics. Dropped after finalize it does nothing.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_clear_lock`.
+#[derive(Debug)]
+#[must_use = "the lock is let go when its guard is dropped"]
+pub struct LockGuard {
+    lock: Lock,
+}
+
+impl LockGuard {
+    /// Lets go. The same as dropping.
+    pub fn unlock(self) {}
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if let Some(rt) = try_rt() {
+            // It is held, unless something else has written the word. A panic here could only hide
+            // that the program goes on to fail.
+            let _held = rt.lock_clear(self.lock.word.offset());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Copies of blocks that lie apart: `iput`, `iget`, `ibput`, `ibget`.
+//!
+//! Over the network every block that lies alone at the target of a put is a work request of its own,
+//! since RDMA writes no gaps; they are posted one behind the other and nobody waits between them.
+//! Blocks that touch each other there are packed first and go as one. A get may read gaps, too:
+//! where they are small it reads all of a stretch at once and picks the blocks out, which costs a
+//! request for kilobytes of blocks.
+
+use std::mem::MaybeUninit;
+
+use crate::context::Ctx;
+use crate::heap::access;
+use crate::heap::address::Sym;
+use crate::runtime::{Place, Runtime, rt};
+
+/// How blocks lie on both sides of a copy. Everything is in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// How many.
+    pub count: usize,
+    /// Bytes per block.
+    pub bytes: usize,
+    /// From one block's beginning to the next at the destination; at least `bytes`.
+    pub dest_stride: usize,
+    /// The same at the source.
+    pub source_stride: usize,
+}
+
+/// Memory for packed blocks, on the stack: long enough for a work request to be worth its cost, and
+/// short enough that the endpoint copies it while posting.
+const STAGE: usize = 8 << 10;
+/// Most that is read at a time where gaps are read, too.
+const READ: usize = 128 << 10;
+/// A READ brings so many bytes in about the time that another request costs. It decides whether
+/// gaps are read.
+const GAP: usize = 1 << 10;
+
+impl Blocks {
+    /// `count` blocks of `block` elements of `elem` bytes each, with strides in elements.
+    ///
+    /// # Panics
+    /// If a stride is less than a block, or a size is more than memory has. With fewer than two
+    /// blocks strides mean nothing.
+    #[inline]
+    #[track_caller]
+    pub fn new(
+        count: usize,
+        block: usize,
+        elem: usize,
+        dest_stride: isize,
+        source_stride: isize,
+    ) -> Self {
+        let stride = |name: &str, stride: isize| {
+            let good = usize::try_from(stride).ok().filter(|s| *s >= block.max(1));
+            let bytes = good.and_then(|s| s.checked_mul(elem));
+            match bytes {
+                Some(bytes) => bytes,
+                None if count < 2 => 0,
+                None => refuse_stride(name, stride, block),
+            }
+        };
+        Self {
+            count,
+            bytes: block.saturating_mul(elem),
+            dest_stride: stride("dest", dest_stride),
+            source_stride: stride("source", source_stride),
+        }
+    }
+
+    /// The same without the first `n` blocks, and how far both sides move.
+    fn from_block(self, n: usize) -> Self {
+        Self {
+            count: self.count - n,
+            ..self
+        }
+    }
+
+    /// Blocks that lie one behind the other on both sides.
+    const fn is_one(&self) -> bool {
+        self.count == 1 || self.dest_stride == self.bytes && self.source_stride == self.bytes
+    }
+}
+
+#[cold]
+#[track_caller]
+fn refuse_stride(name: &str, stride: isize, block: usize) -> ! {
+    panic!(
+        "the stride of {name} is {stride} elements: from one block of {block} to the next it is at \
+         least {}",
+        block.max(1)
+    )
+}
+
+/// Copies blocks of one mapped memory to another.
+///
+/// # Safety
+/// Both sides are mapped for all blocks, and `to` is writable.
+#[inline]
+unsafe fn copy_blocks(from: *const u8, to: *mut u8, blocks: Blocks) {
+    for i in 0..blocks.count {
+        // SAFETY: by the caller.
+        unsafe {
+            access::copy(
+                from.add(i * blocks.source_stride),
+                to.add(i * blocks.dest_stride),
+                blocks.bytes,
+            );
+        }
+    }
+}
+
+impl Ctx {
+    /// # Safety
+    /// As for [`put_blocks`].
+    #[cold]
+    unsafe fn put_blocks_far(&self, source: *const u8, dest: Sym, mut blocks: Blocks, pe: usize) {
+        let whole = blocks.count * blocks.bytes;
+        if blocks.is_one() {
+            // SAFETY: by the caller.
+            return unsafe { self.put_bytes(dest, source, whole, pe, false) };
+        }
+        if blocks.dest_stride == blocks.bytes && blocks.bytes <= STAGE / 2 {
+            let mut stage = [MaybeUninit::<u8>::uninit(); STAGE];
+            let stage = stage.as_mut_ptr().cast::<u8>();
+            let (mut source, mut dest, per) = (source, dest, STAGE / blocks.bytes);
+            while blocks.count > 0 {
+                let count = blocks.count.min(per);
+                let packed = Blocks { count, ..blocks };
+                // SAFETY: the source by the caller; the stage has room for `per` blocks.
+                unsafe {
+                    copy_blocks(source, stage, packed);
+                    self.put_bytes(dest, stage, count * blocks.bytes, pe, false);
+                }
+                source = source.wrapping_add(count * blocks.source_stride);
+                dest = dest.at(count * blocks.bytes);
+                blocks = blocks.from_block(count);
+            }
+            return;
+        }
+        // Sources are copied while posting if they are short; long ones are sent from where they
+        // are, all together.
+        let in_place = blocks.bytes > STAGE;
+        for i in 0..blocks.count {
+            let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
+            // SAFETY: by the caller; what is sent in place is waited for below.
+            unsafe { self.put_bytes(dest.at(to), source.add(from), blocks.bytes, pe, in_place) };
+        }
+        if in_place {
+            self.pe_quiet([pe]);
+        }
+    }
+
+    /// # Safety
+    /// As for [`get_blocks`].
+    #[cold]
+    unsafe fn get_blocks_far(&self, dest: *mut u8, source: Sym, mut blocks: Blocks, pe: usize) {
+        let whole = blocks.count * blocks.bytes;
+        if blocks.is_one() {
+            // SAFETY: by the caller.
+            return unsafe { self.get_bytes(dest, source, whole, pe, false) };
+        }
+        let gap = blocks.source_stride - blocks.bytes;
+        if gap <= GAP && blocks.bytes + blocks.source_stride <= READ {
+            let span = (blocks.count - 1) * blocks.source_stride + blocks.bytes;
+            let mut stage = Vec::<u8>::with_capacity(span.min(READ));
+            let stage = stage.as_mut_ptr();
+            let (mut dest, mut source) = (dest, source);
+            let per = (READ - blocks.bytes) / blocks.source_stride + 1;
+            while blocks.count > 0 {
+                let count = blocks.count.min(per);
+                let span = (count - 1) * blocks.source_stride + blocks.bytes;
+                let read = Blocks { count, ..blocks };
+                // SAFETY: `span` fits into the stage, and what it covers lies between the first and
+                // the last byte of the source; the destination by the caller.
+                unsafe {
+                    self.get_bytes(stage, source, span, pe, false);
+                    copy_blocks(stage, dest, read);
+                }
+                source = source.at(count * blocks.source_stride);
+                dest = dest.wrapping_add(count * blocks.dest_stride);
+                blocks = blocks.from_block(count);
+            }
+            return;
+        }
+        for i in 0..blocks.count {
+            let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
+            // SAFETY: by the caller; all are waited for below.
+            unsafe { self.get_bytes(dest.add(to), source.at(from), blocks.bytes, pe, true) };
+        }
+        self.pe_quiet([pe]);
+    }
+}
+
+/// Copies blocks to `dest` of PE `pe` of the context. The source may be reused on return.
+///
+/// # Safety
+/// All blocks of the source are readable, and all of `dest` lie inside a symmetric object.
+///
+/// # Panics
+/// If there is no such PE.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_iput`, `shmem_ibput`.
+#[inline]
+#[track_caller]
+pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks, pe: usize) {
+    let rt: &Runtime = rt();
+    match ctx.place(rt, pe, dest.offset()) {
+        (world_pe, Place::Here(to)) => {
+            // SAFETY: by the caller; the target is mapped.
+            unsafe { copy_blocks(source, to, blocks) };
+            rt.ring(world_pe);
+        }
+        (_, Place::There) if blocks.count == 0 || blocks.bytes == 0 => {}
+        // SAFETY: by the caller.
+        (_, Place::There) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
+    }
+}
+
+/// Copies blocks of `source` of PE `pe` of the context here. They are here on return.
+///
+/// # Safety
+/// All blocks of `dest` are writable, and all of the source lie inside a symmetric object.
+///
+/// # Panics
+/// If there is no such PE.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_iget`, `shmem_ibget`.
+#[inline]
+#[track_caller]
+pub unsafe fn get_blocks(ctx: &Ctx, dest: *mut u8, source: Sym, blocks: Blocks, pe: usize) {
+    let rt: &Runtime = rt();
+    match ctx.place(rt, pe, source.offset()) {
+        // SAFETY: by the caller; the source is mapped.
+        (_, Place::Here(from)) => unsafe { copy_blocks(from, dest, blocks) },
+        (_, Place::There) if blocks.count == 0 || blocks.bytes == 0 => {}
+        // SAFETY: by the caller.
+        (_, Place::There) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
+    }
+}

@@ -1,0 +1,263 @@
+//! The copies of the crate: puts and gets with types, of a [`Context`](crate::Context) and free.
+
+use std::mem::MaybeUninit;
+
+use super::strided::{Blocks, get_blocks, put_blocks};
+use crate::context::routines;
+use crate::datum::Datum;
+use crate::heap::sym::SymSlice;
+
+routines! {
+    /// Copies `source` into the first elements of `dest` on `pe`.
+    ///
+    /// # Completion
+    /// `source` may be reused on return. The data is delivered at the latest by the next
+    /// [`quiet`](crate::quiet) of the context (of the default one also by a barrier); two puts to one
+    /// PE are delivered in order only with a [`fence`](crate::fence) between them.
+    ///
+    /// # Panics
+    /// If `source` is longer than `dest`, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_put`.
+    [] fn put<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
+        let dest = dest.at(..source.len()).sym();
+        // SAFETY: a slice is readable; the handle lies inside the segment.
+        unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, false) };
+    }
+
+    /// Copies the first elements of `source` on `pe` into `dest`.
+    ///
+    /// # Completion
+    /// `dest` holds the data on return.
+    ///
+    /// # Panics
+    /// If `dest` is longer than `source`, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_get`.
+    [] fn get<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
+        let source = source.at(..dest.len()).sym();
+        let bytes = size_of_val(dest);
+        // SAFETY: a mutable slice is writable; the handle lies inside the segment.
+        unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, false) };
+    }
+
+    /// Writes `value` to the first element of `dest` on `pe`.
+    ///
+    /// # Completion
+    /// As for [`put`].
+    ///
+    /// # Panics
+    /// If `dest` is empty, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_p`.
+    [] fn p<T: Datum>(&ctx, dest: SymSlice<T>, value: T, pe: usize) {
+        let dest = dest.elem(0).sym();
+        // SAFETY: a value is readable; the handle lies inside the segment.
+        unsafe { ctx.put_bytes(dest, (&raw const value).cast(), size_of::<T>(), pe, false) };
+    }
+
+    /// Reads the first element of `source` on `pe`; it is here on return.
+    ///
+    /// # Panics
+    /// If `source` is empty, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_g`.
+    [] fn g<T: Datum>(&ctx, source: SymSlice<T>, pe: usize) -> T {
+        let source = source.elem(0).sym();
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: one element is written completely; any bytes are a value of a `Datum`.
+        unsafe {
+            ctx.get_bytes(value.as_mut_ptr().cast(), source, size_of::<T>(), pe, false);
+            value.assume_init()
+        }
+    }
+
+    /// Copies `n` elements of `source`, `source_stride` apart, to `dest` on `pe`, `dest_stride`
+    /// apart. Strides are in elements, at least 1.
+    ///
+    /// # Completion
+    /// As for [`put`].
+    ///
+    /// # Panics
+    /// If a stride is 0, an array is too short, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_iput`.
+    [] fn iput<T: Datum>(
+        &ctx,
+        dest: SymSlice<T>,
+        source: &[T],
+        dest_stride: usize,
+        source_stride: usize,
+        n: usize,
+        pe: usize,
+    ) {
+        let blocks = fitting::<T>((dest.len(), dest_stride), (source.len(), source_stride), 1, n);
+        let dest = dest.sym();
+        // SAFETY: the blocks fit into both arrays.
+        unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe) };
+    }
+
+    /// Copies `n` elements of `source` on `pe`, `source_stride` apart, to `dest`, `dest_stride`
+    /// apart. Strides are in elements, at least 1.
+    ///
+    /// # Completion
+    /// As for [`get`].
+    ///
+    /// # Panics
+    /// If a stride is 0, an array is too short, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_iget`.
+    [] fn iget<T: Datum>(
+        &ctx,
+        dest: &mut [T],
+        source: SymSlice<T>,
+        dest_stride: usize,
+        source_stride: usize,
+        n: usize,
+        pe: usize,
+    ) {
+        let blocks = fitting::<T>((dest.len(), dest_stride), (source.len(), source_stride), 1, n);
+        let source = source.sym();
+        // SAFETY: the blocks fit into both arrays.
+        unsafe { get_blocks(ctx, dest.as_mut_ptr().cast(), source, blocks, pe) };
+    }
+
+    /// Copies blocks of `source`, of `block.0` elements each and `block.1` of them, to `dest` on `pe`.
+    /// Strides are in elements, from the beginning of a block to that of the next.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), shmem::Error> {
+    /// # let _world = shmem::init()?;
+    /// let dest = shmem::alloc::<u32>(8)?;
+    /// // Three blocks of two: densely stored here, three apart there.
+    /// shmem::ibput(dest, &[1, 2, 3, 4, 5, 6], 3, 2, (2, 3), shmem::my_pe());
+    /// shmem::quiet();
+    /// assert_eq!(dest.to_vec(), [1, 2, 0, 3, 4, 0, 5, 6]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Completion
+    /// As for [`put`].
+    ///
+    /// # Panics
+    /// If a stride is less than a block, an array is too short, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ibput`.
+    [] fn ibput<T: Datum>(
+        &ctx,
+        dest: SymSlice<T>,
+        source: &[T],
+        dest_stride: usize,
+        source_stride: usize,
+        block: (usize, usize),
+        pe: usize,
+    ) {
+        let (dest_side, source_side) = ((dest.len(), dest_stride), (source.len(), source_stride));
+        let blocks = fitting::<T>(dest_side, source_side, block.0, block.1);
+        let dest = dest.sym();
+        // SAFETY: the blocks fit into both arrays.
+        unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe) };
+    }
+
+    /// Copies blocks of `source` on `pe`, of `block.0` elements each and `block.1` of them, to `dest`.
+    /// Strides are in elements, from the beginning of a block to that of the next.
+    ///
+    /// # Completion
+    /// As for [`get`].
+    ///
+    /// # Panics
+    /// If a stride is less than a block, an array is too short, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ibget`.
+    [] fn ibget<T: Datum>(
+        &ctx,
+        dest: &mut [T],
+        source: SymSlice<T>,
+        dest_stride: usize,
+        source_stride: usize,
+        block: (usize, usize),
+        pe: usize,
+    ) {
+        let (dest_side, source_side) = ((dest.len(), dest_stride), (source.len(), source_stride));
+        let blocks = fitting::<T>(dest_side, source_side, block.0, block.1);
+        let source = source.sym();
+        // SAFETY: the blocks fit into both arrays.
+        unsafe { get_blocks(ctx, dest.as_mut_ptr().cast(), source, blocks, pe) };
+    }
+
+    /// Starts to copy `source` into the first elements of `dest` on `pe`. [`nbi`](crate::nbi) is the
+    /// safe form.
+    ///
+    /// # Safety
+    /// `source` stays readable and unchanged until the next quiet of the context returns (of the
+    /// default one: quiet or barrier).
+    ///
+    /// # Panics
+    /// If `source` is longer than `dest`, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_put_nbi`.
+    [unsafe] fn put_nbi<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
+        let dest = dest.at(..source.len()).sym();
+        // SAFETY: by the caller; the handle lies inside the segment.
+        unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, true) };
+    }
+
+    /// Starts to copy the first elements of `source` on `pe` into `dest`. [`nbi`](crate::nbi) is the
+    /// safe form.
+    ///
+    /// # Safety
+    /// `dest` stays writable, and nobody looks at it, until the next quiet of the context returns (of
+    /// the default one: quiet or barrier).
+    ///
+    /// # Panics
+    /// If `dest` is longer than `source`, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_get_nbi`.
+    [unsafe] fn get_nbi<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
+        let source = source.at(..dest.len()).sym();
+        let bytes = size_of_val(dest);
+        // SAFETY: by the caller; the handle lies inside the segment.
+        unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, true) };
+    }
+}
+
+/// Blocks of `block` elements that lie inside both arrays, each of which is given by its length and
+/// its stride.
+#[track_caller]
+fn fitting<T>(dest: (usize, usize), source: (usize, usize), block: usize, count: usize) -> Blocks {
+    for (name, (len, stride)) in [("dest", dest), ("source", source)] {
+        assert!(stride > 0, "the stride of {name} is 0");
+        assert!(
+            stride >= block,
+            "the stride of {name} is {stride} elements, less than a block, which has {block}"
+        );
+        let needed = match (block, count.checked_sub(1)) {
+            (0, _) | (_, None) => Some(0),
+            (_, Some(last)) => last
+                .checked_mul(stride)
+                .and_then(|at| at.checked_add(block)),
+        };
+        assert!(
+            needed.is_some_and(|needed| needed <= len),
+            "{count} blocks of {block} elements, {stride} apart, do not fit into {name}, which has \
+             {len}"
+        );
+    }
+    Blocks {
+        count,
+        bytes: block * size_of::<T>(),
+        dest_stride: dest.1.saturating_mul(size_of::<T>()),
+        source_stride: source.1.saturating_mul(size_of::<T>()),
+    }
+}

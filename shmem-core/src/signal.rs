@@ -1,0 +1,234 @@
+//! Signals: 64-bit words that tell a PE that data has come.
+//!
+//! A put with signal updates a word of the target after its data is there, so that who sees the
+//! signal sees the data. Over the network data and signal go one behind the other on the same
+//! connection, which delivers in order, and nobody waits between them.
+
+use shmem_ib::atomic;
+
+use crate::atomics::{AtomicOp, Width};
+use crate::context::{Ctx, routines};
+use crate::datum::Datum;
+use crate::heap::access;
+use crate::heap::address::Sym;
+use crate::heap::sym::SymSlice;
+use crate::runtime::{Place, Runtime, rt};
+
+/// What a signal does to its word.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `SHMEM_SIGNAL_SET`, `SHMEM_SIGNAL_ADD`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SignalOp {
+    /// Replaces it.
+    Set,
+    /// Adds to it, wrapping.
+    Add,
+}
+
+/// An update of a signal word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Where the word of 8 bytes is.
+    pub at: Sym,
+    /// The operand.
+    pub value: u64,
+    /// What is done with it.
+    pub op: SignalOp,
+}
+
+impl Signal {
+    #[inline]
+    fn atomic(self) -> AtomicOp {
+        match self.op {
+            SignalOp::Set => AtomicOp::Swap(self.value),
+            SignalOp::Add => AtomicOp::Add(self.value),
+        }
+    }
+}
+
+impl Ctx {
+    /// Writes `bytes` bytes to `dest` of `pe`, then updates the signal there.
+    ///
+    /// # Safety
+    /// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; the
+    /// target range and the aligned signal word lie inside the segment.
+    #[inline]
+    #[track_caller]
+    pub(crate) unsafe fn put_signal_bytes(
+        &self,
+        dest: Sym,
+        source: *const u8,
+        bytes: usize,
+        signal: Signal,
+        pe: usize,
+        nbi: bool,
+    ) {
+        let rt: &Runtime = rt();
+        match self.place(rt, pe, dest.offset()) {
+            (world_pe, Place::Here(to)) => {
+                let word = rt.neighbour(rt.local_of[world_pe] as usize, signal.at.offset());
+                // SAFETY: readable by the caller; the target and the word are mapped, and the word is
+                // aligned.
+                unsafe {
+                    access::copy(source, to, bytes);
+                    // ORDERING(signal): after the data; the partner is the acquiring load of a wait.
+                    match signal.op {
+                        SignalOp::Set => atomic::store(word, Width::W8, signal.value),
+                        SignalOp::Add => {
+                            atomic::execute(word, Width::W8, signal.atomic());
+                        }
+                    }
+                }
+                rt.ring(world_pe);
+            }
+            (_, Place::There) => {
+                if bytes > 0 {
+                    // SAFETY: by the caller.
+                    unsafe { self.put_bytes(dest, source, bytes, pe, nbi) };
+                }
+                self.atomic_plain(signal.at, Width::W8, signal.atomic(), pe);
+            }
+        }
+    }
+}
+
+/// Writes `bytes` bytes to `dest` of PE `pe` of the context, then updates a signal there: who sees
+/// the signal sees the data. `source` may be reused on return, with `nbi` after quiet. Without bytes
+/// only the signal is updated.
+///
+/// # Safety
+/// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; `dest` has
+/// as many, and does not overlap the signal.
+///
+/// # Panics
+/// If the signal's address is no multiple of 8, or there is no such PE.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_putmem_signal`, `shmem_putmem_signal_nbi`.
+#[inline]
+#[track_caller]
+pub unsafe fn put_signal_mem(
+    ctx: &Ctx,
+    dest: Sym,
+    source: *const u8,
+    bytes: usize,
+    signal: Signal,
+    pe: usize,
+    nbi: bool,
+) {
+    assert!(
+        signal.at.offset().is_multiple_of(8),
+        "a signal at symmetric offset {:#x}: the address must be a multiple of 8",
+        signal.at.offset()
+    );
+    // SAFETY: by the caller; the alignment was checked.
+    unsafe { ctx.put_signal_bytes(dest, source, bytes, signal, pe, nbi) };
+}
+
+routines! {
+    /// Copies `source` into the first elements of `dest` on `pe`, then updates the first element of
+    /// `signal` there. Who sees the signal sees this data; other operations are not ordered. With an
+    /// empty `source` only the signal is updated. `signal` is no part of `dest`.
+    ///
+    /// ```
+    /// use shmem::{Cmp, SignalOp};
+    ///
+    /// # fn main() -> Result<(), shmem::Error> {
+    /// let _world = shmem::init()?;
+    /// let (data, signal) = (shmem::alloc::<f64>(3)?, shmem::alloc::<u64>(1)?);
+    /// let right = (shmem::my_pe() + 1) % shmem::n_pes();
+    /// shmem::put_signal(data, &[1.0, 2.0, 3.0], signal, 1, SignalOp::Add, right);
+    /// shmem::wait_until(signal, Cmp::Ge, 1);
+    /// assert_eq!(data.to_vec(), [1.0, 2.0, 3.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Completion
+    /// As for [`put`](crate::put).
+    ///
+    /// # Panics
+    /// If `source` is longer than `dest`, `signal` is empty, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_put_signal`.
+    [] fn put_signal<T: Datum>(
+        &ctx,
+        dest: SymSlice<T>,
+        source: &[T],
+        signal: SymSlice<u64>,
+        value: u64,
+        op: SignalOp,
+        pe: usize,
+    ) {
+        let (dest, from) = (dest.at(..source.len()).sym(), source.as_ptr().cast());
+        let signal = Signal { at: signal.elem(0).sym(), value, op };
+        // SAFETY: a slice is readable; the handles lie inside the segment.
+        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, false) };
+    }
+
+    /// As [`put_signal`], without waiting until `source` may be reused. [`nbi`](crate::nbi) is the
+    /// safe form.
+    ///
+    /// # Safety
+    /// `source` stays readable and unchanged until the next quiet of the context returns (of the
+    /// default one: quiet or barrier).
+    ///
+    /// # Panics
+    /// As [`put_signal`].
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_put_signal_nbi`.
+    [unsafe] fn put_signal_nbi<T: Datum>(
+        &ctx,
+        dest: SymSlice<T>,
+        source: &[T],
+        signal: SymSlice<u64>,
+        value: u64,
+        op: SignalOp,
+        pe: usize,
+    ) {
+        let (dest, from) = (dest.at(..source.len()).sym(), source.as_ptr().cast());
+        let signal = Signal { at: signal.elem(0).sym(), value, op };
+        // SAFETY: by the caller; the handles lie inside the segment.
+        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, true) };
+    }
+
+    /// Adds to the first element of `signal` on `pe`, atomically. Delivered at the latest by quiet.
+    ///
+    /// # Panics
+    /// If `signal` is empty, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_signal_add`.
+    [] fn signal_add(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
+        ctx.atomic_plain(signal.elem(0).sym(), Width::W8, AtomicOp::Add(value), pe);
+    }
+
+    /// Sets the first element of `signal` on `pe`, atomically. Delivered at the latest by quiet.
+    ///
+    /// # Panics
+    /// If `signal` is empty, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_signal_set`.
+    [] fn signal_set(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
+        ctx.atomic_plain(signal.elem(0).sym(), Width::W8, AtomicOp::Swap(value), pe);
+    }
+}
+
+/// Reads this PE's first element of `signal`, atomically; what was put before the signal that is seen
+/// may be read after it.
+///
+/// # Panics
+/// If `signal` is empty.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_signal_fetch`.
+#[inline]
+#[track_caller]
+pub fn signal_fetch(signal: SymSlice<u64>) -> u64 {
+    // SAFETY: the handle lies aligned inside the own segment.
+    unsafe { access::load(signal.elem(0).as_ptr().cast(), 8) }
+}

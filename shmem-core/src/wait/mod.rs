@@ -1,0 +1,77 @@
+//! Waiting for memory that other PEs write.
+//!
+//! * This file: how a PE waits for anything: it polls, then sleeps.
+//! * [`words`]: one word or many that compare as asked; over addresses, for every interface.
+//! * [`api`]: the same for symmetric arrays.
+
+pub(crate) mod api;
+pub(crate) mod words;
+
+use std::time::Duration;
+
+use crate::runtime::Runtime;
+
+/// How often a PE that cannot be told of a change offers its core to others before it naps: a
+/// device that is driven by the kernel may need it.
+const YIELDS: u32 = 64;
+/// Its first and its longest nap. The first is about what a round trip through a kernel takes; the
+/// last bounds how late a change is seen, and costs a thousandth of a core or two.
+const FIRST_NAP: Duration = Duration::from_micros(50);
+const LAST_NAP: Duration = Duration::from_millis(1);
+
+impl Runtime {
+    /// Returns when `ready()` holds. Polls while cores are to spare, then sleeps; memory written
+    /// by other PEs, of this node or of others, wakes it, and it polls again. `ready` may be asked
+    /// again after it held; the last time it did.
+    pub(crate) fn wait_for(&self, mut ready: impl FnMut() -> bool) {
+        while !self.spin_until(&mut ready) {
+            if self.notices_inbound {
+                self.block.doorbell.sleep(&mut ready);
+            } else {
+                self.look_again(&mut ready);
+            }
+        }
+    }
+
+    /// Returns when `ready()` holds or something has happened that may be the beginning of it. Other
+    /// nodes write this PE's memory without anybody noticing, so it looks now and then, the less
+    /// often the longer it waits. What happens on this node still wakes it.
+    #[cold]
+    fn look_again(&self, mut ready: impl FnMut() -> bool) {
+        for _ in 0..YIELDS {
+            std::thread::yield_now();
+            if ready() || self.progress() {
+                return;
+            }
+        }
+        let mut nap = FIRST_NAP;
+        while self.block.doorbell.nap(nap, &mut ready) && !ready() && !self.progress() {
+            nap = (nap * 2).min(LAST_NAP);
+        }
+    }
+
+    /// Polls memory, and the network if there is one, until `ready()` holds or nothing has
+    /// happened for the job's number of polls. Returns whether it holds. Whatever comes in counts:
+    /// a PE that others use answers them at once for as long as they go on.
+    pub(crate) fn spin_until(&self, mut ready: impl FnMut() -> bool) -> bool {
+        if ready() {
+            return true;
+        }
+        let mut spin = self.patience.spin();
+        loop {
+            if !self.patience.again(&mut spin) {
+                return ready();
+            }
+            if ready() {
+                self.patience.ended_well();
+                return true;
+            }
+            if self.progress() {
+                spin.renew();
+            } else if self.remote.is_none() {
+                // A poll of the network is a pause by itself.
+                std::hint::spin_loop();
+            }
+        }
+    }
+}

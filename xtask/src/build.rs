@@ -1,0 +1,141 @@
+//! Has cargo build what is installed, and asks it where the results are.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::install::Error;
+
+/// The packages whose results are installed.
+const PACKAGES: [&str; 3] = ["shmem-launch", "shmem-core", "shmem-capi"];
+
+/// How to build.
+#[derive(Debug, Clone)]
+pub struct Build {
+    /// Cargo's profile: `release`, `dev`, ...
+    pub profile: String,
+    /// With support for RDMA devices.
+    pub verbs: bool,
+}
+
+/// Where the results of a build are.
+#[derive(Debug, Clone)]
+pub struct Products {
+    /// The launcher.
+    pub shmrun: PathBuf,
+    /// The program that shows what the library finds on a machine.
+    pub shmem_info: PathBuf,
+    /// The C library, for dynamic linking.
+    pub shared: PathBuf,
+    /// The C library, for static linking.
+    pub archive: PathBuf,
+}
+
+/// The root of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a directory of the workspace")
+}
+
+impl Build {
+    /// Builds. Cargo's messages go to standard error.
+    ///
+    /// # Errors
+    /// If cargo cannot be run or fails, or does not name one of the results.
+    pub fn run(&self) -> Result<Products, Error> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(&cargo);
+        command
+            .args(["build", "--quiet", "--lib", "--bins", "--profile"])
+            .arg(&self.profile)
+            .arg("--message-format=json-render-diagnostics")
+            .current_dir(workspace())
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit());
+        for package in PACKAGES {
+            command.args(["--package", package]);
+        }
+        if self.verbs {
+            command.args(["--features", "shmem-core/verbs"]);
+        }
+        let output = command
+            .output()
+            .map_err(|e| Error::io("run", Path::new(&cargo), e))?;
+        if !output.status.success() {
+            return Err(Error::Build(output.status));
+        }
+        let files = artifacts(&String::from_utf8_lossy(&output.stdout));
+        let find = |name: &str| {
+            files
+                .iter()
+                .rfind(|f| f.file_name() == Some(OsStr::new(name)))
+                .cloned()
+                .ok_or_else(|| Error::NoProduct(name.to_owned()))
+        };
+        Ok(Products {
+            shmrun: find("shmrun")?,
+            shmem_info: find("shmem-info")?,
+            shared: find("libshmem.so")?,
+            archive: find("libshmem.a")?,
+        })
+    }
+}
+
+/// The files that cargo's messages, one JSON object a line, name as built (or still fresh).
+fn artifacts(messages: &str) -> Vec<PathBuf> {
+    messages
+        .lines()
+        .filter(|line| line.contains(r#""reason":"compiler-artifact""#))
+        .filter_map(|line| line.split_once(r#""filenames":["#))
+        .flat_map(|(_, list)| strings(list))
+        .map(PathBuf::from)
+        .collect()
+}
+
+/// The strings of a JSON array whose opening bracket has been read.
+fn strings(list: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut chars = list.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            ']' => break,
+            '"' => {
+                let mut text = String::new();
+                while let Some(c) = chars.next() {
+                    match c {
+                        '"' => break,
+                        // Paths of cargo need no other escapes than these two.
+                        '\\' => text.extend(chars.next()),
+                        _ => text.push(c),
+                    }
+                }
+                found.push(text);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn artifacts_are_read_from_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"a"},"filenames":["/t/a b/libx.so","/t/\"q\"/liby.a"],"executable":null,"fresh":true}"#,
+            "\n",
+            r#"{"reason":"build-script-executed","filenames":["/no"]}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","filenames":["/t/prog"],"executable":"/t/prog","fresh":false}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+        );
+        let found = artifacts(messages);
+        let want = ["/t/a b/libx.so", "/t/\"q\"/liby.a", "/t/prog"].map(PathBuf::from);
+        assert_eq!(found, want);
+        assert!(artifacts("").is_empty());
+    }
+}

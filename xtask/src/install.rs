@@ -1,0 +1,347 @@
+//! Puts the C library, its headers and its tools under a prefix, and takes them away again.
+//!
+//! Nothing that is installed knows the prefix: the compiler wrappers and the pkg-config file find it
+//! from where they lie, so the tree can be staged with a destination directory, and moved.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitStatus;
+
+use shmem_node::template::marker::Note;
+
+use crate::build::{Products, workspace};
+use crate::object::note_object;
+
+/// The shared library's own name: 1 is the major version of the OpenSHMEM interface.
+pub const SONAME: &str = "libshmem.so.1";
+/// The name of the file behind it.
+const REAL_NAME: &str = "libshmem.so.1.6.0";
+/// The list of what was installed, which uninstall goes by.
+const MANIFEST: &str = "share/shmem/manifest";
+
+const WRAPPER: &str = include_str!("../files/oshcc");
+const RUNNER: &str = include_str!("../files/oshrun");
+const PKG_CONFIG: &str = include_str!("../files/shmem.pc");
+
+/// Why an installation failed.
+#[derive(Debug)]
+pub enum Error {
+    /// The prefix or the destination directory is of no use.
+    Place(String),
+    /// Cargo failed; it has said why.
+    Build(ExitStatus),
+    /// Cargo built no file of this name.
+    NoProduct(String),
+    /// A file operation failed.
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is no list of installed files.
+    NotInstalled(PathBuf),
+    /// The list of installed files names something outside the prefix.
+    Manifest(PathBuf, String),
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            what,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Place(why) => f.write_str(why),
+            Self::Build(status) => {
+                write!(f, "cargo build failed ({status}); nothing was installed")
+            }
+            Self::NoProduct(name) => write!(f, "cargo build made no file {name}"),
+            Self::Io { what, path, source } => {
+                write!(f, "cannot {what} {}: {source}", path.display())?;
+                if source.kind() == io::ErrorKind::PermissionDenied {
+                    f.write_str(" (choose another --prefix, or get the right to write there)")?;
+                }
+                Ok(())
+            }
+            Self::NotInstalled(path) => write!(
+                f,
+                "nothing is installed there: {} does not exist",
+                path.display()
+            ),
+            Self::Manifest(path, line) => write!(
+                f,
+                "{} is damaged: it names {line:?}, which is not below the prefix",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Where to install.
+#[derive(Debug, Clone)]
+pub struct Destination {
+    root: PathBuf,
+}
+
+impl Destination {
+    /// Below `prefix`, an absolute path, with `destdir` in front of it.
+    ///
+    /// # Errors
+    /// If the prefix is not absolute, or goes upwards.
+    pub fn new(prefix: &Path, destdir: Option<&Path>) -> Result<Self, Error> {
+        if !prefix.is_absolute() || prefix.components().any(|c| c == Component::ParentDir) {
+            let shown = prefix.display();
+            return Err(Error::Place(format!(
+                "--prefix {shown} must be an absolute path without `..`"
+            )));
+        }
+        let root = match destdir {
+            None => prefix.to_owned(),
+            Some(dir) => dir.join(prefix.strip_prefix("/").unwrap_or(prefix)),
+        };
+        Ok(Self { root })
+    }
+
+    /// The directory that gets `bin`, `lib`, `include` and `share`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+}
+
+/// What is put into one place.
+enum Content {
+    Copy(PathBuf),
+    Bytes(Vec<u8>),
+    Link(&'static str),
+}
+
+struct Entry {
+    /// Below the prefix.
+    path: PathBuf,
+    content: Content,
+    mode: u32,
+}
+
+impl Entry {
+    fn new(path: impl Into<PathBuf>, content: Content, mode: u32) -> Self {
+        Self {
+            path: path.into(),
+            content,
+            mode,
+        }
+    }
+
+    /// Puts it below `root`. A file that is there is replaced in one step, so that programs that
+    /// have it mapped keep theirs.
+    fn put(&self, root: &Path) -> Result<(), Error> {
+        let target = root.join(&self.path);
+        let dir = target.parent().unwrap_or(root);
+        fs::create_dir_all(dir).map_err(|e| Error::io("make directory", dir, e))?;
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let fresh = dir.join(format!(".{name}.{}", std::process::id()));
+        let written = match &self.content {
+            Content::Copy(from) => fs::copy(from, &fresh).map(drop),
+            Content::Bytes(bytes) => fs::write(&fresh, bytes),
+            Content::Link(to) => symlink(to, &fresh),
+        };
+        let moved = written
+            .and_then(|()| match self.content {
+                Content::Link(_) => Ok(()),
+                _ => fs::set_permissions(&fresh, fs::Permissions::from_mode(self.mode)),
+            })
+            .and_then(|()| fs::rename(&fresh, &target));
+        moved.map_err(|e| {
+            let _ = fs::remove_file(&fresh);
+            Error::io("write", &target, e)
+        })
+    }
+}
+
+/// All files below `dir`, relative to it, in order.
+fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read = |e| Error::io("read", dir, e);
+    let mut entries = fs::read_dir(dir)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(read)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    let mut files = Vec::new();
+    for entry in entries {
+        let name = PathBuf::from(entry.file_name());
+        if entry.file_type().map_err(read)?.is_dir() {
+            let inner = files_below(&entry.path())?;
+            files.extend(inner.iter().map(|f| name.join(f)));
+        } else {
+            files.push(name);
+        }
+    }
+    Ok(files)
+}
+
+fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
+    use Content::{Bytes, Copy, Link};
+    let text = |text: &str| Bytes(text.as_bytes().to_vec());
+    let note = note_object(".note.shmem", &Note::CURRENT.to_bytes(), "shmem_init");
+    let mut entries = vec![
+        Entry::new("bin/shmrun", Copy(products.shmrun.clone()), 0o755),
+        Entry::new("bin/shmem-info", Copy(products.shmem_info.clone()), 0o755),
+        Entry::new("bin/oshcc", text(WRAPPER), 0o755),
+        Entry::new("bin/oshc++", Link("oshcc"), 0),
+        Entry::new("bin/oshCC", Link("oshcc"), 0),
+        Entry::new("bin/oshrun", text(RUNNER), 0o755),
+        Entry::new(
+            Path::new("lib").join(REAL_NAME),
+            Copy(products.shared.clone()),
+            0o755,
+        ),
+        Entry::new(Path::new("lib").join(SONAME), Link(REAL_NAME), 0),
+        Entry::new("lib/libshmem.so", Link(SONAME), 0),
+        Entry::new("lib/libshmem.a", Copy(products.archive.clone()), 0o644),
+        Entry::new("lib/shmem/note.o", Bytes(note), 0o644),
+        Entry::new(
+            "lib/pkgconfig/shmem.pc",
+            text(&PKG_CONFIG.replace("@VERSION@", env!("CARGO_PKG_VERSION"))),
+            0o644,
+        ),
+    ];
+    let include = workspace().join("shmem-capi/include");
+    for header in files_below(&include)? {
+        let from = Copy(include.join(&header));
+        entries.push(Entry::new(Path::new("include").join(header), from, 0o644));
+    }
+    for document in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
+        let from = Copy(workspace().join(document));
+        let to = Path::new("share/doc/shmem").join(document);
+        entries.push(Entry::new(to, from, 0o644));
+    }
+    Ok(entries)
+}
+
+/// Installs `products`, the headers and the tools. Files of an earlier installation are replaced, and
+/// those of them that are no longer installed removed. Gives the paths, relative to the prefix.
+///
+/// # Errors
+/// At the first file that cannot be written.
+pub fn install(products: &Products, destination: &Destination) -> Result<Vec<PathBuf>, Error> {
+    let root = destination.root();
+    let before = match manifest(root) {
+        Ok(files) => files,
+        Err(Error::NotInstalled(_)) => Vec::new(),
+        Err(e) => return Err(e),
+    };
+    let entries = entries(products)?;
+    for entry in &entries {
+        entry.put(root)?;
+    }
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|e| e.path).collect();
+    files.push(MANIFEST.into());
+    for stale in before.iter().filter(|f| !files.contains(f)) {
+        remove(root, stale)?;
+    }
+    let mut list = String::new();
+    for file in &files {
+        list += &format!("{}\n", file.display());
+    }
+    Entry::new(MANIFEST, Content::Bytes(list.into_bytes()), 0o644).put(root)?;
+    Ok(files)
+}
+
+/// Removes what [`install`] has put there, and the directories that are empty then. Gives the number of
+/// files.
+///
+/// # Errors
+/// If nothing is installed there, or a file cannot be removed.
+pub fn uninstall(destination: &Destination) -> Result<usize, Error> {
+    let root = destination.root();
+    let files = manifest(root)?;
+    // The list itself goes last: a removal that fails can be repeated.
+    let (list, others): (Vec<_>, Vec<_>) = files.iter().partition(|f| *f == Path::new(MANIFEST));
+    let mut removed = 0;
+    for file in others.into_iter().chain(list) {
+        removed += usize::from(remove(root, file)?);
+    }
+    Ok(removed)
+}
+
+/// Reads the list of installed files.
+fn manifest(root: &Path) -> Result<Vec<PathBuf>, Error> {
+    let path = root.join(MANIFEST);
+    let list = match fs::read_to_string(&path) {
+        Ok(list) => list,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::NotInstalled(path)),
+        Err(e) => return Err(Error::io("read", &path, e)),
+    };
+    list.lines()
+        .map(|line| {
+            let file = PathBuf::from(line);
+            let below = file.components().all(|c| matches!(c, Component::Normal(_)));
+            match below && !line.is_empty() {
+                true => Ok(file),
+                false => Err(Error::Manifest(path.clone(), line.to_owned())),
+            }
+        })
+        .collect()
+}
+
+/// Removes a file, if it is there, and the directories around it, if they are empty.
+fn remove(root: &Path, file: &Path) -> Result<bool, Error> {
+    let path = root.join(file);
+    let removed = match fs::remove_file(&path) {
+        Ok(()) => true,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+        Err(e) => return Err(Error::io("remove", &path, e)),
+    };
+    let mut dir = file.parent();
+    while let Some(d) = dir.filter(|d| !d.as_os_str().is_empty()) {
+        if fs::remove_dir(root.join(d)).is_err() {
+            break;
+        }
+        dir = d.parent();
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_destination_is_below_the_staging_directory() {
+        let at = |prefix: &str, destdir: Option<&str>| {
+            Destination::new(Path::new(prefix), destdir.map(Path::new)).map(|d| d.root)
+        };
+        assert_eq!(at("/usr", None).unwrap(), Path::new("/usr"));
+        assert_eq!(at("/usr", Some("/stage")).unwrap(), Path::new("/stage/usr"));
+        assert_eq!(at("/usr", Some("stage")).unwrap(), Path::new("stage/usr"));
+        for wrong in ["usr", "", "/usr/../etc"] {
+            assert!(at(wrong, None).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_list_removes_nothing() {
+        let root = std::env::temp_dir().join(format!("shmem-manifest-{}", std::process::id()));
+        fs::create_dir_all(root.join("share/shmem")).unwrap();
+        for line in ["/etc/passwd", "bin/../../x", ""] {
+            fs::write(root.join(MANIFEST), format!("bin/oshcc\n{line}\nlib/x\n")).unwrap();
+            assert!(
+                matches!(manifest(&root), Err(Error::Manifest(..))),
+                "{line}"
+            );
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

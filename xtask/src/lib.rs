@@ -1,0 +1,9 @@
+//! Chores that cargo has no command for: building the C library with its tools, and installing them.
+//!
+//! `cargo xtask install --prefix DIR` is the program; the tests of the C library call the same
+//! functions, so that what they test is what users get.
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod install;
+pub mod object;

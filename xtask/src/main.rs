@@ -1,0 +1,85 @@
+//! `cargo xtask`: chores that cargo has no command for.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser};
+use xtask::build::Build;
+use xtask::install::{Destination, Error, install, uninstall};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Chore {
+    /// Build the C library, its headers and tools, and install them
+    Install {
+        #[command(flatten)]
+        place: Place,
+        /// Build for RDMA devices too (feature `verbs`; needs libibverbs' headers)
+        #[arg(long)]
+        verbs: bool,
+        /// Cargo's profile
+        #[arg(long, default_value = "release", value_name = "NAME")]
+        profile: String,
+    },
+    /// Remove what install has put there
+    Uninstall {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Args)]
+struct Place {
+    /// Absolute path of the directory that gets bin, lib, include and share
+    #[arg(long, value_name = "DIR")]
+    prefix: PathBuf,
+    /// Directory to put in front of the prefix, for building packages
+    #[arg(long, value_name = "DIR")]
+    destdir: Option<PathBuf>,
+}
+
+impl Place {
+    fn destination(self) -> Result<Destination, Error> {
+        Destination::new(&self.prefix, self.destdir.as_deref())
+    }
+}
+
+fn run(chore: Chore) -> Result<String, Error> {
+    match chore {
+        Chore::Install {
+            place,
+            verbs,
+            profile,
+        } => {
+            let destination = place.destination()?;
+            let products = Build { profile, verbs }.run()?;
+            let files = install(&products, &destination)?;
+            Ok(format!(
+                "{} files installed in {}",
+                files.len(),
+                destination.root().display()
+            ))
+        }
+        Chore::Uninstall { place } => {
+            let destination = place.destination()?;
+            let removed = uninstall(&destination)?;
+            Ok(format!(
+                "{removed} files removed from {}",
+                destination.root().display()
+            ))
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Chore::parse()) {
+        Ok(done) => {
+            println!("{done}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
