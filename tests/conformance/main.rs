@@ -4,6 +4,7 @@
 //! program so that the checks also follow each other in one job: memory is reused, connections and
 //! collectives go on from what came before.
 
+mod active_sets;
 mod atomics;
 mod collectives;
 mod contexts;
@@ -53,6 +54,7 @@ fn main() -> Result<(), shmem::Error> {
         locks::CHECKS,
         collectives::CHECKS,
         teams::CHECKS,
+        active_sets::CHECKS,
         memory::CHECKS,
         threads::CHECKS,
     ]
