@@ -4,7 +4,7 @@
 //! a pointer; local memory is a pointer. The typed API of the crate's root and these functions are
 //! two thin layers over the same engines, so both may be used in one program.
 
-// Life and memory.
+// ---- Life and memory.
 pub use crate::heap::address::{
     Sym, addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
 };

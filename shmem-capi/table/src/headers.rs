@@ -1,0 +1,138 @@
+//! The C headers.
+
+use crate::constants::BLOCKS;
+use crate::generics;
+use crate::routines::{Chapter, Status, chapters};
+
+const BANNER: &str = "\
+/* Made from the table in shmem-capi/table; UPDATE_DOCS=1 cargo test -p shmem-capi writes it anew. */
+";
+
+const PREAMBLE: &str = r"
+#ifndef SHMEM_H
+#define SHMEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__cplusplus)
+#define SHMEM_IMPL_NORETURN __attribute__((__noreturn__))
+#define SHMEM_IMPL_COMPLEX __complex__
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define SHMEM_IMPL_NORETURN _Noreturn
+#define SHMEM_IMPL_COMPLEX _Complex
+#else
+#define SHMEM_IMPL_NORETURN __attribute__((__noreturn__))
+#define SHMEM_IMPL_COMPLEX __complex__
+#endif
+
+#ifdef __cplusplus
+extern `C` {
+#endif
+
+/* Handles. The two structures exist only to make the two types distinct. */
+typedef struct shmem_impl_ctx *shmem_ctx_t;
+typedef struct shmem_impl_team *shmem_team_t;
+
+typedef struct {
+    int num_contexts;
+} shmem_team_config_t;
+
+typedef struct {
+    size_t total_ops;
+} shmem_ctx_session_config_t;
+";
+
+const END: &str = r"
+#ifdef __cplusplus
+}
+#endif
+";
+
+/// A header: its name below `include/`, and its text.
+pub struct Header {
+    /// `shmem.h`
+    pub name: &'static str,
+    /// Contents.
+    pub text: String,
+}
+
+/// All headers.
+#[must_use]
+pub fn headers() -> Vec<Header> {
+    vec![
+        Header {
+            name: "shmem.h",
+            text: shmem(),
+        },
+        Header {
+            name: "pshmem.h",
+            text: pshmem(),
+        },
+        Header {
+            name: "shmemx.h",
+            text: format!(
+                "{BANNER}/* Extensions: there are none beyond OpenSHMEM 1.6. */\n\
+                 #ifndef SHMEMX_H\n#define SHMEMX_H\n\n#include <shmem.h>\n\n#endif\n"
+            ),
+        },
+        Header {
+            name: "mpp/shmem.h",
+            text: format!("{BANNER}/* Deprecated place of shmem.h. */\n#include <shmem.h>\n"),
+        },
+        Header {
+            name: "mpp/shmemx.h",
+            text: format!("{BANNER}/* Deprecated place of shmemx.h. */\n#include <shmemx.h>\n"),
+        },
+    ]
+}
+
+fn shmem() -> String {
+    let mut out = format!(
+        "{BANNER}/* OpenSHMEM 1.6: the C interface, its C11 type-generic names and what is deprecated. */\n\
+         {}",
+        PREAMBLE.replace('`', "\"").trim_start()
+    );
+    for block in BLOCKS {
+        out.push_str(&format!("\n/* {} */\n", block.about));
+        for constant in block.constants {
+            out.push_str(&format!("#define {} {}\n", constant.name, constant.value));
+        }
+    }
+    for chapter in chapters() {
+        prototypes(&mut out, &chapter, "");
+    }
+    out.push_str(END);
+    out.push_str(&generics::section());
+    out.push_str("\n#endif\n");
+    out
+}
+
+fn pshmem() -> String {
+    let mut out = format!(
+        "{BANNER}/* The profiling interface: every routine under a second name, for libraries that define the\n   \
+         first one. */\n\
+         #ifndef PSHMEM_H\n#define PSHMEM_H\n\n#include <shmem.h>\n\n\
+         #ifdef __cplusplus\nextern \"C\" {{\n#endif\n"
+    );
+    for chapter in chapters() {
+        prototypes(&mut out, &chapter, "p");
+    }
+    out.push_str(END);
+    out.push_str("\n#endif\n");
+    out
+}
+
+fn prototypes(out: &mut String, chapter: &Chapter, prefix: &str) {
+    out.push_str(&format!("\n/* {} */\n", chapter.title));
+    for routine in &chapter.routines {
+        if routine.status == Status::Removed {
+            out.push_str("/* no longer in the specification */\n");
+        }
+        for mut function in routine.functions() {
+            function.proto.name.insert_str(0, prefix);
+            out.push_str(&function.proto.c());
+            out.push_str(";\n");
+        }
+    }
+}
