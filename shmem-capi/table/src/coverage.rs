@@ -49,7 +49,9 @@ fn section(out: &mut String, chapter: &Chapter) {
     })
     .collect();
     let _ = writeln!(out, "Tests: {}.\n", tests.join(", "));
-    out.push_str("| routine | functions | types | C11 name | Rust (`shmem::`) |\n|---|---|---|---|---|\n");
+    out.push_str(
+        "| routine | functions | types | C11 name | Rust (`shmem::`) |\n|---|---|---|---|---|\n",
+    );
     for routine in &chapter.routines {
         row(out, routine);
     }
@@ -60,7 +62,11 @@ fn row(out: &mut String, routine: &Routine) {
     let types = match routine.types {
         Types::None => String::new(),
         Types::Bytes => "bytes".to_owned(),
-        Types::Widths(widths) => widths.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
+        Types::Widths(widths) => widths
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
         Types::Set(types) => types.iter().map(|ty| ty.name).collect::<Vec<_>>().join(" "),
     };
     let code = |text: &str| match text {

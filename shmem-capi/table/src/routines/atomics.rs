@@ -57,17 +57,18 @@ pub(super) fn chapters() -> Vec<Chapter> {
             .context(Context::Any)
             .generic(generic, 0)
     });
-    let nonblocking = LINES
-        .iter()
-        .filter(|(_, _, fetches, _)| *fetches)
-        .map(|&(op, types, _, params)| {
-            let [_, call, _, _, generic] = names(op);
-            let proto = format!("void shmem_T_atomic_{op}_nbi(T *fetch, {params})");
-            Routine::new(&proto, call, "Nbi")
-                .types(types)
-                .context(Context::Any)
-                .generic(generic, 0)
-        });
+    let nonblocking =
+        LINES
+            .iter()
+            .filter(|(_, _, fetches, _)| *fetches)
+            .map(|&(op, types, _, params)| {
+                let [_, call, _, _, generic] = names(op);
+                let proto = format!("void shmem_T_atomic_{op}_nbi(T *fetch, {params})");
+                Routine::new(&proto, call, "Nbi")
+                    .types(types)
+                    .context(Context::Any)
+                    .generic(generic, 0)
+            });
     vec![
         Chapter {
             title: "Atomic memory operations",

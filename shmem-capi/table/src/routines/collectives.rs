@@ -11,8 +11,16 @@ const REDUCE: &str = "shmem_team_t team, T *dest, const T *source, size_t nreduc
 
 pub(super) fn chapter() -> Chapter {
     let mut routines = vec![
-        Routine::new("void shmem_barrier_all(void)", "collectives::barrier_all", "barrier_all"),
-        Routine::new("void shmem_sync_all(void)", "collectives::sync_all", "sync_all"),
+        Routine::new(
+            "void shmem_barrier_all(void)",
+            "collectives::barrier_all",
+            "barrier_all",
+        ),
+        Routine::new(
+            "void shmem_sync_all(void)",
+            "collectives::sync_all",
+            "sync_all",
+        ),
         Routine::new(
             "int shmem_team_sync(shmem_team_t team)",
             "collectives::team_sync",
@@ -67,23 +75,72 @@ pub(super) fn chapter() -> Chapter {
         );
     }
     for (op, types, call, generic) in [
-        ("and", BITS, "collectives::reduce::<{T}, And>", "shmem_and_reduce"),
-        ("or", BITS, "collectives::reduce::<{T}, Or>", "shmem_or_reduce"),
-        ("xor", BITS, "collectives::reduce::<{T}, Xor>", "shmem_xor_reduce"),
-        ("max", ORDERED, "collectives::reduce::<{T}, Max>", "shmem_max_reduce"),
-        ("min", ORDERED, "collectives::reduce::<{T}, Min>", "shmem_min_reduce"),
-        ("sum", ARITHMETIC, "collectives::reduce::<{T}, Sum>", "shmem_sum_reduce"),
-        ("prod", ARITHMETIC, "collectives::reduce::<{T}, Prod>", "shmem_prod_reduce"),
+        (
+            "and",
+            BITS,
+            "collectives::reduce::<{T}, And>",
+            "shmem_and_reduce",
+        ),
+        (
+            "or",
+            BITS,
+            "collectives::reduce::<{T}, Or>",
+            "shmem_or_reduce",
+        ),
+        (
+            "xor",
+            BITS,
+            "collectives::reduce::<{T}, Xor>",
+            "shmem_xor_reduce",
+        ),
+        (
+            "max",
+            ORDERED,
+            "collectives::reduce::<{T}, Max>",
+            "shmem_max_reduce",
+        ),
+        (
+            "min",
+            ORDERED,
+            "collectives::reduce::<{T}, Min>",
+            "shmem_min_reduce",
+        ),
+        (
+            "sum",
+            ARITHMETIC,
+            "collectives::reduce::<{T}, Sum>",
+            "shmem_sum_reduce",
+        ),
+        (
+            "prod",
+            ARITHMETIC,
+            "collectives::reduce::<{T}, Prod>",
+            "shmem_prod_reduce",
+        ),
     ] {
         routines.push(
-            Routine::new(&format!("int shmem_T_{op}_reduce({REDUCE})"), call, "Team::reduce")
-                .types(types)
-                .generic(generic, 1),
+            Routine::new(
+                &format!("int shmem_T_{op}_reduce({REDUCE})"),
+                call,
+                "Team::reduce",
+            )
+            .types(types)
+            .generic(generic, 1),
         );
     }
     for (op, call, rust, generic) in [
-        ("inscan", "collectives::inscan::<{T}>", "Team::inscan", "shmem_sum_inscan"),
-        ("exscan", "collectives::exscan::<{T}>", "Team::exscan", "shmem_sum_exscan"),
+        (
+            "inscan",
+            "collectives::inscan::<{T}>",
+            "Team::inscan",
+            "shmem_sum_inscan",
+        ),
+        (
+            "exscan",
+            "collectives::exscan::<{T}>",
+            "Team::exscan",
+            "shmem_sum_exscan",
+        ),
     ] {
         routines.push(
             Routine::new(&format!("int shmem_T_sum_{op}({PLAIN})"), call, rust)

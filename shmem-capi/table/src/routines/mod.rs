@@ -157,12 +157,13 @@ impl Routine {
     }
 
     fn on_default(&self) -> Vec<Function> {
-        let one = |proto: Proto, element: Option<&'static str>, ty: Option<&'static Type>| Function {
-            proto,
-            element,
-            ty,
-            takes_context: false,
-        };
+        let one =
+            |proto: Proto, element: Option<&'static str>, ty: Option<&'static Type>| Function {
+                proto,
+                element,
+                ty,
+                takes_context: false,
+            };
         match self.types {
             Types::None => vec![one(self.proto.clone(), None, None)],
             Types::Bytes => vec![one(self.proto.clone(), Some("u8"), None)],

@@ -20,7 +20,11 @@ fn names() -> Vec<Routine> {
         old("int _num_pes(void)", "setup::n_pes", "n_pes"),
         old("void *shmalloc(size_t size)", "memory::malloc", "alloc"),
         old("void shfree(void *ptr)", "memory::free", "free"),
-        old("void *shrealloc(void *ptr, size_t size)", "memory::realloc", "realloc"),
+        old(
+            "void *shrealloc(void *ptr, size_t size)",
+            "memory::realloc",
+            "realloc",
+        ),
         old(
             "void *shmemalign(size_t alignment, size_t size)",
             "memory::align",
@@ -37,12 +41,10 @@ fn atomics() -> Vec<Routine> {
             .generic(generic, 0)
             .generic_types(generic_types)
     };
-    let standard = |proto: &str, call, rust, generic| {
-        line(proto, call, rust, OLD_STANDARD, generic, STANDARD)
-    };
-    let extended = |proto: &str, call, rust, generic| {
-        line(proto, call, rust, OLD_EXTENDED, generic, EXTENDED)
-    };
+    let standard =
+        |proto: &str, call, rust, generic| line(proto, call, rust, OLD_STANDARD, generic, STANDARD);
+    let extended =
+        |proto: &str, call, rust, generic| line(proto, call, rust, OLD_EXTENDED, generic, EXTENDED);
     vec![
         standard(
             "T shmem_T_cswap(T *dest, T cond, T value, int pe)",
@@ -97,8 +99,16 @@ fn atomics() -> Vec<Routine> {
 
 fn active_sets() -> Vec<Routine> {
     let mut all = vec![
-        old(&format!("void shmem_barrier({SET})"), "active::barrier", "raw::barrier"),
-        old(&format!("void shmem_sync({SET})"), "active::sync", "raw::sync"),
+        old(
+            &format!("void shmem_barrier({SET})"),
+            "active::barrier",
+            "raw::barrier",
+        ),
+        old(
+            &format!("void shmem_sync({SET})"),
+            "active::sync",
+            "raw::sync",
+        ),
     ];
     let copy = "void *dest, const void *source";
     for (op, params, call, rust) in [
@@ -108,9 +118,24 @@ fn active_sets() -> Vec<Routine> {
             "active::broadcast::<{T}>",
             "raw::broadcast",
         ),
-        ("collect", "size_t nelems", "active::collect::<{T}>", "raw::collect"),
-        ("fcollect", "size_t nelems", "active::fcollect::<{T}>", "raw::fcollect"),
-        ("alltoall", "size_t nelems", "active::alltoall::<{T}>", "raw::alltoall"),
+        (
+            "collect",
+            "size_t nelems",
+            "active::collect::<{T}>",
+            "raw::collect",
+        ),
+        (
+            "fcollect",
+            "size_t nelems",
+            "active::fcollect::<{T}>",
+            "raw::fcollect",
+        ),
+        (
+            "alltoall",
+            "size_t nelems",
+            "active::alltoall::<{T}>",
+            "raw::alltoall",
+        ),
         (
             "alltoalls",
             "ptrdiff_t dst, ptrdiff_t sst, size_t nelems",
@@ -163,8 +188,12 @@ fn waits() -> Vec<Routine> {
             "sync::wait::<c_long>",
             "wait_until",
         ),
-        old("void shmem_T_wait(T *ivar, T cmp_value)", "sync::wait::<{T}>", "wait_until")
-            .types(OLD_BITS),
+        old(
+            "void shmem_T_wait(T *ivar, T cmp_value)",
+            "sync::wait::<{T}>",
+            "wait_until",
+        )
+        .types(OLD_BITS),
     ]
 }
 

@@ -46,7 +46,8 @@ impl Family {
 }
 
 const PLAIN: &str = "T *dest, const T *source, size_t nelems, int pe";
-const STRIDED: &str = "T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe";
+const STRIDED: &str =
+    "T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe";
 const BLOCKS: &str = "T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, \
                       size_t nblocks, int pe";
 const SIGNAL: &str = "T *dest, const T *source, size_t nelems, uint64_t *sig_addr, \
@@ -96,10 +97,14 @@ pub(super) fn with_signal() -> Vec<Routine> {
 
 pub(super) fn chapters() -> Vec<Chapter> {
     let mut blocking = vec![
-        Routine::new("void shmem_T_p(T *dest, T value, int pe)", "rma::p::<{T}>", "p")
-            .types(RMA)
-            .context(Context::Any)
-            .generic("shmem_p", 0),
+        Routine::new(
+            "void shmem_T_p(T *dest, T value, int pe)",
+            "rma::p::<{T}>",
+            "p",
+        )
+        .types(RMA)
+        .context(Context::Any)
+        .generic("shmem_p", 0),
         Routine::new("T shmem_T_g(const T *source, int pe)", "rma::g::<{T}>", "g")
             .types(RMA)
             .context(Context::Any)

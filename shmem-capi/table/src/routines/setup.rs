@@ -10,7 +10,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Setup, exit and queries",
             routines: vec![
                 NEW("void shmem_init(void)", "setup::init", "init"),
-                NEW("void shmem_finalize(void)", "setup::finalize", "World::finalize"),
+                NEW(
+                    "void shmem_finalize(void)",
+                    "setup::finalize",
+                    "World::finalize",
+                ),
                 NEW("int shmem_my_pe(void)", "setup::my_pe", "my_pe"),
                 NEW("int shmem_n_pes(void)", "setup::n_pes", "n_pes"),
                 NEW(
@@ -28,7 +32,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "setup::addr_accessible",
                     "addr_accessible",
                 ),
-                NEW("void *shmem_ptr(const void *dest, int pe)", "setup::ptr", "SymSlice::ptr"),
+                NEW(
+                    "void *shmem_ptr(const void *dest, int pe)",
+                    "setup::ptr",
+                    "SymSlice::ptr",
+                ),
                 NEW(
                     "void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe)",
                     "teams::ptr",
@@ -39,7 +47,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "setup::info_get_version",
                     "info_version",
                 ),
-                NEW("void shmem_info_get_name(char *name)", "setup::info_get_name", "info_name"),
+                NEW(
+                    "void shmem_info_get_name(char *name)",
+                    "setup::info_get_name",
+                    "info_name",
+                ),
                 NEW(
                     "SHMEM_IMPL_NORETURN void shmem_global_exit(int status)",
                     "setup::global_exit",
@@ -86,7 +98,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "alloc_with_hints",
                 ),
                 NEW("void shmem_free(void *ptr)", "memory::free", "free"),
-                NEW("void *shmem_realloc(void *ptr, size_t size)", "memory::realloc", "realloc"),
+                NEW(
+                    "void *shmem_realloc(void *ptr, size_t size)",
+                    "memory::realloc",
+                    "realloc",
+                ),
             ],
             rust_tests: "life",
             c_tests: "memory.c",
@@ -94,8 +110,16 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Teams",
             routines: vec![
-                NEW("int shmem_team_my_pe(shmem_team_t team)", "teams::my_pe", "Team::my_pe"),
-                NEW("int shmem_team_n_pes(shmem_team_t team)", "teams::n_pes", "Team::n_pes"),
+                NEW(
+                    "int shmem_team_my_pe(shmem_team_t team)",
+                    "teams::my_pe",
+                    "Team::my_pe",
+                ),
+                NEW(
+                    "int shmem_team_n_pes(shmem_team_t team)",
+                    "teams::n_pes",
+                    "Team::n_pes",
+                ),
                 NEW(
                     "int shmem_team_get_config(shmem_team_t team, long config_mask, \
                      shmem_team_config_t *config)",
@@ -123,7 +147,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "teams::split_2d",
                     "Team::split_2d",
                 ),
-                NEW("void shmem_team_destroy(shmem_team_t team)", "teams::destroy", "Team::destroy"),
+                NEW(
+                    "void shmem_team_destroy(shmem_team_t team)",
+                    "teams::destroy",
+                    "Team::destroy",
+                ),
             ],
             rust_tests: "teams",
             c_tests: "teams.c",
@@ -146,7 +174,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "contexts::get_team",
                     "Context::team",
                 ),
-                NEW("void shmem_ctx_destroy(shmem_ctx_t ctx)", "contexts::destroy", "Context"),
+                NEW(
+                    "void shmem_ctx_destroy(shmem_ctx_t ctx)",
+                    "contexts::destroy",
+                    "Context",
+                ),
                 NEW(
                     "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, \
                      const shmem_ctx_session_config_t *config, long config_mask)",

@@ -98,9 +98,21 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Locks",
             routines: vec![
-                Routine::new("void shmem_set_lock(long *lock)", "sync::set_lock", "Lock::lock"),
-                Routine::new("void shmem_clear_lock(long *lock)", "sync::clear_lock", "Lock"),
-                Routine::new("int shmem_test_lock(long *lock)", "sync::test_lock", "Lock::try_lock"),
+                Routine::new(
+                    "void shmem_set_lock(long *lock)",
+                    "sync::set_lock",
+                    "Lock::lock",
+                ),
+                Routine::new(
+                    "void shmem_clear_lock(long *lock)",
+                    "sync::clear_lock",
+                    "Lock",
+                ),
+                Routine::new(
+                    "int shmem_test_lock(long *lock)",
+                    "sync::test_lock",
+                    "Lock::try_lock",
+                ),
             ],
             rust_tests: "locks",
             c_tests: "locks.c",
