@@ -2,13 +2,22 @@
 //!
 //! A program that is linked with `libshmem.so` has to say in its own file that `shmrun` may start it
 //! from a template; the library cannot say it for it. `oshcc` therefore links this object.
+//!
+//! The note promises a constructor that is in the library, so the object also asks for a symbol of
+//! the library: linkers would otherwise leave it out of programs that call none of its functions.
 
 /// Section numbers of the file.
 const NOTE: u16 = 1;
 const NAMES: u16 = 4;
-const SECTIONS: u16 = 5;
+const SECTIONS: u16 = 6;
 /// Length of the ELF header, and of an entry of the section table.
 const HEADER: usize = 64;
+/// Length of a symbol, and what makes it global.
+const SYMBOL: usize = 24;
+const GLOBAL: u8 = 1 << 4;
+
+/// Numbers of the section of symbols, and of that of their names.
+const SYMBOL_NAMES: u32 = 5;
 
 const SHT_PROGBITS: u32 = 1;
 const SHT_SYMTAB: u32 = 2;
@@ -70,11 +79,12 @@ impl Section {
     }
 }
 
-/// An object file for this machine with `note`, a whole ELF note, in a section named `section`.
+/// An object file for this machine with `note`, a whole ELF note, in a section named `section`, that
+/// needs the global symbol `needed`.
 ///
 /// # Panics
 /// If the length of the note is no multiple of 4: every ELF note's is.
-pub fn note_object(section: &str, note: &[u8]) -> Vec<u8> {
+pub fn note_object(section: &str, note: &[u8], needed: &str) -> Vec<u8> {
     assert!(note.len().is_multiple_of(4), "not an ELF note");
     let mut names = vec![0];
     let mut name = |text: &str| {
@@ -84,14 +94,28 @@ pub fn note_object(section: &str, note: &[u8]) -> Vec<u8> {
         at
     };
     // Without the section that says so, linkers take it that the object needs an executable stack.
-    let [note_name, stack_name, symbols_name, names_name] =
-        [section, ".note.GNU-stack", ".symtab", ".shstrtab"].map(&mut name);
+    let [
+        note_name,
+        stack_name,
+        symbols_name,
+        names_name,
+        strings_name,
+    ] = [
+        section,
+        ".note.GNU-stack",
+        ".symtab",
+        ".shstrtab",
+        ".strtab",
+    ]
+    .map(&mut name);
+    let strings = format!("\0{needed}\0");
 
     let note_at = HEADER;
     let symbols_at = (note_at + note.len()).next_multiple_of(8);
-    let symbols_len = 24; // the null symbol that every table begins with
+    let symbols_len = 2 * SYMBOL; // the null symbol that every table begins with, and the needed one
     let names_at = symbols_at + symbols_len;
-    let table_at = (names_at + names.len()).next_multiple_of(8);
+    let strings_at = names_at + names.len();
+    let table_at = (strings_at + strings.len()).next_multiple_of(8);
     let sections: [Section; SECTIONS as usize] = [
         Section::EMPTY,
         Section {
@@ -115,10 +139,10 @@ pub fn note_object(section: &str, note: &[u8]) -> Vec<u8> {
             kind: SHT_SYMTAB,
             offset: symbols_at,
             len: symbols_len,
-            link: NAMES.into(),
-            info: 1,
+            link: SYMBOL_NAMES,
+            info: 1, // the first global symbol
             align: 8,
-            entry: 24,
+            entry: SYMBOL as u64,
             ..Section::EMPTY
         },
         Section {
@@ -126,6 +150,14 @@ pub fn note_object(section: &str, note: &[u8]) -> Vec<u8> {
             kind: SHT_STRTAB,
             offset: names_at,
             len: names.len(),
+            align: 1,
+            ..Section::EMPTY
+        },
+        Section {
+            name: strings_name,
+            kind: SHT_STRTAB,
+            offset: strings_at,
+            len: strings.len(),
             align: 1,
             ..Section::EMPTY
         },
@@ -148,8 +180,12 @@ pub fn note_object(section: &str, note: &[u8]) -> Vec<u8> {
     out.extend(SECTIONS.to_le_bytes());
     out.extend(NAMES.to_le_bytes());
     out.extend(note);
+    out.resize(symbols_at + SYMBOL, 0);
+    out.extend(1_u32.to_le_bytes()); // its name
+    out.extend([GLOBAL, 0, 0, 0]); // defined in no section of this file
     out.resize(symbols_at + symbols_len, 0);
     out.extend(&names);
+    out.extend(strings.as_bytes());
     out.resize(table_at, 0);
     for section in &sections {
         section.render(&mut out);
@@ -164,7 +200,7 @@ mod tests {
     #[test]
     fn the_header_points_at_the_section_table() {
         let note = [7; 24];
-        let object = note_object(".note.x", &note);
+        let object = note_object(".note.x", &note, "f");
         let table = u64::from_le_bytes(object[40..48].try_into().unwrap()) as usize;
         assert_eq!(object.len(), table + SECTIONS as usize * HEADER);
         // The second entry is the note's: its offset and length lead to the note.
