@@ -26,11 +26,7 @@ fn main() -> Result<(), shmem::Error> {
     };
     match mishap.as_str() {
         "init-only" => return Ok(()),
-        "init-twice" => return shmem::init().map(drop),
-        "init-after-finalize" => {
-            world.finalize();
-            return shmem::init().map(drop);
-        }
+        "wrong-thread" => wrong_thread(world)?,
         "call-after-finalize" => {
             let array = alloc::<u64>(1)?;
             world.finalize();
@@ -44,7 +40,13 @@ fn main() -> Result<(), shmem::Error> {
 
 /// One PE fails, and all others would wait for it for ever.
 fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
+    if mishap == "unequal-alloc" {
+        return alloc::<u64>(if my_pe() == 0 { 100 } else { 10 }).map(drop);
+    }
     let array = alloc::<u64>(4)?;
+    if mishap.starts_with("all-global-exit-") {
+        shmem::global_exit(number(mishap));
+    }
     let mut world = Some(world);
     if my_pe() == 0 {
         match mishap {
@@ -55,8 +57,8 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 let thread = std::thread::spawn(|| panic!("a thread loses its nerve"));
                 thread.join().expect("the thread is fine");
             }
-            "global-exit-0" => shmem::global_exit(0),
-            "global-exit-5" => shmem::global_exit(5),
+            "unequal-free" => return shmem::free(array),
+            _ if mishap.starts_with("global-exit-") => shmem::global_exit(number(mishap)),
             "forget-world" => {
                 std::mem::forget(world.take());
                 return Ok(());
@@ -79,6 +81,25 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     }
     if mishap == "wait-for-ever" && my_pe() == 1 {
         exit(4);
+    }
+    barrier_all();
+    Ok(())
+}
+
+/// At the end of the name.
+fn number(mishap: &str) -> i32 {
+    let digits = mishap.rsplit('-').next();
+    digits.and_then(|d| d.parse().ok()).expect("a number")
+}
+
+/// Only the thread that initialises may call, and PE 0 does otherwise.
+fn wrong_thread(world: World) -> Result<(), shmem::Error> {
+    world.finalize();
+    let _world = shmem::init_thread(shmem::ThreadLevel::Funneled)?;
+    assert_eq!(shmem::thread_level(), Some(shmem::ThreadLevel::Funneled));
+    if my_pe() == 0 {
+        let thread = std::thread::spawn(|| shmem::initialized().then(my_pe));
+        thread.join().expect("a call of another thread");
     }
     barrier_all();
     Ok(())

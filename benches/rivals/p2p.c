@@ -7,19 +7,23 @@
  *     p2p [MILLISECONDS]        milliseconds of measurement per row, 50 if not given
  *
  * PE 0 acts on the last PE, which sits in shmem_barrier_all (in the ping-pong it answers). All
- * buffers lie in the symmetric heap. Operations are timed in batches of about 40 us, or of one
- * call where that takes longer. Output is CSV:
+ * buffers lie in the symmetric heap, but for the local ones of the rows *_private, which come from
+ * malloc, and the flag of pingpong_static. Operations are timed in batches of about 40 us, or of
+ * one call where that takes longer. With BENCH_BIND in the environment each PE stays on the core of
+ * its number. Output is CSV:
  *
  *     row,bytes,what,ops,value
  *     put+quiet,8,ns,4,9150.25          one batch: its operations and the time of each
  *     put+quiet,8,cpu0_ns,5464,9012.1   all batches: CPU time of PE 0 per operation
  *     put+quiet,8,cpu1_ns,5464,8923.7   and that of the last PE
  *
- * An operation of put_nbi_x1000 and atomic_add_x1000 is one of the thousand, with its share of the
+ * Put alone is time until the source may be used again; rows with +quiet have one quiet each. An
+ * operation of put_nbi_x1000 and atomic_add_x1000 is one of the thousand, with its share of the
  * quiet; an operation of pingpong is one way. The program ends with status 1 if data or sums are
  * not what they must be.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
+#include <sched.h>
 #include <shmem.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,18 +31,22 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { LARGEST = 1 << 20, STREAM = 1000, FEWEST_BATCHES = 20, MOST_BATCHES = 1 << 16 };
+enum { LARGEST = 4 << 20, STREAM = 1000, FEWEST_BATCHES = 20, MOST_BATCHES = 1 << 16 };
 #define BATCH_NS 40e3
 #define WARM_UP_NS 2e6
 
 static int me, target;
 static double row_ns;
 static double samples[MOST_BATCHES];
+static char mark;
 
 /* Symmetric. */
 static char *area, *source, *sink;
 static long *sum, *compared, *turn;
 static double *cpu_of_target;
+
+/* Of this PE alone. */
+static char *private;
 
 /* Operations that PE 0 has done, for the checks. */
 static long added, swapped, sent;
@@ -66,6 +74,33 @@ static void fail(const char *row, size_t bytes)
 }
 
 /* ---- The operations. */
+
+static void put(size_t bytes)
+{
+    shmem_putmem(area, source, bytes, target);
+}
+
+static void put_private(size_t bytes)
+{
+    shmem_putmem(area, private, bytes, target);
+}
+
+static void get_private(size_t bytes)
+{
+    shmem_getmem(private, area, bytes, target);
+}
+
+static void p(size_t bytes)
+{
+    (void)bytes;
+    shmem_long_p((long *)area, *(long *)source, target);
+}
+
+static void g(size_t bytes)
+{
+    (void)bytes;
+    *(long *)sink = shmem_long_g((long *)area, target);
+}
 
 static void put_quiet(size_t bytes)
 {
@@ -109,12 +144,15 @@ static void atomic_add_stream(size_t bytes)
     shmem_quiet();
 }
 
+/* The flag in use. */
+static long *turn_now;
+
 static void ping(size_t bytes)
 {
     (void)bytes;
     sent++;
-    shmem_long_p(turn, sent, target);
-    shmem_long_wait_until(turn, SHMEM_CMP_EQ, sent);
+    shmem_long_p(turn_now, sent, target);
+    shmem_long_wait_until(turn_now, SHMEM_CMP_EQ, sent);
 }
 
 /* The target's part of the ping-pong: sends back what comes, until it is negative. */
@@ -122,17 +160,17 @@ static void answer(void)
 {
     static long seen = 0;
     for (;;) {
-        shmem_long_wait_until(turn, SHMEM_CMP_NE, seen);
-        seen = *(volatile long *)turn;
+        shmem_long_wait_until(turn_now, SHMEM_CMP_NE, seen);
+        seen = *(volatile long *)turn_now;
         if (seen < 0)
             return;
-        shmem_long_p(turn, seen, 0);
+        shmem_long_p(turn_now, seen, 0);
     }
 }
 
 static void end_answers(void)
 {
-    shmem_long_p(turn, -sent, target);
+    shmem_long_p(turn_now, -sent, target);
 }
 
 /* ---- The method. */
@@ -211,28 +249,42 @@ static void expect(const struct row *r, const char *data, size_t len, char value
 }
 
 /* Measures puts of `len` bytes in all, marked so that their arrival can be checked. */
-static void measure_puts(const struct row *r, size_t len, char mark)
+static void measure_puts(const struct row *r, char *from, size_t len)
 {
-    memset(source, mark, len);
+    memset(from, ++mark, len);
     measure(r);
     if (me == target)
         expect(r, area, len, mark);
     shmem_barrier_all();
 }
 
-static void measure_gets(const struct row *r, char mark)
+static void measure_gets(const struct row *r, char *to)
 {
-    memset(area, mark, r->bytes);
+    memset(area, ++mark, r->bytes);
     measure(r);
     if (me == 0)
-        expect(r, sink, r->bytes, mark);
+        expect(r, to, r->bytes, mark);
     shmem_barrier_all();
+}
+
+/* Keeps this PE on the core of its number among those that it may use. */
+static void bind_to_core(void)
+{
+    cpu_set_t all, one;
+    int left = me, core = -1;
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || shmem_n_pes() > CPU_COUNT(&all))
+        return;
+    do
+        left -= CPU_ISSET(++core, &all) ? 1 : 0;
+    while (left >= 0);
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);
 }
 
 int main(int argc, char **argv)
 {
-    static const size_t sizes[] = {8, 64, 1024, 4096, 65536, LARGEST};
-    char mark = 1;
+    static const size_t sizes[] = {8, 64, 256, 1024, 4096, 16384, 65536, 1 << 20, LARGEST};
     double ms = argc > 1 ? atof(argv[1]) : 50;
     if (!(ms > 0)) {
         fprintf(stderr, "p2p: '%s' is not a number of milliseconds\n", argv[1]);
@@ -247,6 +299,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "p2p: needs at least 2 PEs\n");
         shmem_global_exit(2);
     }
+    if (getenv("BENCH_BIND"))
+        bind_to_core();
+    private = malloc(LARGEST);
     area = shmem_malloc(LARGEST);
     source = shmem_malloc(LARGEST);
     sink = shmem_malloc(LARGEST);
@@ -254,31 +309,50 @@ int main(int argc, char **argv)
     compared = shmem_calloc(1, sizeof *compared);
     turn = shmem_calloc(1, sizeof *turn);
     cpu_of_target = shmem_calloc(1, sizeof *cpu_of_target);
-    if (!area || !source || !sink || !sum || !compared || !turn || !cpu_of_target) {
-        fprintf(stderr, "p2p: PE %d: the symmetric heap is too small\n", me);
+    if (!private || !area || !source || !sink || !sum || !compared || !turn || !cpu_of_target) {
+        fprintf(stderr, "p2p: PE %d: there is too little memory\n", me);
         shmem_global_exit(1);
     }
     memset(area, 0, LARGEST);
     memset(sink, 0, LARGEST);
+    memset(private, 0, LARGEST);
 
     if (me == 0)
         printf("row,bytes,what,ops,value\n");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct row put_row = {"put+quiet", sizes[i], 1, put_quiet, NULL, NULL};
-        struct row get_row = {"get", sizes[i], 1, get, NULL, NULL};
-        measure_puts(&put_row, sizes[i], mark++);
-        measure_gets(&get_row, mark++);
+        const size_t size = sizes[i];
+        struct row put_row = {"put", size, 1, put, NULL, NULL};
+        struct row put_private_row = {"put_private", size, 1, put_private, NULL, NULL};
+        struct row put_quiet_row = {"put+quiet", size, 1, put_quiet, NULL, NULL};
+        struct row get_row = {"get", size, 1, get, NULL, NULL};
+        struct row get_private_row = {"get_private", size, 1, get_private, NULL, NULL};
+        measure_puts(&put_row, source, size);
+        measure_puts(&put_private_row, private, size);
+        measure_puts(&put_quiet_row, source, size);
+        measure_gets(&get_row, sink);
+        measure_gets(&get_private_row, private);
     }
+    struct row p_row = {"p", 8, 1, p, NULL, NULL};
+    struct row g_row = {"g", 8, 1, g, NULL, NULL};
     struct row fetch_add_row = {"fetch_add", 8, 1, fetch_add, NULL, NULL};
     struct row compare_swap_row = {"compare_swap", 8, 1, compare_swap, NULL, NULL};
     struct row put_nbi_row = {"put_nbi_x1000", 8, STREAM, put_nbi_stream, NULL, NULL};
     struct row atomic_add_row = {"atomic_add_x1000", 8, STREAM, atomic_add_stream, NULL, NULL};
     struct row pingpong_row = {"pingpong", 8, 2, ping, answer, end_answers};
+    measure_puts(&p_row, source, 8);
+    measure_gets(&g_row, sink);
     measure(&fetch_add_row);
     measure(&compare_swap_row);
-    measure_puts(&put_nbi_row, 8 * STREAM, mark++);
+    measure_puts(&put_nbi_row, source, 8 * STREAM);
     measure(&atomic_add_row);
+    turn_now = turn;
     measure(&pingpong_row);
+#ifndef NO_SYMMETRIC_STATICS
+    struct row pingpong_static_row = {"pingpong_static", 8, 2, ping, answer, end_answers};
+    static long static_turn;
+    turn_now = &static_turn;
+    measure(&pingpong_static_row);
+#endif
 
     if (me == 0 && shmem_long_g(sum, target) != added)
         fail("atomic_add_x1000", 8);

@@ -29,6 +29,31 @@ pub fn cpu_time(whose: Whose) -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
+/// Keeps the calling thread on a core of its own, if `BENCH_BIND` is in the environment and there
+/// are at least as many cores as PEs.
+pub fn bind_if_asked(me: usize, n_pes: usize) {
+    if std::env::var_os("BENCH_BIND").is_none() {
+        return;
+    }
+    // SAFETY: the sets are plain data, valid when zero; the calls get their size.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of_val(&all);
+        if libc::sched_getaffinity(0, size, &mut all) != 0 {
+            return;
+        }
+        let mut cores = (0..libc::CPU_SETSIZE as usize).filter(|&core| libc::CPU_ISSET(core, &all));
+        if n_pes <= libc::CPU_COUNT(&all) as usize
+            && let Some(mine) = cores.nth(me)
+        {
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(mine, &mut one);
+            // A thread that cannot be bound is measured where it is.
+            let _ = libc::sched_setaffinity(0, size, &one);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,8 @@
 //! * `spawn-loop`: that loop.
 //! * `idle`: PEs that meet and report the memory they need.
 //! * `p2p`: time and CPU time per one-sided operation between two PEs.
-//! * `compare`: `p2p` beside its twin in C on other OpenSHMEM libraries, in turn.
+//! * `collectives`: time of collectives on all PEs.
+//! * `compare`: both beside their twins in C on other OpenSHMEM libraries, and on none, in turn.
 //! * `first_contact`: time of the first operation between two PEs, by what the target does.
 //! * `footprint`: memory that a job takes of its machine, the kernel's included.
 //! * `qp_table`: queue pairs per PE of whole programs, under different settings.
@@ -15,6 +16,7 @@
 pub mod about;
 pub mod cpu;
 pub mod job;
-pub mod p2p;
 pub mod report;
+pub mod rivals;
 pub mod stats;
+pub mod table;

@@ -4,6 +4,7 @@ use shmem_launch::frame::{Frame, FrameReader, Launch, Machines, SpawnMode};
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
 use shmem_node::settings::HeapCommit;
+use shmem_node::template::marker::StaticsRoom;
 
 /// However the link is cut, the same frames come out; a frame that is understood is encoded to
 /// bytes that mean the same.
@@ -68,6 +69,10 @@ fn launch() -> Launch {
             anchor: "10.5.0.1".parse().ok(),
         },
         heap_size: 1 << 20,
+        statics: StaticsRoom {
+            bytes: 8192,
+            layout: 7,
+        },
         heap_commit: HeapCommit::Lazy,
         spins: None,
         report: true,

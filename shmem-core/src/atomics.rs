@@ -18,7 +18,7 @@ use crate::runtime::{Place, Runtime, rt};
 
 impl Ctx {
     /// Executes `op` on an aligned word of `pe`; gives the old value.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
         let rt = rt();
@@ -36,7 +36,7 @@ impl Ctx {
     }
 
     /// Executes `op` without need of the old value; complete at quiet.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic_plain(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) {
         let rt = rt();

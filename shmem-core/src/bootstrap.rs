@@ -5,74 +5,158 @@
 //! launch agents, whose allgather runs while the program computes already.
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
 
 use shmem_ib::patience::Patience;
 use shmem_node::contract::{
     self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
 };
 use shmem_node::hca_address::HcaAddresses;
-use shmem_node::layout::INTERNAL_SIZE;
+use shmem_node::layout::{INTERNAL_SIZE, page_up};
 use shmem_node::pages;
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::{JobFacts, NodeSegment, NodeView};
-use shmem_node::settings::{Connect, Settings, Spin};
+use shmem_node::settings::{Connect, HeapCommit, HeapPages, Settings, Spin};
 use shmem_node::stats::Stat;
 use shmem_node::sys;
+use shmem_node::template::marker::{self, StaticsRoom};
 
-use crate::collectives::{Links, MAX_PES};
+use crate::collectives::MAX_PES;
 use crate::context::Contexts;
 use crate::error::Error;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
+use crate::life::ThreadLevel;
 use crate::pmi::Pmi;
-use crate::remote::Remote;
+use crate::remote::{Adapter, Remote};
 use crate::report::{Steps, record_connections};
-use crate::runtime::{Collective, Runtime, Segment, install, try_rt, uninstall};
+use crate::runtime::{Caller, Collective, Neighbours, Runtime, Segment, install, uninstall};
+use crate::statics::{self, Statics, Why};
+use crate::team::Teams;
+use crate::tell;
 
 /// Polls of a waiting PE that was started without a launcher: nobody but its own threads can give
 /// it what it waits for.
 const DEFAULT_SPINS: u32 = 4000;
 
-/// Whether init was ever called. What the launch agent left for this process (descriptors, a
-/// place in the node's memory) is there to be taken once, by one thread.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// What a process keeps from its first init to its end. The launch agent left it (descriptors, a place
+/// in the node's memory) to be taken once; everything else is made anew by each outermost init.
+pub(crate) struct Lasting {
+    me: usize,
+    node: NodeView,
+    /// The file of the node's heaps.
+    heap: OwnedFd,
+    /// The file of the node's XRC domain.
+    xrc: Option<OwnedFd>,
+    pmi: Pmi,
+    /// What the last life has left: bytes of the heap that may be written, and its network.
+    past: Mutex<Past>,
+    adapter: OnceLock<Adapter>,
+    /// Once it has been shared.
+    statics: OnceLock<Statics>,
+}
 
-/// Makes this process a PE.
-pub(crate) fn init() -> Result<&'static Runtime, Error> {
-    if TAKEN.swap(true, Ordering::Relaxed) {
-        return Err(match try_rt() {
-            Some(_) => Error::AlreadyInitialised,
-            None => Error::Spent,
-        });
+#[derive(Default)]
+struct Past {
+    /// Outermost inits so far.
+    lives: u32,
+    /// The last one.
+    runtime: Option<&'static Runtime>,
+}
+
+static LASTING: OnceLock<Lasting> = OnceLock::new();
+
+impl Lasting {
+    fn new(me: usize, node: NodeView, heap: OwnedFd, xrc: Option<OwnedFd>, pmi: Pmi) -> Self {
+        Self {
+            me,
+            node,
+            heap,
+            xrc,
+            pmi,
+            past: Mutex::default(),
+            adapter: OnceLock::new(),
+            statics: OnceLock::new(),
+        }
     }
+
+    /// Takes what the launch agent has left, or makes a job of this process alone.
+    fn take(settings: &Settings) -> Result<Self, Error> {
+        match std::env::var(ENV_NODE) {
+            Ok(version) => attach(&version),
+            Err(_) => alone(settings),
+        }
+    }
+
+    /// Makes this PE's segment as it was before the first life: no peer can reach it yet, since those of
+    /// this node come after the barrier of init and others do not know where it is. Gives the bytes
+    /// of the heap that may not be zero.
+    fn clear(&self, last: &Runtime, settings: &Settings) -> usize {
+        let dirty = last
+            .heap
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .fresh_from();
+        // Memory that was set aside is kept.
+        let lazy =
+            settings.heap_commit == HeapCommit::Lazy && settings.heap_pages != HeapPages::Huge;
+        let wiped = |at, len| {
+            // SAFETY: the range lies in this PE's segment, which nobody uses, as said above.
+            lazy && unsafe { sys::give_back(last.own(at), len) }
+        };
+        if !wiped(0, INTERNAL_SIZE) {
+            // SAFETY: as above.
+            unsafe { last.own(0).write_bytes(0, INTERNAL_SIZE) };
+        }
+        match wiped(self.node.heap_start(), page_up(dirty)) {
+            true => 0,
+            false => dirty,
+        }
+    }
+}
+
+/// Makes this process a PE, for the first time or again. With `statics` the program's static data
+/// becomes symmetric. Called by one thread at a time, when the process is no PE.
+pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     let settings = Settings::from_env()?;
     let mut steps = Steps::start();
     sys::register_barrier_everywhere();
-    let (me, node, pmi, xrc) = match std::env::var(ENV_NODE) {
-        Ok(version) => {
-            let (me, node, pmi, xrc) = attach(&version)?;
-            (me, node, pmi, Some(xrc))
-        }
-        Err(_) => {
-            let (me, node, pmi) = alone(&settings)?;
-            (me, node, pmi, None)
+    let lasting = match LASTING.get() {
+        Some(lasting) => lasting,
+        None => {
+            let taken = Lasting::take(&settings)?;
+            LASTING.get_or_init(|| taken)
         }
     };
+    let (me, node) = (lasting.me, lasting.node);
     steps.detail(node.report());
     let local = node.local_of()[me] as usize;
     let block = node.pe_block(local);
     block.set_state(PeState::Starting);
+    let mut past = lasting.past.lock().unwrap_or_else(|e| e.into_inner());
+    let dirty = past
+        .runtime
+        .map_or(0, |last| lasting.clear(last, &settings));
+    let statics = match lasting.statics.get() {
+        Some(statics) => *statics,
+        None if statics => *lasting
+            .statics
+            .get_or_init(|| statics::share(&node, local, &settings, lasting.heap.as_fd())),
+        None => Statics::Private(Why::NotAsked),
+    };
     steps.done(Stat::MapWall, Stat::MapCpu);
 
-    let remote = (node.n_nodes() > 1)
-        .then(|| Remote::open(&node, me, &settings, xrc))
-        .transpose()?;
+    let remote = match node.n_nodes() > 1 {
+        true => Some(lasting.connect(&settings, &past)?),
+        false => None,
+    };
     steps.done(Stat::EndpointWall, Stat::EndpointCpu);
     if let Some(remote) = &remote {
-        let request = pmi.iallgather(&remote.endpoint.published().to_bytes())?;
-        debug_assert_eq!(request, crate::remote::ADDRESS_REQUEST);
+        let request = lasting
+            .pmi
+            .iallgather(&remote.endpoint.published().to_bytes())?;
+        debug_assert_eq!(request, past.lives);
     }
     steps.done(Stat::GatherWall, Stat::GatherCpu);
 
@@ -96,24 +180,28 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
         local,
         node,
         my_node,
+        neighbours: Neighbours::new(&node),
         node_of: node.node_of(),
         local_of: node.local_of(),
         own: Segment(own),
         ranges: Ranges {
-            heap: own as usize + INTERNAL_SIZE,
+            heap: own as usize + node.heap_start(),
             heap_len: node.heap_size(),
-            heap_at: INTERNAL_SIZE,
+            heap_at: node.heap_start(),
+            statics,
         },
         block,
         patience: Patience::new(node.spins()),
-        heap: Mutex::new(Allocator::new(node.heap_size())),
+        heap: Mutex::new(Allocator::new(node.heap_size(), node.heap_start(), dirty)),
         notices_inbound: remote.as_ref().is_none_or(Remote::notices_inbound),
         remote,
-        links: Links::default(),
         contexts: Contexts::new(),
-        meeting: AtomicBool::new(false),
-        pmi,
+        teams: Teams::new(&node, me),
+        caller: Caller::of(level),
+        pmi: &lasting.pmi,
     });
+    past.lives += 1;
+    past.runtime = Some(rt);
     if settings.connect == Connect::Static
         && let Some(remote) = &rt.remote
     {
@@ -127,7 +215,30 @@ pub(crate) fn init() -> Result<&'static Runtime, Error> {
     steps.done(Stat::BarrierWall, Stat::BarrierCpu);
     block.set_state(PeState::Running);
     steps.finish(block, rt.remote.as_ref());
+    tell::started(rt, &settings, past.lives);
     Ok(rt)
+}
+
+impl Lasting {
+    /// Opens an endpoint of this life's own.
+    fn connect(&self, settings: &Settings, past: &Past) -> Result<Remote, Error> {
+        let adapter = match self.adapter.get() {
+            Some(adapter) => adapter,
+            None => {
+                let opened = Adapter::open(&self.node, self.me, settings)?;
+                self.adapter.get_or_init(|| opened)
+            }
+        };
+        if let Some(last) = past.runtime.and_then(|rt| rt.remote.as_ref()) {
+            last.dismiss(adapter);
+        }
+        let xrc = self.xrc.as_ref().map(OwnedFd::try_clone).transpose();
+        let xrc = xrc.map_err(|source| Error::Os {
+            what: "duplicate the descriptor of the XRC domain",
+            source,
+        })?;
+        Remote::open(&self.node, self.me, settings, adapter, xrc, past.lives)
+    }
 }
 
 /// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its
@@ -145,8 +256,8 @@ fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
     pes
 }
 
-/// Maps what `shmrun` has prepared. The descriptor is the file of the node's XRC domain.
-fn attach(version: &str) -> Result<(usize, NodeView, Pmi, OwnedFd), Error> {
+/// Maps what `shmrun` has prepared.
+fn attach(version: &str) -> Result<Lasting, Error> {
     if version != NODE_CONTRACT {
         return Err(Error::Launch(format!(
             "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers \
@@ -181,13 +292,13 @@ fn attach(version: &str) -> Result<(usize, NodeView, Pmi, OwnedFd), Error> {
         )));
     }
     let pmi = Pmi::inherited(rank, &contract::hex(&node.job_id()))?;
-    Ok((rank as usize, node, pmi, xrc))
+    Ok(Lasting::new(rank as usize, node, heap, Some(xrc), pmi))
 }
 
 /// Takes over a descriptor that the launch agent left at a fixed number.
 fn take_fd(fd: RawFd) -> Result<OwnedFd, Error> {
-    // SAFETY: plain system call; it tells whether the descriptor is open.
-    if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+    // SAFETY: plain system call; it also tells whether the descriptor is open.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
         return Err(Error::Launch(format!(
             "{ENV_NODE} is set, but descriptor {fd} is closed: this process is not the one that \
              shmrun started (a child of it must be started with shmrun again)"
@@ -198,7 +309,7 @@ fn take_fd(fd: RawFd) -> Result<OwnedFd, Error> {
 }
 
 /// A job of one PE, for a program that was started without a launcher.
-fn alone(settings: &Settings) -> Result<(usize, NodeView, Pmi), Error> {
+fn alone(settings: &Settings) -> Result<Lasting, Error> {
     refuse_foreign_launcher()?;
     if let Some(notice) = pages::without_effect(settings.heap_pages) {
         eprintln!("shmem: {notice}");
@@ -218,6 +329,7 @@ fn alone(settings: &Settings) -> Result<(usize, NodeView, Pmi), Error> {
         node: 0,
         on_machine: 1,
         heap_size: settings.symmetric_size,
+        statics: StaticsRoom::of(settings.statics_size, &own_program()),
         heap_commit: settings.heap_commit,
         heap_pages: settings.heap_pages,
         hca_addresses: HcaAddresses::shared(std::net::Ipv4Addr::LOCALHOST.into()),
@@ -227,7 +339,20 @@ fn alone(settings: &Settings) -> Result<(usize, NodeView, Pmi), Error> {
         },
         report: false,
     })?;
-    Ok((0, *segment.view(), Pmi::alone()))
+    let os = |source| Error::Os {
+        what: "duplicate the descriptor of the heap",
+        source,
+    };
+    let heap = segment.heap_fd().try_clone_to_owned().map_err(os)?;
+    Ok(Lasting::new(0, *segment.view(), heap, None, Pmi::alone()))
+}
+
+/// What this program's file says.
+fn own_program() -> marker::Program {
+    marker::read(Path::new("/proc/self/exe")).unwrap_or(marker::Program {
+        marker: marker::Marker::Absent,
+        statics: None,
+    })
 }
 
 /// A launcher that we do not understand started several processes. Without this check each of
@@ -257,12 +382,13 @@ pub(crate) fn finalize(rt: Collective) {
     let mut steps = Steps::start();
     steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);
+    // A barrier completes the default context only.
+    rt.quiet_all();
     rt.barrier_all();
     record_connections(&rt);
     if let Some(remote) = &rt.remote {
         remote.stop();
     }
-    rt.pmi.finalize();
     steps.done(Stat::FinalizeWall, Stat::FinalizeCpu);
     steps.leave(rt.block);
     rt.block.set_state(PeState::Finalized);

@@ -13,7 +13,7 @@ use shmem_ib::connect::endpoint::ContextId;
 
 use crate::error::Error;
 use crate::runtime::{Place, Runtime, rt, try_rt};
-use crate::team::Members;
+use crate::team::{Members, Team};
 
 /// Most contexts of a PE at a time, with the default one. Each costs a few words; a program that
 /// needs more has most likely forgotten to destroy them.
@@ -382,9 +382,21 @@ impl<M: Mode> ContextBuilder<M> {
         self
     }
 
-    /// The context is for these PEs, numbered in this order.
-    pub fn members(mut self, members: Members) -> Self {
-        self.members = Some(members);
+    /// The context is for the PEs of a team, by their numbers there. It may outlive the team.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), shmem::Error> {
+    /// # let _world = shmem::init()?;
+    /// let node = shmem::context().team(shmem::Team::shared()).create()?;
+    /// assert_eq!(node.n_pes(), shmem::Team::shared().n_pes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_team_create_ctx`.
+    pub fn team(mut self, team: &Team) -> Self {
+        self.members = Some(*team.members());
         self
     }
 

@@ -20,12 +20,16 @@ datum!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 // SAFETY: elements follow each other without padding, and each is a `Datum`.
 unsafe impl<T: Datum, const N: usize> Datum for [T; N] {}
 
-/// A number that reductions can add, multiply and compare.
-pub trait Number: Datum + PartialOrd {
+/// A number that reductions and scans can add and multiply.
+pub trait Arithmetic: Datum {
     /// Sum; integers wrap.
     fn plus(self, other: Self) -> Self;
     /// Product; integers wrap.
     fn times(self, other: Self) -> Self;
+}
+
+/// A number that reductions can compare, too.
+pub trait Number: Arithmetic + PartialOrd {
     /// The smaller one. A NaN loses against a number.
     fn smaller(self, other: Self) -> Self;
     /// The larger one. A NaN loses against a number.
@@ -44,9 +48,11 @@ pub trait Bits: Number {
 
 macro_rules! integers {
     ($($t:ty)*) => { $(
-        impl Number for $t {
+        impl Arithmetic for $t {
             #[inline] fn plus(self, other: Self) -> Self { self.wrapping_add(other) }
             #[inline] fn times(self, other: Self) -> Self { self.wrapping_mul(other) }
+        }
+        impl Number for $t {
             #[inline] fn smaller(self, other: Self) -> Self { self.min(other) }
             #[inline] fn larger(self, other: Self) -> Self { self.max(other) }
         }
@@ -61,15 +67,55 @@ integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
 macro_rules! floats {
     ($($t:ty)*) => { $(
-        impl Number for $t {
+        impl Arithmetic for $t {
             #[inline] fn plus(self, other: Self) -> Self { self + other }
             #[inline] fn times(self, other: Self) -> Self { self * other }
+        }
+        impl Number for $t {
             #[inline] fn smaller(self, other: Self) -> Self { self.min(other) }
             #[inline] fn larger(self, other: Self) -> Self { self.max(other) }
         }
     )* };
 }
 floats!(f32 f64);
+
+/// A complex number, laid out as C's `float _Complex` and `double _Complex` are.
+///
+/// ```
+/// use shmem::{Arithmetic, Complex};
+///
+/// let i = Complex { re: 0.0, im: 1.0 };
+/// assert_eq!(i.times(i), Complex { re: -1.0, im: 0.0 });
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Complex<T> {
+    /// The real part.
+    pub re: T,
+    /// The imaginary part.
+    pub im: T,
+}
+
+macro_rules! complex {
+    ($($t:ty)*) => { $(
+        // SAFETY: two numbers without padding between or after them.
+        unsafe impl Datum for Complex<$t> {}
+        impl Arithmetic for Complex<$t> {
+            #[inline]
+            fn plus(self, other: Self) -> Self {
+                Self { re: self.re + other.re, im: self.im + other.im }
+            }
+            #[inline]
+            fn times(self, other: Self) -> Self {
+                Self {
+                    re: self.re * other.re - self.im * other.im,
+                    im: self.re * other.im + self.im * other.re,
+                }
+            }
+        }
+    )* };
+}
+complex!(f32 f64);
 
 mod sealed {
     /// The hardware word behind an atomic type.

@@ -34,19 +34,6 @@ pub enum Error {
         /// Offset in the segment.
         offset: usize,
     },
-    /// `init` was called while this process is a PE already.
-    #[error(
-        "shmem is initialised already: call init once, and pass on the World that it gave or use \
-         the free functions"
-    )]
-    AlreadyInitialised,
-    /// `init` was called after finalize, after an init that failed, or while another thread is in
-    /// it.
-    #[error(
-        "this process has joined its job before, or tried to: it can do so once; keep the World \
-         until the program ends"
-    )]
-    Spent,
     /// A context was asked for, and there are as many as there may be.
     #[error(
         "this PE has {most} contexts, the most that there may be, the default one among them; \
@@ -64,11 +51,32 @@ pub enum Error {
         /// Largest alignment in bytes.
         most: usize,
     },
-    /// An address outside of symmetric memory.
-    #[error("address {at:#x} is not symmetric: it does not lie in the symmetric heap")]
-    NotSymmetric {
-        /// The address.
-        at: usize,
+    /// An address outside of symmetric memory: why.
+    #[error("{0}")]
+    NotSymmetric(String),
+    /// A split that describes no set of different members.
+    #[error(
+        "no team can have {size} members from {start} on, {stride} apart, of a team of {of}: they \
+         must exist, and differ"
+    )]
+    NoSuchTeam {
+        /// The first member asked for.
+        start: isize,
+        /// The distance between members.
+        stride: isize,
+        /// Number of members.
+        size: isize,
+        /// Number of members of the parent team.
+        of: usize,
+    },
+    /// A PE can be in no more teams.
+    #[error(
+        "a PE can be in {most} teams at a time, and no place is free on all members; destroy teams \
+         that are not used any more"
+    )]
+    TooManyTeams {
+        /// The limit.
+        most: usize,
     },
     /// A setting cannot be used.
     #[error(transparent)]

@@ -25,7 +25,7 @@
 //!
 //! # Map
 //! * [`init`], [`World`], [`my_pe`], [`n_pes`]: the job.
-//! * [`alloc`], [`free`], [`SymSlice`]: symmetric memory.
+//! * [`alloc`], [`realloc`], [`free`], [`SymSlice`]: symmetric memory.
 //! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`nbi`]: one-sided copies.
 //! * [`atomic_fetch_add`] and its like: atomics on any PE's words.
 //! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`], [`wait_until_any`] and
@@ -63,7 +63,9 @@ mod rma;
 mod runtime;
 mod signal;
 mod startup;
+mod statics;
 mod team;
+mod tell;
 mod wait;
 mod world;
 
@@ -75,17 +77,24 @@ pub use atomics::{
     atomic_swap_nbi, atomic_xor,
 };
 pub use collectives::{
-    Op, alltoall, barrier_all, broadcast, collect, fcollect, reduce, reduce_bits, sync_all,
+    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
+    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
 };
 pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
-pub use datum::{Atomic, AtomicInt, Bits, Datum, Number};
+pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
 pub use error::Error;
-pub use heap::sym::{SymSlice, alloc, free};
+pub use heap::address::pe_accessible;
+pub use heap::memory::Hints;
+pub use heap::sym::{
+    SymSlice, alloc, alloc_aligned, alloc_uninit, alloc_with_hints, free, realloc,
+};
 pub use life::{ThreadLevel, global_exit, initialized, thread_level};
 pub use lock::{Lock, LockGuard};
 pub use order::{fence, pe_quiet, quiet};
 pub use rma::{Nbi, g, get, get_nbi, ibget, ibput, iget, iput, nbi, p, put, put_nbi};
 pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
+pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
+pub use tell::{SPEC_VERSION, VENDOR, info_name, info_version};
 pub use wait::api::{
     signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
     test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use crate::bootstrap;
 use crate::error::Error;
 use crate::runtime::{collective, rt, try_rt};
+use crate::tell;
 
 /// Which threads of a PE call the library. The numbers are C's.
 ///
@@ -63,15 +64,23 @@ fn count() -> MutexGuard<'static, usize> {
 ///
 /// **Collective**. Waits for the PEs of the same node only. It may follow the last [`finalize`].
 ///
+/// The outermost init makes the static data of the main program symmetric, if the launcher has left
+/// room for it (`SHMEM_STATICS_SIZE`): no other thread may write static data meanwhile.
+///
 /// # Errors
 /// As for [`crate::init`].
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init`, `shmem_init_thread`.
 pub fn init(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
+    enter(requested, true)
+}
+
+/// [`init`], which makes static data symmetric as C programs expect, or one that leaves it alone.
+pub(crate) fn enter(requested: ThreadLevel, statics: bool) -> Result<ThreadLevel, Error> {
     let mut count = count();
     if *count == 0 {
-        bootstrap::init()?;
+        bootstrap::init(requested, statics)?;
         LEVEL.store(requested as u8, Ordering::Release);
     }
     *count += 1;
@@ -94,7 +103,9 @@ pub fn finalize() {
     match *count {
         0 => {}
         1 => {
+            let me = rt().me;
             bootstrap::finalize(collective());
+            tell::finalized(me);
             LEVEL.store(NO_LEVEL, Ordering::Release);
             *count = 0;
         }

@@ -36,6 +36,14 @@ impl Runtime {
     pub(crate) fn quiet(&self) {
         Ctx::default_ctx().quiet_in(self);
     }
+
+    /// Completes the operations of all contexts: for finalize, which ends them.
+    pub(crate) fn quiet_all(&self) {
+        if self.remote.is_some() {
+            self.far(|net| net.quiet_all());
+        }
+        full_fence();
+    }
 }
 
 impl Ctx {

@@ -1,11 +1,13 @@
 //! This PE's side of PMI: one message at start, nothing to wait for.
 //!
 //! The allgather of the UD addresses is started here and runs in the launch agents; its result
-//! appears in the node segment. The replies on the socket are read only if somebody needs them. A
-//! PE of a job with one node has nothing to say and sends nothing at all.
+//! appears in the node segment. Nobody needs the replies on the socket. A PE of a job with one node
+//! has nothing to say and sends nothing at all. There is no goodbye either, because a PE that
+//! finalizes may initialise again: the connection ends with the process, and the agent sees in
+//! the PE's block whether it ended in order.
 
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
@@ -67,20 +69,6 @@ impl Pmi {
         let _ = self.send("abort the job", |client| client.abort(status, message));
     }
 
-    /// Says goodbye, if this PE ever said anything. The answer is of no use to one that leaves.
-    pub(crate) fn finalize(&self) {
-        let spoken = self.0.as_ref().is_some_and(|connected| {
-            connected
-                .lock()
-                .unwrap_or_else(|e| e.into_inner())
-                .client
-                .is_some()
-        });
-        if spoken {
-            let _ = self.send("finalize PMI", Client::finalize);
-        }
-    }
-
     fn send<T>(
         &self,
         what: &'static str,
@@ -104,10 +92,33 @@ impl Pmi {
                 client
             }
         };
+        take_replies(client, socket);
         let answer = queue(client).map_err(refused)?;
         socket
             .write_all(&client.take_output())
             .map_err(|source| Error::Os { what, source })?;
         Ok(Some(answer))
     }
+}
+
+/// Reads what the agent has answered so far, which is of no interest, so that the answers of a PE that
+/// initialises again and again do not pile up.
+fn take_replies(client: &mut Client, socket: &UnixStream) {
+    let mut buf = [0; 1024];
+    loop {
+        // SAFETY: the buffer is writable for its length.
+        let n = unsafe {
+            libc::recv(
+                socket.as_raw_fd(),
+                buf.as_mut_ptr().cast(),
+                buf.len(),
+                libc::MSG_DONTWAIT,
+            )
+        };
+        match usize::try_from(n) {
+            Ok(n) if n > 0 && client.handle_bytes(&buf[..n]).is_ok() => {}
+            _ => break,
+        }
+    }
+    while client.poll_event().is_some() {}
 }

@@ -4,15 +4,16 @@
 //! a pointer; local memory is a pointer. The typed API of the crate's root and these functions are
 //! two thin layers over the same engines, so both may be used in one program.
 
-// ---- Life and memory
-pub use crate::heap::address::{Sym, addr_accessible, local, pe_accessible, ptr, symmetric};
-pub use crate::heap::memory::{allocate, reallocate, release};
+// ---- Life and memory.
+pub use crate::heap::address::{
+    Sym, addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
+};
+pub use crate::heap::memory::{Hints, allocate, reallocate, release};
 pub use crate::life::{
     ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
 };
-
-// Teams.
-pub use crate::team::Members;
+pub use crate::tell::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use shmem_node::template::marker::Note;
 
 // Contexts, copies, atomics, signals, order.
 pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post};
@@ -27,3 +28,10 @@ pub use crate::wait::words::{
     Cmp, Mask, Values, Waitable, Words, test, test_all, test_any, test_some, wait_until,
     wait_until_all, wait_until_any, wait_until_some,
 };
+
+// Teams, collectives, active sets.
+pub use crate::collectives::group::{
+    Group, alltoall, alltoalls, barrier, broadcast, collect, fcollect, reduce, scan, sync,
+};
+pub use crate::collectives::{Combine, SYNC_SIZE};
+pub use crate::team::{Members, Team, TeamConfig};

@@ -20,10 +20,7 @@ use shmem_node::sys;
 
 use crate::device::wanted;
 use crate::error::Error;
-use crate::heap::register::{self, Registrar};
-
-/// Request number of the allgather that exchanges UD addresses: the job's first.
-pub(crate) const ADDRESS_REQUEST: u32 = 0;
+use crate::heap::register::{self, Registrar, Shape};
 
 /// How long the progress thread sleeps when nothing happens. Only a bound: packets, timers and
 /// [`Remote::stop`] wake it.
@@ -65,21 +62,29 @@ pub(crate) struct Remote {
     stop: Arc<AtomicBool>,
 }
 
-impl Remote {
-    /// Opens the UD endpoint. Nothing is sent.
-    pub(crate) fn open(
-        view: &NodeView,
-        me: usize,
-        settings: &Settings,
-        xrc: Option<OwnedFd>,
-    ) -> Result<Self, Error> {
-        let network = |e: &dyn std::fmt::Display| Error::Network(e.to_string());
-        let mut seed = [0; 8];
-        sys::random(&mut seed).map_err(|source| Error::Os {
-            what: "read random bytes",
-            source,
-        })?;
-        let seed = u64::from_ne_bytes(seed);
+/// The network device. It is opened once in a process, and serves one endpoint after the other.
+pub(crate) struct Adapter {
+    device: Arc<Device>,
+    /// Why it is this one.
+    why: String,
+}
+
+fn network(e: &dyn std::fmt::Display) -> Error {
+    Error::Network(e.to_string())
+}
+
+fn random() -> Result<u64, Error> {
+    let mut seed = [0; 8];
+    sys::random(&mut seed).map_err(|source| Error::Os {
+        what: "read random bytes",
+        source,
+    })?;
+    Ok(u64::from_ne_bytes(seed))
+}
+
+impl Adapter {
+    /// Opens the device that the settings ask for.
+    pub(crate) fn open(view: &NodeView, me: usize, settings: &Settings) -> Result<Self, Error> {
         let addresses = view.hca_addresses().ok_or_else(|| {
             Error::Launch("shmrun gave addresses of a kind that this program does not know".into())
         })?;
@@ -100,26 +105,46 @@ impl Remote {
                 reorder: faults.reorder_ppm,
                 seed: faults.seed ^ (me as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             },
-            seed,
+            seed: random()?,
         };
         let local = view.local_of()[me] as usize;
         let Opened { device, why } = device::open(&device::Request {
             wanted: wanted(settings),
             number: view.node() + local,
             gid_index: settings.gid_index,
-            memory: register::at_least(settings, view.segment_len()) as u64,
+            memory: register::at_least(settings, view.heap_start(), view.segment_len()) as u64,
             on_demand_paging: register::wants_paging(settings),
             xrc: settings.transport == settings::Transport::Xrc,
             soft: &config,
         })
         .map_err(|e| network(&e))?;
+        Ok(Self {
+            device: Arc::new(device),
+            why,
+        })
+    }
+}
+
+impl Remote {
+    /// Opens the UD endpoint. Nothing is sent. `request` is the number of the allgather that
+    /// will exchange the addresses.
+    pub(crate) fn open(
+        view: &NodeView,
+        me: usize,
+        settings: &Settings,
+        adapter: &Adapter,
+        xrc: Option<OwnedFd>,
+        request: u32,
+    ) -> Result<Self, Error> {
+        let Adapter { device, why } = adapter;
+        let local = view.local_of()[me] as usize;
         let notices_inbound = device.port().notices_inbound;
         let fabric = device.fabric();
         let registrar = Registrar::new(
             settings,
             fabric,
             device.port().pins_memory,
-            view.segment_len(),
+            Shape::of(view),
             view.on_machine(),
         )?;
         let config = EndpointConfig {
@@ -138,7 +163,7 @@ impl Remote {
             },
             job_id: view.job_id(),
             job_key: view.job_key(),
-            seed: seed.rotate_left(32),
+            seed: random()?,
             connect_deadline: settings.connect_timeout,
             linger: settings.linger,
             max_qps: settings.max_qps,
@@ -149,7 +174,7 @@ impl Remote {
             },
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::new(Arc::new(device), config).map_err(|e| match e {
+        let endpoint = Endpoint::new(Arc::clone(device), config).map_err(|e| match e {
             ConnError::OwnerOverXrc => {
                 network(&format_args!("{e} (SHMEM_TRANSPORT and SHMEM_ATOMICS)"))
             }
@@ -157,8 +182,9 @@ impl Remote {
         })?;
         endpoint.set_directory(Arc::new(AddressTable {
             view: *view,
+            request,
             fabric,
-            why,
+            why: why.clone(),
             by_owner: endpoint.atomics_by_owner(),
         }));
         let (first, count) = match settings.transport {
@@ -202,6 +228,20 @@ impl Remote {
         self.stop.store(true, Ordering::Relaxed);
         self.endpoint.close();
     }
+
+    /// Whether the progress thread has ended. It shares the device with that of the next
+    /// endpoint, from which it must not take events.
+    fn is_deserted(&self) -> bool {
+        Arc::strong_count(&self.stop) == 1
+    }
+
+    /// Has the progress thread of an endpoint that was stopped end, and waits for that.
+    pub(crate) fn dismiss(&self, adapter: &Adapter) {
+        while !self.is_deserted() {
+            adapter.device.wake();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
 }
 
 /// The settings table allows no other values.
@@ -218,6 +258,8 @@ fn mtu(bytes: u32) -> Mtu {
 /// UD addresses of all PEs, from the allgather's result in the node segment.
 struct AddressTable {
     view: NodeView,
+    /// Number of the allgather.
+    request: u32,
     /// Of this PE's device.
     fabric: Fabric,
     /// Why this PE uses it.
@@ -256,18 +298,18 @@ impl AddressTable {
 impl Directory for AddressTable {
     fn lookup(&self, pe: u32) -> Lookup {
         let gather = self.view.gather();
-        match gather.value(ADDRESS_REQUEST, pe as usize) {
+        match gather.value(self.request, pe as usize) {
             Some(bytes) => match self.read(bytes) {
                 Ok(peer) => Lookup::Ready(peer.ud),
                 Err(why) => Lookup::Unknown(why),
             },
-            None if gather.is_done(ADDRESS_REQUEST) => Lookup::Unknown("no such PE".into()),
+            None if gather.is_done(self.request) => Lookup::Unknown("no such PE".into()),
             None => Lookup::Pending,
         }
     }
 
     fn wait(&self, _pe: u32, max: Duration) {
-        self.view.gather().wait(ADDRESS_REQUEST, max);
+        self.view.gather().wait(self.request, max);
     }
 
     fn node(&self, pe: u32) -> u32 {

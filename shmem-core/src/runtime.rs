@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
@@ -11,12 +11,13 @@ use shmem_ib::patience::Patience;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 
-use crate::collectives::Links;
 use crate::context::Contexts;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
+use crate::life::ThreadLevel;
 use crate::pmi::Pmi;
 use crate::remote::Remote;
+use crate::team::{Guard, Teams};
 
 /// State of an initialised PE.
 pub(crate) struct Runtime {
@@ -28,6 +29,7 @@ pub(crate) struct Runtime {
     pub(crate) my_node: u32,
     pub(crate) node_of: &'static [u32],
     pub(crate) local_of: &'static [u32],
+    pub(crate) neighbours: Neighbours,
     /// This PE's segment.
     pub(crate) own: Segment,
     /// Where symmetric memory lies in this process.
@@ -39,11 +41,40 @@ pub(crate) struct Runtime {
     pub(crate) remote: Option<Remote>,
     /// Whether somebody rings when other nodes have written this PE's memory.
     pub(crate) notices_inbound: bool,
-    pub(crate) links: Links,
     pub(crate) contexts: Contexts,
-    /// Whether a thread is in a collective.
-    pub(crate) meeting: AtomicBool,
-    pub(crate) pmi: Pmi,
+    pub(crate) teams: Teams,
+    pub(crate) caller: Caller,
+    pub(crate) pmi: &'static Pmi,
+}
+
+/// The thread that may call the library, where the program has promised that only one does. Looked
+/// at in debug builds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    level: ThreadLevel,
+    /// Address of the mark of the thread that called init.
+    home: usize,
+}
+
+/// Address that no two threads have in common.
+fn mark() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| ptr::from_ref(mark) as usize)
+}
+
+impl Caller {
+    /// The calling thread, which is in init.
+    pub(crate) fn of(level: ThreadLevel) -> Self {
+        Self {
+            level,
+            home: mark(),
+        }
+    }
+
+    /// Whether the calling thread may call the library.
+    fn may(&self) -> bool {
+        self.level > ThreadLevel::Funneled || mark() == self.home
+    }
 }
 
 /// First byte of a segment.
@@ -56,9 +87,36 @@ unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
+/// Where the PEs of this node have their memory: what every operation on them asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Neighbours {
+    /// Segment of the first.
+    segments: Segment,
+    /// Bytes from one segment to the next.
+    stride: usize,
+    /// Block of the first; the others follow it.
+    blocks: &'static PeBlock,
+}
+
+impl Neighbours {
+    pub(crate) fn new(node: &NodeView) -> Self {
+        let first = node.segment(0);
+        let stride = match node.n_local() {
+            1 => 0,
+            _ => node.segment(1) as usize - first as usize,
+        };
+        Self {
+            segments: Segment(first),
+            stride,
+            blocks: node.pe_block(0),
+        }
+    }
+}
+
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
 
 /// The runtime, if the PE is initialised.
+#[inline]
 pub(crate) fn try_rt() -> Option<&'static Runtime> {
     // ORDERING(runtime): pairs with `install`.
     // SAFETY: the pointer is null or came from a leaked box.
@@ -73,44 +131,41 @@ pub(crate) fn try_rt() -> Option<&'static Runtime> {
 #[track_caller]
 pub(crate) fn rt() -> &'static Runtime {
     match try_rt() {
-        Some(rt) => rt,
-        None => panic!("shmem::init() has not been called, or finalize already has"),
+        Some(rt) => {
+            #[cfg(debug_assertions)]
+            if !rt.caller.may() {
+                rt.wrong_thread();
+            }
+            rt
+        }
+        None => not_initialised(),
     }
 }
 
-/// The runtime in the hands of the one thread that may be in a collective.
-///
-/// Two threads in collectives at once would mix up rounds and, in a leader, write the same
-/// buffers. That is a mistake of the program (OpenSHMEM 1.6, thread support: the program orders the
-/// collectives of its threads), so it has to be found, not obeyed.
-pub(crate) struct Collective(&'static Runtime);
+#[cold]
+#[track_caller]
+fn not_initialised() -> ! {
+    panic!("shmem::init() has not been called, or finalize already has")
+}
 
-/// The runtime, for a collective.
+/// The runtime in the hands of the one thread that may be in a collective of all PEs.
+pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
+
+/// The runtime, for a collective of all PEs.
 ///
 /// # Panics
-/// If the PE is not initialised, or another thread is in a collective.
+/// If the PE is not initialised, or another thread is in a collective of the world team.
 #[inline]
 #[track_caller]
 pub(crate) fn collective() -> Collective {
-    let rt = rt();
-    // ORDERING(collective): a thread sees what the one before it has done in collectives.
-    if rt.meeting.swap(true, Ordering::Acquire) {
-        rt.crowded();
-    }
-    Collective(rt)
+    let (rt, guard) = rt().teams.world.enter();
+    Collective(rt, guard)
 }
 
 impl Deref for Collective {
     type Target = Runtime;
     fn deref(&self) -> &Runtime {
         self.0
-    }
-}
-
-impl Drop for Collective {
-    fn drop(&mut self) {
-        // ORDERING(collective): pairs with `collective`.
-        self.0.meeting.store(false, Ordering::Release);
     }
 }
 
@@ -148,8 +203,12 @@ impl Runtime {
     /// Address of the byte at `offset` in the segment of a PE of this node.
     #[inline]
     pub(crate) fn neighbour(&self, local: usize, offset: usize) -> *mut u8 {
-        // SAFETY: as for `own`.
-        unsafe { self.node.segment(local).add(offset) }
+        debug_assert!(local < self.node.n_local());
+        // SAFETY: the segments of a node lie at equal distances; as for `own`.
+        unsafe {
+            let near = &self.neighbours;
+            near.segments.0.add(local * near.stride + offset)
+        }
     }
 
     /// Where the byte at `offset` of `pe`'s segment is.
@@ -177,12 +236,16 @@ impl Runtime {
         )
     }
 
+    #[cfg(debug_assertions)]
     #[cold]
     #[track_caller]
-    fn crowded(&self) -> ! {
+    fn wrong_thread(&self) -> ! {
         panic!(
-            "two threads of PE {} are in collectives at once; let one thread call them, or lock",
-            self.me
+            "a thread of PE {} calls the library that did not initialise it, but the program asked \
+             for ThreadLevel::{:?} (SHMEM_THREAD_{}); ask for Serialized or Multiple",
+            self.me,
+            self.caller.level,
+            format!("{:?}", self.caller.level).to_uppercase()
         )
     }
 
@@ -202,10 +265,11 @@ impl Runtime {
     /// Wakes a PE of this node that may sleep in a wait for memory that was just written.
     #[inline]
     pub(crate) fn ring(&self, pe: usize) {
-        self.node
-            .pe_block(self.local_of[pe] as usize)
-            .doorbell
-            .ring();
+        let local = self.local_of[pe] as usize;
+        debug_assert!(local < self.node.n_local());
+        // SAFETY: the blocks of a node lie one behind the other.
+        let block = unsafe { &*ptr::from_ref(self.neighbours.blocks).add(local) };
+        block.doorbell.ring();
     }
 
     /// The network.
@@ -238,13 +302,8 @@ impl Runtime {
         remote.endpoint.progress()
     }
 
-    /// Whether this PE acts for its node in collectives.
-    pub(crate) fn is_leader(&self) -> bool {
-        self.local == 0
-    }
-
-    /// PEs of this node.
-    pub(crate) fn n_local(&self) -> u32 {
-        self.node.n_local() as u32
+    /// Completes what this PE has started, and waits for all PEs.
+    pub(crate) fn barrier_all(&self) {
+        self.team_barrier(&self.teams.world);
     }
 }

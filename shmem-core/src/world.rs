@@ -22,7 +22,10 @@ pub struct World {
     not_send: PhantomData<*const ()>,
 }
 
-/// Makes this process a PE of the job. Call it once, first of all.
+/// Makes this process a PE of the job. Call it first of all.
+///
+/// Inits are counted: every one gives a [`World`], and the job is left when the last of them is
+/// dropped. After that the process may join its job again, with an empty heap.
 ///
 /// **Collective**, but it waits only for the PEs of the same node, and talks to no other node:
 /// addresses are exchanged in the background and connections made when PEs first talk (unless
@@ -31,8 +34,7 @@ pub struct World {
 /// A program that was started without a launcher becomes a job of one PE.
 ///
 /// # Errors
-/// When called more than once, also after finalize ([`Error::AlreadyInitialised`],
-/// [`Error::Spent`]); when a setting in the environment is wrong; when the process was not started
+/// When a setting in the environment is wrong; when the process was not started
 /// by the `shmrun` that was built with the library, or by another launcher; or when the operating
 /// system refuses memory, a socket or a thread.
 ///
@@ -51,7 +53,7 @@ pub fn init() -> Result<World, Error> {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init_thread`.
 pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
-    life::init(requested)?;
+    life::enter(requested, false)?;
     Ok(World {
         not_send: PhantomData,
     })

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use shmem_node::contract;
 use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
-use shmem_node::settings::{Settings, Spawn, Spin, TABLE};
-use shmem_node::template::marker::{self, Marker};
+use shmem_node::settings::{Settings, Spawn, Spin};
+use shmem_node::template::marker::{self, Marker, StaticsRoom};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
 use crate::cli::{Cli, SpawnChoice};
@@ -124,7 +124,9 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         .first()
         .map_or(OsStr::new(""), OsString::as_os_str);
     let program = program::find(name, std::env::var_os("PATH"))?;
-    let spawn = spawn_mode(&program, cli.spawn, settings.spawn)?;
+    let file = marker::read(&program);
+    let statics = statics(settings, file.as_ref().ok());
+    let spawn = spawn_mode(name, &file, cli.spawn, settings.spawn)?;
     let degree = match cli.tree_degree.unwrap_or(settings.tree_degree) {
         0 if hosts.is_some() => HOSTS_DEGREE,
         0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
@@ -149,8 +151,9 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
             &Layout::of(layout.ranks(0).len() as u32, 1),
             degree,
             settings,
+            statics,
         )?,
-        None => check_machine(&layout, degree, settings)?,
+        None => check_machine(&layout, degree, settings, statics)?,
     }
 
     let mut random = [0; 16 + 32 + 4];
@@ -188,6 +191,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         machines,
         addresses,
         heap_size: settings.symmetric_size,
+        statics,
         heap_commit: settings.heap_commit,
         spins,
         report: cli.report.is_some() || cli.report_json.is_some(),
@@ -301,8 +305,18 @@ fn machines(
     })
 }
 
+/// The room for static data that the settings or the program's file ask for.
+fn statics(settings: &Settings, file: Option<&marker::Program>) -> StaticsRoom {
+    let unreadable = marker::Program {
+        marker: Marker::Absent,
+        statics: None,
+    };
+    StaticsRoom::of(settings.statics_size, file.unwrap_or(&unreadable))
+}
+
 fn spawn_mode(
-    program: &Path,
+    name: &OsStr,
+    file: &std::io::Result<marker::Program>,
     typed: Option<SpawnChoice>,
     set: Spawn,
 ) -> Result<SpawnMode, JobError> {
@@ -317,11 +331,11 @@ fn spawn_mode(
     }
     let refuse = |why: String| {
         Err(JobError::NoTemplate {
-            name: program.display().to_string(),
+            name: name.display().to_string(),
             why,
         })
     };
-    match (marker::find(program), choice) {
+    match (file.as_ref().map(|f| &f.marker), choice) {
         (Ok(Marker::Current), _) => Ok(SpawnMode::Template),
         (Ok(Marker::Other(version)), _) => refuse(format!(
             "was built with a version of shmem that shares memory in another way ({version}, this \
@@ -340,19 +354,25 @@ fn spawn_mode(
 }
 
 /// What PEs on one machine need of its memory.
-pub(crate) fn need(pes: u32, nodes: u32, settings: &Settings) -> Need {
+pub(crate) fn need(pes: u32, nodes: u32, settings: &Settings, statics: StaticsRoom) -> Need {
     Need {
         pes: pes.into(),
         nodes: nodes.into(),
         heap_size: settings.symmetric_size,
+        statics: statics.bytes,
         heap_commit: settings.heap_commit,
         heap_pages: settings.heap_pages,
     }
 }
 
-fn check_machine(layout: &Layout, degree: u32, settings: &Settings) -> Result<(), JobError> {
+fn check_machine(
+    layout: &Layout,
+    degree: u32,
+    settings: &Settings,
+    statics: StaticsRoom,
+) -> Result<(), JobError> {
     if let Some(machine) = memory::Machine::read() {
-        let need = need(layout.n_pes(), layout.n_nodes(), settings);
+        let need = need(layout.n_pes(), layout.n_nodes(), settings, statics);
         memory::check(need, machine)?;
     }
     let allowed = limits::Allowed {
@@ -464,25 +484,6 @@ pub(crate) fn describe(job: &Job) -> String {
     out
 }
 
-/// For `--settings`: every row of the table with the value in force.
-pub(crate) fn settings_text(lookup: impl Fn(&str) -> Option<String>) -> String {
-    use std::fmt::Write;
-    let mut out = String::new();
-    for row in TABLE {
-        let given = lookup(row.name).or_else(|| row.alias.and_then(&lookup));
-        let (value, from) = match &given {
-            Some(value) => (value.as_str(), "set"),
-            None => (row.default, "default"),
-        };
-        let _ = writeln!(
-            out,
-            "{}={value}  ({from})\n    {}\n    Value: {}.",
-            row.name, row.help, row.form
-        );
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -517,24 +518,15 @@ mod tests {
     }
 
     #[test]
-    fn settings_show_their_values() {
-        let text = settings_text(|n| (n == "SHMEM_CONNECT").then(|| "static".into()));
-        assert!(text.contains("SHMEM_CONNECT=static  (set)"), "{text}");
-        assert!(
-            text.contains("SHMEM_SYMMETRIC_SIZE=256M  (default)"),
-            "{text}"
-        );
-    }
-
-    #[test]
     fn scripts_are_executed_and_cannot_be_templates() {
-        let sh = Path::new("/bin/sh");
-        assert_eq!(spawn_mode(sh, None, Spawn::Auto).unwrap(), SpawnMode::Exec);
+        let file = marker::read(Path::new("/bin/sh"));
+        let spawn_mode = |typed, set| spawn_mode(OsStr::new("sh"), &file, typed, set);
+        assert_eq!(spawn_mode(None, Spawn::Auto).unwrap(), SpawnMode::Exec);
         assert_eq!(
-            spawn_mode(sh, Some(SpawnChoice::Exec), Spawn::Template).unwrap(),
+            spawn_mode(Some(SpawnChoice::Exec), Spawn::Template).unwrap(),
             SpawnMode::Exec
         );
-        let e = spawn_mode(sh, Some(SpawnChoice::Template), Spawn::Auto).unwrap_err();
+        let e = spawn_mode(Some(SpawnChoice::Template), Spawn::Auto).unwrap_err();
         assert_eq!(e.status(), NOT_EXECUTABLE);
         assert!(e.to_string().contains("--spawn auto"), "{e}");
     }

@@ -96,7 +96,10 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         Err(e) => return complain(&e, exit::USAGE),
     };
     if cli.settings {
-        print!("{}", job::settings_text(|name| std::env::var(name).ok()));
+        print!(
+            "{}",
+            shmem_node::settings::text(|name| std::env::var(name).ok())
+        );
         return 0;
     }
     let job = match job::prepare(&cli, &settings, start) {

@@ -27,6 +27,8 @@ pub struct Need {
     pub nodes: u64,
     /// Bytes of each heap.
     pub heap_size: u64,
+    /// Bytes of room for each PE's static data.
+    pub statics: u64,
     /// When heaps get memory.
     pub heap_commit: HeapCommit,
     /// What pages they have.
@@ -117,6 +119,7 @@ pub fn check(need: Need, machine: Machine) -> Result<(), MemoryError> {
         (HeapCommit::Reserve, _) => need
             .heap_size
             .saturating_add(INTERNAL_SIZE as u64)
+            .saturating_add(need.statics)
             .saturating_mul(need.pes),
     };
     let tables = TABLES_PER_PE
@@ -166,6 +169,7 @@ mod tests {
             pes,
             nodes: 1,
             heap_size,
+            statics: 0,
             heap_commit,
             heap_pages: HeapPages::Default,
         }

@@ -1,9 +1,15 @@
 //! The meeting point of a node's PEs.
 //!
-//! It has two halves, because most collectives do something in between: all PEs *arrive*, the
-//! leader (local PE 0) waits for them, acts for the node (talks to other nodes, reduces), and
-//! *releases* them. A plain node barrier is both halves with nothing in between. However many PEs
-//! wait, the last arrival wakes one sleeper and the release is one system call.
+//! It has two halves, because most collectives do something in between: all PEs *arrive*, one of
+//! them, who *leads*, acts for all (talks to other nodes, reduces), and *releases* them. Where there
+//! are other nodes, always the same PE leads, because the connections are its own; it waits for the
+//! others. On a single node the last to arrive leads, so that nobody has to be woken for that.
+//!
+//! Each wait is for one word, and a bit in it says that somebody sleeps: a meeting of PEs that poll
+//! makes no system call, and the release of any number of sleepers makes one.
+//!
+//! Where PEs read, after the release, what one of them shows, they tell it by *departing*, and only
+//! that one must wait.
 //!
 //! Who waits here sleeps at once. Polling before that, where PEs do not outnumber cores, is the
 //! caller's business, since it has a network to poll as well.
@@ -13,13 +19,61 @@ use std::time::Duration;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 
-/// Shared state, in the first page of the heap memory.
+/// Set in a word while somebody sleeps on it.
+const ASLEEP: u32 = 1 << 31;
+
+/// A count that one PE may sleep on until it is full.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Tally(AtomicU32);
+
+impl Tally {
+    /// Counts one more, and wakes the sleeper with the `full`th.
+    #[inline]
+    fn add(&self, full: u32) -> u32 {
+        // ORDERING(node-arrive): what a PE did before comes before what the one that sees the full
+        // count does next; the chain of read-modify-writes carries every PE's.
+        let before = self.0.fetch_add(1, Ordering::AcqRel);
+        if before == (full - 1) | ASLEEP {
+            sys::futex_wake(&self.0, 1);
+        }
+        (before & !ASLEEP) + 1
+    }
+
+    #[inline]
+    fn is_full(&self, full: u32) -> bool {
+        // ORDERING(node-arrive): pairs with `add`.
+        self.0.load(Ordering::Acquire) & !ASLEEP == full
+    }
+
+    /// Sleeps up to `max` for more. One read-modify-write announces the sleep, another one counts:
+    /// whichever is later sees the other.
+    fn sleep(&self, full: u32, max: Option<Duration>) {
+        let seen = self.0.fetch_or(ASLEEP, Ordering::Relaxed) & !ASLEEP;
+        if seen != full {
+            sys::futex_wait(&self.0, seen | ASLEEP, max);
+        }
+    }
+
+    fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Shared state, in memory of the node.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct NodeBarrier {
-    /// Futex word of the leader: PEs other than the leader that have arrived.
-    arrived: AtomicU32,
-    /// Futex word of all others: counts releases.
+    arrived: Tally,
+    departed: Tally,
+    release: Release,
+}
+
+/// On lines of its own: all PEs but the last look at it while others arrive.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+struct Release {
+    /// Counts releases, in the lower bits.
     generation: AtomicU32,
 }
 
@@ -30,35 +84,49 @@ pub struct Arrival(u32);
 
 impl NodeBarrier {
     /// Announces a PE that is not the leader, where `n` PEs meet.
+    #[inline]
     pub fn arrive(&self, n: u32) -> Arrival {
-        let generation = self.generation.load(Ordering::Relaxed);
-        // ORDERING(node-arrive): what a PE did before comes before what the leader does next; the
-        // chain of read-modify-writes carries every arrival.
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 2 == n {
-            sys::futex_wake(&self.arrived, 1);
-        }
-        Arrival(generation)
+        let arrival = self.present();
+        self.arrived.add(n - 1);
+        arrival
+    }
+
+    /// Announces a PE where the last of `n` to come leads. `None` for that one: all are there, and
+    /// it must [`release`](Self::release) them.
+    #[inline]
+    pub fn arrive_or_lead(&self, n: u32) -> Option<Arrival> {
+        let arrival = self.present();
+        (self.arrived.add(n) != n).then_some(arrival)
+    }
+
+    fn present(&self) -> Arrival {
+        Arrival(self.release.generation.load(Ordering::Relaxed) & !ASLEEP)
     }
 
     /// Whether the release that `arrival` waits for has come.
     #[inline]
     pub fn released(&self, arrival: Arrival) -> bool {
         // ORDERING(node-release): pairs with `release`.
-        self.generation.load(Ordering::Acquire) != arrival.0
+        self.release.generation.load(Ordering::Acquire) & !ASLEEP != arrival.0
     }
 
     /// Sleeps until the release.
     pub fn wait_release(&self, arrival: Arrival) {
+        let word = &self.release.generation;
         while !self.released(arrival) {
-            sys::futex_wait(&self.generation, arrival.0, None);
+            let asleep = arrival.0 | ASLEEP;
+            let announced =
+                word.compare_exchange(arrival.0, asleep, Ordering::Relaxed, Ordering::Relaxed);
+            if announced.is_ok() || announced == Err(asleep) {
+                sys::futex_wait(word, asleep, None);
+            }
         }
     }
 
     /// For the leader: whether the other `n - 1` PEs have arrived.
     #[inline]
     pub fn complete(&self, n: u32) -> bool {
-        // ORDERING(node-arrive): pairs with `arrive`.
-        self.arrived.load(Ordering::Acquire) + 1 == n
+        self.arrived.is_full(n - 1)
     }
 
     /// For the leader: sleeps until the others have arrived.
@@ -70,25 +138,51 @@ impl NodeBarrier {
 
     /// For the leader: sleeps up to `max` for further arrivals.
     pub fn sleep_incomplete(&self, n: u32, max: Option<Duration>) {
-        let seen = self.arrived.load(Ordering::Relaxed);
-        if seen + 1 != n {
-            sys::futex_wait(&self.arrived, seen, max);
+        self.arrived.sleep(n - 1, max);
+    }
+
+    /// For who leads, when all have arrived: lets the others go.
+    #[inline]
+    pub fn release(&self) {
+        self.arrived.reset();
+        let word = &self.release.generation;
+        let next = (word.load(Ordering::Relaxed).wrapping_add(1)) & !ASLEEP;
+        // ORDERING(node-release): what the leader did comes before what the released PEs do next.
+        if word.swap(next, Ordering::AcqRel) & ASLEEP != 0 {
+            sys::futex_wake(word, u32::MAX);
         }
     }
 
-    /// For the leader, after completion: lets the others go.
-    pub fn release(&self, n: u32) {
-        self.arrived.store(0, Ordering::Relaxed);
-        // ORDERING(node-release): what the leader did comes before what the released PEs do next.
-        self.generation.fetch_add(1, Ordering::Release);
-        if n > 1 {
-            sys::futex_wake(&self.generation, u32::MAX);
+    /// Says that a PE no longer needs what another shows it, without waiting for anybody. That one
+    /// must be the only one of `n` that does not call this, and it must wait for the departures
+    /// before it arrives again.
+    #[inline]
+    pub fn depart(&self, n: u32) {
+        self.departed.add(n - 1);
+    }
+
+    /// Whether the other `n - 1` PEs have departed.
+    #[inline]
+    pub fn all_departed(&self, n: u32) -> bool {
+        self.departed.is_full(n - 1)
+    }
+
+    /// Sleeps until they have.
+    pub fn wait_departed(&self, n: u32) {
+        while !self.all_departed(n) {
+            self.departed.sleep(n - 1, None);
         }
+    }
+
+    /// Begins to count departures anew, once all have been seen.
+    #[inline]
+    pub fn departures_seen(&self) {
+        self.departed.reset();
     }
 
     /// PEs other than the leader that have arrived and wait.
     pub fn arrived(&self) -> u32 {
-        self.arrived.load(Ordering::Relaxed)
+        self.arrived.0.load(Ordering::Relaxed) & !ASLEEP
     }
 }
 
@@ -108,7 +202,7 @@ mod tests {
                 if !(0..spins).any(|_| barrier.complete(N)) {
                     barrier.wait_complete(N);
                 }
-                barrier.release(N);
+                barrier.release();
             } else {
                 let arrival = barrier.arrive(N);
                 if !(0..spins).any(|_| barrier.released(arrival)) {
@@ -125,6 +219,39 @@ mod tests {
                         meet(pe == 0, 10);
                         assert_eq!(count.load(Ordering::Relaxed), round * N as usize);
                         meet(pe == 0, 0);
+                    }
+                });
+            }
+        });
+    }
+
+    /// The last to come leads; a PE that shows something waits for departures.
+    #[test]
+    fn what_is_shown_stays_until_all_have_departed() {
+        const N: u32 = 4;
+        let barrier = NodeBarrier::default();
+        let shown = AtomicUsize::new(0);
+        std::thread::scope(|s| {
+            for pe in 0..N {
+                let (barrier, shown) = (&barrier, &shown);
+                s.spawn(move || {
+                    for round in 1..=300 {
+                        let shows = round as u32 % N == pe;
+                        if shows {
+                            shown.store(round, Ordering::Relaxed);
+                        }
+                        match barrier.arrive_or_lead(N) {
+                            None => barrier.release(),
+                            Some(arrival) => barrier.wait_release(arrival),
+                        }
+                        assert_eq!(shown.load(Ordering::Relaxed), round);
+                        if shows {
+                            barrier.wait_departed(N);
+                            barrier.departures_seen();
+                            shown.store(0, Ordering::Relaxed);
+                        } else {
+                            barrier.depart(N);
+                        }
                     }
                 });
             }

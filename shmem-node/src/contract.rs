@@ -36,7 +36,7 @@ pub const ENV_TEMPLATE_FD: &str = "SHMEM_TEMPLATE_FD";
 
 /// Value of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "4";
+pub const NODE_CONTRACT: &str = "5";
 
 /// The variables that all PEs of a job share.
 pub fn common_env(job_id: &[u8; 16], n_pes: u32) -> Vec<(&'static str, String)> {

@@ -8,8 +8,12 @@ use crate::slot::SlotHeader;
 pub const PAGE: usize = 4096;
 
 /// Bytes at the start of each PE's symmetric segment that the runtime keeps for collectives
-/// between nodes. The user's heap follows.
+/// between nodes. Room for symmetric static data follows, and then the user's heap.
 pub const INTERNAL_SIZE: usize = 4 << 20;
+
+/// Symmetric segments begin at multiples of this, in the heap memory and in the address space of every
+/// process that maps it: an offset is aligned alike on all PEs, up to this.
+pub const SEGMENT_ALIGN: usize = 2 << 20;
 
 /// Allgather results that may be outstanding or unread at once; request `r` lies in slot
 /// `r % GATHER_SLOTS`.
@@ -75,27 +79,37 @@ pub struct HeapLayout {
     pub pe_blocks: usize,
     /// Symmetric segment of local PE `l` starts at `segments + l * segment_stride`.
     pub segments: usize,
-    /// Distance between two PEs' segments: internal part and heap, in whole units.
+    /// Where the user's heap begins in a segment: behind the runtime's part and the static data.
+    pub heap_start: usize,
+    /// Bytes of a segment.
+    pub segment_len: usize,
+    /// Distance between two PEs' segments, a multiple of [`SEGMENT_ALIGN`].
     pub segment_stride: usize,
     /// Length of the whole memory.
     pub len: usize,
 }
 
 impl HeapLayout {
-    /// The layout for `n_local` PEs with heaps of `heap_size` bytes, on pages of `unit` bytes, a
-    /// multiple of [`PAGE`]; `None` if the sizes overflow.
-    pub fn new(n_local: usize, heap_size: u64, unit: usize) -> Option<Self> {
+    /// The layout for `n_local` PEs with room for `statics` bytes of static data and heaps of
+    /// `heap_size` bytes, on pages of `unit` bytes, a power of two from [`PAGE`]; `None` if the sizes
+    /// overflow.
+    pub fn new(n_local: usize, statics: u64, heap_size: u64, unit: usize) -> Option<Self> {
+        let bytes = |n: u64| usize::try_from(n).ok();
+        let align = unit.max(SEGMENT_ALIGN);
         let pe_blocks = PAGE;
         let segments =
-            (pe_blocks + n_local * size_of::<PeBlock>()).checked_next_multiple_of(unit)?;
-        let segment_stride = usize::try_from(heap_size)
-            .ok()?
+            (pe_blocks + n_local * size_of::<PeBlock>()).checked_next_multiple_of(align)?;
+        let heap_start = bytes(statics)?
             .checked_add(INTERNAL_SIZE)?
             .checked_next_multiple_of(unit)?;
+        let segment_len = heap_start.checked_add(bytes(heap_size)?)?;
+        let segment_stride = segment_len.checked_next_multiple_of(align)?;
         let len = segment_stride.checked_mul(n_local)?.checked_add(segments)?;
         (len <= 1 << 47).then_some(Self {
             pe_blocks,
             segments,
+            heap_start,
+            segment_len,
             segment_stride,
             len,
         })
@@ -125,23 +139,29 @@ mod tests {
     }
 
     #[test]
-    fn heaps_are_page_aligned_and_bounded() {
-        let h = HeapLayout::new(3, 10_000, PAGE).unwrap();
-        assert_eq!(h.segment_stride, INTERNAL_SIZE + 12_288);
-        assert_eq!(h.segments % PAGE, 0);
-        assert_eq!(h.len, h.segments + 3 * h.segment_stride);
-        assert_eq!(HeapLayout::new(1 << 20, 1 << 40, PAGE), None);
-        assert_eq!(HeapLayout::new(2, u64::MAX, PAGE), None);
+    fn segments_are_aligned_and_bounded() {
+        const MIB: usize = 1 << 20;
+        let h = HeapLayout::new(3, 0, 10_000, PAGE).unwrap();
+        assert_eq!((h.heap_start, h.segment_len), (4 * MIB, 4 * MIB + 10_000));
+        assert_eq!((h.segments, h.segment_stride), (2 * MIB, 6 * MIB));
+        assert_eq!(h.len, 20 * MIB);
+        let h = HeapLayout::new(1, 8192, 2 * MIB as u64 - 8192, PAGE).unwrap();
+        assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 6 * MIB));
+        assert_eq!(HeapLayout::new(1 << 20, 0, 1 << 40, PAGE), None);
+        assert_eq!(HeapLayout::new(2, 0, u64::MAX, PAGE), None);
+        assert_eq!(HeapLayout::new(2, u64::MAX, 0, PAGE), None);
     }
 
     #[test]
-    fn segments_begin_on_huge_pages() {
+    fn heaps_begin_on_huge_pages() {
         const HUGE: usize = 2 << 20;
-        let h = HeapLayout::new(3, 10_000, HUGE).unwrap();
+        let h = HeapLayout::new(3, 0, 10_000, HUGE).unwrap();
         assert_eq!((h.segments, h.segment_stride), (HUGE, 3 * HUGE));
         assert_eq!(h.len, 10 * HUGE);
-        let exact = HeapLayout::new(1, HUGE as u64, HUGE).unwrap();
+        let exact = HeapLayout::new(1, 0, HUGE as u64, HUGE).unwrap();
         assert_eq!(exact.len, 4 * HUGE);
-        assert_eq!(HeapLayout::new(1, u64::MAX >> 1, 1 << 63), None);
+        let statics = HeapLayout::new(1, 4096, HUGE as u64, HUGE).unwrap();
+        assert_eq!(statics.heap_start, INTERNAL_SIZE + HUGE);
+        assert_eq!(HeapLayout::new(1, 0, u64::MAX >> 1, 1 << 63), None);
     }
 }

@@ -27,6 +27,7 @@
 pub mod barrier;
 pub mod contract;
 pub mod doorbell;
+pub mod elf;
 pub mod gather;
 pub mod hca_address;
 pub mod ip_network;

@@ -1,6 +1,6 @@
 //! The page that each PE has in its node's memory: how far it is, where to ring, what it counted.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::doorbell::Doorbell;
 use crate::stats::StatsRecord;
@@ -29,6 +29,11 @@ pub struct PeBlock {
     state: AtomicU32,
     /// Process id, for messages of other PEs.
     pid: AtomicU32,
+    /// The layout of this PE's static data, once that lies in its segment; else 0.
+    pub statics: AtomicU64,
+    /// What the collective memory routine that the PE is in was asked for: bytes, and the rest. For
+    /// finding PEs that ask for different things.
+    pub request: [AtomicU64; 2],
     /// Where others wake this PE.
     pub doorbell: Doorbell,
     /// For `shmrun --report`.

@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
-use crate::layout::{HeapLayout, INTERNAL_SIZE, PAGE, TablesLayout};
+use crate::layout::{HeapLayout, PAGE, SEGMENT_ALIGN, TablesLayout};
 use crate::pages::{self, PagesError};
 use crate::pe_block::{PeBlock, PeState};
 use crate::settings::{HeapCommit, HeapPages};
 use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
+use crate::template::marker::StaticsRoom;
 
 const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
 
@@ -32,6 +33,9 @@ pub struct JobFacts<'a> {
     pub on_machine: u32,
     /// Bytes of each PE's symmetric heap.
     pub heap_size: u64,
+    /// Room for each PE's symmetric static data. There is none on huge pages that are set aside: the
+    /// pages of a program's data are smaller.
+    pub statics: StaticsRoom,
     /// When the heaps get memory.
     pub heap_commit: HeapCommit,
     /// What pages they have.
@@ -57,6 +61,8 @@ struct Header {
     n_local: u32,
     on_machine: u32,
     heap_size: u64,
+    statics: u64,
+    statics_layout: u64,
     /// Bytes of a page of the heaps, as far as their layout goes.
     heap_unit: u64,
     /// Whether to ask for huge pages.
@@ -149,17 +155,23 @@ impl NodeSegment {
         let n_pes = facts.node_of.len();
         let tl = TablesLayout::new(n_pes, facts.n_nodes as usize, n_local);
         let unit = pages::unit(facts.heap_pages)?;
-        let hl = HeapLayout::new(n_local, facts.heap_size, unit).ok_or(SegmentError::TooLarge {
-            n_local,
-            heap_size: facts.heap_size,
-        })?;
+        let statics = match facts.heap_pages {
+            HeapPages::Huge => StaticsRoom::default(),
+            HeapPages::Default | HeapPages::Transparent => facts.statics,
+        };
+        let hl = HeapLayout::new(n_local, statics.bytes, facts.heap_size, unit).ok_or(
+            SegmentError::TooLarge {
+                n_local,
+                heap_size: facts.heap_size,
+            },
+        )?;
 
         let tables_fd = sys::memfd(c"shmem-tables", tl.len as u64)
             .map_err(os("make the tables memory", tl.len))?;
         let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
             .map_err(os("map the tables memory", tl.len))?;
         sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
-        let (heap_fd, heap) = heap_memory(facts, hl.len)?;
+        let (heap_fd, heap) = heap_memory(facts, n_local, &hl)?;
 
         // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
         let xrc_fd = sys::memfd(c"shmem-xrc", 0).map_err(os("make the file of XRC", 0))?;
@@ -174,6 +186,8 @@ impl NodeSegment {
             n_local: n_local as u32,
             on_machine: facts.on_machine,
             heap_size: facts.heap_size,
+            statics: statics.bytes,
+            statics_layout: statics.layout,
             heap_unit: unit as u64,
             transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
             spins: facts.spins,
@@ -255,7 +269,12 @@ impl NodeSegment {
 }
 
 /// Makes and maps the memory of a node's heaps.
-fn heap_memory(facts: &JobFacts<'_>, len: usize) -> Result<(OwnedFd, Mapping), SegmentError> {
+fn heap_memory(
+    facts: &JobFacts<'_>,
+    n_local: usize,
+    layout: &HeapLayout,
+) -> Result<(OwnedFd, Mapping), SegmentError> {
+    let len = layout.len;
     let huge = facts.heap_pages == HeapPages::Huge;
     let make = if huge { sys::huge_memfd } else { sys::memfd };
     let fd = make(c"shmem-heap", len as u64).map_err(os("make the heap memory", len))?;
@@ -266,11 +285,23 @@ fn heap_memory(facts: &JobFacts<'_>, len: usize) -> Result<(OwnedFd, Mapping), S
             _ => os("map the heap memory", len)(e),
         })?
     } else {
-        Mapping::new(fd.as_fd(), len, true).map_err(os("map the heap memory", len))?
+        Mapping::aligned(fd.as_fd(), len, SEGMENT_ALIGN).map_err(os("map the heap memory", len))?
     };
     if facts.heap_commit == HeapCommit::Reserve {
-        sys::reserve(fd.as_fd(), 0, len as u64)
-            .map_err(os("reserve memory for the symmetric heaps", len))?;
+        let reserve = |from: usize, len: usize| {
+            sys::reserve(fd.as_fd(), from as u64, len as u64)
+                .map_err(os("reserve memory for the symmetric heaps", layout.len))
+        };
+        if huge {
+            reserve(0, len)?;
+        } else {
+            // What lies between segments is never touched.
+            reserve(0, layout.pe_blocks + n_local * size_of::<PeBlock>())?;
+            for local in 0..n_local {
+                let at = layout.segments + local * layout.segment_stride;
+                reserve(at, layout.segment_len)?;
+            }
+        }
     }
     if facts.heap_pages == HeapPages::Transparent {
         heap.prefer_huge_pages();
@@ -313,13 +344,17 @@ impl NodeView {
         let hl = usize::try_from(header.heap_unit)
             .ok()
             .filter(|unit| unit.is_power_of_two() && *unit >= PAGE)
-            .and_then(|unit| HeapLayout::new(header.n_local as usize, header.heap_size, unit))
+            .and_then(|unit| {
+                let n_local = header.n_local as usize;
+                HeapLayout::new(n_local, header.statics, header.heap_size, unit)
+            })
             .ok_or(SegmentError::Foreign)?;
         holds(tables, tl.len)?;
         holds(heap, hl.len)?;
         let tables =
             Mapping::new(tables, tl.len, false).map_err(os("map the tables memory", tl.len))?;
-        let heap = Mapping::new(heap, hl.len, true).map_err(os("map the heap memory", hl.len))?;
+        let heap = Mapping::aligned(heap, hl.len, SEGMENT_ALIGN)
+            .map_err(os("map the heap memory", hl.len))?;
         if header.transparent != 0 {
             heap.prefer_huge_pages();
         }
@@ -377,6 +412,26 @@ impl NodeView {
     /// Bytes of each symmetric heap.
     pub fn heap_size(&self) -> usize {
         self.header.heap_size as usize
+    }
+
+    /// Where the user's heap begins in a segment.
+    #[inline]
+    pub fn heap_start(&self) -> usize {
+        self.heap_layout.heap_start
+    }
+
+    /// The room for symmetric static data, which begins at [`INTERNAL_SIZE`](crate::layout::INTERNAL_SIZE).
+    pub fn statics(&self) -> StaticsRoom {
+        StaticsRoom {
+            bytes: self.header.statics,
+            layout: self.header.statics_layout,
+        }
+    }
+
+    /// Where in the file of the heap memory a local PE's segment begins.
+    pub fn segment_in_file(&self, local: usize) -> u64 {
+        debug_assert!(local < self.n_local());
+        (self.heap_layout.segments + local * self.heap_layout.segment_stride) as u64
     }
 
     /// Addresses of the software HCAs; `None` if the launcher wrote what this version cannot read.
@@ -449,8 +504,8 @@ impl NodeView {
         }
     }
 
-    /// First byte of a local PE's symmetric segment: [`INTERNAL_SIZE`] bytes of the runtime's own,
-    /// then the heap.
+    /// First byte of a local PE's symmetric segment: [`INTERNAL_SIZE`](crate::layout::INTERNAL_SIZE) bytes of the runtime's own,
+    /// then static data, then the heap.
     #[inline]
     pub fn segment(&self, local: usize) -> *mut u8 {
         debug_assert!(local < self.n_local());
@@ -459,15 +514,16 @@ impl NodeView {
     }
 
     /// Bytes of a symmetric segment.
+    #[inline]
     pub fn segment_len(&self) -> usize {
-        INTERNAL_SIZE + self.heap_size()
+        self.heap_layout.segment_len
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::GATHER_SLOTS;
+    use crate::layout::{GATHER_SLOTS, INTERNAL_SIZE};
     use std::time::Duration;
 
     fn facts(node_of: &[u32], node: u32) -> JobFacts<'_> {
@@ -479,6 +535,10 @@ mod tests {
             node,
             on_machine: 5,
             heap_size: 10_000,
+            statics: StaticsRoom {
+                bytes: 8192,
+                layout: 77,
+            },
             heap_commit: HeapCommit::Lazy,
             heap_pages: HeapPages::Default,
             hca_addresses: HcaAddresses::shared("127.3.2.1".parse().unwrap()),
@@ -506,7 +566,17 @@ mod tests {
         assert_eq!(seg.pe_state(2), PeState::Running);
         assert_eq!(seg.pe_state(1), PeState::Fresh);
         let gap = view.segment(1) as usize - view.segment(0) as usize;
-        assert_eq!(gap, INTERNAL_SIZE + 12_288);
+        assert_eq!(
+            gap,
+            view.segment_in_file(1) as usize - view.segment_in_file(0) as usize
+        );
+        assert!(gap.is_multiple_of(SEGMENT_ALIGN));
+        assert_eq!(view.heap_start(), INTERNAL_SIZE + 8192);
+        assert_eq!(view.segment_len(), INTERNAL_SIZE + 8192 + 10_000);
+        assert_eq!(view.statics(), facts(&node_of, 1).statics);
+        for view in [&view, seg.view()] {
+            assert!((view.segment(2) as usize).is_multiple_of(SEGMENT_ALIGN));
+        }
     }
 
     #[test]

@@ -93,7 +93,58 @@ impl Mapping {
         Self::with(fd, len, true, 0)
     }
 
+    /// Maps `len` bytes of `fd` for writing, at an address that is a multiple of `align`, which is one
+    /// of the page size.
+    pub fn aligned(fd: BorrowedFd<'_>, len: usize, align: usize) -> io::Result<Self> {
+        let room = len
+            .checked_add(align)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let taken = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                room,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if taken == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let from = taken as usize;
+        let (start, end) = (from.next_multiple_of(align), from + room);
+        // SAFETY: all of this lies in the mapping that was just made and is nobody's yet.
+        unsafe {
+            if start > from {
+                libc::munmap(taken, start - from);
+            }
+            let kept_to = (start + len).next_multiple_of(align.min(crate::layout::PAGE));
+            if end > kept_to {
+                libc::munmap(kept_to as *mut _, end - kept_to);
+            }
+        }
+        let base = start as *mut u8;
+        let flags = libc::MAP_NORESERVE | libc::MAP_FIXED;
+        Self::at_address(base, fd, len, true, flags).inspect_err(|_| {
+            // SAFETY: as above.
+            unsafe { libc::munmap(base.cast(), len) };
+        })
+    }
+
     fn with(
+        fd: BorrowedFd<'_>,
+        len: usize,
+        writable: bool,
+        flags: libc::c_int,
+    ) -> io::Result<Self> {
+        Self::at_address(ptr::null_mut(), fd, len, writable, flags)
+    }
+
+    /// With `MAP_FIXED` among the flags, `at` is an address range of the caller's own.
+    fn at_address(
+        at: *mut u8,
         fd: BorrowedFd<'_>,
         len: usize,
         writable: bool,
@@ -104,10 +155,11 @@ impl Mapping {
         } else {
             libc::PROT_READ
         };
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing, and one at a
+        // fixed address only what is the caller's own.
         let base = unsafe {
             libc::mmap(
-                ptr::null_mut(),
+                at.cast(),
                 len,
                 prot,
                 libc::MAP_SHARED | flags,
@@ -189,6 +241,17 @@ impl Mapping {
         // SAFETY: in bounds by `at`, aligned and valid by the caller, never unmapped.
         unsafe { std::slice::from_raw_parts(at.cast::<T>(), n) }
     }
+}
+
+/// Gives the pages of a shared mapping back, also to the file behind it: they are zero afterwards.
+/// Whole pages from `at`, which is the start of one. False, and nothing has changed, where the
+/// kernel does not do that.
+///
+/// # Safety
+/// The range is mapped, and nobody needs what it holds.
+pub unsafe fn give_back(at: *mut u8, len: usize) -> bool {
+    // SAFETY: by the caller.
+    len == 0 || unsafe { libc::madvise(at.cast(), len, libc::MADV_REMOVE) } == 0
 }
 
 /// Sleeps while `*word == expected`, at most `max`. Returns early at a wake, a signal, or for no

@@ -6,12 +6,16 @@
 
 mod atomics;
 mod collectives;
+mod contexts;
 mod growth;
 mod locks;
 mod memory;
 mod mixed;
+mod nbi;
 mod order;
 mod rma;
+mod signals;
+mod strided;
 mod threads;
 mod waiting;
 
@@ -37,9 +41,13 @@ fn main() -> Result<(), shmem::Error> {
     let checks: Vec<Check> = [
         growth::CHECKS,
         rma::CHECKS,
+        strided::CHECKS,
         atomics::CHECKS,
+        nbi::CHECKS,
         mixed::CHECKS,
         order::CHECKS,
+        signals::CHECKS,
+        contexts::CHECKS,
         waiting::CHECKS,
         locks::CHECKS,
         collectives::CHECKS,

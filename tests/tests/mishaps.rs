@@ -96,7 +96,11 @@ fn a_panic_ends_the_job() {
 #[test]
 fn global_exit_ends_the_job_with_its_status() {
     ends("global-exit-0", 0, &[]);
-    ends("global-exit-5", 5, &["global_exit(5)"]);
+    for status in [1, 5, 42, 255] {
+        let text = format!("global_exit({status})");
+        ends(&format!("global-exit-{status}"), status, &[&text]);
+    }
+    ends("all-global-exit-42", 42, &["global_exit(42)"]);
     ends("global-exit-before-init", 6, &[]);
 }
 
@@ -120,9 +124,33 @@ fn calls_outside_of_init_and_finalize_say_so() {
 }
 
 #[test]
-fn a_process_joins_its_job_once() {
-    ends("init-twice", 1, &["initialised already", "call init once"]);
-    ends("init-after-finalize", 1, &["has joined its job before"]);
+fn a_thread_that_may_not_call_is_named() {
+    if cfg!(debug_assertions) {
+        ends(
+            "wrong-thread",
+            101,
+            &["ThreadLevel::Funneled", "SHMEM_THREAD_FUNNELED"],
+        );
+    }
+}
+
+#[test]
+fn pes_that_ask_for_different_memory_are_named() {
+    if cfg!(debug_assertions) {
+        let said = [
+            "PE 0 asks for 800 bytes",
+            "PE 1 asks for 80 bytes",
+            "in the same order",
+        ];
+        let (code, err) = run(ONE_NODE, "unequal-alloc", &[]);
+        assert_eq!(code, Some(1), "{err}");
+        assert!(said.iter().any(|words| err.contains(words)), "{err}");
+        ends(
+            "unequal-free",
+            1,
+            &["frees the block at offset", "in the same order"],
+        );
+    }
 }
 
 #[test]

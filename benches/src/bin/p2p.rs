@@ -6,8 +6,10 @@
 //!
 //! `shmrun -n 2 [--nodes 2] p2p`: on one node the figures are those of shared memory, on two those
 //! of the network. PE 0 acts on the last PE, which sits in `barrier_all` (in the ping-pong it
-//! answers). All buffers lie in the symmetric heap. Operations are timed in batches of about
-//! 40 µs, or of one call where that takes longer. Output is CSV:
+//! answers). All buffers lie in the symmetric heap, but for the local ones of the rows `*_private`,
+//! which come from the allocator. (C has one more row, for a flag in a static variable.) Operations
+//! are timed in batches of about 40 µs, or of one call where that takes longer. With `BENCH_BIND` in
+//! the environment each PE stays on the core of its number. Output is CSV:
 //!
 //! ```text
 //! row,bytes,what,ops,value
@@ -16,17 +18,18 @@
 //! put+quiet,8,cpu1_ns,5464,8923.7   and that of the last PE
 //! ```
 //!
-//! An operation of `put_nbi_x1000` and `atomic_add_x1000` is one of the thousand, with its share of
+//! Put alone is time until the source may be used again; rows with `+quiet` have one quiet each. An
+//! operation of `put_nbi_x1000` and `atomic_add_x1000` is one of the thousand, with its share of
 //! the quiet; an operation of `pingpong` is one way. Data and sums are checked.
 
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use shmem::{Cmp, SymSlice, alloc, barrier_all, my_pe, n_pes};
-use shmem_benches::cpu::{Whose, cpu_time};
+use shmem_benches::cpu::{Whose, bind_if_asked, cpu_time};
 use shmem_benches::stats::{median, min};
 
-const LARGEST: usize = 1 << 20;
+const LARGEST: usize = 4 << 20;
 const STREAM: usize = 1000;
 const BATCH: Duration = Duration::from_micros(40);
 const WARM_UP: Duration = Duration::from_millis(2);
@@ -184,6 +187,32 @@ impl Bench {
         }
         barrier_all();
     }
+
+    /// The same for one word.
+    #[track_caller]
+    fn expect_word(&self, pe: usize, word: SymSlice<i64>, value: i64) {
+        assert!(self.me != pe || word.read(0) == value, "it did not arrive");
+        barrier_all();
+    }
+}
+
+/// A local buffer.
+enum Local<'a> {
+    Symmetric(SymSlice<u8>),
+    Private(&'a mut [u8]),
+}
+
+impl<'a> Local<'a> {
+    /// Its first bytes, all set to `value`.
+    fn filled(self, bytes: usize, value: u8) -> &'a mut [u8] {
+        let slice = match self {
+            // SAFETY: no PE but this one touches the buffer, and it does so through one slice at a time.
+            Self::Symmetric(array) => unsafe { array.at(..bytes).as_mut_slice() },
+            Self::Private(buffer) => &mut buffer[..bytes],
+        };
+        slice.fill(value);
+        slice
+    }
 }
 
 fn main() -> Result<(), shmem::Error> {
@@ -207,6 +236,8 @@ fn main() -> Result<(), shmem::Error> {
     let sum = alloc::<i64>(1)?;
     let compared = alloc::<i64>(1)?;
     let turn = alloc::<i64>(1)?;
+    let word = alloc::<i64>(1)?;
+    bind_if_asked(me, n_pes());
 
     if me == 0 && options.table {
         println!(
@@ -217,29 +248,43 @@ fn main() -> Result<(), shmem::Error> {
         println!("row,bytes,what,ops,value");
     }
     let mut mark = 0;
-    for bytes in [8, 64, 1024, 4096, 65_536, LARGEST] {
-        let (to, from) = (area.at(..bytes), sink.at(..bytes));
-        mark += 1;
-        source.at(..bytes).fill(mark);
-        {
-            // SAFETY: nobody writes `source` before the next `fill`.
-            let source = unsafe { source.at(..bytes).as_slice() };
-            bench.measure("put+quiet", bytes, 1, || {
+    let mut private = vec![0; LARGEST];
+    for bytes in [8, 64, 256, 1024, 4096, 16_384, 65_536, 1 << 20, LARGEST] {
+        let to = area.at(..bytes);
+        let mut put = |row: &str, quiet: bool, of: Local<'_>| {
+            mark += 1;
+            let source = of.filled(bytes, mark);
+            bench.measure(row, bytes, 1, || {
                 shmem::put(to, source, target);
-                shmem::quiet();
+                if quiet {
+                    shmem::quiet();
+                }
             });
-        }
-        bench.expect(target, to, mark);
-        mark += 1;
-        to.fill(mark);
-        {
-            // SAFETY: only these gets touch `sink` while the slice lives.
-            let sink = unsafe { from.as_mut_slice() };
-            bench.measure("get", bytes, 1, || shmem::get(sink, to, target));
-        }
-        bench.expect(0, from, mark);
+            bench.expect(target, to, mark);
+        };
+        put("put", false, Local::Symmetric(source));
+        put("put_private", false, Local::Private(&mut private));
+        put("put+quiet", true, Local::Symmetric(source));
+        let mut get = |row: &str, of: Local<'_>| {
+            mark += 1;
+            to.fill(mark);
+            let sink = of.filled(bytes, 0);
+            bench.measure(row, bytes, 1, || shmem::get(sink, to, target));
+            let good = sink.iter().all(|&b| b == mark);
+            assert!(good || me != 0, "{row} of {bytes} bytes: not all arrived");
+            barrier_all();
+        };
+        get("get", Local::Symmetric(sink));
+        get("get_private", Local::Private(&mut private));
     }
 
+    mark += 1;
+    let value = i64::from_ne_bytes([mark; 8]);
+    bench.measure("p", 8, 1, || shmem::p(word, value, target));
+    bench.expect_word(target, word, value);
+    bench.measure("g", 8, 1, || {
+        assert_eq!(std::hint::black_box(shmem::g(word, target)), value);
+    });
     let (mut added, mut swapped) = (0, 0);
     bench.measure("fetch_add", 8, 1, || {
         assert_eq!(shmem::atomic_fetch_add(sum, 1, target), added);

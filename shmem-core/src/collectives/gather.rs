@@ -1,74 +1,50 @@
-//! Concatenation of blocks from all PEs: fcollect and collect.
+//! Concatenation of blocks of all members: fcollect and collect.
 //!
-//! Every PE copies its block into its leader's destination array. Leaders then put the blocks of
-//! their subtree straight into the parent's destination array, at their final places, and the
-//! whole comes down the same way: no staging and no chunks.
+//! Blocks go straight to their final places. On one node every PE writes its block into all arrays;
+//! between nodes leaders pass on what they have, along the tree or around the ring, and their nodes
+//! copy the whole.
 
 use std::ops::Range;
 
-use super::links::COUNTS;
+use super::links::{Counter, lent};
 use super::tree;
-use crate::datum::Datum;
 use crate::heap::access;
-use crate::heap::sym::SymSlice;
+use crate::heap::address::Sym;
 use crate::rma::Source;
-use crate::runtime::{Runtime, collective};
+use crate::runtime::Runtime;
+use crate::team::Team;
+use crate::team::slots::{ARGUMENT, BOX, LANDING, RING_FLAG, SHOWN};
 
-impl Runtime {
-    /// Collects `own_len` bytes from `source` of each PE into `dest` of all; `block(pe)` says where
-    /// a PE's bytes belong, in bytes from the start of `dest`, in order of rank without gaps.
-    fn gather(&self, dest: usize, source: usize, block: impl Fn(usize) -> Range<usize>) {
-        let own = block(self.me);
-        let total = block(self.n_pes - 1).end;
-        // SAFETY: the block lies inside the leader's array and is nobody else's.
-        unsafe {
-            access::copy(
-                self.own(source),
-                self.neighbour(0, dest + own.start),
-                own.len(),
-            )
-        };
-        self.meet_node(|| {
-            if self.node.n_nodes() > 1 {
-                self.gather_nodes(dest, total, &block);
-            }
-        });
-        if !self.is_leader() {
-            // SAFETY: arrays of `total` bytes in two segments; the leader leaves its own alone
-            // until the barrier below.
-            unsafe { access::copy(self.neighbour(0, dest), self.own(dest), total) };
-        }
-        self.node_barrier();
+/// Members from which on one gathers small blocks for all, rather than each writing to all.
+const MANY: usize = 4;
+
+/// Bytes up to which all of the result goes up and down the tree; and how many a node there must be
+/// for the ring to be worth its many steps.
+const TREE: usize = 32 << 10;
+const PER_NODE: usize = 4 << 10;
+
+/// What leaders exchange: items in an array, each of which a node has in the beginning, and all in
+/// the end.
+pub(super) struct Items<R, N> {
+    pub(super) count: usize,
+    /// Bytes of an item, in order and without gaps.
+    pub(super) range: R,
+    /// Index of the node that has it.
+    pub(super) node: N,
+}
+
+impl<R: Fn(usize) -> Range<usize>, N: Fn(usize) -> usize> Items<R, N> {
+    /// Bytes of all items.
+    fn total(&self) -> usize {
+        self.count
+            .checked_sub(1)
+            .map_or(0, |last| (self.range)(last).end)
     }
 
-    /// The part between leaders.
-    fn gather_nodes(&self, dest: usize, total: usize, block: impl Fn(usize) -> Range<usize>) {
-        let (node, nodes) = (self.node.node(), self.node.n_nodes());
-        let round = self.next_round();
-        for (k, _) in self.tree_children() {
-            self.await_child(k, round);
-        }
-        let put = |to_node: usize, range: Range<usize>| {
-            let pe = self.node.leader_of()[to_node] as usize;
-            let from = self.own(dest + range.start);
-            // SAFETY: the range lies inside the array, which is the same on every PE.
-            unsafe { self.put_raw(pe, dest + range.start, from, range.len(), Source::Reusable) };
-        };
-        if let Some(parent) = tree::parent(node) {
-            let mine = tree::subtree(node, nodes);
-            let in_subtree = |pe: &usize| mine.contains(&(self.node_of[*pe] as usize));
-            for run in runs((0..self.n_pes).filter(in_subtree).map(&block)) {
-                put(parent, run);
-            }
-            self.flag_parent(round);
-            self.await_parent(round);
-        }
-        for (_, child) in self.tree_children().rev() {
-            if total > 0 {
-                put(child, 0..total);
-            }
-            self.flag_child(child, round);
-        }
+    /// The bytes of the items of some nodes.
+    fn of(&self, nodes: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let inside = move |item: &usize| nodes.contains(&(self.node)(*item));
+        runs((0..self.count).filter(inside).map(&self.range))
     }
 }
 
@@ -84,66 +60,214 @@ fn runs(ranges: impl Iterator<Item = Range<usize>>) -> impl Iterator<Item = Rang
     })
 }
 
-/// Concatenates `source` of all PEs, in order of rank, into `dest` on every PE. `source` has the
-/// same length on every PE.
-///
-/// **Collective**; `dest` may be used and `source` changed on return.
-///
-/// # Panics
-/// If `dest` is shorter than `source` times the number of PEs.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_fcollect`.
-#[track_caller]
-pub fn fcollect<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>) {
-    let rt = collective();
-    let bytes = source.bytes();
-    let all = source.len().saturating_mul(rt.n_pes);
-    assert!(
-        all <= dest.len(),
-        "fcollect: dest has {} elements, but {} PEs contribute {} each",
-        dest.len(),
-        rt.n_pes,
-        source.len()
-    );
-    rt.gather(dest.offset(), source.offset(), |pe| {
-        pe * bytes..(pe + 1) * bytes
-    });
-}
-
-/// Concatenates `source` of all PEs, in order of rank, into `dest` on every PE. The length of
-/// `source` may differ between PEs (take [`SymSlice::at`] of a symmetric array). Gives the number
-/// of elements collected.
-///
-/// **Collective**; `dest` may be used and `source` changed on return.
-///
-/// # Panics
-/// If `dest` is too short, on all PEs alike.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_collect`.
-#[track_caller]
-pub fn collect<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>) -> usize {
-    let rt = collective();
-    let counts = SymSlice::<u64>::from_raw(COUNTS, rt.n_pes);
-    // The own count stands in the own slot already; gathering copies it onto itself.
-    counts.write(rt.me, source.len() as u64);
-    rt.gather(COUNTS, COUNTS + 8 * rt.me, |pe| 8 * pe..8 * (pe + 1));
-    let mut ends = counts.to_vec();
-    for pe in 1..rt.n_pes {
-        ends[pe] += ends[pe - 1];
+impl Runtime {
+    /// Concatenates `bytes` bytes of every member, in order of rank.
+    pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
+        let (place, n) = (team.place(), team.n_pes());
+        if bytes == 0 {
+        } else if place.n_nodes() == 1 && n >= MANY && n * bytes <= BOX {
+            let shown = self.leader_slot(team, SHOWN);
+            self.meet(team, || {
+                for i in 0..n {
+                    let from = self.neighbour(place.local(i), source.offset());
+                    // SAFETY: all have arrived, so nobody reads what was shown before.
+                    unsafe { access::copy(from, shown.add(i * bytes), bytes) };
+                }
+            });
+            // SAFETY: what is shown stays until this PE arrives again.
+            unsafe { access::copy(shown, self.own(dest.offset()), n * bytes) };
+        } else {
+            let range = |pe| pe * bytes..(pe + 1) * bytes;
+            self.concatenate(team, dest.offset(), source.offset(), range);
+        }
     }
-    let total = ends[rt.n_pes - 1] as usize;
-    assert!(
-        total <= dest.len(),
-        "collect: dest has {} elements, but the PEs together contribute {total}",
-        dest.len()
-    );
-    rt.gather(dest.offset(), source.offset(), |pe| {
-        let start = pe.checked_sub(1).map_or(0, |before| ends[before] as usize);
-        start * size_of::<T>()..ends[pe] as usize * size_of::<T>()
-    });
-    total
+
+    /// Concatenates `bytes` bytes of this member, and of the others as many as they say, in order of
+    /// rank, if all of it is at most `room` bytes. Gives the sum.
+    pub(crate) fn team_collect(
+        &self,
+        team: &Team,
+        dest: Sym,
+        source: Sym,
+        bytes: usize,
+        room: usize,
+    ) -> usize {
+        let ends = self.ends(team, bytes);
+        let total = ends[team.n_pes() - 1];
+        if total > 0 && total <= room {
+            self.concatenate(team, dest.offset(), source.offset(), |pe| {
+                pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe]
+            });
+        }
+        total
+    }
+
+    /// Tells all members `bytes`, and gives the sums of theirs up to each.
+    fn ends(&self, team: &Team, bytes: usize) -> Vec<usize> {
+        const WINDOW: usize = BOX / 8;
+        let (place, n) = (team.place(), team.n_pes());
+        self.set_word(team.slot(ARGUMENT), bytes as u64);
+        let shown = self.leader_slot(team, SHOWN);
+        let mut ends = Vec::with_capacity(n);
+        let mut end = 0;
+        for start in (0..n).step_by(WINDOW) {
+            let window = start..n.min(start + WINDOW);
+            self.meet(team, || {
+                for i in 0..place.n_here() {
+                    let rank = self.rank_here(team, i);
+                    if window.contains(&rank) {
+                        let from = self.neighbour(place.local(i), team.slot(ARGUMENT));
+                        // SAFETY: all have arrived, so nobody reads what was shown before.
+                        unsafe { access::copy(from, shown.add(8 * (rank - start)), 8) };
+                    }
+                }
+                if place.n_nodes() > 1 {
+                    let items = Items {
+                        count: window.len(),
+                        range: |i| 8 * i..8 * (i + 1),
+                        node: |i| place.node_of(start + i),
+                    };
+                    self.exchange_boxes(team, &items);
+                }
+            });
+            for i in 0..window.len() {
+                // SAFETY: what is shown stays until this PE arrives again; the box is aligned.
+                end += unsafe { access::load(shown.add(8 * i), 8) } as usize;
+                ends.push(end);
+            }
+        }
+        ends
+    }
+
+    /// Rank of the `i`th member of this node.
+    pub(super) fn rank_here(&self, team: &Team, i: usize) -> usize {
+        let pe = self.node.ranks()[team.place().local(i)] as usize;
+        team.members().rank_of(pe).expect("members have ranks")
+    }
+
+    /// Concatenates blocks whose places in `dest` are known.
+    fn concatenate(
+        &self,
+        team: &Team,
+        dest: usize,
+        source: usize,
+        block: impl Fn(usize) -> Range<usize>,
+    ) {
+        let place = team.place();
+        let (own, n) = (block(team.my_pe()), place.n_here());
+        let many = place.n_nodes() > 1;
+        // The others' arrays are ready, whether they have arrived or not. Starting with the own one
+        // spreads the load.
+        for step in 0..if many { 1 } else { n } {
+            let i = if many { 0 } else { (place.index() + step) % n };
+            let to = self.neighbour(place.local(i), dest + own.start);
+            // SAFETY: the block lies inside the array and is nobody else's.
+            unsafe { access::copy(self.own(source), to, own.len()) };
+        }
+        if !many {
+            return self.meet(team, || {});
+        }
+        let items = Items {
+            count: team.n_pes(),
+            range: block,
+            node: |rank| place.node_of(rank),
+        };
+        let total = items.total();
+        self.meet(team, || {
+            let lent = lent(total);
+            if total <= TREE || total < place.n_nodes() * PER_NODE {
+                self.exchange_along_tree(team, (dest, dest, lent), &items);
+            } else {
+                self.exchange_around_ring(team, (dest, lent), &items);
+            }
+            self.give_back(lent);
+        });
+        if !place.leads() {
+            // SAFETY: arrays of `total` bytes in two segments; the leader leaves its own alone
+            // until all have departed.
+            unsafe { access::copy(self.neighbour(place.local(0), dest), self.own(dest), total) };
+        }
+        self.depart(team, 0);
+    }
+
+    /// Gives all leaders all items: those that they show, in the boxes of their slots. For leaders.
+    pub(super) fn exchange_boxes(
+        &self,
+        team: &Team,
+        items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
+    ) {
+        let boxes = (team.slot(LANDING), team.slot(SHOWN), Source::Stays);
+        self.exchange_along_tree(team, boxes, items);
+    }
+
+    /// Gives all leaders all items: what comes from other leaders lands in `landing`, and all of it
+    /// is to be in `shown`. The two are the same array, of the program, or the two boxes of the slot.
+    /// For leaders.
+    fn exchange_along_tree(
+        &self,
+        team: &Team,
+        (landing, shown, source): (usize, usize, Source),
+        items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
+    ) {
+        let (place, total) = (team.place(), items.total());
+        let (node, nodes) = (place.node(), place.n_nodes());
+        let take = |range: Range<usize>| {
+            if landing != shown {
+                let (from, to) = (
+                    self.own(landing + range.start),
+                    self.own(shown + range.start),
+                );
+                // SAFETY: two boxes of the own slot, which have room for all items.
+                unsafe { access::copy(from, to, range.len()) };
+            }
+        };
+        let send = |pe: usize, range: Range<usize>| {
+            let from = self.own(shown + range.start);
+            self.write(pe, landing + range.start, from, range.len(), source);
+        };
+        let round = self.next_round(team);
+        for (k, child) in self.children(team) {
+            self.await_child(team, k, round);
+            items.of(tree::subtree(child, nodes)).for_each(take);
+        }
+        if let Some(parent) = self.parent(team) {
+            items
+                .of(tree::subtree(node, nodes))
+                .for_each(|range| send(parent, range));
+            self.tell_parent(team, round);
+            self.await_parent(team, round);
+            take(0..total);
+        }
+        for (_, child) in self.children(team).rev() {
+            send(place.leader(child), 0..total);
+            self.tell_child(team, child, round);
+        }
+    }
+
+    /// Gives all leaders all items in `array`: each passes on to the right what came last. For
+    /// leaders.
+    fn exchange_around_ring(
+        &self,
+        team: &Team,
+        (array, source): (usize, Source),
+        items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
+    ) {
+        let place = team.place();
+        let (nodes, node) = (place.n_nodes(), place.node());
+        let right = place.leader((node + 1) % nodes);
+        let flag = team.slot(RING_FLAG);
+        let before = self.count(team, Counter::Messages, nodes - 1);
+        for step in 0..nodes - 1 {
+            let out = (node + nodes - step) % nodes;
+            for range in items.of(out..out + 1) {
+                let at = array + range.start;
+                self.write(right, at, self.own(at), range.len(), source);
+            }
+            let message = before + step as u64 + 1;
+            self.tell(right, flag, message);
+            self.await_flag(flag, message);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -155,5 +279,21 @@ mod tests {
         let all: Vec<_> = runs([0..2, 2..2, 2..5, 7..8, 8..9].into_iter()).collect();
         assert_eq!(all, [0..5, 7..9]);
         assert_eq!(runs(std::iter::empty()).count(), 0);
+    }
+
+    #[test]
+    fn items_of_nodes_are_found() {
+        let items = Items {
+            count: 6,
+            range: |i| 10 * i..10 * (i + 1),
+            node: |i| i / 2,
+        };
+        assert_eq!(items.total(), 60);
+        assert_eq!(items.of(1..3).collect::<Vec<_>>(), [20..60]);
+        let in_turn = Items {
+            node: |i| i % 3,
+            ..items
+        };
+        assert_eq!(in_turn.of(1..2).collect::<Vec<_>>(), [10..20, 40..50]);
     }
 }

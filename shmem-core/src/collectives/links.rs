@@ -1,155 +1,170 @@
-//! How node leaders pass messages along the tree: mailboxes and flags in their segments.
+//! How the leaders of a team pass messages to each other, along a tree and around a ring.
 //!
-//! Every collective between nodes is a sequence of *rounds*. In a round, data moves up the tree
-//! from every leader to node 0, then down again. A message is an RDMA write into the receiver's
-//! mailbox followed, on the same ordered connection, by a write of the round's number into the
-//! mailbox's flag; the receiver waits for its flag. There is one mailbox per child and one for the
-//! parent.
+//! A message is an RDMA write of data followed, on the same ordered connection, by a write of a
+//! number into a flag in the receiver's slot of the team; the receiver waits for its flag to reach
+//! that number. Numbers only grow, so a flag that is overwritten by the next message still says
+//! what it said.
 //!
-//! No acknowledgements are needed: a leader sends up in round r + 1 only after it took round r's
-//! message from its parent, and a parent sends that only after it took what its children sent up.
-//! So a mailbox is always empty when the next message for it is written. By the same argument the
-//! buffer that was sent up is free in the next round, and the one that was sent down is free once
-//! the children's next messages have come up.
+//! # Tree
+//! Every operation along the tree is a *round*, whose number the flags carry. There is a flag for
+//! each child and one for the parent. Where data goes straight into the arrays of the program
+//! nothing can be in the way: OpenSHMEM has callers see to it that these arrays are ready on all PEs.
+//!
+//! Otherwise data goes through two boxes of each slot (see [`slots`](crate::team::slots)). *Landing*
+//! is written by other leaders, up the tree into ranges of their own and down the tree. *Shown* is
+//! written by the leader itself; its node and its children get what lies there. No acknowledgements
+//! are needed, because such a round goes up and down the whole tree:
+//! * A child writes its range of *landing* in round r + 1 only after it got the parent's message of
+//!   an earlier round, which the parent sent after it took from *landing* what had come up.
+//! * A parent writes its child's *landing* only after the child's message of the round, which the
+//!   child sent after it had taken what its own children sent up.
+//! * A leader writes *shown* only after its node has arrived and, for the next message down, after
+//!   its children's messages have come: they have what it showed before.
+//!
+//! # Ring
+//! Messages to the right are numbered through all operations, on all leaders alike. Pieces of
+//! partial results go to a staging room for two; the receiver tells its left neighbour how many it
+//! has taken.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use shmem_node::layout::INTERNAL_SIZE;
-
-use super::tree::{self, MAX_CHILDREN};
+use super::tree;
 use crate::heap::access;
 use crate::rma::Source;
 use crate::runtime::Runtime;
+use crate::team::{Team, slots};
 
-/// Bytes of a mailbox: larger data goes in several rounds.
-pub(crate) const CHUNK: usize = 64 << 10;
+/// Bytes up to which copying them is quicker than waiting until they have arrived.
+const COPIED: usize = 16 << 10;
 
-// The runtime's part of a leader's segment.
-const LINE: usize = 64;
-const DOWN_FLAG: usize = 0;
-const UP_FLAGS: usize = LINE;
-const UP_BOXES: usize = 4096;
-const DOWN_BOX: usize = UP_BOXES + MAX_CHILDREN * CHUNK;
-/// What this leader sends up.
-pub(crate) const UP_BUFFER: usize = DOWN_BOX + CHUNK;
-/// What this leader sends down and its node's PEs read.
-pub(crate) const DOWN_BUFFER: usize = UP_BUFFER + CHUNK;
-/// One `u64` for each PE: lengths in `collect`.
-pub(crate) const COUNTS: usize = DOWN_BUFFER + CHUNK;
-/// PEs for which there is room in [`COUNTS`].
-pub(crate) const MAX_PES: usize = (INTERNAL_SIZE - COUNTS) / 8;
+/// How to send from an array of the program, `bytes` in all, which may be changed afterwards.
+pub(super) fn lent(bytes: usize) -> Source {
+    if bytes <= COPIED {
+        Source::Reusable
+    } else {
+        Source::Stays
+    }
+}
 
-const _: () = assert!(UP_FLAGS + MAX_CHILDREN * LINE <= UP_BOXES);
-const _: () = assert!(MAX_PES >= 1 << 17);
-
-/// Number of the last round; only leaders use it. Collectives are called by one thread at a time
-/// (OpenSHMEM 1.6 section 9.9), so the atomic needs no ordering.
-#[derive(Debug, Default)]
-pub(crate) struct Links(AtomicU64);
+/// Numbers that a leader keeps in its slot, because connections between nodes outlive a finalize.
+#[derive(Clone, Copy)]
+pub(super) enum Counter {
+    /// Rounds on the tree.
+    Rounds = 0,
+    /// Messages to the right.
+    Messages = 1,
+    /// Pieces through staging rooms.
+    Pieces = 2,
+}
 
 impl Runtime {
+    /// The word at `offset` of this PE's segment.
+    pub(crate) fn word(&self, offset: usize) -> u64 {
+        // SAFETY: an aligned word of the runtime's part of the segment.
+        unsafe { access::load(self.own(offset), 8) }
+    }
+
+    /// Writes the word at `offset` of this PE's segment.
+    pub(crate) fn set_word(&self, offset: usize, value: u64) {
+        // SAFETY: an aligned word of the runtime's part of the segment.
+        unsafe { access::copy((&raw const value).cast(), self.own(offset), 8) };
+    }
+
+    /// Adds to a counter of this leader; gives what it was.
+    pub(super) fn count(&self, team: &Team, counter: Counter, more: usize) -> u64 {
+        let at = team.slot(slots::COUNTERS) + 8 * counter as usize;
+        let before = self.word(at);
+        self.set_word(at, before + more as u64);
+        before
+    }
+
+    /// Begins a slot anew, before any PE may send into it.
+    pub(crate) fn reset_links(&self, team: &Team) {
+        for at in (slots::DOWN_FLAG..slots::ARGUMENT).step_by(8) {
+            self.set_word(team.slot(at), 0);
+        }
+    }
+
     /// Starts a round.
-    pub(super) fn next_round(&self) -> u64 {
-        self.links.0.fetch_add(1, Ordering::Relaxed) + 1
+    pub(super) fn next_round(&self, team: &Team) -> u64 {
+        self.count(team, Counter::Rounds, 1) + 1
     }
 
-    pub(super) fn tree_children(&self) -> impl DoubleEndedIterator<Item = (usize, usize)> {
-        tree::children(self.node.node(), self.node.n_nodes())
+    /// The nodes that are this one's children, with their index.
+    pub(super) fn children(
+        &self,
+        team: &Team,
+    ) -> impl DoubleEndedIterator<Item = (usize, usize)> + use<> {
+        tree::children(team.place().node(), team.place().n_nodes())
     }
 
-    fn leader_of(&self, node: usize) -> usize {
-        self.node.leader_of()[node] as usize
-    }
-
-    /// Waits for child `k`'s message; gives the offset of its mailbox in the own segment.
-    pub(super) fn await_child(&self, k: usize, round: u64) -> usize {
-        self.await_flag(UP_FLAGS + k * LINE, round);
-        UP_BOXES + k * CHUNK
-    }
-
-    /// Waits for the parent's message; gives the offset of its mailbox in the own segment.
-    pub(super) fn await_parent(&self, round: u64) -> usize {
-        self.await_flag(DOWN_FLAG, round);
-        DOWN_BOX
-    }
-
-    /// Sends `len` bytes at `offset` of the own segment up, if there is a parent.
-    pub(super) fn to_parent(&self, round: u64, offset: usize, len: usize) {
-        let node = self.node.node();
-        if let Some(parent) = tree::parent(node) {
-            let k = tree::child_index(node);
-            let pe = self.leader_of(parent);
-            self.send(
-                pe,
-                UP_BOXES + k * CHUNK,
-                UP_FLAGS + k * LINE,
-                round,
-                offset,
-                len,
-            );
+    /// Writes to the leader `pe`. Bytes that stay do so until quiet, or until an answer shows that
+    /// they have arrived.
+    pub(super) fn write(&self, pe: usize, to: usize, from: *const u8, len: usize, source: Source) {
+        if len > 0 {
+            // SAFETY: callers pass ranges of the slot or of arrays of the program, which lie in the
+            // segments, and leave them alone.
+            unsafe { self.put_raw(pe, to, from, len, source) };
         }
     }
 
-    /// Sends `len` bytes at `offset` of the own segment to all children, farthest first: theirs are
-    /// the largest subtrees.
-    pub(super) fn to_children(&self, round: u64, offset: usize, len: usize) {
-        for (_, child) in self.tree_children().rev() {
-            self.send(
-                self.leader_of(child),
-                DOWN_BOX,
-                DOWN_FLAG,
-                round,
-                offset,
-                len,
-            );
+    /// After sending arrays of the program as [`lent`] says: it may change them now.
+    pub(super) fn give_back(&self, source: Source) {
+        if source == Source::Stays {
+            self.quiet();
         }
     }
 
-    fn send(&self, pe: usize, to: usize, flag: usize, round: u64, from: usize, len: usize) {
-        assert!(len <= CHUNK);
-        // SAFETY: both offsets lie in the runtime's part of the segments; the buffer stays as it
-        // is until the message was received (see the module's documentation).
-        unsafe {
-            if len > 0 {
-                self.put_raw(pe, to, self.own(from), len, Source::Stays);
-            }
-            self.put_raw(pe, flag, (&raw const round).cast(), 8, Source::Reusable);
-        }
+    /// Writes a flag of the leader `pe`.
+    pub(super) fn tell(&self, pe: usize, flag: usize, value: u64) {
+        // SAFETY: a flag is an aligned word of the runtime's part of a segment.
+        unsafe { self.put_raw(pe, flag, (&raw const value).cast(), 8, Source::Reusable) };
     }
 
-    /// Sends a message without data to the leader `pe`, whose child or parent this leader is.
-    pub(super) fn flag_parent(&self, round: u64) {
-        self.to_parent(round, UP_BUFFER, 0);
-    }
-
-    pub(super) fn flag_child(&self, child: usize, round: u64) {
-        self.send(
-            self.leader_of(child),
-            DOWN_BOX,
-            DOWN_FLAG,
-            round,
-            DOWN_BUFFER,
-            0,
-        );
-    }
-
-    fn await_flag(&self, offset: usize, round: u64) {
-        let at = self.own(offset).cast_const();
+    /// Waits until a flag of this leader has the value, or a later one.
+    pub(super) fn await_flag(&self, flag: usize, value: u64) {
+        let at = self.own(flag).cast_const();
         // SAFETY: an aligned word of the own segment.
         // ORDERING(quiet): the acquiring load pairs with the HCA's release after an inbound write.
-        self.wait_for(|| unsafe { access::load(at, 8) } >= round);
+        self.wait_for(|| unsafe { access::load(at, 8) } >= value);
+    }
+
+    pub(super) fn await_child(&self, team: &Team, k: usize, round: u64) {
+        self.await_flag(team.slot(slots::UP_FLAGS) + k * slots::LINE, round);
+    }
+
+    pub(super) fn await_parent(&self, team: &Team, round: u64) {
+        self.await_flag(team.slot(slots::DOWN_FLAG), round);
+    }
+
+    /// The leader of the parent node.
+    pub(super) fn parent(&self, team: &Team) -> Option<usize> {
+        tree::parent(team.place().node()).map(|node| team.place().leader(node))
+    }
+
+    pub(super) fn tell_parent(&self, team: &Team, round: u64) {
+        if let Some(parent) = self.parent(team) {
+            let k = tree::child_index(team.place().node());
+            self.tell(parent, team.slot(slots::UP_FLAGS) + k * slots::LINE, round);
+        }
+    }
+
+    pub(super) fn tell_child(&self, team: &Team, child: usize, round: u64) {
+        let pe = team.place().leader(child);
+        self.tell(pe, team.slot(slots::DOWN_FLAG), round);
     }
 
     /// One round without data: every leader has entered it when any leaves it.
-    pub(super) fn meet_leaders(&self) {
-        let round = self.next_round();
-        for (k, _) in self.tree_children() {
-            self.await_child(k, round);
+    pub(super) fn meet_leaders(&self, team: &Team) {
+        let round = self.next_round(team);
+        for (k, _) in self.children(team) {
+            self.await_child(team, k, round);
         }
-        self.flag_parent(round);
-        if self.node.node() != 0 {
-            self.await_parent(round);
+        if self.parent(team).is_some() {
+            self.tell_parent(team, round);
+            self.await_parent(team, round);
         }
-        self.to_children(round, DOWN_BUFFER, 0);
+        // Farthest first: theirs are the largest subtrees.
+        for (_, child) in self.children(team).rev() {
+            self.tell_child(team, child, round);
+        }
     }
 }

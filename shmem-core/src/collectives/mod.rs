@@ -1,97 +1,66 @@
-//! Collective operations over all PEs.
+//! Collective operations of teams and active sets.
 //!
-//! All are built alike. The PEs of a node *arrive* at the node barrier; their leader, the PE with
-//! the lowest rank there, acts for the node; then it *releases* them. Inside a node data moves by
-//! shared memory, straight from and to the symmetric arrays. Between nodes only leaders talk, along
-//! one binomial tree ([`tree`], [`links`]). `alltoall` alone talks between all pairs of PEs, as it
-//! must.
+//! Inside a node data moves by shared memory, straight from and to the symmetric arrays; the members
+//! *meet*, and one of them may act for all before it lets the others go ([`meet`](self)). Between
+//! nodes only *leaders* talk, a member on each node: along one binomial tree of the team's nodes where
+//! messages are few or short, around a ring where they are long ([`links`]). `alltoall` alone talks
+//! between all pairs of members, as it must.
 //!
-//! | operation | rounds on the tree | connections it can cause |
+//! For a team of `n` members on `m` nodes:
+//!
+//! | operation | how, and how many messages one after the other | connections it can cause |
 //! |---|---|---|
-//! | barrier, sync | 1 | tree edges |
-//! | broadcast, reduce | 1 per 64 KiB | tree edges |
-//! | fcollect | 1 | tree edges |
-//! | collect | 2 | tree edges |
-//! | alltoall | 1 | all pairs of PEs |
+//! | sync, barrier | tree, up and down | tree edges, `m - 1` |
+//! | broadcast | up to 32 KiB (or 4 KiB a node): tree, from the root outwards; else slabs of 32 KiB around the ring | tree edges; `m - 1` edges of the ring |
+//! | reduce | up to 1 KiB: tree, up and down; else ring, pieces of 12 KiB, twice `m - 1` parts | tree edges; ring, `m` |
+//! | fcollect | up to 32 KiB (or 4 KiB a node) in all: tree, up and down; else ring, `m - 1` steps | tree edges; ring, `m` |
+//! | collect | lengths up and down the tree, 2304 at a time; then as fcollect | the same |
+//! | inscan, exscan | tree, up and down, 18 KiB of sums of runs of ranks at a time | tree edges |
+//! | alltoall, alltoalls | puts to all, then the tree | all pairs of members on different nodes |
+//! | split | reduces of 8 bytes | tree edges |
+//!
+//! Tree and ring go through the leaders in the order of their ranks, so a strided team may have other
+//! edges than the world. On one node:
+//!
+//! | operation | meetings | what is done by whom |
+//! |---|---|---|
+//! | sync | 1 | |
+//! | broadcast | 1 | up to 32 KiB in all the root writes to all; else all read the root's array and *depart* |
+//! | reduce | 1 or 2 | up to 64 KiB of sources one combines for all; else each a part, and writes it to all |
+//! | fcollect | 1 | up to 18 KiB one collects for all; else each writes to all |
+//! | collect | 2 | lengths first |
+//! | inscan, exscan | 1 or 2 | as reduce |
+//! | alltoall, alltoalls | 1 | each writes to all |
+//!
+//! On an active set that is not the world, everything goes along a binomial tree of its members
+//! ([`active`]), so connections are those of the tree's edges between nodes; alltoall's are as above.
 //!
 //! # Rules for callers (OpenSHMEM 1.6 section 9.9)
-//! All PEs call the same collectives in the same order with matching arguments, one thread at a
-//! time (a second one panics). Before any PE enters, the destination arrays of all PEs must be ready to be overwritten:
-//! have a barrier or another synchronisation after their last use. Source and destination are the
-//! same array or do not overlap.
+//! All members call the same collectives in the same order with matching arguments, one thread of
+//! a PE at a time (a second one panics; different threads may be in collectives of different teams).
+//! Before any member enters, the destination arrays of all must be ready to be overwritten: have a
+//! barrier or another synchronisation after their last use. Source and destination of a reduction or
+//! scan are the same array or do not overlap; of others they do not overlap.
 
-mod exchange;
+mod active;
+mod alltoall;
+mod api;
+mod broadcast;
+pub(crate) mod combine;
 mod gather;
+pub(crate) mod group;
 mod links;
-mod tree;
+mod meet;
+mod reduce;
+mod scan;
+pub(crate) mod tree;
 
-pub(crate) use links::{Links, MAX_PES};
+/// PEs for which the trees are deep enough.
+pub(crate) const MAX_PES: usize = 1 << tree::MAX_CHILDREN;
 
-pub use exchange::{Op, alltoall, broadcast, reduce, reduce_bits};
-pub use gather::{collect, fcollect};
-
-use crate::runtime::{Runtime, collective};
-
-impl Runtime {
-    /// Meets the PEs of this node. The leader runs `lead` when all are there; everybody leaves
-    /// after that.
-    fn meet_node(&self, lead: impl FnOnce()) {
-        let (barrier, n) = (self.node.barrier(), self.n_local());
-        if self.is_leader() {
-            if !self.spin_until(|| barrier.complete(n)) {
-                barrier.wait_complete(n);
-            }
-            lead();
-            barrier.release(n);
-        } else {
-            let arrival = barrier.arrive(n);
-            if !self.spin_until(|| barrier.released(arrival)) {
-                barrier.wait_release(arrival);
-            }
-        }
-    }
-
-    /// Meets the PEs of this node and nobody else.
-    pub(crate) fn node_barrier(&self) {
-        self.meet_node(|| {});
-    }
-
-    pub(crate) fn sync_all(&self) {
-        if self.n_pes > 1 {
-            self.meet_node(|| {
-                if self.node.n_nodes() > 1 {
-                    self.meet_leaders();
-                }
-            });
-        }
-    }
-
-    pub(crate) fn barrier_all(&self) {
-        self.quiet();
-        self.sync_all();
-    }
-}
-
-/// Waits until all PEs have called it, and all operations that they started before are complete:
-/// puts and atomics are delivered, non-blocking gets have their data.
-///
-/// **Collective**.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_barrier_all`.
-#[track_caller]
-pub fn barrier_all() {
-    collective().barrier_all();
-}
-
-/// Waits until all PEs have called it. Says nothing about outstanding operations, except that
-/// stores to one's own memory made before are visible to all PEs after.
-///
-/// **Collective**.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_sync_all`.
-#[track_caller]
-pub fn sync_all() {
-    collective().sync_all();
-}
+pub use active::SYNC_SIZE;
+pub use api::{
+    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
+    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
+};
+pub use combine::Combine;

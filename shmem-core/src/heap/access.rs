@@ -13,33 +13,38 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 ///
 /// # Safety
 /// Both ranges are mapped for the whole copy, and `to` is writable. They may overlap.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    let aligned = |n: usize| (from as usize | to as usize).is_multiple_of(n);
-    // SAFETY: mapped by the caller; alignment was just checked for each width.
-    unsafe {
-        match len {
-            8 if aligned(8) => {
-                let v = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
-                AtomicU64::from_ptr(to.cast()).store(v, Ordering::Relaxed);
+    // Copies a word in one access if it is aligned.
+    macro_rules! word {
+        ($atomic:ident) => {
+            if (from as usize | to as usize).is_multiple_of(size_of::<$atomic>()) {
+                // SAFETY: mapped by the caller, and aligned.
+                unsafe {
+                    let value = $atomic::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+                    $atomic::from_ptr(to.cast()).store(value, Ordering::Relaxed);
+                }
+                return;
             }
-            4 if aligned(4) => {
-                let v = AtomicU32::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
-                AtomicU32::from_ptr(to.cast()).store(v, Ordering::Relaxed);
-            }
-            2 if aligned(2) => {
-                let v = AtomicU16::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
-                AtomicU16::from_ptr(to.cast()).store(v, Ordering::Relaxed);
-            }
-            1 => {
-                let v = AtomicU8::from_ptr(from.cast_mut()).load(Ordering::Relaxed);
-                AtomicU8::from_ptr(to).store(v, Ordering::Relaxed);
-            }
-            #[cfg(target_arch = "x86_64")]
-            16..=64 => few(from, to, len),
-            _ => bulk(from, to, len),
-        }
+        };
     }
+    // The most frequent lengths come first.
+    if len == 8 {
+        word!(AtomicU64);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if (16..=64).contains(&len) {
+        // SAFETY: by the caller.
+        return unsafe { few(from, to, len) };
+    }
+    match len {
+        4 => word!(AtomicU32),
+        2 => word!(AtomicU16),
+        1 => word!(AtomicU8),
+        _ => {}
+    }
+    // SAFETY: by the caller.
+    unsafe { bulk(from, to, len) }
 }
 
 /// Copies 16 to 64 bytes without a call, which would cost more than the copy. All is loaded before

@@ -15,6 +15,8 @@ pub(crate) const GRAIN: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Allocator {
     size: usize,
+    /// What alignment counts from, before byte 0.
+    base: usize,
     /// Start of each free range -> its length. Never adjacent to each other.
     free: BTreeMap<usize, usize>,
     /// Start of each used block -> its length.
@@ -33,8 +35,9 @@ pub(crate) struct Block {
 }
 
 impl Allocator {
-    /// All of `0..size` is free.
-    pub(crate) fn new(size: usize) -> Self {
+    /// All of `0..size` is free. Byte 0 lies at `base`, as far as alignment goes; nothing from `dirty` on
+    /// was ever written.
+    pub(crate) fn new(size: usize, base: usize, dirty: usize) -> Self {
         let size = size / GRAIN * GRAIN;
         let free = if size > 0 {
             BTreeMap::from([(0, size)])
@@ -43,9 +46,10 @@ impl Allocator {
         };
         Self {
             size,
+            base,
             free,
             used: BTreeMap::new(),
-            fresh_from: 0,
+            fresh_from: dirty,
         }
     }
 
@@ -55,7 +59,7 @@ impl Allocator {
         let align = align.max(GRAIN);
         let len = len.max(1).checked_next_multiple_of(GRAIN)?;
         let (start, range, offset) = self.free.iter().find_map(|(&start, &range)| {
-            let offset = start.checked_next_multiple_of(align)?;
+            let offset = (self.base + start).checked_next_multiple_of(align)? - self.base;
             (offset.checked_add(len)? <= start + range).then_some((start, range, offset))
         })?;
         self.free.remove(&start);
@@ -120,6 +124,11 @@ impl Allocator {
         true
     }
 
+    /// Everything from here on was never handed out.
+    pub(crate) fn fresh_from(&self) -> usize {
+        self.fresh_from
+    }
+
     /// Bytes of the heap, of its used blocks, and of its largest free range.
     pub(crate) fn usage(&self) -> (usize, usize, usize) {
         let largest = self.free.values().copied().max().unwrap_or(0);
@@ -132,9 +141,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Not a multiple of every alignment.
+    const BASE: usize = 3 * 4096;
+
     #[test]
     fn reused_memory_is_reported_dirty() {
-        let mut a = Allocator::new(1024);
+        let mut a = Allocator::new(1024, 0, 0);
         let first = a.allocate(100, 1).unwrap();
         assert_eq!(
             first,
@@ -162,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_full_heap_says_no_and_recovers() {
-        let mut a = Allocator::new(256);
+        let mut a = Allocator::new(256, 0, 0);
         let all = a.allocate(256, 1).unwrap();
         assert_eq!(a.allocate(1, 1), None);
         assert_eq!(a.usage(), (256, 256, 0));
@@ -172,6 +184,30 @@ mod tests {
         assert_eq!(a.allocate(usize::MAX, 1), None);
     }
 
+    #[test]
+    fn blocks_change_their_size_in_place_where_they_can() {
+        let mut a = Allocator::new(1024, 0, 0);
+        let (first, second) = (a.allocate(100, 1).unwrap(), a.allocate(64, 1).unwrap());
+        assert!(!a.resize(first.offset, 200), "the second is in the way");
+        assert!(a.resize(second.offset, 200));
+        assert_eq!(a.len_of(second.offset), Some(256));
+        assert!(a.resize(first.offset, 1));
+        assert_eq!(a.usage(), (1024, 320, 640));
+        // What was given back is dirty, and so is what the second has given back and may hold.
+        let found = a.allocate(64, 1).unwrap();
+        assert_eq!((found.offset, found.dirty), (64, 64));
+        assert!(a.resize(second.offset, 64));
+        let found = a.allocate(512, 1).unwrap();
+        assert_eq!((found.offset, found.dirty), (192, 192));
+        assert!(!a.resize(5, 1));
+        assert!(!a.resize(second.offset, usize::MAX));
+        for offset in [first.offset, 64, second.offset, 192] {
+            assert!(a.release(offset));
+        }
+        assert_eq!(a.usage(), (1024, 0, 1024));
+        assert_eq!(a.free.len(), 1);
+    }
+
     proptest! {
         /// Against the plainest model: blocks never overlap, stay inside, are aligned, and after
         /// everything is released the heap is whole again.
@@ -179,7 +215,7 @@ mod tests {
         fn blocks_are_disjoint_and_come_back(
             ops in prop::collection::vec((0usize..3000, 0u32..9, any::<bool>()), 1..200)
         ) {
-            let mut a = Allocator::new(16 << 10);
+            let mut a = Allocator::new(16 << 10, BASE, 0);
             let mut live: Vec<(usize, usize)> = Vec::new();
             for (n, align, free) in ops {
                 if free && !live.is_empty() {
@@ -187,7 +223,7 @@ mod tests {
                     prop_assert!(a.release(offset));
                 } else if let Some(b) = a.allocate(n, 1 << align) {
                     let len = n.max(1);
-                    prop_assert_eq!(b.offset % (1 << align), 0);
+                    prop_assert_eq!((BASE + b.offset) % (1 << align), 0);
                     prop_assert!(b.offset + len <= 16 << 10);
                     for &(o, l) in &live {
                         prop_assert!(b.offset + len <= o || o + l <= b.offset);

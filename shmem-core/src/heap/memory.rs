@@ -1,19 +1,103 @@
 //! The heap's collective operations: allocate, reallocate, release.
 
-use std::ops::Range;
+use std::ops::{BitOr, Range};
+use std::sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::heap::access;
-use crate::heap::address::{Sym, symmetric};
+use crate::heap::address::{Sym, symmetric, why_not_symmetric};
 use crate::runtime::{Runtime, collective};
 
 /// Largest alignment of a block in bytes: that of every PE's heap.
-pub(crate) const MAX_ALIGN: usize = shmem_node::layout::PAGE;
+pub(crate) const MAX_ALIGN: usize = shmem_node::layout::SEGMENT_ALIGN;
+
+/// What a PE asks the heap for, for comparing it with others.
+#[derive(Clone, Copy)]
+enum Request {
+    Allocate { bytes: usize, align: usize },
+    Reallocate { at: usize, bytes: usize },
+    Release { at: usize },
+}
+
+impl Request {
+    /// Bits of the second word that hold the kind.
+    const KIND: u32 = 60;
+
+    fn words(self) -> [u64; 2] {
+        let (kind, first, second) = match self {
+            Self::Allocate { bytes, align } => (1, bytes, align),
+            Self::Reallocate { at, bytes } => (2, bytes, at),
+            Self::Release { at } => (3, 0, at),
+        };
+        [first as u64, (second as u64) | kind << Self::KIND]
+    }
+
+    fn of_words([first, second]: [u64; 2]) -> Option<Self> {
+        let (first, kind) = (first as usize, second >> Self::KIND);
+        let second = (second & ((1 << Self::KIND) - 1)) as usize;
+        Some(match kind {
+            1 => Self::Allocate {
+                bytes: first,
+                align: second,
+            },
+            2 => Self::Reallocate {
+                at: second,
+                bytes: first,
+            },
+            3 => Self::Release { at: second },
+            _ => return None,
+        })
+    }
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Allocate { bytes, align } => {
+                write!(f, "asks for {bytes} bytes aligned to {align}")
+            }
+            Self::Reallocate { at, bytes } => {
+                write!(f, "asks for {bytes} bytes for the block at offset {at:#x}")
+            }
+            Self::Release { at } => write!(f, "frees the block at offset {at:#x}"),
+        }
+    }
+}
 
 impl Runtime {
+    /// In debug builds, compares what this PE asks for with what the first PE of its node asks for, and
+    /// ends the job if that is something else: otherwise PEs would go on with different ideas of
+    /// what lies where.
+    fn agree(&self, request: Request) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let words = request.words();
+        for (to, word) in self.block.request.iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        // Nobody goes on to the next request before the barrier in which this one ends, or the one
+        // in which it begins.
+        self.node_barrier();
+        let first = self.node.pe_block(0);
+        let theirs = [0, 1].map(|i| first.request[i].load(Ordering::Relaxed));
+        self.node_barrier();
+        if theirs == words {
+            return;
+        }
+        let leader = self.node.ranks()[0];
+        let theirs = Request::of_words(theirs)
+            .map_or_else(|| "does something else".to_owned(), |r| r.to_string());
+        self.or_die(Err(format!(
+            "PE {} {request}, but PE {leader} {theirs}: all PEs must call the routines of the \
+             symmetric heap in the same order with the same arguments",
+            self.me
+        )))
+    }
+
     /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
     /// others, whose devices did not refuse, are on their way to a barrier.
-    fn expose(&self, range: Range<usize>) {
+    pub(crate) fn expose(&self, range: Range<usize>) {
         if let Some(remote) = &self.remote {
             let (endpoint, figures) = (&remote.endpoint, &self.block.stats);
             // SAFETY: the segment stays mapped until the process ends.
@@ -25,6 +109,7 @@ impl Runtime {
     /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
     /// demand.
     pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
+        self.agree(Request::Allocate { bytes, align });
         let at = self.take(bytes, align, zeroed)?;
         self.barrier_all();
         Ok(at)
@@ -63,9 +148,9 @@ impl Runtime {
         at.offset().checked_sub(self.ranges.heap_at)
     }
 
-    /// Changes the size of a block, in place if there is room. The contents stay, up to the lesser size;
-    /// what is new is zeroed on demand. If there is no room, the block stays as it is.
-    pub(crate) fn reallocate(&self, at: Sym, bytes: usize, zeroed: bool) -> Result<Sym, Error> {
+    /// Changes the size of a block, in place if there is room. The contents stay, up to the lesser size.
+    /// If there is no room, the block stays as it is. The caller waits for all PEs afterwards.
+    pub(crate) fn reallocate(&self, at: Sym, bytes: usize) -> Result<Sym, Error> {
         let unknown = Error::NotAllocated {
             offset: at.offset(),
         };
@@ -74,6 +159,10 @@ impl Runtime {
         };
         // Nobody accesses the block any more.
         self.barrier_all();
+        self.agree(Request::Reallocate {
+            at: at.offset(),
+            bytes,
+        });
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         let Some(old) = heap.len_of(inside) else {
             return Err(unknown);
@@ -93,21 +182,18 @@ impl Runtime {
             if !in_place {
                 access::copy(self.own(at.offset()), to, kept);
             }
-            if zeroed && bytes > kept {
-                to.add(kept).write_bytes(0, bytes - kept);
-            }
         }
         if !in_place {
             let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
             heap.release(inside);
         }
-        self.barrier_all();
         Ok(new)
     }
 
     /// Gives a block back, once all PEs have come.
     pub(crate) fn release(&self, at: Sym) -> Result<(), Error> {
         self.barrier_all();
+        self.agree(Request::Release { at: at.offset() });
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         if self.in_heap(at).is_some_and(|o| heap.release(o)) {
             Ok(())
@@ -116,6 +202,45 @@ impl Runtime {
                 offset: at.offset(),
             })
         }
+    }
+}
+
+/// What a block will be used for: a set. The library may take it into account; the memory does for
+/// everything in any case.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `SHMEM_MALLOC_*`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hints(u32);
+
+impl Hints {
+    /// Nothing in particular.
+    pub const NONE: Self = Self(0);
+    /// Atomics of other PEs.
+    pub const ATOMICS_REMOTE: Self = Self(1);
+    /// Signals of other PEs.
+    pub const SIGNAL_REMOTE: Self = Self(2);
+
+    /// The set with C's number: unknown bits are left out.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & 3)
+    }
+
+    /// C's number.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of `other` is in it.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Hints {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 
@@ -141,6 +266,7 @@ pub fn allocate(bytes: usize, align: usize, zeroed: bool) -> Result<*mut u8, Err
     );
     let rt = collective();
     if bytes == 0 {
+        rt.agree(Request::Allocate { bytes, align });
         return Ok(std::ptr::null_mut());
     }
     rt.allocate(bytes, align, zeroed)
@@ -168,10 +294,11 @@ pub fn reallocate(at: *mut u8, bytes: usize) -> Result<*mut u8, Error> {
     if bytes == 0 {
         return release(at).map(|()| std::ptr::null_mut());
     }
-    let sym = symmetric(at, 0).ok_or(Error::NotSymmetric { at: at as usize })?;
+    let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
     let rt = collective();
-    rt.reallocate(sym, bytes, false)
-        .map(|at| rt.own(at.offset()))
+    let at = rt.reallocate(sym, bytes)?;
+    rt.barrier_all();
+    Ok(rt.own(at.offset()))
 }
 
 /// Gives back what [`allocate`] or [`reallocate`] gave; nothing happens with null.
@@ -191,6 +318,6 @@ pub fn release(at: *mut u8) -> Result<(), Error> {
     if at.is_null() {
         return Ok(());
     }
-    let sym = symmetric(at, 0).ok_or(Error::NotSymmetric { at: at as usize })?;
+    let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
     collective().release(sym)
 }

@@ -2,9 +2,9 @@
 //!
 //! A registration makes most network devices take the memory of all its pages at once. A heap that
 //! is registered in parts costs memory only as far as the program has allocated it. The parts are
-//! computed from the segment's length alone, so all PEs agree on them without a word.
+//! computed from the segment's layout alone, so all PEs agree on them without a word.
 //!
-//! The first part is the runtime's own. The heap follows in parts of which each is four times the one
+//! The first part is the runtime's own with the program's static data. The heap follows in parts of which each is four times the one
 //! before: a few are enough for any size, and what is registered is at most five times what
 //! allocations have reached, or the first part of the heap if they have not left it.
 
@@ -13,7 +13,6 @@
 use std::ops::Range;
 
 use shmem_ib::connect::message::MAX_SEGMENTS;
-use shmem_node::layout::INTERNAL_SIZE;
 
 /// Most parts: each is a segment of the endpoint.
 pub(crate) const MOST: usize = MAX_SEGMENTS;
@@ -52,9 +51,9 @@ impl Parts {
         }
     }
 
-    /// A segment of `len` bytes in growing parts.
-    pub(crate) fn growing(len: usize) -> Self {
-        let heap = len.saturating_sub(INTERNAL_SIZE);
+    /// A segment of `len` bytes, of which the heap begins at `start`, in growing parts.
+    pub(crate) fn growing(start: usize, len: usize) -> Self {
+        let heap = len.saturating_sub(start);
         // 1 + 4 + 16 + 64 + 256 of these are at least the heap.
         let all: usize = (1u32..MOST as u32).map(|i| FACTOR.pow(i - 1)).sum();
         let first = heap.div_ceil(all).next_multiple_of(UNIT);
@@ -62,7 +61,7 @@ impl Parts {
             ends: [len; MOST],
             count: 0,
         };
-        let (mut end, mut size) = (INTERNAL_SIZE, first);
+        let (mut end, mut size) = (start, first);
         for slot in &mut parts.ends {
             *slot = end.min(len);
             parts.count += 1;
@@ -160,11 +159,12 @@ impl Parts {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use shmem_node::layout::INTERNAL_SIZE;
 
     const MIB: usize = 1 << 20;
 
     fn sizes(heap: usize) -> Vec<usize> {
-        let parts = Parts::growing(INTERNAL_SIZE + heap);
+        let parts = Parts::growing(INTERNAL_SIZE, INTERNAL_SIZE + heap);
         (0..parts.count())
             .map(|i| parts.range(i).len() / MIB)
             .collect()
@@ -177,11 +177,15 @@ mod tests {
         assert_eq!(sizes(3 * MIB), [4, 1, 2]);
         assert_eq!(sizes(256 * MIB), [4, 1, 4, 16, 64, 171]);
         assert_eq!(sizes(1024 * MIB), [4, 4, 16, 64, 256, 684]);
+        // Static data belongs to the first part.
+        let start = INTERNAL_SIZE + 4096;
+        let parts = Parts::growing(start, start + MIB);
+        assert_eq!((parts.count(), parts.range(0)), (2, 0..start));
     }
 
     #[test]
     fn a_range_across_borders_is_split_at_them() {
-        let parts = Parts::growing(INTERNAL_SIZE + 256 * MIB);
+        let parts = Parts::growing(INTERNAL_SIZE, INTERNAL_SIZE + 256 * MIB);
         let border = INTERNAL_SIZE + MIB;
         let pieces: Vec<_> = parts.pieces(border - 10, 4 * MIB + 20).collect();
         let piece = |part, offset: usize, at, len| Piece {
@@ -207,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_split_at_the_borders_of_both_ends() {
-        let parts = Parts::growing(INTERNAL_SIZE + 256 * MIB);
+        let parts = Parts::growing(INTERNAL_SIZE, INTERNAL_SIZE + 256 * MIB);
         let border = INTERNAL_SIZE + MIB;
         let lens = |local| -> Vec<_> {
             let copies = parts.copies(border - 10, local, 100);
@@ -225,7 +229,7 @@ mod tests {
     #[test]
     fn what_is_past_the_end_stays_with_the_last_part() {
         let len = INTERNAL_SIZE + 2 * MIB;
-        let parts = Parts::growing(len);
+        let parts = Parts::growing(INTERNAL_SIZE, len);
         let last = parts.pieces(len - 8, 16).last().unwrap();
         let room = parts.range(usize::from(last.part)).len() as u64;
         assert!(last.offset + last.len as u64 > room);
@@ -237,7 +241,7 @@ mod tests {
             heap in prop_oneof![0usize..64 * MIB, 0usize..1 << 44], from: usize, len in 1usize..1 << 30, local: usize,
         ) {
             let segment = INTERNAL_SIZE + heap;
-            let parts = Parts::growing(segment);
+            let parts = Parts::growing(INTERNAL_SIZE, segment);
             prop_assert!((1..=MOST).contains(&parts.count()));
             let mut end = 0;
             for i in 0..parts.count() {

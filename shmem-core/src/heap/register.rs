@@ -12,6 +12,7 @@ use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::memlock::Memlock;
 use shmem_ib::verbs::{Fabric, Hca};
 use shmem_node::machine::{Machine, Size};
+use shmem_node::segment::NodeView;
 use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings};
 use shmem_node::stats::{Stat, StatsRecord};
 use shmem_node::sys;
@@ -22,6 +23,8 @@ use super::parts::{MOST, Parts};
 #[derive(Debug)]
 pub(crate) struct Registrar {
     parts: Parts,
+    /// Whether other PEs access static data in the first part.
+    statics: bool,
     /// Whether all parts are registered in init.
     at_once: bool,
     /// Whether a registration takes the memory of its pages.
@@ -38,6 +41,28 @@ struct Done {
     parts: [bool; MOST],
     bytes: u64,
     nanoseconds: u64,
+}
+
+/// How a segment is laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Whether there is room for static data.
+    pub(crate) statics: bool,
+    /// Where the heap begins.
+    pub(crate) heap_start: usize,
+    /// Bytes in all.
+    pub(crate) len: usize,
+}
+
+impl Shape {
+    /// That of the segments of a job.
+    pub(crate) fn of(view: &NodeView) -> Self {
+        Self {
+            statics: view.statics().bytes > 0,
+            heap_start: view.heap_start(),
+            len: view.segment_len(),
+        }
+    }
 }
 
 /// A segment that cannot be registered as it was asked for.
@@ -158,13 +183,13 @@ fn may_lock() -> Option<u64> {
 }
 
 /// Bytes that a PE registers in init at least, with a device that takes the memory of registered pages.
-pub(crate) fn at_least(settings: &Settings, len: usize) -> usize {
+pub(crate) fn at_least(settings: &Settings, heap_start: usize, len: usize) -> usize {
     match settings.heap_register {
         // Refused, or nothing is taken.
         HeapRegister::OnDemandPaging => 0,
         HeapRegister::Whole => len,
         HeapRegister::Auto | HeapRegister::Grow => {
-            let parts = Parts::growing(len);
+            let parts = Parts::growing(heap_start, len);
             parts.range(parts.count().min(2) - 1).end
         }
     }
@@ -179,7 +204,7 @@ pub(crate) const fn wants_paging(settings: &Settings) -> bool {
 }
 
 impl Registrar {
-    /// Plans the registration of a segment of `len` bytes with a device that takes the memory of
+    /// Plans the registration of a segment, of the lengths in `shape`, with a device that takes the memory of
     /// registered pages or not (`pins`). The parts depend on the setting and the fabric alone, which
     /// are the same for all PEs: of the devices of a job some may page on demand and some not, but
     /// software HCAs never take memory. `on_machine` PEs do the same on this machine.
@@ -187,9 +212,14 @@ impl Registrar {
         settings: &Settings,
         fabric: Fabric,
         pins: bool,
-        len: usize,
+        shape: Shape,
         on_machine: usize,
     ) -> Result<Self, RegisterError> {
+        let Shape {
+            statics,
+            heap_start,
+            len,
+        } = shape;
         let (whole, at_once) = match settings.heap_register {
             HeapRegister::OnDemandPaging if pins => {
                 return Err(RegisterError::NoPaging);
@@ -201,10 +231,11 @@ impl Registrar {
         let parts = if whole {
             Parts::whole(len)
         } else {
-            Parts::growing(len)
+            Parts::growing(heap_start, len)
         };
         Ok(Self {
             parts,
+            statics,
             at_once,
             pins,
             set_aside: settings.heap_pages == HeapPages::Huge
@@ -220,12 +251,12 @@ impl Registrar {
     }
 
     /// The parts that are registered in init. `leader`: this PE's mailboxes are used, which lie in
-    /// the first part. Every PE has the first part of the heap registered, so that peers can connect.
+    /// the first part, as static data does. Every PE has the first part of the heap registered, so that peers can connect.
     fn first(&self, leader: bool) -> Range<usize> {
         if self.at_once || self.parts.count() == 1 {
             0..self.parts.count()
         } else {
-            usize::from(!leader)..2
+            usize::from(!leader && !self.statics)..2
         }
     }
 
@@ -323,6 +354,14 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
+    fn shape(len: usize) -> Shape {
+        Shape {
+            statics: false,
+            heap_start: INTERNAL_SIZE,
+            len,
+        }
+    }
+
     fn machine() -> Machine {
         Machine {
             total: 16 * GIB,
@@ -362,8 +401,9 @@ mod tests {
             heap_register,
             ..Settings::default()
         };
-        let new =
-            |choice, (fabric, pins), len| Registrar::new(&settings(choice), fabric, pins, len, 1);
+        let new = |choice, (fabric, pins), len| {
+            Registrar::new(&settings(choice), fabric, pins, shape(len), 1)
+        };
         let plan = |choice, device| new(choice, device, len).unwrap();
         for (choice, device, count, leader, other) in [
             (Auto, soft, 1, 0..1, 0..1),
@@ -387,8 +427,19 @@ mod tests {
             (Whole, len),
             (OnDemandPaging, 0),
         ] {
-            assert_eq!(at_least(&settings(choice), len), bytes, "{choice:?}");
+            assert_eq!(
+                at_least(&settings(choice), INTERNAL_SIZE, len),
+                bytes,
+                "{choice:?}"
+            );
         }
+        // Static data is everybody's.
+        let statics = Shape {
+            statics: true,
+            ..shape(len)
+        };
+        let own = Registrar::new(&settings(Grow), Fabric::Roce, true, statics, 1).unwrap();
+        assert_eq!(own.first(false), 0..2);
         // No heap at all: the first part is everything.
         let tiny = new(Grow, pinning, INTERNAL_SIZE).unwrap();
         assert_eq!(tiny.first(false), 0..1);
@@ -444,7 +495,7 @@ mod tests {
                 heap_register,
                 ..Settings::default()
             };
-            Registrar::new(&settings, Fabric::Roce, pins, len, on_machine).unwrap()
+            Registrar::new(&settings, Fabric::Roce, pins, shape(len), on_machine).unwrap()
         };
         let growing = registrar(HeapRegister::Grow, false, 4);
         // SAFETY: the memory is leaked.

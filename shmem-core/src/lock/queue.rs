@@ -63,7 +63,7 @@ impl Runtime {
     }
 
     /// Changes another PE's node, sooner or later.
-    fn tell(&self, pe: usize, at: usize, what: u64) {
+    fn tell_node(&self, pe: usize, at: usize, what: u64) {
         Ctx::default_ctx().atomic_plain(Sym::new(at), Width::W8, AtomicOp::Add(what), pe);
     }
 
@@ -138,7 +138,7 @@ impl Runtime {
         if before == 0 {
             return;
         }
-        self.tell(before as usize - 1, at, name(self.me) << NEXT_SHIFT);
+        self.tell_node(before as usize - 1, at, name(self.me) << NEXT_SHIFT);
         self.wait_for(|| self.own_lock_word(at) & GRANTED != 0);
     }
 
@@ -179,7 +179,7 @@ impl Runtime {
         }
         self.leave(at);
         if let Some(next) = next {
-            self.tell(next, at, GRANTED);
+            self.tell_node(next, at, GRANTED);
         }
         true
     }

@@ -34,7 +34,7 @@ impl Ctx {
     /// # Safety
     /// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; the
     /// target range lies inside the segment.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn put_bytes(
         &self,
@@ -88,7 +88,7 @@ impl Ctx {
     /// # Safety
     /// `dest` is writable for so many bytes (with `nbi`: until quiet, and nobody looks at it
     /// before); the source range lies inside the segment.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn get_bytes(
         &self,
@@ -154,6 +154,26 @@ impl Runtime {
         let (dest, nbi) = (Sym::new(offset), source == Source::Stays);
         // SAFETY: by the caller.
         unsafe { Ctx::default_ctx().put_bytes(dest, from, len, pe, nbi) };
+    }
+
+    /// Reads `len` bytes from `offset` of `pe`'s segment, on the default context. Without `blocking`
+    /// the bytes may arrive as late as `quiet`.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes (without `blocking`: until quiet, and nobody looks at it
+    /// before); the source range lies inside the segment.
+    #[inline]
+    #[track_caller]
+    pub(crate) unsafe fn get_raw(
+        &self,
+        pe: usize,
+        offset: usize,
+        to: *mut u8,
+        len: usize,
+        blocking: bool,
+    ) {
+        // SAFETY: by the caller.
+        unsafe { Ctx::default_ctx().get_bytes(to, Sym::new(offset), len, pe, !blocking) };
     }
 
     /// The pieces in which a copy to or from `offset` of a segment elsewhere goes over the network.

@@ -20,7 +20,7 @@ pub const MAX_TEAMS: usize = 63;
 /// Bytes of a slot.
 pub(crate) const SLOT_SIZE: usize = 64 << 10;
 
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 // The first page: barrier, flags and words.
 /// The meeting point of the members on the node whose leader has this segment.

@@ -7,7 +7,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use shmem_ib::atomic::{AtomicOp, Width};
-use shmem_ib::connect::endpoint::{Atomics, ConnError, EndpointConfig, Transport};
+use shmem_ib::connect::endpoint::{Atomics, ConnError, ContextId, EndpointConfig, Transport};
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::Hca;
@@ -65,9 +65,13 @@ fn processor_and_peers_add_to_the_same_words() {
                     let old = pe.endpoint.fetch_add(0, 0, 1).unwrap();
                     assert!(tickets.lock().unwrap().insert(old), "{old} given twice");
                     let (e, w4) = (&pe.endpoint, Width::W4);
-                    e.atomic_nbi_in(0, 0, 12, w4, AtomicOp::Add(1)).unwrap();
+                    e.context(ContextId::DEFAULT)
+                        .atomic_plain(0, 0, 12, w4, AtomicOp::Add(1))
+                        .unwrap();
                     let bit = AtomicOp::Xor(1 << (32 + i % 32));
-                    e.atomic_nbi_in(0, 0, 16, Width::W8, bit).unwrap();
+                    e.context(ContextId::DEFAULT)
+                        .atomic_plain(0, 0, 16, Width::W8, bit)
+                        .unwrap();
                 }
                 pe.endpoint.quiet().unwrap();
             });
@@ -126,11 +130,16 @@ fn every_operation_does_what_the_processor_does() {
             };
             *cell = *cell & !(ones << shift) | op.apply(old, width) << shift;
             if rng.below(2) == 0 {
-                let got = pe.endpoint.atomic_in(1, 0, 64 + offset, width, op).unwrap();
+                let got = pe
+                    .endpoint
+                    .context(ContextId::DEFAULT)
+                    .atomic(1, 0, 64 + offset, width, op)
+                    .unwrap();
                 assert_eq!(got, old, "{op:?} {width:?} in round {round}, {atomics:?}");
             } else {
                 pe.endpoint
-                    .atomic_nbi_in(1, 0, 64 + offset, width, op)
+                    .context(ContextId::DEFAULT)
+                    .atomic_plain(1, 0, 64 + offset, width, op)
                     .unwrap();
             }
             if round % 7 == 0 {
@@ -484,7 +493,10 @@ fn misaligned_and_outside_words_are_errors_of_the_caller() {
     let job = owners(2, |_, _| {});
     let e = &job.pes[0].endpoint;
     let size = crate::job::WORDS as u64 * 8;
-    let fetch = |offset, width| e.atomic_in(1, 0, offset, width, AtomicOp::Fetch);
+    let fetch = |offset, width| {
+        e.context(ContextId::DEFAULT)
+            .atomic(1, 0, offset, width, AtomicOp::Fetch)
+    };
     assert!(matches!(
         fetch(4, Width::W8),
         Err(ConnError::Misaligned { bytes: 8, .. })

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use shmem_ib::connect::endpoint::ConnError;
+use shmem_ib::connect::endpoint::{ConnError, ContextId};
 use shmem_ib::soft::Faults;
 
 use crate::job::{Job, Pe};
@@ -24,14 +24,22 @@ fn register(pe: &Pe, id: u8, memory: &[AtomicU64]) {
 fn put(pe: &Pe, to: u32, segment: u8, offset: u64, value: u64) -> Result<(), ConnError> {
     let src = std::ptr::from_ref(&value).cast();
     // SAFETY: the source may go as soon as this returns.
-    unsafe { pe.endpoint.put_in(to, segment, offset, src, 8, false) }
+    unsafe {
+        pe.endpoint
+            .context(ContextId::DEFAULT)
+            .put(to, segment, offset, src, 8, false)
+    }
 }
 
 fn get(pe: &Pe, from: u32, segment: u8, offset: u64) -> Result<u64, ConnError> {
     let mut value = 0u64;
     let dst = std::ptr::from_mut(&mut value).cast();
     // SAFETY: blocking, so the destination lives long enough.
-    unsafe { pe.endpoint.get_in(from, segment, offset, dst, 8, true)? };
+    unsafe {
+        pe.endpoint
+            .context(ContextId::DEFAULT)
+            .get(from, segment, offset, dst, 8, true)?
+    };
     Ok(value)
 }
 

@@ -79,6 +79,7 @@ impl Node {
             node: launch.node,
             on_machine: launch.machines.as_ref().map_or(launch.n_pes, |_| here),
             heap_size: launch.heap_size,
+            statics: launch.statics,
             heap_commit: launch.heap_commit,
             heap_pages: settings.heap_pages,
             hca_addresses: place.addresses,
@@ -118,9 +119,8 @@ fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
     })?;
     let pes = launch.layout().ranks(launch.node).len() as u32;
     match Machine::read() {
-        Some(machine) => {
-            memory::check(job::need(pes, 1, settings), machine).map_err(|e| e.to_string())
-        }
+        Some(machine) => memory::check(job::need(pes, 1, settings, launch.statics), machine)
+            .map_err(|e| e.to_string()),
         None => Ok(()),
     }
 }

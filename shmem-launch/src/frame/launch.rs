@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use shmem_node::hca_address::{AddressPlan, HcaAddresses};
 use shmem_node::ip_network::IpNetwork;
 use shmem_node::settings::HeapCommit;
+use shmem_node::template::marker::StaticsRoom;
 
 use super::codec::{CodecError, Reader, Writer};
 use crate::plan::Layout;
@@ -13,7 +14,7 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 3;
+pub const LAUNCH_VERSION: u32 = 4;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Launch {
     pub addresses: AddressPlan,
     /// Bytes of each symmetric heap.
     pub heap_size: u64,
+    /// Room for static data in each PE's segment.
+    pub statics: StaticsRoom,
     /// When heaps get memory.
     pub heap_commit: HeapCommit,
     /// Polls before a waiting PE sleeps; `None` if each host has to compare its PEs with its cores.
@@ -107,6 +110,8 @@ impl Launch {
         }
         encode_plan(&self.addresses, &mut w);
         w.u64(self.heap_size)
+            .u64(self.statics.bytes)
+            .u64(self.statics.layout)
             .u8(u8::from(self.heap_commit == HeapCommit::Reserve));
         w.u8(self.spins.is_some().into())
             .u32(self.spins.unwrap_or(0))
@@ -151,6 +156,10 @@ impl Launch {
             },
             addresses: decode_plan(&mut r)?,
             heap_size: r.u64("heap size")?,
+            statics: StaticsRoom {
+                bytes: r.u64("room for static data")?,
+                layout: r.u64("layout of static data")?,
+            },
             heap_commit: if r.bool("heap commit")? {
                 HeapCommit::Reserve
             } else {
@@ -300,6 +309,7 @@ pub(crate) mod tests {
             machines: None,
             addresses: known(),
             heap_size: 1 << 20,
+            statics: StaticsRoom::default(),
             heap_commit: HeapCommit::Lazy,
             spins: Some(0),
             report: false,
@@ -375,11 +385,11 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn launch_round_trips(
-            n_nodes in 1u32..100, more in 0u32..100, heap_size: u64, spins: Option<u32>, report: bool,
+            n_nodes in 1u32..100, more in 0u32..100, heap_size: u64, bytes: u64, layout: u64, spins: Option<u32>, report: bool,
             program: Vec<u8>, argv: Vec<Vec<u8>>, env: Vec<EnvVar>, cwd: Vec<u8>, flip: bool, cut: usize,
         ) {
             let l = Launch {
-                heap_size, spins, report, program, argv, env, cwd,
+                heap_size, statics: StaticsRoom { bytes, layout }, spins, report, program, argv, env, cwd,
                 raw_output: flip,
                 spawn: if flip { SpawnMode::Template } else { SpawnMode::Exec },
                 heap_commit: if flip { HeapCommit::Reserve } else { HeapCommit::Lazy },

@@ -8,8 +8,8 @@ mod value;
 
 pub use hca::{HcaChoice, HcaPort};
 pub use value::{
-    Atomics, Connect, Faults, HeapCommit, HeapPages, HeapRegister, Spawn, Spin, Transport,
-    ValueError,
+    Atomics, Connect, Faults, HeapCommit, HeapPages, HeapRegister, Spawn, Spin, StaticsSize,
+    Transport, ValueError,
 };
 
 use std::time::Duration;
@@ -107,6 +107,10 @@ settings! {
     symmetric_size: u64 = "256M", "SHMEM_SYMMETRIC_SIZE" | "SMA_SYMMETRIC_SIZE",
         "bytes, with an optional k, m, g or t (powers of 1024)", value::size,
         "Size of each PE's symmetric heap. Pages are used when touched.";
+    statics_size: StaticsSize = "auto", "SHMEM_STATICS_SIZE",
+        "auto, or bytes as for SHMEM_SYMMETRIC_SIZE", value::statics_size,
+        "Room for the static data of a C program, which is symmetric memory too. auto takes what the \
+         program's file says; say how much where another program starts it (a script, env, valgrind).";
     heap_commit: HeapCommit = "lazy", "SHMEM_HEAP_COMMIT",
         "lazy or reserve", value::heap_commit,
         "Whether heaps get memory when touched, or all of it before the program starts.";
@@ -156,6 +160,15 @@ settings! {
     grace: Duration = "250ms", "SHMEM_GRACE",
         "a time such as 250ms or 2s", value::duration,
         "Time between SIGTERM and SIGKILL when a job is ended early.";
+    version: bool = "unset", "SHMEM_VERSION" | "SMA_VERSION",
+        "set to anything", value::present,
+        "PE 0 tells the version of the library when it starts.";
+    info: bool = "unset", "SHMEM_INFO" | "SMA_INFO",
+        "set to anything", value::present,
+        "PE 0 tells these settings and their values when it starts.";
+    debug: bool = "unset", "SHMEM_DEBUG" | "SMA_DEBUG",
+        "set to anything", value::present,
+        "Every PE tells on standard error what it does at start and end.";
     hca: HcaChoice = "auto", "SHMEM_HCA",
         "auto, soft, verbs, or a list of devices with optional ports such as mlx5_0:1,mlx5_1", hca::choice,
         "What PEs of different nodes talk over: the software HCA (soft), the best port of an RDMA \
@@ -225,6 +238,26 @@ impl Default for Settings {
     fn default() -> Self {
         Self::parse(|_| None).expect("defaults parse")
     }
+}
+
+/// The table with the values in force, which `lookup` gives: for `shmrun --settings` and
+/// `SHMEM_INFO`.
+pub fn text(lookup: impl Fn(&str) -> Option<String>) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for row in TABLE {
+        let given = lookup(row.name).or_else(|| row.alias.and_then(&lookup));
+        let (value, from) = match &given {
+            Some(value) => (value.as_str(), "set"),
+            None => (row.default, "default"),
+        };
+        let _ = writeln!(
+            out,
+            "{}={value}  ({from})\n    {}\n    Value: {}.",
+            row.name, row.help, row.form
+        );
+    }
+    out
 }
 
 /// The table as Markdown: the body of `docs/env.md`.
@@ -313,7 +346,10 @@ mod tests {
             .collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), TABLE.len() + 1);
+        assert_eq!(
+            names.len(),
+            TABLE.len() + TABLE.iter().filter(|r| r.alias.is_some()).count()
+        );
     }
 
     #[test]
@@ -327,6 +363,16 @@ mod tests {
         assert!(
             page == markdown(),
             "docs/env.md is stale: run UPDATE_DOCS=1 cargo test -p shmem-node"
+        );
+    }
+
+    #[test]
+    fn settings_show_their_values() {
+        let text = text(|n| (n == "SHMEM_CONNECT").then(|| "static".into()));
+        assert!(text.contains("SHMEM_CONNECT=static  (set)"), "{text}");
+        assert!(
+            text.contains("SHMEM_SYMMETRIC_SIZE=256M  (default)"),
+            "{text}"
         );
     }
 }

@@ -78,6 +78,15 @@ pub enum HeapRegister {
     OnDemandPaging,
 }
 
+/// How much room there is for static data that is symmetric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaticsSize {
+    /// As much as the program needs, if it wants any.
+    Auto,
+    /// So many bytes.
+    Bytes(u64),
+}
+
 /// What pages symmetric memory has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapPages {
@@ -143,6 +152,19 @@ pub(super) fn size(text: &str) -> Result<u64, ValueError> {
     } else {
         Err(ValueError::OutOfRange)
     }
+}
+
+pub(super) fn statics_size(text: &str) -> Result<StaticsSize, ValueError> {
+    if text.trim().eq_ignore_ascii_case("auto") {
+        return Ok(StaticsSize::Auto);
+    }
+    size(text).map(StaticsSize::Bytes)
+}
+
+/// A variable that counts when it is set, whatever to (OpenSHMEM 1.6 section 8). The default is the
+/// word for one that is not.
+pub(super) fn present(text: &str) -> Result<bool, ValueError> {
+    Ok(text != "unset")
 }
 
 pub(super) fn count(text: &str) -> Result<u32, ValueError> {

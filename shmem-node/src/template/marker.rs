@@ -1,32 +1,50 @@
-//! How the launcher knows that a program can be a template: an ELF note in it.
+//! What the launcher learns from a program's file: whether the program can be a template, and how much
+//! room its static data needs.
 //!
 //! The program must not be run to find out (without the constructor it would start as a lonely
-//! PE), so the library leaves a note named `SHMEM` whose content is the contract version.
+//! PE), so it has an ELF note named `SHMEM` whose content is the contract version and what it wants.
+//! Programs that are linked with the Rust library have the library's. Those that use it as a shared
+//! library need one of their own, since the launcher looks at the program alone: what links them
+//! adds an object made from [`Note::assembler`].
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::contract::NODE_CONTRACT;
+use crate::elf::{self, PT_NOTE, StaticData};
+use crate::layout::page_up;
+use crate::settings::StaticsSize;
 
 /// Type of our note.
 const NOTE_TYPE: u32 = 1;
 const NAME: [u8; 8] = *b"SHMEM\0\0\0";
+/// Bytes of the name with its final NUL.
+const NAME_LEN: usize = 6;
+/// The program's static data is to be symmetric.
+const WANTS_STATICS: u32 = 1;
 
 /// The note as it lies in the program; place a static of it in section `.note.shmem`.
 #[repr(C, align(4))]
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Note {
     name_len: u32,
     content_len: u32,
     kind: u32,
     name: [u8; 8],
-    content: [u8; 4],
+    version: [u8; 4],
+    flags: u32,
 }
 
 impl Note {
-    /// The note of this version.
-    pub const CURRENT: Self = {
+    /// The note of this version, for a program that uses symmetric memory of the heap alone.
+    pub const CURRENT: Self = Self::new(0);
+
+    /// The same for one whose static data is to be symmetric, as C's is. In a program with several
+    /// notes one such is enough.
+    pub const WITH_STATICS: Self = Self::new(WANTS_STATICS);
+
+    const fn new(flags: u32) -> Self {
         let version = NODE_CONTRACT.as_bytes();
         assert!(version.len() <= 4);
         let mut content = [0; 4];
@@ -36,13 +54,14 @@ impl Note {
             i += 1;
         }
         Self {
-            name_len: 6,
-            content_len: 4,
+            name_len: NAME_LEN as u32,
+            content_len: 8,
             kind: NOTE_TYPE,
             name: NAME,
-            content,
+            version: content,
+            flags,
         }
-    };
+    }
 
     /// The note's bytes, for those who write object files.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -50,8 +69,32 @@ impl Note {
             .iter()
             .flat_map(|n| n.to_ne_bytes())
             .chain(self.name)
-            .chain(self.content)
+            .chain(self.version)
+            .chain(self.flags.to_ne_bytes())
             .collect()
+    }
+
+    /// The note as text for the GNU assembler, to be linked into programs that use the library as a
+    /// shared one. `keep` names a function of that library: the program then needs it, and has its
+    /// constructor, also where linkers leave out libraries that nobody calls.
+    pub fn assembler(&self, keep: Option<&str>) -> String {
+        let bytes = |bytes: &[u8]| -> String {
+            let list: Vec<String> = bytes.iter().map(u8::to_string).collect();
+            list.join(",")
+        };
+        let keep = keep.map_or(String::new(), |symbol| {
+            format!(".section .data.rel.ro,\"aw\",@progbits\n.balign 8\n.quad {symbol}\n")
+        });
+        format!(
+            ".section .note.shmem,\"a\",@note\n.balign 4\n.long {}\n.long {}\n.long {}\n.byte {}\n\
+             .byte {}\n.long {}\n{keep}.section .note.GNU-stack,\"\",@progbits\n",
+            self.name_len,
+            self.content_len,
+            self.kind,
+            bytes(&self.name),
+            bytes(&self.version),
+            self.flags
+        )
     }
 }
 
@@ -66,135 +109,180 @@ pub enum Marker {
     Other(String),
 }
 
-/// Looks for the note in the program at `path`.
+/// What was learned from a program file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its note.
+    pub marker: Marker,
+    /// Its static data, if that may have to be symmetric: unless a note says otherwise.
+    pub statics: Option<StaticData>,
+}
+
+/// The room for symmetric static data in every PE's segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StaticsRoom {
+    /// Bytes, whole pages.
+    pub bytes: u64,
+    /// The layout that it was made for, or 0 if any may take it.
+    pub layout: u64,
+}
+
+impl StaticsRoom {
+    /// The room that a setting and a program ask for.
+    pub fn of(setting: StaticsSize, program: &Program) -> Self {
+        match setting {
+            StaticsSize::Bytes(bytes) => Self {
+                bytes: page_up(bytes as usize) as u64,
+                layout: 0,
+            },
+            StaticsSize::Auto => program
+                .statics
+                .as_ref()
+                .map_or(Self::default(), |data| Self {
+                    bytes: data.room(),
+                    layout: data.layout,
+                }),
+        }
+    }
+}
+
+/// Reads the program at `path`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(path: &Path) -> io::Result<Marker> {
+pub fn read(path: &Path) -> io::Result<Program> {
     let mut file = File::open(path)?;
-    // Program headers and notes lie at the start of every program that linkers make.
+    // Program headers lie at the start of every program that linkers make.
     let mut head = Vec::new();
     Read::by_ref(&mut file)
         .take(64 << 10)
         .read_to_end(&mut head)?;
-    for (offset, len) in note_segments(&head) {
+    let headers = elf::program_headers(&head);
+    let mut segments = Vec::new();
+    for h in headers.iter().filter(|h| h.kind == PT_NOTE) {
         let mut notes = Vec::new();
-        file.seek(SeekFrom::Start(offset))?;
+        file.seek(SeekFrom::Start(h.offset))?;
         Read::by_ref(&mut file)
-            .take(len.min(1 << 20))
+            .take(h.file_len.min(1 << 20))
             .read_to_end(&mut notes)?;
-        if let Some(content) = our_note(&notes) {
-            let end = content
-                .iter()
-                .position(|&b| b == 0)
-                .unwrap_or(content.len());
-            let version = String::from_utf8_lossy(&content[..end]).into_owned();
-            let current = version == NODE_CONTRACT;
-            return Ok(if current {
-                Marker::Current
-            } else {
-                Marker::Other(version)
-            });
+        segments.push(notes);
+    }
+    let (marker, wants) = judge(segments.iter().map(Vec::as_slice));
+    let statics = wants
+        .then(|| StaticData::of(&headers, segments.iter().map(Vec::as_slice)))
+        .flatten();
+    Ok(Program { marker, statics })
+}
+
+/// What the notes of a program say: its marker, and whether its static data may have to be symmetric.
+fn judge<'a>(segments: impl IntoIterator<Item = &'a [u8]>) -> (Marker, bool) {
+    let (mut marker, mut wants) = (Marker::Absent, false);
+    for note in segments.into_iter().flat_map(elf::notes) {
+        if note.kind != NOTE_TYPE || note.name != &NAME[..NAME_LEN] {
+            continue;
+        }
+        let (version, flags) = note.content.split_at(note.content.len().min(4));
+        let end = version
+            .iter()
+            .position(|&b| b == 0)
+            .unwrap_or(version.len());
+        let version = String::from_utf8_lossy(&version[..end]);
+        if version != NODE_CONTRACT {
+            marker = Marker::Other(version.into_owned());
+        } else if marker == Marker::Absent {
+            marker = Marker::Current;
+        }
+        if let Ok(flags) = <[u8; 4]>::try_from(flags) {
+            wants |= u32::from_le_bytes(flags) & WANTS_STATICS != 0;
         }
     }
-    Ok(Marker::Absent)
-}
-
-fn uint<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
-    uint(bytes, at).map(|b| u32::from_le_bytes(b) as usize)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    uint(bytes, at).map(u64::from_le_bytes)
-}
-
-/// File offset and length of each PT_NOTE segment of a 64-bit little-endian ELF file.
-fn note_segments(elf: &[u8]) -> Vec<(u64, u64)> {
-    const PT_NOTE: usize = 4;
-    let headers = || {
-        if !elf.starts_with(b"\x7fELF\x02\x01") {
-            return None;
-        }
-        let table = usize::try_from(u64_at(elf, 32)?).ok()?;
-        let entry_len = u16::from_le_bytes(uint(elf, 54)?) as usize;
-        let count = u16::from_le_bytes(uint(elf, 56)?) as usize;
-        (entry_len >= 56).then_some((table, entry_len, count))
-    };
-    let Some((table, entry_len, count)) = headers() else {
-        return Vec::new();
-    };
-    (0..count)
-        .map_while(|i| {
-            let at = table.checked_add(i * entry_len)?;
-            Some((
-                u32_at(elf, at)?,
-                u64_at(elf, at + 8)?,
-                u64_at(elf, at + 32)?,
-            ))
-        })
-        .filter(|&(kind, _, _)| kind == PT_NOTE)
-        .map(|(_, offset, len)| (offset, len))
-        .collect()
-}
-
-/// Content of our note among `notes`.
-fn our_note(notes: &[u8]) -> Option<&[u8]> {
-    let mut at = 0usize;
-    loop {
-        let name_len = u32_at(notes, at)?;
-        let content_len = u32_at(notes, at.checked_add(4)?)?;
-        let kind = u32_at(notes, at.checked_add(8)?)?;
-        let name_at = at.checked_add(12)?;
-        let content_at = name_at.checked_add(name_len.checked_next_multiple_of(4)?)?;
-        let end = content_at.checked_add(content_len)?;
-        if kind == NOTE_TYPE as usize && notes.get(name_at..name_at + 6) == Some(&NAME[..6]) {
-            return notes.get(content_at..end);
-        }
-        at = content_at.checked_add(content_len.checked_next_multiple_of(4)?)?;
-    }
+    let wants = wants || marker == Marker::Absent;
+    (marker, wants)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn programs_without_the_library_have_no_marker() {
         for path in ["/bin/sh", "/etc/passwd", "/proc/self/exe"] {
-            assert_eq!(find(Path::new(path)).unwrap(), Marker::Absent, "{path}");
+            let program = read(Path::new(path)).unwrap();
+            assert_eq!(program.marker, Marker::Absent, "{path}");
+            // They may be the program that loads it.
+            assert_eq!(program.statics.is_some(), path != "/etc/passwd", "{path}");
         }
-        assert!(find(Path::new("/nonexistent")).is_err());
+        assert!(read(Path::new("/nonexistent")).is_err());
+    }
+
+    fn bytes_of(note: &Note) -> Vec<u8> {
+        let mut out = Vec::new();
+        for n in [note.name_len, note.content_len, note.kind] {
+            out.extend(n.to_le_bytes());
+        }
+        out.extend(note.name);
+        out.extend(note.version);
+        out.extend(note.flags.to_le_bytes());
+        out
+    }
+
+    fn with_content(content: &[u8]) -> Vec<u8> {
+        let mut note = bytes_of(&Note::CURRENT);
+        note[4..8].copy_from_slice(&(content.len() as u32).to_le_bytes());
+        note.truncate(20);
+        note.extend(content);
+        note
     }
 
     #[test]
-    fn our_note_is_found_behind_another() {
-        let mut notes = Vec::new();
-        for (name, kind, content) in [
-            (&b"GNU\0"[..], 3u32, &b"abcde"[..]),
-            (b"SHMEM\0", 1, b"1\0\0\0"),
-        ] {
-            notes.extend((name.len() as u32).to_le_bytes());
-            notes.extend((content.len() as u32).to_le_bytes());
-            notes.extend(kind.to_le_bytes());
-            for part in [name, content] {
-                notes.extend(part);
-                notes.resize(notes.len().next_multiple_of(4), 0);
-            }
+    fn notes_add_up() {
+        let gnu: &[u8] = b"\x04\0\0\0\x05\0\0\0\x03\0\0\0GNU\0abcde\0\0\0";
+        let (plain, statics) = (bytes_of(&Note::CURRENT), bytes_of(&Note::WITH_STATICS));
+        let judge = |parts: &[&[u8]]| {
+            let all = parts.concat();
+            super::judge([&all[..]])
+        };
+        assert_eq!(judge(&[gnu]), (Marker::Absent, true));
+        assert_eq!(judge(&[gnu, &plain]), (Marker::Current, false));
+        for order in [[&plain[..], &statics], [&statics, &plain]] {
+            assert_eq!(judge(&order), (Marker::Current, true));
         }
-        assert_eq!(our_note(&notes), Some(&b"1\0\0\0"[..]));
+        // Of a version that had no flags.
+        let old = with_content(b"1\0\0\0");
+        assert_eq!(judge(&[&old]), (Marker::Other("1".into()), false));
+        assert_eq!(judge(&[&with_content(b"")]).0, Marker::Other(String::new()));
     }
 
-    proptest! {
-        #[test]
-        fn garbage_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let mut elf = b"\x7fELF\x02\x01".to_vec();
-            elf.extend(&bytes);
-            let _ = (note_segments(&elf), our_note(&bytes));
+    #[test]
+    fn the_assembler_makes_the_same_bytes() {
+        let text = Note::WITH_STATICS.assembler(Some("shmem_init"));
+        let mut bytes = Vec::new();
+        for line in text.lines().take_while(|l| !l.contains(".data")) {
+            if let Some(n) = line.strip_prefix(".long ") {
+                bytes.extend(n.parse::<u32>().unwrap().to_le_bytes());
+            } else if let Some(list) = line.strip_prefix(".byte ") {
+                bytes.extend(list.split(',').map(|n| n.parse::<u8>().unwrap()));
+            }
         }
+        assert_eq!(bytes, bytes_of(&Note::WITH_STATICS));
+        assert!(text.contains(".quad shmem_init\n"), "{text}");
+    }
+
+    #[test]
+    fn a_setting_comes_before_what_the_program_needs() {
+        let program = read(Path::new("/bin/sh")).unwrap();
+        let own = program.statics.as_ref().unwrap();
+        let auto = StaticsRoom::of(StaticsSize::Auto, &program);
+        assert_eq!((auto.bytes, auto.layout), (own.room(), own.layout));
+        let set = StaticsRoom::of(StaticsSize::Bytes(5000), &program);
+        assert_eq!((set.bytes, set.layout), (8192, 0));
+        let none = Program {
+            statics: None,
+            ..program
+        };
+        assert_eq!(
+            StaticsRoom::of(StaticsSize::Auto, &none),
+            StaticsRoom::default()
+        );
     }
 }

@@ -132,7 +132,7 @@ impl Meeting {
             let total = self.given.iter().map(sum).sum();
             // SAFETY: nobody was released.
             self.result.with_mut(|v| unsafe { *v = total });
-            self.barrier.release(PES);
+            self.barrier.release();
         } else {
             let arrival = self.barrier.arrive(PES);
             self.barrier.wait_release(arrival);
@@ -141,13 +141,29 @@ impl Meeting {
         let result = self.result.with(|v| unsafe { *v });
         assert_eq!(result, PES * round);
     }
-}
 
-/// What PEs did before is done before what the leader does, and that before what they do next;
-/// nobody sleeps for ever; rounds do not mix.
-#[test]
-fn the_barrier_orders_and_wakes() {
-    model(2, || {
+    /// The last to come leads. What PE 0 shows it changes when the others have departed.
+    fn take_part_and_depart(&self, pe: u32, round: u32) {
+        if pe == 0 {
+            // SAFETY: the others have departed from the last round, or there was none.
+            self.result.with_mut(|v| unsafe { *v = round });
+        }
+        match self.barrier.arrive_or_lead(PES) {
+            None => self.barrier.release(),
+            Some(arrival) => self.barrier.wait_release(arrival),
+        }
+        // SAFETY: written before the release, and not again before this PE departs.
+        let result = self.result.with(|v| unsafe { *v });
+        assert_eq!(result, round);
+        if pe == 0 {
+            self.barrier.wait_departed(PES);
+            self.barrier.departures_seen();
+        } else {
+            self.barrier.depart(PES);
+        }
+    }
+
+    fn rounds(take_part: fn(&Self, u32, u32)) {
         let meeting = Arc::new(Meeting {
             barrier: NodeBarrier::default(),
             given: Default::default(),
@@ -155,13 +171,26 @@ fn the_barrier_orders_and_wakes() {
         });
         let others = [1, 2].map(|pe| {
             let meeting = meeting.clone();
-            thread::spawn(move || (1..=2).for_each(|round| meeting.take_part(pe, round)))
+            thread::spawn(move || (1..=2).for_each(|round| take_part(&meeting, pe, round)))
         });
-        (1..=2).for_each(|round| meeting.take_part(0, round));
+        (1..=2).for_each(|round| take_part(&meeting, 0, round));
         for other in others {
             other.join().unwrap();
         }
-    });
+    }
+}
+
+/// What PEs did before is done before what the leader does, and that before what they do next;
+/// nobody sleeps for ever; rounds do not mix.
+#[test]
+fn the_barrier_orders_and_wakes() {
+    model(2, || Meeting::rounds(Meeting::take_part));
+}
+
+/// Nobody takes away what another still reads, with the leader by chance.
+#[test]
+fn what_is_shown_stays_until_all_have_departed() {
+    model(2, || Meeting::rounds(Meeting::take_part_and_depart));
 }
 
 /// Values are there when the slot says so, also in a slot that is used again.

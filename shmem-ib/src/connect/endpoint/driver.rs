@@ -6,28 +6,29 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use super::accounts::Accounts;
 use super::amo::{ANSWER_SLOTS, Owner};
-use super::buffers::{LocalSegment, Pool, Slot, copy};
+use super::buffers::{LocalSegment, Pool};
+use super::compose::Composer;
 use super::config::{Directory, EndpointConfig};
-use super::error::{ConnError, hint};
-use super::ops::{Failed, Holds, Op, OpId, OpTable};
+use super::error::ConnError;
+use super::ops::{OpId, OpTable};
 use super::path::{Path, Todo};
 use super::peer::Peer;
-use super::ud::{SEND_SLOTS, UdPort};
+use super::ud::UdPort;
 use crate::connect::UdAddress;
 use crate::connect::handshake::Failure;
 use crate::connect::message::{MAX_LEN, Message};
 use crate::verbs::{
-    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, SendOp, SendWr, Sge,
-    VerbsError, WcStatus,
+    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
 };
 
 /// Most completions taken from the HCA at a time.
 const BATCH: usize = 32;
 
 /// What a `wr_id` stands for: the upper 8 bits say which kind, the others which one.
-const KIND_SHIFT: u32 = 56;
-const KIND_RC: u64 = 0;
+pub(super) const KIND_SHIFT: u32 = 56;
+pub(super) const KIND_RC: u64 = 0;
 const KIND_UD_RECV: u64 = 1;
 const KIND_UD_SEND: u64 = 2;
 const KIND_AMO_RECV: u64 = 3;
@@ -50,7 +51,7 @@ pub(super) fn amo_sent_id(slot: u16) -> u64 {
 }
 
 pub(super) struct Driver<H> {
-    hca: Arc<H>,
+    pub(super) hca: Arc<H>,
     pub(super) cq: Cq,
     /// Where completions are taken to; empty before the first poll, and during one.
     batch: Box<[Completion]>,
@@ -82,8 +83,12 @@ pub(super) struct Driver<H> {
     pub(super) unanswered: u64,
     /// Completions taken ahead of time, see [`Driver::take_last_receives`].
     pub(super) late: Vec<Completion>,
-    /// First failure of an operation that nobody waited for.
-    pub(super) lost_error: Option<ConnError>,
+    /// What each context has under way.
+    pub(super) accounts: Accounts,
+    /// Atomics that take several steps.
+    pub(super) composer: Composer,
+    /// How many of them have not ended.
+    pub(super) composed: u64,
     pub(super) qps_created: u64,
     pub(super) qps_alive: u32,
     /// RC packets received when last looked at; only kept while closing.
@@ -134,7 +139,9 @@ impl<H: Hca> Driver<H> {
             owner,
             unanswered: 0,
             late: Vec::new(),
-            lost_error: None,
+            accounts: Accounts::default(),
+            composer: Composer::default(),
+            composed: 0,
             qps_created: 0,
             qps_alive: 0,
             rc_packets: 0,
@@ -145,6 +152,11 @@ impl<H: Hca> Driver<H> {
             await_end: 0,
             closed: false,
         }
+    }
+
+    /// Whether any operation is under way.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.in_flight > 0 || self.unanswered > 0 || self.composed > 0
     }
 
     pub(super) fn hca(&self) -> &H {
@@ -166,7 +178,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// The same, with the peer whose connection is used if that is another.
-    fn describe_way(&self, pe: u32) -> String {
+    pub(super) fn describe_way(&self, pe: u32) -> String {
         match self.manager.direct(pe) {
             Some(direct) if direct != pe => format!(
                 "{}, reached through the queue pair of {},",
@@ -213,6 +225,9 @@ impl<H: Hca> Driver<H> {
             }
         }
         self.batch = batch;
+        if self.composer.is_held_up() {
+            self.resume_steps();
+        }
         if self.has_answers() {
             self.send_answers();
         }
@@ -381,31 +396,6 @@ impl<H: Hca> Driver<H> {
         gone
     }
 
-    /// Nothing that is under way towards `pe` will complete.
-    pub(super) fn lose_all(&mut self, pe: u32) {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return;
-        };
-        let lost = peer.posted - peer.completed;
-        peer.completed = peer.posted;
-        self.in_flight -= lost as u32;
-        self.unanswered -= peer.asked.forget();
-        for id in self.ops.unfinished_towards(pe) {
-            self.lose(id);
-        }
-        self.notify = true;
-    }
-
-    /// The queue pair of an operation is gone, and its work requests with it.
-    fn lose(&mut self, id: OpId) {
-        if let Some(op) = self.ops.get_mut(id) {
-            op.failed.get_or_insert(Failed::Lost);
-            op.pending = 0;
-            op.asks = false;
-        }
-        self.finish_if_done(id);
-    }
-
     pub(super) fn connect_failed(&mut self, pe: u32, failure: Failure) {
         let name = self.describe(pe);
         let peer = self.peers.entry(pe).or_default();
@@ -451,197 +441,6 @@ impl<H: Hca> Driver<H> {
         Ok((peer.open.is_some() && !peer.draining).then_some(peer))
     }
 
-    /// A slot of the pool for `len` bytes, if one is free.
-    pub(super) fn take_slot(&mut self, len: usize) -> Option<Result<Slot, ConnError>> {
-        let taken = self.pool.take(&*self.hca, len);
-        taken
-            .map_err(ConnError::verbs("register a buffer for copies"))
-            .transpose()
-    }
-
-    /// Posts one work request of operation `id` to `qpn`, and tells whether there was room.
-    ///
-    /// # Safety
-    /// As [`Hca::post_send`]: the local buffer stays valid until the operation completes.
-    pub(super) unsafe fn post(
-        &mut self,
-        id: OpId,
-        pe: u32,
-        qpn: Qpn,
-        what: SendOp,
-        sge: Sge,
-        inline: Option<&[u8]>,
-    ) -> Result<Posted, ConnError> {
-        if self.closing {
-            return Err(ConnError::Closed);
-        }
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return Err(ConnError::Closed);
-        };
-        if let Some(error) = &peer.broken {
-            return Err(error.clone());
-        }
-        if peer.left {
-            let peer = self.describe(pe);
-            return Err(ConnError::PeerLeft { peer });
-        }
-        let Some(op) = self.ops.get_mut(id) else {
-            return Err(ConnError::Closed);
-        };
-        if peer.open != Some(qpn) {
-            // The connection was closed or replaced meanwhile.
-            if !op.begun {
-                return Ok(Posted::Elsewhere);
-            }
-            let op = *op;
-            return Err(self.explain(&op, Failed::Lost));
-        }
-        if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
-            return Ok(Posted::NoRoom);
-        }
-        // Places are left for answers, and for those to us.
-        let full = || peer.posted - peer.completed >= u64::from(self.config.sq_depth);
-        if self.owner.is_some() && (full() || op.asks && !peer.asked.has_room()) {
-            return Ok(Posted::NoRoom);
-        }
-        let wr_id = KIND_RC << KIND_SHIFT | id.to_bits();
-        let wr = SendWr {
-            inline,
-            srqn: peer.srqn,
-            ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
-        };
-        // SAFETY: by the caller's promise.
-        match unsafe { self.hca.post_send(qpn, &wr) } {
-            Ok(()) => {
-                self.in_flight += 1;
-                peer.posted += 1;
-                self.posts += 1;
-                peer.used = self.posts;
-                op.pending += 1;
-                op.begun = true;
-                if op.asks {
-                    op.pending += 1;
-                    peer.asked.asked += 1;
-                    self.unanswered += 1;
-                }
-                Ok(Posted::Yes)
-            }
-            Err(VerbsError::QueueFull { .. }) => Ok(Posted::NoRoom),
-            Err(e) => Err(ConnError::verbs("post an operation")(e)),
-        }
-    }
-
-    fn rc_completed(&mut self, id: OpId, status: WcStatus) {
-        // Work requests of a destroyed queue pair were settled when it was destroyed.
-        let Some(op) = self.ops.get_mut(id).filter(|op| op.pending > 0) else {
-            return;
-        };
-        op.pending -= 1;
-        let pe = op.pe;
-        if status != WcStatus::Success {
-            op.failed.get_or_insert(Failed::Status(status));
-            let op = *op;
-            let error = self.explain(&op, Failed::Status(status));
-            // The first failure is the cause, the flushes behind it are consequences.
-            self.broke(pe, error);
-        }
-        self.in_flight -= 1;
-        if let Some(peer) = self.peers.get_mut(&pe) {
-            peer.completed += 1;
-        }
-        self.finish_if_done(id);
-    }
-
-    /// No more work requests of this operation will be posted.
-    pub(super) fn all_posted(&mut self, id: OpId) {
-        if let Some(op) = self.ops.get_mut(id) {
-            op.posting = false;
-        }
-        self.finish_if_done(id);
-    }
-
-    pub(super) fn finish_if_done(&mut self, id: OpId) {
-        let Some(op) = self.ops.get_mut(id).filter(|op| op.is_done()) else {
-            return;
-        };
-        let holds = std::mem::replace(&mut op.holds, Holds::Nothing);
-        let good = op.failed.is_none();
-        let mut result = None;
-        match holds {
-            Holds::Nothing => {}
-            Holds::Slot(slot) => self.pool.give(slot),
-            Holds::CopyOut { slot, dst, len } => {
-                if good {
-                    let (from, _) = self.pool.place(slot, len);
-                    // SAFETY: who started the get promised that `dst` stays valid for `len`
-                    // bytes until it has completed, which is now; the slot is ours.
-                    unsafe { copy(from, std::ptr::with_exposed_provenance_mut(dst), len) };
-                }
-                self.pool.give(slot);
-            }
-            Holds::Result(slot) => {
-                let (from, _) = self.pool.place(slot, 8);
-                // SAFETY: slots are aligned to 64, and the HCA has written this one.
-                result = Some(unsafe { from.cast::<u64>().read_volatile() });
-                self.pool.give(slot);
-            }
-            Holds::Registration(mr) => {
-                // It was registered for this operation; nobody else can have ended it.
-                let _ = self.hca.dereg_mr(&mr);
-            }
-        }
-        let Some(op) = self.ops.get_mut(id) else {
-            return;
-        };
-        op.result = result.unwrap_or(op.result);
-        if op.waited {
-            self.notify = true;
-            return;
-        }
-        let failed = op.failed;
-        if let (Some(op), Some(failed)) = (self.ops.remove(id), failed) {
-            let error = self.explain_or_cause(&op, failed);
-            self.lost_error.get_or_insert(error);
-        }
-    }
-
-    /// The error of an operation that failed.
-    pub(super) fn explain_or_cause(&self, op: &Op, failed: Failed) -> ConnError {
-        let broken = self.peers.get(&op.pe).and_then(|p| p.broken.clone());
-        match (failed, broken) {
-            (Failed::Status(WcStatus::WrFlushErr), Some(cause)) => cause,
-            _ => self.explain(op, failed),
-        }
-    }
-
-    fn explain(&self, op: &Op, failed: Failed) -> ConnError {
-        let (kind, peer) = (op.kind.name(), self.describe_way(op.pe));
-        let (offset, len) = (op.offset, op.len);
-        match failed {
-            Failed::Lost => ConnError::ConnectionLost {
-                op: kind,
-                peer,
-                offset,
-                len,
-            },
-            Failed::Status(status) => ConnError::Operation {
-                op: kind,
-                peer,
-                offset,
-                len,
-                status,
-                hint: hint(status),
-            },
-            Failed::Refused(why) => ConnError::Refused {
-                op: kind,
-                peer,
-                offset,
-                len,
-                why,
-            },
-        }
-    }
-
     /// Destroys all queue pairs and registrations. Operations under way are forgotten.
     pub(super) fn tear_down(&mut self) {
         self.closing = true;
@@ -670,19 +469,9 @@ impl<H: Hca> Driver<H> {
         self.manager.release(&*self.hca);
         self.peers.clear();
         (self.in_flight, self.unanswered) = (0, 0);
+        self.composer = Composer::default();
         self.notify = true;
     }
-}
-
-/// What became of a work request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Posted {
-    Yes,
-    /// The queue is full.
-    NoRoom,
-    /// The connection is not the one any more that the operation was meant for, and nothing of
-    /// the operation has been posted.
-    Elsewhere,
 }
 
 pub(super) const INIT: QpAttr = QpAttr::Init {

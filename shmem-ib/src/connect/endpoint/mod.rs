@@ -30,9 +30,12 @@
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
 //! HCA's own. The [`Directory`] is asked for addresses without the lock.
 
+mod accounts;
 mod amo;
 mod asleep;
+mod atomics;
 mod buffers;
+mod compose;
 mod config;
 mod context;
 mod driver;
@@ -42,6 +45,8 @@ mod leave;
 mod ops;
 mod path;
 mod peer;
+mod plain;
+mod posting;
 mod rc;
 mod rma;
 mod segments;
@@ -87,6 +92,8 @@ pub struct Endpoint<H: Hca> {
     ud: UdAddress,
     /// Who executes atomics.
     by_owner: bool,
+    /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
+    coherent: bool,
     /// Threads that sleep in the completion channel while they wait for something.
     asleep: Asleep,
     /// Signalled when the endpoint is closed.
@@ -213,6 +220,7 @@ impl<H: Hca> Endpoint<H> {
             driver: Mutex::new(driver),
             ud: address,
             by_owner,
+            coherent: port.atomics_coherent,
             asleep: Asleep::default(),
             gone: Condvar::new(),
             patience: Patience::new(spin_rounds),

@@ -1,7 +1,9 @@
 //! The operations under way: what each was, for whom, and what it holds until it completes.
 
 use super::amo::Refusal;
-use super::buffers::Slot;
+use super::buffers::{Slot, copy};
+use super::context::ContextId;
+use crate::atomic::Width;
 use crate::verbs::{Mr, WcStatus};
 
 /// Kinds of one-sided operations.
@@ -14,6 +16,8 @@ pub(super) enum OpKind {
     Add,
     /// A message to the owner, of this name.
     Asked(&'static str),
+    /// Several compare-and-swaps that do the work of an atomic of this name.
+    Composed(&'static str),
 }
 
 impl OpKind {
@@ -24,7 +28,7 @@ impl OpKind {
             Self::FetchAdd => "fetch-and-add",
             Self::CompareSwap => "compare-and-swap",
             Self::Add => "add",
-            Self::Asked(name) => name,
+            Self::Asked(name) | Self::Composed(name) => name,
         }
     }
 }
@@ -47,14 +51,44 @@ pub(super) enum Holds {
     Registration(Mr),
 }
 
+/// Where the program wants the result of an atomic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetch {
+    /// An address that whoever started the operation has promised to keep writable.
+    pub(super) to: usize,
+    pub(super) width: Width,
+}
+
+impl Fetch {
+    /// Stores the result.
+    ///
+    /// # Safety
+    /// The operation that it belongs to has just completed.
+    pub(super) unsafe fn store(self, result: u64) {
+        let to = std::ptr::with_exposed_provenance_mut(self.to);
+        let low = result as u32;
+        // SAFETY: the address is writable for the width until the operation has completed; both
+        // sources have that width.
+        unsafe {
+            match self.width {
+                Width::W4 => copy((&raw const low).cast(), to, 4),
+                Width::W8 => copy((&raw const result).cast(), to, 8),
+            }
+        }
+    }
+}
+
 /// One operation; large ones consist of several work requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
+    pub(super) ctx: ContextId,
     pub(super) kind: OpKind,
     pub(super) pe: u32,
+    pub(super) segment: u8,
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// Work requests posted and not completed; and 1 for the answer, if there is to be one.
+    /// Work requests posted and not completed; and 1 for the answer, or for the further steps, if
+    /// there are to be any.
     pub(super) pending: u32,
     /// More work requests may follow.
     pub(super) posting: bool,
@@ -63,6 +97,10 @@ pub(super) struct Op {
     pub(super) holds: Holds,
     /// The peer is to answer it, and has not yet.
     pub(super) asks: bool,
+    /// It takes several steps, and the last is still to come.
+    pub(super) composed: bool,
+    /// Where its result goes.
+    pub(super) fetch: Option<Fetch>,
     /// Somebody waits for it and takes the result; otherwise it vanishes when it completes.
     pub(super) waited: bool,
     /// First error of its work requests.
@@ -170,6 +208,11 @@ impl OpTable {
         self.select(|op| op.pe == pe && op.begun)
     }
 
+    /// The operations of several steps of a context, towards one peer or all.
+    pub(super) fn composed_of(&self, ctx: ContextId, towards: Option<u32>) -> Vec<OpId> {
+        self.select(|op| op.composed && op.ctx == ctx && towards.is_none_or(|pe| pe == op.pe))
+    }
+
     /// Whether an operation towards `pe` is posted in part.
     pub(super) fn is_being_posted(&self, pe: u32) -> bool {
         let ops = self.entries.iter().filter_map(|e| e.op.as_ref());
@@ -192,14 +235,18 @@ mod tests {
 
     fn op(pe: u32) -> Op {
         Op {
+            ctx: ContextId::DEFAULT,
             kind: OpKind::Put,
             pe,
+            segment: 0,
             offset: 0,
             len: 8,
             pending: 1,
             posting: false,
             begun: true,
             asks: false,
+            composed: false,
+            fetch: None,
             holds: Holds::Nothing,
             waited: false,
             failed: None,

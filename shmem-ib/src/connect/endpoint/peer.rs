@@ -44,6 +44,8 @@ pub(super) struct Peer {
     pub(super) completed: u64,
     /// Atomics that the peer is to execute, and has; they complete in an order of their own.
     pub(super) asked: Asked,
+    /// Atomics towards it that take several steps, and have not ended.
+    pub(super) composed: u32,
     /// How often connecting failed, and how the last time.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnError>,
@@ -58,7 +60,7 @@ pub(super) struct Peer {
 impl Peer {
     /// Whether no operation towards it is under way.
     pub(super) const fn is_idle(&self) -> bool {
-        self.posted == self.completed && self.asked.unanswered() == 0
+        self.posted == self.completed && self.asked.unanswered() == 0 && self.composed == 0
     }
 
     /// Everything that was started so far.

@@ -11,14 +11,13 @@
 
 use std::time::Instant;
 
-use smallvec::SmallVec;
-
-use super::Endpoint;
 use super::buffers::{Pool, Slot, copy};
-use super::driver::{Driver, Posted};
+use super::context::{Context, ContextId};
+use super::driver::Driver;
 use super::error::ConnError;
 use super::ops::{Failed, Holds, Op, OpId, OpKind};
-use super::peer::{Mark, Peer};
+use super::peer::Peer;
+use super::posting::Posted;
 use super::wait::Locked;
 use crate::verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, Sge};
 
@@ -27,7 +26,7 @@ pub(super) const INLINE_MAX: usize = 256;
 /// Longest work request: a multiple of every page and MTU.
 const CHUNK: usize = 16 << 20;
 
-impl<H: Hca> Endpoint<H> {
+impl<H: Hca> Context<'_, H> {
     /// Writes `len` bytes from `src` to `offset` of a segment of `pe`, connecting at first
     /// contact. The data is at the target when [`quiet`](Self::quiet) has returned.
     ///
@@ -41,8 +40,8 @@ impl<H: Hca> Endpoint<H> {
     /// # Safety
     /// `src` is valid for reading `len` bytes until this returns, or until `quiet` if
     /// `src_stays`. What the target does with the memory meanwhile is up to the program.
-    pub unsafe fn put_in(
-        &self,
+    pub unsafe fn put(
+        self,
         pe: u32,
         segment: u8,
         offset: u64,
@@ -50,7 +49,7 @@ impl<H: Hca> Endpoint<H> {
         len: usize,
         src_stays: bool,
     ) -> Result<(), ConnError> {
-        let mut locked = self.lock();
+        let mut locked = self.endpoint.lock();
         let mut target = locked.connected(pe, segment, OpKind::Put, offset, len)?;
         if len == 0 {
             return Ok(());
@@ -61,7 +60,7 @@ impl<H: Hca> Endpoint<H> {
             rkey,
             imm: None,
         };
-        let mut op = new_op(OpKind::Put, pe, offset, len);
+        let mut op = new_op(self.id, OpKind::Put, pe, offset, len);
         if len <= locked.max_inline {
             let mut bytes = [0; INLINE_MAX];
             // SAFETY: `src` by the caller's promise; `bytes` is long enough.
@@ -103,8 +102,8 @@ impl<H: Hca> Endpoint<H> {
     /// # Safety
     /// `dst` is valid for writing `len` bytes, and not borrowed, until this returns, or until
     /// `quiet` if not `blocking`.
-    pub unsafe fn get_in(
-        &self,
+    pub unsafe fn get(
+        self,
         pe: u32,
         segment: u8,
         offset: u64,
@@ -112,14 +111,14 @@ impl<H: Hca> Endpoint<H> {
         len: usize,
         blocking: bool,
     ) -> Result<(), ConnError> {
-        let mut locked = self.lock();
+        let mut locked = self.endpoint.lock();
         let mut target = locked.connected(pe, segment, OpKind::Get, offset, len)?;
         if len == 0 {
             return Ok(());
         }
         let Target { raddr, rkey, .. } = target;
         let read = |raddr: u64| SendOp::Read { raddr, rkey };
-        let mut op = new_op(OpKind::Get, pe, offset, len);
+        let mut op = new_op(self.id, OpKind::Get, pe, offset, len);
         op.waited = blocking;
         let addr = dst.expose_provenance();
         let lkey = locked.lkey(addr as u64, len);
@@ -143,70 +142,22 @@ impl<H: Hca> Endpoint<H> {
             Ok(())
         }
     }
-
-    pub(super) fn atomic(
-        &self,
-        pe: u32,
-        segment: u8,
-        offset: u64,
-        kind: OpKind,
-        waited: bool,
-        make: impl FnOnce(u64, Rkey) -> SendOp,
-    ) -> Result<u64, ConnError> {
-        if !offset.is_multiple_of(8) {
-            return Err(ConnError::Misaligned {
-                op: kind.name(),
-                offset,
-                bytes: 8,
-            });
-        }
-        let mut locked = self.lock();
-        let mut target = locked.connected(pe, segment, kind, offset, 8)?;
-        let slot = locked.slot(8)?;
-        let (_, sge) = locked.pool.place(slot, 8);
-        let holds = if waited {
-            Holds::Result(slot)
-        } else {
-            Holds::Slot(slot)
-        };
-        let op = Op {
-            waited,
-            holds,
-            ..new_op(kind, pe, offset, 8)
-        };
-        let what = make(target.raddr, target.rkey);
-        // SAFETY: the slot is held until the operation completes.
-        let id = unsafe { locked.start(op, &mut target, what, sge, None)? };
-        if waited { locked.result(id) } else { Ok(0) }
-    }
-
-    /// Returns when every operation that was started before, by any thread, is complete at its
-    /// target.
-    ///
-    /// # Errors
-    /// The first error of an operation that nobody waited for since the last `quiet`.
-    pub fn quiet(&self) -> Result<(), ConnError> {
-        let mut locked = self.lock();
-        if locked.closed {
-            return Err(ConnError::Closed);
-        }
-        if locked.in_flight > 0 || locked.unanswered > 0 {
-            locked.wait_for_peers(|peer| !peer.is_idle(), Peer::has_reached);
-        }
-        locked.lost_error.take().map_or(Ok(()), Err)
-    }
 }
 
-pub(super) fn new_op(kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
+pub(super) fn new_op(ctx: ContextId, kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
     Op {
+        ctx,
         kind,
         pe,
+        segment: 0,
         offset,
         len: len as u64,
         pending: 0,
         posting: true,
         begun: false,
         asks: false,
+        composed: false,
+        fetch: None,
         holds: Holds::Nothing,
         waited: false,
         failed: None,
@@ -220,9 +171,9 @@ pub(super) struct Target {
     pe: u32,
     segment: u8,
     /// The connection over which the address and the key are valid.
-    qpn: Qpn,
-    raddr: u64,
-    rkey: Rkey,
+    pub(super) qpn: Qpn,
+    pub(super) raddr: u64,
+    pub(super) rkey: Rkey,
 }
 
 impl<H: Hca> Driver<H> {
@@ -247,7 +198,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// The same for a connection that may be draining.
-    fn target_on(
+    pub(super) fn target_on(
         &self,
         peer: &Peer,
         pe: u32,
@@ -284,24 +235,6 @@ impl<H: Hca> Driver<H> {
 }
 
 impl<H: Hca> Locked<'_, H> {
-    /// Waits, for all peers that are `meant` now, until they are `done` with what was started towards
-    /// them before. What other threads start from now on is not waited for: operations of one peer
-    /// complete in order, so a count says which are meant.
-    pub(super) fn wait_for_peers(
-        &mut self,
-        meant: impl Fn(&Peer) -> bool,
-        done: impl Fn(&Peer, Mark) -> bool,
-    ) {
-        let peers = self.peers.iter().filter(|(_, peer)| meant(peer));
-        let targets: SmallVec<[(u32, Mark); 16]> = peers.map(|(pe, p)| (*pe, p.mark())).collect();
-        for (pe, mark) in targets {
-            self.wait_until(|d| {
-                let done = d.peers.get(&pe).is_none_or(|peer| done(peer, mark));
-                done.then_some(())
-            });
-        }
-    }
-
     /// Connects if need be; returns the remote side for a range. The caller may post to it as long
     /// as it keeps the lock.
     pub(super) fn connected(
@@ -360,7 +293,7 @@ impl<H: Hca> Locked<'_, H> {
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.
-    unsafe fn start(
+    pub(super) unsafe fn start(
         &mut self,
         op: Op,
         target: &mut Target,

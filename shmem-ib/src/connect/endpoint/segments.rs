@@ -15,11 +15,9 @@ use std::time::{Duration, Instant};
 use super::Endpoint;
 use super::buffers::LocalSegment;
 use super::error::ConnError;
-use super::ops::OpKind;
 use super::wait::Locked;
-use crate::atomic::{AtomicOp, Width};
 use crate::connect::message::{MAX_SEGMENTS, Segment};
-use crate::verbs::{Access, Hca, Rkey, SendOp};
+use crate::verbs::{Access, Hca};
 
 /// Generations have 24 bits on the wire.
 const GENERATION_MASK: u32 = 0x00ff_ffff;
@@ -90,134 +88,6 @@ impl<H: Hca> Endpoint<H> {
             let settled = d.closed || d.retired.is_empty() && d.manager.segments_known();
             (settled || began.elapsed() >= max).then_some(settled)
         })
-    }
-
-    /// As [`put_in`](Self::put_in), to segment 0.
-    ///
-    /// # Errors
-    /// As [`put_in`](Self::put_in).
-    ///
-    /// # Safety
-    /// As [`put_in`](Self::put_in).
-    pub unsafe fn put(
-        &self,
-        pe: u32,
-        offset: u64,
-        src: *const u8,
-        len: usize,
-        src_stays: bool,
-    ) -> Result<(), ConnError> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.put_in(pe, 0, offset, src, len, src_stays) }
-    }
-
-    /// As [`get_in`](Self::get_in), from segment 0.
-    ///
-    /// # Errors
-    /// As [`put_in`](Self::put_in).
-    ///
-    /// # Safety
-    /// As [`get_in`](Self::get_in).
-    pub unsafe fn get(
-        &self,
-        pe: u32,
-        offset: u64,
-        dst: *mut u8,
-        len: usize,
-        blocking: bool,
-    ) -> Result<(), ConnError> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.get_in(pe, 0, offset, dst, len, blocking) }
-    }
-
-    /// Adds `add`, wrapping, to the 64-bit word at `offset` of segment 0 of `pe`; returns its old
-    /// value.
-    ///
-    /// # Errors
-    /// As [`put_in`](Self::put_in); `offset` must be a multiple of 8.
-    pub fn fetch_add(&self, pe: u32, offset: u64, add: u64) -> Result<u64, ConnError> {
-        self.fetch_add_in(pe, 0, offset, add)
-    }
-
-    /// As [`fetch_add`](Self::fetch_add) in any segment.
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
-    pub fn fetch_add_in(
-        &self,
-        pe: u32,
-        segment: u8,
-        offset: u64,
-        add: u64,
-    ) -> Result<u64, ConnError> {
-        if self.atomics_by_owner() {
-            return self.ask(pe, segment, offset, Width::W8, AtomicOp::Add(add), true);
-        }
-        let op = |raddr, rkey: Rkey| SendOp::FetchAdd { raddr, rkey, add };
-        self.atomic(pe, segment, offset, OpKind::FetchAdd, true, op)
-    }
-
-    /// Replaces the 64-bit word at `offset` of segment 0 of `pe` by `new` if it equals
-    /// `compare`; returns its old value.
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
-    pub fn compare_swap(
-        &self,
-        pe: u32,
-        offset: u64,
-        compare: u64,
-        new: u64,
-    ) -> Result<u64, ConnError> {
-        self.compare_swap_in(pe, 0, offset, compare, new)
-    }
-
-    /// As [`compare_swap`](Self::compare_swap) in any segment.
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
-    pub fn compare_swap_in(
-        &self,
-        pe: u32,
-        segment: u8,
-        offset: u64,
-        compare: u64,
-        new: u64,
-    ) -> Result<u64, ConnError> {
-        if self.atomics_by_owner() {
-            let op = AtomicOp::CompareSwap { compare, new };
-            return self.ask(pe, segment, offset, Width::W8, op, true);
-        }
-        let op = |raddr, rkey| SendOp::CmpSwap {
-            raddr,
-            rkey,
-            compare,
-            swap: new,
-        };
-        self.atomic(pe, segment, offset, OpKind::CompareSwap, true, op)
-    }
-
-    /// Adds to a 64-bit word of segment 0 without waiting for it; done when
-    /// [`quiet`](Self::quiet) has returned.
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
-    pub fn add_nbi(&self, pe: u32, offset: u64, add: u64) -> Result<(), ConnError> {
-        self.add_nbi_in(pe, 0, offset, add)
-    }
-
-    /// As [`add_nbi`](Self::add_nbi) in any segment.
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
-    pub fn add_nbi_in(&self, pe: u32, segment: u8, offset: u64, add: u64) -> Result<(), ConnError> {
-        let done = if self.atomics_by_owner() {
-            self.ask(pe, segment, offset, Width::W8, AtomicOp::Add(add), false)
-        } else {
-            let op = |raddr, rkey| SendOp::FetchAdd { raddr, rkey, add };
-            self.atomic(pe, segment, offset, OpKind::Add, false, op)
-        };
-        done.map(drop)
     }
 }
 

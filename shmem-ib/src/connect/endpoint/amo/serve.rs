@@ -3,9 +3,11 @@
 use smallvec::SmallVec;
 
 use super::super::buffers::{Registered, copy};
-use super::super::driver::{Driver, Posted, amo_recv_id, amo_sent_id};
+use super::super::context::ContextId;
+use super::super::driver::{Driver, amo_recv_id, amo_sent_id};
 use super::super::error::ConnError;
 use super::super::ops::{OpId, OpKind};
+use super::super::posting::Posted;
 use super::super::rma::{Target, new_op};
 use super::super::wait::Locked;
 use super::books::{ANSWER_MESSAGES, Outbox};
@@ -349,7 +351,7 @@ impl<H: Hca> Driver<H> {
     fn probe(&mut self, pe: u32, qpn: Qpn) {
         let mut bytes = [0; MAX_LEN];
         let len = encode(self.config.pe, &Message::Probe, &mut bytes);
-        let mut op = new_op(OpKind::Asked("probe"), pe, 0, 0);
+        let mut op = new_op(ContextId::DEFAULT, OpKind::Asked("probe"), pe, 0, 0);
         let (mut sge, mut inline) = (Sge::default(), Some(&bytes[..len]));
         if len > self.max_inline {
             let Some(Ok(slot)) = self.take_slot(len) else {

@@ -12,7 +12,7 @@ use crate::atomic::{AtomicOp, Width};
 use crate::connect::UdAddress;
 use crate::connect::endpoint::ops::{Op, OpKind};
 use crate::connect::endpoint::rma::new_op;
-use crate::connect::endpoint::{ConnError, Directory, Endpoint, EndpointConfig, Lookup};
+use crate::connect::endpoint::{ConnError, ContextId, Directory, Endpoint, EndpointConfig, Lookup};
 use crate::soft::{SoftConfig, SoftHca};
 use crate::verbs::{Hca, SendOp, Sge};
 
@@ -93,7 +93,7 @@ impl Pair {
         let id = locked.ops.insert(Op {
             waited: true,
             asks: true,
-            ..new_op(kind, 1, offset, 8)
+            ..new_op(ContextId::DEFAULT, kind, 1, offset, 8)
         });
         let request = Message::Request(Request {
             token: id.to_bits(),
@@ -156,7 +156,7 @@ fn garbage_ends_its_connection_and_no_other() {
             let mut locked = pair.ends[0].lock();
             let kind = OpKind::Asked("garbage");
             let mut target = locked.connected(1, 0, kind, 0, 8).expect("a connection");
-            let id = locked.ops.insert(new_op(kind, 1, 0, 0));
+            let id = locked.ops.insert(new_op(ContextId::DEFAULT, kind, 1, 0, 0));
             let what = SendOp::Send { imm: None };
             let sge = Sge::default();
             // SAFETY: the data is inline.

@@ -1,10 +1,10 @@
-//! Reads what `p2p` prints, in Rust or C, and puts libraries beside each other.
+//! Reads what `p2p` and `collectives` print, in Rust or C, and puts libraries beside each other.
 
 use std::fmt::Write;
 
 use crate::stats::{median, min};
 
-/// One run's figures of one operation, in nanoseconds per operation.
+/// One run's figures of one operation, in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// Operation.
@@ -13,7 +13,7 @@ pub struct Row {
     pub bytes: u64,
     /// Time in each batch.
     pub samples: Vec<f64>,
-    /// CPU time of the PE that acts, and of its target.
+    /// CPU time of PE 0, and of the last PE.
     pub cpu: [f64; 2],
 }
 
@@ -60,11 +60,24 @@ pub fn read(csv: &str) -> Result<Vec<Row>, String> {
     }
 }
 
+/// What is compared with what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Ours. The first one is what ratios are of.
+    Ours,
+    /// Another library.
+    Rival,
+    /// No library: what the machine can do.
+    Limit,
+}
+
 /// A library and its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Library {
     /// Name for the head of the table.
     pub name: String,
+    /// What it is beside ours.
+    pub part: Part,
     /// The rows of each run.
     pub runs: Vec<Vec<Row>>,
 }
@@ -94,8 +107,8 @@ impl Library {
     }
 }
 
-/// A table in markdown, in µs: medians, best batches, CPU time of the two PEs. The last column is
-/// the first library's median over the smallest of the others'.
+/// A table in markdown: medians, best batches, CPU time of the first and the last PE. Then come, for
+/// each of ours, its median over that of the fastest rival, and over the limit.
 pub fn table(libraries: &[Library]) -> String {
     let mut operations: Vec<(&str, u64)> = Vec::new();
     for row in libraries.iter().flat_map(|l| l.runs.iter().flatten()) {
@@ -104,48 +117,70 @@ pub fn table(libraries: &[Library]) -> String {
         }
     }
     let mut out = String::from(
-        "µs per operation: median / best batch; CPU time of the PE that acts + of its target\n\n\
+        "Time per operation: median / best batch; CPU time of PE 0 + of the last PE\n\n\
          | operation | bytes |",
     );
     for library in libraries {
         let _ = write!(out, " {} |", library.name);
     }
-    out.push_str(" first / best other |\n|---|---:|");
-    out.push_str(&"---:|".repeat(libraries.len() + 1));
+    let of = |part| libraries.iter().filter(move |l| l.part == part);
+    let others: Vec<Part> = [Part::Rival, Part::Limit]
+        .into_iter()
+        .filter(|&part| of(part).next().is_some())
+        .collect();
+    for ours in of(Part::Ours) {
+        for other in &others {
+            let what = match other {
+                Part::Limit => "limit",
+                _ => "best rival",
+            };
+            let _ = write!(out, " {} / {what} |", ours.name);
+        }
+    }
+    out.push_str("\n|---|---:|");
+    let columns = libraries.len() + of(Part::Ours).count() * others.len();
+    out.push_str(&"---:|".repeat(columns));
     for (name, bytes) in operations {
-        let cells: Vec<Option<Cell>> = libraries.iter().map(|l| l.cell(name, bytes)).collect();
+        let cell = |library: &Library| library.cell(name, bytes);
         let _ = write!(out, "\n| {name} | {bytes} |");
-        for cell in &cells {
-            match cell {
+        for library in libraries {
+            match cell(library) {
                 Some(c) => {
-                    let (median, best, cpu) = (us(c.median), us(c.best), c.cpu.map(us));
+                    let (median, best, cpu) = (time(c.median), time(c.best), c.cpu.map(time));
                     let _ = write!(out, " {median} / {best}; {} + {} |", cpu[0], cpu[1]);
                 }
                 None => out.push_str(" – |"),
             }
         }
-        let others = cells.iter().skip(1).flatten().map(|c| c.median);
-        match (cells.first(), others.reduce(f64::min)) {
-            (Some(Some(ours)), Some(best)) => {
-                let _ = write!(out, " {:.2} |", ours.median / best);
+        for ours in of(Part::Ours) {
+            for &other in &others {
+                let medians = of(other).filter_map(cell).map(|c| c.median);
+                match (cell(ours), medians.reduce(f64::min)) {
+                    (Some(ours), Some(best)) => {
+                        let _ = write!(out, " {:.2} |", ours.median / best);
+                    }
+                    _ => out.push_str(" – |"),
+                }
             }
-            _ => out.push_str(" – |"),
         }
     }
     out.push('\n');
     out
 }
 
-/// Nanoseconds as µs with three digits that count.
-fn us(ns: f64) -> String {
-    let us = ns / 1e3;
-    let decimals = match us {
-        _ if us >= 100.0 => 0,
-        _ if us >= 10.0 => 1,
-        _ if us >= 1.0 => 2,
-        _ => 3,
+/// A time with three digits that count, and its unit.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        _ if ns >= 1e6 => (ns / 1e6, "ms"),
+        _ if ns >= 1e3 => (ns / 1e3, "µs"),
+        _ => (ns, "ns"),
     };
-    format!("{us:.decimals$}")
+    let decimals = match value {
+        _ if value >= 100.0 => 0,
+        _ if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {unit}")
 }
 
 #[cfg(test)]
@@ -185,8 +220,9 @@ mod tests {
 
     #[test]
     fn libraries_stand_beside_each_other() {
-        let library = |name: &str, factor: f64, runs: usize| Library {
+        let library = |name: &str, part: Part, factor: f64, runs: usize| Library {
             name: name.to_owned(),
+            part,
             runs: (0..runs)
                 .map(|run| {
                     let mut rows = read(RUN).unwrap();
@@ -198,33 +234,39 @@ mod tests {
                 .collect(),
         };
         let text = table(&[
-            library("A", 1.0, 3),
-            library("B", 2.0, 1),
-            library("C", 8.0, 0),
+            library("A", Part::Ours, 1.0, 3),
+            library("B", Part::Rival, 2.0, 1),
+            library("C", Part::Rival, 8.0, 0),
+            library("D", Part::Limit, 0.5, 1),
         ]);
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             lines[0],
-            "| operation | bytes | A | B | C | first / best other |"
+            "| operation | bytes | A | B | C | D | A / best rival | A / limit |"
         );
-        // Medians of the runs: 2, 4 and 6 µs against one of 4 µs.
+        // Medians of the runs: 2, 4 and 6 µs against one of 4 µs and one of 1 µs.
         assert_eq!(
             lines[2],
-            "| get | 8 | 4.00 / 1.00; 0.900 + 0.050 | 4.00 / 2.00; 0.900 + 0.050 | – | 1.00 |"
+            "| get | 8 | 4.00 µs / 1.00 µs; 900 ns + 50.0 ns | 4.00 µs / 2.00 µs; 900 ns + 50.0 ns | \
+             – | 1.00 µs / 500 ns; 900 ns + 50.0 ns | 1.00 | 4.00 |"
         );
         assert!(
-            lines[3].starts_with("| get | 64 | 24.7 / 12.3; "),
+            lines[3].starts_with("| get | 64 | 24.7 µs / 12.3 µs; "),
             "{}",
             lines[3]
         );
         assert_eq!(lines.len(), 4);
-        let alone = table(&[library("A", 1.0, 1)]);
-        assert!(alone.ends_with("| – |\n"), "{alone}");
+        assert_eq!(lines[1].matches('|').count(), lines[2].matches('|').count());
+        let alone = table(&[library("A", Part::Ours, 1.0, 1)]);
+        assert!(alone.contains("| operation | bytes | A |\n"), "{alone}");
     }
 
     #[test]
     fn three_digits_count() {
-        let texts = [12.0, 1234.0, 12_345.0, 1_234_567.0].map(us);
-        assert_eq!(texts, ["0.012", "1.23", "12.3", "1235"]);
+        let texts = [1.234, 12.0, 1234.0, 12_345.0, 1_234_567.0].map(time);
+        assert_eq!(
+            texts,
+            ["1.23 ns", "12.0 ns", "1.23 µs", "12.3 µs", "1.23 ms"]
+        );
     }
 }

@@ -1,0 +1,414 @@
+//! The typed collectives: methods of a team, and functions on the world.
+
+use super::alltoall::Blocks;
+use super::combine::{self, Combine};
+use crate::datum::{Arithmetic, Bits, Datum, Number};
+use crate::heap::address::Sym;
+use crate::heap::sym::SymSlice;
+use crate::team::Team;
+
+/// How a reduction combines elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Sum; integers wrap.
+    Sum,
+    /// Product; integers wrap.
+    Prod,
+    /// Smallest. A NaN loses against a number.
+    Min,
+    /// Largest. A NaN loses against a number.
+    Max,
+    /// Bitwise and, for integers ([`reduce_bits`]).
+    And,
+    /// Bitwise or, for integers ([`reduce_bits`]).
+    Or,
+    /// Bitwise exclusive or, for integers ([`reduce_bits`]).
+    Xor,
+}
+
+impl Op {
+    /// # Panics
+    /// For the bitwise ones.
+    #[track_caller]
+    fn of_numbers<T: Number>(self) -> Combine {
+        match self {
+            Self::Sum => combine::sum::<T>,
+            Self::Prod => combine::prod::<T>,
+            Self::Min => combine::min::<T>,
+            Self::Max => combine::max::<T>,
+            Self::And | Self::Or | Self::Xor => panic!("reduce: use reduce_bits for {self:?}"),
+        }
+    }
+
+    fn of_bits<T: Bits>(self) -> Combine {
+        match self {
+            Self::And => combine::and::<T>,
+            Self::Or => combine::or::<T>,
+            Self::Xor => combine::xor::<T>,
+            number => number.of_numbers::<T>(),
+        }
+    }
+}
+
+fn sym<T: Datum>(array: SymSlice<T>) -> Sym {
+    Sym::new(array.offset())
+}
+
+#[track_caller]
+fn check_equal_len<T: Datum>(what: &str, dest: SymSlice<T>, source: SymSlice<T>) {
+    assert!(
+        dest.len() == source.len(),
+        "{what}: dest has {} elements, source {}",
+        dest.len(),
+        source.len()
+    );
+}
+
+impl Team {
+    /// Waits until all members have called it. Says nothing about outstanding operations, except that
+    /// stores to one's own memory made before are visible to all members after.
+    ///
+    /// **Collective** over the team.
+    ///
+    /// # Panics
+    /// As all collectives: if another thread of this PE is in a collective of the team, or the job
+    /// that the team belongs to has been finalized.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_team_sync`.
+    #[track_caller]
+    pub fn sync(&self) {
+        let (rt, _guard) = self.enter();
+        rt.team_sync(self);
+    }
+
+    /// Completes what this PE has started on the default context, as [`quiet`](crate::quiet) does, and
+    /// waits until all members have done so.
+    ///
+    /// **Collective** over the team.
+    ///
+    /// # Panics
+    /// As [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_quiet` and `shmem_team_sync`.
+    #[track_caller]
+    pub fn barrier(&self) {
+        let (rt, _guard) = self.enter();
+        rt.team_barrier(self);
+    }
+
+    /// Copies `source` of member `root` into `dest` of every member, the root included.
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed.
+    ///
+    /// # Panics
+    /// If the lengths differ or there is no member `root`; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_broadcast`.
+    #[track_caller]
+    pub fn broadcast<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, root: usize) {
+        check_equal_len("broadcast", dest, source);
+        assert!(
+            root < self.n_pes(),
+            "broadcast: there is no PE {root} in {self}, which has PEs 0 to {}",
+            self.n_pes() - 1
+        );
+        let (rt, _guard) = self.enter();
+        rt.team_broadcast(self, sym(dest), sym(source), dest.bytes(), root, true);
+    }
+
+    /// Concatenates `source` of all members, in order of their numbers, into `dest` of every member.
+    /// `source` has the same length on all of them.
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed.
+    ///
+    /// # Panics
+    /// If `dest` is shorter than `source` times the number of members; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_fcollect`.
+    #[track_caller]
+    pub fn fcollect<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
+        assert!(
+            source.len().saturating_mul(self.n_pes()) <= dest.len(),
+            "fcollect: dest has {} elements, but {} PEs contribute {} each",
+            dest.len(),
+            self.n_pes(),
+            source.len()
+        );
+        let (rt, _guard) = self.enter();
+        rt.team_fcollect(self, sym(dest), sym(source), source.bytes());
+    }
+
+    /// Concatenates `source` of all members, in order of their numbers, into `dest` of every member.
+    /// The length of `source` may differ between them (take [`SymSlice::at`] of a symmetric array).
+    /// Gives the number of elements collected.
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed.
+    ///
+    /// # Panics
+    /// If `dest` is too short, on all members alike; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_collect`.
+    #[track_caller]
+    pub fn collect<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>) -> usize {
+        let (rt, guard) = self.enter();
+        let bytes = source.bytes();
+        let total = rt.team_collect(self, sym(dest), sym(source), bytes, dest.bytes());
+        drop(guard);
+        assert!(
+            total <= dest.bytes(),
+            "collect: dest has {} elements, but the PEs together contribute {}",
+            dest.len(),
+            total / size_of::<T>()
+        );
+        total.checked_div(size_of::<T>()).unwrap_or(0)
+    }
+
+    /// Exchanges blocks of `block` elements between all pairs of members: block `i` of `source` on
+    /// member `j` goes to block `j` of `dest` on member `i`.
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed.
+    ///
+    /// # Panics
+    /// If an array is shorter than `block` times the number of members; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_alltoall`.
+    #[track_caller]
+    pub fn alltoall<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, block: usize) {
+        self.alltoalls(dest, source, 1, 1, block);
+    }
+
+    /// As [`alltoall`](Self::alltoall) with elements `dest_stride` and `source_stride` apart: block
+    /// `i` of `dest` begins at element `i * block * dest_stride`, and of `source` likewise.
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed.
+    ///
+    /// # Panics
+    /// If a stride is 0 or an array too short; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_alltoalls`.
+    #[track_caller]
+    pub fn alltoalls<T: Datum>(
+        &self,
+        dest: SymSlice<T>,
+        source: SymSlice<T>,
+        dest_stride: usize,
+        source_stride: usize,
+        block: usize,
+    ) {
+        let n = self.n_pes();
+        let check = |name: &str, len: usize, stride: usize| {
+            assert!(stride > 0, "alltoall: the stride of {name} is 0");
+            let needed = block.checked_mul(n).and_then(|all| {
+                all.checked_sub(1)
+                    .map_or(Some(0), |i| i.checked_mul(stride)?.checked_add(1))
+            });
+            assert!(
+                needed.is_some_and(|needed| needed <= len),
+                "alltoall: blocks of {block} elements, {stride} apart, for {n} PEs need more than \
+                 {name} has ({len} elements)"
+            );
+        };
+        check("dest", dest.len(), dest_stride);
+        check("source", source.len(), source_stride);
+        let (rt, _guard) = self.enter();
+        let blocks = Blocks {
+            n: block,
+            elem: size_of::<T>(),
+            dest_stride,
+            source_stride,
+        };
+        rt.team_alltoall(self, sym(dest), sym(source), blocks);
+    }
+
+    #[track_caller]
+    fn reduce_by<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, combine: Combine) {
+        check_equal_len("reduce", dest, source);
+        let (rt, _guard) = self.enter();
+        let (to, from) = (sym(dest), sym(source));
+        // SAFETY: arrays of `T`, which the callers' functions are for.
+        unsafe { rt.team_reduce(self, to, from, dest.len(), size_of::<T>(), combine) };
+    }
+
+    /// Combines `source` of all members element by element; every member gets the result in `dest`.
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed. `dest` and
+    /// `source` may be the same array. Results do not vary between runs with the same layout of PEs on
+    /// nodes.
+    ///
+    /// # Panics
+    /// If the lengths differ, or `op` is a bitwise one; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_sum_reduce`, `shmem_prod_reduce`, `shmem_min_reduce`, `shmem_max_reduce`.
+    #[track_caller]
+    pub fn reduce<T: Number>(&self, dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
+        self.reduce_by(dest, source, op.of_numbers::<T>());
+    }
+
+    /// As [`reduce`](Self::reduce), for integers and with the bitwise operations too.
+    ///
+    /// # Panics
+    /// If the lengths differ; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_and_reduce`, `shmem_or_reduce`, `shmem_xor_reduce`.
+    #[track_caller]
+    pub fn reduce_bits<T: Bits>(&self, dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
+        self.reduce_by(dest, source, op.of_bits::<T>());
+    }
+
+    /// Adds up `source` of all members, as [`reduce`](Self::reduce), also of complex numbers.
+    ///
+    /// # Panics
+    /// If the lengths differ; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_sum_reduce`.
+    #[track_caller]
+    pub fn sum_reduce<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
+        self.reduce_by(dest, source, combine::sum::<T>);
+    }
+
+    /// Multiplies `source` of all members, as [`reduce`](Self::reduce), also of complex numbers.
+    ///
+    /// # Panics
+    /// If the lengths differ; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_prod_reduce`.
+    #[track_caller]
+    pub fn prod_reduce<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
+        self.reduce_by(dest, source, combine::prod::<T>);
+    }
+
+    #[track_caller]
+    fn sum_scan<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>, exclusive: bool) {
+        check_equal_len("scan", dest, source);
+        let (rt, _guard) = self.enter();
+        let (to, from, n) = (sym(dest), sym(source), dest.len());
+        // SAFETY: arrays of `T`, which the function is for.
+        unsafe {
+            rt.team_scan(
+                self,
+                to,
+                from,
+                n,
+                size_of::<T>(),
+                combine::sum::<T>,
+                exclusive,
+            )
+        };
+    }
+
+    /// Gives each member, element by element, the sum of `source` of all members up to it, itself
+    /// included.
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed. `dest` and
+    /// `source` may be the same array.
+    ///
+    /// # Panics
+    /// If the lengths differ; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_sum_inscan`.
+    #[track_caller]
+    pub fn sum_inscan<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
+        self.sum_scan(dest, source, false);
+    }
+
+    /// Gives each member, element by element, the sum of `source` of all members before it; member 0
+    /// gets zeros. This tells, for instance, where a member's part of a common array begins:
+    ///
+    /// ```
+    /// # let _world = shmem::init().unwrap();
+    /// use shmem::{Team, alloc};
+    ///
+    /// let length = alloc::<u64>(1).unwrap();
+    /// let start = alloc::<u64>(1).unwrap();
+    /// length.write(0, 10);
+    /// let world = Team::world();
+    /// world.sum_exscan(start, length);
+    /// assert_eq!(start.read(0), 10 * world.my_pe() as u64);
+    /// ```
+    ///
+    /// **Collective** over the team; `dest` may be used on return, and `source` changed. `dest` and
+    /// `source` may be the same array.
+    ///
+    /// # Panics
+    /// If the lengths differ; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_sum_exscan`.
+    #[track_caller]
+    pub fn sum_exscan<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
+        self.sum_scan(dest, source, true);
+    }
+}
+
+/// Waits until all PEs have called it, and all operations that they started before on the default
+/// context are complete: puts and atomics are delivered, non-blocking gets have their data.
+///
+/// **Collective**.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_barrier_all`.
+#[track_caller]
+pub fn barrier_all() {
+    Team::world().barrier();
+}
+
+/// Waits until all PEs have called it: [`Team::sync`] on the world.
+///
+/// **Collective**.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_sync_all`.
+#[track_caller]
+pub fn sync_all() {
+    Team::world().sync();
+}
+
+macro_rules! on_the_world {
+    ($($name:ident<$t:ident: $bound:ident>($($arg:ident: $of:ty),*) $(-> $ret:ty)?, $spec:literal;)*) => { $(
+        #[doc = concat!("[`Team::", stringify!($name), "`] on the world.")]
+        ///
+        /// **Collective**.
+        ///
+        /// # Panics
+        /// As the method.
+        ///
+        /// # Spec
+        #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
+        #[track_caller]
+        pub fn $name<$t: $bound>($($arg: $of),*) $(-> $ret)? {
+            Team::world().$name($($arg),*)
+        }
+    )* };
+}
+
+on_the_world! {
+    broadcast<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>, root: usize), "shmem_broadcast";
+    fcollect<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_fcollect";
+    collect<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>) -> usize, "shmem_collect";
+    alltoall<T: Datum>(dest: SymSlice<T>, source: SymSlice<T>, block: usize), "shmem_alltoall";
+    alltoalls<T: Datum>(
+        dest: SymSlice<T>,
+        source: SymSlice<T>,
+        dest_stride: usize,
+        source_stride: usize,
+        block: usize
+    ), "shmem_alltoalls";
+    reduce<T: Number>(dest: SymSlice<T>, source: SymSlice<T>, op: Op), "shmem_sum_reduce";
+    reduce_bits<T: Bits>(dest: SymSlice<T>, source: SymSlice<T>, op: Op), "shmem_and_reduce";
+    sum_reduce<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_sum_reduce";
+    prod_reduce<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_prod_reduce";
+    sum_inscan<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_sum_inscan";
+    sum_exscan<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_sum_exscan";
+}

@@ -1,0 +1,198 @@
+//! Broadcast.
+
+use super::links::{Counter, lent};
+use super::tree;
+use crate::heap::access;
+use crate::heap::address::Sym;
+use crate::rma::Source;
+use crate::runtime::Runtime;
+use crate::team::Team;
+use crate::team::slots::RING_FLAG;
+
+/// Bytes that one PE writes into others' arrays by itself: less work than a wait for their reading.
+const PUSH: usize = 32 << 10;
+
+/// Bytes up to which whole messages go down the tree; and how many a node there must be for the ring
+/// to be worth its many steps.
+const TREE: usize = 32 << 10;
+const PER_NODE: usize = 4 << 10;
+
+/// Bytes that go around the ring at a time.
+const SLAB: usize = 32 << 10;
+
+/// One broadcast.
+#[derive(Clone, Copy)]
+struct Broadcast<'a> {
+    team: &'a Team,
+    dest: usize,
+    source: usize,
+    bytes: usize,
+    /// The node of the root.
+    root_node: usize,
+    /// Position on its node of the root, if that is this node.
+    root_local: Option<usize>,
+    /// Whether the root gets its data, too.
+    write_root: bool,
+}
+
+impl Runtime {
+    /// Copies `bytes` of the root's `source` into `dest` of all members, but of the root only with
+    /// `write_root`.
+    pub(crate) fn team_broadcast(
+        &self,
+        team: &Team,
+        dest: Sym,
+        source: Sym,
+        bytes: usize,
+        root: usize,
+        write_root: bool,
+    ) {
+        let place = team.place();
+        let root_node = place.node_of(root);
+        let b = Broadcast {
+            team,
+            dest: dest.offset(),
+            source: source.offset(),
+            bytes,
+            root_node,
+            root_local: (root_node == place.node())
+                .then(|| self.local_of[team.world_pe(root)] as usize),
+            write_root,
+        };
+        if bytes == 0 {
+            return;
+        }
+        let push = bytes * (place.n_here() - 1) <= PUSH;
+        if place.n_nodes() > 1 {
+            self.meet(team, || {
+                self.broadcast_to_leaders(b);
+                if push {
+                    self.push_data(b);
+                }
+            });
+        } else if push {
+            // The others' arrays are ready, whether they have arrived or not.
+            if team.my_pe() == root {
+                self.push_data(b);
+            }
+            self.meet(team, || {});
+        } else {
+            self.meet(team, || {});
+        }
+        if !push {
+            self.pull_data(b);
+        }
+    }
+
+    /// Position on this node of who has the data, and where.
+    fn data_here(&self, b: Broadcast<'_>) -> (usize, usize) {
+        match b.root_local {
+            Some(root) => (root, b.source),
+            None => (b.team.place().local(0), b.dest),
+        }
+    }
+
+    /// Writes what is on this node into the arrays of all members here.
+    fn push_data(&self, b: Broadcast<'_>) {
+        let place = b.team.place();
+        let (from, at) = self.data_here(b);
+        for to in (0..place.n_here()).map(|i| place.local(i)) {
+            if to != from || (b.write_root && b.root_local == Some(to)) {
+                // SAFETY: both arrays lie inside segments of this node.
+                unsafe {
+                    access::copy(
+                        self.neighbour(from, at),
+                        self.neighbour(to, b.dest),
+                        b.bytes,
+                    )
+                };
+            }
+        }
+    }
+
+    /// Takes what is on this node, after a meeting; who has it waits for the others.
+    fn pull_data(&self, b: Broadcast<'_>) {
+        let place = b.team.place();
+        let (from, at) = self.data_here(b);
+        if self.local != from || (b.write_root && b.root_local == Some(from)) {
+            // SAFETY: two arrays of segments of this node; what is read stays until departure.
+            unsafe { access::copy(self.neighbour(from, at), self.own(b.dest), b.bytes) };
+        }
+        let shows = (0..place.n_here()).find(|&i| place.local(i) == from);
+        self.depart(b.team, shows.expect("the data is with a member"));
+    }
+
+    /// Brings the data to all leaders: into their destination arrays, but on the root's node. For
+    /// leaders.
+    fn broadcast_to_leaders(&self, b: Broadcast<'_>) {
+        let nodes = b.team.place().n_nodes();
+        let from = match b.root_local {
+            // What is sent must lie in the leader's own segment.
+            Some(root) if root != self.local => {
+                // SAFETY: both arrays lie inside segments of this node.
+                unsafe { access::copy(self.neighbour(root, b.source), self.own(b.dest), b.bytes) };
+                b.dest
+            }
+            Some(_) => b.source,
+            None => b.dest,
+        };
+        let source = lent(b.bytes);
+        if b.bytes <= TREE || b.bytes < nodes * PER_NODE {
+            self.flood_tree(b, from, source);
+        } else {
+            self.pass_around_ring(b, from, source);
+        }
+        self.give_back(source);
+    }
+
+    /// From the root's node along all edges of the tree, up and down.
+    fn flood_tree(&self, b: Broadcast<'_>, from: usize, source: Source) {
+        let (team, place) = (b.team, b.team.place());
+        let node = place.node();
+        let round = self.next_round(team);
+        let from_child = self
+            .children(team)
+            .find(|&(_, child)| tree::subtree(child, place.n_nodes()).contains(&b.root_node));
+        if let Some((k, _)) = from_child {
+            self.await_child(team, k, round);
+        } else if node != b.root_node {
+            self.await_parent(team, round);
+        }
+        let data = self.own(from);
+        if from_child.is_some() || node == b.root_node {
+            if let Some(parent) = self.parent(team) {
+                self.write(parent, b.dest, data, b.bytes, source);
+                self.tell_parent(team, round);
+            }
+        }
+        for (k, child) in self.children(team).rev() {
+            if from_child.is_none_or(|(from, _)| from != k) {
+                self.write(place.leader(child), b.dest, data, b.bytes, source);
+                self.tell_child(team, child, round);
+            }
+        }
+    }
+
+    /// From the root's node to the right, slab by slab, so that all links are busy at a time.
+    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, source: Source) {
+        let (team, place) = (b.team, b.team.place());
+        let (nodes, node) = (place.n_nodes(), place.node());
+        let right = place.leader((node + 1) % nodes);
+        let distance = (node + nodes - b.root_node) % nodes;
+        let slabs = b.bytes.div_ceil(SLAB);
+        let before = self.count(team, Counter::Messages, slabs);
+        let flag = team.slot(RING_FLAG);
+        for slab in 0..slabs {
+            let start = slab * SLAB;
+            let message = before + slab as u64 + 1;
+            if distance > 0 {
+                self.await_flag(flag, message);
+            }
+            if distance + 1 < nodes {
+                let len = SLAB.min(b.bytes - start);
+                self.write(right, b.dest + start, self.own(from + start), len, source);
+                self.tell(right, flag, message);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The collectives of the raw interface: on a team or an active set, in addresses and bytes.
+
+use super::active::ActiveSet;
+use super::alltoall::Blocks;
+use super::combine::Combine;
+use crate::heap::address::Sym;
+use crate::runtime::{Runtime, rt};
+use crate::team::{Guard, Team};
+
+/// Who takes part in a collective, and what they meet by.
+#[derive(Clone, Copy, Debug)]
+pub enum Group<'a> {
+    /// The members of a team.
+    Team(&'a Team),
+    /// `size` PEs from `start` on, `2^log_stride` apart, with an array of [`SYNC_SIZE`] words that
+    /// are all zero while nobody uses it.
+    ///
+    /// [`SYNC_SIZE`]: super::SYNC_SIZE
+    ActiveSet {
+        /// The first PE.
+        start: usize,
+        /// Logarithm to base 2 of the distance between PEs.
+        log_stride: u32,
+        /// Number of PEs.
+        size: usize,
+        /// The array `pSync`.
+        psync: Sym,
+    },
+}
+
+/// What a group is worked on as.
+enum Who<'a> {
+    Team(&'static Runtime, &'a Team, #[allow(dead_code)] Guard<'a>),
+    Set(&'static Runtime, ActiveSet),
+}
+
+impl<'a> Group<'a> {
+    /// # Panics
+    /// Before init; if another thread is in a collective of the team; if this PE is no member, or
+    /// members do not exist.
+    #[track_caller]
+    fn who(self) -> Who<'a> {
+        let team = match self {
+            Self::Team(team) => team,
+            Self::ActiveSet {
+                start,
+                log_stride,
+                size,
+                psync,
+            } => {
+                let rt = rt();
+                let everybody = start == 0 && size == rt.n_pes && (log_stride == 0 || size == 1);
+                if !everybody {
+                    return Who::Set(rt, ActiveSet::new(rt, start, log_stride, size, psync));
+                }
+                &rt.teams.world
+            }
+        };
+        let (rt, guard) = team.enter();
+        Who::Team(rt, team, guard)
+    }
+}
+
+/// Checks a root's number.
+#[track_caller]
+fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
+    assert!(
+        root < n,
+        "broadcast: there is no PE {root} in {of}, which has PEs 0 to {}",
+        n - 1
+    );
+}
+
+/// Completes what this PE has started on the default context, and waits for all members.
+///
+/// # Panics
+/// As all collectives: before init, if another thread is in a collective of the team, or if this PE
+/// is not in the active set.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_barrier`.
+#[track_caller]
+pub fn barrier(group: Group<'_>) {
+    match group.who() {
+        Who::Team(rt, team, _) => rt.team_barrier(team),
+        Who::Set(rt, set) => rt.set_barrier(set),
+    }
+}
+
+/// Waits for all members.
+///
+/// # Panics
+/// As [`barrier`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_team_sync`, `shmem_sync`.
+#[track_caller]
+pub fn sync(group: Group<'_>) {
+    match group.who() {
+        Who::Team(rt, team, _) => rt.team_sync(team),
+        Who::Set(rt, set) => rt.set_sync(set),
+    }
+}
+
+/// Copies `bytes` of `source` of member `root` into `dest` of all members; of the root itself only
+/// with `write_root`, as teams have it and active sets do not.
+///
+/// # Panics
+/// As [`barrier`], and if there is no member `root`.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_broadcast`.
+#[track_caller]
+pub fn broadcast(
+    group: Group<'_>,
+    dest: Sym,
+    source: Sym,
+    bytes: usize,
+    root: usize,
+    write_root: bool,
+) {
+    match group.who() {
+        Who::Team(rt, team, _) => {
+            check_root(root, team.n_pes(), team);
+            rt.team_broadcast(team, dest, source, bytes, root, write_root);
+        }
+        Who::Set(rt, set) => {
+            check_root(root, set.size(), &"the active set");
+            rt.set_broadcast(set, dest, source, bytes, root, write_root);
+        }
+    }
+}
+
+/// Concatenates `bytes` of every member, in order of rank; members may give different numbers.
+///
+/// # Panics
+/// As [`barrier`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_collect`.
+#[track_caller]
+pub fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
+    match group.who() {
+        Who::Team(rt, team, _) => {
+            rt.team_collect(team, dest, source, bytes, usize::MAX);
+        }
+        Who::Set(rt, set) => rt.set_collect(set, dest, source, bytes),
+    }
+}
+
+/// Concatenates `bytes` of every member, in order of rank; all give the same number.
+///
+/// # Panics
+/// As [`barrier`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_fcollect`.
+#[track_caller]
+pub fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
+    match group.who() {
+        Who::Team(rt, team, _) => rt.team_fcollect(team, dest, source, bytes),
+        Who::Set(rt, set) => rt.set_fcollect(set, dest, source, bytes),
+    }
+}
+
+/// Gives block `i` of `source`, of `bytes_per_pe` bytes, to member `i`, where it becomes the block
+/// of `dest` with this member's number.
+///
+/// # Panics
+/// As [`barrier`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_alltoall`.
+#[track_caller]
+pub fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: usize) {
+    exchange(group, dest, source, Blocks::dense(bytes_per_pe));
+}
+
+/// As [`alltoall`] with blocks of `nelems` elements of `elem` bytes that are `dst` and `sst`
+/// elements apart; block `i` begins at element `i * nelems * dst` or `i * nelems * sst`.
+///
+/// # Panics
+/// As [`barrier`], and if a stride is less than 1.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_alltoalls`.
+#[track_caller]
+pub fn alltoalls(
+    group: Group<'_>,
+    dest: Sym,
+    source: Sym,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+    elem: usize,
+) {
+    let stride = |name, stride: isize| match usize::try_from(stride) {
+        Ok(stride) if stride > 0 => stride,
+        _ => panic!("alltoalls: the stride of {name} is {stride}, and must be at least 1"),
+    };
+    let blocks = Blocks {
+        n: nelems,
+        elem,
+        dest_stride: stride("dest", dst),
+        source_stride: stride("source", sst),
+    };
+    exchange(group, dest, source, blocks);
+}
+
+#[track_caller]
+fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
+    match group.who() {
+        Who::Team(rt, team, _) => rt.team_alltoall(team, dest, source, blocks),
+        Who::Set(rt, set) => rt.set_alltoall(set, dest, source, blocks),
+    }
+}
+
+/// Combines `n` elements of `elem` bytes of all members; all get the result. `dest` may be `source`.
+///
+/// # Safety
+/// `combine` is for elements of `elem` bytes, and the arrays of all members hold `n` of them,
+/// aligned for it. The arrays are the same or do not overlap.
+///
+/// # Panics
+/// As [`barrier`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_sum_reduce` and its like.
+#[track_caller]
+pub unsafe fn reduce(
+    group: Group<'_>,
+    dest: Sym,
+    source: Sym,
+    n: usize,
+    elem: usize,
+    combine: Combine,
+) {
+    // SAFETY: by the caller.
+    unsafe {
+        match group.who() {
+            Who::Team(rt, team, _) => rt.team_reduce(team, dest, source, n, elem, combine),
+            Who::Set(rt, set) => rt.set_reduce(set, dest, source, n, elem, combine),
+        }
+    }
+}
+
+/// Combines `n` elements of `elem` bytes of the members up to each one, or, `exclusive`, of those
+/// before it: the first one then gets elements whose bytes are all zero. `dest` may be `source`.
+///
+/// # Safety
+/// As for [`reduce`].
+///
+/// # Panics
+/// As [`barrier`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_sum_inscan`, `shmem_sum_exscan`. There is none for active sets.
+#[track_caller]
+pub unsafe fn scan(
+    team: &Team,
+    dest: Sym,
+    source: Sym,
+    n: usize,
+    elem: usize,
+    combine: Combine,
+    exclusive: bool,
+) {
+    let (rt, _guard) = team.enter();
+    // SAFETY: by the caller.
+    unsafe { rt.team_scan(team, dest, source, n, elem, combine, exclusive) };
+}

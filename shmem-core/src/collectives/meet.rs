@@ -1,0 +1,88 @@
+//! Meeting: the members of a node wait for each other, and one of them acts for all in between.
+
+use shmem_node::barrier::{Arrival, NodeBarrier};
+
+use crate::runtime::Runtime;
+use crate::team::Team;
+
+impl Runtime {
+    fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival) {
+        if !self.spin_until(|| barrier.released(arrival)) {
+            barrier.wait_release(arrival);
+        }
+    }
+
+    /// Meets the members of this node. One of them runs `lead` when all are there, and everybody
+    /// leaves after that: the last to come where the team is on one node, else the leader, who has
+    /// the connections.
+    pub(super) fn meet(&self, team: &Team, lead: impl FnOnce()) {
+        let (place, barrier) = (team.place(), team.meeting_point());
+        let n = place.n_here() as u32;
+        if n == 1 {
+            lead();
+        } else if place.n_nodes() == 1 {
+            match barrier.arrive_or_lead(n) {
+                Some(arrival) => self.await_release(barrier, arrival),
+                None => {
+                    lead();
+                    barrier.release();
+                }
+            }
+        } else if place.leads() {
+            if !self.spin_until(|| barrier.complete(n)) {
+                barrier.wait_complete(n);
+            }
+            lead();
+            barrier.release();
+        } else {
+            let arrival = barrier.arrive(n);
+            self.await_release(barrier, arrival);
+        }
+    }
+
+    /// After a meeting: says that this PE needs nothing any more that member `shows` of this node
+    /// shows, or waits, as that one, until nobody does.
+    pub(super) fn depart(&self, team: &Team, shows: usize) {
+        let (place, barrier) = (team.place(), team.meeting_point());
+        let n = place.n_here() as u32;
+        if place.index() != shows {
+            barrier.depart(n);
+        } else if n > 1 {
+            if !self.spin_until(|| barrier.all_departed(n)) {
+                barrier.wait_departed(n);
+            }
+            barrier.departures_seen();
+        }
+    }
+
+    /// Meets all PEs of this node and nobody else.
+    pub(crate) fn node_barrier(&self) {
+        let (barrier, n) = (self.node.barrier(), self.node.n_local() as u32);
+        match barrier.arrive_or_lead(n) {
+            Some(arrival) => self.await_release(barrier, arrival),
+            None => barrier.release(),
+        }
+    }
+
+    /// Waits for all members.
+    pub(crate) fn team_sync(&self, team: &Team) {
+        if team.n_pes() > 1 {
+            self.meet(team, || {
+                if team.place().n_nodes() > 1 {
+                    self.meet_leaders(team);
+                }
+            });
+        }
+    }
+
+    /// Completes what this PE has started, and waits for all members.
+    pub(crate) fn team_barrier(&self, team: &Team) {
+        self.quiet();
+        self.team_sync(team);
+    }
+
+    /// Address of what lies `at` bytes into the slot of the leader on this node.
+    pub(super) fn leader_slot(&self, team: &Team, at: usize) -> *mut u8 {
+        self.neighbour(team.place().local(0), team.slot(at))
+    }
+}

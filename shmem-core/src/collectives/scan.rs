@@ -1,0 +1,249 @@
+//! Prefix reductions: each member gets what those up to it, or before it, make together.
+//!
+//! On one node a PE runs through the members with a part of the elements, writing each one's result
+//! as it goes. Between nodes, ranks are looked at in *runs*, members of one node that follow each
+//! other: leaders exchange what each run makes together, and then know where theirs begin.
+
+use super::combine::Combine;
+use super::gather::Items;
+use super::reduce::{BLOCK, Block, part};
+use crate::heap::access;
+use crate::heap::address::Sym;
+use crate::runtime::Runtime;
+use crate::team::Team;
+use crate::team::slots::{BOX, SHOWN};
+
+/// Bytes of all members of a node up to which one of them does everything.
+const ALONE: usize = 64 << 10;
+
+/// One scan.
+#[derive(Clone, Copy)]
+struct Scan<'a> {
+    team: &'a Team,
+    dest: usize,
+    source: usize,
+    elem: usize,
+    combine: Combine,
+    /// Whether a member's own elements are left out of its result.
+    exclusive: bool,
+}
+
+/// Members of one node whose ranks follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: usize,
+    len: usize,
+    node: usize,
+}
+
+/// The runs of `n` ranks whose nodes `node_of` gives.
+fn runs_of(n: usize, node_of: impl Fn(usize) -> usize) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for rank in 0..n {
+        let node = node_of(rank);
+        match runs.last_mut() {
+            Some(run) if run.node == node => run.len += 1,
+            _ => runs.push(Run {
+                first: rank,
+                len: 1,
+                node,
+            }),
+        }
+    }
+    runs
+}
+
+/// What the ranks so far make together.
+struct Prefix {
+    sum: Block,
+    /// Whether there were any.
+    begun: bool,
+}
+
+impl Prefix {
+    fn new() -> Self {
+        Self {
+            sum: Block::new(),
+            begun: false,
+        }
+    }
+
+    /// Adds `n` elements of the next rank.
+    ///
+    /// # Safety
+    /// As for `combine`, and they fit into a block.
+    unsafe fn add(&mut self, from: *const u8, n: usize, scan: Scan<'_>) {
+        // SAFETY: by the caller.
+        unsafe {
+            if self.begun {
+                (scan.combine)(self.sum.as_mut_ptr(), from, n);
+            } else {
+                access::copy(from, self.sum.as_mut_ptr(), n * scan.elem);
+            }
+        }
+        self.begun = true;
+    }
+
+    /// Writes it to `to`: zeros, if there were no ranks.
+    ///
+    /// # Safety
+    /// `to` has room for `bytes`, at most a block.
+    unsafe fn show(&mut self, to: *mut u8, bytes: usize) {
+        // SAFETY: by the caller; a block that nothing was added to is zero.
+        unsafe { access::copy(self.sum.as_mut_ptr(), to, bytes) };
+    }
+}
+
+impl Runtime {
+    /// Gives each member the combination of the `n` elements of all members up to it, or of those
+    /// before it: of these the first gets elements whose bytes are all zero.
+    ///
+    /// # Safety
+    /// `combine` is for elements of `elem` bytes; the arrays hold `n` of them, aligned.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) unsafe fn team_scan(
+        &self,
+        team: &Team,
+        dest: Sym,
+        source: Sym,
+        n: usize,
+        elem: usize,
+        combine: Combine,
+        exclusive: bool,
+    ) {
+        let place = team.place();
+        let here = place.n_here();
+        let scan = Scan {
+            team,
+            dest: dest.offset(),
+            source: source.offset(),
+            elem,
+            combine,
+            exclusive,
+        };
+        if n == 0 {
+        } else if place.n_nodes() > 1 {
+            self.meet(team, || self.scan_runs(scan, n));
+        } else if n * elem * here <= ALONE {
+            self.meet(team, || self.scan_here(scan, 0..n));
+        } else {
+            self.meet(team, || {});
+            self.scan_here(scan, part(n, here, place.index()));
+            self.meet(team, || {});
+        }
+    }
+
+    /// Runs through the members of a team on one node with some of the elements, block by block.
+    fn scan_here(&self, scan: Scan<'_>, elements: std::ops::Range<usize>) {
+        let per_block = BLOCK / scan.elem;
+        for start in elements.clone().step_by(per_block) {
+            let n = per_block.min(elements.end - start);
+            let mut prefix = Prefix::new();
+            self.scan_run(scan, 0..scan.team.place().n_here(), start, n, &mut prefix);
+        }
+    }
+
+    /// Runs through members of this node with the `n` elements from `start` on, at most a block,
+    /// beginning with what those before make.
+    fn scan_run(
+        &self,
+        scan: Scan<'_>,
+        members: std::ops::Range<usize>,
+        start: usize,
+        n: usize,
+        prefix: &mut Prefix,
+    ) {
+        let place = scan.team.place();
+        let (at, bytes) = (start * scan.elem, n * scan.elem);
+        let mut own = Block::new();
+        for i in members {
+            let from = self.neighbour(place.local(i), scan.source + at);
+            let to = self.neighbour(place.local(i), scan.dest + at);
+            // SAFETY: all members have arrived, and nobody else touches these elements. Those of the
+            // source are read before the result is written, which may be in their place.
+            unsafe {
+                if scan.exclusive {
+                    access::copy(from, own.as_mut_ptr(), bytes);
+                    prefix.show(to, bytes);
+                    prefix.add(own.as_mut_ptr(), n, scan);
+                } else {
+                    prefix.add(from, n, scan);
+                    prefix.show(to, bytes);
+                }
+            }
+        }
+    }
+
+    /// The scan of a team on several nodes, for leaders.
+    fn scan_runs(&self, scan: Scan<'_>, n: usize) {
+        let (team, place) = (scan.team, scan.team.place());
+        let runs = runs_of(team.n_pes(), |rank| place.node_of(rank));
+        let chunk = (BOX / (runs.len() * scan.elem)).clamp(1, BLOCK / scan.elem);
+        for start in (0..n).step_by(chunk) {
+            let n = chunk.min(n - start);
+            let bytes = n * scan.elem;
+            let mut prefix = Prefix::new();
+            // Index on this node of the first member of its next run.
+            let mut next = 0;
+            for window in runs.chunks(BOX / bytes) {
+                let shown = |i: usize| self.own(team.slot(SHOWN) + i * bytes);
+                let mut mine = next;
+                for (i, run) in window.iter().enumerate() {
+                    if run.node == place.node() {
+                        self.sum_run(scan, mine..mine + run.len, start, n, shown(i));
+                        mine += run.len;
+                    }
+                }
+                let items = Items {
+                    count: window.len(),
+                    range: |i| i * bytes..(i + 1) * bytes,
+                    node: |i: usize| window[i].node,
+                };
+                self.exchange_boxes(team, &items);
+                for (i, run) in window.iter().enumerate() {
+                    if run.node == place.node() {
+                        self.scan_run(scan, next..next + run.len, start, n, &mut prefix);
+                        next += run.len;
+                    } else {
+                        // SAFETY: the box holds the elements that the run makes, aligned as they are.
+                        unsafe { prefix.add(shown(i), n, scan) };
+                    }
+                }
+            }
+        }
+    }
+
+    /// What members of this node make together.
+    fn sum_run(
+        &self,
+        scan: Scan<'_>,
+        members: std::ops::Range<usize>,
+        start: usize,
+        n: usize,
+        to: *mut u8,
+    ) {
+        let mut sum = Prefix::new();
+        for i in members {
+            let local = scan.team.place().local(i);
+            let from = self.neighbour(local, scan.source + start * scan.elem);
+            // SAFETY: all members have arrived; the elements fit into a block.
+            unsafe { sum.add(from, n, scan) };
+        }
+        // SAFETY: the box has room for the elements of every run of the window.
+        unsafe { sum.show(to, n * scan.elem) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_members_of_a_node_in_a_row() {
+        let nodes = [0, 0, 1, 2, 2, 2, 0];
+        let runs = runs_of(nodes.len(), |rank| nodes[rank]);
+        let all: Vec<_> = runs.iter().map(|r| (r.first, r.len, r.node)).collect();
+        assert_eq!(all, [(0, 2, 0), (2, 1, 1), (3, 3, 2), (6, 1, 0)]);
+        assert!(runs_of(0, |_| 0).is_empty());
+    }
+}

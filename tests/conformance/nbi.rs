@@ -1,0 +1,164 @@
+//! Non-blocking atomics that give the old value, against a model and against each other.
+
+use std::collections::HashSet;
+
+use shmem::{
+    AtomicInt, alloc, atomic_add, atomic_fetch, atomic_fetch_add_nbi, atomic_fetch_inc_nbi,
+    atomic_swap_nbi, barrier_all, free, my_pe, n_pes, nbi, quiet,
+};
+
+use crate::{Check, noise};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("nbi_atomics_give_old_values", nbi_atomics_give_old_values),
+    ("nbi_tickets_are_unique", nbi_tickets_are_unique),
+    ("nbi_swaps_of_floats", nbi_swaps_of_floats),
+    ("many_plain_atomics", many_plain_atomics),
+];
+
+/// Words that only this PE works on: a PE's atomics on one word take effect in order, so every old
+/// value is known beforehand.
+fn nbi_atomics_give_old_values() {
+    fn run<T: AtomicInt>() {
+        const STEPS: usize = 120;
+        const WORDS: usize = 3;
+        let (me, n) = (my_pe(), n_pes());
+        let area = alloc::<T>(WORDS * n).unwrap();
+        let mask = T::from_bits(u64::MAX).to_bits();
+        let mut random = noise(me as u64 + 99);
+        let mut model = vec![[0u64; WORDS]; n];
+        let mut old = vec![T::from_bits(0); STEPS];
+        let mut want = Vec::new();
+        nbi(|ops| {
+            for fetch in &mut old {
+                let (pe, w) = (random() as usize % n, random() as usize % WORDS);
+                let word = area.elem(me * WORDS + w);
+                let cell = &mut model[pe][w];
+                want.push(*cell);
+                let v = random() & mask;
+                let value = T::from_bits(v);
+                match random() % 8 {
+                    0 => ops.atomic_fetch(fetch, word, pe),
+                    1 => {
+                        ops.atomic_swap(fetch, word, value, pe);
+                        *cell = v;
+                    }
+                    2 => {
+                        ops.atomic_compare_swap(fetch, word, T::from_bits(*cell), value, pe);
+                        *cell = v;
+                    }
+                    3 => {
+                        ops.atomic_fetch_inc(fetch, word, pe);
+                        *cell = cell.wrapping_add(1) & mask;
+                    }
+                    4 => {
+                        ops.atomic_fetch_add(fetch, word, value, pe);
+                        *cell = cell.wrapping_add(v) & mask;
+                    }
+                    5 => {
+                        ops.atomic_fetch_and(fetch, word, value, pe);
+                        *cell &= v;
+                    }
+                    6 => {
+                        ops.atomic_fetch_or(fetch, word, value, pe);
+                        *cell |= v;
+                    }
+                    _ => {
+                        ops.atomic_fetch_xor(fetch, word, value, pe);
+                        *cell ^= v;
+                    }
+                }
+            }
+        });
+        let old: Vec<u64> = old.into_iter().map(T::to_bits).collect();
+        assert_eq!(old, want);
+        for (pe, model) in model.iter().enumerate() {
+            for (w, &value) in model.iter().enumerate() {
+                assert_eq!(atomic_fetch(area.elem(me * WORDS + w), pe).to_bits(), value);
+            }
+        }
+        barrier_all();
+        free(area).unwrap();
+    }
+    run::<u64>();
+    run::<i64>();
+    run::<u32>();
+}
+
+/// All PEs draw from one counter without waiting for each ticket.
+fn nbi_tickets_are_unique() {
+    fn run<T: AtomicInt>() {
+        const EACH: usize = 60;
+        let (me, n) = (my_pe(), n_pes());
+        let counter = alloc::<T>(3).unwrap();
+        let drawn = alloc::<u64>(EACH * n).unwrap();
+        let mut tickets = vec![T::from_bits(0); EACH];
+        for (i, ticket) in tickets.iter_mut().enumerate() {
+            // SAFETY: nobody looks at the tickets before quiet.
+            unsafe {
+                if i % 2 == 0 {
+                    atomic_fetch_inc_nbi(ticket, counter.elem(1), n - 1);
+                } else {
+                    atomic_fetch_add_nbi(ticket, counter.elem(1), T::from_bits(1), n - 1);
+                }
+            }
+        }
+        quiet();
+        let tickets: Vec<u64> = tickets.into_iter().map(T::to_bits).collect();
+        assert_eq!(tickets.iter().collect::<HashSet<_>>().len(), EACH);
+        shmem::put(drawn.at(me * EACH..), &tickets, 0);
+        barrier_all();
+        if me == 0 {
+            let mut all = drawn.to_vec();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..(EACH * n) as u64));
+        }
+        let neighbours = [0, 2].map(|i| atomic_fetch(counter.elem(i), n - 1).to_bits());
+        assert_eq!(neighbours, [0, 0]);
+        barrier_all();
+        free(drawn).unwrap();
+        free(counter).unwrap();
+    }
+    run::<u64>();
+    run::<u32>();
+}
+
+fn nbi_swaps_of_floats() {
+    let (me, n) = (my_pe(), n_pes());
+    let (wide, narrow) = (alloc::<f64>(n).unwrap(), alloc::<f32>(n).unwrap());
+    let right = (me + 1) % n;
+    let (mut first, mut second, mut short) = (-1.0, -1.0, -1.0);
+    // SAFETY: nobody looks at the results before quiet.
+    unsafe {
+        atomic_swap_nbi(&mut first, wide.elem(me), 1.5, right);
+        atomic_swap_nbi(&mut second, wide.elem(me), 2.5, right);
+        atomic_swap_nbi(&mut short, narrow.elem(me), -0.5, right);
+    }
+    quiet();
+    assert_eq!((first, second, short), (0.0, 1.5, 0.0));
+    assert_eq!(atomic_fetch(wide.elem(me), right), 2.5);
+    assert_eq!(atomic_fetch(narrow.elem(me), right), -0.5);
+    barrier_all();
+    free(narrow).unwrap();
+    free(wide).unwrap();
+}
+
+/// More atomics of several steps at once than there are buffers for, on few words and on many.
+fn many_plain_atomics() {
+    const WORDS: usize = 64;
+    let (me, n) = (my_pe(), n_pes());
+    let sums = alloc::<i32>(WORDS).unwrap();
+    for i in 0..1500 {
+        let word = if i % 3 == 0 { 5 } else { i % WORDS };
+        atomic_add(sums.elem(word), 1, (me + i / 50) % n);
+    }
+    barrier_all();
+    let total = alloc::<i64>(1).unwrap();
+    let mine: i64 = sums.to_vec().into_iter().map(i64::from).sum();
+    atomic_add(total, mine, 0);
+    barrier_all();
+    assert_eq!(atomic_fetch(total, 0), 1500 * n as i64);
+    barrier_all();
+    free(total).unwrap();
+    free(sums).unwrap();
+}

@@ -1,0 +1,94 @@
+//! A program that joins its job again and again: `lives N` does so N times, and checks each time that
+//! it finds a new world and that communication works. `lives N static` has symmetric static data that
+//! lasts from one life to the next.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shmem::raw;
+use shmem::{
+    Cmp, ThreadLevel, alloc, atomic_fetch_add, atomic_inc, barrier_all, fcollect, g, my_pe, n_pes,
+    p, put, quiet, wait_until,
+};
+
+static LASTS: AtomicU64 = AtomicU64::new(0);
+
+/// The launcher leaves room for static data.
+#[used]
+#[unsafe(link_section = ".note.shmem")]
+static NOTE: raw::Note = raw::Note::WITH_STATICS;
+
+fn main() -> Result<(), shmem::Error> {
+    let mut args = std::env::args().skip(1);
+    let lives: u64 = args.next().and_then(|n| n.parse().ok()).expect("a number");
+    let statics = args.next().is_some();
+    assert!(!shmem::initialized());
+    for life in 0..lives {
+        let world = if statics {
+            assert_eq!(raw::init(ThreadLevel::Multiple)?, ThreadLevel::Multiple);
+            None
+        } else {
+            Some(shmem::init()?)
+        };
+        assert!(shmem::initialized());
+        live(life)?;
+        if statics {
+            count_static(life);
+            raw::finalize();
+        }
+        drop(world);
+        assert!(!shmem::initialized());
+        assert_eq!(shmem::thread_level(), None);
+    }
+    // Of what there is no more, nothing happens.
+    raw::finalize();
+    Ok(())
+}
+
+fn live(life: u64) -> Result<(), shmem::Error> {
+    let (me, n) = (my_pe(), n_pes());
+    let right = (me + 1) % n;
+    // The heap is empty: the same addresses every time, and zeros.
+    let all = alloc::<u64>(1000 + n)?;
+    assert!(all.to_vec().iter().all(|&v| v == 0), "life {life}");
+    all.fill(life + 1);
+    barrier_all();
+    let inbox = alloc::<u64>(4)?;
+    put(inbox, &[life, me as u64, 7], right);
+    p(inbox.elem(3), life + 1, right);
+    wait_until(inbox.elem(3), Cmp::Eq, life + 1);
+    quiet();
+    barrier_all();
+    assert_eq!(inbox.to_vec()[..3], [life, ((me + n - 1) % n) as u64, 7]);
+    let sum = alloc::<u64>(1)?;
+    for pe in 0..n {
+        atomic_inc(sum, pe);
+    }
+    barrier_all();
+    assert_eq!(sum.read(0), n as u64);
+    // Nobody adds before all have looked.
+    barrier_all();
+    assert!(atomic_fetch_add(sum, 5, 0) >= n as u64);
+    let mine = alloc::<u64>(1)?;
+    mine.write(0, life * 100 + me as u64);
+    let theirs = alloc::<u64>(n)?;
+    fcollect(theirs, mine);
+    let want: Vec<u64> = (0..n as u64).map(|pe| life * 100 + pe).collect();
+    assert_eq!(theirs.to_vec(), want);
+    assert_eq!(g(mine, right), life * 100 + right as u64);
+    Ok(())
+}
+
+/// Everybody counts on PE 0.
+fn count_static(life: u64) {
+    let at = raw::symmetric((&raw const LASTS).cast(), 8)
+        .unwrap_or_else(|| panic!("{}", raw::why_not_symmetric((&raw const LASTS).cast(), 8)));
+    // SAFETY: the address of an aligned `u64`.
+    let word = unsafe { shmem::SymSlice::<u64>::from_sym(at, 1) };
+    let n = n_pes() as u64;
+    atomic_inc(word, 0);
+    barrier_all();
+    if my_pe() == 0 {
+        assert_eq!(LASTS.load(Ordering::SeqCst), (life + 1) * n);
+    }
+    barrier_all();
+}

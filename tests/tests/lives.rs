@@ -1,0 +1,99 @@
+//! Jobs that begin and end several times in one process, and static data as symmetric memory.
+
+use shmem_tests::{Job, text};
+
+fn shmrun(options: &str, program: &[&str]) -> Job {
+    Job::new(env!("CARGO_BIN_EXE_shmrun-under-test"), options, program)
+}
+
+fn lives(options: &str, args: &[&str]) -> Job {
+    let mut program = vec![env!("CARGO_BIN_EXE_lives")];
+    program.extend(args);
+    shmrun(options, &program)
+}
+
+const STATICS: &str = env!("CARGO_BIN_EXE_statics");
+
+macro_rules! layouts {
+    ($($name:ident: $options:literal $(, $env:literal = $value:literal)*;)*) => { $(
+        #[test]
+        fn $name() {
+            lives($options, &["5"])$(.env($env, $value))*.succeed();
+            lives($options, &["3", "static"])$(.env($env, $value))*.succeed();
+            let out = shmrun($options, &[STATICS])$(.env($env, $value))*.succeed();
+            assert!(out.contains("static data checked on"), "{out}");
+        }
+    )* };
+}
+
+layouts! {
+    one_pe: "-n 1";
+    three_on_one_node: "-n 3";
+    two_nodes_of_one: "-n 2 --nodes 2";
+    three_nodes_uneven: "-n 5 --nodes 3";
+    by_exec: "-n 4 --nodes 2 --spawn exec";
+    static_connections: "-n 4 --nodes 2", "SHMEM_CONNECT" = "static";
+    xrc: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc";
+    owner: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
+    grow: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
+    reserved: "-n 4 --nodes 2", "SHMEM_HEAP_COMMIT" = "reserve", "SHMEM_SYMMETRIC_SIZE" = "16m";
+    transparent: "-n 2", "SHMEM_HEAP_PAGES" = "transparent";
+    lossy: "-n 4 --nodes 2", "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
+}
+
+/// Descriptors and threads of lives that are over do not stay.
+#[test]
+fn many_lives_leave_nothing_behind() {
+    lives("-n 2 --nodes 2", &["400"]).succeed();
+    lives("-n 3", &["2000"]).succeed();
+}
+
+#[test]
+fn without_a_launcher_it_is_the_same() {
+    for program in [
+        &[env!("CARGO_BIN_EXE_lives"), "3", "static"][..],
+        &[STATICS],
+    ] {
+        let output = std::process::Command::new(program[0])
+            .args(&program[1..])
+            .output()
+            .expect("it starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+}
+
+/// Why a static variable of the program is not symmetric, if it is not.
+fn why(program: &[&str], env: &[(&str, &str)]) -> String {
+    let mut program = program.to_vec();
+    program.push("why");
+    let mut job = shmrun("-n 2", &program);
+    for (name, value) in env {
+        job = job.env(name, value);
+    }
+    job.succeed()
+}
+
+#[test]
+fn programs_behind_others_say_how_much_room_they_need() {
+    assert!(why(&[STATICS], &[]).contains("PE 1: symmetric"));
+    let small = [("SHMEM_STATICS_SIZE", "4k")];
+    let text = why(&[STATICS], &small);
+    assert!(text.contains("there is room for 4.0 KiB"), "{text}");
+    // A script is no ELF file; `env` is one, with other data.
+    let script = ["/bin/sh", "-c", "exec \"$0\" \"$@\"", STATICS];
+    for wrapper in [&["/usr/bin/env", STATICS][..], &script] {
+        let text = why(wrapper, &[]);
+        let advice = "set SHMEM_STATICS_SIZE=";
+        assert!(text.contains("of another program"), "{text}");
+        let (_, size) = text.split_once(advice).expect(advice);
+        let size: String = size
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        let text = why(wrapper, &[("SHMEM_STATICS_SIZE", &size)]);
+        assert!(text.contains("PE 0: symmetric"), "{text}");
+    }
+    let none = [("SHMEM_STATICS_SIZE", "0")];
+    let text = why(&[STATICS], &none);
+    assert!(text.contains("left no room"), "{text}");
+}
