@@ -91,7 +91,14 @@ unsafe fn give_later<T: Word>(
     // SAFETY: by the caller.
     unsafe {
         let ctx = ctx.get(name);
-        raw::atomic_nbi(ctx, fetch.cast(), at, T::WIDTH, op, check::pe(name, ctx, pe));
+        raw::atomic_nbi(
+            ctx,
+            fetch.cast(),
+            at,
+            T::WIDTH,
+            op,
+            check::pe(name, ctx, pe),
+        );
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::ffi::c_int;
 use std::fmt::{self, Display};
-use std::fs;
 
 use shmem::raw::{self, Sym};
+
+use crate::place::Place;
 
 /// Says what is wrong, and ends the job: the launcher does when a PE exits with a failure.
 #[cold]
@@ -73,76 +74,12 @@ fn unsymmetric(name: &str, arg: &str, at: *const u8, bytes: usize) -> Sym {
     if bytes == 0 {
         return Sym::new(0);
     }
+    let why = raw::why_not_symmetric(at, bytes);
     if raw::symmetric(at, 1).is_some() {
-        refuse(
-            name,
-            format_args!(
-                "{arg} = {at:p} is symmetric, but not all of the {bytes} bytes from there on are: \
-                 they go past the end of the symmetric memory"
-            ),
-        );
+        refuse(name, format_args!("{arg}: {why}"));
     }
-    refuse(
-        name,
-        format_args!(
-            "{arg} = {at:p} is not symmetric: it {}. Use memory of shmem_malloc and its like, or \
-             global and static variables of the main program",
-            Location::of(at as usize)
-        ),
-    )
-}
-
-/// What lies at an address, as the kernel tells.
-#[derive(Debug, PartialEq, Eq)]
-enum Location {
-    Null,
-    Stack,
-    Malloc,
-    File(String),
-    Other,
-    Nothing,
-}
-
-impl Location {
-    fn of(at: usize) -> Self {
-        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        Self::within(&maps, at)
-    }
-
-    /// `at` in the text of a `/proc/self/maps`.
-    fn within(maps: &str, at: usize) -> Self {
-        if at == 0 {
-            return Self::Null;
-        }
-        let hit = maps.lines().find_map(|line| {
-            let mut fields = line.splitn(6, ' ');
-            let (from, to) = fields.next()?.split_once('-')?;
-            let from = usize::from_str_radix(from, 16).ok()?;
-            let to = usize::from_str_radix(to, 16).ok()?;
-            let path = fields.nth(4).unwrap_or_default().trim();
-            (from..to).contains(&at).then(|| path.to_owned())
-        });
-        match hit.as_deref() {
-            None => Self::Nothing,
-            Some("[stack]") => Self::Stack,
-            Some("[heap]") => Self::Malloc,
-            Some(path) if path.starts_with('/') => Self::File(path.to_owned()),
-            Some(_) => Self::Other,
-        }
-    }
-}
-
-impl Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => f.write_str("is null"),
-            Self::Stack => f.write_str("lies on the stack"),
-            Self::Malloc => f.write_str("lies in memory of malloc"),
-            Self::File(path) => write!(f, "belongs to {path}"),
-            Self::Other => f.write_str("lies in private memory"),
-            Self::Nothing => f.write_str("points to no memory"),
-        }
-    }
+    let place = Place::of(at as usize);
+    refuse(name, format_args!("{arg} {place}: {why}"))
 }
 
 /// A PE's number as the engines take it, if the context has such a PE.
@@ -196,37 +133,4 @@ pub(crate) fn aligned_to<T>(name: &str, dest: *const T, source: *const T) {
 pub(crate) fn count(name: &str, arg: &str, value: c_int) -> usize {
     usize::try_from(value)
         .unwrap_or_else(|_| refuse(name, format_args!("{arg} = {value} is negative")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAPS: &str = "\
-55e0c0000000-55e0c0001000 rw-p 00003000 08:01 1311 /usr/lib/a library.so
-55e0c1000000-55e0c1021000 rw-p 00000000 00:00 0                          [heap]
-7f0000000000-7f0000021000 rw-p 00000000 00:00 0 
-7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
-";
-
-    #[test]
-    fn addresses_are_told_apart() {
-        let at = |at| Location::within(MAPS, at);
-        assert_eq!(at(0), Location::Null);
-        assert_eq!(
-            at(0x55e0_c000_0010),
-            Location::File("/usr/lib/a library.so".to_owned())
-        );
-        assert_eq!(at(0x55e0_c100_0000), Location::Malloc);
-        assert_eq!(at(0x7f00_0000_0000), Location::Other);
-        assert_eq!(at(0x7ffd_0002_0fff), Location::Stack);
-        assert_eq!(at(0x7ffd_0002_1000), Location::Nothing);
-    }
-
-    #[test]
-    fn this_programs_stack_is_found() {
-        // A test runs in a thread, whose stack is private memory like any other.
-        let here = 0u8;
-        assert_eq!(Location::of(&raw const here as usize), Location::Other);
-    }
 }

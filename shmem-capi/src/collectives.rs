@@ -108,11 +108,16 @@ pub(crate) unsafe fn alltoall<T>(
 /// Elements from the first to the last of `n` that are `stride` apart.
 pub(crate) fn extent(name: &str, arg: &str, n: usize, stride: isize) -> usize {
     if stride < 1 {
-        check::refuse(name, format_args!("{arg} = {stride}: a stride is at least 1"));
+        check::refuse(
+            name,
+            format_args!("{arg} = {stride}: a stride is at least 1"),
+        );
     }
     match n {
         0 => 0,
-        n => (n - 1).saturating_mul(stride.unsigned_abs()).saturating_add(1),
+        n => (n - 1)
+            .saturating_mul(stride.unsigned_abs())
+            .saturating_add(1),
     }
 }
 
@@ -131,7 +136,15 @@ pub(crate) unsafe fn alltoalls<T>(
     let all = nelems.saturating_mul(team.n_pes());
     let (to, from) = (extent(name, "dst", all, dst), extent(name, "sst", all, sst));
     let (dest, source) = arrays(name, (dest, to), (source, from));
-    raw::alltoalls(Group::Team(team), dest, source, dst, sst, nelems, size_of::<T>());
+    raw::alltoalls(
+        Group::Team(team),
+        dest,
+        source,
+        dst,
+        sst,
+        nelems,
+        size_of::<T>(),
+    );
     0
 }
 
@@ -149,7 +162,16 @@ pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
     let (dest, source) = arrays(name, (dest, nreduce), (source, nreduce));
     let group = Group::Team(team);
     // SAFETY: the arrays were checked; overlap by the caller.
-    unsafe { raw::reduce(group, dest, source, nreduce, size_of::<T>(), combine::<T, O>) };
+    unsafe {
+        raw::reduce(
+            group,
+            dest,
+            source,
+            nreduce,
+            size_of::<T>(),
+            combine::<T, O>,
+        )
+    };
     0
 }
 

@@ -15,4 +15,7 @@ const _: () = {
     assert!(SHMEM_THREAD_SERIALIZED == raw::ThreadLevel::Serialized as c_int);
     assert!(SHMEM_THREAD_MULTIPLE == raw::ThreadLevel::Multiple as c_int);
     assert!(SHMEM_SYNC_SIZE as usize >= raw::SYNC_SIZE);
+    assert!(SHMEM_MAJOR_VERSION as u32 == raw::SPEC_VERSION.0);
+    assert!(SHMEM_MINOR_VERSION as u32 == raw::SPEC_VERSION.1);
+    assert!(SHMEM_VENDOR_STRING.len() == raw::VENDOR.len());
 };

@@ -33,6 +33,7 @@ mod handles;
 mod long_double;
 mod memory;
 mod order;
+mod place;
 mod rma;
 mod setup;
 mod signal;

@@ -213,7 +213,8 @@ mod arithmetic {
 
         #[test]
         fn numbers_are_added_multiplied_and_compared() {
-            let run = |f: fn(LongDouble, LongDouble) -> LongDouble, a, b| short(f(long(a), long(b)));
+            let run =
+                |f: fn(LongDouble, LongDouble) -> LongDouble, a, b| short(f(long(a), long(b)));
             assert_eq!(run(add, 1.5, 2.25), 3.75);
             assert_eq!(run(mul, -1.5, 2.0), -3.0);
             assert_eq!(run(max, -1.5, 2.0), 2.0);

@@ -10,9 +10,7 @@ use crate::check::{self, Who};
 use crate::constants::{SHMEM_MAJOR_VERSION, SHMEM_MAX_NAME_LEN, SHMEM_MINOR_VERSION};
 use crate::handles;
 
-/// `SHMEM_VENDOR_STRING`.
-const NAME: &[u8] = b"shmem, OpenSHMEM in Rust\0";
-const _: () = assert!(NAME.len() <= SHMEM_MAX_NAME_LEN as usize);
+const _: () = assert!(raw::VENDOR.len() < SHMEM_MAX_NAME_LEN as usize);
 
 /// What the engines panic with (mistakes of the program that they are the first to see) ends a C
 /// program with a message like all others.
@@ -53,7 +51,9 @@ pub(crate) unsafe fn init_thread(name: &str, requested: c_int, provided: *mut c_
     let Some(level) = level else {
         check::say(
             name,
-            format_args!("requested = {requested} is no thread level: use SHMEM_THREAD_SINGLE, FUNNELED, SERIALIZED or MULTIPLE"),
+            format_args!(
+                "requested = {requested} is no thread level: use SHMEM_THREAD_SINGLE, FUNNELED, SERIALIZED or MULTIPLE"
+            ),
         );
         return 1;
     };
@@ -143,8 +143,12 @@ pub(crate) unsafe fn info_get_version(_name: &str, major: *mut c_int, minor: *mu
 }
 
 pub(crate) unsafe fn info_get_name(_name: &str, name: *mut c_char) {
-    // SAFETY: by the caller: room for SHMEM_MAX_NAME_LEN bytes, which is enough.
-    unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr(), name.cast(), NAME.len()) };
+    let text = raw::info_name();
+    // SAFETY: by the caller: room for SHMEM_MAX_NAME_LEN bytes, which is enough with the final NUL.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), text.len());
+        name.add(text.len()).write(0);
+    }
 }
 
 pub(crate) fn global_exit(_name: &str, status: c_int) -> ! {

@@ -73,7 +73,7 @@ fn several<T: Waitable>(
 }
 
 /// What the forms for several words give.
-trait Answer {
+pub(crate) trait Answer {
     type C;
     fn c(self) -> Self::C;
 }

@@ -48,8 +48,7 @@ pub(crate) unsafe fn translate_pe(name: &str, from: Team, pe: c_int, to: Team) -
         return -1;
     };
     // A negative number becomes one that is too large.
-    from.translate(pe as usize, to)
-        .map_or(-1, |pe| pe as c_int)
+    from.translate(pe as usize, to).map_or(-1, |pe| pe as c_int)
 }
 
 pub(crate) unsafe fn ptr(name: &str, team: Team, dest: *const c_void, pe: c_int) -> *mut c_void {
@@ -96,13 +95,14 @@ pub(crate) unsafe fn split_strided(
             .map_err(drop),
         _ => Err(()),
     };
-    let team = match made {
-        Ok(Some(team)) => Team::new(team),
-        _ => Team::INVALID,
+    let (team, status) = match made {
+        Ok(Some(team)) => (Team::new(team), 0),
+        Ok(None) => (Team::INVALID, 0),
+        Err(()) => (Team::INVALID, -1),
     };
     // SAFETY: by the caller.
     unsafe { new_team.write(team) };
-    if made.is_ok() { 0 } else { -1 }
+    status
 }
 
 pub(crate) unsafe fn split_2d(

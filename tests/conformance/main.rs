@@ -8,6 +8,7 @@ mod atomics;
 mod collectives;
 mod contexts;
 mod growth;
+mod life;
 mod locks;
 mod memory;
 mod mixed;
@@ -52,6 +53,7 @@ fn main() -> Result<(), shmem::Error> {
         locks::CHECKS,
         collectives::CHECKS,
         memory::CHECKS,
+        life::CHECKS,
         threads::CHECKS,
     ]
     .concat();
