@@ -265,7 +265,12 @@ impl Runtime {
     /// Wakes a PE of this node that may sleep in a wait for memory that was just written.
     #[inline]
     pub(crate) fn ring(&self, pe: usize) {
-        let local = self.local_of[pe] as usize;
+        self.ring_at(self.local_of[pe] as usize);
+    }
+
+    /// The same, for the PE at a position on this node.
+    #[inline]
+    pub(crate) fn ring_at(&self, local: usize) {
         debug_assert!(local < self.node.n_local());
         // SAFETY: the blocks of a node lie one behind the other.
         let block = unsafe { &*ptr::from_ref(self.neighbours.blocks).add(local) };

@@ -75,9 +75,9 @@ impl Runtime {
             if team.my_pe() == root {
                 self.push_data(b);
             }
-            self.meet(team, || {});
+            self.meet_as_equals(team);
         } else {
-            self.meet(team, || {});
+            self.meet_as_equals(team);
         }
         if !push {
             self.pull_data(b);
