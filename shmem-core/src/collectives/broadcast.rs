@@ -75,9 +75,9 @@ impl Runtime {
             if team.my_pe() == root {
                 self.push_data(b);
             }
-            self.meet_as_equals(team);
+            self.meet(team, || {});
         } else {
-            self.meet_as_equals(team);
+            self.meet(team, || {});
         }
         if !push {
             self.pull_data(b);

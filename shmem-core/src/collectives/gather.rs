@@ -165,7 +165,7 @@ impl Runtime {
             unsafe { access::copy(self.own(source), to, own.len()) };
         }
         if !many {
-            return self.meet_as_equals(team);
+            return self.meet(team, || {});
         }
         let items = Items {
             count: team.n_pes(),

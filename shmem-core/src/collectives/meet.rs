@@ -1,16 +1,9 @@
-//! Meeting: the members of a node wait for each other, and one of them may act for all in between.
-//!
-//! Where nobody acts for others and cores are to spare, nobody needs to be told that all are there by
-//! one that knows: each member tells those 1, 2, 4... places further on, each of them after having
-//! heard from as far behind (dissemination; Hensgen, Finkel and Manber, 1988). Two members exchange one
-//! line of memory each way at the same time, which is all that it takes. With more PEs than cores,
-//! those who wait sleep, and waking all of them at once from one place costs less.
+//! Meeting: the members of a node wait for each other, and one of them acts for all in between.
 
 use shmem_node::barrier::{Arrival, NodeBarrier};
 
-use crate::heap::access;
 use crate::runtime::Runtime;
-use crate::team::{Team, slots};
+use crate::team::Team;
 
 impl Runtime {
     fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival) {
@@ -47,42 +40,6 @@ impl Runtime {
         }
     }
 
-    /// Whether the members of a team meet without a leader.
-    fn disseminates(&self, team: &Team) -> bool {
-        team.place().n_nodes() == 1 && self.node.spins() > 0
-    }
-
-    /// Meets the members of this node, none of whom acts for the others.
-    pub(super) fn meet_as_equals(&self, team: &Team) {
-        if !self.disseminates(team) {
-            return self.meet(team, || {});
-        }
-        let place = team.place();
-        let (n, meeting) = (place.n_here(), team.next_meeting());
-        let mut distance = 1;
-        let mut flag = team.slot(slots::MEETINGS);
-        while distance < n {
-            let told = place.local((place.index() + distance) % n);
-            // ORDERING(meeting): what this PE did, and what those did that it has heard of, comes before
-            // what the PE that is told does next; pairs with the loads of `word`.
-            // SAFETY: an aligned word of the runtime's part of a segment.
-            unsafe { access::store(self.neighbour(told, flag), meeting) };
-            self.ring_at(told);
-            self.wait_for(|| self.word(flag) >= meeting);
-            distance *= 2;
-            flag += slots::LINE;
-        }
-    }
-
-    /// Begins the numbers of a new team's meetings anew, before any member may tell of one.
-    pub(crate) fn reset_meetings(&self, team: &Team) {
-        if self.disseminates(team) {
-            for line in 0..slots::DISTANCES {
-                self.set_word(team.slot(slots::MEETINGS) + line * slots::LINE, 0);
-            }
-        }
-    }
-
     /// After a meeting: says that this PE needs nothing any more that member `shows` of this node
     /// shows, or waits, as that one, until nobody does.
     pub(super) fn depart(&self, team: &Team, shows: usize) {
@@ -109,10 +66,12 @@ impl Runtime {
 
     /// Waits for all members.
     pub(crate) fn team_sync(&self, team: &Team) {
-        if team.place().n_nodes() > 1 {
-            self.meet(team, || self.meet_leaders(team));
-        } else {
-            self.meet_as_equals(team);
+        if team.n_pes() > 1 {
+            self.meet(team, || {
+                if team.place().n_nodes() > 1 {
+                    self.meet_leaders(team);
+                }
+            });
         }
     }
 

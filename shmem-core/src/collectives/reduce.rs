@@ -162,7 +162,7 @@ impl Runtime {
     /// block to `done` with its place in the array. Begins with a meeting.
     fn combine_my_part(&self, r: Reduction<'_>, done: impl Fn(*const u8, usize, usize)) {
         let place = r.team.place();
-        self.meet_as_equals(r.team);
+        self.meet(r.team, || {});
         let mine = part(r.n, place.n_here(), place.index());
         let mut block = Block::new();
         let per_block = BLOCK / r.elem;
@@ -183,7 +183,7 @@ impl Runtime {
                 unsafe { access::copy(block, self.neighbour(place.local(i), r.dest + at), len) };
             }
         });
-        self.meet_as_equals(r.team);
+        self.meet(r.team, || {});
     }
 
     /// The members of a node combine into their leader's array, the leaders around the ring, and all

@@ -127,9 +127,9 @@ impl Runtime {
         } else if n * elem * here <= ALONE {
             self.meet(team, || self.scan_here(scan, 0..n));
         } else {
-            self.meet_as_equals(team);
+            self.meet(team, || {});
             self.scan_here(scan, part(n, here, place.index()));
-            self.meet_as_equals(team);
+            self.meet(team, || {});
         }
     }
 

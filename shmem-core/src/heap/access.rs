@@ -171,16 +171,6 @@ pub(crate) unsafe fn load(at: *const u8, bytes: usize) -> u64 {
     }
 }
 
-/// Stores an aligned word of 8 bytes, after all that was done before.
-///
-/// # Safety
-/// The word is mapped, writable, and aligned.
-#[inline]
-pub(crate) unsafe fn store(at: *mut u8, value: u64) {
-    // SAFETY: by the caller.
-    unsafe { AtomicU64::from_ptr(at.cast()).store(value, Ordering::Release) }
-}
-
 /// Combines `n` elements into `into`: `into[i] = f(into[i], from[i])`.
 ///
 /// # Safety

@@ -76,8 +76,6 @@ pub struct Team {
     place: Place,
     /// Where the members of this node meet.
     barrier: &'static NodeBarrier,
-    /// Meetings without a leader so far.
-    meetings: AtomicU64,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
     /// Which init the team comes from.
@@ -109,7 +107,6 @@ impl Teams {
             config: TeamConfig::default(),
             barrier: barrier_at(node.segment(place.local(0)), slot),
             place,
-            meetings: AtomicU64::new(0),
             meeting: AtomicBool::new(false),
             era,
         };
@@ -254,15 +251,6 @@ impl Team {
     #[inline]
     pub(crate) fn slot(&self, at: usize) -> usize {
         slots::offset(self.slot) + at
-    }
-
-    /// The number of a meeting without a leader, from 1; the same on all members.
-    #[inline]
-    pub(crate) fn next_meeting(&self) -> u64 {
-        // One thread at a time is in a collective of the team.
-        let meeting = self.meetings.load(Ordering::Relaxed) + 1;
-        self.meetings.store(meeting, Ordering::Relaxed);
-        meeting
     }
 
     /// Marks this thread as the one that is in a collective of the team.

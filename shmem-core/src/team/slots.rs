@@ -40,10 +40,6 @@ pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
 /// Two words, what a member proposes and what all agree on.
 pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
 pub(crate) const AGREED: usize = PROPOSAL + 8;
-/// Which meeting of the node's members others have come to, a line for each distance of theirs.
-pub(crate) const MEETINGS: usize = PROPOSAL + LINE;
-/// So many distances, powers of two, make as many members on a node as there may be PEs.
-pub(crate) const DISTANCES: usize = MAX_CHILDREN;
 
 // The boxes. See `collectives::links` for who writes them when.
 /// Where messages of other leaders land.
@@ -59,8 +55,7 @@ pub(crate) const STAGING: usize = SHOWN + BOX;
 /// Bytes of a piece.
 pub(crate) const PIECE: usize = 12 << 10;
 
-const _: () = assert!(AGREED + 8 <= MEETINGS);
-const _: () = assert!(MEETINGS + DISTANCES * LINE <= LANDING);
+const _: () = assert!(AGREED + 8 <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
 const _: () = assert!(STAGING + 2 * PIECE <= SLOT_SIZE);
 const _: () = assert!(MAX_TEAMS * SLOT_SIZE <= INTERNAL_SIZE);

@@ -176,11 +176,9 @@ impl Team {
             config,
             barrier: barrier_at(rt.node.segment(place.local(0)), slot),
             place,
-            meetings: 0.into(),
             meeting: false.into(),
             era: self.era,
         };
-        rt.reset_meetings(&team);
         if leads_far {
             rt.expose(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);

@@ -30,7 +30,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 NEW(
                     "int shmem_addr_accessible(const void *addr, int pe)",
                     "setup::addr_accessible",
-                    "addr_accessible",
+                    "raw::addr_accessible",
                 ),
                 NEW(
                     "void *shmem_ptr(const void *dest, int pe)",
@@ -40,7 +40,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 NEW(
                     "void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe)",
                     "teams::ptr",
-                    "Team::ptr",
+                    "SymSlice::ptr, Team::world_pe",
                 ),
                 NEW(
                     "void shmem_info_get_version(int *major, int *minor)",
@@ -162,17 +162,17 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 NEW(
                     "int shmem_ctx_create(long options, shmem_ctx_t *ctx)",
                     "contexts::create",
-                    "Context::new",
+                    "context, ContextBuilder::create",
                 ),
                 NEW(
                     "int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx)",
                     "contexts::create_on_team",
-                    "Team::context",
+                    "ContextBuilder::team",
                 ),
                 NEW(
                     "int shmem_ctx_get_team(shmem_ctx_t ctx, shmem_team_t *team)",
                     "contexts::get_team",
-                    "Context::team",
+                    "",
                 ),
                 NEW(
                     "void shmem_ctx_destroy(shmem_ctx_t ctx)",
@@ -183,12 +183,12 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, \
                      const shmem_ctx_session_config_t *config, long config_mask)",
                     "contexts::session_start",
-                    "Context::session",
+                    "raw::Ctx::session_start",
                 ),
                 NEW(
                     "void shmem_ctx_session_stop(shmem_ctx_t ctx)",
                     "contexts::session_stop",
-                    "Session",
+                    "raw::Ctx::session_stop",
                 ),
             ],
             rust_tests: "contexts",
