@@ -1,6 +1,7 @@
 //! Broadcast.
 
 use super::links::{Counter, lent};
+use super::trade::CARGO;
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -62,6 +63,15 @@ impl Runtime {
         if bytes == 0 {
             return;
         }
+        if team.trades() && bytes <= CARGO {
+            let given = if team.my_pe() == root { bytes } else { 0 };
+            let trade = self.trade(team, self.own(source.offset()), given);
+            if write_root || given == 0 {
+                // SAFETY: the root has given that many bytes; members of one node are in order of rank.
+                unsafe { access::copy(trade.of(root), self.own(dest.offset()), bytes) };
+            }
+            return;
+        }
         let push = bytes * (place.n_here() - 1) <= PUSH;
         if place.n_nodes() > 1 {
             self.meet(team, || {
@@ -75,9 +85,9 @@ impl Runtime {
             if team.my_pe() == root {
                 self.push_data(b);
             }
-            self.meet(team, || {});
+            self.meet_here(team);
         } else {
-            self.meet(team, || {});
+            self.meet_here(team);
         }
         if !push {
             self.pull_data(b);

@@ -17,6 +17,7 @@ use shmem_node::segment::NodeView;
 pub use members::Members;
 pub use slots::MAX_TEAMS;
 
+use crate::collectives::FEW;
 use crate::runtime::{Runtime, rt};
 pub(crate) use place::Place;
 
@@ -76,6 +77,8 @@ pub struct Team {
     place: Place,
     /// Where the members of this node meet.
     barrier: &'static NodeBarrier,
+    /// Whether members meet by trading.
+    trades: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
     /// Which init the team comes from.
@@ -106,6 +109,7 @@ impl Teams {
             my_pe,
             config: TeamConfig::default(),
             barrier: barrier_at(node.segment(place.local(0)), slot),
+            trades: trades(&place, node),
             place,
             meeting: AtomicBool::new(false),
             era,
@@ -141,6 +145,11 @@ fn barrier_at(segment: *mut u8, slot: usize) -> &'static NodeBarrier {
             .add(slots::offset(slot) + slots::BARRIER)
             .cast::<NodeBarrier>()
     }
+}
+
+/// Whether members of a team so placed trade: a few on one node, who poll.
+fn trades(place: &Place, node: &NodeView) -> bool {
+    place.n_nodes() == 1 && (2..=FEW).contains(&place.n_here()) && node.spins() > 0
 }
 
 /// The thread that is in a collective of a team.
@@ -245,6 +254,11 @@ impl Team {
 
     pub(crate) fn meeting_point(&self) -> &'static NodeBarrier {
         self.barrier
+    }
+
+    #[inline]
+    pub(crate) fn trades(&self) -> bool {
+        self.trades
     }
 
     /// Offset in every member's segment of what lies `at` bytes into the team's slot.
