@@ -27,6 +27,8 @@ layouts! {
     three_on_one_node: "-n 3";
     five_on_one_node: "-n 5";
     eight_on_one_node: "-n 8";
+    polling: "-n 7", "SHMEM_SPIN" = "300";
+    polling_then_asleep: "-n 4", "SHMEM_SPIN" = "1";
     two_nodes_of_one: "-n 2 --nodes 2";
     two_nodes_of_two: "-n 4 --nodes 2";
     three_nodes_uneven: "-n 5 --nodes 3";
