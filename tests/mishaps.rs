@@ -44,6 +44,10 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         return alloc::<u64>(if my_pe() == 0 { 100 } else { 10 }).map(drop);
     }
     let array = alloc::<u64>(4)?;
+    if mishap == "unequal-free" {
+        let other = alloc::<u64>(4)?;
+        return shmem::free(if my_pe() == 0 { array } else { other });
+    }
     if mishap.starts_with("all-global-exit-") {
         shmem::global_exit(number(mishap));
     }
@@ -57,7 +61,6 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 let thread = std::thread::spawn(|| panic!("a thread loses its nerve"));
                 thread.join().expect("the thread is fine");
             }
-            "unequal-free" => return shmem::free(array),
             _ if mishap.starts_with("global-exit-") => shmem::global_exit(number(mishap)),
             "forget-world" => {
                 std::mem::forget(world.take());
