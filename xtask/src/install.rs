@@ -194,7 +194,7 @@ fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Error> {
 fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
     use Content::{Bytes, Copy, Link};
     let text = |text: &str| Bytes(text.as_bytes().to_vec());
-    let note = note_object(".note.shmem", &Note::CURRENT.to_bytes(), "shmem_init");
+    let note = note_object(".note.shmem", &Note::WITH_STATICS.to_bytes(), "shmem_init");
     let mut entries = vec![
         Entry::new("bin/shmrun", Copy(products.shmrun.clone()), 0o755),
         Entry::new("bin/shmem-info", Copy(products.shmem_info.clone()), 0o755),
