@@ -12,8 +12,12 @@ pub const PAGE: usize = 4096;
 pub const INTERNAL_SIZE: usize = 4 << 20;
 
 /// Symmetric segments begin at multiples of this, in the heap memory and in the address space of every
-/// process that maps it: an offset is aligned alike on all PEs, up to this.
-pub const SEGMENT_ALIGN: usize = 2 << 20;
+/// process that maps it: an offset is aligned alike on all PEs, up to this. What lies between segments is
+/// never touched, so it takes no memory.
+pub const SEGMENT_ALIGN: usize = 16 << 20;
+
+/// The same on pages of another size, which there may be only so many of.
+const HUGE_SEGMENT_ALIGN: usize = 2 << 20;
 
 /// Allgather results that may be outstanding or unread at once; request `r` lies in slot
 /// `r % GATHER_SLOTS`.
@@ -83,8 +87,10 @@ pub struct HeapLayout {
     pub heap_start: usize,
     /// Bytes of a segment.
     pub segment_len: usize,
-    /// Distance between two PEs' segments, a multiple of [`SEGMENT_ALIGN`].
+    /// Distance between two PEs' segments, a multiple of `align`.
     pub segment_stride: usize,
+    /// What segments are aligned to.
+    pub align: usize,
     /// Length of the whole memory.
     pub len: usize,
 }
@@ -95,7 +101,10 @@ impl HeapLayout {
     /// overflow.
     pub fn new(n_local: usize, statics: u64, heap_size: u64, unit: usize) -> Option<Self> {
         let bytes = |n: u64| usize::try_from(n).ok();
-        let align = unit.max(SEGMENT_ALIGN);
+        let align = match unit {
+            PAGE => SEGMENT_ALIGN,
+            _ => unit.max(HUGE_SEGMENT_ALIGN),
+        };
         let pe_blocks = PAGE;
         let segments =
             (pe_blocks + n_local * size_of::<PeBlock>()).checked_next_multiple_of(align)?;
@@ -111,6 +120,7 @@ impl HeapLayout {
             heap_start,
             segment_len,
             segment_stride,
+            align,
             len,
         })
     }
@@ -143,10 +153,10 @@ mod tests {
         const MIB: usize = 1 << 20;
         let h = HeapLayout::new(3, 0, 10_000, PAGE).unwrap();
         assert_eq!((h.heap_start, h.segment_len), (4 * MIB, 4 * MIB + 10_000));
-        assert_eq!((h.segments, h.segment_stride), (2 * MIB, 6 * MIB));
-        assert_eq!(h.len, 20 * MIB);
-        let h = HeapLayout::new(1, 8192, 2 * MIB as u64 - 8192, PAGE).unwrap();
-        assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 6 * MIB));
+        assert_eq!((h.segments, h.segment_stride), (16 * MIB, 16 * MIB));
+        assert_eq!((h.align, h.len), (16 * MIB, 64 * MIB));
+        let h = HeapLayout::new(1, 8192, 12 * MIB as u64 - 8192, PAGE).unwrap();
+        assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 16 * MIB));
         assert_eq!(HeapLayout::new(1 << 20, 0, 1 << 40, PAGE), None);
         assert_eq!(HeapLayout::new(2, 0, u64::MAX, PAGE), None);
         assert_eq!(HeapLayout::new(2, u64::MAX, 0, PAGE), None);
@@ -157,7 +167,7 @@ mod tests {
         const HUGE: usize = 2 << 20;
         let h = HeapLayout::new(3, 0, 10_000, HUGE).unwrap();
         assert_eq!((h.segments, h.segment_stride), (HUGE, 3 * HUGE));
-        assert_eq!(h.len, 10 * HUGE);
+        assert_eq!((h.align, h.len), (HUGE, 10 * HUGE));
         let exact = HeapLayout::new(1, 0, HUGE as u64, HUGE).unwrap();
         assert_eq!(exact.len, 4 * HUGE);
         let statics = HeapLayout::new(1, 4096, HUGE as u64, HUGE).unwrap();
