@@ -67,6 +67,20 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 return Ok(());
             }
             "no-such-pe" => shmem::p(array, 1, 1 << 20),
+            "no-such-member" => {
+                let half = shmem::Team::world()
+                    .split_strided(0, 1, 1, None)?
+                    .expect("PE 0 is in");
+                let ctx = shmem::context().team(&half).create()?;
+                ctx.put(array, &[1], 1);
+            }
+            "no-such-pe-to-complete" => shmem::pe_quiet(&[0, 77]),
+            "misaligned-atomic" => {
+                let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
+                let op = raw::AtomicOp::Add(1);
+                raw::atomic(raw::Ctx::default_ctx(), word.at(4), raw::Width::W8, op, 0);
+            }
+            "stride-less-than-block" => shmem::ibput(array, &[1, 2], 1, 2, (2, 1), 0),
             "past-the-end" => shmem::put(array, &[1; 5], 0),
             "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
             "fcollect-too-long" => fcollect(array, array),

@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 use std::fmt::{self, Display};
+use std::io::Write;
 
 use shmem::raw::{self, Sym};
 
@@ -20,11 +21,18 @@ pub(crate) fn refuse(name: &str, what: fmt::Arguments<'_>) -> ! {
 /// Writes a message of this PE.
 #[cold]
 pub(crate) fn say(name: &str, what: fmt::Arguments<'_>) {
-    eprintln!("shmem: {}{name}: {what}", Who);
+    write(format_args!("{name}: {what}"));
+}
+
+/// Writes a line at once: others write, too.
+pub(crate) fn write(what: fmt::Arguments<'_>) {
+    let line = format!("shmem: {Who}{what}\n");
+    // Where there is no stderr, nobody can be told.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// This PE at the beginning of a message, if the process is one.
-pub(crate) struct Who;
+struct Who;
 
 impl Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,7 +84,10 @@ fn unsymmetric(name: &str, arg: &str, at: *const u8, bytes: usize) -> Sym {
     }
     let why = raw::why_not_symmetric(at, bytes);
     if raw::symmetric(at, 1).is_some() {
-        refuse(name, format_args!("{arg}: {why}"));
+        refuse(
+            name,
+            format_args!("{arg} is not symmetric in all of its length: {why}"),
+        );
     }
     let place = Place::of(at as usize);
     refuse(name, format_args!("{arg} {place}: {why}"))

@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use shmem::raw::{self, ThreadLevel};
 
-use crate::check::{self, Who};
+use crate::check;
 use crate::constants::{SHMEM_MAJOR_VERSION, SHMEM_MAX_NAME_LEN, SHMEM_MINOR_VERSION};
 use crate::handles;
 
@@ -26,9 +26,9 @@ fn report_panics() {
                 .unwrap_or("panic");
             match info.location() {
                 Some(at) if std::env::var_os("RUST_BACKTRACE").is_some() => {
-                    eprintln!("shmem: {Who}{text} ({at})");
+                    check::write(format_args!("{text} ({at})"));
                 }
-                _ => eprintln!("shmem: {Who}{text}"),
+                _ => check::write(format_args!("{text}")),
             }
             std::process::exit(1)
         }));

@@ -152,6 +152,11 @@ impl Ctx {
         }
     }
 
+    /// The PEs of this context: those of its team.
+    pub fn members(&self) -> Members {
+        self.members.unwrap_or_else(|| Members::all(rt().n_pes))
+    }
+
     /// How many PEs this context reaches.
     #[inline]
     pub fn n_pes(&self) -> usize {
@@ -179,15 +184,14 @@ impl Ctx {
         }
     }
 
-    /// The number in the job of PE `pe` of this context, and where its byte at `offset` is.
+    /// Where the byte at `offset` of PE `pe` of this context is.
     ///
     /// # Panics
     /// If there is no such PE.
     #[inline]
     #[track_caller]
-    pub(crate) fn place(&self, rt: &Runtime, pe: usize, offset: usize) -> (usize, Place) {
-        let pe = self.in_job(pe);
-        (pe, rt.place(pe, offset))
+    pub(crate) fn place(&self, rt: &Runtime, pe: usize, offset: usize) -> Place {
+        rt.place(self.in_job(pe), offset)
     }
 
     /// Hints that a stretch of operations begins (`batch`: they may be sent together, late) which has
@@ -317,6 +321,32 @@ impl<M: Mode> Context<M> {
     #[inline]
     pub fn as_raw(&self) -> &Ctx {
         &self.ctx
+    }
+
+    /// The PEs that it reaches: those of its team.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_get_team`.
+    pub fn members(&self) -> Members {
+        self.ctx.members()
+    }
+
+    /// [`Ctx::session_start`](crate::raw::Ctx::session_start), which see.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_session_start`.
+    #[inline]
+    pub fn session_start(&self, batch: bool, total: Option<usize>) {
+        self.ctx.session_start(batch, total);
+    }
+
+    /// Ends what [`session_start`](Self::session_start) has begun; without such it does nothing.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_ctx_session_stop`.
+    #[inline]
+    pub fn session_stop(&self) {
+        self.ctx.session_stop();
     }
 
     /// How many PEs it reaches: those of its team.

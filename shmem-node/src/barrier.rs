@@ -230,13 +230,15 @@ mod tests {
     fn what_is_shown_stays_until_all_have_departed() {
         const N: u32 = 4;
         let barrier = NodeBarrier::default();
-        let shown = AtomicUsize::new(0);
+        // Each PE shows in a place of its own.
+        let shown = [const { AtomicUsize::new(0) }; N as usize];
         std::thread::scope(|s| {
             for pe in 0..N {
                 let (barrier, shown) = (&barrier, &shown);
                 s.spawn(move || {
                     for round in 1..=300 {
                         let shows = round as u32 % N == pe;
+                        let shown = &shown[round % N as usize];
                         if shows {
                             shown.store(round, Ordering::Relaxed);
                         }

@@ -87,7 +87,7 @@ pub struct HeapLayout {
     pub heap_start: usize,
     /// Bytes of a segment.
     pub segment_len: usize,
-    /// Distance between two PEs' segments, a multiple of `align`.
+    /// Distance between two PEs' segments, a multiple of `align`; an odd one on small pages.
     pub segment_stride: usize,
     /// What segments are aligned to.
     pub align: usize,
@@ -112,7 +112,13 @@ impl HeapLayout {
             .checked_add(INTERNAL_SIZE)?
             .checked_next_multiple_of(unit)?;
         let segment_len = heap_start.checked_add(bytes(heap_size)?)?;
-        let segment_stride = segment_len.checked_next_multiple_of(align)?;
+        let mut segment_stride = segment_len.checked_next_multiple_of(align)?;
+        if unit == PAGE {
+            // An odd multiple. Processors guess where in a cache a line is from a hash of its address,
+            // and objects that lie powers of two apart evict each other: with arrays of such sizes
+            // and heaps of such sizes, a put's source and target would.
+            segment_stride |= align;
+        }
         let len = segment_stride.checked_mul(n_local)?.checked_add(segments)?;
         (len <= 1 << 47).then_some(Self {
             pe_blocks,
@@ -157,6 +163,11 @@ mod tests {
         assert_eq!((h.align, h.len), (16 * MIB, 64 * MIB));
         let h = HeapLayout::new(1, 8192, 12 * MIB as u64 - 8192, PAGE).unwrap();
         assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 16 * MIB));
+        let even = HeapLayout::new(2, 0, 28 * MIB as u64, PAGE).unwrap();
+        assert_eq!(
+            (even.segment_len, even.segment_stride),
+            (32 * MIB, 48 * MIB)
+        );
         assert_eq!(HeapLayout::new(1 << 20, 0, 1 << 40, PAGE), None);
         assert_eq!(HeapLayout::new(2, 0, u64::MAX, PAGE), None);
         assert_eq!(HeapLayout::new(2, u64::MAX, 0, PAGE), None);

@@ -4,6 +4,7 @@
 //! program so that the checks also follow each other in one job: memory is reused, connections and
 //! collectives go on from what came before.
 
+mod active_sets;
 mod atomics;
 mod collectives;
 mod contexts;
@@ -17,6 +18,7 @@ mod order;
 mod rma;
 mod signals;
 mod strided;
+mod teams;
 mod threads;
 mod waiting;
 
@@ -52,6 +54,8 @@ fn main() -> Result<(), shmem::Error> {
         waiting::CHECKS,
         locks::CHECKS,
         collectives::CHECKS,
+        teams::CHECKS,
+        active_sets::CHECKS,
         memory::CHECKS,
         life::CHECKS,
         threads::CHECKS,

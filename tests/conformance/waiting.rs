@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use shmem::raw::{self, Mask, Values, Words};
 use shmem::{
     Cmp, Datum, Waitable, alloc, atomic_inc, barrier_all, fence, free, my_pe, n_pes, p, put,
     signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
@@ -19,7 +20,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("empty_sets", empty_sets),
     ("any_is_fair", any_is_fair),
     ("tests_of_many", tests_of_many),
-    ("signals", signals),
+    ("words_by_address", words_by_address),
+    ("signal_words", signal_words),
 ];
 
 /// Every PE sends a value to its right neighbour, which waits for it by each comparison.
@@ -246,7 +248,7 @@ fn tests_of_many() {
     free(counts).unwrap();
 }
 
-fn signals() {
+fn signal_words() {
     let (me, n) = (my_pe(), n_pes());
     let signal = alloc::<u64>(1).unwrap();
     for pe in (0..n).map(|i| (me + i) % n) {
@@ -255,4 +257,45 @@ fn signals() {
     assert_eq!(signal_wait_until(signal, Cmp::Ge, n as u64), n as u64);
     barrier_all();
     free(signal).unwrap();
+}
+
+/// What C has: addresses, status arrays of `int`, and null for none.
+fn words_by_address() {
+    let (me, n) = (my_pe(), n_pes());
+    let right = (me + 1) % n;
+    let array = alloc::<i16>(4).unwrap();
+    let status = [0, 7, 0, -1];
+    let values = [1, -1, 3, -1];
+    let words = |mask, values| Words {
+        at: array.as_ptr().cast_const(),
+        n: 4,
+        mask,
+        cmp: Cmp::Eq,
+        values,
+    };
+    let masked = words(
+        Mask::from_status(status.as_ptr()),
+        Values::Each(values.as_ptr()),
+    );
+    let all = words(Mask::from_status(std::ptr::null()), Values::One(0));
+    let mut found = Vec::new();
+    // SAFETY: an array of 4 in this PE's heap; status and values have 4 elements each.
+    unsafe {
+        assert!(raw::test_all(all));
+        assert_eq!(raw::test_any(masked), None);
+        assert_eq!(raw::test_some(masked, |i| found.push(i)), 0);
+        barrier_all();
+        put(array.at(..3), &[1, 2, 3], right);
+        assert_eq!(raw::wait_until(array.as_ptr(), Cmp::Ne, 0), 1);
+        raw::wait_until_all(masked);
+        assert!(matches!(raw::wait_until_any(masked), Some(0 | 2)));
+        assert_eq!(raw::wait_until_some(masked, |i| found.push(i)), 2);
+        assert_eq!(found, [0, 2]);
+        assert_eq!(raw::wait_until(array.as_ptr().add(1), Cmp::Gt, 0), 2);
+        assert!(raw::test(array.as_ptr().add(1), Cmp::Eq, 2));
+        assert!(raw::test_all(masked) && !raw::test_all(all));
+        assert_eq!(raw::test_any(all), Some(3));
+    }
+    barrier_all();
+    free(array).unwrap();
 }

@@ -23,13 +23,16 @@ use std::sync::atomic::{Ordering, fence};
 /// Words of `pSync` that a routine on an active set uses at most: the `SHMEM_*_SYNC_SIZE`.
 pub const SYNC_SIZE: usize = 64;
 
-// The words.
-const DOWN: usize = 0;
-const START: usize = 1;
-const TOTAL: usize = 2;
-/// A word for each child.
-const UP: usize = 8;
-const DATA_UP: usize = UP + tree::MAX_CHILDREN;
+// The words. Synchronisations have their own, so that one may follow or precede another operation on
+// the same array.
+const SYNC_DOWN: usize = 0;
+const DATA_DOWN: usize = 1;
+const START: usize = 2;
+const TOTAL: usize = 3;
+// A word for each child.
+const SYNC_UP: usize = 4;
+const LENGTH_UP: usize = SYNC_UP + tree::MAX_CHILDREN;
+const DATA_UP: usize = LENGTH_UP + tree::MAX_CHILDREN;
 
 const _: () = assert!(DATA_UP + tree::MAX_CHILDREN <= SYNC_SIZE);
 
@@ -141,14 +144,14 @@ impl Runtime {
 
     pub(crate) fn set_sync(&self, set: ActiveSet) {
         for (k, _) in set.children() {
-            self.taken(set, UP + k);
+            self.taken(set, SYNC_UP + k);
         }
         if let Some((parent, k)) = set.parent() {
-            self.give(set, parent, UP + k, 1);
-            self.taken(set, DOWN);
+            self.give(set, parent, SYNC_UP + k, 1);
+            self.taken(set, SYNC_DOWN);
         }
         for (_, child) in set.children().rev() {
-            self.give(set, child, DOWN, 1);
+            self.give(set, child, SYNC_DOWN, 1);
         }
     }
 
@@ -172,13 +175,13 @@ impl Runtime {
         let from = if turned == 0 {
             source
         } else {
-            self.taken(set, DOWN);
+            self.taken(set, DATA_DOWN);
             dest
         };
         for (_, child) in tree::children(turned, set.size).rev() {
             let rank = (child + root) % set.size;
             self.pass(set, rank, from, dest, bytes);
-            self.give(set, rank, DOWN, 1);
+            self.give(set, rank, DATA_DOWN, 1);
         }
         if turned == 0 && write_root {
             // SAFETY: two arrays of this PE.
@@ -199,13 +202,13 @@ impl Runtime {
     pub(crate) fn set_collect(&self, set: ActiveSet, dest: Sym, source: Sym, bytes: usize) {
         let mut below = [0; tree::MAX_CHILDREN];
         for (k, _) in set.children() {
-            below[k] = self.taken(set, UP + k) as usize - 1;
+            below[k] = self.taken(set, LENGTH_UP + k) as usize - 1;
         }
         let all = bytes + below.iter().sum::<usize>();
         let (start, total) = match set.parent() {
             None => (0, all),
             Some((parent, k)) => {
-                self.give(set, parent, UP + k, all as u64 + 1);
+                self.give(set, parent, LENGTH_UP + k, all as u64 + 1);
                 let [start, total] = [START, TOTAL].map(|word| self.taken(set, word) as usize - 1);
                 (start, total)
             }
@@ -242,11 +245,11 @@ impl Runtime {
         if let Some((parent, k)) = set.parent() {
             self.pass(set, parent, at, at, subtree.len());
             self.give(set, parent, DATA_UP + k, 1);
-            self.taken(set, DOWN);
+            self.taken(set, DATA_DOWN);
         }
         for (_, child) in set.children().rev() {
             self.pass(set, child, dest, dest, total);
-            self.give(set, child, DOWN, 1);
+            self.give(set, child, DATA_DOWN, 1);
         }
         self.quiet();
     }
@@ -276,7 +279,7 @@ impl Runtime {
         blocks.resize_with(bytes.div_ceil(BLOCK).min(BLOCKS), Block::new);
         let partial = blocks.as_mut_ptr().cast::<u8>();
         for (k, child) in set.children() {
-            self.taken(set, UP + k);
+            self.taken(set, DATA_UP + k);
             for start in (0..n).step_by(per_round) {
                 let count = per_round.min(n - start);
                 let at = dest + start * elem;
@@ -289,12 +292,12 @@ impl Runtime {
             }
         }
         if let Some((parent, k)) = set.parent() {
-            self.give(set, parent, UP + k, 1);
-            self.taken(set, DOWN);
+            self.give(set, parent, DATA_UP + k, 1);
+            self.taken(set, DATA_DOWN);
         }
         for (_, child) in set.children().rev() {
             self.pass(set, child, dest, dest, bytes);
-            self.give(set, child, DOWN, 1);
+            self.give(set, child, DATA_DOWN, 1);
         }
         self.quiet();
     }

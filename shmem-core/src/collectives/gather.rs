@@ -196,7 +196,7 @@ impl Runtime {
         team: &Team,
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
-        let boxes = (team.slot(LANDING), team.slot(SHOWN), Source::Stays);
+        let boxes = (team.slot(LANDING), team.slot(SHOWN), Source::Reusable);
         self.exchange_along_tree(team, boxes, items);
     }
 

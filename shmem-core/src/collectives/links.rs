@@ -18,8 +18,9 @@
 //!   an earlier round, which the parent sent after it took from *landing* what had come up.
 //! * A parent writes its child's *landing* only after the child's message of the round, which the
 //!   child sent after it had taken what its own children sent up.
-//! * A leader writes *shown* only after its node has arrived and, for the next message down, after
-//!   its children's messages have come: they have what it showed before.
+//! * A leader writes *shown* only after its node has arrived, so nobody there reads what it showed
+//!   before. What it sent up has long been received then. What it sent down may not have been, so
+//!   that is sent as bytes that do not stay.
 //!
 //! # Ring
 //! Messages to the right are numbered through all operations, on all leaders alike. Pieces of

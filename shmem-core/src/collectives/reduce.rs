@@ -152,7 +152,7 @@ impl Runtime {
                 landing,
                 shown,
                 bytes,
-                Source::Stays,
+                Source::Reusable,
             );
             self.tell_child(team, child, round);
         }
