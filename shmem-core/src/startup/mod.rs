@@ -19,6 +19,12 @@ static CONSTRUCTOR: extern "C" fn() = {
     run
 };
 
+/// Has the constructor linked where `init` is: linkers take from a static library what somebody refers
+/// to, and nobody refers to a constructor.
+pub(crate) fn keep() {
+    std::hint::black_box(&CONSTRUCTOR);
+}
+
 /// What costs time to find out and is the same in all PEs of a node, a template finds out once.
 ///
 /// Asking the processor what it can do is slow, most of all in a virtual machine, where every
