@@ -1,6 +1,6 @@
 //! A program that joins its job again and again: `lives N` does so N times, and checks each time that
 //! it finds a new world and that communication works. `lives N static` has symmetric static data that
-//! lasts from one life to the next.
+//! lasts from one life to the next; `lives N empty` does nothing in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,11 @@ static NOTE: raw::Note = raw::Note::WITH_STATICS;
 fn main() -> Result<(), shmem::Error> {
     let mut args = std::env::args().skip(1);
     let lives: u64 = args.next().and_then(|n| n.parse().ok()).expect("a number");
-    let statics = args.next().is_some();
+    let kind = args.next();
+    let (statics, empty) = (
+        kind.as_deref() == Some("static"),
+        kind.as_deref() == Some("empty"),
+    );
     assert!(!shmem::initialized());
     for life in 0..lives {
         let world = if statics {
@@ -30,7 +34,9 @@ fn main() -> Result<(), shmem::Error> {
             Some(shmem::init()?)
         };
         assert!(shmem::initialized());
-        live(life)?;
+        if !empty {
+            live(life)?;
+        }
         if statics {
             count_static(life);
             raw::finalize();

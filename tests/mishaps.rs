@@ -44,10 +44,15 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         return alloc::<u64>(if my_pe() == 0 { 100 } else { 10 }).map(drop);
     }
     let array = alloc::<u64>(4)?;
+    if mishap == "unequal-free" {
+        let other = alloc::<u64>(4)?;
+        return shmem::free(if my_pe() == 0 { array } else { other });
+    }
     if mishap.starts_with("all-global-exit-") {
         shmem::global_exit(number(mishap));
     }
     let mut world = Some(world);
+    let alone = shmem::Team::world().split_strided(0, 1, 1, None)?;
     if my_pe() == 0 {
         match mishap {
             "exit-0" => exit(0),
@@ -57,13 +62,24 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 let thread = std::thread::spawn(|| panic!("a thread loses its nerve"));
                 thread.join().expect("the thread is fine");
             }
-            "unequal-free" => return shmem::free(array),
             _ if mishap.starts_with("global-exit-") => shmem::global_exit(number(mishap)),
             "forget-world" => {
                 std::mem::forget(world.take());
                 return Ok(());
             }
             "no-such-pe" => shmem::p(array, 1, 1 << 20),
+            "no-such-member" => {
+                let alone = alone.expect("PE 0 is in");
+                let ctx = shmem::context().team(&alone).create()?;
+                ctx.put(array, &[1], 1);
+            }
+            "no-such-pe-to-complete" => shmem::pe_quiet(&[0, 77]),
+            "misaligned-atomic" => {
+                let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
+                let op = raw::AtomicOp::Add(1);
+                raw::atomic(raw::Ctx::default_ctx(), word.at(4), raw::Width::W8, op, 0);
+            }
+            "stride-less-than-block" => shmem::ibput(array, &[1, 2], 1, 2, (2, 1), 0),
             "past-the-end" => shmem::put(array, &[1; 5], 0),
             "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
             "fcollect-too-long" => fcollect(array, array),

@@ -23,15 +23,15 @@ impl Ctx {
     pub(crate) fn atomic(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
         let rt = rt();
         match self.place(rt, pe, at.offset()) {
-            (pe, Place::Here(word)) => {
+            Place::Here(word) => {
                 // SAFETY: the word lies aligned inside the segment.
-                let old = unsafe { atomic::execute(word, width, op) };
+                let old = unsafe { atomic::execute(word.at, width, op) };
                 if !matches!(op, AtomicOp::Fetch) {
-                    rt.ring(pe);
+                    rt.ring(word.local);
                 }
                 old
             }
-            (pe, Place::There) => self.atomic_far(rt, at, width, op, pe),
+            Place::There(pe) => self.atomic_far(rt, at, width, op, pe),
         }
     }
 
@@ -41,17 +41,17 @@ impl Ctx {
     pub(crate) fn atomic_plain(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) {
         let rt = rt();
         match (self.place(rt, pe, at.offset()), op) {
-            ((pe, Place::Here(word)), AtomicOp::Swap(value)) => {
+            (Place::Here(word), AtomicOp::Swap(value)) => {
                 // SAFETY: the word lies aligned inside the segment.
-                unsafe { atomic::store(word, width, value) };
-                rt.ring(pe);
+                unsafe { atomic::store(word.at, width, value) };
+                rt.ring(word.local);
             }
-            ((pe, Place::Here(word)), _) => {
+            (Place::Here(word), _) => {
                 // SAFETY: as above.
-                unsafe { atomic::execute(word, width, op) };
-                rt.ring(pe);
+                unsafe { atomic::execute(word.at, width, op) };
+                rt.ring(word.local);
             }
-            ((pe, Place::There), _) => self.atomic_plain_far(rt, at, width, op, pe),
+            (Place::There(pe), _) => self.atomic_plain_far(rt, at, width, op, pe),
         }
     }
 

@@ -89,10 +89,11 @@ impl Lasting {
         }
     }
 
-    /// Makes this PE's segment as it was before the first life: no peer can reach it yet, since those of
-    /// this node come after the barrier of init and others do not know where it is. Gives the bytes
-    /// of the heap that may not be zero.
+    /// Makes this PE's segment as it was before the first life. The PEs of this node have to be out of the
+    /// last one, so they meet before; those of others are, since they have said goodbye, and do not
+    /// know yet where it is. Gives the bytes of the heap that may not be zero.
     fn clear(&self, last: &Runtime, settings: &Settings) -> usize {
+        last.node_barrier();
         let dirty = last
             .heap
             .lock()

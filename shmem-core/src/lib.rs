@@ -26,9 +26,12 @@
 //! # Map
 //! * [`init`], [`World`], [`my_pe`], [`n_pes`]: the job.
 //! * [`alloc`], [`realloc`], [`free`], [`SymSlice`]: symmetric memory.
-//! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`nbi`]: one-sided copies.
-//! * [`atomic_fetch_add`] and its like: atomics on any PE's words.
-//! * [`fence`], [`quiet`]: order and completion. [`wait_until`], [`test()`], [`wait_until_any`] and
+//! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`ibput`], [`ibget`], [`nbi`]:
+//!   one-sided copies.
+//! * [`atomic_fetch_add`] and its like: atomics on any PE's words. [`put_signal`]: data that tells
+//!   when it has come.
+//! * [`fence`], [`quiet`], [`pe_quiet`]: order and completion; [`Context`] for separate streams of
+//!   operations, which complete by themselves. [`wait_until`], [`test()`], [`wait_until_any`] and
 //!   its like: waiting for others. [`Lock`].
 //! * [`barrier_all`], [`broadcast`], [`reduce`], [`fcollect`], [`collect`], [`alltoall`].
 //!

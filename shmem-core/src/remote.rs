@@ -298,13 +298,16 @@ impl AddressTable {
 impl Directory for AddressTable {
     fn lookup(&self, pe: u32) -> Lookup {
         let gather = self.view.gather();
+        // In this order: the result may arrive between two looks.
+        if !gather.is_done(self.request) {
+            return Lookup::Pending;
+        }
         match gather.value(self.request, pe as usize) {
             Some(bytes) => match self.read(bytes) {
                 Ok(peer) => Lookup::Ready(peer.ud),
                 Err(why) => Lookup::Unknown(why),
             },
-            None if gather.is_done(self.request) => Lookup::Unknown("no such PE".into()),
-            None => Lookup::Pending,
+            None => Lookup::Unknown("no such PE".into()),
         }
     }
 

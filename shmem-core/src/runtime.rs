@@ -185,10 +185,18 @@ pub(crate) fn uninstall() {
 
 /// Where a PE's memory is.
 pub(crate) enum Place {
-    /// On this node: the address.
-    Here(*mut u8),
-    /// On another node.
-    There,
+    /// On this node.
+    Here(Near),
+    /// On another node: the PE's number in the job.
+    There(usize),
+}
+
+/// A byte of a PE of this node.
+#[derive(Clone, Copy)]
+pub(crate) struct Near {
+    pub(crate) at: *mut u8,
+    /// Position of the PE on the node.
+    pub(crate) local: usize,
 }
 
 impl Runtime {
@@ -220,9 +228,11 @@ impl Runtime {
     pub(crate) fn place(&self, pe: usize, offset: usize) -> Place {
         match self.node_of.get(pe) {
             Some(&node) if node == self.my_node => {
-                Place::Here(self.neighbour(self.local_of[pe] as usize, offset))
+                let local = self.local_of[pe] as usize;
+                let at = self.neighbour(local, offset);
+                Place::Here(Near { at, local })
             }
-            Some(_) => Place::There,
+            Some(_) => Place::There(pe),
             None => self.no_such_pe(pe),
         }
     }
@@ -262,10 +272,10 @@ impl Runtime {
         }
     }
 
-    /// Wakes a PE of this node that may sleep in a wait for memory that was just written.
+    /// Wakes the PE at a position of this node, which may sleep in a wait for memory that was just
+    /// written.
     #[inline]
-    pub(crate) fn ring(&self, pe: usize) {
-        let local = self.local_of[pe] as usize;
+    pub(crate) fn ring(&self, local: usize) {
         debug_assert!(local < self.node.n_local());
         // SAFETY: the blocks of a node lie one behind the other.
         let block = unsafe { &*ptr::from_ref(self.neighbours.blocks).add(local) };

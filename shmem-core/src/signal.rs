@@ -66,12 +66,12 @@ impl Ctx {
     ) {
         let rt: &Runtime = rt();
         match self.place(rt, pe, dest.offset()) {
-            (world_pe, Place::Here(to)) => {
-                let word = rt.neighbour(rt.local_of[world_pe] as usize, signal.at.offset());
+            Place::Here(to) => {
+                let word = rt.neighbour(to.local, signal.at.offset());
                 // SAFETY: readable by the caller; the target and the word are mapped, and the word is
                 // aligned.
                 unsafe {
-                    access::copy(source, to, bytes);
+                    access::copy(source, to.at, bytes);
                     // ORDERING(signal): after the data; the partner is the acquiring load of a wait.
                     match signal.op {
                         SignalOp::Set => atomic::store(word, Width::W8, signal.value),
@@ -80,9 +80,9 @@ impl Ctx {
                         }
                     }
                 }
-                rt.ring(world_pe);
+                rt.ring(to.local);
             }
-            (_, Place::There) => {
+            Place::There(_) => {
                 if bytes > 0 {
                     // SAFETY: by the caller.
                     unsafe { self.put_bytes(dest, source, bytes, pe, nbi) };

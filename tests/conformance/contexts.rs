@@ -2,8 +2,8 @@
 
 use shmem::raw::{Ctx, CtxOptions, MAX_CONTEXTS};
 use shmem::{
-    Cmp, Error, alloc, atomic_fetch, barrier_all, context, free, g, get, my_pe, n_pes, p, pe_quiet,
-    put, quiet, wait_until,
+    Cmp, Error, Team, alloc, atomic_fetch, barrier_all, context, free, g, get, my_pe, n_pes, p,
+    pe_quiet, put, quiet, wait_until,
 };
 
 use crate::{Check, noise};
@@ -16,6 +16,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("contexts_run_out", contexts_run_out),
     ("a_context_per_thread", a_context_per_thread),
     ("contexts_do_everything", contexts_do_everything),
+    ("contexts_of_teams", contexts_of_teams),
 ];
 
 /// Several contexts write to several PEs in turn; what one of them completes is there, whatever the
@@ -197,13 +198,53 @@ fn a_context_per_thread() {
     free(counts).unwrap();
 }
 
+/// PEs of a team's context have the numbers that they have in the team, here counted backwards.
+fn contexts_of_teams() {
+    let (me, n) = (my_pe(), n_pes());
+    let words = alloc::<u64>(2 * n).unwrap();
+    let last = n as isize - 1;
+    let members = n.div_ceil(2) as isize;
+    let backwards = Team::world()
+        .split_strided(last, -2, members, None)
+        .unwrap();
+    if let Some(team) = backwards {
+        let ctx = context().team(&team).nostore().create().unwrap();
+        let others = context()
+            .team(Team::shared())
+            .serialized()
+            .create()
+            .unwrap();
+        assert_eq!(
+            (ctx.n_pes(), others.n_pes()),
+            (team.n_pes(), Team::shared().n_pes())
+        );
+        for rank in 0..ctx.n_pes() {
+            let world = n - 1 - 2 * rank;
+            assert_eq!(ctx.as_raw().world_pe(rank), Some(world));
+            ctx.p(words.elem(me), 10 + rank as u64, rank);
+            ctx.atomic_add(words.elem(n + me), 3, rank);
+            ctx.pe_quiet(&[rank]);
+            assert_eq!(g(words.elem(me), world), 10 + rank as u64);
+            assert_eq!(atomic_fetch(words.elem(n + me), world), 3);
+        }
+        assert_eq!(ctx.as_raw().world_pe(ctx.n_pes()), None);
+        // It outlives its team.
+        team.destroy();
+        ctx.p(words.elem(me), 99, 0);
+        ctx.quiet();
+        assert_eq!(g(words.elem(me), n - 1), 99);
+    }
+    barrier_all();
+    free(words).unwrap();
+}
+
 /// Every kind of operation on a context that is not the default one, and sessions, which promise
 /// nothing.
 fn contexts_do_everything() {
     let (me, n) = (my_pe(), n_pes());
     let pe = (me + n / 2) % n;
     let ctx = context().create().unwrap();
-    ctx.as_raw().session_start(true, Some(100));
+    ctx.session_start(true, Some(100));
     let cells = alloc::<i64>(4 * n).unwrap();
     let mine = cells.at(4 * me..4 * me + 4);
     ctx.put(mine, &[1, 2, 3, 4], pe);
@@ -218,7 +259,7 @@ fn contexts_do_everything() {
     assert_eq!(ctx.atomic_fetch_add(mine, 5, pe), 10);
     assert_eq!(ctx.atomic_swap(mine, -1, pe), 15);
     assert_eq!(ctx.atomic_compare_swap(mine, -1, 8, pe), -1);
-    ctx.as_raw().session_stop();
+    ctx.session_stop();
     let (mut a, mut b) = (0, 0);
     ctx.nbi(|ops| {
         ops.atomic_fetch_or(&mut a, mine, 3, pe);

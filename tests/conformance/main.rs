@@ -9,6 +9,7 @@ mod atomics;
 mod collectives;
 mod contexts;
 mod growth;
+mod life;
 mod locks;
 mod memory;
 mod mixed;
@@ -56,6 +57,7 @@ fn main() -> Result<(), shmem::Error> {
         teams::CHECKS,
         active_sets::CHECKS,
         memory::CHECKS,
+        life::CHECKS,
         threads::CHECKS,
     ]
     .concat();

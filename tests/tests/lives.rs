@@ -46,6 +46,8 @@ layouts! {
 fn many_lives_leave_nothing_behind() {
     lives("-n 2 --nodes 2", &["400"]).succeed();
     lives("-n 3", &["2000"]).succeed();
+    lives("-n 3", &["2000", "empty"]).succeed();
+    lives("-n 4 --nodes 2", &["200", "empty"]).succeed();
 }
 
 #[test]

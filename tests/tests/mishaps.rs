@@ -107,6 +107,13 @@ fn global_exit_ends_the_job_with_its_status() {
 #[test]
 fn mistakes_in_arguments_panic_with_the_values() {
     ends("no-such-pe", 101, &["PE 1048576 does not exist"]);
+    let said = "PE 1 does not exist: the team of this context has PEs 0 to 0";
+    ends("no-such-member", 101, &[said]);
+    ends("no-such-pe-to-complete", 101, &["PE 77 does not exist"]);
+    let said = ["atomic add of 8 bytes", "a multiple of 8"];
+    ends("misaligned-atomic", 101, &said);
+    let said = "the stride of dest is 1 elements, less than a block, which has 2";
+    ends("stride-less-than-block", 101, &[said]);
     ends("past-the-end", 101, &["0..5 of a symmetric array of 4"]);
     ends(
         "alltoall-too-long",

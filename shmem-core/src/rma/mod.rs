@@ -2,7 +2,7 @@
 //!
 //! To a PE of the same node they are plain memory accesses. To others they are RDMA over a
 //! connection that the first operation makes. This module has the engine, which knows addresses and
-//! byte counts; [`strided`] copies that leave gaps, [`typed`] the routines of the crate, and [`nbi`]
+//! byte counts; [`strided`] copies that leave gaps, [`typed`] the routines of the crate, and `nbi`
 //! the scope that makes non-blocking operations safe.
 
 mod nbi;
@@ -46,13 +46,13 @@ impl Ctx {
     ) {
         let rt = rt();
         match self.place(rt, pe, dest.offset()) {
-            (pe, Place::Here(to)) => {
+            Place::Here(to) => {
                 // SAFETY: readable by the caller; the target is mapped.
-                unsafe { access::copy(source, to, bytes) };
-                rt.ring(pe);
+                unsafe { access::copy(source, to.at, bytes) };
+                rt.ring(to.local);
             }
             // SAFETY: by the caller.
-            (pe, Place::There) => unsafe { self.put_far(rt, dest, source, bytes, pe, nbi) },
+            Place::There(pe) => unsafe { self.put_far(rt, dest, source, bytes, pe, nbi) },
         }
     }
 
@@ -101,9 +101,9 @@ impl Ctx {
         let rt = rt();
         match self.place(rt, pe, source.offset()) {
             // SAFETY: the source is mapped; writable by the caller.
-            (_, Place::Here(from)) => unsafe { access::copy(from, dest, bytes) },
+            Place::Here(from) => unsafe { access::copy(from.at, dest, bytes) },
             // SAFETY: by the caller.
-            (pe, Place::There) => unsafe { self.get_far(rt, dest, source, bytes, pe, nbi) },
+            Place::There(pe) => unsafe { self.get_far(rt, dest, source, bytes, pe, nbi) },
         }
     }
 

@@ -67,8 +67,8 @@ impl Blocks {
         }
     }
 
-    /// The same without the first `n` blocks, and how far both sides move.
-    fn from_block(self, n: usize) -> Self {
+    /// The same without `n` blocks.
+    fn without(self, n: usize) -> Self {
         Self {
             count: self.count - n,
             ..self
@@ -133,7 +133,7 @@ impl Ctx {
                 }
                 source = source.wrapping_add(count * blocks.source_stride);
                 dest = dest.at(count * blocks.bytes);
-                blocks = blocks.from_block(count);
+                blocks = blocks.without(count);
             }
             return;
         }
@@ -178,7 +178,7 @@ impl Ctx {
                 }
                 source = source.at(count * blocks.source_stride);
                 dest = dest.wrapping_add(count * blocks.dest_stride);
-                blocks = blocks.from_block(count);
+                blocks = blocks.without(count);
             }
             return;
         }
@@ -206,14 +206,14 @@ impl Ctx {
 pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks, pe: usize) {
     let rt: &Runtime = rt();
     match ctx.place(rt, pe, dest.offset()) {
-        (world_pe, Place::Here(to)) => {
+        Place::Here(to) => {
             // SAFETY: by the caller; the target is mapped.
-            unsafe { copy_blocks(source, to, blocks) };
-            rt.ring(world_pe);
+            unsafe { copy_blocks(source, to.at, blocks) };
+            rt.ring(to.local);
         }
-        (_, Place::There) if blocks.count == 0 || blocks.bytes == 0 => {}
+        Place::There(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        (_, Place::There) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
+        Place::There(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
     }
 }
 
@@ -233,9 +233,9 @@ pub unsafe fn get_blocks(ctx: &Ctx, dest: *mut u8, source: Sym, blocks: Blocks, 
     let rt: &Runtime = rt();
     match ctx.place(rt, pe, source.offset()) {
         // SAFETY: by the caller; the source is mapped.
-        (_, Place::Here(from)) => unsafe { copy_blocks(from, dest, blocks) },
-        (_, Place::There) if blocks.count == 0 || blocks.bytes == 0 => {}
+        Place::Here(from) => unsafe { copy_blocks(from.at, dest, blocks) },
+        Place::There(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        (_, Place::There) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
+        Place::There(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
     }
 }

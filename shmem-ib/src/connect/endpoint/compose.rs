@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use super::atomics::{At, Old};
 use super::buffers::Slot;
-use super::context::Context;
+use super::context::{Context, ContextId};
 use super::driver::Driver;
 use super::error::ConnError;
 use super::ops::{Failed, Holds, Op, OpId, OpKind};
@@ -40,6 +40,15 @@ impl Word {
             segment: at.segment,
             offset: at.offset & !7,
         }
+    }
+}
+
+/// Where a target lies in its word, in bits.
+const fn shift(at: At) -> u32 {
+    match at.width {
+        Width::W4 if cfg!(target_endian = "big") => (at.offset as u32 & 4 ^ 4) * 8,
+        Width::W4 => (at.offset as u32 & 4) * 8,
+        Width::W8 => 0,
     }
 }
 
@@ -136,6 +145,11 @@ impl<H: Hca> Context<'_, H> {
         let mut locked = self.endpoint.lock();
         let (pe, segment, len) = (at.pe, at.segment, at.width.bytes());
         locked.connected(pe, segment, kind, at.offset, len)?;
+        if let Old::Dropped = old
+            && locked.merge(self.id, at, op)
+        {
+            return Ok(0);
+        }
         let slot = locked.slot(8)?;
         // Waiting for the slot may have cost the connection. From here on the lock is kept until the
         // loop counts as under way.
@@ -156,15 +170,10 @@ impl<H: Hca> Context<'_, H> {
         locked.composed += 1;
         locked.peers.entry(pe).or_default().composed += 1;
         let word = Word::of(at);
-        let shift = match at.width {
-            Width::W4 if cfg!(target_endian = "big") => (at.offset as u32 & 4 ^ 4) * 8,
-            Width::W4 => (at.offset as u32 & 4) * 8,
-            Width::W8 => 0,
-        };
         let new = Loop {
             id,
             op,
-            shift,
+            shift: shift(at),
             width: at.width,
             slot,
         };
@@ -180,6 +189,31 @@ impl<H: Hca> Driver<H> {
     /// Whether a loop is under way on the word of a target.
     pub(super) fn is_composing(&self, at: At) -> bool {
         self.composed > 0 && self.composer.lines.contains_key(&Word::of(at))
+    }
+
+    /// Adds an operation to the last one in line, if that waits, too, and is of the same kind on the same
+    /// target and of the same context, and nobody wants to know the value in between. A stream of
+    /// operations on one word so costs no more than a few steps.
+    fn merge(&mut self, ctx: ContextId, at: At, op: AtomicOp) -> bool {
+        let line = self.composer.lines.get_mut(&Word::of(at));
+        let Some(last) = line.and_then(|line| line.others.back_mut()) else {
+            return false;
+        };
+        let other = self.ops.get_mut(last.id);
+        let anonymous = other.is_some_and(|o| o.ctx == ctx && !o.waited && o.fetch.is_none());
+        if !anonymous || (last.shift, last.width) != (shift(at), at.width) {
+            return false;
+        }
+        let merged = match (last.op, op) {
+            (AtomicOp::Add(a), AtomicOp::Add(b)) => AtomicOp::Add(a.wrapping_add(b)),
+            (AtomicOp::And(a), AtomicOp::And(b)) => AtomicOp::And(a & b),
+            (AtomicOp::Or(a), AtomicOp::Or(b)) => AtomicOp::Or(a | b),
+            (AtomicOp::Xor(a), AtomicOp::Xor(b)) => AtomicOp::Xor(a ^ b),
+            (AtomicOp::Swap(_), AtomicOp::Swap(b)) => AtomicOp::Swap(b),
+            _ => return false,
+        };
+        last.op = merged;
+        true
     }
 
     /// A loop gets in line, and takes its first step if it is alone there.

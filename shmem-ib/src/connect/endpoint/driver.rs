@@ -11,6 +11,7 @@ use super::amo::{ANSWER_SLOTS, Owner};
 use super::buffers::{LocalSegment, Pool};
 use super::compose::Composer;
 use super::config::{Directory, EndpointConfig};
+use super::contact::Ahead;
 use super::error::ConnError;
 use super::ops::{OpId, OpTable};
 use super::path::{Path, Todo};
@@ -83,6 +84,8 @@ pub(super) struct Driver<H> {
     pub(super) unanswered: u64,
     /// Completions taken ahead of time, see [`Driver::take_last_receives`].
     pub(super) late: Vec<Completion>,
+    /// Peers that are to be connected before they are used.
+    pub(super) ahead: Ahead,
     /// What each context has under way.
     pub(super) accounts: Accounts,
     /// Atomics that take several steps.
@@ -139,6 +142,7 @@ impl<H: Hca> Driver<H> {
             owner,
             unanswered: 0,
             late: Vec::new(),
+            ahead: Ahead::default(),
             accounts: Accounts::default(),
             composer: Composer::default(),
             composed: 0,
@@ -225,6 +229,9 @@ impl<H: Hca> Driver<H> {
             }
         }
         self.batch = batch;
+        if !self.ahead.is_idle() {
+            self.connect_more();
+        }
         if self.composer.is_held_up() {
             self.resume_steps();
         }

@@ -25,6 +25,10 @@
 //! The HCA executes atomics of peers, or, where its atomics are not coherent with the processor's, the
 //! PE that owns the memory does while it makes progress ([`Atomics`]).
 //!
+//! # Contexts
+//! Operations belong to a [`Context`], of which each completes by itself; those of the endpoint are the
+//! default context's. Contexts share connections.
+//!
 //! # Locking
 //! One mutex protects everything; it is held for a few hundred nanoseconds
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
@@ -37,6 +41,7 @@ mod atomics;
 mod buffers;
 mod compose;
 mod config;
+mod contact;
 mod context;
 mod driver;
 mod error;
@@ -54,9 +59,8 @@ mod ud;
 mod wait;
 mod xrc;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[doc(hidden)]
 pub use amo::recode_message;
@@ -70,20 +74,12 @@ use self::asleep::Asleep;
 use self::driver::{Driver, ud_recv_id};
 use self::path::Path;
 use self::ud::{SEND_SLOTS, UdPort};
-use self::wait::Locked;
 use super::manager::Identity;
 use super::stats::ConnectStats;
 use super::{Published, UdAddress};
 use crate::patience::Patience;
 use crate::rng::Rng;
 use crate::verbs::{Counters, Hca};
-
-/// Connections that [`Endpoint::connect_all`] has under way at a time: enough to hide the
-/// round trips, few enough for the peers' receive queues.
-const CONNECT_WINDOW: usize = 16;
-/// How long one wait for the directory lasts. It wakes when the address is there; with thousands
-/// of PEs waiting on few cores, looking more often would delay what they wait for.
-const DIRECTORY_WAIT: Duration = Duration::from_millis(500);
 
 /// The network side of one PE. See the [module](self).
 pub struct Endpoint<H: Hca> {
@@ -248,36 +244,6 @@ impl<H: Hca> Endpoint<H> {
         self.lock().directory = Some(directory);
     }
 
-    /// Connects to all of `peers` (this PE is skipped) and returns when every connection was
-    /// open: the static mode, for comparison with connecting on demand. If fewer queue pairs are
-    /// allowed than there are peers, those connected first have been closed again then.
-    ///
-    /// # Errors
-    /// The first peer that cannot be reached.
-    pub fn connect_all(&self, peers: impl Iterator<Item = u32>) -> Result<(), ConnError> {
-        let mut locked = self.lock();
-        let me = locked.config.pe;
-        let window = match locked.config.max_qps as usize {
-            0 => CONNECT_WINDOW,
-            cap => cap.min(CONNECT_WINDOW),
-        };
-        let mut under_way = VecDeque::with_capacity(window);
-        for pe in peers.filter(|pe| *pe != me) {
-            if under_way.len() == window
-                && let Some(first) = under_way.pop_front()
-            {
-                locked.ensure_open(first)?;
-            }
-            if locked.usable(pe)?.is_none() {
-                locked.begin_connect(pe)?;
-                under_way.push_back(pe);
-            }
-        }
-        under_way
-            .into_iter()
-            .try_for_each(|pe| locked.ensure_open(pe))
-    }
-
     /// Has `tell` called whenever a thread, in whichever call, has found that operations of peers may
     /// have changed the memory: for those who sleep until it changes. It is called under the
     /// endpoint's lock, and must not call the endpoint.
@@ -348,97 +314,5 @@ impl<H: Hca> std::fmt::Debug for Endpoint<H> {
         f.debug_struct("Endpoint")
             .field("ud", &self.ud)
             .finish_non_exhaustive()
-    }
-}
-
-impl<H: Hca> Locked<'_, H> {
-    /// Starts connecting to `pe` unless that is under way, waiting for its address if need be.
-    fn begin_connect(&mut self, pe: u32) -> Result<(), ConnError> {
-        let (me, n_pes) = (self.config.pe, self.config.n_pes);
-        if pe >= n_pes || pe == me {
-            return Err(ConnError::NoSuchPeer { pe, me, n_pes });
-        }
-        let Some(directory) = self.directory.clone() else {
-            return Err(ConnError::NoDirectory { pe });
-        };
-        let (began, deadline) = (Instant::now(), self.config.connect_deadline);
-        let address = loop {
-            match self.unlocked(|_| directory.lookup(pe)) {
-                Lookup::Ready(address) => break address,
-                Lookup::Unknown(why) => {
-                    return Err(ConnError::AddressUnknown {
-                        peer: self.describe(pe),
-                        why,
-                    });
-                }
-                Lookup::Pending => {}
-            }
-            let waited = began.elapsed();
-            if waited >= deadline {
-                return Err(ConnError::AddressLate {
-                    peer: self.describe(pe),
-                    waited,
-                });
-            }
-            self.poll();
-            self.unlocked(|_| directory.wait(pe, DIRECTORY_WAIT.min(deadline - waited)));
-            if self.closing {
-                return Err(ConnError::Closed);
-            }
-        };
-        self.peers.entry(pe).or_default().address = Some(address);
-        let now = self.now();
-        self.manager.connect(now, pe, directory.node(pe), address);
-        self.act();
-        Ok(())
-    }
-
-    /// Returns when operations may be posted to `pe`, as long as the lock is kept.
-    fn ensure_open(&mut self, pe: u32) -> Result<(), ConnError> {
-        if self.usable(pe)?.is_some() {
-            return Ok(());
-        }
-        self.peers.entry(pe).or_default().waiters += 1;
-        let result = self.wait_for_open(pe);
-        if let Some(peer) = self.peers.get_mut(&pe) {
-            peer.waiters -= 1;
-            // Who goes takes its place along, whether it has used it or not.
-            peer.entitled = peer.entitled.saturating_sub(1).min(peer.waiters);
-            if peer.entitled == 0 {
-                self.manager.usage_changed();
-            }
-        }
-        result
-    }
-
-    fn wait_for_open(&mut self, pe: u32) -> Result<(), ConnError> {
-        let entitled = |d: &Driver<H>| {
-            let peer = d.peers.get(&pe);
-            peer.is_some_and(|p| p.open.is_some() && p.entitled > 0)
-        };
-        loop {
-            if self.usable(pe)?.is_some() || entitled(self) {
-                return Ok(());
-            }
-            let before = self.peers.get(&pe).map_or(0, |p| p.failures);
-            self.begin_connect(pe)?;
-            let outcome = self.wait_until(|d| match d.usable(pe) {
-                Err(e) => Some(Err(e)),
-                Ok(Some(_)) => Some(Ok(true)),
-                Ok(None) if entitled(d) => Some(Ok(true)),
-                Ok(None) => {
-                    let failed = d.peers.get(&pe).filter(|p| p.failures > before);
-                    if let Some(error) = failed.and_then(|p| p.failure.clone()) {
-                        return Some(Err(error));
-                    }
-                    // It was open, and the peer has replaced it already, or it is making room:
-                    // ask again.
-                    (!d.manager.is_wanted(pe)).then_some(Ok(false))
-                }
-            })?;
-            if outcome {
-                return Ok(());
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@
 //! * large ones elsewhere: registered for the time of the operation.
 //!
 //! Operations towards one PE are executed there in the order in which they were started, since
-//! all of them use one queue pair. Between PEs there is no order but [`Endpoint::quiet`].
+//! all of them use one queue pair. Between PEs there is no order but [`Context::quiet`].
 
 use std::time::Instant;
 
