@@ -47,6 +47,7 @@
 
 mod active;
 mod alltoall;
+mod announce;
 mod api;
 mod broadcast;
 pub(crate) mod combine;

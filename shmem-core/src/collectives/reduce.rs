@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::announce::Call;
 use super::combine::Combine;
 use super::links::Counter;
 use super::trade::{CARGO, Cargo};
@@ -77,6 +78,7 @@ impl Runtime {
             elem,
             combine,
         };
+        self.announce(team, Call::Reduce, bytes, 0);
         if n == 0 {
         } else if team.n_pes() == 1 {
             // SAFETY: two arrays of the segment.
