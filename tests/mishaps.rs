@@ -92,7 +92,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "stride-less-than-block" => shmem::ibput(array, &[1, 2], 1, 2, (2, 1), 0),
             "past-the-end" => shmem::put(array, &[1; 5], 0),
             "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
-            "no-such-root" => shmem::broadcast(array, array, 2),
+            "no-such-root" => shmem::broadcast(array, array, 9),
             "fcollect-too-long" => fcollect(array, array),
             "lock-twice" => drop([Lock::at(array).lock(), Lock::at(array).lock()]),
             "unlock-free-lock" => {

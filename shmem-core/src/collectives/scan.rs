@@ -7,7 +7,7 @@
 use super::announce::Call;
 use super::combine::Combine;
 use super::gather::Items;
-use super::reduce::{BLOCK, Block, part};
+use super::reduce::{BLOCK, Block, share};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
@@ -130,7 +130,7 @@ impl Runtime {
             self.meet(team, || self.scan_here(scan, 0..n));
         } else {
             self.meet_here(team);
-            self.scan_here(scan, part(n, here, place.index()));
+            self.scan_here(scan, share(n, elem, here, place.index()));
             self.meet_here(team);
         }
     }
