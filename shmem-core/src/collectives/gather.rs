@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::announce::Call;
 use super::links::{Counter, lent};
 use super::trade::CARGO;
 use super::tree;
@@ -65,6 +66,7 @@ impl Runtime {
     /// Concatenates `bytes` bytes of every member, in order of rank.
     pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
         let (place, n) = (team.place(), team.n_pes());
+        self.announce(team, Call::Fcollect, bytes, 0);
         if bytes == 0 {
         } else if team.trades() && bytes <= CARGO {
             let trade = self.trade(team, self.own(source.offset()), bytes);
@@ -99,6 +101,7 @@ impl Runtime {
         bytes: usize,
         room: usize,
     ) -> usize {
+        self.announce(team, Call::Collect, 0, 0);
         let ends = self.ends(team, bytes);
         let total = ends[team.n_pes() - 1];
         if total > 0 && total <= room {
