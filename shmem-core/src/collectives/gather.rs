@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::links::{Counter, lent};
+use super::trade::CARGO;
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -65,6 +66,12 @@ impl Runtime {
     pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
         let (place, n) = (team.place(), team.n_pes());
         if bytes == 0 {
+        } else if team.trades() && bytes <= CARGO {
+            let trade = self.trade(team, self.own(source.offset()), bytes);
+            for i in 0..n {
+                // SAFETY: all have given that many bytes; the array has room for them.
+                unsafe { access::copy(trade.of(i), self.own(dest.offset() + i * bytes), bytes) };
+            }
         } else if place.n_nodes() == 1 && n >= MANY && n * bytes <= BOX {
             let shown = self.leader_slot(team, SHOWN);
             self.meet(team, || {
@@ -165,7 +172,7 @@ impl Runtime {
             unsafe { access::copy(self.own(source), to, own.len()) };
         }
         if !many {
-            return self.meet(team, || {});
+            return self.meet_here(team);
         }
         let items = Items {
             count: team.n_pes(),
@@ -283,17 +290,17 @@ mod tests {
 
     #[test]
     fn items_of_nodes_are_found() {
-        let items = Items {
-            count: 6,
-            range: |i| 10 * i..10 * (i + 1),
-            node: |i| i / 2,
+        let range = |i| 10 * i..10 * (i + 1);
+        let found = |node: fn(usize) -> usize, nodes| {
+            let items = Items {
+                count: 6,
+                range,
+                node,
+            };
+            assert_eq!(items.total(), 60);
+            items.of(nodes).collect::<Vec<_>>()
         };
-        assert_eq!(items.total(), 60);
-        assert_eq!(items.of(1..3).collect::<Vec<_>>(), [20..60]);
-        let in_turn = Items {
-            node: |i| i % 3,
-            ..items
-        };
-        assert_eq!(in_turn.of(1..2).collect::<Vec<_>>(), [10..20, 40..50]);
+        assert!(found(|i| i / 2, 1..3).iter().eq([&(20..60)]));
+        assert_eq!(found(|i| i % 3, 1..2), [10..20, 40..50]);
     }
 }
