@@ -169,11 +169,10 @@ impl Runtime {
             self.await_parent(team, round);
         }
         let data = self.own(from);
-        if from_child.is_some() || node == b.root_node {
-            if let Some(parent) = self.parent(team) {
-                self.write(parent, b.dest, data, b.bytes, source);
-                self.tell_parent(team, round);
-            }
+        let not_from_above = from_child.is_some() || node == b.root_node;
+        if let Some(parent) = self.parent(team).filter(|_| not_from_above) {
+            self.write(parent, b.dest, data, b.bytes, source);
+            self.tell_parent(team, round);
         }
         for (k, child) in self.children(team).rev() {
             if from_child.is_none_or(|(from, _)| from != k) {

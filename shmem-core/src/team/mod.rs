@@ -18,6 +18,9 @@ pub use members::Members;
 pub use slots::MAX_TEAMS;
 
 use crate::collectives::FEW;
+use crate::datum::Datum;
+use crate::heap::address::{self, Sym};
+use crate::heap::sym::SymSlice;
 use crate::runtime::{Runtime, rt};
 pub(crate) use place::Place;
 
@@ -243,6 +246,16 @@ impl Team {
         }
     }
 
+    /// Where this PE can load and store the copy of an array that PE `pe` of this team has: its own, or
+    /// that of a PE of the same node. `None` if there is no such PE in the team, too.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_team_ptr`.
+    #[inline]
+    pub fn ptr<T: Datum>(&self, array: SymSlice<T>, pe: usize) -> Option<*mut T> {
+        array.ptr(self.members.world_pe(pe)?)
+    }
+
     /// Whether this is a team that [`destroy`](Self::destroy) is not for: the world or the shared one.
     pub fn is_predefined(&self) -> bool {
         self.name != Name::Split
@@ -313,6 +326,20 @@ impl Team {
             self.members.world_pe(self.my_pe).unwrap_or_default()
         )
     }
+}
+
+/// Where this PE can load and store the copy of what lies at `sym` that PE `pe` of a team has; `None`
+/// if that is on another node or does not exist.
+///
+/// # Panics
+/// Before init, or if `sym` lies outside the segment.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_team_ptr`.
+#[inline]
+#[track_caller]
+pub fn team_ptr(team: &Team, sym: Sym, pe: usize) -> Option<*mut u8> {
+    address::ptr(sym, team.members.world_pe(pe)?)
 }
 
 /// For messages: which team, and of whom.
