@@ -32,6 +32,7 @@ use crate::pmi::Pmi;
 use crate::remote::{Adapter, Remote};
 use crate::report::{Steps, record_connections};
 use crate::runtime::{Caller, Collective, Neighbours, Runtime, Segment, install, uninstall};
+use crate::startup;
 use crate::statics::{self, Statics, Why};
 use crate::team::Teams;
 use crate::tell;
@@ -120,6 +121,7 @@ impl Lasting {
 /// Makes this process a PE, for the first time or again. With `statics` the program's static data
 /// becomes symmetric. Called by one thread at a time, when the process is no PE.
 pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
+    startup::keep();
     let settings = Settings::from_env()?;
     let mut steps = Steps::start();
     sys::register_barrier_everywhere();
