@@ -165,7 +165,7 @@ fn two_threads_in_collectives_are_found_out() {
     let (code, err) = run("-n 2", "two-threads-meet", &[]);
     assert!(code == Some(101), "{err}");
     assert!(
-        err.contains("two threads of PE 0 are in collectives at once"),
+        err.contains("two threads of PE 0 are in collectives of the world team at once"),
         "{err}"
     );
 }
