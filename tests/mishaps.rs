@@ -52,6 +52,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         shmem::global_exit(number(mishap));
     }
     let mut world = Some(world);
+    let alone = shmem::Team::world().split_strided(0, 1, 1, None)?;
     if my_pe() == 0 {
         match mishap {
             "exit-0" => exit(0),
@@ -68,10 +69,8 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             }
             "no-such-pe" => shmem::p(array, 1, 1 << 20),
             "no-such-member" => {
-                let half = shmem::Team::world()
-                    .split_strided(0, 1, 1, None)?
-                    .expect("PE 0 is in");
-                let ctx = shmem::context().team(&half).create()?;
+                let alone = alone.expect("PE 0 is in");
+                let ctx = shmem::context().team(&alone).create()?;
                 ctx.put(array, &[1], 1);
             }
             "no-such-pe-to-complete" => shmem::pe_quiet(&[0, 77]),

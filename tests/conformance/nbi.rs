@@ -14,6 +14,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("nbi_tickets_are_unique", nbi_tickets_are_unique),
     ("nbi_swaps_of_floats", nbi_swaps_of_floats),
     ("many_plain_atomics", many_plain_atomics),
+    ("more_old_values_than_buffers", more_old_values_than_buffers),
 ];
 
 /// Words that only this PE works on: a PE's atomics on one word take effect in order, so every old
@@ -141,6 +142,25 @@ fn nbi_swaps_of_floats() {
     barrier_all();
     free(narrow).unwrap();
     free(wide).unwrap();
+}
+
+/// More old values on their way at once than there are buffers for.
+fn more_old_values_than_buffers() {
+    const WORDS: usize = 24;
+    const EACH: usize = 50;
+    let (me, n) = (my_pe(), n_pes());
+    let right = (me + 1) % n;
+    let counters = alloc::<u32>(WORDS).unwrap();
+    let mut old = vec![u32::MAX; WORDS * EACH];
+    nbi(|ops| {
+        for (i, fetch) in old.iter_mut().enumerate() {
+            ops.atomic_fetch_inc(fetch, counters.elem(i % WORDS), right);
+        }
+    });
+    let want = (0..WORDS * EACH).map(|i| (i / WORDS) as u32);
+    assert!(old.into_iter().eq(want));
+    barrier_all();
+    free(counters).unwrap();
 }
 
 /// More atomics of several steps at once than there are buffers for, on few words and on many.

@@ -49,6 +49,12 @@ impl Runtime {
         blocks: Blocks,
     ) {
         let b = blocks.joined();
+        if let Some(remote) = &self.remote {
+            // One after the other, first contacts would take longer than everything else.
+            let others = (1..n).map(|step| world_pe((me + step) % n));
+            let far = others.filter(|&pe| self.node_of[pe] != self.my_node);
+            remote.endpoint.connect_ahead(far.map(|pe| pe as u32));
+        }
         for step in 0..n {
             // Starting with the own rank spreads the load over the targets.
             let to = (me + step) % n;

@@ -25,6 +25,10 @@
 //! The HCA executes atomics of peers, or, where its atomics are not coherent with the processor's, the
 //! PE that owns the memory does while it makes progress ([`Atomics`]).
 //!
+//! # Contexts
+//! Operations belong to a [`Context`], of which each completes by itself; those of the endpoint are the
+//! default context's. Contexts share connections.
+//!
 //! # Locking
 //! One mutex protects everything; it is held for a few hundred nanoseconds
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
