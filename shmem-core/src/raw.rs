@@ -34,4 +34,7 @@ pub use crate::collectives::group::{
     Group, alltoall, alltoalls, barrier, broadcast, collect, fcollect, reduce, scan, sync,
 };
 pub use crate::collectives::{Combine, SYNC_SIZE};
-pub use crate::team::{Members, Team, TeamConfig};
+pub use crate::team::{Members, Team, TeamConfig, team_ptr};
+
+// The short way inside a node.
+pub use crate::near::{Near, near};

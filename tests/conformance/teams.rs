@@ -92,6 +92,9 @@ fn teams_number_their_members() {
         .filter(|&pe| node_of(pe) == node_of(my_pe()))
         .collect();
     assert_eq!(shared.members().iter().collect::<Vec<_>>(), here);
+    let cell = alloc::<u64>(1).unwrap();
+    cell.write(0, my_pe() as u64);
+    barrier_all();
     with_teams(|team| {
         assert_eq!(team.world_pe(team.my_pe()), my_pe());
         assert_eq!(team.members().len(), team.n_pes());
@@ -107,9 +110,19 @@ fn teams_number_their_members() {
             );
         }
         assert_eq!(team.translate(team.n_pes(), world), None);
+        for pe in 0..=team.n_pes() {
+            let there = team.translate(pe, shared).is_some();
+            let at = team.ptr(cell, pe);
+            assert_eq!(at.is_some(), there, "{pe} of {team}");
+            if let Some(at) = at {
+                // SAFETY: nobody writes the words.
+                assert_eq!(unsafe { at.read() }, team.world_pe(pe) as u64);
+            }
+        }
         let outside = (0..n_pes()).filter(|&pe| world.translate(pe, team).is_none());
         assert_eq!(outside.count(), n_pes() - team.n_pes());
     });
+    free(cell).unwrap();
 }
 
 fn rows_and_columns() {

@@ -27,6 +27,8 @@ layouts! {
     three_on_one_node: "-n 3";
     five_on_one_node: "-n 5";
     eight_on_one_node: "-n 8";
+    few_who_poll: "-n 5", "SHMEM_SPIN" = "500";
+    two_who_sleep: "-n 2", "SHMEM_SPIN" = "0";
     two_nodes_of_one: "-n 2 --nodes 2";
     two_nodes_of_two: "-n 4 --nodes 2";
     three_nodes_uneven: "-n 5 --nodes 3";

@@ -1,6 +1,7 @@
 //! Broadcast.
 
 use super::links::{Counter, lent};
+use super::trade::CARGO;
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -62,6 +63,15 @@ impl Runtime {
         if bytes == 0 {
             return;
         }
+        if team.trades() && bytes <= CARGO {
+            let given = if team.my_pe() == root { bytes } else { 0 };
+            let trade = self.trade(team, self.own(source.offset()), given);
+            if write_root || given == 0 {
+                // SAFETY: the root has given that many bytes; members of one node are in order of rank.
+                unsafe { access::copy(trade.of(root), self.own(dest.offset()), bytes) };
+            }
+            return;
+        }
         let push = bytes * (place.n_here() - 1) <= PUSH;
         if place.n_nodes() > 1 {
             self.meet(team, || {
@@ -75,9 +85,9 @@ impl Runtime {
             if team.my_pe() == root {
                 self.push_data(b);
             }
-            self.meet(team, || {});
+            self.meet_here(team);
         } else {
-            self.meet(team, || {});
+            self.meet_here(team);
         }
         if !push {
             self.pull_data(b);
@@ -159,11 +169,10 @@ impl Runtime {
             self.await_parent(team, round);
         }
         let data = self.own(from);
-        if from_child.is_some() || node == b.root_node {
-            if let Some(parent) = self.parent(team) {
-                self.write(parent, b.dest, data, b.bytes, source);
-                self.tell_parent(team, round);
-            }
+        let not_from_above = from_child.is_some() || node == b.root_node;
+        if let Some(parent) = self.parent(team).filter(|_| not_from_above) {
+            self.write(parent, b.dest, data, b.bytes, source);
+            self.tell_parent(team, round);
         }
         for (k, child) in self.children(team).rev() {
             if from_child.is_none_or(|(from, _)| from != k) {

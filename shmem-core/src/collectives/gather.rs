@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::links::{Counter, lent};
+use super::trade::CARGO;
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -60,11 +61,27 @@ fn runs(ranges: impl Iterator<Item = Range<usize>>) -> impl Iterator<Item = Rang
     })
 }
 
+/// Makes sure that a PE that has nothing to give, and so may name no destination in C, has one if there
+/// is something to receive.
+#[track_caller]
+pub(super) fn check_dest(dest: Sym, total: usize) {
+    assert!(
+        total == 0 || dest != Sym::new(0),
+        "collect: dest is NULL on this PE, but other PEs give {total} bytes"
+    );
+}
+
 impl Runtime {
     /// Concatenates `bytes` bytes of every member, in order of rank.
     pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
         let (place, n) = (team.place(), team.n_pes());
         if bytes == 0 {
+        } else if team.trades() && bytes <= CARGO {
+            let trade = self.trade(team, self.own(source.offset()), bytes);
+            for i in 0..n {
+                // SAFETY: all have given that many bytes; the array has room for them.
+                unsafe { access::copy(trade.of(i), self.own(dest.offset() + i * bytes), bytes) };
+            }
         } else if place.n_nodes() == 1 && n >= MANY && n * bytes <= BOX {
             let shown = self.leader_slot(team, SHOWN);
             self.meet(team, || {
@@ -94,6 +111,7 @@ impl Runtime {
     ) -> usize {
         let ends = self.ends(team, bytes);
         let total = ends[team.n_pes() - 1];
+        check_dest(dest, total);
         if total > 0 && total <= room {
             self.concatenate(team, dest.offset(), source.offset(), |pe| {
                 pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe]
@@ -165,7 +183,7 @@ impl Runtime {
             unsafe { access::copy(self.own(source), to, own.len()) };
         }
         if !many {
-            return self.meet(team, || {});
+            return self.meet_here(team);
         }
         let items = Items {
             count: team.n_pes(),
@@ -283,17 +301,17 @@ mod tests {
 
     #[test]
     fn items_of_nodes_are_found() {
-        let items = Items {
-            count: 6,
-            range: |i| 10 * i..10 * (i + 1),
-            node: |i| i / 2,
+        let range = |i| 10 * i..10 * (i + 1);
+        let found = |node: fn(usize) -> usize, nodes| {
+            let items = Items {
+                count: 6,
+                range,
+                node,
+            };
+            assert_eq!(items.total(), 60);
+            items.of(nodes).collect::<Vec<_>>()
         };
-        assert_eq!(items.total(), 60);
-        assert_eq!(items.of(1..3).collect::<Vec<_>>(), [20..60]);
-        let in_turn = Items {
-            node: |i| i % 3,
-            ..items
-        };
-        assert_eq!(in_turn.of(1..2).collect::<Vec<_>>(), [10..20, 40..50]);
+        assert!(found(|i| i / 2, 1..3).iter().eq([&(20..60)]));
+        assert_eq!(found(|i| i % 3, 1..2), [10..20, 40..50]);
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn lent(bytes: usize) -> Source {
     }
 }
 
-/// Numbers that a leader keeps in its slot, because connections between nodes outlive a finalize.
+/// Numbers that a PE keeps in its slot, because what others have in theirs outlives a finalize.
 #[derive(Clone, Copy)]
 pub(super) enum Counter {
     /// Rounds on the tree.
@@ -54,6 +54,8 @@ pub(super) enum Counter {
     Messages = 1,
     /// Pieces through staging rooms.
     Pieces = 2,
+    /// Trades on this node: all members count them.
+    Trades = 3,
 }
 
 impl Runtime {
@@ -69,18 +71,24 @@ impl Runtime {
         unsafe { access::copy((&raw const value).cast(), self.own(offset), 8) };
     }
 
-    /// Adds to a counter of this leader; gives what it was.
+    /// Adds to a counter of this PE; gives what it was.
     pub(super) fn count(&self, team: &Team, counter: Counter, more: usize) -> u64 {
-        let at = team.slot(slots::COUNTERS) + 8 * counter as usize;
-        let before = self.word(at);
-        self.set_word(at, before + more as u64);
+        let before = self.word(team.slot(slots::COUNTERS) + 8 * counter as usize);
+        self.set_counter(team, counter, before + more as u64);
         before
+    }
+
+    pub(super) fn set_counter(&self, team: &Team, counter: Counter, value: u64) {
+        self.set_word(team.slot(slots::COUNTERS) + 8 * counter as usize, value);
     }
 
     /// Begins a slot anew, before any PE may send into it.
     pub(crate) fn reset_links(&self, team: &Team) {
-        for at in (slots::DOWN_FLAG..slots::ARGUMENT).step_by(8) {
+        for at in (slots::DOWN_FLAG..slots::COUNTERS).step_by(8) {
             self.set_word(team.slot(at), 0);
+        }
+        for counter in [Counter::Rounds, Counter::Messages, Counter::Pieces] {
+            self.set_counter(team, counter, 0);
         }
     }
 

@@ -20,7 +20,10 @@
 //! | split | reduces of 8 bytes | tree edges |
 //!
 //! Tree and ring go through the leaders in the order of their ranks, so a strided team may have other
-//! edges than the world. On one node:
+//! edges than the world.
+//!
+//! On one node, up to 8 PEs that poll *trade* what fits into a cache line, and have no other need to meet
+//! ([`trade`]). Else:
 //!
 //! | operation | meetings | what is done by whom |
 //! |---|---|---|
@@ -53,6 +56,7 @@ mod links;
 mod meet;
 mod reduce;
 mod scan;
+mod trade;
 pub(crate) mod tree;
 
 /// PEs for which the trees are deep enough.
@@ -64,3 +68,4 @@ pub use api::{
     reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
 };
 pub use combine::Combine;
+pub(crate) use trade::FEW;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::combine::Combine;
 use super::links::Counter;
+use super::trade::{CARGO, Cargo};
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -86,6 +87,8 @@ impl Runtime {
             } else {
                 self.reduce_by_ring(r);
             }
+        } else if team.trades() && bytes <= CARGO {
+            self.reduce_by_trade(r, bytes);
         } else if bytes <= BOX && bytes * place.n_here() <= ALONE {
             self.reduce_by_one(r);
         } else {
@@ -110,6 +113,20 @@ impl Runtime {
             for i in 1..place.n_here() {
                 (r.combine)(into, self.neighbour(place.local(i), at), range.len());
             }
+        }
+    }
+
+    /// Each member combines for itself what all give.
+    fn reduce_by_trade(&self, r: Reduction<'_>, bytes: usize) {
+        let trade = self.trade(r.team, self.own(r.source), bytes);
+        let mut sum = Cargo::new();
+        // SAFETY: all have given that many bytes, which lie aligned and fit.
+        unsafe {
+            access::copy(trade.of(0), sum.as_mut_ptr(), bytes);
+            for i in 1..r.team.n_pes() {
+                (r.combine)(sum.as_mut_ptr(), trade.of(i), r.n);
+            }
+            access::copy(sum.as_mut_ptr(), self.own(r.dest), bytes);
         }
     }
 
@@ -162,7 +179,7 @@ impl Runtime {
     /// block to `done` with its place in the array. Begins with a meeting.
     fn combine_my_part(&self, r: Reduction<'_>, done: impl Fn(*const u8, usize, usize)) {
         let place = r.team.place();
-        self.meet(r.team, || {});
+        self.meet_here(r.team);
         let mine = part(r.n, place.n_here(), place.index());
         let mut block = Block::new();
         let per_block = BLOCK / r.elem;
@@ -183,7 +200,7 @@ impl Runtime {
                 unsafe { access::copy(block, self.neighbour(place.local(i), r.dest + at), len) };
             }
         });
-        self.meet(r.team, || {});
+        self.meet_here(r.team);
     }
 
     /// The members of a node combine into their leader's array, the leaders around the ring, and all

@@ -127,9 +127,9 @@ impl Runtime {
         } else if n * elem * here <= ALONE {
             self.meet(team, || self.scan_here(scan, 0..n));
         } else {
-            self.meet(team, || {});
+            self.meet_here(team);
             self.scan_here(scan, part(n, here, place.index()));
-            self.meet(team, || {});
+            self.meet_here(team);
         }
     }
 

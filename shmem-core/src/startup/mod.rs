@@ -19,10 +19,10 @@ static CONSTRUCTOR: extern "C" fn() = {
     run
 };
 
-/// Has the constructor linked where `init` is: linkers take from a static library what somebody refers
-/// to, and nobody refers to a constructor.
+/// Refers to the constructor, so that a linker that takes out of a static library what is needed takes
+/// it, too.
 pub(crate) fn keep() {
-    std::hint::black_box(&CONSTRUCTOR);
+    std::hint::black_box(&raw const CONSTRUCTOR);
 }
 
 /// What costs time to find out and is the same in all PEs of a node, a template finds out once.

@@ -17,6 +17,10 @@ use shmem_node::segment::NodeView;
 pub use members::Members;
 pub use slots::MAX_TEAMS;
 
+use crate::collectives::FEW;
+use crate::datum::Datum;
+use crate::heap::address::{self, Sym};
+use crate::heap::sym::SymSlice;
 use crate::runtime::{Runtime, rt};
 pub(crate) use place::Place;
 
@@ -76,6 +80,8 @@ pub struct Team {
     place: Place,
     /// Where the members of this node meet.
     barrier: &'static NodeBarrier,
+    /// Whether members meet by trading.
+    trades: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
     /// Which init the team comes from.
@@ -106,6 +112,7 @@ impl Teams {
             my_pe,
             config: TeamConfig::default(),
             barrier: barrier_at(node.segment(place.local(0)), slot),
+            trades: trades(&place, node),
             place,
             meeting: AtomicBool::new(false),
             era,
@@ -141,6 +148,11 @@ fn barrier_at(segment: *mut u8, slot: usize) -> &'static NodeBarrier {
             .add(slots::offset(slot) + slots::BARRIER)
             .cast::<NodeBarrier>()
     }
+}
+
+/// Whether members of a team so placed trade: a few on one node, who poll.
+fn trades(place: &Place, node: &NodeView) -> bool {
+    place.n_nodes() == 1 && (2..=FEW).contains(&place.n_here()) && node.spins() > 0
 }
 
 /// The thread that is in a collective of a team.
@@ -234,6 +246,16 @@ impl Team {
         }
     }
 
+    /// Where this PE can load and store the copy of an array that PE `pe` of this team has: its own, or
+    /// that of a PE of the same node. `None` if there is no such PE in the team, too.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_team_ptr`.
+    #[inline]
+    pub fn ptr<T: Datum>(&self, array: SymSlice<T>, pe: usize) -> Option<*mut T> {
+        array.ptr(self.members.world_pe(pe)?)
+    }
+
     /// Whether this is a team that [`destroy`](Self::destroy) is not for: the world or the shared one.
     pub fn is_predefined(&self) -> bool {
         self.name != Name::Split
@@ -245,6 +267,11 @@ impl Team {
 
     pub(crate) fn meeting_point(&self) -> &'static NodeBarrier {
         self.barrier
+    }
+
+    #[inline]
+    pub(crate) fn trades(&self) -> bool {
+        self.trades
     }
 
     /// Offset in every member's segment of what lies `at` bytes into the team's slot.
@@ -299,6 +326,20 @@ impl Team {
             self.members.world_pe(self.my_pe).unwrap_or_default()
         )
     }
+}
+
+/// Where this PE can load and store the copy of what lies at `sym` that PE `pe` of a team has; `None`
+/// if that is on another node or does not exist.
+///
+/// # Panics
+/// Before init, or if `sym` lies outside the segment.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_team_ptr`.
+#[inline]
+#[track_caller]
+pub fn team_ptr(team: &Team, sym: Sym, pe: usize) -> Option<*mut u8> {
+    address::ptr(sym, team.members.world_pe(pe)?)
 }
 
 /// For messages: which team, and of whom.

@@ -24,8 +24,11 @@ enum Locals {
 enum Nodes {
     /// All members are on this node.
     One,
-    /// The world: the tables have it.
-    World(NodeView),
+    /// The world: the node's tables have it, by node and by PE.
+    World {
+        leaders: &'static [u32],
+        node_of: &'static [u32],
+    },
     /// In order of the leaders' ranks.
     Some {
         leaders: Box<[u32]>,
@@ -52,7 +55,10 @@ impl Place {
             locals: Locals::All(view.n_local()),
             index: local,
             nodes: if many {
-                Nodes::World(*view)
+                Nodes::World {
+                    leaders: view.leader_of(),
+                    node_of: view.node_of(),
+                }
             } else {
                 Nodes::One
             },
@@ -140,7 +146,7 @@ impl Place {
     pub(crate) fn n_nodes(&self) -> usize {
         match &self.nodes {
             Nodes::One => 1,
-            Nodes::World(view) => view.n_nodes(),
+            Nodes::World { leaders, .. } => leaders.len(),
             Nodes::Some { leaders, .. } => leaders.len(),
         }
     }
@@ -155,7 +161,7 @@ impl Place {
     pub(crate) fn leader(&self, node: usize) -> usize {
         match &self.nodes {
             Nodes::One => unreachable!("nobody asks for leaders where there is one node"),
-            Nodes::World(view) => view.leader_of()[node] as usize,
+            Nodes::World { leaders, .. } => leaders[node] as usize,
             Nodes::Some { leaders, .. } => leaders[node] as usize,
         }
     }
@@ -165,7 +171,7 @@ impl Place {
     pub(crate) fn node_of(&self, rank: usize) -> usize {
         match &self.nodes {
             Nodes::One => 0,
-            Nodes::World(view) => view.node_of()[rank] as usize,
+            Nodes::World { node_of, .. } => node_of[rank] as usize,
             Nodes::Some { of_rank, .. } => of_rank[rank] as usize,
         }
     }

@@ -33,13 +33,17 @@ pub(crate) const UP_FLAGS: usize = DOWN_FLAG + LINE;
 pub(crate) const RING_FLAG: usize = UP_FLAGS + MAX_CHILDREN * LINE;
 /// How many pieces the right neighbour in the ring has taken from its staging room.
 pub(crate) const RING_TAKEN: usize = RING_FLAG + LINE;
-/// Numbers that only the leader itself uses: rounds of the tree, messages and pieces of the ring.
+/// Numbers that only this member itself uses: rounds of the tree, messages and pieces of the ring,
+/// trades.
 pub(crate) const COUNTERS: usize = RING_TAKEN + LINE;
 /// A word of this member for the others of its node: its part in a collective.
 pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
 /// Two words, what a member proposes and what all agree on.
 pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
 pub(crate) const AGREED: usize = PROPOSAL + 8;
+/// Two lines for trades, so far apart that no processor fetches one with the other.
+pub(crate) const TRADE: usize = 3 << 10;
+pub(crate) const TRADE_APART: usize = 256;
 
 // The boxes. See `collectives::links` for who writes them when.
 /// Where messages of other leaders land.
@@ -55,7 +59,8 @@ pub(crate) const STAGING: usize = SHOWN + BOX;
 /// Bytes of a piece.
 pub(crate) const PIECE: usize = 12 << 10;
 
-const _: () = assert!(AGREED + 8 <= LANDING);
+const _: () = assert!(AGREED + 8 <= TRADE);
+const _: () = assert!(TRADE + TRADE_APART + LINE <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
 const _: () = assert!(STAGING + 2 * PIECE <= SLOT_SIZE);
 const _: () = assert!(MAX_TEAMS * SLOT_SIZE <= INTERNAL_SIZE);

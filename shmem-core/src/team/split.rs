@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots};
+use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots, trades};
 use crate::collectives::combine;
 use crate::error::Error;
 use crate::heap::address::Sym;
@@ -108,7 +108,8 @@ impl Team {
     pub fn destroy(self) {
         assert!(!self.is_predefined(), "{self} cannot be destroyed");
         let (rt, guard) = self.enter();
-        rt.team_sync(&self);
+        // Not by trading: who has freed the slot may begin it anew while others still look.
+        rt.team_leave(&self);
         rt.teams.free.fetch_or(1 << self.slot, Ordering::Relaxed);
         drop(guard);
     }
@@ -175,6 +176,7 @@ impl Team {
             my_pe,
             config,
             barrier: barrier_at(rt.node.segment(place.local(0)), slot),
+            trades: trades(&place, &rt.node),
             place,
             meeting: false.into(),
             era: self.era,
@@ -182,6 +184,9 @@ impl Team {
         if leads_far {
             rt.expose(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);
+        }
+        if team.trades {
+            rt.reset_trades(&team);
         }
         Some(team)
     }

@@ -95,7 +95,7 @@ fn mistakes_are_named() {
         ("stack", &["shmem_long_put", "stack"]),
         ("malloc", &["shmem_long_get", "not symmetric"]),
         ("constant", &["shmem_long_g", "not symmetric"]),
-        ("null", &["shmem_long_p", "null"]),
+        ("null", &["shmem_long_p", "NULL"]),
         ("pe", &["shmem_long_p", "PE 2"]),
         ("negative-pe", &["shmem_long_atomic_inc", "-1"]),
         ("misaligned", &["shmem_long_atomic_inc", "align"]),
