@@ -6,6 +6,7 @@
 
 mod active_sets;
 mod atomics;
+mod churn;
 mod collectives;
 mod contexts;
 mod growth;
@@ -55,6 +56,7 @@ fn main() -> Result<(), shmem::Error> {
         locks::CHECKS,
         collectives::CHECKS,
         teams::CHECKS,
+        churn::CHECKS,
         active_sets::CHECKS,
         memory::CHECKS,
         life::CHECKS,

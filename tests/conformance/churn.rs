@@ -1,0 +1,199 @@
+//! Long sequences of collectives without anything in between: whoever is quick enters the next ones
+//! while others are still in those before.
+
+use shmem::{Op, SymSlice, Team, alloc, barrier_all, free, my_pe, n_pes};
+
+use crate::{Check, noise};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("collectives_without_pause", collectives_without_pause),
+    ("threads_in_collectives", threads_in_collectives),
+];
+
+/// Elements of a member's contribution: empty, one, the limits between algorithms and around them.
+const LENS: [usize; 10] = [0, 1, 7, 8, 60, 129, 700, 2305, 4200, 9000];
+const LONGEST: usize = 9000;
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    team: usize,
+    kind: u64,
+    len: usize,
+    extra: u64,
+}
+
+/// The value of element `i` that a PE contributes in a round.
+fn value(pe: usize, round: usize, i: usize) -> u64 {
+    (pe as u64 + 1) * 1_000_003 + round as u64 * 7919 + i as u64
+}
+
+fn fill(array: SymSlice<u64>, pe: usize, round: usize) {
+    let values: Vec<u64> = (0..array.len()).map(|i| value(pe, round, i)).collect();
+    array.write_from(&values);
+}
+
+/// How many elements a member gives in a collect.
+fn given(pe: usize, step: Step) -> usize {
+    (pe as u64 * 31 + step.extra) as usize % (step.len + 1)
+}
+
+/// Elements of the destination of a step.
+fn room(step: Step, n: usize) -> usize {
+    match step.kind {
+        3..=6 => step.len * n,
+        _ => step.len,
+    }
+}
+
+/// What this PE is to find in the destination.
+fn wanted(team: &Team, step: Step, round: usize) -> Vec<u64> {
+    let pes: Vec<usize> = team.members().iter().collect();
+    let (me, len) = (team.my_pe(), step.len);
+    let sum = |pes: &[usize]| -> Vec<u64> {
+        let of = |i| {
+            pes.iter()
+                .fold(0u64, |s, &pe| s.wrapping_add(value(pe, round, i)))
+        };
+        (0..len).map(of).collect()
+    };
+    let from = |pe: usize, n: usize| (0..n).map(move |i| value(pe, round, i));
+    match step.kind {
+        0 | 1 => sum(&pes),
+        2 => from(pes[step.extra as usize % pes.len()], len).collect(),
+        3 | 4 => pes.iter().flat_map(|&pe| from(pe, len)).collect(),
+        5 => pes
+            .iter()
+            .flat_map(|&pe| from(pe, given(pe, step)))
+            .collect(),
+        6 => {
+            let block = |pe: usize| (me * len..(me + 1) * len).map(move |i| value(pe, round, i));
+            pes.iter().flat_map(|&pe| block(pe)).collect()
+        }
+        7 => sum(&pes[..=me]),
+        8 => sum(&pes[..me]),
+        _ => Vec::new(),
+    }
+}
+
+/// Runs through a random sequence of collectives on parts of `world`, which is all PEs.
+fn run(world: &Team, seed: u64, rounds: usize, longest: usize, arena: SymSlice<u64>) {
+    let n = world.n_pes();
+    let (row, column) = world.split_2d(2, None, None).unwrap();
+    let back = world.split_strided(n as isize - 1, -1, n as isize, None);
+    let evens = world
+        .split_strided(0, 2, (n as isize + 1) / 2, None)
+        .unwrap();
+    let back = back.unwrap().unwrap();
+    let mut teams = vec![world, &row, &column, &back, world];
+    teams.extend(&evens);
+    let mut next = noise(seed);
+    let plan: Vec<Step> = (0..rounds)
+        .map(|_| Step {
+            team: next() as usize % 6,
+            kind: next() % 11,
+            len: LENS[next() as usize % LENS.len()].min(longest),
+            extra: next() >> 8,
+        })
+        .collect();
+    let source = arena.at(..n * longest);
+    let mut at = n * longest;
+    let mut results = Vec::new();
+    let mut idle = noise(seed + my_pe() as u64 * 977);
+    for (round, &step) in plan.iter().enumerate() {
+        let dest = arena.at(at..at + room(step, n));
+        at += room(step, n);
+        let Some(team) = teams.get(step.team) else {
+            continue;
+        };
+        for _ in 0..idle() % 3 * (idle() % 2000) {
+            std::hint::spin_loop();
+        }
+        let (me, len) = (my_pe(), step.len);
+        let mine = source.at(..match step.kind {
+            5 => given(me, step),
+            6 => len * team.n_pes(),
+            _ => len,
+        });
+        fill(mine, me, round);
+        match step.kind {
+            0 => team.reduce(dest, mine, Op::Sum),
+            1 => {
+                fill(dest, me, round);
+                team.reduce(dest, dest, Op::Sum);
+            }
+            2 => team.broadcast(dest, mine, step.extra as usize % team.n_pes()),
+            3 | 4 => team.fcollect(dest, mine),
+            5 => {
+                team.collect(dest, mine);
+            }
+            6 => team.alltoall(dest.at(..len * team.n_pes()), mine, len),
+            7 => team.sum_inscan(dest, mine),
+            8 => team.sum_exscan(dest, mine),
+            9 => team.sync(),
+            _ => {
+                let part = team.split_strided(0, 1, team.n_pes() as isize, None);
+                part.unwrap().unwrap().destroy();
+            }
+        }
+        // The source may be changed on return.
+        mine.fill(!0);
+        let want = wanted(team, step, round);
+        let got = dest.at(..want.len()).to_vec();
+        assert!(got == want, "seed {seed}, round {round}: {step:?} at once");
+        results.push((round, step, dest));
+    }
+    for (round, step, dest) in results {
+        let want = wanted(teams[step.team], step, round);
+        let got = dest.at(..want.len()).to_vec();
+        assert!(got == want, "seed {seed}, round {round}: {step:?} later");
+    }
+    world.sync();
+    drop(teams);
+    for team in [row, column, back].into_iter().chain(evens) {
+        team.destroy();
+    }
+}
+
+fn arena(n: usize, rounds: usize, longest: usize) -> usize {
+    n * longest * (rounds + 1)
+}
+
+fn rounds() -> usize {
+    std::env::var("CHURN")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(20)
+}
+
+fn collectives_without_pause() {
+    let (n, rounds) = (n_pes(), rounds());
+    for (seed, longest) in [(1, LONGEST), (2, 700), (3, 8), (4, 60)] {
+        let arena = alloc::<u64>(arena(n, rounds, longest)).unwrap();
+        barrier_all();
+        run(Team::world(), seed, rounds, longest, arena);
+        free(arena).unwrap();
+    }
+}
+
+fn threads_in_collectives() {
+    const THREADS: usize = 3;
+    let (n, rounds, longest) = (n_pes(), rounds(), 700);
+    let size = arena(n, rounds, longest);
+    let arenas = alloc::<u64>(THREADS * size).unwrap();
+    let world = Team::world();
+    let teams: [Team; THREADS] = std::array::from_fn(|_| {
+        world
+            .split_strided(0, 1, n as isize, None)
+            .unwrap()
+            .unwrap()
+    });
+    std::thread::scope(|s| {
+        for (t, team) in teams.iter().enumerate() {
+            let arena = arenas.at(t * size..(t + 1) * size);
+            s.spawn(move || run(team, 100 + t as u64, rounds, longest, arena));
+        }
+    });
+    barrier_all();
+    teams.into_iter().for_each(Team::destroy);
+    free(arenas).unwrap();
+}
