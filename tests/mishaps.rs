@@ -27,6 +27,14 @@ fn main() -> Result<(), shmem::Error> {
     match mishap.as_str() {
         "init-only" => return Ok(()),
         "wrong-thread" => wrong_thread(world)?,
+        "one-life-less" => {
+            let (first, me) = (shmem::node_of(my_pe()) == 0, my_pe());
+            world.finalize();
+            if first && me != 0 {
+                return Ok(());
+            }
+            drop(shmem::init()?);
+        }
         "call-after-finalize" => {
             let array = alloc::<u64>(1)?;
             world.finalize();

@@ -10,6 +10,8 @@ use crate::layout::PAGE;
 
 /// A segment that is loaded.
 pub const PT_LOAD: u32 = 1;
+/// The name of the dynamic linker.
+pub const PT_INTERP: u32 = 3;
 /// A segment of notes.
 pub const PT_NOTE: u32 = 4;
 /// Data that is only read once it has been relocated.

@@ -14,6 +14,7 @@
         shmem_##TYPENAME##_set(cell, VALUE(T, me, 1), right);                                      \
         shmem_barrier_all();                                                                       \
         CHECK(*cell == VALUE(T, left, 1));                                                         \
+        shmem_barrier_all();                                                                       \
         CHECK(shmem_##TYPENAME##_fetch(cell, right) == VALUE(T, me, 1));                           \
         CHECK(shmem_##TYPENAME##_swap(cell, VALUE(T, me, 2), right) == VALUE(T, me, 1));           \
         /* the same by the names that C11 chooses the type for */                                  \

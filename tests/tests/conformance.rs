@@ -29,6 +29,7 @@ layouts! {
     eight_on_one_node: "-n 8";
     few_who_poll: "-n 5", "SHMEM_SPIN" = "500";
     two_who_sleep: "-n 2", "SHMEM_SPIN" = "0";
+    four_who_poll_once: "-n 4", "SHMEM_SPIN" = "1";
     two_nodes_of_one: "-n 2 --nodes 2";
     two_nodes_of_two: "-n 4 --nodes 2";
     three_nodes_uneven: "-n 5 --nodes 3";

@@ -162,6 +162,18 @@ fn calls_outside_of_init_and_finalize_say_so() {
 }
 
 #[test]
+fn a_pe_that_does_not_come_again_is_missed() {
+    ends(
+        "one-life-less",
+        1,
+        &[
+            "PE 0 initialises again, but PE 1 has ended",
+            "equally often",
+        ],
+    );
+}
+
+#[test]
 fn a_thread_that_may_not_call_is_named() {
     if cfg!(debug_assertions) {
         ends(

@@ -131,7 +131,12 @@ fn prototypes(out: &mut String, chapter: &Chapter, prefix: &str) {
         }
         for mut function in routine.functions() {
             function.proto.name.insert_str(0, prefix);
-            out.push_str(&function.proto.c());
+            let text = function.proto.c();
+            // What pedantic compilers of older standards warn of.
+            if text.contains("long long") || text.contains("COMPLEX") {
+                out.push_str("__extension__ ");
+            }
+            out.push_str(&text);
             out.push_str(";\n");
         }
     }

@@ -10,7 +10,7 @@
 //! each child and one for the parent. Where data goes straight into the arrays of the program
 //! nothing can be in the way: OpenSHMEM has callers see to it that these arrays are ready on all PEs.
 //!
-//! Otherwise data goes through two boxes of each slot (see [`slots`](crate::team::slots)). *Landing*
+//! Otherwise data goes through two boxes of each slot (see [`slots`]). *Landing*
 //! is written by other leaders, up the tree into ranges of their own and down the tree. *Shown* is
 //! written by the leader itself; its node and its children get what lies there. No acknowledgements
 //! are needed, because such a round goes up and down the whole tree:

@@ -120,7 +120,7 @@ mod wide {
     use std::ops::RangeInclusive;
 
     /// Where it pays: below, the C library uses vectors itself; above, it goes round the caches.
-    pub(super) const SIZES: RangeInclusive<usize> = 2048..=4 << 20;
+    pub(super) const SIZES: RangeInclusive<usize> = 512..=4 << 20;
     const VECTOR: usize = size_of::<__m256i>();
     /// Bytes of a turn of the loop.
     const TURN: usize = 4 * VECTOR;
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn long_copies_of_every_alignment() {
-        const LENS: [usize; 8] = [2047, 2048, 2049, 2175, 2176, 4096, 5001, 65_536];
+        const LENS: [usize; 8] = [511, 512, 513, 639, 640, 4096, 5001, 65_536];
         let from: Vec<u8> = (0..70_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
         for len in LENS {
             for (source, target) in (0..34).flat_map(|a| [(a, 0), (0, a), (a, 33 - a)]) {

@@ -50,7 +50,7 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// The symmetric address of `len` bytes at `at`.
     #[inline]
-    fn find(&self, at: usize, len: usize) -> Option<Sym> {
+    pub(crate) fn find(&self, at: usize, len: usize) -> Option<Sym> {
         let inside = at.wrapping_sub(self.heap);
         // An empty range may lie at the end.
         if inside <= self.heap_len && len <= self.heap_len - inside {
@@ -87,14 +87,10 @@ impl Ranges {
 
 /// The symmetric address of this PE's `len` bytes at `at`; `None` if they do not all lie in one
 /// symmetric object's range: on the stack, in private memory, in a shared library, or in static
-/// data that is not symmetric.
-///
-/// # Panics
-/// Before init.
+/// data that is not symmetric. Before init nothing is symmetric.
 #[inline]
-#[track_caller]
 pub fn symmetric(at: *const u8, len: usize) -> Option<Sym> {
-    rt().ranges.find(at as usize, len)
+    try_rt()?.ranges.find(at as usize, len)
 }
 
 /// This PE's copy of what lies at `sym`.

@@ -19,6 +19,12 @@ static CONSTRUCTOR: extern "C" fn() = {
     run
 };
 
+/// Refers to the constructor, so that a linker that takes out of a static library what is needed takes
+/// it, too.
+pub(crate) fn keep() {
+    std::hint::black_box(&raw const CONSTRUCTOR);
+}
+
 /// What costs time to find out and is the same in all PEs of a node, a template finds out once.
 ///
 /// Asking the processor what it can do is slow, most of all in a virtual machine, where every

@@ -4,11 +4,16 @@
 //! the PE's. Before a fork the data is copied, as the forking thread sees it; the child moves the copy
 //! to where the data was, the PE drops it. `vfork` and `posix_spawn` do not come by here, and need
 //! not: their children execute another program.
+//!
+//! In a program with a static C library that library's own variables are static data, too, and it sets
+//! some of them in the child before it calls anybody. There a child cannot be kept from changing
+//! them for the PE: nothing but a warning helps.
 
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Stretch;
 use crate::heap::access;
@@ -20,6 +25,9 @@ struct Shared {
     identity: (libc::dev_t, libc::ino_t),
     /// Where this PE's segment begins in it.
     in_file: u64,
+    /// Whether the C library is part of the program.
+    static_libc: bool,
+    warned: AtomicBool,
 }
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
@@ -38,7 +46,12 @@ fn identity(file: RawFd) -> Option<(libc::dev_t, libc::ino_t)> {
 }
 
 /// Gives children that are forked from now on a private copy of these stretches.
-pub(super) fn keep_private(stretches: &'static [Stretch], heap: BorrowedFd<'static>, in_file: u64) {
+pub(super) fn keep_private(
+    stretches: &'static [Stretch],
+    heap: BorrowedFd<'static>,
+    in_file: u64,
+    static_libc: bool,
+) {
     let file = heap.as_raw_fd();
     let Some(identity) = identity(file) else {
         return;
@@ -48,6 +61,8 @@ pub(super) fn keep_private(stretches: &'static [Stretch], heap: BorrowedFd<'stat
         file,
         identity,
         in_file,
+        static_libc,
+        warned: AtomicBool::new(false),
     };
     if SHARED.set(shared).is_ok() {
         // SAFETY: the handlers are functions of this library, which is never unloaded: libraries
@@ -89,6 +104,12 @@ impl Shared {
 
 extern "C" fn before() {
     let Some(shared) = SHARED.get() else { return };
+    if shared.static_libc && !shared.warned.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "shmem: this PE forks, but its program is linked with a static C library, whose state its \
+             child can damage; use posix_spawn, or link the program with a shared C library"
+        );
+    }
     // SAFETY: a new mapping.
     let copy = unsafe {
         libc::mmap(

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use shmem_node::elf::{PT_LOAD, PT_NOTE, ProgramHeader, StaticData};
+use shmem_node::elf::{PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader, StaticData};
 
 /// The main program, loaded.
 #[derive(Debug, Default)]
@@ -15,6 +15,11 @@ pub(super) struct Image {
 }
 
 impl Image {
+    /// Whether no dynamic linker has loaded it, so that it has a C library of its own.
+    pub(super) fn is_static(&self) -> bool {
+        self.headers.iter().all(|h| h.kind != PT_INTERP)
+    }
+
     /// Where its writable static data lies.
     pub(super) fn statics(&self) -> Option<StaticData> {
         StaticData::of(&self.headers, self.notes.iter().copied())

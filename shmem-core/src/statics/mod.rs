@@ -186,7 +186,12 @@ fn move_all(
         // in the segment is this PE's own, and no other PE knows that it is used.
         unsafe { remap::remap(job, &mut pages) }.map_err(Why::Os)?;
     }
-    fork::keep_private(stretches, heap, view.segment_in_file(local));
+    fork::keep_private(
+        stretches,
+        heap,
+        view.segment_in_file(local),
+        image.is_static(),
+    );
     Ok((stretches, data.layout))
 }
 

@@ -5,7 +5,7 @@
 //! PE), so it has an ELF note named `SHMEM` whose content is the contract version and what it wants.
 //! Programs that are linked with the Rust library have the library's. Those that use it as a shared
 //! library need one of their own, since the launcher looks at the program alone: what links them
-//! adds an object made from [`Note::assembler`].
+//! adds an object with [`Note::to_bytes`].
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -72,29 +72,6 @@ impl Note {
             .chain(self.version)
             .chain(self.flags.to_ne_bytes())
             .collect()
-    }
-
-    /// The note as text for the GNU assembler, to be linked into programs that use the library as a
-    /// shared one. `keep` names a function of that library: the program then needs it, and has its
-    /// constructor, also where linkers leave out libraries that nobody calls.
-    pub fn assembler(&self, keep: Option<&str>) -> String {
-        let bytes = |bytes: &[u8]| -> String {
-            let list: Vec<String> = bytes.iter().map(u8::to_string).collect();
-            list.join(",")
-        };
-        let keep = keep.map_or(String::new(), |symbol| {
-            format!(".section .data.rel.ro,\"aw\",@progbits\n.balign 8\n.quad {symbol}\n")
-        });
-        format!(
-            ".section .note.shmem,\"a\",@note\n.balign 4\n.long {}\n.long {}\n.long {}\n.byte {}\n\
-             .byte {}\n.long {}\n{keep}.section .note.GNU-stack,\"\",@progbits\n",
-            self.name_len,
-            self.content_len,
-            self.kind,
-            bytes(&self.name),
-            bytes(&self.version),
-            self.flags
-        )
     }
 }
 
@@ -215,19 +192,8 @@ mod tests {
         assert!(read(Path::new("/nonexistent")).is_err());
     }
 
-    fn bytes_of(note: &Note) -> Vec<u8> {
-        let mut out = Vec::new();
-        for n in [note.name_len, note.content_len, note.kind] {
-            out.extend(n.to_le_bytes());
-        }
-        out.extend(note.name);
-        out.extend(note.version);
-        out.extend(note.flags.to_le_bytes());
-        out
-    }
-
     fn with_content(content: &[u8]) -> Vec<u8> {
-        let mut note = bytes_of(&Note::CURRENT);
+        let mut note = Note::CURRENT.to_bytes();
         note[4..8].copy_from_slice(&(content.len() as u32).to_le_bytes());
         note.truncate(20);
         note.extend(content);
@@ -237,7 +203,7 @@ mod tests {
     #[test]
     fn notes_add_up() {
         let gnu: &[u8] = b"\x04\0\0\0\x05\0\0\0\x03\0\0\0GNU\0abcde\0\0\0";
-        let (plain, statics) = (bytes_of(&Note::CURRENT), bytes_of(&Note::WITH_STATICS));
+        let (plain, statics) = (Note::CURRENT.to_bytes(), Note::WITH_STATICS.to_bytes());
         let judge = |parts: &[&[u8]]| {
             let all = parts.concat();
             super::judge([&all[..]])
@@ -251,21 +217,6 @@ mod tests {
         let old = with_content(b"1\0\0\0");
         assert_eq!(judge(&[&old]), (Marker::Other("1".into()), false));
         assert_eq!(judge(&[&with_content(b"")]).0, Marker::Other(String::new()));
-    }
-
-    #[test]
-    fn the_assembler_makes_the_same_bytes() {
-        let text = Note::WITH_STATICS.assembler(Some("shmem_init"));
-        let mut bytes = Vec::new();
-        for line in text.lines().take_while(|l| !l.contains(".data")) {
-            if let Some(n) = line.strip_prefix(".long ") {
-                bytes.extend(n.parse::<u32>().unwrap().to_le_bytes());
-            } else if let Some(list) = line.strip_prefix(".byte ") {
-                bytes.extend(list.split(',').map(|n| n.parse::<u8>().unwrap()));
-            }
-        }
-        assert_eq!(bytes, bytes_of(&Note::WITH_STATICS));
-        assert!(text.contains(".quad shmem_init\n"), "{text}");
     }
 
     #[test]

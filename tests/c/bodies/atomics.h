@@ -64,6 +64,7 @@ STD12(STANDARD_TEST)
         QUIET();                                                                                   \
         shmem_barrier_all();                                                                       \
         CHECK(*cell == VALUE(T, left, 3));                                                         \
+        shmem_barrier_all();                                                                       \
         CHECK(CALL(TYPENAME, atomic_fetch, cell, right) == VALUE(T, me, 3));                       \
         CHECK(CALL(TYPENAME, atomic_swap, cell, VALUE(T, me, 4), right) == VALUE(T, me, 3));       \
         CALL(TYPENAME, atomic_swap_nbi, &old, cell, VALUE(T, me, 5), right);                       \

@@ -1,5 +1,7 @@
 //! C programs that need a job of their own: ends, mistakes, threads, large heaps, old habits.
 
+use std::path::Path;
+
 use shmem_tests::{Job, text};
 
 use crate::toolchain::{sources, toolchain};
@@ -47,6 +49,13 @@ fn threads_communicate_at_once() {
     succeeds_everywhere("threads", "0 wrong on ");
 }
 
+/// A store rings no bell, so each of these waits may take a while; without looking now and then they
+/// would take minutes.
+#[test]
+fn plain_stores_are_seen() {
+    succeeds_everywhere("stores", "100 turns");
+}
+
 #[test]
 fn forked_children_keep_to_themselves() {
     succeeds_everywhere("forks", "0 wrong");
@@ -68,6 +77,7 @@ fn global_exit_gives_its_status() {
                 let said = text(&output.stdout);
                 let shown = format!("{options} {status} {who}: {said}{}", text(&output.stderr));
                 assert_eq!(output.status.code(), status.parse().ok(), "{shown}");
+                // Where all end the job, the first one's end may be that of the others.
                 if who != "all" {
                     // What was printed is not lost, and functions given to atexit run.
                     assert!(said.contains("said before the end"), "{shown}");
@@ -93,7 +103,7 @@ fn mistakes_are_named() {
         ("misaligned", &["shmem_long_atomic_inc", "align"]),
         ("comparison", &["shmem_long_wait_until", "99"]),
         ("free", &["shmem_free"]),
-        ("past-the-heap", &["shmem_putmem", "not symmetric"]),
+        ("past-the-heap", &["shmem_putmem", "past its end"]),
     ];
     for (mistake, words) in mistakes {
         let output = c.job("-np 2", &program, &[mistake]).output();
@@ -172,4 +182,44 @@ fn programs_of_the_wrapper_can_be_templates() {
         &["100"],
     );
     assert!(job.succeed().contains("100 bytes"));
+}
+
+/// The launcher cannot see what a wrapper starts: who uses static variables is told what to set, and with
+/// that all is well.
+#[test]
+fn programs_behind_wrappers_need_room_for_static_data() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("../../examples/c/ring.c");
+    let ring = c.make("example-ring-wrapped", &[source], &[]);
+    let ring = ring.to_str().unwrap();
+    let job = |options: &str| c.job(options, Path::new("/usr/bin/env"), &[ring]);
+    for options in ["-np 2", "-np 4 --nodes 2"] {
+        let output = job(options).output();
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        let hint = said.split_once("SHMEM_STATICS_SIZE=").map(|(_, rest)| rest);
+        let enough: String = hint
+            .unwrap_or_else(|| panic!("no hint in {said}"))
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        let out = job(options).env("SHMEM_STATICS_SIZE", &enough).succeed();
+        assert!(out.contains("the token came back"), "{out}");
+    }
+}
+
+/// A program that calls nothing of the library is started as often as was asked, like any other.
+#[test]
+fn programs_without_calls_run() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("programs/nothing.c");
+    for (name, flags) in [
+        ("nothing", &[][..]),
+        ("nothing-as-needed", &["-Wl,--as-needed"]),
+        ("nothing-archive", &["-static-libshmem"]),
+    ] {
+        let program = c.make(name, std::slice::from_ref(&source), flags);
+        let out = c.job("-np 3 --nodes 2", &program, &[]).succeed();
+        assert_eq!(out.matches("nothing to do").count(), 3, "{name}: {out}");
+    }
 }

@@ -30,7 +30,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 NEW(
                     "int shmem_addr_accessible(const void *addr, int pe)",
                     "setup::addr_accessible",
-                    "addr_accessible",
+                    "raw::addr_accessible",
                 ),
                 NEW(
                     "void *shmem_ptr(const void *dest, int pe)",
@@ -58,8 +58,14 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "global_exit",
                 ),
             ],
-            rust_tests: "life",
-            c_tests: "setup.c",
+            tests: &[
+                "tests/lives.rs",
+                "tests/conformance/life.rs",
+                "tests/conformance/memory.rs",
+                "tests/c/setup.c",
+                "tests/c/programs/again.c",
+                "tests/c/programs/exits.c",
+            ],
         },
         Chapter {
             title: "Thread levels",
@@ -75,8 +81,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "thread_level",
                 ),
             ],
-            rust_tests: "life",
-            c_tests: "setup.c",
+            tests: &[
+                "tests/lives.rs",
+                "tests/c/conformance.c",
+                "tests/c/programs/threads.c",
+            ],
         },
         Chapter {
             title: "Memory",
@@ -104,8 +113,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "realloc",
                 ),
             ],
-            rust_tests: "life",
-            c_tests: "memory.c",
+            tests: &["tests/conformance/memory.rs", "tests/c/memory.c"],
         },
         Chapter {
             title: "Teams",
@@ -153,8 +161,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "Team::destroy",
                 ),
             ],
-            rust_tests: "teams",
-            c_tests: "teams.c",
+            tests: &["tests/conformance/teams.rs", "tests/c/teams.c"],
         },
         Chapter {
             title: "Contexts and sessions",
@@ -162,17 +169,17 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 NEW(
                     "int shmem_ctx_create(long options, shmem_ctx_t *ctx)",
                     "contexts::create",
-                    "Context::new",
+                    "context, ContextBuilder::create",
                 ),
                 NEW(
                     "int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx)",
                     "contexts::create_on_team",
-                    "Team::context",
+                    "ContextBuilder::team",
                 ),
                 NEW(
                     "int shmem_ctx_get_team(shmem_ctx_t ctx, shmem_team_t *team)",
                     "contexts::get_team",
-                    "Context::team",
+                    "",
                 ),
                 NEW(
                     "void shmem_ctx_destroy(shmem_ctx_t ctx)",
@@ -183,16 +190,15 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, \
                      const shmem_ctx_session_config_t *config, long config_mask)",
                     "contexts::session_start",
-                    "Context::session",
+                    "Context::session_start",
                 ),
                 NEW(
                     "void shmem_ctx_session_stop(shmem_ctx_t ctx)",
                     "contexts::session_stop",
-                    "Session",
+                    "Context::session_stop",
                 ),
             ],
-            rust_tests: "contexts",
-            c_tests: "contexts.c",
+            tests: &["tests/conformance/contexts.rs", "tests/c/contexts.c"],
         },
         Chapter {
             title: "Order and completion",
@@ -206,8 +212,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 )
                 .context(Context::Any),
             ],
-            rust_tests: "order, contexts",
-            c_tests: "contexts.c",
+            tests: &[
+                "tests/conformance/order.rs",
+                "tests/conformance/contexts.rs",
+                "tests/c/ordering.c",
+            ],
         },
         Chapter {
             title: "Profiling",
@@ -216,8 +225,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 "setup::pcontrol",
                 "",
             )],
-            rust_tests: "",
-            c_tests: "profiling.c",
+            tests: &["tests/c/programs/pshmem.c"],
         },
     ]
 }

@@ -1,0 +1,18 @@
+//! Renders the exported functions and the constants from the table, and names the library.
+
+use std::path::Path;
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    let out = Path::new(&out);
+    fs::write(out.join("exports.rs"), shmem_table::exports::rust())?;
+    fs::write(out.join("constants.rs"), shmem_table::constants::rust())?;
+    // What programs ask for at run time, whichever file name the library was installed under. The
+    // symbols of the crates below stay inside: one of them stands for a C library's function,
+    // which is meant for this library's own threads only.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libshmem.so.1");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
+    Ok(())
+}

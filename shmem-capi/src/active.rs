@@ -1,0 +1,171 @@
+//! Deprecated: collectives of active sets, given by first PE, logarithm of the stride, and size.
+
+use std::ffi::{c_int, c_long};
+
+use shmem::raw::{self, Group};
+
+use crate::check;
+use crate::collectives::{at_least, extent};
+use crate::combine::{Op, combine};
+use crate::constants::SHMEM_SYNC_SIZE;
+
+/// The active set, and its size.
+fn group(
+    name: &str,
+    start: c_int,
+    log_stride: c_int,
+    size: c_int,
+    psync: *mut c_long,
+) -> (Group<'static>, usize) {
+    check::running(name);
+    let number = |arg, value| check::count(name, arg, value);
+    let (first, log, n) = (
+        number("PE_start", start),
+        number("logPE_stride", log_stride),
+        number("PE_size", size),
+    );
+    let last = 1usize
+        .checked_shl(log as u32)
+        .and_then(|stride| n.checked_sub(1)?.checked_mul(stride)?.checked_add(first));
+    if last.is_none_or(|last| last >= shmem::n_pes()) {
+        check::refuse(
+            name,
+            format_args!(
+                "PE_start = {start}, logPE_stride = {log_stride}, PE_size = {size}: not all of these \
+                 PEs exist, there are {}",
+                shmem::n_pes()
+            ),
+        );
+    }
+    let words = SHMEM_SYNC_SIZE as usize;
+    let group = Group::ActiveSet {
+        start: first,
+        log_stride: log as u32,
+        size: n,
+        psync: check::symmetric(name, "pSync", psync, check::bytes::<c_long>(words)),
+    };
+    (group, n)
+}
+
+pub(crate) unsafe fn barrier(name: &str, start: c_int, log: c_int, size: c_int, ps: *mut c_long) {
+    raw::barrier(group(name, start, log, size, ps).0);
+}
+
+pub(crate) unsafe fn sync(name: &str, start: c_int, log: c_int, size: c_int, ps: *mut c_long) {
+    raw::sync(group(name, start, log, size, ps).0);
+}
+
+pub(crate) unsafe fn broadcast<T>(
+    name: &str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    root: c_int,
+    start: c_int,
+    log: c_int,
+    size: c_int,
+    ps: *mut c_long,
+) {
+    let (group, n) = group(name, start, log, size, ps);
+    let number = root as usize;
+    if number >= n {
+        check::no_such_pe(name, root, n);
+    }
+    let bytes = check::bytes::<T>(nelems);
+    let dest = check::symmetric(name, "dest", dest, bytes);
+    let source = check::symmetric(name, "source", source, bytes);
+    raw::broadcast(group, dest, source, bytes, number, false);
+}
+
+pub(crate) unsafe fn collect<T>(
+    name: &str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    start: c_int,
+    log: c_int,
+    size: c_int,
+    ps: *mut c_long,
+) {
+    let (group, _) = group(name, start, log, size, ps);
+    let bytes = check::bytes::<T>(nelems);
+    let dest = check::symmetric(name, "dest", dest, at_least(bytes, dest));
+    let source = check::symmetric(name, "source", source, bytes);
+    raw::collect(group, dest, source, bytes);
+}
+
+pub(crate) unsafe fn fcollect<T>(
+    name: &str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    start: c_int,
+    log: c_int,
+    size: c_int,
+    ps: *mut c_long,
+) {
+    let (group, n) = group(name, start, log, size, ps);
+    let bytes = check::bytes::<T>(nelems);
+    let dest = check::symmetric(name, "dest", dest, bytes.saturating_mul(n));
+    let source = check::symmetric(name, "source", source, bytes);
+    raw::fcollect(group, dest, source, bytes);
+}
+
+pub(crate) unsafe fn alltoall<T>(
+    name: &str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    start: c_int,
+    log: c_int,
+    size: c_int,
+    ps: *mut c_long,
+) {
+    let (group, n) = group(name, start, log, size, ps);
+    let bytes = check::bytes::<T>(nelems);
+    let dest = check::symmetric(name, "dest", dest, bytes.saturating_mul(n));
+    let source = check::symmetric(name, "source", source, bytes.saturating_mul(n));
+    raw::alltoall(group, dest, source, bytes);
+}
+
+pub(crate) unsafe fn alltoalls<T>(
+    name: &str,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+    start: c_int,
+    log: c_int,
+    size: c_int,
+    ps: *mut c_long,
+) {
+    let (group, n) = group(name, start, log, size, ps);
+    let all = nelems.saturating_mul(n);
+    let span = |arg, stride| check::bytes::<T>(extent(name, arg, all, stride));
+    let dest = check::symmetric(name, "dest", dest, span("dst", dst));
+    let source = check::symmetric(name, "source", source, span("sst", sst));
+    raw::alltoalls(group, dest, source, dst, sst, nelems, size_of::<T>());
+}
+
+/// The work array is not needed.
+pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
+    name: &str,
+    dest: *mut T,
+    source: *const T,
+    nreduce: c_int,
+    start: c_int,
+    log: c_int,
+    size: c_int,
+    _pwrk: *mut T,
+    ps: *mut c_long,
+) {
+    let (group, _) = group(name, start, log, size, ps);
+    let n = check::count(name, "nreduce", nreduce);
+    check::aligned_to::<T>(name, dest, source);
+    let bytes = check::bytes::<T>(n);
+    let dest = check::symmetric(name, "dest", dest, bytes);
+    let source = check::symmetric(name, "source", source, bytes);
+    // SAFETY: the arrays were checked; overlap by the caller.
+    unsafe { raw::reduce(group, dest, source, n, size_of::<T>(), combine::<T, O>) };
+}

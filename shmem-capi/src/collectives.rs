@@ -1,0 +1,235 @@
+//! Collectives of teams. What is copied matters by its size only; what is combined, by [`crate::combine`].
+
+use std::ffi::c_int;
+
+use shmem::raw::{self, Group, Sym};
+
+use crate::check;
+use crate::combine::{Op, Sum, combine};
+use crate::handles::Team;
+
+pub(crate) fn barrier_all(name: &str) {
+    check::running(name);
+    raw::barrier(Group::Team(raw::Team::world()));
+}
+
+pub(crate) fn sync_all(name: &str) {
+    check::running(name);
+    raw::sync(Group::Team(raw::Team::world()));
+}
+
+/// 0.
+pub(crate) unsafe fn team_sync(name: &str, team: Team) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    raw::sync(Group::Team(unsafe { team.get(name) }));
+    0
+}
+
+/// The arguments of a collective in which every array has a known length.
+fn arrays<T>(name: &str, dest: (*mut T, usize), source: (*const T, usize)) -> (Sym, Sym) {
+    (
+        check::symmetric(name, "dest", dest.0, check::bytes::<T>(dest.1)),
+        check::symmetric(name, "source", source.0, check::bytes::<T>(source.1)),
+    )
+}
+
+pub(crate) unsafe fn broadcast<T>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    root: c_int,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let team = unsafe { team.get(name) };
+    let number = root as usize;
+    if number >= team.n_pes() {
+        check::no_such_pe(name, root, team.n_pes());
+    }
+    // The source is of importance on the root only.
+    let read = if number == team.my_pe() { nelems } else { 0 };
+    let (dest, from) = arrays(name, (dest, nelems), (source, read));
+    let bytes = check::bytes::<T>(nelems);
+    raw::broadcast(Group::Team(team), dest, from, bytes, number, true);
+    0
+}
+
+/// What is known of the length of a collect's destination before all members have told how much they
+/// give: there may be none where this PE gives nothing.
+pub(crate) fn at_least<T>(given: usize, dest: *mut T) -> usize {
+    match dest.is_null() {
+        true => given,
+        false => given.max(1),
+    }
+}
+
+pub(crate) unsafe fn collect<T>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let team = unsafe { team.get(name) };
+    let least = at_least(nelems, dest);
+    let (dest, source) = arrays(name, (dest, least), (source, nelems));
+    raw::collect(Group::Team(team), dest, source, check::bytes::<T>(nelems));
+    0
+}
+
+pub(crate) unsafe fn fcollect<T>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let team = unsafe { team.get(name) };
+    let all = nelems.saturating_mul(team.n_pes());
+    let (dest, source) = arrays(name, (dest, all), (source, nelems));
+    raw::fcollect(Group::Team(team), dest, source, check::bytes::<T>(nelems));
+    0
+}
+
+pub(crate) unsafe fn alltoall<T>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let team = unsafe { team.get(name) };
+    let all = nelems.saturating_mul(team.n_pes());
+    let (dest, source) = arrays(name, (dest, all), (source, all));
+    raw::alltoall(Group::Team(team), dest, source, check::bytes::<T>(nelems));
+    0
+}
+
+/// Elements from the first to the last of `n` that are `stride` apart.
+pub(crate) fn extent(name: &str, arg: &str, n: usize, stride: isize) -> usize {
+    if stride < 1 {
+        check::refuse(
+            name,
+            format_args!("{arg} = {stride}: a stride is at least 1"),
+        );
+    }
+    match n {
+        0 => 0,
+        n => (n - 1)
+            .saturating_mul(stride.unsigned_abs())
+            .saturating_add(1),
+    }
+}
+
+pub(crate) unsafe fn alltoalls<T>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let team = unsafe { team.get(name) };
+    let all = nelems.saturating_mul(team.n_pes());
+    let (to, from) = (extent(name, "dst", all, dst), extent(name, "sst", all, sst));
+    let (dest, source) = arrays(name, (dest, to), (source, from));
+    raw::alltoalls(
+        Group::Team(team),
+        dest,
+        source,
+        dst,
+        sst,
+        nelems,
+        size_of::<T>(),
+    );
+    0
+}
+
+pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nreduce: usize,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let team = unsafe { team.get(name) };
+    check::aligned_to::<T>(name, dest, source);
+    let (dest, source) = arrays(name, (dest, nreduce), (source, nreduce));
+    let group = Group::Team(team);
+    // SAFETY: the arrays were checked; overlap by the caller.
+    unsafe {
+        raw::reduce(
+            group,
+            dest,
+            source,
+            nreduce,
+            size_of::<T>(),
+            combine::<T, O>,
+        )
+    };
+    0
+}
+
+unsafe fn scan<T: Copy>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    exclusive: bool,
+) -> c_int
+where
+    Sum: Op<T>,
+{
+    check::running(name);
+    // SAFETY: by the caller.
+    let team = unsafe { team.get(name) };
+    check::aligned_to::<T>(name, dest, source);
+    let (dest, source) = arrays(name, (dest, nelems), (source, nelems));
+    let (elem, sum) = (size_of::<T>(), combine::<T, Sum>);
+    // SAFETY: the arrays were checked; overlap by the caller.
+    unsafe { raw::scan(team, dest, source, nelems, elem, sum, exclusive) };
+    0
+}
+
+pub(crate) unsafe fn inscan<T: Copy>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int
+where
+    Sum: Op<T>,
+{
+    // SAFETY: by the caller.
+    unsafe { scan(name, team, dest, source, nelems, false) }
+}
+
+pub(crate) unsafe fn exscan<T: Copy>(
+    name: &str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int
+where
+    Sum: Op<T>,
+{
+    // SAFETY: by the caller.
+    unsafe { scan(name, team, dest, source, nelems, true) }
+}

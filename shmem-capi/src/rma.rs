@@ -1,0 +1,318 @@
+//! Puts and gets. Types matter by their size only.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use shmem::raw::{self, Blocks, Signal};
+
+use crate::check;
+use crate::handles::Ctx;
+use crate::signal::{operation, signal_word};
+
+/// Writes to a neighbour at once; what is not plainly one goes the long way, with all checks.
+#[inline(always)]
+unsafe fn write(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut u8,
+    source: *const u8,
+    bytes: usize,
+    pe: c_int,
+    nbi: bool,
+) {
+    match near(ctx, dest, bytes, pe) {
+        // SAFETY: by the caller.
+        Some(near) => unsafe { near.put(source, bytes) },
+        // SAFETY: by the caller.
+        None => unsafe { write_checked(name, ctx, dest, source, bytes, pe, nbi) },
+    }
+}
+
+#[inline(never)]
+unsafe fn write_checked(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut u8,
+    source: *const u8,
+    bytes: usize,
+    pe: c_int,
+    nbi: bool,
+) {
+    let dest = check::symmetric(name, "dest", dest, bytes);
+    // SAFETY: by the caller; the target was checked.
+    unsafe {
+        let ctx = ctx.get(name);
+        raw::put(ctx, dest, source, bytes, check::pe(name, ctx, pe), nbi);
+    }
+}
+
+/// As [`write`].
+#[inline(always)]
+unsafe fn read(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut u8,
+    source: *const u8,
+    bytes: usize,
+    pe: c_int,
+    nbi: bool,
+) {
+    match near(ctx, source, bytes, pe) {
+        // SAFETY: by the caller.
+        Some(near) => unsafe { near.get(dest, bytes) },
+        // SAFETY: by the caller.
+        None => unsafe { read_checked(name, ctx, dest, source, bytes, pe, nbi) },
+    }
+}
+
+#[inline(never)]
+unsafe fn read_checked(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut u8,
+    source: *const u8,
+    bytes: usize,
+    pe: c_int,
+    nbi: bool,
+) {
+    let source = check::symmetric(name, "source", source, bytes);
+    // SAFETY: by the caller; the source was checked.
+    unsafe {
+        let ctx = ctx.get(name);
+        raw::get(ctx, dest, source, bytes, check::pe(name, ctx, pe), nbi);
+    }
+}
+
+/// The short way, where there is one: on the default context, whose PEs are those of the job.
+#[inline(always)]
+pub(crate) fn near<T>(ctx: Ctx, at: *const T, bytes: usize, pe: c_int) -> Option<raw::Near> {
+    if ctx != Ctx::DEFAULT {
+        return None;
+    }
+    // A negative number becomes one that is too large.
+    raw::near(at.cast(), bytes, pe as usize)
+}
+
+/// A type whose values are their bytes.
+pub(crate) trait Plain: Sized {
+    /// # Safety
+    /// As for [`raw::Near::store`].
+    unsafe fn store(self, near: raw::Near);
+    /// # Safety
+    /// As for [`raw::Near::load`].
+    unsafe fn load(near: raw::Near) -> Self;
+}
+
+macro_rules! plain {
+    ($($t:ty)*) => { $(
+        impl Plain for $t {
+            #[inline(always)]
+            unsafe fn store(self, near: raw::Near) {
+                // SAFETY: by the caller.
+                unsafe { near.store(self.to_ne_bytes()) };
+            }
+            #[inline(always)]
+            unsafe fn load(near: raw::Near) -> Self {
+                // SAFETY: by the caller.
+                Self::from_ne_bytes(unsafe { near.load() })
+            }
+        }
+    )* };
+}
+plain! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 }
+
+#[inline(always)]
+pub(crate) unsafe fn p<T: Plain>(name: &str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
+    match near(ctx, dest, size_of::<T>(), pe) {
+        // SAFETY: the range was found for a value of this size.
+        Some(near) => unsafe { value.store(near) },
+        None => {
+            let (dest, source) = (dest.cast(), (&raw const value).cast());
+            // SAFETY: by the caller.
+            unsafe { write_checked(name, ctx, dest, source, size_of::<T>(), pe, false) };
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn g<T: Plain>(name: &str, ctx: Ctx, source: *const T, pe: c_int) -> T {
+    match near(ctx, source, size_of::<T>(), pe) {
+        // SAFETY: the range was found for a value of this size.
+        Some(near) => unsafe { T::load(near) },
+        None => {
+            let mut value = MaybeUninit::<T>::uninit();
+            let dest = value.as_mut_ptr().cast();
+            // SAFETY: by the caller; a blocking get has written the whole value, and any bytes are
+            // one.
+            unsafe {
+                read_checked(name, ctx, dest, source.cast(), size_of::<T>(), pe, false);
+                value.assume_init()
+            }
+        }
+    }
+}
+
+/// Routines that copy an array.
+macro_rules! copies {
+    ($($(#[$inline:meta])* $name:ident: $way:ident, $nbi:literal;)*) => { $(
+        $(#[$inline])*
+        pub(crate) unsafe fn $name<T>(
+            name: &str,
+            ctx: Ctx,
+            dest: *mut T,
+            source: *const T,
+            nelems: usize,
+            pe: c_int,
+        ) {
+            let bytes = check::bytes::<T>(nelems);
+            // SAFETY: by the caller.
+            unsafe { $way(name, ctx, dest.cast(), source.cast(), bytes, pe, $nbi) };
+        }
+    )* };
+}
+copies! {
+    #[inline(always)]
+    put: write, false;
+    #[inline(always)]
+    get: read, false;
+    put_nbi: write, true;
+    get_nbi: read, true;
+}
+
+/// The shape of a strided copy, and the bytes from its first to its last one at destination and
+/// source. `None` if there is nothing to copy.
+fn shape<T>(
+    name: &str,
+    dst: isize,
+    sst: isize,
+    bsize: usize,
+    nblocks: usize,
+) -> Option<(Blocks, usize, usize)> {
+    if bsize == 0 || nblocks == 0 {
+        return None;
+    }
+    let least = bsize as isize;
+    for (arg, stride) in [("dst", dst), ("sst", sst)] {
+        if stride < least && nblocks > 1 {
+            check::refuse(
+                name,
+                format_args!("{arg} = {stride}: blocks of {bsize} elements would overlap"),
+            );
+        }
+    }
+    let extent = |stride: isize| {
+        let starts = (nblocks - 1).saturating_mul(stride.unsigned_abs());
+        check::bytes::<T>(starts.saturating_add(bsize))
+    };
+    let blocks = Blocks::new(nblocks, bsize, size_of::<T>(), dst, sst);
+    Some((blocks, extent(dst), extent(sst)))
+}
+
+pub(crate) unsafe fn ibput<T>(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    bsize: usize,
+    nblocks: usize,
+    pe: c_int,
+) {
+    check::running(name);
+    let Some((blocks, extent, _)) = shape::<T>(name, dst, sst, bsize, nblocks) else {
+        return;
+    };
+    let dest = check::symmetric(name, "dest", dest, extent);
+    // SAFETY: by the caller; the whole extent of the target was checked.
+    unsafe {
+        let ctx = ctx.get(name);
+        raw::put_blocks(ctx, dest, source.cast(), blocks, check::pe(name, ctx, pe));
+    }
+}
+
+pub(crate) unsafe fn ibget<T>(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    bsize: usize,
+    nblocks: usize,
+    pe: c_int,
+) {
+    check::running(name);
+    let Some((blocks, _, extent)) = shape::<T>(name, dst, sst, bsize, nblocks) else {
+        return;
+    };
+    let source = check::symmetric(name, "source", source, extent);
+    // SAFETY: by the caller; the whole extent of the source was checked.
+    unsafe {
+        let ctx = ctx.get(name);
+        raw::get_blocks(ctx, dest.cast(), source, blocks, check::pe(name, ctx, pe));
+    }
+}
+
+pub(crate) unsafe fn iput<T>(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+    pe: c_int,
+) {
+    // SAFETY: by the caller.
+    unsafe { ibput(name, ctx, dest, source, dst, sst, 1, nelems, pe) };
+}
+
+pub(crate) unsafe fn iget<T>(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+    pe: c_int,
+) {
+    // SAFETY: by the caller.
+    unsafe { ibget(name, ctx, dest, source, dst, sst, 1, nelems, pe) };
+}
+
+/// Puts that are announced by a signal.
+macro_rules! with_signal {
+    ($($name:ident: $nbi:literal;)*) => { $(
+        pub(crate) unsafe fn $name<T>(
+            name: &str,
+            ctx: Ctx,
+            dest: *mut T,
+            source: *const T,
+            nelems: usize,
+            sig_addr: *mut u64,
+            signal: u64,
+            sig_op: c_int,
+            pe: c_int,
+        ) {
+            let bytes = check::bytes::<T>(nelems);
+            let dest = check::symmetric(name, "dest", dest, bytes);
+            let signal = Signal {
+                at: signal_word(name, sig_addr),
+                value: signal,
+                op: operation(name, sig_op),
+            };
+            // SAFETY: by the caller; the target was checked.
+            unsafe {
+                let ctx = ctx.get(name);
+                let pe = check::pe(name, ctx, pe);
+                raw::put_signal(ctx, dest, source.cast(), bytes, signal, pe, $nbi);
+            }
+        }
+    )* };
+}
+with_signal! {
+    put_signal: false;
+    put_signal_nbi: true;
+}

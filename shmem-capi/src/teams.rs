@@ -1,0 +1,154 @@
+//! Teams.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use shmem::raw;
+
+use crate::check;
+use crate::constants::SHMEM_TEAM_NUM_CONTEXTS;
+use crate::handles::Team;
+use crate::setup;
+use crate::types::TeamConfig;
+
+pub(crate) unsafe fn my_pe(name: &str, team: Team) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    unsafe { team.find() }.map_or(-1, |team| team.my_pe() as c_int)
+}
+
+pub(crate) unsafe fn n_pes(name: &str, team: Team) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    unsafe { team.find() }.map_or(-1, |team| team.n_pes() as c_int)
+}
+
+pub(crate) unsafe fn get_config(
+    name: &str,
+    team: Team,
+    mask: c_long,
+    config: *mut TeamConfig,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let Some(team) = (unsafe { team.find() }) else {
+        return -1;
+    };
+    if mask & SHMEM_TEAM_NUM_CONTEXTS != 0 {
+        let num_contexts = team.config().num_contexts as c_int;
+        // SAFETY: by the caller.
+        unsafe { config.write(TeamConfig { num_contexts }) };
+    }
+    0
+}
+
+pub(crate) unsafe fn translate_pe(name: &str, from: Team, pe: c_int, to: Team) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let (Some(from), Some(to)) = (unsafe { (from.find(), to.find()) }) else {
+        return -1;
+    };
+    // A negative number becomes one that is too large.
+    from.translate(pe as usize, to).map_or(-1, |pe| pe as c_int)
+}
+
+pub(crate) unsafe fn ptr(name: &str, team: Team, dest: *const c_void, pe: c_int) -> *mut c_void {
+    check::running(name);
+    // SAFETY: by the caller.
+    unsafe { team.find() }
+        .and_then(|team| team.members().world_pe(pe as usize))
+        .map_or(std::ptr::null_mut(), |pe| setup::address(dest, pe))
+}
+
+/// The configuration that a mask selects; none if it selects nothing. `Err` if a value is no count.
+///
+/// # Safety
+/// `config` is readable if the mask selects something.
+unsafe fn configuration(
+    mask: c_long,
+    config: *const TeamConfig,
+) -> Result<Option<raw::TeamConfig>, ()> {
+    if mask & SHMEM_TEAM_NUM_CONTEXTS == 0 {
+        return Ok(None);
+    }
+    // SAFETY: by the caller.
+    let TeamConfig { num_contexts } = unsafe { config.read() };
+    let num_contexts = usize::try_from(num_contexts).map_err(drop)?;
+    Ok(Some(raw::TeamConfig { num_contexts }))
+}
+
+pub(crate) unsafe fn split_strided(
+    name: &str,
+    parent: Team,
+    start: c_int,
+    stride: c_int,
+    size: c_int,
+    config: *const TeamConfig,
+    mask: c_long,
+    new_team: *mut Team,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let (parent, config) = unsafe { (parent.find(), configuration(mask, config)) };
+    let made = match (parent, config) {
+        (Some(parent), Ok(config)) => parent
+            .split_strided(start as isize, stride as isize, size as isize, config)
+            .map_err(drop),
+        _ => Err(()),
+    };
+    let (team, status) = match made {
+        Ok(Some(team)) => (Team::new(team), 0),
+        Ok(None) => (Team::INVALID, 0),
+        Err(()) => (Team::INVALID, -1),
+    };
+    // SAFETY: by the caller.
+    unsafe { new_team.write(team) };
+    status
+}
+
+pub(crate) unsafe fn split_2d(
+    name: &str,
+    parent: Team,
+    xrange: c_int,
+    x_config: *const TeamConfig,
+    x_mask: c_long,
+    x_team: *mut Team,
+    y_config: *const TeamConfig,
+    y_mask: c_long,
+    y_team: *mut Team,
+) -> c_int {
+    check::running(name);
+    // SAFETY: by the caller.
+    let (parent, configs) = unsafe {
+        let x = configuration(x_mask, x_config);
+        let y = configuration(y_mask, y_config);
+        (parent.find(), x.and_then(|x| y.map(|y| (x, y))))
+    };
+    let made = match (parent, configs, usize::try_from(xrange)) {
+        (Some(parent), Ok((x, y)), Ok(xrange)) => parent.split_2d(xrange, x, y).map_err(drop),
+        _ => Err(()),
+    };
+    let (teams, status) = match made {
+        Ok((x, y)) => ((Team::new(x), Team::new(y)), 0),
+        Err(()) => ((Team::INVALID, Team::INVALID), -1),
+    };
+    // SAFETY: by the caller.
+    unsafe {
+        x_team.write(teams.0);
+        y_team.write(teams.1);
+    }
+    status
+}
+
+pub(crate) unsafe fn destroy(name: &str, team: Team) {
+    check::running(name);
+    if team == Team::INVALID {
+        return;
+    }
+    match team.take() {
+        Some(team) => team.destroy(),
+        None => check::refuse(
+            name,
+            format_args!("the team is a predefined one, or was destroyed before"),
+        ),
+    }
+}
