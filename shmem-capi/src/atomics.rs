@@ -6,6 +6,7 @@ use shmem::raw::{self, AtomicOp, Sym, Width};
 
 use crate::check;
 use crate::handles::Ctx;
+use crate::rma;
 
 /// A type that there are atomics for.
 pub(crate) trait Word: Copy {
@@ -55,23 +56,60 @@ floats! {
     W8 u64: f64;
 }
 
-#[inline(always)]
 fn word<T>(name: &str, arg: &str, at: *const T) -> Sym {
     let sym = check::symmetric(name, arg, at, size_of::<T>());
     check::aligned(name, arg, at);
     sym
 }
 
+/// The short way to an aligned word, where there is one.
+#[inline(always)]
+fn near<T: Word>(ctx: Ctx, at: *const T, pe: c_int) -> Option<raw::Near> {
+    let near = rma::near(ctx, at, size_of::<T>(), pe)?;
+    at.is_aligned().then_some(near)
+}
+
 #[inline(always)]
 unsafe fn give<T: Word>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp, pe: c_int) -> T {
+    let bits = match near(ctx, at, pe) {
+        // SAFETY: a word of this width, aligned.
+        Some(near) => unsafe { near.atomic(T::WIDTH, op) },
+        // SAFETY: by the caller.
+        None => unsafe { give_checked(name, ctx, at, op, pe) },
+    };
+    T::from_bits(bits)
+}
+
+#[inline(never)]
+unsafe fn give_checked<T: Word>(
+    name: &str,
+    ctx: Ctx,
+    at: *const T,
+    op: AtomicOp,
+    pe: c_int,
+) -> u64 {
     let at = word(name, "dest", at);
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
-    T::from_bits(raw::atomic(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe)))
+    raw::atomic(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe))
 }
 
 #[inline(always)]
 unsafe fn post<T: Word>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp, pe: c_int) {
+    match (near(ctx, at, pe), op) {
+        // SAFETY: a word of this width, aligned.
+        (Some(near), AtomicOp::Swap(value)) => unsafe { near.set(T::WIDTH, value) },
+        (Some(near), _) => {
+            // SAFETY: as above.
+            unsafe { near.atomic(T::WIDTH, op) };
+        }
+        // SAFETY: by the caller.
+        (None, _) => unsafe { post_checked(name, ctx, at, op, pe) },
+    }
+}
+
+#[inline(never)]
+unsafe fn post_checked<T: Word>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp, pe: c_int) {
     let at = word(name, "dest", at);
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };

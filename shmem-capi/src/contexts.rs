@@ -31,7 +31,7 @@ pub(crate) unsafe fn create_on_team(
     };
     // SAFETY: by the caller.
     let made = unsafe { team.find() }
-        .and_then(|engine| raw::Ctx::create(engine.members().clone(), options).ok())
+        .and_then(|engine| raw::Ctx::create(*engine.members(), options).ok())
         .map(|made| Ctx::new(made, team));
     // SAFETY: by the caller.
     unsafe { ctx.write(made.unwrap_or(Ctx::INVALID)) };

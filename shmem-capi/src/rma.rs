@@ -9,8 +9,27 @@ use crate::check;
 use crate::handles::Ctx;
 use crate::signal::{operation, signal_word};
 
+/// Writes to a neighbour at once; what is not plainly one goes the long way, with all checks.
 #[inline(always)]
 unsafe fn write(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut u8,
+    source: *const u8,
+    bytes: usize,
+    pe: c_int,
+    nbi: bool,
+) {
+    match near(ctx, dest, bytes, pe) {
+        // SAFETY: by the caller.
+        Some(near) => unsafe { near.put(source, bytes) },
+        // SAFETY: by the caller.
+        None => unsafe { write_checked(name, ctx, dest, source, bytes, pe, nbi) },
+    }
+}
+
+#[inline(never)]
+unsafe fn write_checked(
     name: &str,
     ctx: Ctx,
     dest: *mut u8,
@@ -27,8 +46,27 @@ unsafe fn write(
     }
 }
 
+/// As [`write`].
 #[inline(always)]
 unsafe fn read(
+    name: &str,
+    ctx: Ctx,
+    dest: *mut u8,
+    source: *const u8,
+    bytes: usize,
+    pe: c_int,
+    nbi: bool,
+) {
+    match near(ctx, source, bytes, pe) {
+        // SAFETY: by the caller.
+        Some(near) => unsafe { near.get(dest, bytes) },
+        // SAFETY: by the caller.
+        None => unsafe { read_checked(name, ctx, dest, source, bytes, pe, nbi) },
+    }
+}
+
+#[inline(never)]
+unsafe fn read_checked(
     name: &str,
     ctx: Ctx,
     dest: *mut u8,
@@ -45,21 +83,72 @@ unsafe fn read(
     }
 }
 
+/// The short way, where there is one: on the default context, whose PEs are those of the job.
 #[inline(always)]
-pub(crate) unsafe fn p<T>(name: &str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
-    let source = (&raw const value).cast();
-    // SAFETY: by the caller.
-    unsafe { write(name, ctx, dest.cast(), source, size_of::<T>(), pe, false) };
+pub(crate) fn near<T>(ctx: Ctx, at: *const T, bytes: usize, pe: c_int) -> Option<raw::Near> {
+    if ctx != Ctx::DEFAULT {
+        return None;
+    }
+    // A negative number becomes one that is too large.
+    raw::near(at.cast(), bytes, pe as usize)
+}
+
+/// A type whose values are their bytes.
+pub(crate) trait Plain: Sized {
+    /// # Safety
+    /// As for [`raw::Near::store`].
+    unsafe fn store(self, near: raw::Near);
+    /// # Safety
+    /// As for [`raw::Near::load`].
+    unsafe fn load(near: raw::Near) -> Self;
+}
+
+macro_rules! plain {
+    ($($t:ty)*) => { $(
+        impl Plain for $t {
+            #[inline(always)]
+            unsafe fn store(self, near: raw::Near) {
+                // SAFETY: by the caller.
+                unsafe { near.store(self.to_ne_bytes()) };
+            }
+            #[inline(always)]
+            unsafe fn load(near: raw::Near) -> Self {
+                // SAFETY: by the caller.
+                Self::from_ne_bytes(unsafe { near.load() })
+            }
+        }
+    )* };
+}
+plain! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 }
+
+#[inline(always)]
+pub(crate) unsafe fn p<T: Plain>(name: &str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
+    match near(ctx, dest, size_of::<T>(), pe) {
+        // SAFETY: the range was found for a value of this size.
+        Some(near) => unsafe { value.store(near) },
+        None => {
+            let (dest, source) = (dest.cast(), (&raw const value).cast());
+            // SAFETY: by the caller.
+            unsafe { write_checked(name, ctx, dest, source, size_of::<T>(), pe, false) };
+        }
+    }
 }
 
 #[inline(always)]
-pub(crate) unsafe fn g<T>(name: &str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: by the caller; a blocking get has written the whole value, and any bytes are one.
-    unsafe {
-        let dest = value.as_mut_ptr().cast();
-        read(name, ctx, dest, source.cast(), size_of::<T>(), pe, false);
-        value.assume_init()
+pub(crate) unsafe fn g<T: Plain>(name: &str, ctx: Ctx, source: *const T, pe: c_int) -> T {
+    match near(ctx, source, size_of::<T>(), pe) {
+        // SAFETY: the range was found for a value of this size.
+        Some(near) => unsafe { T::load(near) },
+        None => {
+            let mut value = MaybeUninit::<T>::uninit();
+            let dest = value.as_mut_ptr().cast();
+            // SAFETY: by the caller; a blocking get has written the whole value, and any bytes are
+            // one.
+            unsafe {
+                read_checked(name, ctx, dest, source.cast(), size_of::<T>(), pe, false);
+                value.assume_init()
+            }
+        }
     }
 }
 

@@ -57,6 +57,7 @@ mod error;
 mod heap;
 mod life;
 mod lock;
+mod near;
 mod order;
 mod pmi;
 pub mod raw;

@@ -5,7 +5,8 @@
 //! become the same PE of the same job again.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, Once};
+use std::time::Duration;
 
 use crate::bootstrap;
 use crate::error::Error;
@@ -48,8 +49,14 @@ const NO_LEVEL: u8 = u8::MAX;
 /// The level in force. Read by any thread at any time.
 static LEVEL: AtomicU8 = AtomicU8::new(NO_LEVEL);
 
-/// Set once the process is on its way out, where nothing collective may be started any more.
-static LEAVING: AtomicBool = AtomicBool::new(false);
+/// Whether the end of the process is to be that of the job: set by [`global_exit`].
+static ENDS_JOB: AtomicBool = AtomicBool::new(false);
+
+/// Whether the end of the process finalizes: set by [`start_pes`].
+static FINALIZES: AtomicBool = AtomicBool::new(false);
+
+/// How long the exit handlers of a program may keep the others from their end.
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Inits that have no finalize yet. Held through the outermost init and finalize, so that a thread
 /// that initialises meanwhile waits for their end.
@@ -81,6 +88,7 @@ pub(crate) fn enter(requested: ThreadLevel, statics: bool) -> Result<ThreadLevel
     let mut count = count();
     if *count == 0 {
         bootstrap::init(requested, statics)?;
+        register_at_exit();
         LEVEL.store(requested as u8, Ordering::Release);
     }
     *count += 1;
@@ -149,45 +157,66 @@ pub fn start_pes() -> Result<(), Error> {
         return Ok(());
     }
     init(ThreadLevel::Single)?;
-    at_exit();
+    FINALIZES.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// Has the C library finalize at exit.
-fn at_exit() {
-    extern "C" fn leave(status: libc::c_int, _: *mut libc::c_void) {
-        // A PE that failed does not wait for the others: the launcher ends the job.
-        if status == 0 && !LEAVING.load(Ordering::Relaxed) && initialized() {
-            while *count() > 0 {
-                finalize();
-            }
-        }
-    }
+/// Has the C library call [`at_exit`]. Done by the first init, so that what the program registers
+/// later runs before it.
+fn register_at_exit() {
     unsafe extern "C" {
         fn on_exit(
             run: extern "C" fn(libc::c_int, *mut libc::c_void),
             with: *mut libc::c_void,
         ) -> libc::c_int;
     }
+    static ONCE: Once = Once::new();
     // SAFETY: the function is the C library's; the handler uses no argument and does not unwind
     // but by a panic, which ends the process.
-    unsafe { on_exit(leave, std::ptr::null_mut()) };
+    ONCE.call_once(|| unsafe {
+        on_exit(at_exit, std::ptr::null_mut());
+    });
+}
+
+/// What the library does when the process exits in order.
+extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
+    if ENDS_JOB.load(Ordering::Relaxed) {
+        // SAFETY: null stands for all streams.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+        tell_launcher(status);
+    } else if status == 0 && FINALIZES.load(Ordering::Relaxed) && initialized() {
+        // A PE that failed does not wait for the others: the launcher ends the job.
+        while *count() > 0 {
+            finalize();
+        }
+    }
+}
+
+/// Has the launcher end the job.
+fn tell_launcher(status: i32) {
+    if let Some(rt) = try_rt() {
+        let why = format!("PE {} called global_exit({status})", rt.me);
+        rt.pmi.abort(status, &why);
+    }
 }
 
 /// Ends the whole job at once with `status`, from one PE. Nothing is completed, and no other PE has
-/// to call it. This process runs its exit handlers and flushes its standard streams. Without
-/// [`init`] it only ends this process.
+/// to call it. This process first runs its exit handlers and flushes its standard streams, for which it
+/// has a second. Without [`init`] it only ends this process.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_global_exit`.
 pub fn global_exit(status: i32) -> ! {
-    LEAVING.store(true, Ordering::Relaxed);
     if initialized() {
-        let rt = rt();
-        rt.pmi.abort(
-            status,
-            &format!("PE {} called global_exit({status})", rt.me),
-        );
+        // The launcher ends this process like all others, so it is told last.
+        ENDS_JOB.store(true, Ordering::Relaxed);
+        let late = std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(EXIT_PATIENCE);
+            tell_launcher(status);
+        });
+        if late.is_err() {
+            tell_launcher(status);
+        }
     }
     std::process::exit(status)
 }

@@ -35,3 +35,6 @@ pub use crate::collectives::group::{
 };
 pub use crate::collectives::{Combine, SYNC_SIZE};
 pub use crate::team::{Members, Team, TeamConfig, team_ptr};
+
+// The short way inside a node.
+pub use crate::near::{Near, near};

@@ -64,15 +64,20 @@ impl Doorbell {
 
     /// Sleeps until the bell rings unless `ready()` already holds. May return early for no reason.
     /// Returns whether it slept as long as it may: if `ready()` holds then, a bell was missed.
-    pub fn sleep(&self, mut ready: impl FnMut() -> bool) -> bool {
+    pub fn sleep(&self, ready: impl FnMut() -> bool) -> bool {
+        self.sleep_at_most(LONG_NAP, ready)
+    }
+
+    /// [`sleep`](Self::sleep), at most `max`: for what somebody may change who rings no bell.
+    pub fn sleep_at_most(&self, max: Duration, mut ready: impl FnMut() -> bool) -> bool {
         let seen = self.rings.load(Ordering::SeqCst);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // ORDERING(doorbell): after this every store whose writer saw no sleeper is visible.
         let nap = if sys::barrier_everywhere() {
-            LONG_NAP
+            max
         } else {
             fence(Ordering::SeqCst);
-            SHORT_NAP
+            max.min(SHORT_NAP)
         };
         let overslept = !ready() && sys::futex_wait(&self.rings, seen, Some(nap));
         self.waiting.fetch_sub(1, Ordering::SeqCst);

@@ -12,8 +12,12 @@ pub const PAGE: usize = 4096;
 pub const INTERNAL_SIZE: usize = 4 << 20;
 
 /// Symmetric segments begin at multiples of this, in the heap memory and in the address space of every
-/// process that maps it: an offset is aligned alike on all PEs, up to this.
-pub const SEGMENT_ALIGN: usize = 2 << 20;
+/// process that maps it: an offset is aligned alike on all PEs, up to this. What lies between segments is
+/// never touched, so it takes no memory.
+pub const SEGMENT_ALIGN: usize = 16 << 20;
+
+/// The same on pages of another size, which there may be only so many of.
+const HUGE_SEGMENT_ALIGN: usize = 2 << 20;
 
 /// Allgather results that may be outstanding or unread at once; request `r` lies in slot
 /// `r % GATHER_SLOTS`.
@@ -83,8 +87,10 @@ pub struct HeapLayout {
     pub heap_start: usize,
     /// Bytes of a segment.
     pub segment_len: usize,
-    /// Distance between two PEs' segments, a multiple of [`SEGMENT_ALIGN`]; an odd one on small pages.
+    /// Distance between two PEs' segments, a multiple of `align`; an odd one on small pages.
     pub segment_stride: usize,
+    /// What segments are aligned to.
+    pub align: usize,
     /// Length of the whole memory.
     pub len: usize,
 }
@@ -95,7 +101,10 @@ impl HeapLayout {
     /// overflow.
     pub fn new(n_local: usize, statics: u64, heap_size: u64, unit: usize) -> Option<Self> {
         let bytes = |n: u64| usize::try_from(n).ok();
-        let align = unit.max(SEGMENT_ALIGN);
+        let align = match unit {
+            PAGE => SEGMENT_ALIGN,
+            _ => unit.max(HUGE_SEGMENT_ALIGN),
+        };
         let pe_blocks = PAGE;
         let segments =
             (pe_blocks + n_local * size_of::<PeBlock>()).checked_next_multiple_of(align)?;
@@ -104,11 +113,11 @@ impl HeapLayout {
             .checked_next_multiple_of(unit)?;
         let segment_len = heap_start.checked_add(bytes(heap_size)?)?;
         let mut segment_stride = segment_len.checked_next_multiple_of(align)?;
-        if unit < SEGMENT_ALIGN {
+        if unit == PAGE {
             // An odd multiple. Processors guess where in a cache a line is from a hash of its address,
             // and objects that lie powers of two apart evict each other: with arrays of such sizes
             // and heaps of such sizes, a put's source and target would.
-            segment_stride |= SEGMENT_ALIGN;
+            segment_stride |= align;
         }
         let len = segment_stride.checked_mul(n_local)?.checked_add(segments)?;
         (len <= 1 << 47).then_some(Self {
@@ -117,6 +126,7 @@ impl HeapLayout {
             heap_start,
             segment_len,
             segment_stride,
+            align,
             len,
         })
     }
@@ -149,12 +159,15 @@ mod tests {
         const MIB: usize = 1 << 20;
         let h = HeapLayout::new(3, 0, 10_000, PAGE).unwrap();
         assert_eq!((h.heap_start, h.segment_len), (4 * MIB, 4 * MIB + 10_000));
-        assert_eq!((h.segments, h.segment_stride), (2 * MIB, 6 * MIB));
-        assert_eq!(h.len, 20 * MIB);
-        let h = HeapLayout::new(1, 8192, 2 * MIB as u64 - 8192, PAGE).unwrap();
-        assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 6 * MIB));
-        let even = HeapLayout::new(2, 0, 4 * MIB as u64, PAGE).unwrap();
-        assert_eq!((even.segment_len, even.segment_stride), (8 * MIB, 10 * MIB));
+        assert_eq!((h.segments, h.segment_stride), (16 * MIB, 16 * MIB));
+        assert_eq!((h.align, h.len), (16 * MIB, 64 * MIB));
+        let h = HeapLayout::new(1, 8192, 12 * MIB as u64 - 8192, PAGE).unwrap();
+        assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 16 * MIB));
+        let even = HeapLayout::new(2, 0, 28 * MIB as u64, PAGE).unwrap();
+        assert_eq!(
+            (even.segment_len, even.segment_stride),
+            (32 * MIB, 48 * MIB)
+        );
         assert_eq!(HeapLayout::new(1 << 20, 0, 1 << 40, PAGE), None);
         assert_eq!(HeapLayout::new(2, 0, u64::MAX, PAGE), None);
         assert_eq!(HeapLayout::new(2, u64::MAX, 0, PAGE), None);
@@ -165,7 +178,7 @@ mod tests {
         const HUGE: usize = 2 << 20;
         let h = HeapLayout::new(3, 0, 10_000, HUGE).unwrap();
         assert_eq!((h.segments, h.segment_stride), (HUGE, 3 * HUGE));
-        assert_eq!(h.len, 10 * HUGE);
+        assert_eq!((h.align, h.len), (HUGE, 10 * HUGE));
         let exact = HeapLayout::new(1, 0, HUGE as u64, HUGE).unwrap();
         assert_eq!(exact.len, 4 * HUGE);
         let statics = HeapLayout::new(1, 4096, HUGE as u64, HUGE).unwrap();

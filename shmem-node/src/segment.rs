@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
-use crate::layout::{HeapLayout, PAGE, SEGMENT_ALIGN, TablesLayout};
+use crate::layout::{HeapLayout, PAGE, TablesLayout};
 use crate::pages::{self, PagesError};
 use crate::pe_block::{PeBlock, PeState};
 use crate::settings::{HeapCommit, HeapPages};
@@ -285,7 +285,7 @@ fn heap_memory(
             _ => os("map the heap memory", len)(e),
         })?
     } else {
-        Mapping::aligned(fd.as_fd(), len, SEGMENT_ALIGN).map_err(os("map the heap memory", len))?
+        Mapping::aligned(fd.as_fd(), len, layout.align).map_err(os("map the heap memory", len))?
     };
     if facts.heap_commit == HeapCommit::Reserve {
         let reserve = |from: usize, len: usize| {
@@ -353,8 +353,8 @@ impl NodeView {
         holds(heap, hl.len)?;
         let tables =
             Mapping::new(tables, tl.len, false).map_err(os("map the tables memory", tl.len))?;
-        let heap = Mapping::aligned(heap, hl.len, SEGMENT_ALIGN)
-            .map_err(os("map the heap memory", hl.len))?;
+        let heap =
+            Mapping::aligned(heap, hl.len, hl.align).map_err(os("map the heap memory", hl.len))?;
         if header.transparent != 0 {
             heap.prefer_huge_pages();
         }
@@ -513,6 +513,11 @@ impl NodeView {
         self.heap.at(at, self.segment_len())
     }
 
+    /// What every PE's segment is aligned to, in this process too.
+    pub fn segment_align(&self) -> usize {
+        self.heap_layout.align
+    }
+
     /// Bytes of a symmetric segment.
     #[inline]
     pub fn segment_len(&self) -> usize {
@@ -570,12 +575,12 @@ mod tests {
             gap,
             view.segment_in_file(1) as usize - view.segment_in_file(0) as usize
         );
-        assert!(gap.is_multiple_of(SEGMENT_ALIGN));
+        assert!(gap.is_multiple_of(view.segment_align()));
         assert_eq!(view.heap_start(), INTERNAL_SIZE + 8192);
         assert_eq!(view.segment_len(), INTERNAL_SIZE + 8192 + 10_000);
         assert_eq!(view.statics(), facts(&node_of, 1).statics);
         for view in [&view, seg.view()] {
-            assert!((view.segment(2) as usize).is_multiple_of(SEGMENT_ALIGN));
+            assert!((view.segment(2) as usize).is_multiple_of(view.segment_align()));
         }
     }
 

@@ -25,7 +25,7 @@ void memory(void)
     for (int i = 0; b && i < 3000; i++)
         CHECK(b[i] == 0);
     exchange(b, 3000);
-    for (size_t align = sizeof(void *); align <= 65536; align *= 2) {
+    for (size_t align = sizeof(void *); align <= 8 << 20; align *= 2) {
         unsigned char *c = shmem_align(align, 100);
         CHECK((uintptr_t)c % align == 0);
         exchange(c, 100);

@@ -71,7 +71,7 @@ fn alignment() {
         barrier_all();
         free(a).unwrap();
     }
-    let error = alloc_aligned::<u32>(3, 4 << 20).unwrap_err();
+    let error = alloc_aligned::<u32>(3, 32 << 20).unwrap_err();
     assert!(matches!(error, Error::Alignment { .. }), "{error}");
     free(pad).unwrap();
 }

@@ -38,16 +38,7 @@ pub fn page() -> String {
 
 fn section(out: &mut String, chapter: &Chapter) {
     let _ = writeln!(out, "\n## {}\n", chapter.title);
-    let tests: Vec<String> = [
-        ("tests/conformance", chapter.rust_tests, ".rs"),
-        ("shmem-capi/tests/c", chapter.c_tests, ""),
-    ]
-    .iter()
-    .flat_map(|(folder, files, ext)| {
-        let files = files.split(", ").filter(|file| !file.is_empty());
-        files.map(move |file| format!("`{folder}/{file}{ext}`"))
-    })
-    .collect();
+    let tests: Vec<String> = chapter.tests.iter().map(|t| format!("`{t}`")).collect();
     let _ = writeln!(out, "Tests: {}.\n", tests.join(", "));
     out.push_str(
         "| routine | functions | types | C11 name | Rust (`shmem::`) |\n|---|---|---|---|---|\n",
@@ -74,10 +65,18 @@ fn row(out: &mut String, routine: &Routine) {
         text => format!("`{text}`"),
     };
     let generic = routine.generic.map_or("", |generic| generic.name);
+    let names_in_rust: Vec<String> = routine.rust.split(", ").map(code).collect();
+    let in_rust = names_in_rust.join(", ");
     let note = match (routine.context, routine.rust) {
-        (_, "") => "no counterpart".to_owned(),
-        (Context::Any, rust) => format!("`{rust}`, on a context `Context::{rust}`"),
-        (_, rust) => code(rust),
+        (_, "") => "none".to_owned(),
+        // A scope of non-blocking operations belongs to a context itself.
+        (Context::Any, rust) if !rust.contains("::") => {
+            format!(
+                "{in_rust}; of a context {}",
+                code(&format!("Context::{rust}"))
+            )
+        }
+        _ => in_rust,
     };
     let _ = writeln!(
         out,

@@ -50,7 +50,7 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// The symmetric address of `len` bytes at `at`.
     #[inline]
-    fn find(&self, at: usize, len: usize) -> Option<Sym> {
+    pub(crate) fn find(&self, at: usize, len: usize) -> Option<Sym> {
         let inside = at.wrapping_sub(self.heap);
         // An empty range may lie at the end.
         if inside <= self.heap_len && len <= self.heap_len - inside {

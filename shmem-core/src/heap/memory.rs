@@ -8,9 +8,6 @@ use crate::heap::access;
 use crate::heap::address::{Sym, symmetric, why_not_symmetric};
 use crate::runtime::{Runtime, collective};
 
-/// Largest alignment of a block in bytes: that of every PE's heap.
-pub(crate) const MAX_ALIGN: usize = shmem_node::layout::SEGMENT_ALIGN;
-
 /// What a PE asks the heap for, for comparing it with others.
 #[derive(Clone, Copy)]
 enum Request {
@@ -117,11 +114,9 @@ impl Runtime {
 
     /// Takes memory from the heap on this PE, as all PEs do.
     fn take(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
-        if align > MAX_ALIGN {
-            return Err(Error::Alignment {
-                asked: align,
-                most: MAX_ALIGN,
-            });
+        let most = self.node.segment_align();
+        if align > most {
+            return Err(Error::Alignment { asked: align, most });
         }
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         let Some(block) = heap.allocate(bytes, align) else {

@@ -307,7 +307,8 @@ pub fn alloc_uninit<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
 /// ```
 ///
 /// # Errors
-/// As for [`alloc`]; [`Error::Alignment`] if `align` is more than 2 MiB.
+/// As for [`alloc`]; [`Error::Alignment`] if `align` is more than 16 MiB (2 MiB
+/// with huge pages).
 ///
 /// # Panics
 /// If `align` is no power of two.

@@ -19,7 +19,30 @@ const YIELDS: u32 = 64;
 const FIRST_NAP: Duration = Duration::from_micros(50);
 const LAST_NAP: Duration = Duration::from_millis(1);
 
+/// A store of a program's own, by a thread of the PE that waits or through a pointer to another PE's
+/// memory, rings no bell: the first and the longest time until a PE that waits for memory of the
+/// program looks for one.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LAST_LOOK: Duration = Duration::from_millis(32);
+
 impl Runtime {
+    /// Returns when `ready()` holds, which depends on memory of the program. As [`wait_for`], but sees
+    /// changes that were made without the library, too, if late.
+    ///
+    /// [`wait_for`]: Self::wait_for
+    pub(crate) fn wait_for_memory(&self, mut ready: impl FnMut() -> bool) {
+        while !self.spin_until(&mut ready) {
+            if !self.notices_inbound {
+                self.look_again(&mut ready);
+                continue;
+            }
+            let (bell, mut look) = (&self.block.doorbell, FIRST_LOOK);
+            while bell.sleep_at_most(look, &mut ready) && !ready() {
+                look = (look * 2).min(LAST_LOOK);
+            }
+        }
+    }
+
     /// Returns when `ready()` holds. Polls while cores are to spare, then sleeps; memory written
     /// by other PEs, of this node or of others, wakes it, and it polls again. `ready` may be asked
     /// again after it held; the last time it did.

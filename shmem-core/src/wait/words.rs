@@ -268,7 +268,7 @@ pub unsafe fn wait_until<T: Waitable>(at: *const T, cmp: Cmp, value: T) -> T {
     // SAFETY: by the caller.
     let mut seen = unsafe { T::load(at) };
     if !cmp.holds(&seen, &value) {
-        rt.wait_for(|| {
+        rt.wait_for_memory(|| {
             // SAFETY: by the caller.
             seen = unsafe { T::load(at) };
             cmp.holds(&seen, &value)
@@ -306,7 +306,7 @@ pub unsafe fn wait_until_all<T: Waitable>(words: Words<T>) {
     // SAFETY: by the caller; `i` is less than `n`.
     while let Some(i) = unsafe { words.first_missing(next) } {
         // SAFETY: as above.
-        rt.wait_for(|| unsafe { words.holds(i) });
+        rt.wait_for_memory(|| unsafe { words.holds(i) });
         next = i + 1;
     }
 }
@@ -328,7 +328,7 @@ pub unsafe fn wait_until_any<T: Waitable>(words: Words<T>) -> Option<usize> {
         return None;
     }
     let mut found = None;
-    rt.wait_for(|| {
+    rt.wait_for_memory(|| {
         // SAFETY: by the caller.
         found = unsafe { words.any() };
         found.is_some()
@@ -353,7 +353,7 @@ pub unsafe fn wait_until_some<T: Waitable>(words: Words<T>, mut found: impl FnMu
     }
     loop {
         // SAFETY: by the caller.
-        rt.wait_for(|| unsafe { words.any() }.is_some());
+        rt.wait_for_memory(|| unsafe { words.any() }.is_some());
         // SAFETY: as above.
         let count = unsafe { words.some(&mut found) };
         // Words may have changed once more.

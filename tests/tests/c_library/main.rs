@@ -6,6 +6,7 @@
 
 mod conformance;
 mod coverage;
+mod exports;
 mod install;
 mod programs;
 mod toolchain;

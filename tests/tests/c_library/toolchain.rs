@@ -106,9 +106,9 @@ impl Toolchain {
     /// sources and the library.
     pub(crate) fn make(&self, name: &str, inputs: &[PathBuf], flags: &[&str]) -> PathBuf {
         let made = self.programs.join(name);
-        let sources = inputs.iter().map(|i| newest(i)).max();
-        let fresh = newest(&made) > self.changed.max(newest(&sources()));
-        if fresh && sources.is_some_and(|s| newest(&made) > s) {
+        let after = inputs.iter().map(|i| newest(i)).max();
+        let after = after.max(Some(self.changed.max(newest(&sources()))));
+        if Some(newest(&made)) > after {
             return made;
         }
         let cxx = inputs

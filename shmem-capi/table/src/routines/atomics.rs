@@ -29,7 +29,7 @@ const LINES: [Line; 14] = [
 ];
 
 /// The strings of a line, which live as long as the program.
-fn names(op: &str) -> [&'static str; 5] {
+fn names(op: &str) -> [&'static str; 6] {
     macro_rules! names {
         ($($op:literal)*) => {
             match op {
@@ -37,6 +37,7 @@ fn names(op: &str) -> [&'static str; 5] {
                     concat!("atomics::", $op, "::<{T}>"),
                     concat!("atomics::", $op, "_nbi::<{T}>"),
                     concat!("atomic_", $op),
+                    concat!("Nbi::atomic_", $op),
                     concat!("shmem_atomic_", $op),
                     concat!("shmem_atomic_", $op, "_nbi"),
                 ],)*
@@ -51,7 +52,7 @@ fn names(op: &str) -> [&'static str; 5] {
 pub(super) fn chapters() -> Vec<Chapter> {
     let blocking = LINES.iter().map(|&(op, types, fetches, params)| {
         let ret = if fetches { "T" } else { "void" };
-        let [call, _, rust, generic, _] = names(op);
+        let [call, _, rust, _, generic, _] = names(op);
         Routine::new(&format!("{ret} shmem_T_atomic_{op}({params})"), call, rust)
             .types(types)
             .context(Context::Any)
@@ -62,9 +63,9 @@ pub(super) fn chapters() -> Vec<Chapter> {
             .iter()
             .filter(|(_, _, fetches, _)| *fetches)
             .map(|&(op, types, _, params)| {
-                let [_, call, _, _, generic] = names(op);
+                let [_, call, _, rust, _, generic] = names(op);
                 let proto = format!("void shmem_T_atomic_{op}_nbi(T *fetch, {params})");
-                Routine::new(&proto, call, "Nbi")
+                Routine::new(&proto, call, rust)
                     .types(types)
                     .context(Context::Any)
                     .generic(generic, 0)
@@ -73,14 +74,25 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Atomic memory operations",
             routines: blocking.collect(),
-            rust_tests: "atomics, contexts",
-            c_tests: "atomics.c",
+            tests: &[
+                "tests/conformance/atomics.rs",
+                "tests/conformance/contexts.rs",
+                "tests/c/atomics.c",
+                "tests/c/atomics_ctx.c",
+                "tests/c/atomics_generic.c",
+                "tests/c/atomics_generic_ctx.c",
+            ],
         },
         Chapter {
             title: "Atomic memory operations, non-blocking",
             routines: nonblocking.collect(),
-            rust_tests: "atomics, contexts",
-            c_tests: "atomics.c",
+            tests: &[
+                "tests/conformance/nbi.rs",
+                "tests/c/atomics.c",
+                "tests/c/atomics_ctx.c",
+                "tests/c/atomics_generic.c",
+                "tests/c/atomics_generic_ctx.c",
+            ],
         },
     ]
 }

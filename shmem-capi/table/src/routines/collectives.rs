@@ -74,76 +74,81 @@ pub(super) fn chapter() -> Chapter {
             Routine::new(&format!("int shmem_{op}mem({untyped})"), call, rust).types(Types::Bytes),
         );
     }
-    for (op, types, call, generic) in [
+    for (op, types, call, rust, generic) in [
         (
             "and",
             BITS,
             "collectives::reduce::<{T}, And>",
+            "Team::reduce_bits",
             "shmem_and_reduce",
         ),
         (
             "or",
             BITS,
             "collectives::reduce::<{T}, Or>",
+            "Team::reduce_bits",
             "shmem_or_reduce",
         ),
         (
             "xor",
             BITS,
             "collectives::reduce::<{T}, Xor>",
+            "Team::reduce_bits",
             "shmem_xor_reduce",
         ),
         (
             "max",
             ORDERED,
             "collectives::reduce::<{T}, Max>",
+            "Team::reduce",
             "shmem_max_reduce",
         ),
         (
             "min",
             ORDERED,
             "collectives::reduce::<{T}, Min>",
+            "Team::reduce",
             "shmem_min_reduce",
         ),
         (
             "sum",
             ARITHMETIC,
             "collectives::reduce::<{T}, Sum>",
+            "Team::sum_reduce",
             "shmem_sum_reduce",
         ),
         (
             "prod",
             ARITHMETIC,
             "collectives::reduce::<{T}, Prod>",
+            "Team::prod_reduce",
             "shmem_prod_reduce",
         ),
     ] {
+        let proto = format!("int shmem_T_{op}_reduce({REDUCE})");
         routines.push(
-            Routine::new(
-                &format!("int shmem_T_{op}_reduce({REDUCE})"),
-                call,
-                "Team::reduce",
-            )
-            .types(types)
-            .generic(generic, 1),
+            Routine::new(&proto, call, rust)
+                .types(types)
+                .generic(generic, 1),
         );
     }
     for (op, call, rust, generic) in [
         (
             "inscan",
             "collectives::inscan::<{T}>",
-            "Team::inscan",
+            "Team::sum_inscan",
             "shmem_sum_inscan",
         ),
         (
             "exscan",
             "collectives::exscan::<{T}>",
-            "Team::exscan",
+            "Team::sum_exscan",
             "shmem_sum_exscan",
         ),
     ] {
+        let proto = format!("int shmem_T_sum_{op}({PLAIN})");
         routines.push(
-            Routine::new(&format!("int shmem_T_sum_{op}({PLAIN})"), call, rust)
+            Routine::new(&proto, call, rust)
                 .types(ARITHMETIC)
                 .generic(generic, 1),
         );
@@ -151,7 +156,11 @@ pub(super) fn chapter() -> Chapter {
     Chapter {
         title: "Collectives",
         routines,
-        rust_tests: "collectives, teams",
-        c_tests: "collectives.c",
+        tests: &[
+            "tests/conformance/collectives.rs",
+            "tests/conformance/teams.rs",
+            "tests/c/collectives.c",
+            "tests/c/collectives_generic.c",
+        ],
     }
 }

@@ -59,7 +59,7 @@ pub struct Routine {
     pub generic: Option<Generic>,
     /// What the specification says of it.
     pub status: Status,
-    /// The item of crate `shmem` that does the same, a path below it.
+    /// The items of crate `shmem` that do the same, as paths below it; none if there is none.
     pub rust: &'static str,
 }
 
@@ -70,10 +70,8 @@ pub struct Chapter {
     pub title: &'static str,
     /// The routines.
     pub routines: Vec<Routine>,
-    /// Tests of the Rust API, as modules of `tests/conformance`.
-    pub rust_tests: &'static str,
-    /// Tests of the C library, files of `shmem-capi/tests/c`.
-    pub c_tests: &'static str,
+    /// Tests of the Rust API and of the C library: files of the repository.
+    pub tests: &'static [&'static str],
 }
 
 /// A C function.

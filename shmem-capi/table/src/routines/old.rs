@@ -15,7 +15,11 @@ const SET: &str = "int PE_start, int logPE_stride, int PE_size, long *pSync";
 
 fn names() -> Vec<Routine> {
     vec![
-        old("void start_pes(int npes)", "setup::start_pes", "init"),
+        old(
+            "void start_pes(int npes)",
+            "setup::start_pes",
+            "raw::start_pes",
+        ),
         old("int _my_pe(void)", "setup::my_pe", "my_pe"),
         old("int _num_pes(void)", "setup::n_pes", "n_pes"),
         old("void *shmalloc(size_t size)", "memory::malloc", "alloc"),
@@ -222,32 +226,27 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Deprecated: old names",
             routines: names(),
-            rust_tests: "life",
-            c_tests: "deprecated.c",
+            tests: &["tests/c/deprecated.c", "tests/c/programs/start_pes.c"],
         },
         Chapter {
             title: "Deprecated: atomics",
             routines: atomics(),
-            rust_tests: "atomics",
-            c_tests: "deprecated.c",
+            tests: &["tests/c/deprecated.c"],
         },
         Chapter {
             title: "Deprecated: collectives of active sets",
             routines: active_sets(),
-            rust_tests: "teams",
-            c_tests: "deprecated.c",
+            tests: &["tests/conformance/teams.rs", "tests/c/active_sets.c"],
         },
         Chapter {
             title: "Deprecated: waiting",
             routines: waits(),
-            rust_tests: "waiting",
-            c_tests: "deprecated.c",
+            tests: &["tests/c/deprecated.c"],
         },
         Chapter {
             title: "Removed: caches",
             routines: caches(),
-            rust_tests: "",
-            c_tests: "deprecated.c",
+            tests: &["tests/c/deprecated.c"],
         },
     ]
 }

@@ -140,14 +140,29 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Remote memory access",
             routines: blocking,
-            rust_tests: "rma, contexts",
-            c_tests: "rma.c",
+            tests: &[
+                "tests/conformance/rma.rs",
+                "tests/conformance/strided.rs",
+                "tests/conformance/contexts.rs",
+                "tests/c/rma.c",
+                "tests/c/rma_ctx.c",
+                "tests/c/rma_generic.c",
+                "tests/c/rma_generic_ctx.c",
+                "tests/c/sized.c",
+            ],
         },
         Chapter {
             title: "Remote memory access, non-blocking",
             routines: nonblocking,
-            rust_tests: "rma, contexts",
-            c_tests: "rma.c",
+            tests: &[
+                "tests/conformance/nbi.rs",
+                "tests/conformance/contexts.rs",
+                "tests/c/rma.c",
+                "tests/c/rma_ctx.c",
+                "tests/c/rma_generic.c",
+                "tests/c/rma_generic_ctx.c",
+                "tests/c/sized.c",
+            ],
         },
     ]
 }

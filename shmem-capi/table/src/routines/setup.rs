@@ -58,8 +58,13 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "global_exit",
                 ),
             ],
-            rust_tests: "life",
-            c_tests: "setup.c",
+            tests: &[
+                "tests/lives.rs",
+                "tests/conformance/memory.rs",
+                "tests/c/setup.c",
+                "tests/c/programs/again.c",
+                "tests/c/programs/exits.c",
+            ],
         },
         Chapter {
             title: "Thread levels",
@@ -75,8 +80,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "thread_level",
                 ),
             ],
-            rust_tests: "life",
-            c_tests: "setup.c",
+            tests: &[
+                "tests/lives.rs",
+                "tests/c/conformance.c",
+                "tests/c/programs/threads.c",
+            ],
         },
         Chapter {
             title: "Memory",
@@ -104,8 +112,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "realloc",
                 ),
             ],
-            rust_tests: "life",
-            c_tests: "memory.c",
+            tests: &["tests/conformance/memory.rs", "tests/c/memory.c"],
         },
         Chapter {
             title: "Teams",
@@ -153,8 +160,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "Team::destroy",
                 ),
             ],
-            rust_tests: "teams",
-            c_tests: "teams.c",
+            tests: &["tests/conformance/teams.rs", "tests/c/teams.c"],
         },
         Chapter {
             title: "Contexts and sessions",
@@ -191,8 +197,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "raw::Ctx::session_stop",
                 ),
             ],
-            rust_tests: "contexts",
-            c_tests: "contexts.c",
+            tests: &["tests/conformance/contexts.rs", "tests/c/contexts.c"],
         },
         Chapter {
             title: "Order and completion",
@@ -206,8 +211,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 )
                 .context(Context::Any),
             ],
-            rust_tests: "order, contexts",
-            c_tests: "contexts.c",
+            tests: &[
+                "tests/conformance/order.rs",
+                "tests/conformance/contexts.rs",
+                "tests/c/ordering.c",
+            ],
         },
         Chapter {
             title: "Profiling",
@@ -216,8 +224,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 "setup::pcontrol",
                 "",
             )],
-            rust_tests: "",
-            c_tests: "profiling.c",
+            tests: &["tests/c/programs/pshmem.c"],
         },
     ]
 }

@@ -33,7 +33,11 @@ pub(super) fn chapter() -> Chapter {
     Chapter {
         title: "Signals",
         routines,
-        rust_tests: "signals",
-        c_tests: "signals.c",
+        tests: &[
+            "tests/conformance/signals.rs",
+            "tests/c/signals.c",
+            "tests/c/rma.c",
+            "tests/c/rma_ctx.c",
+        ],
     }
 }

@@ -92,8 +92,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Waiting",
             routines,
-            rust_tests: "waiting",
-            c_tests: "waiting.c",
+            tests: &[
+                "tests/conformance/waiting.rs",
+                "tests/c/waiting.c",
+                "tests/c/waiting_generic.c",
+            ],
         },
         Chapter {
             title: "Locks",
@@ -114,8 +117,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "Lock::try_lock",
                 ),
             ],
-            rust_tests: "locks",
-            c_tests: "locks.c",
+            tests: &["tests/conformance/locks.rs", "tests/c/locks.c"],
         },
     ]
 }
