@@ -27,6 +27,14 @@ fn main() -> Result<(), shmem::Error> {
     match mishap.as_str() {
         "init-only" => return Ok(()),
         "wrong-thread" => wrong_thread(world)?,
+        "one-life-less" => {
+            let (first, me) = (shmem::node_of(my_pe()) == 0, my_pe());
+            world.finalize();
+            if first && me != 0 {
+                return Ok(());
+            }
+            drop(shmem::init()?);
+        }
         "call-after-finalize" => {
             let array = alloc::<u64>(1)?;
             world.finalize();
@@ -50,6 +58,16 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     }
     if mishap.starts_with("all-global-exit-") {
         shmem::global_exit(number(mishap));
+    }
+    match mishap {
+        "other-size" => {
+            let cells = array.at(..1 + my_pe());
+            shmem::reduce(cells, cells, shmem::Op::Sum);
+        }
+        "other-collective" if my_pe() == 0 => barrier_all(),
+        "other-collective" => fcollect(array, array.elem(0)),
+        "other-root" => shmem::broadcast(array, array, my_pe()),
+        _ => {}
     }
     let mut world = Some(world);
     let alone = shmem::Team::world().split_strided(0, 1, 1, None)?;
@@ -82,6 +100,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "stride-less-than-block" => shmem::ibput(array, &[1, 2], 1, 2, (2, 1), 0),
             "past-the-end" => shmem::put(array, &[1; 5], 0),
             "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
+            "no-such-root" => shmem::broadcast(array, array, 9),
             "fcollect-too-long" => fcollect(array, array),
             "lock-twice" => drop([Lock::at(array).lock(), Lock::at(array).lock()]),
             "unlock-free-lock" => {

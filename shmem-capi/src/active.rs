@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_long};
 use shmem::raw::{self, Group};
 
 use crate::check;
-use crate::collectives::extent;
+use crate::collectives::{at_least, extent};
 use crate::combine::{Op, combine};
 use crate::constants::SHMEM_SYNC_SIZE;
 
@@ -89,7 +89,7 @@ pub(crate) unsafe fn collect<T>(
 ) {
     let (group, _) = group(name, start, log, size, ps);
     let bytes = check::bytes::<T>(nelems);
-    let dest = check::symmetric(name, "dest", dest, bytes.max(1));
+    let dest = check::symmetric(name, "dest", dest, at_least(bytes, dest));
     let source = check::symmetric(name, "source", source, bytes);
     raw::collect(group, dest, source, bytes);
 }

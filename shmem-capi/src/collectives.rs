@@ -57,6 +57,15 @@ pub(crate) unsafe fn broadcast<T>(
     0
 }
 
+/// What is known of the length of a collect's destination before all members have told how much they
+/// give: there may be none where this PE gives nothing.
+pub(crate) fn at_least<T>(given: usize, dest: *mut T) -> usize {
+    match dest.is_null() {
+        true => given,
+        false => given.max(1),
+    }
+}
+
 pub(crate) unsafe fn collect<T>(
     name: &str,
     team: Team,
@@ -67,8 +76,8 @@ pub(crate) unsafe fn collect<T>(
     check::running(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
-    // How long the destination has to be, only all members together know.
-    let (dest, source) = arrays(name, (dest, nelems.max(1)), (source, nelems));
+    let least = at_least(nelems, dest);
+    let (dest, source) = arrays(name, (dest, least), (source, nelems));
     raw::collect(Group::Team(team), dest, source, check::bytes::<T>(nelems));
     0
 }

@@ -47,7 +47,7 @@ impl Place {
 impl Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Null => f.write_str("is NULL"),
+            Self::Null => f.write_str("is null"),
             Self::Stack => f.write_str("is on the stack"),
             Self::Malloc => f.write_str("is in memory of malloc"),
             Self::File(path) => write!(f, "belongs to {path}"),

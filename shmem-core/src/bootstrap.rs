@@ -6,7 +6,9 @@
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use shmem_ib::patience::Patience;
 use shmem_node::contract::{
@@ -66,6 +68,10 @@ struct Past {
     runtime: Option<&'static Runtime>,
 }
 
+/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again.
+const FIRST_NAP: Duration = Duration::from_micros(20);
+const LAST_NAP: Duration = Duration::from_millis(1);
+
 static LASTING: OnceLock<Lasting> = OnceLock::new();
 
 impl Lasting {
@@ -90,11 +96,33 @@ impl Lasting {
         }
     }
 
-    /// Makes this PE's segment as it was before the first life. The PEs of this node have to be out of the
-    /// last one, so they meet before; those of others are, since they have said goodbye, and do not
-    /// know yet where it is. Gives the bytes of the heap that may not be zero.
+    /// Waits until all PEs of this node have begun their `life`th life, so that nobody is left in the one
+    /// before. Polls, because whoever ends instead rings nobody.
+    fn begin_together(&self, life: u32) -> Result<(), Error> {
+        let mut nap = FIRST_NAP;
+        for (local, &rank) in self.node.ranks().iter().enumerate() {
+            let block = self.node.pe_block(local);
+            // ORDERING(life): pairs with the store in `init`.
+            let begun = || block.life.load(Ordering::Acquire) >= life;
+            while !begun() {
+                if block.state() == PeState::Finalized && sys::has_ended(block.pid()) && !begun() {
+                    return Err(Error::Launch(format!(
+                        "PE {} initialises again, but PE {rank} has ended after its finalize: all \
+                         PEs must initialise equally often",
+                        self.me
+                    )));
+                }
+                std::thread::sleep(nap);
+                nap = (nap * 2).min(LAST_NAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes this PE's segment as it was before the first life. The PEs of this node are out of the
+    /// last one ([`begin_together`](Self::begin_together)); those of others are, since they have said
+    /// goodbye, and do not know yet where it is. Gives the bytes of the heap that may not be zero.
     fn clear(&self, last: &Runtime, settings: &Settings) -> usize {
-        last.node_barrier();
         let dirty = last
             .heap
             .lock()
@@ -138,9 +166,15 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
     let block = node.pe_block(local);
     block.set_state(PeState::Starting);
     let mut past = lasting.past.lock().unwrap_or_else(|e| e.into_inner());
-    let dirty = past
-        .runtime
-        .map_or(0, |last| lasting.clear(last, &settings));
+    // ORDERING(life): what this PE did in its last life comes before.
+    block.life.store(past.lives + 1, Ordering::Release);
+    let dirty = match past.runtime {
+        Some(last) => {
+            lasting.begin_together(past.lives + 1)?;
+            lasting.clear(last, &settings)
+        }
+        None => 0,
+    };
     let statics = match lasting.statics.get() {
         Some(statics) => *statics,
         None if statics => *lasting

@@ -29,6 +29,8 @@ pub struct PeBlock {
     state: AtomicU32,
     /// Process id, for messages of other PEs.
     pid: AtomicU32,
+    /// How often the PE has begun to be one: before it does anything else in an init, it counts.
+    pub life: AtomicU32,
     /// The layout of this PE's static data, once that lies in its segment; else 0.
     pub statics: AtomicU64,
     /// What the collective memory routine that the PE is in was asked for: bytes, and the rest. For

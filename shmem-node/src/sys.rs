@@ -254,6 +254,13 @@ pub unsafe fn give_back(at: *mut u8, len: usize) -> bool {
     len == 0 || unsafe { libc::madvise(at.cast(), len, libc::MADV_REMOVE) } == 0
 }
 
+/// Whether there is no process with this number.
+pub fn has_ended(pid: u32) -> bool {
+    // SAFETY: plain system call; signal 0 is none.
+    let rc = unsafe { libc::kill(pid as libc::pid_t, 0) };
+    pid > 0 && rc == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
 /// Sleeps while `*word == expected`, at most `max`. Returns early at a wake, a signal, or for no
 /// reason at all: callers re-check their condition. Works across processes and on mappings that
 /// this process may only read. Returns whether `max` has passed.

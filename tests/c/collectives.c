@@ -71,6 +71,7 @@ static void large(shmem_team_t team, int rank, int size, const int *pe)
     CHECK(shmem_double_sum_reduce(team, NULL, NULL, 0) == 0);
     CHECK(shmem_double_broadcast(team, NULL, NULL, 0, 0) == 0);
     CHECK(shmem_double_fcollect(team, NULL, NULL, 0) == 0);
+    CHECK(shmem_double_collect(team, NULL, NULL, 0) == 0);
     CHECK(shmem_double_alltoall(team, NULL, NULL, 0) == 0);
     CHECK(shmem_team_sync(team) == 0);
 }

@@ -121,6 +121,37 @@ fn mistakes_in_arguments_panic_with_the_values() {
         &["alltoall: blocks of 9223372036854775808"],
     );
     ends("fcollect-too-long", 101, &["fcollect: dest has 4 elements"]);
+    let said = "broadcast: there is no PE 9 in the world team, which has PEs 0 to";
+    ends("no-such-root", 101, &[said]);
+}
+
+/// In debug builds, where members of a node can be compared.
+#[test]
+#[cfg(debug_assertions)]
+fn different_collectives_are_found_out() {
+    let advice = "all members must call the same collectives in the same order";
+    let differ = |mishap: &str, said: [&str; 2]| {
+        for spin in ["0", "1000"] {
+            let (code, err) = run("-n 2", mishap, &[("SHMEM_SPIN", spin)]);
+            assert!(code == Some(101), "{err}");
+            for said in [said[0], said[1], advice] {
+                assert!(err.contains(said), "{err}");
+            }
+        }
+    };
+    let sizes = ["a reduction of 8 bytes", "a reduction of 16 bytes"];
+    differ("other-size", sizes);
+    differ(
+        "other-collective",
+        ["a synchronisation", "fcollect of 8 bytes"],
+    );
+    differ(
+        "other-root",
+        [
+            "a broadcast of 32 bytes from 0",
+            "a broadcast of 32 bytes from 1",
+        ],
+    );
 }
 
 #[test]
@@ -128,6 +159,18 @@ fn calls_outside_of_init_and_finalize_say_so() {
     let said = ["shmem::init() has not been called"];
     ends("call-before-init", 101, &said);
     ends("call-after-finalize", 101, &said);
+}
+
+#[test]
+fn a_pe_that_does_not_come_again_is_missed() {
+    ends(
+        "one-life-less",
+        1,
+        &[
+            "PE 0 initialises again, but PE 1 has ended",
+            "equally often",
+        ],
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Nothing that is installed knows the prefix: the compiler wrappers and the pkg-config file find it
 //! from where they lie, so the tree can be staged with a destination directory, and moved.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -11,7 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitStatus;
 
 use shmem_node::template::marker::Note;
+use shmem_table::routines::functions;
 
+use crate::archive::{Damaged, weaken};
 use crate::build::{Products, workspace};
 use crate::object::note_object;
 
@@ -44,6 +47,8 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// The static library is not what it should be.
+    Archive(PathBuf, Damaged),
     /// There is no list of installed files.
     NotInstalled(PathBuf),
     /// The list of installed files names something outside the prefix.
@@ -75,6 +80,7 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
+            Self::Archive(path, why) => write!(f, "{}: {why}", path.display()),
             Self::NotInstalled(path) => write!(
                 f,
                 "nothing is installed there: {} does not exist",
@@ -191,6 +197,19 @@ fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
+/// The static library, with functions that a program may define itself.
+fn archive(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let names: HashSet<String> = functions()
+        .into_iter()
+        .map(|(_, function)| function.proto.name)
+        .collect();
+    match weaken(&mut bytes, |name| names.contains(name)) {
+        Ok(_) => Ok(bytes),
+        Err(e) => Err(Error::Archive(path.to_owned(), e)),
+    }
+}
+
 fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
     use Content::{Bytes, Copy, Link};
     let text = |text: &str| Bytes(text.as_bytes().to_vec());
@@ -209,7 +228,7 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
         ),
         Entry::new(Path::new("lib").join(SONAME), Link(REAL_NAME), 0),
         Entry::new("lib/libshmem.so", Link(SONAME), 0),
-        Entry::new("lib/libshmem.a", Copy(products.archive.clone()), 0o644),
+        Entry::new("lib/libshmem.a", Bytes(archive(&products.archive)?), 0o644),
         Entry::new("lib/shmem/note.o", Bytes(note), 0o644),
         Entry::new(
             "lib/pkgconfig/shmem.pc",

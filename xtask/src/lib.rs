@@ -4,6 +4,7 @@
 //! functions, so that what they test is what users get.
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod build;
 pub mod install;
 pub mod object;

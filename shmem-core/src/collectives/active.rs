@@ -10,6 +10,7 @@
 
 use super::alltoall::Blocks;
 use super::combine::Combine;
+use super::gather::check_dest;
 use super::reduce::{BLOCK, Block};
 use super::tree;
 use crate::heap::access;
@@ -219,6 +220,7 @@ impl Runtime {
             self.give(set, child, TOTAL, total as u64 + 1);
             next += below[k];
         }
+        check_dest(dest, total);
         if total > 0 {
             self.set_concatenate(set, dest, source, bytes, start..start + all, total);
         }

@@ -1,5 +1,6 @@
 //! Broadcast.
 
+use super::announce::Call;
 use super::links::{Counter, lent};
 use super::trade::CARGO;
 use super::tree;
@@ -63,6 +64,7 @@ impl Runtime {
         if bytes == 0 {
             return;
         }
+        self.announce(team, Call::Broadcast, bytes, root);
         if team.trades() && bytes <= CARGO {
             let given = if team.my_pe() == root { bytes } else { 0 };
             let trade = self.trade(team, self.own(source.offset()), given);

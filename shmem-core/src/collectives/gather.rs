@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::announce::Call;
 use super::links::{Counter, lent};
 use super::trade::CARGO;
 use super::tree;
@@ -61,10 +62,21 @@ fn runs(ranges: impl Iterator<Item = Range<usize>>) -> impl Iterator<Item = Rang
     })
 }
 
+/// Makes sure that a PE that has nothing to give, and so may name no destination in C, has one if there
+/// is something to receive.
+#[track_caller]
+pub(super) fn check_dest(dest: Sym, total: usize) {
+    assert!(
+        total == 0 || dest != Sym::new(0),
+        "collect: dest is NULL on this PE, but other PEs give {total} bytes"
+    );
+}
+
 impl Runtime {
     /// Concatenates `bytes` bytes of every member, in order of rank.
     pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
         let (place, n) = (team.place(), team.n_pes());
+        self.announce(team, Call::Fcollect, bytes, 0);
         if bytes == 0 {
         } else if team.trades() && bytes <= CARGO {
             let trade = self.trade(team, self.own(source.offset()), bytes);
@@ -99,8 +111,10 @@ impl Runtime {
         bytes: usize,
         room: usize,
     ) -> usize {
+        self.announce(team, Call::Collect, 0, 0);
         let ends = self.ends(team, bytes);
         let total = ends[team.n_pes() - 1];
+        check_dest(dest, total);
         if total > 0 && total <= room {
             self.concatenate(team, dest.offset(), source.offset(), |pe| {
                 pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe]

@@ -2,6 +2,7 @@
 
 use shmem_node::barrier::{Arrival, NodeBarrier};
 
+use super::announce::Call;
 use crate::runtime::Runtime;
 use crate::team::Team;
 
@@ -39,6 +40,7 @@ impl Runtime {
             match barrier.arrive_or_lead(n) {
                 Some(arrival) => self.await_release(barrier, arrival),
                 None => {
+                    self.compare_meeting(team);
                     lead();
                     barrier.release();
                 }
@@ -47,6 +49,7 @@ impl Runtime {
             if !self.polled(|| barrier.complete(n)) {
                 barrier.wait_complete(n);
             }
+            self.compare_meeting(team);
             lead();
             barrier.release();
         } else {
@@ -81,16 +84,27 @@ impl Runtime {
 
     /// Waits for all members.
     pub(crate) fn team_sync(&self, team: &Team) {
+        self.announce(team, Call::Sync, 0, 0);
+        self.await_members(team);
+    }
+
+    /// Waits for all members, in whatever collective they are.
+    pub(super) fn await_members(&self, team: &Team) {
         if team.trades() {
             self.trade(team, std::ptr::null(), 0);
         } else {
-            self.team_leave(team);
+            self.meet_members(team);
         }
     }
 
     /// As [`team_sync`](Self::team_sync), for the last time: nothing in the members' slots is looked at
     /// by any of them afterwards, but the barrier, which goes on from one team to the next.
     pub(crate) fn team_leave(&self, team: &Team) {
+        self.announce(team, Call::Sync, 0, 0);
+        self.meet_members(team);
+    }
+
+    fn meet_members(&self, team: &Team) {
         if team.n_pes() > 1 {
             self.meet(team, || {
                 if team.place().n_nodes() > 1 {

@@ -29,7 +29,7 @@
 //! |---|---|---|
 //! | sync | 1 | |
 //! | broadcast | 1 | up to 32 KiB in all the root writes to all; else all read the root's array and *depart* |
-//! | reduce | 1 or 2 | up to 64 KiB of sources one combines for all; else each a part, and writes it to all |
+//! | reduce | 1 or 2 | up to 64 KiB of sources one combines for all; else as many as have a page share the work, and write it to all |
 //! | fcollect | 1 | up to 18 KiB one collects for all; else each writes to all |
 //! | collect | 2 | lengths first |
 //! | inscan, exscan | 1 or 2 | as reduce |
@@ -47,6 +47,7 @@
 
 mod active;
 mod alltoall;
+mod announce;
 mod api;
 mod broadcast;
 pub(crate) mod combine;

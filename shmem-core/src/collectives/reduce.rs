@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::announce::Call;
 use super::combine::Combine;
 use super::links::Counter;
 use super::trade::{CARGO, Cargo};
@@ -35,10 +36,23 @@ impl Block {
 }
 
 /// Part `i` of `n` elements in `parts` parts of almost equal size.
-pub(super) fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
+fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
     let (each, rest) = (n / parts, n % parts);
     let start = i * each + i.min(rest);
     start..start + each + usize::from(i < rest)
+}
+
+/// Bytes that a member works on at least: in less than a page it would touch as many pages for less.
+const SHARE: usize = 4 << 10;
+
+/// Which of `n` elements of `elem` bytes the member `i` of `members` works on, perhaps none.
+pub(super) fn share(n: usize, elem: usize, members: usize, i: usize) -> Range<usize> {
+    let workers = members.min((n * elem).div_ceil(SHARE)).max(1);
+    if i < workers {
+        part(n, workers, i)
+    } else {
+        n..n
+    }
 }
 
 /// One reduction: its arrays and what to do with them.
@@ -77,6 +91,7 @@ impl Runtime {
             elem,
             combine,
         };
+        self.announce(team, Call::Reduce, bytes, 0);
         if n == 0 {
         } else if team.n_pes() == 1 {
             // SAFETY: two arrays of the segment.
@@ -180,7 +195,7 @@ impl Runtime {
     fn combine_my_part(&self, r: Reduction<'_>, done: impl Fn(*const u8, usize, usize)) {
         let place = r.team.place();
         self.meet_here(r.team);
-        let mine = part(r.n, place.n_here(), place.index());
+        let mine = share(r.n, r.elem, place.n_here(), place.index());
         let mut block = Block::new();
         let per_block = BLOCK / r.elem;
         for start in mine.clone().step_by(per_block) {
@@ -290,6 +305,26 @@ mod tests {
                         .all(|p| p.len() <= all[0].len() && p.len() + 1 >= all[0].len())
                 );
             }
+        }
+    }
+
+    #[test]
+    fn shares_cover_and_are_pages_or_more() {
+        for (n, elem, members) in [
+            (0, 8, 4),
+            (1, 8, 4),
+            (4096, 8, 64),
+            (1000, 16, 2),
+            (9, 4096, 3),
+        ] {
+            let all: Vec<_> = (0..members).map(|i| share(n, elem, members, i)).collect();
+            let covered: Vec<usize> = all.iter().cloned().flatten().collect();
+            assert_eq!(covered, (0..n).collect::<Vec<_>>());
+            let working = all.iter().filter(|share| !share.is_empty());
+            assert!(
+                working.clone().count() <= 1
+                    || working.map(|s| s.len() * elem).all(|b| b > SHARE / 2)
+            );
         }
     }
 }

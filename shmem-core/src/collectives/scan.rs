@@ -4,9 +4,10 @@
 //! as it goes. Between nodes, ranks are looked at in *runs*, members of one node that follow each
 //! other: leaders exchange what each run makes together, and then know where theirs begin.
 
+use super::announce::Call;
 use super::combine::Combine;
 use super::gather::Items;
-use super::reduce::{BLOCK, Block, part};
+use super::reduce::{BLOCK, Block, share};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
@@ -121,6 +122,7 @@ impl Runtime {
             combine,
             exclusive,
         };
+        self.announce(team, Call::Scan, n * elem, 0);
         if n == 0 {
         } else if place.n_nodes() > 1 {
             self.meet(team, || self.scan_runs(scan, n));
@@ -128,7 +130,7 @@ impl Runtime {
             self.meet(team, || self.scan_here(scan, 0..n));
         } else {
             self.meet_here(team);
-            self.scan_here(scan, part(n, here, place.index()));
+            self.scan_here(scan, share(n, elem, here, place.index()));
             self.meet_here(team);
         }
     }

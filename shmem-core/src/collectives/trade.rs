@@ -66,6 +66,7 @@ impl Runtime {
             // SAFETY: a line has room, and nobody reads it any more; readable by the caller.
             unsafe { access::copy(from, self.own(line), len) };
         }
+        self.announce_trade(team, number);
         // ORDERING(trade): what this member gives, and all it did before, comes before the number.
         fence(Ordering::Release);
         self.set_word(line + CARGO, number);
@@ -88,6 +89,7 @@ impl Runtime {
             // ORDERING(trade): the load acquires what came before the number.
             self.wait_for(|| unsafe { access::load(at, 8) } >= number);
         }
+        self.compare_trade(team, number);
         Trade {
             rt: self,
             team,

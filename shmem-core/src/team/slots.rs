@@ -41,6 +41,8 @@ pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
 /// Two words, what a member proposes and what all agree on.
 pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
 pub(crate) const AGREED: usize = PROPOSAL + 8;
+/// What this member says of the collective that it is in, now and in the last two trades.
+pub(crate) const ANNOUNCED: usize = PROPOSAL + LINE;
 /// Two lines for trades, so far apart that no processor fetches one with the other.
 pub(crate) const TRADE: usize = 3 << 10;
 pub(crate) const TRADE_APART: usize = 256;
@@ -59,7 +61,7 @@ pub(crate) const STAGING: usize = SHOWN + BOX;
 /// Bytes of a piece.
 pub(crate) const PIECE: usize = 12 << 10;
 
-const _: () = assert!(AGREED + 8 <= TRADE);
+const _: () = assert!(ANNOUNCED + LINE <= TRADE);
 const _: () = assert!(TRADE + TRADE_APART + LINE <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
 const _: () = assert!(STAGING + 2 * PIECE <= SLOT_SIZE);

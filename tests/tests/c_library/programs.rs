@@ -1,5 +1,7 @@
 //! C programs that need a job of their own: ends, mistakes, threads, large heaps, old habits.
 
+use std::path::Path;
+
 use shmem_tests::{Job, text};
 
 use crate::toolchain::{sources, toolchain};
@@ -95,7 +97,7 @@ fn mistakes_are_named() {
         ("stack", &["shmem_long_put", "stack"]),
         ("malloc", &["shmem_long_get", "not symmetric"]),
         ("constant", &["shmem_long_g", "not symmetric"]),
-        ("null", &["shmem_long_p", "null"]),
+        ("null", &["shmem_long_p", "NULL"]),
         ("pe", &["shmem_long_p", "PE 2"]),
         ("negative-pe", &["shmem_long_atomic_inc", "-1"]),
         ("misaligned", &["shmem_long_atomic_inc", "align"]),
@@ -180,4 +182,44 @@ fn programs_of_the_wrapper_can_be_templates() {
         &["100"],
     );
     assert!(job.succeed().contains("100 bytes"));
+}
+
+/// The launcher cannot see what a wrapper starts: who uses static variables is told what to set, and with
+/// that all is well.
+#[test]
+fn programs_behind_wrappers_need_room_for_static_data() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("../../examples/c/ring.c");
+    let ring = c.make("example-ring-wrapped", &[source], &[]);
+    let ring = ring.to_str().unwrap();
+    let job = |options: &str| c.job(options, Path::new("/usr/bin/env"), &[ring]);
+    for options in ["-np 2", "-np 4 --nodes 2"] {
+        let output = job(options).output();
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        let hint = said.split_once("SHMEM_STATICS_SIZE=").map(|(_, rest)| rest);
+        let enough: String = hint
+            .unwrap_or_else(|| panic!("no hint in {said}"))
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        let out = job(options).env("SHMEM_STATICS_SIZE", &enough).succeed();
+        assert!(out.contains("the token came back"), "{out}");
+    }
+}
+
+/// A program that calls nothing of the library is started as often as was asked, like any other.
+#[test]
+fn programs_without_calls_run() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("programs/nothing.c");
+    for (name, flags) in [
+        ("nothing", &[][..]),
+        ("nothing-as-needed", &["-Wl,--as-needed"]),
+        ("nothing-archive", &["-static-libshmem"]),
+    ] {
+        let program = c.make(name, std::slice::from_ref(&source), flags);
+        let out = c.job("-np 3 --nodes 2", &program, &[]).succeed();
+        assert_eq!(out.matches("nothing to do").count(), 3, "{name}: {out}");
+    }
 }

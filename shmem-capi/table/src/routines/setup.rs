@@ -40,7 +40,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 NEW(
                     "void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe)",
                     "teams::ptr",
-                    "SymSlice::ptr, Team::world_pe",
+                    "Team::ptr",
                 ),
                 NEW(
                     "void shmem_info_get_version(int *major, int *minor)",
@@ -60,6 +60,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
             ],
             tests: &[
                 "tests/lives.rs",
+                "tests/conformance/life.rs",
                 "tests/conformance/memory.rs",
                 "tests/c/setup.c",
                 "tests/c/programs/again.c",
@@ -189,12 +190,12 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, \
                      const shmem_ctx_session_config_t *config, long config_mask)",
                     "contexts::session_start",
-                    "raw::Ctx::session_start",
+                    "Context::session_start",
                 ),
                 NEW(
                     "void shmem_ctx_session_stop(shmem_ctx_t ctx)",
                     "contexts::session_stop",
-                    "raw::Ctx::session_stop",
+                    "Context::session_stop",
                 ),
             ],
             tests: &["tests/conformance/contexts.rs", "tests/c/contexts.c"],

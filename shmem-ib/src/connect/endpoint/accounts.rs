@@ -6,6 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use hashbrown::HashMap;
 
 use super::context::ContextId;
@@ -42,6 +45,27 @@ impl Account {
     /// Forgets the peers of which nothing is missing.
     pub(super) fn settle(&mut self, complete: impl Fn(u32, Mark) -> bool) {
         self.last.retain(|pe, mark| !complete(*pe, *mark));
+    }
+}
+
+/// A count that is changed under the endpoint's lock, and looked at without it, too.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gauge(Arc<AtomicU64>);
+
+impl Gauge {
+    /// At least what the calling thread, or one that it has heard from, has counted up and nobody down.
+    pub(super) fn get(&self) -> u64 {
+        // ORDERING(gauge): pairs with `down`: what has ended by then has ended.
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(super) fn up(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn down(&self) {
+        // ORDERING(gauge): pairs with `get`.
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -167,7 +167,7 @@ impl<H: Hca> Context<'_, H> {
             ..old.mark(new_op(self.id, kind, pe, at.offset, len))
         });
         locked.accounts.of(self.id).composed += 1;
-        locked.composed += 1;
+        locked.composed.up();
         locked.peers.entry(pe).or_default().composed += 1;
         let word = Word::of(at);
         let new = Loop {
@@ -188,7 +188,7 @@ impl<H: Hca> Context<'_, H> {
 impl<H: Hca> Driver<H> {
     /// Whether a loop is under way on the word of a target.
     pub(super) fn is_composing(&self, at: At) -> bool {
-        self.composed > 0 && self.composer.lines.contains_key(&Word::of(at))
+        self.composed.get() > 0 && self.composer.lines.contains_key(&Word::of(at))
     }
 
     /// Adds an operation to the last one in line, if that waits, too, and is of the same kind on the same
@@ -349,7 +349,7 @@ impl<H: Hca> Driver<H> {
         };
         op.composed = false;
         self.accounts.of(op.ctx).composed -= 1;
-        self.composed -= 1;
+        self.composed.down();
         if let Some(peer) = self.peers.get_mut(&op.pe) {
             peer.composed -= 1;
         }

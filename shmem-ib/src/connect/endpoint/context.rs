@@ -118,6 +118,9 @@ impl<H: Hca> Context<'_, H> {
     /// owners have still to execute, or that are made of several steps. Their errors are those of
     /// [`quiet`](Self::quiet).
     pub fn fence(self) {
+        if !self.endpoint.by_owner && self.endpoint.composed.get() == 0 {
+            return;
+        }
         let mut locked = self.endpoint.lock();
         if locked.unanswered > 0 {
             let asked: SmallVec<[(u32, Mark); 16]> = locked.accounts.of(self.id).last().collect();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::accounts::Accounts;
+use super::accounts::{Accounts, Gauge};
 use super::amo::{ANSWER_SLOTS, Owner};
 use super::buffers::{LocalSegment, Pool};
 use super::compose::Composer;
@@ -91,7 +91,7 @@ pub(super) struct Driver<H> {
     /// Atomics that take several steps.
     pub(super) composer: Composer,
     /// How many of them have not ended.
-    pub(super) composed: u64,
+    pub(super) composed: Gauge,
     pub(super) qps_created: u64,
     pub(super) qps_alive: u32,
     /// RC packets received when last looked at; only kept while closing.
@@ -145,7 +145,7 @@ impl<H: Hca> Driver<H> {
             ahead: Ahead::default(),
             accounts: Accounts::default(),
             composer: Composer::default(),
-            composed: 0,
+            composed: Gauge::default(),
             qps_created: 0,
             qps_alive: 0,
             rc_packets: 0,
@@ -159,8 +159,8 @@ impl<H: Hca> Driver<H> {
     }
 
     /// Whether any operation is under way.
-    pub(super) const fn is_busy(&self) -> bool {
-        self.in_flight > 0 || self.unanswered > 0 || self.composed > 0
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight > 0 || self.unanswered > 0 || self.composed.get() > 0
     }
 
     pub(super) fn hca(&self) -> &H {

@@ -64,7 +64,7 @@ impl<H: Hca> Locked<'_, H> {
     /// should it not, this does not wait for ever.
     fn complete_operations(&mut self) {
         let patience = (self.config.rc_give_up() * 2).max(LEAST_WAIT);
-        let under_way = |d: &Driver<H>| u64::from(d.in_flight) + d.unanswered + d.composed;
+        let under_way = |d: &Driver<H>| u64::from(d.in_flight) + d.unanswered + d.composed.get();
         let (mut left, mut since) = (under_way(self), Instant::now());
         self.wait_until(|d| {
             if under_way(d) != left {

@@ -69,6 +69,7 @@ pub use config::{Directory, EndpointConfig, Lookup, Transport};
 pub use context::{Context, ContextId};
 pub use error::ConnError;
 
+use self::accounts::Gauge;
 use self::amo::{ANSWER_MESSAGES, ANSWER_SLOTS, Owner, RECEIVES};
 use self::asleep::Asleep;
 use self::driver::{Driver, ud_recv_id};
@@ -90,6 +91,8 @@ pub struct Endpoint<H: Hca> {
     by_owner: bool,
     /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
     coherent: bool,
+    /// Atomics of several steps that have not ended.
+    composed: Gauge,
     /// Threads that sleep in the completion channel while they wait for something.
     asleep: Asleep,
     /// Signalled when the endpoint is closed.
@@ -212,6 +215,7 @@ impl<H: Hca> Endpoint<H> {
         let owner = by_owner.then(Owner::new);
         let driver = Driver::new(Arc::clone(&hca), cq, config, manager, ud, owner);
         Ok(Arc::new(Self {
+            composed: driver.composed.clone(),
             hca,
             driver: Mutex::new(driver),
             ud: address,

@@ -1,235 +1,12 @@
-//! Communication contexts: separate streams of one-sided operations.
-//!
-//! [`quiet`](Context::quiet) of a context waits for the operations of that context alone, and PEs are
-//! numbered as in the team that it was made for. [`Ctx`] is the engine's object, for addresses and
-//! byte counts; [`Context`] is the same with types, and says in its type how many threads may use it.
-//! The free functions of the crate are the default context's.
+//! Contexts with types: [`Context`], whose type says how many threads may use it, and what makes routines
+//! both its methods and free functions.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use shmem_ib::connect::endpoint::ContextId;
-
+use super::{Ctx, CtxOptions};
 use crate::error::Error;
-use crate::runtime::{Place, Runtime, rt, try_rt};
+use crate::runtime::rt;
 use crate::team::{Members, Team};
-
-/// Most contexts of a PE at a time, with the default one. Each costs a few words; a program that
-/// needs more has most likely forgotten to destroy them.
-pub const MAX_CONTEXTS: u16 = 1024;
-
-/// What a program promises about a context, so that the library may take short cuts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CtxOptions {
-    /// Only the thread that makes it uses it.
-    pub private: bool,
-    /// Threads use it one after the other.
-    pub serialized: bool,
-    /// Its quiet and fence need not order what the program writes to memory itself.
-    pub nostore: bool,
-}
-
-/// The engine's context. All its routines may be called by all threads, whatever its options say.
-///
-/// Dropping it waits for its operations as [`quiet`](Ctx::quiet) does. One that is dropped after
-/// finalize does nothing: finalize has completed and ended all contexts.
-#[derive(Debug)]
-pub struct Ctx {
-    id: ContextId,
-    /// Whose numbers are used; `None` for those of the job.
-    members: Option<Members>,
-    options: CtxOptions,
-    /// Of which initialisation of the library it is.
-    era: u64,
-}
-
-static DEFAULT: Context<Shareable> = Context {
-    ctx: Ctx {
-        id: ContextId::DEFAULT,
-        members: None,
-        options: CtxOptions {
-            private: false,
-            serialized: false,
-            nostore: false,
-        },
-        era: 0,
-    },
-    mode: PhantomData,
-};
-
-/// The numbers of contexts in use, from one init to the finalize.
-#[derive(Debug)]
-pub(crate) struct Contexts {
-    era: u64,
-    slots: Mutex<Slots>,
-}
-
-#[derive(Debug)]
-struct Slots {
-    /// Numbers from here on were never used. 0 is the default context.
-    next: u16,
-    given_back: Vec<u16>,
-}
-
-impl Contexts {
-    pub(crate) fn new() -> Self {
-        static ERAS: AtomicU64 = AtomicU64::new(1);
-        Self {
-            era: ERAS.fetch_add(1, Ordering::Relaxed),
-            slots: Mutex::new(Slots {
-                next: 1,
-                given_back: Vec::new(),
-            }),
-        }
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Option<ContextId> {
-        let mut slots = self.slots();
-        let number = slots.given_back.pop().or_else(|| {
-            let fresh = slots.next;
-            (fresh < MAX_CONTEXTS).then(|| {
-                slots.next += 1;
-                fresh
-            })
-        });
-        number.map(ContextId::new)
-    }
-
-    fn give_back(&self, id: ContextId) {
-        self.slots().given_back.push(id.number());
-    }
-}
-
-impl Ctx {
-    /// The context that exists from init to finalize, over all PEs of the job.
-    #[inline]
-    pub fn default_ctx() -> &'static Self {
-        &DEFAULT.ctx
-    }
-
-    /// Makes a context for these PEs. Not collective.
-    ///
-    /// # Errors
-    /// [`Error::TooManyContexts`] if [`MAX_CONTEXTS`] exist.
-    ///
-    /// # Panics
-    /// Before init and after finalize.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_ctx_create`, `shmem_team_create_ctx`.
-    #[track_caller]
-    pub fn create(members: Members, options: CtxOptions) -> Result<Self, Error> {
-        let rt = rt();
-        let id = rt.contexts.take().ok_or(Error::TooManyContexts {
-            most: MAX_CONTEXTS.into(),
-        })?;
-        let everybody = members == Members::all(rt.n_pes);
-        Ok(Self {
-            id,
-            members: (!everybody).then_some(members),
-            options,
-            era: rt.contexts.era,
-        })
-    }
-
-    /// What the program has promised.
-    #[inline]
-    pub fn options(&self) -> CtxOptions {
-        self.options
-    }
-
-    /// The number in the job of PE `pe` of this context, if there is one.
-    #[inline]
-    pub fn world_pe(&self, pe: usize) -> Option<usize> {
-        match &self.members {
-            None => (pe < rt().n_pes).then_some(pe),
-            Some(members) => members.world_pe(pe),
-        }
-    }
-
-    /// The PEs of this context: those of its team.
-    pub fn members(&self) -> Members {
-        self.members.unwrap_or_else(|| Members::all(rt().n_pes))
-    }
-
-    /// How many PEs this context reaches.
-    #[inline]
-    pub fn n_pes(&self) -> usize {
-        self.members
-            .as_ref()
-            .map_or_else(|| rt().n_pes, Members::len)
-    }
-
-    #[inline]
-    pub(crate) fn id(&self) -> ContextId {
-        self.id
-    }
-
-    /// The number in the job of PE `pe` of this context, which may still be out of range if that is
-    /// the job's.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn in_job(&self, pe: usize) -> usize {
-        match &self.members {
-            None => pe,
-            Some(members) => match members.world_pe(pe) {
-                Some(pe) => pe,
-                None => no_such_member(pe, members.len()),
-            },
-        }
-    }
-
-    /// Where the byte at `offset` of PE `pe` of this context is.
-    ///
-    /// # Panics
-    /// If there is no such PE.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn place(&self, rt: &Runtime, pe: usize, offset: usize) -> Place {
-        rt.place(self.in_job(pe), offset)
-    }
-
-    /// Hints that a stretch of operations begins (`batch`: they may be sent together, late) which has
-    /// about `total` operations. This library sends operations as they come, and the network
-    /// packs those that follow each other closely, so there is nothing that a hint could change.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_ctx_session_start`.
-    #[inline]
-    pub fn session_start(&self, _batch: bool, _total: Option<usize>) {}
-
-    /// Ends what [`session_start`](Self::session_start) has begun; without such it does nothing.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_ctx_session_stop`.
-    #[inline]
-    pub fn session_stop(&self) {}
-}
-
-#[cold]
-#[track_caller]
-fn no_such_member(pe: usize, n: usize) -> ! {
-    panic!(
-        "PE {pe} does not exist: the team of this context has PEs 0 to {}",
-        n.saturating_sub(1)
-    )
-}
-
-impl Drop for Ctx {
-    fn drop(&mut self) {
-        if let Some(rt) = try_rt()
-            && rt.contexts.era == self.era
-        {
-            self.quiet_in(rt);
-            rt.contexts.give_back(self.id);
-        }
-    }
-}
 
 /// How many threads may use a [`Context`]: [`Shareable`], [`Serialized`] or [`Private`].
 pub trait Mode: sealed::Mode {}
@@ -309,6 +86,11 @@ pub struct Context<M: Mode = Shareable> {
     pub(crate) ctx: Ctx,
     mode: PhantomData<M>,
 }
+
+static DEFAULT: Context<Shareable> = Context {
+    ctx: Ctx::DEFAULT,
+    mode: PhantomData,
+};
 
 /// The context of the free functions.
 #[inline]
@@ -433,7 +215,7 @@ impl<M: Mode> ContextBuilder<M> {
     /// Makes the context. Not collective.
     ///
     /// # Errors
-    /// [`Error::TooManyContexts`] if [`MAX_CONTEXTS`] exist.
+    /// [`Error::TooManyContexts`] if [`MAX_CONTEXTS`](crate::raw::MAX_CONTEXTS) exist.
     ///
     /// # Panics
     /// Before init and after finalize.
@@ -491,18 +273,6 @@ pub(crate) use routines;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_run_out_and_come_back() {
-        let contexts = Contexts::new();
-        let all: Vec<ContextId> = std::iter::from_fn(|| contexts.take()).collect();
-        assert_eq!(all.len(), usize::from(MAX_CONTEXTS) - 1);
-        assert!(all.iter().all(|id| *id != ContextId::DEFAULT));
-        contexts.give_back(all[7]);
-        assert_eq!(contexts.take(), Some(all[7]));
-        assert_eq!(contexts.take(), None);
-        assert_ne!(Contexts::new().era, contexts.era);
-    }
 
     #[test]
     fn threads_may_use_what_the_type_says() {
