@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shmem::raw;
 use shmem::{
-    Cmp, ThreadLevel, alloc, atomic_fetch_add, atomic_inc, barrier_all, fcollect, g, my_pe, n_pes,
-    p, put, quiet, wait_until,
+    Cmp, Lock, LockGuard, ThreadLevel, alloc, atomic_fetch_add, atomic_inc, barrier_all, fcollect,
+    free, g, my_pe, n_pes, p, put, quiet, wait_until,
 };
 
 static LASTS: AtomicU64 = AtomicU64::new(0);
@@ -26,6 +26,7 @@ fn main() -> Result<(), shmem::Error> {
         kind.as_deref() == Some("empty"),
     );
     assert!(!shmem::initialized());
+    let mut held = None;
     for life in 0..lives {
         let world = if statics {
             assert_eq!(raw::init(ThreadLevel::Multiple)?, ThreadLevel::Multiple);
@@ -34,20 +35,47 @@ fn main() -> Result<(), shmem::Error> {
             Some(shmem::init()?)
         };
         assert!(shmem::initialized());
-        if !empty {
-            live(life)?;
-        }
-        if statics {
-            count_static(life);
-            raw::finalize();
-        }
-        drop(world);
+        let mut last = [0];
+        shmem::nbi(|ops| -> Result<(), shmem::Error> {
+            if !empty {
+                outlive(held.take())?;
+                live(life)?;
+                let lock = Lock::new()?;
+                if my_pe() == 0 {
+                    held = Some(lock.lock());
+                }
+                let word = alloc::<u64>(1)?;
+                word.write(0, life + 7);
+                barrier_all();
+                ops.get(&mut last, word, (my_pe() + 1) % n_pes());
+            }
+            if statics {
+                count_static(life);
+                raw::finalize();
+            }
+            // Finalize completes what is under way.
+            drop(world);
+            Ok(())
+        })?;
+        assert!(empty || last == [life + 7]);
         assert!(!shmem::initialized());
         assert_eq!(shmem::thread_level(), None);
     }
     // Of what there is no more, nothing happens.
     raw::finalize();
     Ok(())
+}
+
+/// A lock that was held at the end of a life is no lock any more.
+fn outlive(held: Option<LockGuard>) -> Result<(), shmem::Error> {
+    const LOOKS_HELD: u64 = 1 << 62;
+    let words = alloc::<u64>(3000)?;
+    words.fill(LOOKS_HELD);
+    barrier_all();
+    drop(held);
+    barrier_all();
+    assert!(words.to_vec().iter().all(|&word| word == LOOKS_HELD));
+    free(words)
 }
 
 fn live(life: u64) -> Result<(), shmem::Error> {

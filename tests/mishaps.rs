@@ -95,7 +95,9 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "misaligned-atomic" => {
                 let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
                 let op = raw::AtomicOp::Add(1);
-                raw::atomic(raw::Ctx::default_ctx(), word.at(4), raw::Width::W8, op, 0);
+                let ctx = raw::Ctx::default_ctx();
+                // SAFETY: what is wrong with the address is found.
+                unsafe { raw::atomic(ctx, word.at(4), raw::Width::W8, op, 0) };
             }
             "stride-less-than-block" => shmem::ibput(array, &[1, 2], 1, 2, (2, 1), 0),
             "past-the-end" => shmem::put(array, &[1; 5], 0),
@@ -105,7 +107,8 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "lock-twice" => drop([Lock::at(array).lock(), Lock::at(array).lock()]),
             "unlock-free-lock" => {
                 let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
-                raw::lock_clear(word);
+                // SAFETY: a word for a lock.
+                unsafe { raw::lock_clear(word) };
             }
             "two-fabrics" | "two-ways-of-atomics" => shmem::p(array, 1, shmem::n_pes() - 1),
             "wait-for-ever" => {

@@ -48,11 +48,13 @@ fn group(
 }
 
 pub(crate) unsafe fn barrier(name: &str, start: c_int, log: c_int, size: c_int, ps: *mut c_long) {
-    raw::barrier(group(name, start, log, size, ps).0);
+    // SAFETY: `group` has checked the array; its use by the caller.
+    unsafe { raw::barrier(group(name, start, log, size, ps).0) };
 }
 
 pub(crate) unsafe fn sync(name: &str, start: c_int, log: c_int, size: c_int, ps: *mut c_long) {
-    raw::sync(group(name, start, log, size, ps).0);
+    // SAFETY: as for a barrier.
+    unsafe { raw::sync(group(name, start, log, size, ps).0) };
 }
 
 pub(crate) unsafe fn broadcast<T>(
@@ -74,7 +76,8 @@ pub(crate) unsafe fn broadcast<T>(
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, bytes);
     let source = check::symmetric(name, "source", source, bytes);
-    raw::broadcast(group, dest, source, bytes, number, false);
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::broadcast(group, dest, source, bytes, number, false) };
 }
 
 pub(crate) unsafe fn collect<T>(
@@ -91,7 +94,9 @@ pub(crate) unsafe fn collect<T>(
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, at_least(bytes, dest));
     let source = check::symmetric(name, "source", source, bytes);
-    raw::collect(group, dest, source, bytes);
+    // SAFETY: the source was checked; the destination, whose length the members make together, by the
+    // caller.
+    unsafe { raw::collect(group, dest, source, bytes) };
 }
 
 pub(crate) unsafe fn fcollect<T>(
@@ -108,7 +113,8 @@ pub(crate) unsafe fn fcollect<T>(
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, bytes.saturating_mul(n));
     let source = check::symmetric(name, "source", source, bytes);
-    raw::fcollect(group, dest, source, bytes);
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::fcollect(group, dest, source, bytes) };
 }
 
 pub(crate) unsafe fn alltoall<T>(
@@ -125,7 +131,8 @@ pub(crate) unsafe fn alltoall<T>(
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, bytes.saturating_mul(n));
     let source = check::symmetric(name, "source", source, bytes.saturating_mul(n));
-    raw::alltoall(group, dest, source, bytes);
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::alltoall(group, dest, source, bytes) };
 }
 
 pub(crate) unsafe fn alltoalls<T>(
@@ -145,7 +152,8 @@ pub(crate) unsafe fn alltoalls<T>(
     let span = |arg, stride| check::bytes::<T>(extent(name, arg, all, stride));
     let dest = check::symmetric(name, "dest", dest, span("dst", dst));
     let source = check::symmetric(name, "source", source, span("sst", sst));
-    raw::alltoalls(group, dest, source, dst, sst, nelems, size_of::<T>());
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::alltoalls(group, dest, source, dst, sst, nelems, size_of::<T>()) };
 }
 
 /// The work array is not needed.

@@ -91,7 +91,8 @@ unsafe fn give_checked<T: Word>(
     let at = word(name, "dest", at);
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
-    raw::atomic(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe))
+    // SAFETY: `word` has checked the address; its use by the caller.
+    unsafe { raw::atomic(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe)) }
 }
 
 #[inline(always)]
@@ -113,7 +114,8 @@ unsafe fn post_checked<T: Word>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp
     let at = word(name, "dest", at);
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
-    raw::atomic_post(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe));
+    // SAFETY: `word` has checked the address; its use by the caller.
+    unsafe { raw::atomic_post(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe)) };
 }
 
 #[inline(never)]

@@ -10,19 +10,19 @@ use crate::handles::Team;
 
 pub(crate) fn barrier_all(name: &str) {
     check::running(name);
-    raw::barrier(Group::Team(raw::Team::world()));
+    raw::Team::world().barrier();
 }
 
 pub(crate) fn sync_all(name: &str) {
     check::running(name);
-    raw::sync(Group::Team(raw::Team::world()));
+    raw::Team::world().sync();
 }
 
 /// 0.
 pub(crate) unsafe fn team_sync(name: &str, team: Team) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
-    raw::sync(Group::Team(unsafe { team.get(name) }));
+    unsafe { team.get(name) }.sync();
     0
 }
 
@@ -53,7 +53,8 @@ pub(crate) unsafe fn broadcast<T>(
     let read = if number == team.my_pe() { nelems } else { 0 };
     let (dest, from) = arrays(name, (dest, nelems), (source, read));
     let bytes = check::bytes::<T>(nelems);
-    raw::broadcast(Group::Team(team), dest, from, bytes, number, true);
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::broadcast(Group::Team(team), dest, from, bytes, number, true) };
     0
 }
 
@@ -78,7 +79,9 @@ pub(crate) unsafe fn collect<T>(
     let team = unsafe { team.get(name) };
     let least = at_least(nelems, dest);
     let (dest, source) = arrays(name, (dest, least), (source, nelems));
-    raw::collect(Group::Team(team), dest, source, check::bytes::<T>(nelems));
+    // SAFETY: the source was checked; the destination, whose length the members make together, by the
+    // caller.
+    unsafe { raw::collect(Group::Team(team), dest, source, check::bytes::<T>(nelems)) };
     0
 }
 
@@ -94,7 +97,8 @@ pub(crate) unsafe fn fcollect<T>(
     let team = unsafe { team.get(name) };
     let all = nelems.saturating_mul(team.n_pes());
     let (dest, source) = arrays(name, (dest, all), (source, nelems));
-    raw::fcollect(Group::Team(team), dest, source, check::bytes::<T>(nelems));
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::fcollect(Group::Team(team), dest, source, check::bytes::<T>(nelems)) };
     0
 }
 
@@ -110,7 +114,8 @@ pub(crate) unsafe fn alltoall<T>(
     let team = unsafe { team.get(name) };
     let all = nelems.saturating_mul(team.n_pes());
     let (dest, source) = arrays(name, (dest, all), (source, all));
-    raw::alltoall(Group::Team(team), dest, source, check::bytes::<T>(nelems));
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::alltoall(Group::Team(team), dest, source, check::bytes::<T>(nelems)) };
     0
 }
 
@@ -145,15 +150,9 @@ pub(crate) unsafe fn alltoalls<T>(
     let all = nelems.saturating_mul(team.n_pes());
     let (to, from) = (extent(name, "dst", all, dst), extent(name, "sst", all, sst));
     let (dest, source) = arrays(name, (dest, to), (source, from));
-    raw::alltoalls(
-        Group::Team(team),
-        dest,
-        source,
-        dst,
-        sst,
-        nelems,
-        size_of::<T>(),
-    );
+    let (group, elem) = (Group::Team(team), size_of::<T>());
+    // SAFETY: the arrays were checked; their use by the caller.
+    unsafe { raw::alltoalls(group, dest, source, dst, sst, nelems, elem) };
     0
 }
 

@@ -38,7 +38,8 @@ unsafe fn update(name: &str, ctx: Ctx, at: *mut u64, op: AtomicOp, pe: c_int) {
     let at = signal_word(name, at);
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
-    raw::atomic_post(ctx, at, Width::W8, op, check::pe(name, ctx, pe));
+    // SAFETY: the address was checked; its use by the caller.
+    unsafe { raw::atomic_post(ctx, at, Width::W8, op, check::pe(name, ctx, pe)) };
 }
 
 pub(crate) unsafe fn add(name: &str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {

@@ -191,14 +191,17 @@ fn lock(name: &str, lock: *const c_long) -> Sym {
 }
 
 pub(crate) unsafe fn set_lock(name: &str, at: *mut c_long) {
-    raw::lock_set(lock(name, at));
+    // SAFETY: `lock` has checked the address; its use by the caller.
+    unsafe { raw::lock_set(lock(name, at)) };
 }
 
 pub(crate) unsafe fn clear_lock(name: &str, at: *mut c_long) {
-    raw::lock_clear(lock(name, at));
+    // SAFETY: as for setting it.
+    unsafe { raw::lock_clear(lock(name, at)) };
 }
 
 /// 0 if it was taken.
 pub(crate) unsafe fn test_lock(name: &str, at: *mut c_long) -> c_int {
-    (!raw::lock_test(lock(name, at))).into()
+    // SAFETY: as for setting it.
+    (!unsafe { raw::lock_test(lock(name, at)) }).into()
 }

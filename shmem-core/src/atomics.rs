@@ -133,6 +133,10 @@ fn misaligned(at: Sym, width: Width, op: AtomicOp) -> ! {
 
 /// Executes `op` on a word of PE `pe` of the context; gives the old value, in the low bytes.
 ///
+/// # Safety
+/// `at` is the address of a symmetric word of this width, which whoever uses it meanwhile accesses by
+/// atomics, and of which any bits are a value.
+///
 /// # Panics
 /// If the address is no multiple of the width, or there is no such PE.
 ///
@@ -141,12 +145,16 @@ fn misaligned(at: Sym, width: Width, op: AtomicOp) -> ! {
 /// `shmem_atomic_fetch_add` and the others that give a value.
 #[inline]
 #[track_caller]
-pub fn atomic(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
+pub unsafe fn atomic(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
     check_aligned(at, width, op);
     ctx.atomic(at, width, op, pe)
 }
 
 /// Executes `op` on a word of PE `pe` of the context; delivered at the latest by quiet.
+///
+/// # Safety
+/// `at` is the address of a symmetric word of this width, which whoever uses it meanwhile accesses by
+/// atomics, and of which any bits are a value.
 ///
 /// # Panics
 /// If the address is no multiple of the width, or there is no such PE.
@@ -155,7 +163,7 @@ pub fn atomic(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 
 /// OpenSHMEM 1.6, `shmem_atomic_set`, `shmem_atomic_add` and the others that give nothing.
 #[inline]
 #[track_caller]
-pub fn atomic_post(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) {
+pub unsafe fn atomic_post(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) {
     check_aligned(at, width, op);
     ctx.atomic_plain(at, width, op, pe);
 }
@@ -163,7 +171,8 @@ pub fn atomic_post(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) {
 /// Executes `op` on a word of PE `pe` of the context; the old value lies in `fetch` after quiet.
 ///
 /// # Safety
-/// `fetch` is writable for the word's width until quiet, and nobody looks at it before.
+/// As for [`atomic`]; `fetch` is writable for the word's width until quiet, and nobody looks at it
+/// before.
 ///
 /// # Panics
 /// If the address is no multiple of the width, or there is no such PE.

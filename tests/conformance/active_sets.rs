@@ -61,10 +61,12 @@ fn run_all(
     let bytes = 8 * len;
     let on_team = matches!(group, Group::Team(_));
     let next = |used: usize| {
-        raw::barrier(group);
+        // SAFETY: the array `psync` and those of the check, which are long enough.
+        unsafe { raw::barrier(group) };
         dest.at(..used + 1).fill(FREE);
         source.write_from(&(0..n * len).map(|i| value(my_pe(), i)).collect::<Vec<_>>());
-        raw::sync(group);
+        // SAFETY: as above.
+        unsafe { raw::sync(group) };
     };
     let expect = |what: &str, len: usize, want: &dyn Fn(usize) -> u64| {
         for i in 0..len {
@@ -84,7 +86,8 @@ fn run_all(
 
     for (root, write_root) in [(0, false), (n / 2, true), (n - 1, false)] {
         next(len);
-        raw::broadcast(group, d, s, bytes, root, write_root);
+        // SAFETY: as above.
+        unsafe { raw::broadcast(group, d, s, bytes, root, write_root) };
         if me == root && !write_root {
             expect("broadcast at its root", 0, &|_| FREE);
         } else {
@@ -92,13 +95,15 @@ fn run_all(
         }
     }
     next(n * len);
-    raw::fcollect(group, d, s, bytes);
+    // SAFETY: as above.
+    unsafe { raw::fcollect(group, d, s, bytes) };
     expect("fcollect", n * len, &|i| value(pes[i / len], i % len));
 
     let count = |rank: usize| len * (rank % 3) / 2;
     let starts: Vec<usize> = (0..=n).map(|r| (0..r).map(count).sum()).collect();
     next(n * len);
-    raw::collect(group, d, s, 8 * count(me));
+    // SAFETY: as above.
+    unsafe { raw::collect(group, d, s, 8 * count(me)) };
     expect("collect", starts[n], &|i| {
         let rank = starts.partition_point(|&start| start <= i) - 1;
         value(pes[rank], i - starts[rank])
@@ -111,20 +116,23 @@ fn run_all(
     expect("reduce", len, &sum);
     next(len);
     dest.write_from(&source.at(..len).to_vec());
-    raw::sync(group);
+    // SAFETY: as above.
+    unsafe { raw::sync(group) };
     // SAFETY: as above; in place.
     unsafe { raw::reduce(group, d, d, len, 8, add) };
     expect("reduce in place", len, &sum);
 
     next(n * len);
-    raw::alltoall(group, d, s, bytes);
+    // SAFETY: as above.
+    unsafe { raw::alltoall(group, d, s, bytes) };
     expect("alltoall", n * len, &|i| {
         let (from, i) = (i / len, i % len);
         value(pes[from], me * len + i)
     });
     let half = len / 2;
     next(n * half * 2);
-    raw::alltoalls(group, d, s, 2, 1, half, 8);
+    // SAFETY: as above.
+    unsafe { raw::alltoalls(group, d, s, 2, 1, half, 8) };
     expect("alltoalls", (n * half * 2).saturating_sub(1), &|i| {
         let (from, i) = (i / 2 / half, i / 2 % half + i % 2 * ROOM);
         if i < ROOM {
@@ -147,7 +155,8 @@ fn run_all(
             });
         }
     }
-    raw::barrier(group);
+    // SAFETY: as above.
+    unsafe { raw::barrier(group) };
 }
 
 fn with_arrays(f: impl Fn(SymSlice<u64>, SymSlice<u64>)) {
@@ -211,13 +220,16 @@ fn one_array_for_many_sets() {
             psync: sym(psync),
         };
         let before = shmem::g(count, pes[0]);
-        raw::sync(group);
+        // SAFETY: as above.
+        unsafe { raw::sync(group) };
         for round in 1..=20 {
             shmem::atomic_inc(count, pes[0]);
-            raw::barrier(group);
+            // SAFETY: as above.
+            unsafe { raw::barrier(group) };
             let now = shmem::g(count, pes[0]) - before;
             assert_eq!(now as usize, round * size, "round {round} among {pes:?}");
-            raw::sync(group);
+            // SAFETY: as above.
+            unsafe { raw::sync(group) };
         }
     });
     assert!(psync.to_vec().iter().all(|&word| word == 0));

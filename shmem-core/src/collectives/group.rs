@@ -73,6 +73,10 @@ fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
 
 /// Completes what this PE has started on the default context, and waits for all members.
 ///
+/// # Safety
+/// The `psync` of an active set is the address of [`SYNC_SIZE`](super::SYNC_SIZE) aligned words of a
+/// symmetric object, which nothing else uses meanwhile. A team asks for nothing.
+///
 /// # Panics
 /// As all collectives: before init, if another thread is in a collective of the team, or if this PE
 /// is not in the active set.
@@ -80,7 +84,7 @@ fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_barrier`.
 #[track_caller]
-pub fn barrier(group: Group<'_>) {
+pub unsafe fn barrier(group: Group<'_>) {
     match group.who() {
         Who::Team(rt, team, _) => rt.team_barrier(team),
         Who::Set(rt, set) => rt.set_barrier(set),
@@ -89,13 +93,16 @@ pub fn barrier(group: Group<'_>) {
 
 /// Waits for all members.
 ///
+/// # Safety
+/// As for [`barrier`].
+///
 /// # Panics
 /// As [`barrier`].
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_team_sync`, `shmem_sync`.
 #[track_caller]
-pub fn sync(group: Group<'_>) {
+pub unsafe fn sync(group: Group<'_>) {
     match group.who() {
         Who::Team(rt, team, _) => rt.team_sync(team),
         Who::Set(rt, set) => rt.set_sync(set),
@@ -105,13 +112,18 @@ pub fn sync(group: Group<'_>) {
 /// Copies `bytes` of `source` of member `root` into `dest` of all members; of the root itself only
 /// with `write_root`, as teams have it and active sets do not.
 ///
+/// # Safety
+/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
+/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
+/// there. For an active set also as for [`barrier`].
+///
 /// # Panics
 /// As [`barrier`], and if there is no member `root`.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_broadcast`.
 #[track_caller]
-pub fn broadcast(
+pub unsafe fn broadcast(
     group: Group<'_>,
     dest: Sym,
     source: Sym,
@@ -133,13 +145,18 @@ pub fn broadcast(
 
 /// Concatenates `bytes` of every member, in order of rank; members may give different numbers.
 ///
+/// # Safety
+/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
+/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
+/// there. For an active set also as for [`barrier`].
+///
 /// # Panics
 /// As [`barrier`].
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_collect`.
 #[track_caller]
-pub fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
+pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
     match group.who() {
         Who::Team(rt, team, _) => {
             rt.team_collect(team, dest, source, bytes, usize::MAX);
@@ -150,13 +167,18 @@ pub fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 
 /// Concatenates `bytes` of every member, in order of rank; all give the same number.
 ///
+/// # Safety
+/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
+/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
+/// there. For an active set also as for [`barrier`].
+///
 /// # Panics
 /// As [`barrier`].
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_fcollect`.
 #[track_caller]
-pub fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
+pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
     match group.who() {
         Who::Team(rt, team, _) => rt.team_fcollect(team, dest, source, bytes),
         Who::Set(rt, set) => rt.set_fcollect(set, dest, source, bytes),
@@ -166,18 +188,28 @@ pub fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// Gives block `i` of `source`, of `bytes_per_pe` bytes, to member `i`, where it becomes the block
 /// of `dest` with this member's number.
 ///
+/// # Safety
+/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
+/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
+/// there. For an active set also as for [`barrier`].
+///
 /// # Panics
 /// As [`barrier`].
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_alltoall`.
 #[track_caller]
-pub fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: usize) {
+pub unsafe fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: usize) {
     exchange(group, dest, source, Blocks::dense(bytes_per_pe));
 }
 
 /// As [`alltoall`] with blocks of `nelems` elements of `elem` bytes that are `dst` and `sst`
 /// elements apart; block `i` begins at element `i * nelems * dst` or `i * nelems * sst`.
+///
+/// # Safety
+/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
+/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
+/// there. For an active set also as for [`barrier`].
 ///
 /// # Panics
 /// As [`barrier`], and if a stride is less than 1.
@@ -185,7 +217,7 @@ pub fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: usize) {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_alltoalls`.
 #[track_caller]
-pub fn alltoalls(
+pub unsafe fn alltoalls(
     group: Group<'_>,
     dest: Sym,
     source: Sym,

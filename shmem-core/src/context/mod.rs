@@ -74,6 +74,11 @@ impl Contexts {
         }
     }
 
+    /// A number that no other initialisation of the library in this process has.
+    pub(crate) fn era(&self) -> u64 {
+        self.era
+    }
+
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }

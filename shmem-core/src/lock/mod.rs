@@ -96,8 +96,12 @@ impl Lock {
     /// OpenSHMEM 1.6, `shmem_set_lock`.
     #[track_caller]
     pub fn lock(&self) -> LockGuard {
-        rt().lock_set(self.word.offset());
-        LockGuard { lock: *self }
+        let rt = rt();
+        rt.lock_set(self.word.offset());
+        LockGuard {
+            lock: *self,
+            era: rt.contexts.era(),
+        }
     }
 
     /// Takes the lock if nobody holds it and nobody waits for it.
@@ -109,8 +113,11 @@ impl Lock {
     /// OpenSHMEM 1.6, `shmem_test_lock`.
     #[track_caller]
     pub fn try_lock(&self) -> Option<LockGuard> {
-        rt().lock_test(self.word.offset())
-            .then(|| LockGuard { lock: *self })
+        let rt = rt();
+        rt.lock_test(self.word.offset()).then(|| LockGuard {
+            lock: *self,
+            era: rt.contexts.era(),
+        })
     }
 }
 
@@ -124,6 +131,8 @@ impl Lock {
 #[must_use = "the lock is let go when its guard is dropped"]
 pub struct LockGuard {
     lock: Lock,
+    /// Of which initialisation of the library it is.
+    era: u64,
 }
 
 impl LockGuard {
@@ -133,7 +142,10 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if let Some(rt) = try_rt() {
+        // After another init the word is part of something else.
+        if let Some(rt) = try_rt()
+            && rt.contexts.era() == self.era
+        {
             // It is held, unless something else has written the word. A panic here could only hide
             // that the program goes on to fail.
             let _held = rt.lock_clear(self.lock.word.offset());

@@ -207,17 +207,24 @@ impl Runtime {
 /// Takes a lock: a word of 8 bytes that is 0 on all PEs when first used. Waits until it is this
 /// PE's turn; PEs get it in the order in which they asked.
 ///
+/// # Safety
+/// `lock` is the address of a symmetric word of 8 bytes, aligned, which nothing but these routines
+/// changes.
+///
 /// # Panics
 /// Before init, or where this PE holds the lock and its thread level lets nobody else give it back.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_set_lock`.
 #[track_caller]
-pub fn lock_set(lock: Sym) {
+pub unsafe fn lock_set(lock: Sym) {
     rt().lock_set(lock.offset());
 }
 
 /// Lets go of a lock, after a quiet.
+///
+/// # Safety
+/// As for [`lock_set`].
 ///
 /// # Panics
 /// Before init, or if this PE does not hold it.
@@ -225,7 +232,7 @@ pub fn lock_set(lock: Sym) {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_clear_lock`.
 #[track_caller]
-pub fn lock_clear(lock: Sym) {
+pub unsafe fn lock_clear(lock: Sym) {
     let rt = rt();
     if !rt.lock_clear(lock.offset()) {
         rt.not_held(lock.offset());
@@ -234,12 +241,15 @@ pub fn lock_clear(lock: Sym) {
 
 /// Takes a lock if it is free, without waiting. Returns whether it did.
 ///
+/// # Safety
+/// As for [`lock_set`].
+///
 /// # Panics
 /// Before init.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_test_lock`.
 #[track_caller]
-pub fn lock_test(lock: Sym) -> bool {
+pub unsafe fn lock_test(lock: Sym) -> bool {
     rt().lock_test(lock.offset())
 }

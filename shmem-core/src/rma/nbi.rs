@@ -8,6 +8,7 @@ use shmem_ib::atomic::AtomicOp;
 use crate::atomics::width;
 use crate::datum::{Atomic, AtomicInt, Datum};
 use crate::heap::sym::SymSlice;
+use crate::runtime::try_rt;
 use crate::signal::{Signal, SignalOp};
 
 /// Non-blocking operations, complete when the function returns.
@@ -106,7 +107,10 @@ fn complete<'env, R>(ctx: &Ctx, f: impl for<'scope> FnOnce(&'scope Nbi<'scope, '
     struct Completed<'a>(&'a Ctx);
     impl Drop for Completed<'_> {
         fn drop(&mut self) {
-            self.0.quiet();
+            // Finalize, if `f` has called it, has completed them.
+            if let Some(rt) = try_rt() {
+                self.0.quiet_in(rt);
+            }
         }
     }
     let completed = Completed(ctx);
