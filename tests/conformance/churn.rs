@@ -1,13 +1,18 @@
 //! Long sequences of collectives without anything in between: whoever is quick enters the next ones
 //! while others are still in those before.
 
-use shmem::{Op, SymSlice, Team, alloc, barrier_all, free, my_pe, n_pes};
+use shmem::{
+    Lock, Op, SymSlice, Team, alloc, atomic_fetch_add, barrier_all, context, free, g, my_pe, n_pes,
+    p,
+};
 
 use crate::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("collectives_without_pause", collectives_without_pause),
     ("threads_in_collectives", threads_in_collectives),
+    ("atomics_in_order", atomics_in_order),
+    ("lock_storm", lock_storm),
 ];
 
 /// Elements of a member's contribution: empty, one, the limits between algorithms and around them.
@@ -196,4 +201,161 @@ fn threads_in_collectives() {
     barrier_all();
     teams.into_iter().for_each(Team::destroy);
     free(arenas).unwrap();
+}
+
+/// Threads of all PEs change words of their own, half a word of 8 bytes each, by random atomics on
+/// random contexts: they take effect in the order in which they were started, whatever happens to the
+/// other half.
+fn atomics_in_order() {
+    const THREADS: usize = 3;
+    let (me, n) = (my_pe(), n_pes());
+    let narrow = alloc::<u32>(n * THREADS).unwrap();
+    let wide = alloc::<u64>(n * THREADS).unwrap();
+    let shared = alloc::<u64>(1).unwrap();
+    std::thread::scope(|s| {
+        for t in 0..THREADS {
+            s.spawn(move || {
+                let ctx = context().create().unwrap();
+                let own = me * THREADS + t;
+                let (narrow, wide) = (narrow.elem(own), wide.elem(own));
+                let mut next = noise((own + 1) as u64);
+                let pes = [next() as usize % n, next() as usize % n];
+                let (mut small, mut large) = ([0u32; 2], [0u64; 2]);
+                for p in 0..2 {
+                    ctx.atomic_set(narrow, 0, pes[p]);
+                    ctx.atomic_set(wide, 0, pes[p]);
+                }
+                for round in 0..3 * rounds() {
+                    let mut got = [(0u32, 0u64); 12];
+                    let mut want = got;
+                    ctx.nbi(|ops| {
+                        for (got, want) in got.iter_mut().zip(&mut want) {
+                            let i = if pes[0] == pes[1] {
+                                0
+                            } else {
+                                next() as usize % 2
+                            };
+                            let (pe, v) = (pes[i], next());
+                            *want = (small[i], large[i]);
+                            match next() % 9 {
+                                0 => {
+                                    ctx.atomic_set(narrow, v as u32, pe);
+                                    ctx.atomic_set(wide, v, pe);
+                                    (small[i], large[i]) = (v as u32, v);
+                                    *want = (0, 0);
+                                }
+                                1 => {
+                                    ctx.atomic_add(narrow, v as u32, pe);
+                                    ctx.atomic_add(wide, v, pe);
+                                    small[i] = small[i].wrapping_add(v as u32);
+                                    large[i] = large[i].wrapping_add(v);
+                                    *want = (0, 0);
+                                }
+                                2 => {
+                                    ctx.atomic_xor(narrow, v as u32, pe);
+                                    ctx.atomic_xor(wide, v, pe);
+                                    small[i] ^= v as u32;
+                                    large[i] ^= v;
+                                    *want = (0, 0);
+                                }
+                                3 => {
+                                    ops.atomic_fetch_add(&mut got.0, narrow, v as u32, pe);
+                                    ops.atomic_fetch_add(&mut got.1, wide, v, pe);
+                                    small[i] = small[i].wrapping_add(v as u32);
+                                    large[i] = large[i].wrapping_add(v);
+                                }
+                                4 => {
+                                    ops.atomic_swap(&mut got.0, narrow, v as u32, pe);
+                                    ops.atomic_swap(&mut got.1, wide, v, pe);
+                                    (small[i], large[i]) = (v as u32, v);
+                                }
+                                5 => {
+                                    ops.atomic_fetch_or(&mut got.0, narrow, v as u32, pe);
+                                    ops.atomic_fetch_and(&mut got.1, wide, v, pe);
+                                    small[i] |= v as u32;
+                                    large[i] &= v;
+                                }
+                                6 => {
+                                    let (a, b) = (small[i] ^ (v as u32 & 1), large[i] ^ (v & 1));
+                                    ops.atomic_compare_swap(&mut got.0, narrow, a, 7, pe);
+                                    ops.atomic_compare_swap(&mut got.1, wide, b, 7, pe);
+                                    if v & 1 == 0 {
+                                        (small[i], large[i]) = (7, 7);
+                                    }
+                                }
+                                7 => {
+                                    ops.atomic_fetch(&mut got.0, narrow, pe);
+                                    ops.atomic_fetch(&mut got.1, wide, pe);
+                                }
+                                _ => {
+                                    *got =
+                                        (ctx.atomic_fetch(narrow, pe), ctx.atomic_fetch(wide, pe));
+                                    atomic_fetch_add(shared, 1, pe);
+                                    if v % 5 == 0 {
+                                        ctx.fence();
+                                    }
+                                }
+                            }
+                        }
+                    });
+                    assert_eq!(got, want, "PE {me}, thread {t}, round {round}");
+                }
+                for i in 0..if pes[0] == pes[1] { 1 } else { 2 } {
+                    assert_eq!((g(narrow, pes[i]), g(wide, pes[i])), (small[i], large[i]));
+                }
+            });
+        }
+    });
+    barrier_all();
+    free(shared).unwrap();
+    free(wide).unwrap();
+    free(narrow).unwrap();
+}
+
+/// Threads of all PEs take two locks that lie side by side, some by trying, and some ask only.
+fn lock_storm() {
+    const THREADS: usize = 3;
+    let (me, n) = (my_pe(), n_pes());
+    let words = alloc::<u64>(2).unwrap();
+    let counts = alloc::<u64>(2).unwrap();
+    let taken: u64 = std::thread::scope(|s| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|t| {
+                s.spawn(move || {
+                    let mut next = noise((me * THREADS + t) as u64);
+                    let mut taken = 0;
+                    for _ in 0..rounds() {
+                        let i = next() as usize % 2;
+                        let lock = Lock::at(words.elem(i));
+                        let held = match next() % 3 {
+                            0 => lock.try_lock(),
+                            1 => (0..50).find_map(|_| lock.try_lock()),
+                            _ => Some(lock.lock()),
+                        };
+                        if let Some(held) = held {
+                            let old = g(counts.elem(i), (i + 1) % n);
+                            if next() % 4 == 0 {
+                                std::thread::yield_now();
+                            }
+                            p(counts.elem(i), old + 1, (i + 1) % n);
+                            taken += 1;
+                            drop(held);
+                        }
+                    }
+                    taken
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    let sum = alloc::<u64>(1).unwrap();
+    sum.write(0, taken);
+    shmem::reduce(sum, sum, Op::Sum);
+    let counted: u64 = (0..2).map(|i| g(counts.elem(i), (i + 1) % n)).sum();
+    assert_eq!(counted, sum.read(0));
+    barrier_all();
+    assert_eq!(words.to_vec(), [0, 0]);
+    free(sum).unwrap();
+    free(counts).unwrap();
+    free(words).unwrap();
 }
