@@ -64,24 +64,45 @@ impl Doorbell {
 
     /// Sleeps until the bell rings unless `ready()` already holds. May return early for no reason.
     /// Returns whether it slept as long as it may: if `ready()` holds then, a bell was missed.
-    pub fn sleep(&self, ready: impl FnMut() -> bool) -> bool {
-        self.sleep_at_most(LONG_NAP, ready)
+    pub fn sleep(&self, mut ready: impl FnMut() -> bool) -> bool {
+        self.announced(|longest| self.doze(longest, &mut ready))
     }
 
-    /// [`sleep`](Self::sleep), at most `max`: for what somebody may change who rings no bell.
-    pub fn sleep_at_most(&self, max: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        let seen = self.rings.load(Ordering::SeqCst);
+    /// [`sleep`](Self::sleep) for what somebody may change who rings no bell: wakes after `first`, and
+    /// then each time after twice as long, up to `last`, to look. Returns when `ready()` holds or the
+    /// bell has rung.
+    pub fn sleep_and_look(&self, first: Duration, last: Duration, mut ready: impl FnMut() -> bool) {
+        // Announced once: to interrupt every processor for every look would cost those who compute.
+        self.announced(|longest| {
+            let mut nap = first;
+            while self.doze(nap.min(longest), &mut ready) {
+                nap = (nap * 2).min(last);
+            }
+        });
+    }
+
+    /// Runs `asleep` while writers know that they must ring, with the longest time to go without a
+    /// look at the condition.
+    fn announced<R>(&self, asleep: impl FnOnce(Duration) -> R) -> R {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // ORDERING(doorbell): after this every store whose writer saw no sleeper is visible.
-        let nap = if sys::barrier_everywhere() {
-            max
+        let longest = if sys::barrier_everywhere() {
+            LONG_NAP
         } else {
             fence(Ordering::SeqCst);
-            max.min(SHORT_NAP)
+            SHORT_NAP
         };
-        let overslept = !ready() && sys::futex_wait(&self.rings, seen, Some(nap));
+        let result = asleep(longest);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        overslept
+        result
+    }
+
+    /// Sleeps, announced, until the bell rings, at most `max`, unless `ready()` holds. Returns whether
+    /// it slept as long as it may.
+    fn doze(&self, max: Duration, ready: &mut impl FnMut() -> bool) -> bool {
+        // ORDERING(doorbell): who has rung before has stored before, and `ready` sees that.
+        let seen = self.rings.load(Ordering::SeqCst);
+        !ready() && sys::futex_wait(&self.rings, seen, Some(max))
     }
 }
 
@@ -104,6 +125,28 @@ mod tests {
             sleeper.join().expect("no panic")
         });
         assert!(rung);
+    }
+
+    /// A change without a bell is found, and a bell ends the sleep.
+    #[test]
+    fn who_looks_sees_what_nobody_rings_for() {
+        const SOON: Duration = Duration::from_micros(100);
+        let (bell, done) = (&Doorbell::default(), &AtomicU64::new(0));
+        std::thread::scope(|s| {
+            s.spawn(|| bell.sleep_and_look(SOON, SOON * 4, || done.load(Ordering::Acquire) == 1));
+            while bell.waiting.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            done.store(1, Ordering::Release);
+        });
+        std::thread::scope(|s| {
+            let rung = s.spawn(|| bell.sleep_and_look(LONG_NAP, LONG_NAP, || false));
+            while !rung.is_finished() {
+                bell.ring();
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(bell.waiting.load(Ordering::Relaxed), 0);
     }
 
     /// Two threads hand a counter to and fro with plain stores, and count the bells that they miss.

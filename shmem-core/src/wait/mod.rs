@@ -32,13 +32,11 @@ impl Runtime {
     /// [`wait_for`]: Self::wait_for
     pub(crate) fn wait_for_memory(&self, mut ready: impl FnMut() -> bool) {
         while !self.spin_until(&mut ready) {
-            if !self.notices_inbound {
+            if self.notices_inbound {
+                let bell = &self.block.doorbell;
+                bell.sleep_and_look(FIRST_LOOK, LAST_LOOK, &mut ready);
+            } else {
                 self.look_again(&mut ready);
-                continue;
-            }
-            let (bell, mut look) = (&self.block.doorbell, FIRST_LOOK);
-            while bell.sleep_at_most(look, &mut ready) && !ready() {
-                look = (look * 2).min(LAST_LOOK);
             }
         }
     }
