@@ -48,6 +48,36 @@ impl<R: Fn(usize) -> Range<usize>, N: Fn(usize) -> usize> Items<R, N> {
         let inside = move |item: &usize| nodes.contains(&(self.node)(*item));
         runs((0..self.count).filter(inside).map(&self.range))
     }
+
+    /// The bytes of the items of each node: for who asks for one node after the other, which with
+    /// [`of`](Self::of) would look at all items every time.
+    fn by_node(&self) -> ByNode {
+        let mut runs: Vec<(usize, Range<usize>)> = Vec::new();
+        for item in 0..self.count {
+            let (range, node) = ((self.range)(item), (self.node)(item));
+            match runs.last_mut() {
+                _ if range.is_empty() => {}
+                Some((of, run)) if *of == node && run.end == range.start => run.end = range.end,
+                _ => runs.push((node, range)),
+            }
+        }
+        runs.sort_by_key(|(node, _)| *node);
+        ByNode(runs)
+    }
+}
+
+/// Runs of bytes, in order of the node that has them.
+struct ByNode(Vec<(usize, Range<usize>)>);
+
+impl ByNode {
+    /// Those of a node, in order.
+    fn of(&self, node: usize) -> impl Iterator<Item = Range<usize>> {
+        let first = self.0.partition_point(|(of, _)| *of < node);
+        let its = self.0[first..]
+            .iter()
+            .take_while(move |(of, _)| *of == node);
+        its.map(|(_, range)| range.clone())
+    }
 }
 
 /// Joins ranges that follow each other; leaves out empty ones.
@@ -278,9 +308,10 @@ impl Runtime {
         let right = place.leader((node + 1) % nodes);
         let flag = team.slot(RING_FLAG);
         let before = self.count(team, Counter::Messages, nodes - 1);
+        let by_node = items.by_node();
         for step in 0..nodes - 1 {
             let out = (node + nodes - step) % nodes;
-            for range in items.of(out..out + 1) {
+            for range in by_node.of(out) {
                 let at = array + range.start;
                 self.write(right, at, self.own(at), range.len(), source);
             }
@@ -300,6 +331,28 @@ mod tests {
         let all: Vec<_> = runs([0..2, 2..2, 2..5, 7..8, 8..9].into_iter()).collect();
         assert_eq!(all, [0..5, 7..9]);
         assert_eq!(runs(std::iter::empty()).count(), 0);
+    }
+
+    #[test]
+    fn every_item_is_looked_at_once() {
+        let lens = [3usize, 0, 4, 0, 2, 5, 1, 0];
+        let nodes = [0, 1, 0, 0, 2, 0, 2, 3];
+        let looks = std::cell::Cell::new(0);
+        let items = Items {
+            count: lens.len(),
+            range: |i| {
+                looks.set(looks.get() + 1);
+                let start: usize = lens[..i].iter().sum();
+                start..start + lens[i]
+            },
+            node: |i: usize| nodes[i],
+        };
+        let by_node = items.by_node();
+        assert_eq!(looks.get(), lens.len());
+        for node in 0..5 {
+            let one_by_one: Vec<_> = items.of(node..node + 1).collect();
+            assert_eq!(by_node.of(node).collect::<Vec<_>>(), one_by_one, "{node}");
+        }
     }
 
     #[test]
