@@ -13,11 +13,14 @@ pub(crate) const CHECKS: &[Check] = &[
     ("threads_in_collectives", threads_in_collectives),
     ("atomics_in_order", atomics_in_order),
     ("lock_storm", lock_storm),
+    ("threads_share_the_last_slots", threads_share_the_last_slots),
 ];
 
 /// Elements of a member's contribution: empty, one, the limits between algorithms and around them.
 const LENS: [usize; 10] = [0, 1, 7, 8, 60, 129, 700, 2305, 4200, 9000];
 const LONGEST: usize = 9000;
+
+const ROUNDS: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -163,15 +166,8 @@ fn arena(n: usize, rounds: usize, longest: usize) -> usize {
     n * longest * (rounds + 1)
 }
 
-fn rounds() -> usize {
-    std::env::var("CHURN")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(20)
-}
-
 fn collectives_without_pause() {
-    let (n, rounds) = (n_pes(), rounds());
+    let (n, rounds) = (n_pes(), ROUNDS);
     for (seed, longest) in [(1, LONGEST), (2, 700), (3, 8), (4, 60)] {
         let arena = alloc::<u64>(arena(n, rounds, longest)).unwrap();
         barrier_all();
@@ -182,7 +178,7 @@ fn collectives_without_pause() {
 
 fn threads_in_collectives() {
     const THREADS: usize = 3;
-    let (n, rounds, longest) = (n_pes(), rounds(), 700);
+    let (n, rounds, longest) = (n_pes(), ROUNDS, 700);
     let size = arena(n, rounds, longest);
     let arenas = alloc::<u64>(THREADS * size).unwrap();
     let world = Team::world();
@@ -225,7 +221,7 @@ fn atomics_in_order() {
                     ctx.atomic_set(narrow, 0, pes[p]);
                     ctx.atomic_set(wide, 0, pes[p]);
                 }
-                for round in 0..3 * rounds() {
+                for round in 0..3 * ROUNDS {
                     let mut got = [(0u32, 0u64); 12];
                     let mut want = got;
                     ctx.nbi(|ops| {
@@ -324,7 +320,7 @@ fn lock_storm() {
                 s.spawn(move || {
                     let mut next = noise((me * THREADS + t) as u64);
                     let mut taken = 0;
-                    for _ in 0..rounds() {
+                    for _ in 0..ROUNDS {
                         let i = next() as usize % 2;
                         let lock = Lock::at(words.elem(i));
                         let held = match next() % 3 {
@@ -358,4 +354,35 @@ fn lock_storm() {
     free(sum).unwrap();
     free(counts).unwrap();
     free(words).unwrap();
+}
+
+/// Threads split at the same time where there is just room for all of them.
+fn threads_share_the_last_slots() {
+    const THREADS: usize = 2;
+    let n = n_pes() as isize;
+    let copy = || {
+        Team::world()
+            .split_strided(0, 1, n, None)
+            .map(Option::unwrap)
+    };
+    let parents: [Team; THREADS] = std::array::from_fn(|_| copy().unwrap());
+    let mut others: Vec<Team> = std::iter::from_fn(|| copy().ok()).collect();
+    for _ in 0..2 * THREADS {
+        others.pop().unwrap().destroy();
+    }
+    std::thread::scope(|s| {
+        for team in &parents {
+            s.spawn(move || {
+                for round in 0..4 * ROUNDS {
+                    let (row, column) = team
+                        .split_2d(2, None, None)
+                        .unwrap_or_else(|e| panic!("round {round}: {e}"));
+                    row.destroy();
+                    column.destroy();
+                }
+            });
+        }
+    });
+    barrier_all();
+    others.into_iter().chain(parents).for_each(Team::destroy);
 }

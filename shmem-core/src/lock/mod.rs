@@ -19,6 +19,7 @@ use crate::runtime::{rt, try_rt};
 ///
 /// It is held through a [`LockGuard`]. What a holder has read and written anywhere in symmetric
 /// memory is complete when it lets go (it calls [`quiet`](crate::quiet)), so the next holder finds it.
+/// What it has started on a [`Context`](crate::Context) it completes itself.
 ///
 /// Threads of a PE may use the same lock: one of them at a time stands in the queue of PEs. A thread
 /// that takes a lock which it holds waits for itself.

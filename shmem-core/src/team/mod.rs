@@ -9,7 +9,7 @@ mod place;
 pub(crate) mod slots;
 mod split;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use shmem_node::barrier::NodeBarrier;
 use shmem_node::segment::NodeView;
@@ -96,8 +96,8 @@ static ERA: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Teams {
     pub(crate) world: Team,
     shared: Team,
-    /// Slots in which this PE has no team, a bit each.
-    free: AtomicU64,
+    /// Slots in which this PE has no team.
+    free: slots::Free,
 }
 
 impl Teams {
@@ -134,7 +134,7 @@ impl Teams {
                 local,
                 Place::of_node(node, local),
             ),
-            free: AtomicU64::new(slots::FREE_AT_FIRST),
+            free: slots::Free::new(),
         }
     }
 }

@@ -9,6 +9,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use shmem_node::layout::INTERNAL_SIZE;
 
 use crate::collectives::tree::MAX_CHILDREN;
@@ -75,6 +77,95 @@ pub(crate) const SHARED: usize = 1;
 /// Slots that are free when only these teams exist, a bit each.
 pub(crate) const FREE_AT_FIRST: u64 = ((1 << MAX_TEAMS) - 1) & !(1 << WORLD | 1 << SHARED);
 
+/// The slots in which a PE has no team. Threads of the PE may split different teams at the same time.
+#[derive(Debug)]
+pub(crate) struct Free(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// A bit each.
+    slots: u64,
+    /// How many claims may still be given up.
+    pending: u32,
+    /// How often `slots` has changed.
+    changes: u64,
+}
+
+/// What is free at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) slots: u64,
+    /// Changes so far.
+    changes: u64,
+    pending: bool,
+}
+
+impl Look {
+    /// Whether what is free now was free ever since an earlier look, and nobody is about to give up
+    /// what is not. If that is so on all PEs, and all had looked before any of them looked again, there
+    /// was a moment at which all this was so together.
+    pub(crate) fn is_settled(&self, since: Option<Self>) -> bool {
+        !self.pending && since.is_some_and(|since| since.changes == self.changes)
+    }
+}
+
+impl Free {
+    /// All but those of the teams that always exist.
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(State {
+            slots: FREE_AT_FIRST,
+            pending: 0,
+            changes: 0,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn look(&self) -> Look {
+        let state = self.state();
+        Look {
+            slots: state.slots,
+            changes: state.changes,
+            pending: state.pending > 0,
+        }
+    }
+
+    /// Takes all of these slots, if they are free, until [`settle`](Self::settle). Returns whether it
+    /// did.
+    pub(crate) fn claim(&self, slots: u64) -> bool {
+        let mut state = self.state();
+        if state.slots & slots != slots {
+            return false;
+        }
+        if slots != 0 {
+            state.slots &= !slots;
+            state.pending += 1;
+            state.changes += 1;
+        }
+        true
+    }
+
+    /// Keeps what was claimed, or gives it up.
+    pub(crate) fn settle(&self, slots: u64, keep: bool) {
+        if slots == 0 {
+            return;
+        }
+        self.state().pending -= 1;
+        if !keep {
+            self.give_back(slots);
+        }
+    }
+
+    /// These slots have no team any more.
+    pub(crate) fn give_back(&self, slots: u64) {
+        let mut state = self.state();
+        state.slots |= slots;
+        state.changes += 1;
+    }
+}
+
 /// Offset of a slot in a segment.
 pub(crate) const fn offset(slot: usize) -> usize {
     slot * SLOT_SIZE
@@ -93,6 +184,27 @@ pub(crate) fn lowest<const N: usize>(mut free: u64) -> Option<[usize; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_nobody_moves_is_settled() {
+        let free = Free::new();
+        let first = free.look();
+        assert!(!first.is_settled(None) && free.look().is_settled(Some(first)));
+        assert!(free.claim(0b1100) && !free.claim(0b11000) && free.claim(0));
+        let claimed = free.look();
+        assert_eq!(claimed.slots, FREE_AT_FIRST & !0b1100);
+        assert!(!claimed.is_settled(Some(first)) && !free.look().is_settled(Some(claimed)));
+        free.settle(0, false);
+        free.settle(0b1100, true);
+        // What was not free then is not free now.
+        assert!(free.look().is_settled(Some(claimed)));
+        assert!(free.claim(0b10000));
+        free.settle(0b10000, false);
+        assert_eq!(free.look().slots, claimed.slots);
+        assert!(!free.look().is_settled(Some(claimed)));
+        free.give_back(0b1100);
+        assert_eq!(free.look().slots, FREE_AT_FIRST);
+    }
 
     #[test]
     fn slots_are_taken_from_below_and_run_out() {

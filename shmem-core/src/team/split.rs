@@ -5,13 +5,15 @@
 //! new members put their slots in order, and a synchronisation of the parent ends the split, so
 //! that nobody sends into a slot before its owner is ready.
 
-use std::sync::atomic::Ordering;
-
 use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots, trades};
 use crate::collectives::combine;
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
+
+/// Looks at what is free until a split gives up, where other threads never stand still. All members
+/// count them alike.
+const LOOKS: u32 = 1000;
 
 impl Team {
     /// Makes a team of the `size` members from `start` on, `stride` apart (negative: downwards; 0 for
@@ -110,41 +112,60 @@ impl Team {
         let (rt, guard) = self.enter();
         // Not by trading: who has freed the slot may begin it anew while others still look.
         rt.team_leave(&self);
-        rt.teams.free.fetch_or(1 << self.slot, Ordering::Relaxed);
+        rt.teams.free.give_back(1 << self.slot);
         drop(guard);
     }
 
     /// Makes this PE's part of `N` new teams, in slots that are the same on all their members.
     ///
     /// Threads of a PE may split different teams at the same time and find the same slots free. So a
-    /// member claims its slots, and if one comes too late all begin again.
+    /// member claims its slots, and if one comes too late all begin again. And while other threads take
+    /// slots and give them back, members that look one after the other may find nothing that is free on
+    /// all of them, though there is. So that counts only if nobody has moved between two looks.
     fn make<const N: usize>(
         &self,
         rt: &Runtime,
         parts: [(Members, TeamConfig); N],
     ) -> Result<[Option<Team>; N], Error> {
+        /// Says in a proposal that the look is settled. There is no such slot.
+        const SETTLED: u64 = 1 << slots::MAX_TEAMS;
+        let free = &rt.teams.free;
+        let mut before = None;
+        let mut looks = 0;
         loop {
-            let free = rt.teams.free.load(Ordering::Relaxed);
-            let slots: [usize; N] =
-                slots::lowest(self.agree(rt, free)).ok_or(Error::TooManyTeams {
-                    most: slots::MAX_TEAMS,
-                })?;
+            let look = free.look();
+            let settled = u64::from(look.is_settled(before)) * SETTLED;
+            let agreed = self.agree(rt, look.slots | settled);
+            before = Some(look);
+            let Some(slots) = slots::lowest::<N>(agreed & !SETTLED) else {
+                looks += 1;
+                if agreed & SETTLED != 0 || looks == LOOKS {
+                    return Err(Error::TooManyTeams {
+                        most: slots::MAX_TEAMS,
+                    });
+                }
+                std::thread::yield_now();
+                continue;
+            };
             let claim = std::iter::zip(&parts, slots)
                 .filter(|((members, _), _)| members.rank_of(rt.me).is_some())
                 .fold(0, |claim, (_, slot)| claim | 1 << slot);
-            let claimed = rt.teams.free.fetch_and(!claim, Ordering::Relaxed) & claim;
+            let claimed = free.claim(claim);
             let mut axis = 0;
             let teams = parts.map(|(members, config)| {
                 axis += 1;
-                (claimed == claim)
+                claimed
                     .then(|| self.join(rt, members, slots[axis - 1], config))
                     .flatten()
             });
             // When all know that nobody was late, all are ready.
-            if self.agree(rt, u64::from(claimed == claim)) == 1 {
+            let done = self.agree(rt, u64::from(claimed)) == 1;
+            if claimed {
+                free.settle(claim, done);
+            }
+            if done {
                 return Ok(teams);
             }
-            rt.teams.free.fetch_or(claimed, Ordering::Relaxed);
         }
     }
 
