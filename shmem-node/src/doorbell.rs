@@ -6,7 +6,8 @@
 //! sleeper announces itself and then has the kernel run a full memory barrier on every processor
 //! (`membarrier`). Whatever writer has not seen the announcement has its store visible by then, and
 //! the sleeper, which looks at its condition once more, sees it. Nobody is missed, and putting
-//! costs nothing while nobody sleeps.
+//! costs nothing while nobody sleeps. Who rings takes the announcement away and wakes all who
+//! announced, so of many stores only the first rings, however long the sleeper takes to wake.
 //!
 //! Where the kernel refuses `membarrier`, a bell can be missed, and sleeps are bounded to
 //! [`SHORT_NAP`] instead.
@@ -25,7 +26,8 @@ pub const SHORT_NAP: Duration = Duration::from_millis(5);
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Doorbell {
-    /// Number of threads of the owner that sleep or are about to.
+    /// Not 0 while threads of the owner sleep or are about to, and nobody has rung for them. It may
+    /// stay so when they have gone: then somebody rings for nobody, once.
     waiting: AtomicU32,
     /// Futex word: counts rings.
     rings: AtomicU32,
@@ -44,47 +46,57 @@ impl Doorbell {
 
     #[cold]
     fn ring_now(&self) {
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        sys::futex_wake(&self.rings, u32::MAX);
+        // ORDERING(bell): who announced before this is woken by the wake below, or has looked at
+        // `rings` before the addition and does not fall asleep.
+        if self.waiting.swap(0, Ordering::SeqCst) != 0 {
+            self.rings.fetch_add(1, Ordering::SeqCst);
+            sys::futex_wake(&self.rings, u32::MAX);
+        }
+    }
+
+    /// Announces a sleep; gives the count of rings before it.
+    fn announce(&self) -> u32 {
+        // ORDERING(bell): the count first, so that a ring for this announcement is after it.
+        let seen = self.rings.load(Ordering::SeqCst);
+        self.waiting.store(1, Ordering::SeqCst);
+        seen
     }
 
     /// Sleeps until the bell rings, at most `max`, unless `ready()` already holds: for what may
     /// change without a bell, so that a bell that is missed matters no more. Returns whether it
     /// slept as long as it may.
     pub fn nap(&self, max: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        let seen = self.rings.load(Ordering::SeqCst);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let seen = self.announce();
         // ORDERING(doorbell): makes a missed bell rare; `sleep`'s barrier on all processors would
         // cost more than the naps are worth.
         fence(Ordering::SeqCst);
-        let overslept = !ready() && sys::futex_wait(&self.rings, seen, Some(max));
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        overslept
+        !ready() && sys::futex_wait(&self.rings, seen, Some(max))
     }
 
     /// Sleeps until the bell rings unless `ready()` already holds. May return early for no reason.
     /// Returns whether it slept as long as it may: if `ready()` holds then, a bell was missed.
     pub fn sleep(&self, mut ready: impl FnMut() -> bool) -> bool {
-        self.announced(|longest| self.doze(longest, &mut ready))
+        let (seen, longest) = self.announce_everywhere();
+        !ready() && sys::futex_wait(&self.rings, seen, Some(longest))
     }
 
     /// [`sleep`](Self::sleep) for what somebody may change who rings no bell: wakes after `first`, and
     /// then each time after twice as long, up to `last`, to look. Returns when `ready()` holds or the
     /// bell has rung.
     pub fn sleep_and_look(&self, first: Duration, last: Duration, mut ready: impl FnMut() -> bool) {
-        // Announced once: to interrupt every processor for every look would cost those who compute.
-        self.announced(|longest| {
-            let mut nap = first;
-            while self.doze(nap.min(longest), &mut ready) {
-                nap = (nap * 2).min(last);
-            }
-        });
+        // Announced once: to interrupt every processor for every look would cost those who compute. The
+        // announcement stands until somebody rings, who changes the count, on which nobody sleeps then.
+        let (seen, longest) = self.announce_everywhere();
+        let mut nap = first;
+        while !ready() && sys::futex_wait(&self.rings, seen, Some(nap.min(longest))) {
+            nap = (nap * 2).min(last);
+        }
     }
 
-    /// Runs `asleep` while writers know that they must ring, with the longest time to go without a
-    /// look at the condition.
-    fn announced<R>(&self, asleep: impl FnOnce(Duration) -> R) -> R {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+    /// Announces a sleep to all who write from now on; gives the count of rings before it, and how long
+    /// the sleep may be.
+    fn announce_everywhere(&self) -> (u32, Duration) {
+        let seen = self.announce();
         // ORDERING(doorbell): after this every store whose writer saw no sleeper is visible.
         let longest = if sys::barrier_everywhere() {
             LONG_NAP
@@ -92,17 +104,7 @@ impl Doorbell {
             fence(Ordering::SeqCst);
             SHORT_NAP
         };
-        let result = asleep(longest);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        result
-    }
-
-    /// Sleeps, announced, until the bell rings, at most `max`, unless `ready()` holds. Returns whether
-    /// it slept as long as it may.
-    fn doze(&self, max: Duration, ready: &mut impl FnMut() -> bool) -> bool {
-        // ORDERING(doorbell): who has rung before has stored before, and `ready` sees that.
-        let seen = self.rings.load(Ordering::SeqCst);
-        !ready() && sys::futex_wait(&self.rings, seen, Some(max))
+        (seen, longest)
     }
 }
 
@@ -146,7 +148,6 @@ mod tests {
                 std::thread::yield_now();
             }
         });
-        assert_eq!(bell.waiting.load(Ordering::Relaxed), 0);
     }
 
     /// Two threads hand a counter to and fro with plain stores, and count the bells that they miss.
