@@ -171,7 +171,7 @@ pub unsafe fn atomic_post(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: us
 /// Executes `op` on a word of PE `pe` of the context; the old value lies in `fetch` after quiet.
 ///
 /// # Safety
-/// As for [`atomic`]; `fetch` is writable for the word's width until quiet, and nobody looks at it
+/// As for [`atomic()`]; `fetch` is writable for the word's width until quiet, and nobody looks at it
 /// before.
 ///
 /// # Panics

@@ -217,9 +217,9 @@ fn atomics_in_order() {
                 let mut next = noise((own + 1) as u64);
                 let pes = [next() as usize % n, next() as usize % n];
                 let (mut small, mut large) = ([0u32; 2], [0u64; 2]);
-                for p in 0..2 {
-                    ctx.atomic_set(narrow, 0, pes[p]);
-                    ctx.atomic_set(wide, 0, pes[p]);
+                for pe in pes {
+                    ctx.atomic_set(narrow, 0, pe);
+                    ctx.atomic_set(wide, 0, pe);
                 }
                 for round in 0..3 * ROUNDS {
                     let mut got = [(0u32, 0u64); 12];
@@ -287,7 +287,7 @@ fn atomics_in_order() {
                                     *got =
                                         (ctx.atomic_fetch(narrow, pe), ctx.atomic_fetch(wide, pe));
                                     atomic_fetch_add(shared, 1, pe);
-                                    if v % 5 == 0 {
+                                    if v.is_multiple_of(5) {
                                         ctx.fence();
                                     }
                                 }
@@ -330,7 +330,7 @@ fn lock_storm() {
                         };
                         if let Some(held) = held {
                             let old = g(counts.elem(i), (i + 1) % n);
-                            if next() % 4 == 0 {
+                            if next().is_multiple_of(4) {
                                 std::thread::yield_now();
                             }
                             p(counts.elem(i), old + 1, (i + 1) % n);
