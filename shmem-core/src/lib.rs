@@ -33,13 +33,15 @@
 //! * [`fence`], [`quiet`], [`pe_quiet`]: order and completion; [`Context`] for separate streams of
 //!   operations, which complete by themselves. [`wait_until`], [`test()`], [`wait_until_any`] and
 //!   its like: waiting for others. [`Lock`].
-//! * [`barrier_all`], [`broadcast`], [`reduce`], [`fcollect`], [`collect`], [`alltoall`].
+//! * [`Team`]: sets of PEs with numbers and collectives of their own.
+//! * [`barrier_all`], [`broadcast`], [`reduce`], [`sum_inscan`], [`fcollect`], [`collect`],
+//!   [`alltoall`]: collectives of all PEs.
 //!
 //! # Threads
 //! All threads of a PE may communicate at the same time, as with `SHMEM_THREAD_MULTIPLE` of
 //! OpenSHMEM 1.6. [`quiet`] completes what any of them has started, [`fence`] orders what its own
-//! thread has. Collectives ([`alloc`] and [`free`] are among them) are called by one thread at a
-//! time; two at once are found out and panic. The thread that called [`init`] finalizes.
+//! thread has. Collectives ([`alloc`] and [`free`] are among them) of a team are called by one
+//! thread at a time; two at once are found out and panic. The thread that called [`init`] finalizes.
 //!
 //! # Errors and panics
 //! Mistakes of the program (a PE that does not exist, a range past an array's end, a call before

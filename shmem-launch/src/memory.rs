@@ -206,6 +206,18 @@ mod tests {
     }
 
     #[test]
+    fn static_data_is_reserved_with_the_heaps() {
+        let eight = need(8, GIB, HeapCommit::Reserve);
+        let with = |statics| Need { statics, ..eight };
+        assert_eq!(check(with(1 << 20), machine()), Ok(()));
+        let e = check(with(GIB / 4), machine()).unwrap_err().to_string();
+        assert!(e.contains("for reserved heaps"), "{e}");
+        let lazy = need(8192, GIB, HeapCommit::Lazy);
+        let statics = 1 << 40;
+        assert_eq!(check(Need { statics, ..lazy }, machine()), Ok(()));
+    }
+
+    #[test]
     fn many_pes_do_not_fit_whatever_their_heaps() {
         let e = check(need(20_000, 1, HeapCommit::Lazy), machine())
             .unwrap_err()

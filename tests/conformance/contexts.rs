@@ -34,7 +34,7 @@ fn contexts_complete_separately() {
     for round in 1..=60u64 {
         for _ in 0..4 {
             let (c, pe) = (random() as usize % CTXS, random() as usize % n);
-            if random() % 4 == 0 {
+            if random().is_multiple_of(4) {
                 // SAFETY: the source is left alone until the end.
                 unsafe { ctxs[c].put_nbi(bulk, &source, pe) };
             }

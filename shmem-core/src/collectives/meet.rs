@@ -1,5 +1,8 @@
 //! Meeting: the members of a node wait for each other, and one of them acts for all in between.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
 use shmem_node::barrier::{Arrival, NodeBarrier};
 
 use super::announce::Call;
@@ -11,15 +14,58 @@ use crate::team::Team;
 /// releases them pay for sleep and wake-up, which take longer than changing from one to the next.
 const OFFERS: u32 = 4;
 
+/// PEs that meet come back from an offer sooner; who does not has given its core to somebody who
+/// computes, and would have been called back from sleep earlier.
+const LATE: Duration = Duration::from_millis(1);
+
+/// Waits that end in sleep at once after one that was late, at first and at most.
+const SLEEPS: u32 = 16;
+const MOST_SLEEPS: u32 = 4096;
+
+/// Whether offering the core pays in this process now. Only a heuristic, so all accesses are relaxed,
+/// and an update that is lost does no harm.
+#[derive(Debug)]
+struct Manners {
+    /// Waits that are still to sleep at once.
+    sleeps: AtomicU32,
+    /// How many there were to be after the last late one.
+    penalty: AtomicU32,
+}
+
+static MANNERS: Manners = Manners {
+    sleeps: AtomicU32::new(0),
+    penalty: AtomicU32::new(0),
+};
+
+impl Manners {
+    /// Whether this wait should offer the core.
+    fn offers(&self) -> bool {
+        let sleeps = self.sleeps.load(Ordering::Relaxed);
+        if sleeps > 0 {
+            self.sleeps.store(sleeps - 1, Ordering::Relaxed);
+        }
+        sleeps == 0
+    }
+
+    /// A wait has offered the core, and was without it so long.
+    fn came_back(&self, after: Duration) {
+        let penalty = self.penalty.load(Ordering::Relaxed);
+        if after > LATE {
+            let more = (penalty * 2).clamp(SLEEPS, MOST_SLEEPS);
+            self.penalty.store(more, Ordering::Relaxed);
+            self.sleeps.store(more, Ordering::Relaxed);
+        } else if penalty > 0 {
+            self.penalty
+                .store(penalty - penalty.div_ceil(64), Ordering::Relaxed);
+        }
+    }
+}
+
 impl Runtime {
     /// Waits as long as it is cheaper than sleeping. Returns whether `ready()` holds.
     #[inline]
     fn polled(&self, ready: impl Fn() -> bool) -> bool {
-        self.spin_until(&ready)
-            || (0..OFFERS).any(|_| {
-                std::thread::yield_now();
-                ready()
-            })
+        self.spin_until(&ready) || offered(ready)
     }
 
     fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival) {
@@ -123,5 +169,52 @@ impl Runtime {
     /// Address of what lies `at` bytes into the slot of the leader on this node.
     pub(super) fn leader_slot(&self, team: &Team, at: usize) -> *mut u8 {
         self.neighbour(team.place().local(0), team.slot(at))
+    }
+}
+
+/// Offers the core to others a few times. Returns whether `ready()` holds.
+fn offered(ready: impl Fn() -> bool) -> bool {
+    if !MANNERS.offers() {
+        return false;
+    }
+    let mut before = Instant::now();
+    for _ in 0..OFFERS {
+        std::thread::yield_now();
+        let after = Instant::now();
+        MANNERS.came_back(after - before);
+        before = after;
+        if ready() {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gets_its_core_back_late_sleeps_for_a_while_and_then_tries_again() {
+        let manners = Manners {
+            sleeps: AtomicU32::new(0),
+            penalty: AtomicU32::new(0),
+        };
+        let sleeps = || (0..).take_while(|_| !manners.offers()).count() as u32;
+        assert_eq!(sleeps(), 0);
+        manners.came_back(2 * LATE);
+        assert_eq!(sleeps(), SLEEPS);
+        manners.came_back(2 * LATE);
+        assert_eq!(sleeps(), 2 * SLEEPS);
+        for _ in 0..20 {
+            manners.came_back(2 * LATE);
+        }
+        assert_eq!(sleeps(), MOST_SLEEPS);
+        for _ in 0..2000 {
+            manners.came_back(LATE / 2);
+        }
+        assert_eq!(sleeps(), 0);
+        manners.came_back(2 * LATE);
+        assert_eq!(sleeps(), SLEEPS);
     }
 }
