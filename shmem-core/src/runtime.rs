@@ -132,8 +132,7 @@ pub(crate) fn try_rt() -> Option<&'static Runtime> {
 pub(crate) fn rt() -> &'static Runtime {
     match try_rt() {
         Some(rt) => {
-            #[cfg(debug_assertions)]
-            if !rt.caller.may() {
+            if cfg!(debug_assertions) && !rt.caller.may() {
                 rt.wrong_thread();
             }
             rt
@@ -246,7 +245,6 @@ impl Runtime {
         )
     }
 
-    #[cfg(debug_assertions)]
     #[cold]
     #[track_caller]
     fn wrong_thread(&self) -> ! {
