@@ -176,10 +176,8 @@ fn copies() {
     assert!(big.to_vec().iter().all(|&v| v == left as u64 + 3));
     // The program sees it at its own address.
     // SAFETY: nobody writes it now.
-    assert_eq!(
-        unsafe { BIG.0.get().cast::<u64>().add(LARGE - 1).read_volatile() },
-        left as u64 + 3
-    );
+    let last = unsafe { BIG.0.get().cast::<u64>().add(LARGE - 1).read_volatile() };
+    assert_eq!(last, left as u64 + 3);
     let heap = shmem::alloc::<u64>(4).expect("room for words");
     broadcast(heap, data, n - 1);
     assert_eq!(heap.to_vec(), [11, 22, 33, 44]);

@@ -69,13 +69,21 @@ fn near<T: Word>(ctx: Ctx, at: *const T, pe: c_int) -> Option<raw::Near> {
     at.is_aligned().then_some(near)
 }
 
+// The operation comes as a function, made anew on each way: one value for both would have to lie in
+// memory for the call, and the short way would look up there what it is.
 #[inline(always)]
-unsafe fn give<T: Word>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp, pe: c_int) -> T {
+unsafe fn give<T: Word>(
+    name: &str,
+    ctx: Ctx,
+    at: *const T,
+    op: impl Fn() -> AtomicOp,
+    pe: c_int,
+) -> T {
     let bits = match near(ctx, at, pe) {
         // SAFETY: a word of this width, aligned.
-        Some(near) => unsafe { near.atomic(T::WIDTH, op) },
+        Some(near) => unsafe { near.atomic(T::WIDTH, op()) },
         // SAFETY: by the caller.
-        None => unsafe { give_checked(name, ctx, at, op, pe) },
+        None => unsafe { give_checked(name, ctx, at, op(), pe) },
     };
     T::from_bits(bits)
 }
@@ -95,16 +103,19 @@ unsafe fn give_checked<T: Word>(
 }
 
 #[inline(always)]
-unsafe fn post<T: Word>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp, pe: c_int) {
-    match (near(ctx, at, pe), op) {
-        // SAFETY: a word of this width, aligned.
-        (Some(near), AtomicOp::Swap(value)) => unsafe { near.set(T::WIDTH, value) },
-        (Some(near), _) => {
-            // SAFETY: as above.
-            unsafe { near.atomic(T::WIDTH, op) };
-        }
+unsafe fn post<T: Word>(name: &str, ctx: Ctx, at: *const T, op: impl Fn() -> AtomicOp, pe: c_int) {
+    let Some(near) = near(ctx, at, pe) else {
         // SAFETY: by the caller.
-        (None, _) => unsafe { post_checked(name, ctx, at, op, pe) },
+        return unsafe { post_checked(name, ctx, at, op(), pe) };
+    };
+    // SAFETY: a word of this width, aligned.
+    unsafe {
+        match op() {
+            AtomicOp::Swap(value) => near.set(T::WIDTH, value),
+            op => {
+                near.atomic(T::WIDTH, op);
+            }
+        }
     }
 }
 
@@ -148,7 +159,7 @@ macro_rules! fetching {
             name: &str, ctx: Ctx, dest: fetching!(@ $ptr), $($arg: T,)* pe: c_int,
         ) -> T {
             // SAFETY: by the caller.
-            unsafe { give(name, ctx, dest, $op, pe) }
+            unsafe { give(name, ctx, dest, || $op, pe) }
         }
         pub(crate) unsafe fn $nbi<T: Word>(
             name: &str, ctx: Ctx, fetch: *mut T, dest: fetching!(@ $ptr), $($arg: T,)* pe: c_int,
@@ -182,7 +193,7 @@ macro_rules! posting {
             name: &str, ctx: Ctx, dest: *mut T, $($arg: T,)* pe: c_int,
         ) {
             // SAFETY: by the caller.
-            unsafe { post(name, ctx, dest, $op, pe) };
+            unsafe { post(name, ctx, dest, || $op, pe) };
         }
     )* };
 }

@@ -15,7 +15,16 @@ pub(crate) unsafe fn fence(name: &str, ctx: Ctx) {
     }
 }
 
+#[inline(always)]
 pub(crate) unsafe fn quiet(name: &str, ctx: Ctx) {
+    if !raw::quiet_alone() {
+        // SAFETY: by the caller.
+        unsafe { quiet_checked(name, ctx) };
+    }
+}
+
+#[inline(never)]
+unsafe fn quiet_checked(name: &str, ctx: Ctx) {
     check::running(name);
     // SAFETY: by the caller.
     if let Some(ctx) = unsafe { ctx.find() } {

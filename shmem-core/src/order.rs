@@ -31,6 +31,21 @@ fn locked_nothing() {
     }
 }
 
+/// The quiet of every context, if this process is a PE of a job on one node, where all operations are
+/// complete but for their order. Returns whether it is.
+#[inline(always)]
+pub fn quiet_alone() -> bool {
+    let alone = try_rt().is_some_and(|rt| rt.remote.is_none());
+    if alone {
+        if cfg!(debug_assertions) {
+            // Finds threads that may not call the library.
+            rt();
+        }
+        full_fence();
+    }
+    alone
+}
+
 impl Runtime {
     /// Completes the default context's operations.
     pub(crate) fn quiet(&self) {

@@ -18,7 +18,9 @@ pub use shmem_node::template::marker::Note;
 // Contexts, copies, atomics, signals, order.
 pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post};
 pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
-pub use crate::order::{fence_on as fence, pe_quiet_on as pe_quiet, quiet_on as quiet};
+pub use crate::order::{
+    fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
+};
 pub use crate::rma::{Blocks, get_blocks, get_mem as get, put_blocks, put_mem as put};
 pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal};
 

@@ -6,7 +6,8 @@
 //! sleeper announces itself and then has the kernel run a full memory barrier on every processor
 //! (`membarrier`). Whatever writer has not seen the announcement has its store visible by then, and
 //! the sleeper, which looks at its condition once more, sees it. Nobody is missed, and putting
-//! costs nothing while nobody sleeps.
+//! costs nothing while nobody sleeps. Who rings takes the announcement away and wakes all who
+//! announced, so of many stores only the first rings, however long the sleeper takes to wake.
 //!
 //! Where the kernel refuses `membarrier`, a bell can be missed, and sleeps are bounded to
 //! [`SHORT_NAP`] instead.
@@ -25,7 +26,8 @@ pub const SHORT_NAP: Duration = Duration::from_millis(5);
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Doorbell {
-    /// Number of threads of the owner that sleep or are about to.
+    /// Not 0 while threads of the owner sleep or are about to, and nobody has rung for them. It may
+    /// stay so when they have gone: then somebody rings for nobody, once.
     waiting: AtomicU32,
     /// Futex word: counts rings.
     rings: AtomicU32,
@@ -44,22 +46,31 @@ impl Doorbell {
 
     #[cold]
     fn ring_now(&self) {
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        sys::futex_wake(&self.rings, u32::MAX);
+        // ORDERING(bell): who announced before this is woken by the wake below, or has looked at
+        // `rings` before the addition and does not fall asleep.
+        if self.waiting.swap(0, Ordering::SeqCst) != 0 {
+            self.rings.fetch_add(1, Ordering::SeqCst);
+            sys::futex_wake(&self.rings, u32::MAX);
+        }
+    }
+
+    /// Announces a sleep; gives the count of rings before it.
+    fn announce(&self) -> u32 {
+        // ORDERING(bell): the count first, so that a ring for this announcement is after it.
+        let seen = self.rings.load(Ordering::SeqCst);
+        self.waiting.store(1, Ordering::SeqCst);
+        seen
     }
 
     /// Sleeps until the bell rings, at most `max`, unless `ready()` already holds: for what may
     /// change without a bell, so that a bell that is missed matters no more. Returns whether it
     /// slept as long as it may.
     pub fn nap(&self, max: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        let seen = self.rings.load(Ordering::SeqCst);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let seen = self.announce();
         // ORDERING(doorbell): makes a missed bell rare; `sleep`'s barrier on all processors would
         // cost more than the naps are worth.
         fence(Ordering::SeqCst);
-        let overslept = !ready() && sys::futex_wait(&self.rings, seen, Some(max));
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        overslept
+        !ready() && sys::futex_wait(&self.rings, seen, Some(max))
     }
 
     /// Sleeps until the bell rings unless `ready()` already holds. May return early for no reason.
@@ -70,8 +81,7 @@ impl Doorbell {
 
     /// [`sleep`](Self::sleep), at most `max`: for what somebody may change who rings no bell.
     pub fn sleep_at_most(&self, max: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        let seen = self.rings.load(Ordering::SeqCst);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let seen = self.announce();
         // ORDERING(doorbell): after this every store whose writer saw no sleeper is visible.
         let nap = if sys::barrier_everywhere() {
             max
@@ -79,9 +89,7 @@ impl Doorbell {
             fence(Ordering::SeqCst);
             max.min(SHORT_NAP)
         };
-        let overslept = !ready() && sys::futex_wait(&self.rings, seen, Some(nap));
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        overslept
+        !ready() && sys::futex_wait(&self.rings, seen, Some(nap))
     }
 }
 
