@@ -14,5 +14,8 @@ fn main() -> io::Result<()> {
     // which is meant for this library's own threads only.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libshmem.so.1");
     println!("cargo::rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
+    // A program that has opened it and closes it again must not unmap it: threads run in it, and
+    // the C library keeps handlers for exit and fork.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     Ok(())
 }

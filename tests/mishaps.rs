@@ -35,6 +35,14 @@ fn main() -> Result<(), shmem::Error> {
             }
             drop(shmem::init()?);
         }
+        "first-node-less" | "other-nodes-less" => {
+            let first = shmem::node_of(my_pe()) == 0;
+            world.finalize();
+            if first == (mishap == "first-node-less") {
+                return Ok(());
+            }
+            drop(shmem::init()?);
+        }
         "call-after-finalize" => {
             let array = alloc::<u64>(1)?;
             world.finalize();

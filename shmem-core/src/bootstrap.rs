@@ -62,10 +62,21 @@ pub(crate) struct Lasting {
 
 #[derive(Default)]
 struct Past {
+    /// Those of all outermost inits so far. Handles may outlive their runtime, so none is freed;
+    /// kept here, they are no leaks to those who look for some.
+    runtimes: Vec<&'static Runtime>,
+}
+
+impl Past {
     /// Outermost inits so far.
-    lives: u32,
-    /// The last one.
-    runtime: Option<&'static Runtime>,
+    fn lives(&self) -> u32 {
+        self.runtimes.len() as u32
+    }
+
+    /// What the last one made.
+    fn last(&self) -> Option<&'static Runtime> {
+        self.runtimes.last().copied()
+    }
 }
 
 /// Shortest and longest sleep of a PE that waits for its neighbours to initialise again.
@@ -167,10 +178,11 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
     block.set_state(PeState::Starting);
     let mut past = lasting.past.lock().unwrap_or_else(|e| e.into_inner());
     // ORDERING(life): what this PE did in its last life comes before.
-    block.life.store(past.lives + 1, Ordering::Release);
-    let dirty = match past.runtime {
+    let life = past.lives() + 1;
+    block.life.store(life, Ordering::Release);
+    let dirty = match past.last() {
         Some(last) => {
-            lasting.begin_together(past.lives + 1)?;
+            lasting.begin_together(life)?;
             lasting.clear(last, &settings)
         }
         None => 0,
@@ -193,7 +205,7 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
         let request = lasting
             .pmi
             .iallgather(&remote.endpoint.published().to_bytes())?;
-        debug_assert_eq!(request, past.lives);
+        debug_assert_eq!(request + 1, life);
     }
     steps.done(Stat::GatherWall, Stat::GatherCpu);
 
@@ -237,8 +249,7 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
         caller: Caller::of(level),
         pmi: &lasting.pmi,
     });
-    past.lives += 1;
-    past.runtime = Some(rt);
+    past.runtimes.push(rt);
     if settings.connect == Connect::Static
         && let Some(remote) = &rt.remote
     {
@@ -252,7 +263,7 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
     steps.done(Stat::BarrierWall, Stat::BarrierCpu);
     block.set_state(PeState::Running);
     steps.finish(block, rt.remote.as_ref());
-    tell::started(rt, &settings, past.lives);
+    tell::started(rt, &settings, life);
     Ok(rt)
 }
 
@@ -266,7 +277,7 @@ impl Lasting {
                 self.adapter.get_or_init(|| opened)
             }
         };
-        if let Some(last) = past.runtime.and_then(|rt| rt.remote.as_ref()) {
+        if let Some(last) = past.last().and_then(|rt| rt.remote.as_ref()) {
             last.dismiss(adapter);
         }
         let xrc = self.xrc.as_ref().map(OwnedFd::try_clone).transpose();
@@ -274,7 +285,7 @@ impl Lasting {
             what: "duplicate the descriptor of the XRC domain",
             source,
         })?;
-        Remote::open(&self.node, self.me, settings, adapter, xrc, past.lives)
+        Remote::open(&self.node, self.me, settings, adapter, xrc, past.lives())
     }
 }
 

@@ -4,7 +4,7 @@
 //! ones only count (and their finalize is a barrier). After the outermost finalize the process may
 //! become the same PE of the same job again.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
@@ -52,8 +52,9 @@ static LEVEL: AtomicU8 = AtomicU8::new(NO_LEVEL);
 /// Whether the end of the process is to be that of the job: set by [`global_exit`].
 static ENDS_JOB: AtomicBool = AtomicBool::new(false);
 
-/// Whether the end of the process finalizes: set by [`start_pes`].
-static FINALIZES: AtomicBool = AtomicBool::new(false);
+/// The process whose end finalizes, if there is one: set by [`start_pes`]. A child that it forks inherits
+/// the exit handler, but is no PE.
+static FINALIZES: AtomicU32 = AtomicU32::new(0);
 
 /// How long the exit handlers of a program may keep the others from their end.
 const EXIT_PATIENCE: Duration = Duration::from_secs(1);
@@ -157,7 +158,7 @@ pub fn start_pes() -> Result<(), Error> {
         return Ok(());
     }
     init(ThreadLevel::Single)?;
-    FINALIZES.store(true, Ordering::Relaxed);
+    FINALIZES.store(std::process::id(), Ordering::Relaxed);
     Ok(())
 }
 
@@ -184,7 +185,10 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         // SAFETY: null stands for all streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
         tell_launcher(status);
-    } else if status == 0 && FINALIZES.load(Ordering::Relaxed) && initialized() {
+    } else if status == 0
+        && FINALIZES.load(Ordering::Relaxed) == std::process::id()
+        && initialized()
+    {
         // A PE that failed does not wait for the others: the launcher ends the job.
         while *count() > 0 {
             finalize();

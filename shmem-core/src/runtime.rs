@@ -168,8 +168,8 @@ impl Deref for Collective {
     }
 }
 
-/// Makes `runtime` the global one. It is leaked: handles and the progress thread may outlive
-/// finalize, and the process ends soon after.
+/// Makes `runtime` the global one. It stays for ever: handles and the progress thread may outlive
+/// finalize.
 pub(crate) fn install(runtime: Runtime) -> &'static Runtime {
     let leaked: &'static mut Runtime = Box::leak(Box::new(runtime));
     // ORDERING(runtime): pairs with `try_rt`.

@@ -163,6 +163,12 @@ pub enum Cause {
         /// Its rank.
         rank: u32,
     },
+    /// A PE has ended before an operation that others have joined and that needs all: an
+    /// initialisation of theirs.
+    Absent {
+        /// Its rank.
+        rank: u32,
+    },
     /// A PE ended the job.
     Abort {
         /// Its rank.
@@ -210,7 +216,7 @@ impl Fault {
     pub fn status(&self) -> u8 {
         match &self.cause {
             Cause::Pe { end, .. } => end.status(),
-            Cause::Unfinalized { .. } => 1,
+            Cause::Unfinalized { .. } | Cause::Absent { .. } => 1,
             Cause::Abort { code, .. } => *code as u8,
             Cause::Agent { .. } | Cause::Node { .. } => LAUNCHER,
         }
@@ -237,6 +243,7 @@ impl Fault {
             Cause::Agent { end: None } => drop(w.u8(3)),
             Cause::Agent { end: Some(end) } => end.encode(w.u8(4)),
             Cause::Node { what } => drop(w.u8(5).bytes(clip(what))),
+            Cause::Absent { rank } => drop(w.u8(6).u32(*rank)),
         }
     }
 
@@ -258,6 +265,9 @@ impl Fault {
                 rank: r.u32("rank")?,
                 code: r.u32("exit code")? as i32,
                 message: r.text("message")?,
+            },
+            6 => Cause::Absent {
+                rank: r.u32("rank")?,
             },
             3 => Cause::Agent { end: None },
             4 => Cause::Agent {
@@ -317,6 +327,11 @@ impl fmt::Display for Told<'_> {
                 f,
                 "PE {rank} on {node} (pid {pid}) exited with status 0 without finalize, \
                  so other PEs could wait for it forever"
+            ),
+            Cause::Absent { rank } => write!(
+                f,
+                "PE {rank} has ended, but other PEs, seen on {node}, initialise without it: all PEs \
+                 must initialise equally often"
             ),
             Cause::Abort {
                 rank,

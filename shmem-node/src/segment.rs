@@ -78,14 +78,16 @@ struct Header {
 pub enum SegmentError {
     /// The sizes do not fit an address space.
     #[error(
-        "{n_local} heaps of {heap_size} bytes do not fit into an address space; \
-         lower SHMEM_SYMMETRIC_SIZE"
+        "{n_local} heaps of {heap_size} bytes and room for {statics} bytes of static data each do \
+         not fit into an address space; lower SHMEM_SYMMETRIC_SIZE or SHMEM_STATICS_SIZE"
     )]
     TooLarge {
         /// PEs on the node.
         n_local: usize,
         /// Bytes of each heap.
         heap_size: u64,
+        /// Bytes for each PE's static data.
+        statics: u64,
     },
     /// There are not enough huge pages.
     #[error(transparent)]
@@ -163,6 +165,7 @@ impl NodeSegment {
             SegmentError::TooLarge {
                 n_local,
                 heap_size: facts.heap_size,
+                statics: statics.bytes,
             },
         )?;
 

@@ -163,14 +163,19 @@ fn calls_outside_of_init_and_finalize_say_so() {
 
 #[test]
 fn a_pe_that_does_not_come_again_is_missed() {
-    ends(
-        "one-life-less",
-        1,
-        &[
-            "PE 0 initialises again, but PE 1 has ended",
-            "equally often",
-        ],
-    );
+    // Told by its neighbour or by the launch agents, whoever finds out first.
+    let said = ["PE 1 has ended", "equally often"];
+    ends("one-life-less", 1, &said);
+    // Nobody of the same node is there to find out.
+    for mishap in ["first-node-less", "other-nodes-less"] {
+        for options in ["-n 2 --nodes 2", "-n 6 --nodes 3", "-n 7 --nodes 7"] {
+            let (code, err) = run(options, mishap, &[]);
+            assert_eq!(code, Some(1), "{options} {mishap}: {err}");
+            for words in ["has ended, but other PEs", "equally often"] {
+                assert!(err.contains(words), "{options} {mishap}: {err}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -122,6 +122,19 @@ impl Destination {
         Ok(Self { root })
     }
 
+    /// Makes the directory and tries to write there, before a build that takes minutes.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    pub fn prepare(&self) -> Result<(), Error> {
+        let root = self.root();
+        fs::create_dir_all(root).map_err(|e| Error::io("make directory", root, e))?;
+        let probe = root.join(format!(".xtask.{}", std::process::id()));
+        fs::write(&probe, [])
+            .and_then(|()| fs::remove_file(&probe))
+            .map_err(|e| Error::io("write to", root, e))
+    }
+
     /// The directory that gets `bin`, `lib`, `include` and `share`.
     pub fn root(&self) -> &Path {
         &self.root
@@ -348,6 +361,20 @@ mod tests {
         for wrong in ["usr", "", "/usr/../etc"] {
             assert!(at(wrong, None).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_place_of_no_use_is_known_before_the_build() {
+        let root = std::env::temp_dir().join(format!("shmem-place-{}", std::process::id()));
+        let place = |dir: &Path| Destination::new(dir, None).unwrap();
+        place(&root.join("a/b")).prepare().unwrap();
+        assert_eq!(files_below(&root).unwrap(), Vec::<PathBuf>::new());
+        fs::write(root.join("file"), []).unwrap();
+        for wrong in [root.join("file"), root.join("file/c")] {
+            let e = place(&wrong).prepare().unwrap_err();
+            assert!(e.to_string().contains("cannot make directory"), "{e}");
+        }
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

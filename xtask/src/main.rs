@@ -52,6 +52,7 @@ fn run(chore: Chore) -> Result<String, Error> {
             profile,
         } => {
             let destination = place.destination()?;
+            destination.prepare()?;
             let products = Build { profile, verbs }.run()?;
             let files = install(&products, &destination)?;
             Ok(format!(

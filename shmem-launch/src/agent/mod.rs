@@ -85,6 +85,8 @@ pub struct Agent {
     sent_spawned: bool,
     template_done: bool,
     stopping: bool,
+    /// Whether it was told that somebody is missing for ever.
+    told_absent: bool,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
     report: Option<Reduced>,
@@ -115,6 +117,7 @@ impl Agent {
             sent_spawned: false,
             template_done: false,
             stopping: false,
+            told_absent: false,
             kill_at: None,
             flush_at: None,
             report: None,
@@ -201,7 +204,36 @@ impl Agent {
         self.timers(now);
         self.serve_pmi();
         self.return_credit();
+        self.look_for_absent();
         self.advance();
+    }
+
+    /// Tells when some have joined an operation that others, who have ended, cannot join any more:
+    /// those who did would wait for ever. What a PE brought before its end has been read before.
+    fn look_for_absent(&mut self) {
+        if self.stopping
+            || self.told_absent
+            || !(self.pes.any_ended() || self.children.iter().any(|c| c.exited))
+        {
+            return;
+        }
+        let Some(request) = self.pmi.oldest_incomplete() else {
+            return;
+        };
+        let missing = self.pmi.who_is_missing(request);
+        let first = self.setup.first_rank;
+        let here = missing.local.iter().find(|r| self.pes.has_ended(r - first));
+        let below = || {
+            let mut gone = missing
+                .children
+                .iter()
+                .filter(|(c, _)| self.children[*c].exited);
+            gone.find_map(|(_, ranks)| ranks.first())
+        };
+        if let Some(rank) = here.or_else(below) {
+            self.told_absent = true;
+            self.fault(0, Cause::Absent { rank });
+        }
     }
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {

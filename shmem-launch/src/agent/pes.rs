@@ -107,6 +107,15 @@ impl Pes {
         news
     }
 
+    /// Whether the PE has ended, of those that have started.
+    pub(super) fn has_ended(&self, local: u32) -> bool {
+        self.pes[local as usize].ended
+    }
+
+    pub(super) fn any_ended(&self) -> bool {
+        self.ended > 0
+    }
+
     pub(super) fn all_ended(&self) -> bool {
         self.ended >= self.started
     }

@@ -271,6 +271,7 @@ mod tests {
                 end: End::Code(3),
             }),
             fault(Cause::Unfinalized { rank: 1 }),
+            fault(Cause::Absent { rank: 2 }),
             fault(Cause::Abort {
                 rank: 1,
                 code: -3,

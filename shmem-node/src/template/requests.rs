@@ -56,9 +56,10 @@ pub(super) fn serve_requests(
             match start(pe, &own) {
                 Ok(Some(pid)) => reply.pids.push(pid),
                 Ok(None) => {
-                    // These are closed, as are those of the PEs after this one.
-                    std::mem::forget(own);
-                    fds.for_each(std::mem::forget);
+                    // These are closed, as are those of the PEs after this one. Only they are
+                    // forgotten, not the memory that holds their numbers: a leak checker would
+                    // end the program for it.
+                    own.into_iter().chain(fds).for_each(std::mem::forget);
                     return Ok(Role::Pe);
                 }
                 Err(e) => {

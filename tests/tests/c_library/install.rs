@@ -128,6 +128,17 @@ fn wrappers_add_what_is_needed_and_no_more() {
     };
     assert!(with("OSHCC_CC", "gcc-99 -m64").starts_with("gcc-99 -m64 a.c"));
     assert!(with("CC", "clang").starts_with("clang a.c"));
+    let missing = Command::new(&oshcc)
+        .arg("a.c")
+        .env("CC", "no-such-cc -O2")
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+    let said = text(&missing.stderr);
+    assert!(
+        said.contains("oshcc: there is no compiler no-such-cc; name one with CC"),
+        "{said}"
+    );
     // `make CC=oshcc` must not go round in circles.
     assert!(with("CC", "/usr/bin/oshcc").starts_with("cc a.c"));
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use shmem_tests::{Job, text};
 
-use crate::toolchain::{sources, toolchain};
+use crate::toolchain::{scratch, sources, toolchain};
 
 /// Layouts with neighbours on the node, on others, and both.
 const LAYOUTS: [&str; 6] = [
@@ -59,6 +59,27 @@ fn plain_stores_are_seen() {
 #[test]
 fn forked_children_keep_to_themselves() {
     succeeds_everywhere("forks", "0 wrong");
+}
+
+/// Closing the library does not unmap it: its threads and its handlers for exit and fork stay.
+#[test]
+fn the_library_can_be_opened_and_closed() {
+    let Some(c) = toolchain() else { return };
+    let program = scratch().join("c-programs/opened");
+    let made = std::process::Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &sources().join("programs/opened.c")])
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let library = c.prefix.join("lib/libshmem.so");
+    for options in ["-np 1", "-np 3 --nodes 3"] {
+        let out = c
+            .job(options, &program, &[library.to_str().unwrap(), "3"])
+            .succeed();
+        assert!(out.contains("opened 3 times"), "{options}: {out}");
+    }
 }
 
 #[test]
