@@ -7,6 +7,15 @@ use shmem::{
     wait_until,
 };
 
+/// Long enough for most orders of events to be as meant; none is wrong.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Number of this PE before init.
+fn rank() -> usize {
+    let rank = std::env::var("PMI_RANK").expect("started by shmrun");
+    rank.parse().expect("a number")
+}
+
 /// What PE 0 does while the others wait; or, for the lonely ones, all that happens.
 fn main() -> Result<(), shmem::Error> {
     let mishap = std::env::args().nth(1).expect("the name of a mishap");
@@ -17,6 +26,13 @@ fn main() -> Result<(), shmem::Error> {
         // devices does not talk to other software HCAs.
         "two-fabrics" => set_on_pe_0("SHMEM_SOFT_INTEROP", "yes"),
         // As with devices of two makes, of which one has atomics that are coherent with processors.
+        // PE 1 ends without init, before the others come to theirs or while they wait in it.
+        "never-init" if rank() != 1 => std::thread::sleep(MOMENT),
+        "never-init" => return Ok(()),
+        "never-init-late" if rank() == 1 => {
+            std::thread::sleep(MOMENT);
+            return Ok(());
+        }
         "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
         _ => {}
     }

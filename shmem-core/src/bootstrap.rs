@@ -176,6 +176,11 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
     let local = node.local_of()[me] as usize;
     let block = node.pe_block(local);
     block.set_state(PeState::Starting);
+    if let Some(rank) = node.absence().noted() {
+        return Err(Error::Launch(format!(
+            "PE {me} initialises, but PE {rank} has ended without: all PEs of a job must initialise"
+        )));
+    }
     let mut past = lasting.past.lock().unwrap_or_else(|e| e.into_inner());
     // ORDERING(life): what this PE did in its last life comes before.
     let life = past.lives() + 1;

@@ -24,6 +24,7 @@
 //! purpose), hence the `'static` lifetimes. Orderings are paired by name: each `ORDERING(name)`
 //! comment on a Release side has its partner on an Acquire side.
 
+pub mod absence;
 pub mod barrier;
 pub mod contract;
 pub mod doorbell;

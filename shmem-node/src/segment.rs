@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::absence::Absence;
 use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
@@ -489,6 +490,15 @@ impl NodeView {
         // SAFETY: the layout keeps the first page for it; it consists of atomics and zero is its
         // initial state.
         unsafe { self.heap.get(0) }
+    }
+
+    /// PEs of the node that ended without initialising.
+    pub fn absence(&self) -> &'static Absence {
+        const AT: usize = size_of::<NodeBarrier>();
+        const { assert!(AT + size_of::<Absence>() <= PAGE) };
+        // SAFETY: behind the barrier in the first page, aligned as the barrier is; it consists of
+        // atomics and zero is its initial state.
+        unsafe { self.heap.get(AT) }
     }
 
     /// Block of a local PE.

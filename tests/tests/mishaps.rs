@@ -179,6 +179,13 @@ fn a_pe_that_does_not_come_again_is_missed() {
 }
 
 #[test]
+fn a_pe_that_ends_without_init_is_missed() {
+    for mishap in ["never-init", "never-init-late"] {
+        ends(mishap, 1, &["PE 1", "has ended", "must initialise"]);
+    }
+}
+
+#[test]
 fn a_thread_that_may_not_call_is_named() {
     if cfg!(debug_assertions) {
         ends(

@@ -77,6 +77,9 @@ pub enum Event<'a> {
         /// Whether it left its peers in the lurch.
         unfinalized: bool,
     },
+    /// The PE of this local number has ended without ever initialising, and others are in their init,
+    /// which needs it.
+    Missed(u32),
     /// A PE wrote to its PMI socket.
     FromPe(u32, &'a [u8]),
     /// A PE's PMI socket was closed.

@@ -185,6 +185,10 @@ impl Agent {
                 end,
                 unfinalized,
             } => self.reaped(local, end, unfinalized),
+            Event::Missed(local) => {
+                let (rank, pid) = self.identify(local);
+                self.fault(pid, Cause::Absent { rank });
+            }
             Event::FromPe(local, bytes) => {
                 self.pmi.handle_client_bytes(local as usize, bytes);
             }

@@ -68,10 +68,18 @@ impl Driver {
     pub(super) fn reaped(&mut self, pid: i32, status: i32) {
         let end = End::from_wait(status);
         if let Some(local) = self.by_pid.remove(&pid) {
-            let unfinalized = self.node.as_ref().is_some_and(|n| {
-                let state = n.segment.pe_state(local as usize);
-                state != PeState::Fresh && state != PeState::Finalized
-            });
+            let state = |local| {
+                let node = self.node.as_ref();
+                node.map_or(PeState::Fresh, |n| n.segment.pe_state(local))
+            };
+            let last = state(local as usize);
+            let unfinalized = last != PeState::Fresh && last != PeState::Finalized;
+            let missed = last == PeState::Fresh
+                && self.node.as_ref().is_some_and(|n| {
+                    let view = n.segment.view();
+                    view.absence().note(view.ranks()[local as usize])
+                        && (0..view.n_local()).any(|other| state(other) == PeState::Starting)
+                });
             if end != End::Code(0) || unfinalized {
                 self.drain_output(local);
             }
@@ -81,6 +89,9 @@ impl Driver {
                 end,
                 unfinalized,
             });
+            if missed && end == End::Code(0) {
+                self.tell(Event::Missed(local));
+            }
         } else if let Some(at) = self.children.iter().position(|c| c.pid == pid) {
             self.child_reaped(at, end);
         } else if let Some(node) = &mut self.node
