@@ -197,6 +197,15 @@ impl Cli {
     pub fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         Self::try_parse_from(normalise(args))
     }
+
+    /// The value that `--env` gives a variable; the last one counts.
+    pub(crate) fn given(&self, name: &str) -> Option<String> {
+        self.env.iter().rev().find_map(|item| {
+            let item = item.to_string_lossy();
+            let (given, value) = item.split_once('=')?;
+            (given == name).then(|| value.to_owned())
+        })
+    }
 }
 
 #[cfg(test)]
@@ -236,6 +245,8 @@ mod tests {
     #[test]
     fn mpiexec_spellings_work() {
         let c = parse("shmrun -np 4 -ppn 2 -wdir /tmp -x A=b -x C -l ./prog -np 9 --help").unwrap();
+        assert_eq!(c.given("A"), Some("b".to_owned()));
+        assert_eq!((c.given("C"), c.given("b")), (None, None));
         assert_eq!((c.pes, c.ppn, c.label), (Some(4), Some(2), true));
         assert_eq!(c.chdir, Some("/tmp".into()));
         assert_eq!(c.env, ["A=b", "C"]);

@@ -91,15 +91,16 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         // SAFETY: one thread, as promised by the caller, and nothing was opened.
         return unsafe { driver::run_remote() };
     }
-    let settings = match shmem_node::settings::Settings::from_env() {
+    let setting = |name: &str| {
+        let own = || std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        cli.given(name).or_else(own)
+    };
+    let settings = match shmem_node::settings::Settings::parse(setting) {
         Ok(settings) => settings,
         Err(e) => return complain(&e, exit::USAGE),
     };
     if cli.settings {
-        print!(
-            "{}",
-            shmem_node::settings::text(|name| std::env::var(name).ok())
-        );
+        print!("{}", shmem_node::settings::text(setting));
         return 0;
     }
     let job = match job::prepare(&cli, &settings, start) {

@@ -523,6 +523,12 @@ fn a_dry_run_starts_nothing() {
         out.code() == 0 && out.stdout.contains("SHMEM_SYMMETRIC_SIZE"),
         "{out:?}"
     );
+    // What is set for the PEs is set for the job.
+    let out = Job::new(&["-x", "SHMEM_SYMMETRIC_SIZE=much", "-n", "1", "true"]).run();
+    assert!(
+        out.code() == 2 && out.stderr.contains("SHMEM_SYMMETRIC_SIZE"),
+        "{out:?}"
+    );
     let out = Job::new(&["--help"]).run();
     assert!(
         out.code() == 0 && out.stdout.contains("--tree-degree"),
