@@ -30,7 +30,7 @@ fn a_heap_that_is_too_small_names_the_variable_on_all_pes() {
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{err}");
     for part in [
-        "no room for 8024 bytes",
+        "no room for 24000 bytes",
         "0 of 1024 bytes are in use",
         "largest free range has 1024",
         "set SHMEM_SYMMETRIC_SIZE to more",
