@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
+use shmem_node::pe_block::PeState;
+
 use crate::bootstrap;
 use crate::error::Error;
 use crate::runtime::{collective, rt, try_rt};
@@ -201,6 +203,9 @@ fn tell_launcher(status: i32) {
     if let Some(rt) = try_rt() {
         let why = format!("PE {} called global_exit({status})", rt.me);
         rt.pmi.abort(status, &why);
+        // The launcher may see this process end before it reads that, and must not take it for one
+        // that has forgotten to finalize.
+        rt.block.set_state(PeState::Finalized);
     }
 }
 
