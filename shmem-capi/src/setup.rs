@@ -91,11 +91,9 @@ pub(crate) unsafe fn query_initialized(_name: &str, initialized: *mut c_int) {
     unsafe { initialized.write(raw::initialized().into()) };
 }
 
-pub(crate) unsafe fn query_thread(name: &str, provided: *mut c_int) {
-    let Some(level) = raw::thread_level() else {
-        check::running(name);
-        return;
-    };
+/// May be called at any time. Outside of init and finalize the least is promised.
+pub(crate) unsafe fn query_thread(_name: &str, provided: *mut c_int) {
+    let level = raw::thread_level().unwrap_or(ThreadLevel::Single);
     // SAFETY: by the caller.
     unsafe { provided.write(level as c_int) };
 }

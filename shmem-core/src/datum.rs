@@ -125,7 +125,8 @@ mod sealed {
     }
 }
 
-/// A type that atomic memory operations work on: 32 or 64 bits (OpenSHMEM 1.6, tables 5 and 6).
+/// A type that atomic memory operations work on: 32 or 64 bits (OpenSHMEM 1.6, standard and
+/// extended AMO types).
 pub trait Atomic: Datum + PartialEq + sealed::Word {
     /// The bits, in the low bytes.
     fn to_bits(self) -> u64;
@@ -133,7 +134,7 @@ pub trait Atomic: Datum + PartialEq + sealed::Word {
     fn from_bits(bits: u64) -> Self;
 }
 
-/// An integer that atomics can add to and combine bitwise (tables 5 and 7).
+/// An integer that atomics can add to and combine bitwise (standard and bitwise AMO types).
 pub trait AtomicInt: Atomic + Bits {}
 
 macro_rules! atomics {

@@ -38,7 +38,7 @@
 //! On an active set that is not the world, everything goes along a binomial tree of its members
 //! ([`active`]), so connections are those of the tree's edges between nodes; alltoall's are as above.
 //!
-//! # Rules for callers (OpenSHMEM 1.6 section 9.9)
+//! # Rules for callers (OpenSHMEM 1.6 section 9.10)
 //! All members call the same collectives in the same order with matching arguments, one thread of
 //! a PE at a time (a second one panics; different threads may be in collectives of different teams).
 //! Before any member enters, the destination arrays of all must be ready to be overwritten: have a

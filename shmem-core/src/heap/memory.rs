@@ -164,24 +164,17 @@ impl Runtime {
         };
         let in_place = heap.resize(inside, bytes);
         drop(heap);
-        let new = match in_place {
-            true => at,
-            false => self.take(bytes, 1, false)?,
-        };
-        let kept = old.min(bytes);
-        self.expose(new.offset()..new.offset() + bytes);
-        // SAFETY: both blocks lie in this PE's heap; the new one is known to no other PE before the
-        // barrier, nor is what was added to the old one.
-        unsafe {
-            let to = self.own(new.offset());
-            if !in_place {
-                access::copy(self.own(at.offset()), to, kept);
-            }
+        if in_place {
+            self.expose(at.offset()..at.offset() + bytes);
+            return Ok(at);
         }
-        if !in_place {
-            let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
-            heap.release(inside);
-        }
+        let new = self.take(bytes, 1, false)?;
+        let (from, to) = (self.own(at.offset()), self.own(new.offset()));
+        // SAFETY: both blocks lie in this PE's heap and have that many bytes; no other PE knows of the
+        // new one before the barrier, and none writes the old one.
+        unsafe { access::copy(from, to, old.min(bytes)) };
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        heap.release(inside);
         Ok(new)
     }
 

@@ -71,7 +71,7 @@ use sealed::Load;
 
 /// A number that a PE can wait for: of 16, 32 or 64 bits.
 ///
-/// OpenSHMEM 1.6 has these for integers of 32 and 64 bits (table 5), and those of 16 bits as
+/// OpenSHMEM 1.6 has these for integers of 32 and 64 bits, and those of 16 bits as
 /// deprecated ones; floating-point numbers are ours.
 pub trait Waitable: Datum + PartialOrd + Load {}
 

@@ -13,15 +13,24 @@ static int initialized(void)
     return is;
 }
 
+/* May be asked at any time, outside of init and finalize, too. */
+static int level(void)
+{
+    int provided = -1;
+    shmem_query_thread(&provided);
+    return provided;
+}
+
 int main(void)
 {
-    int wrong = initialized() != 0, n = 0, me = 0;
+    int wrong = initialized() != 0 || level() != SHMEM_THREAD_SINGLE, n = 0, me = 0;
     for (int round = 0; round < ROUNDS; round++) {
         int provided = -1, nested = -1;
         shmem_init_thread(SHMEM_THREAD_SERIALIZED, &provided);
         shmem_init();
         shmem_init_thread(SHMEM_THREAD_SERIALIZED, &nested);
         wrong += provided < SHMEM_THREAD_SERIALIZED || nested != provided || !initialized();
+        wrong += level() != provided;
         me = shmem_my_pe();
         n = shmem_n_pes();
         int right = (me + 1) % n, left = (me + n - 1) % n;
@@ -37,7 +46,7 @@ int main(void)
         shmem_finalize();
         wrong += heap[999] != 100 * round + left || cell != 1000 * round + left || !initialized();
         shmem_finalize();
-        wrong += initialized();
+        wrong += initialized() || level() != SHMEM_THREAD_SINGLE;
         wrong += cell != 1000 * round + left; /* the program's own memory stays as it is */
     }
     if (me == 0)
