@@ -10,7 +10,7 @@ trap 'ip netns del "$ns"' EXIT
 ip -n "$ns" link set lo up
 run() { ip netns exec "$ns" "$@"; }
 run iptables -A INPUT -p udp -m statistic --mode random --probability 0.01 -j DROP
-for program in "$bin/examples/ring" "$bin/ep S"; do
+for program in "$bin/examples/ring" "$bin/npb-ep S"; do
     echo "== $program"
     # shellcheck disable=SC2086 # a program and its arguments
     run "$bin/shmrun" -n 8 --nodes 4 --report - $program

@@ -18,7 +18,7 @@ echo "== models of what threads share"
 ci/models.sh
 echo "== the main job"
 cargo build --release --workspace --examples --bins --quiet
-target/release/shmrun -n 4 --nodes 2 target/release/ep A
+target/release/shmrun -n 4 --nodes 2 target/release/npb-ep A
 echo "== feature verbs"
 ci/verbs.sh
 echo "== benchmarks check what they moved"

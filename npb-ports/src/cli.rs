@@ -2,6 +2,7 @@
 
 use crate::class::Class;
 use crate::cpu::Level;
+use crate::error::Error;
 use crate::report::{Report, banner};
 use clap::{Args, Command, FromArgMatches};
 use std::io::{self, Write};
@@ -56,60 +57,63 @@ impl Options {
         self.simd.unwrap_or_else(Level::best)
     }
 
-    /// Parses the arguments of the program `name`, the first of which is how it was called.
+    /// Parses the arguments of the program that runs `kernel`; the first is how it was called.
     ///
     /// # Errors
     /// What is wrong with them, or the help text if that was asked for.
-    pub fn parse_from<I, T>(
-        name: &'static str,
-        about: &'static str,
-        args: I,
-    ) -> clap::error::Result<Self>
+    pub fn parse_from<I, T>(kernel: &str, about: &str, args: I) -> clap::error::Result<Self>
     where
         I: IntoIterator<Item = T>,
         T: Into<std::ffi::OsString> + Clone,
     {
-        let command = Self::augment_args(Command::new(name)).about(about);
+        let command = Self::augment_args(Command::new("npb"))
+            .display_name(program(kernel))
+            .bin_name(program(kernel))
+            .about(format!("NAS benchmark {kernel}: {about}"));
         Self::from_arg_matches(&command.try_get_matches_from(args)?)
     }
 }
 
-/// Runs a benchmark as a program: parses the command line, joins the job, calls `run` on every PE
-/// and prints its report on PE 0.
+/// The program that runs `kernel`: `npb-ep` for EP.
+fn program(kernel: &str) -> String {
+    format!("npb-{}", kernel.to_lowercase())
+}
+
+/// Runs the benchmark `kernel` (its name in capitals) as a program: parses the command line, joins
+/// the job, calls `run` on every PE and prints its report on PE 0.
 ///
-/// The status is a failure on every PE if the verification fails or the runtime does, and 2 for
-/// a wrong command line.
-pub fn main<E: std::fmt::Display + From<shmem::Error>>(
-    name: &'static str,
-    about: &'static str,
-    run: impl FnOnce(&Options) -> Result<Report, E>,
+/// The status is a failure on every PE if the verification fails, the benchmark can't run on this
+/// job, or the runtime fails, and 2 for a wrong command line.
+pub fn main(
+    kernel: &'static str,
+    about: &str,
+    run: impl FnOnce(&Options) -> Result<Report, Error>,
 ) -> ExitCode {
-    let options = match Options::parse_from(name, about, std::env::args_os()) {
+    let options = match Options::parse_from(kernel, about, std::env::args_os()) {
         Ok(options) => options,
         Err(error) => error.exit(),
     };
-    let outcome = job(name, &options, run);
-    outcome.unwrap_or_else(|error| {
-        eprintln!("{name}: {error}");
+    job(kernel, &options, run).unwrap_or_else(|error| {
+        eprintln!("{}: {error}", program(kernel));
         ExitCode::FAILURE
     })
 }
 
-fn job<E: std::fmt::Display + From<shmem::Error>>(
-    name: &str,
+fn job(
+    kernel: &str,
     options: &Options,
-    run: impl FnOnce(&Options) -> Result<Report, E>,
-) -> Result<ExitCode, E> {
+    run: impl FnOnce(&Options) -> Result<Report, Error>,
+) -> Result<ExitCode, Error> {
     let _world = shmem::init()?;
     let speaks = shmem::my_pe() == 0;
     if speaks && !options.json() {
-        show(&banner(
-            &name.to_uppercase(),
-            options.class(),
-            shmem::n_pes(),
-        ));
+        show(&banner(kernel, options.class(), shmem::n_pes()));
     }
-    let report = run(options)?;
+    let report = match run(options) {
+        // Every PE finds the same; one voice is enough.
+        Err(_) if !speaks => return Ok(ExitCode::FAILURE),
+        outcome => outcome?,
+    };
     if speaks {
         show(&if options.json() {
             report.json()
@@ -117,8 +121,7 @@ fn job<E: std::fmt::Display + From<shmem::Error>>(
             report.to_string()
         });
     }
-    let verified = report.verification.successful();
-    Ok(if verified {
+    Ok(if report.verification.successful() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -137,8 +140,8 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options, String> {
-        let args = std::iter::once("ep").chain(args.iter().copied());
-        Options::parse_from("ep", "test", args).map_err(|error| error.to_string())
+        let args = std::iter::once("npb-ep").chain(args.iter().copied());
+        Options::parse_from("EP", "test", args).map_err(|error| error.to_string())
     }
 
     #[test]

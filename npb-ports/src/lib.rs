@@ -9,6 +9,9 @@
 //! | [`class`] | problem classes S, W, A to F |
 //! | [`random`] | the random sequence of all benchmarks, with jumps and lanes |
 //! | [`cpu`] | running a kernel as code for the best vector instructions; all the `unsafe` |
+//! | [`simd`] | eight numbers side by side |
+//! | [`exchange`] | messages into landing slots |
+//! | [`error`] | why a benchmark can't run |
 //! | [`timer`] | the clock of the timed region |
 //! | [`verify`] | comparison with the published results |
 //! | [`report`] | the text of the reference programs, or JSON |
@@ -36,7 +39,10 @@ pub mod class;
 pub mod cli;
 pub mod cpu;
 pub mod ep;
+pub mod error;
+pub mod exchange;
 pub mod random;
 pub mod report;
+pub mod simd;
 pub mod timer;
 pub mod verify;

@@ -4,10 +4,10 @@
 use std::process::{Command, Output};
 
 fn ep(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ep"))
+    Command::new(env!("CARGO_BIN_EXE_npb-ep"))
         .args(args)
         .output()
-        .expect("ep starts")
+        .expect("npb-ep starts")
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn help_names_every_option() {
     let output = ep(&["--help"]);
     let help = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for word in ["Usage: ep", "CLASS", "--class", "--json", "--simd"] {
+    for word in ["Usage: npb-ep", "CLASS", "--class", "--json", "--simd"] {
         assert!(help.contains(word), "no {word} in {help}");
     }
 }

@@ -68,7 +68,7 @@ fn heat2d() {
 #[test]
 fn ep_class_s() {
     for options in LAYOUTS.into_iter().chain(["-n 300 --nodes 20"]) {
-        let out = run(options, &[env!("CARGO_BIN_EXE_ep-under-test"), "S"]);
+        let out = run(options, &[env!("CARGO_BIN_EXE_npb-ep-under-test"), "S"]);
         assert!(out.contains("VERIFICATION SUCCESSFUL"), "{options}: {out}");
     }
 }

@@ -46,7 +46,7 @@ const PROGRAMS: &[&[&str]] = &[
     &["examples/ring"],
     &["examples/histogram"],
     &["examples/heat2d"],
-    &["ep", "S"],
+    &["npb-ep", "S"],
 ];
 
 fn main() -> ExitCode {
@@ -235,7 +235,10 @@ mod tests {
             text.contains("\n| program | T=rc | as set |\n|---|---:|---:|\n"),
             "{text}"
         );
-        assert!(text.contains("\n| ep S | 2.12, 7, 136 | – |\n"), "{text}");
+        assert!(
+            text.contains("\n| npb-ep S | 2.12, 7, 136 | – |\n"),
+            "{text}"
+        );
         assert_eq!(text.matches("136").count(), PROGRAMS.len());
     }
 }

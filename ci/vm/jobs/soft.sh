@@ -4,5 +4,5 @@
 set -e
 source /host/jobs/common.sh
 shmrun -n 4 --nodes 2 ring
-shmrun -n 4 --nodes 2 ep S
+shmrun -n 4 --nodes 2 npb-ep S
 shmrun -n 4 --nodes 2 histogram

@@ -21,7 +21,7 @@ job() {
 }
 job "SHMEM_HCA=soft" 4 ring
 for connect in ondemand static; do
-    for program in hello ring histogram heat2d "ep S"; do
+    for program in hello ring histogram heat2d "npb-ep S"; do
         # shellcheck disable=SC2086 # a program and its arguments
         job "SHMEM_HCA=verbs SHMEM_CONNECT=$connect" 4 $program
     done

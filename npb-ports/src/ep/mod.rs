@@ -8,6 +8,7 @@ pub mod kernel;
 pub mod params;
 
 use crate::cli::Options;
+use crate::error::Error;
 use crate::report::{Report, Size, Value, scientific};
 use crate::timer::Timer;
 use crate::verify::{Check, Verification};
@@ -23,7 +24,7 @@ const WORDS: usize = 2 + ANNULI;
 ///
 /// # Errors
 /// If the symmetric heap has no room for the tallies (200 bytes).
-pub fn run(options: &Options) -> Result<Report, shmem::Error> {
+pub fn run(options: &Options) -> Result<Report, Error> {
     let params = Params::of(options.class());
     let (pe, n_pes) = (shmem::my_pe(), shmem::n_pes());
     let part = shmem::alloc::<f64>(WORDS)?;
@@ -134,7 +135,7 @@ mod tests {
     };
 
     fn options(class: &str) -> Options {
-        Options::parse_from("ep", "test", ["ep", class]).unwrap()
+        Options::parse_from("EP", "test", ["npb-ep", class]).unwrap()
     }
 
     #[test]
