@@ -1,11 +1,13 @@
 //! From the command line to the exit status: what the programs have in common.
 
 use crate::class::Class;
+use crate::console::{Console, print};
 use crate::cpu::Level;
 use crate::error::Error;
-use crate::report::{Report, banner};
+use crate::job::Reduction;
+use crate::report::Report;
 use clap::{Args, Command, FromArgMatches};
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 /// What the user asked for.
@@ -19,7 +21,7 @@ pub struct Options {
     #[arg(long = "class", value_name = "CLASS", conflicts_with = "positional")]
     named: Option<Class>,
 
-    /// Print one JSON object instead of text
+    /// Print one JSON object on one line instead of text
     #[arg(long)]
     json: bool,
 
@@ -69,10 +71,21 @@ impl Options {
         let command = Self::augment_args(Command::new("npb"))
             .display_name(program(kernel))
             .bin_name(program(kernel))
-            .about(format!("NAS benchmark {kernel}: {about}"));
+            .about(format!("NAS benchmark {kernel}: {about}"))
+            .after_help(AFTER_HELP.replace("PROGRAM", &program(kernel)));
         Self::from_arg_matches(&command.try_get_matches_from(args)?)
     }
 }
+
+/// What follows the options in the help text.
+const AFTER_HELP: &str = "\
+Start it as a job: shmrun -n 4 PROGRAM A
+S and W are for tests, A to C for one machine, D to F for large ones. A number of PEs on which the
+benchmark does not run, and a size that does not fit into memory, are told with what would do.
+Exit status: 0 verified, 1 failed or could not run, 2 wrong command line.";
+
+/// Exit status of a program that does not understand its command line.
+const WRONG_COMMAND_LINE: u8 = 2;
 
 /// The program that runs `kernel`: `npb-ep` for EP.
 fn program(kernel: &str) -> String {
@@ -83,56 +96,109 @@ fn program(kernel: &str) -> String {
 /// the job, calls `run` on every PE and prints its report on PE 0.
 ///
 /// The status is a failure on every PE if the verification fails, the benchmark can't run on this
-/// job, or the runtime fails, and 2 for a wrong command line.
+/// job, or the runtime fails, and 2 for a wrong command line. What can fail on one PE alone ends the
+/// whole job, so that nobody waits for that PE.
 pub fn main(
     kernel: &'static str,
     about: &str,
     run: impl FnOnce(&Options) -> Result<Report, Error>,
 ) -> ExitCode {
-    let options = match Options::parse_from(kernel, about, std::env::args_os()) {
-        Ok(options) => options,
-        Err(error) => error.exit(),
+    let parsed = Options::parse_from(kernel, about, std::env::args_os());
+    let world = match shmem::init() {
+        Ok(world) => world,
+        Err(error) => {
+            // What the user has to know first, and help needs no job.
+            if let Err(wrong) = parsed {
+                wrong.exit();
+            }
+            tell(kernel, &error.into());
+            return ExitCode::FAILURE;
+        }
     };
-    job(kernel, &options, run).unwrap_or_else(|error| {
-        eprintln!("{}: {error}", program(kernel));
-        ExitCode::FAILURE
-    })
+    let outcome = agreed(parsed).and_then(|parsed| match parsed {
+        Ok(options) => start(kernel, &options, run),
+        Err(status) => Ok(status),
+    });
+    let status = match outcome {
+        Ok(status) => status,
+        Err(error) => {
+            // It is said before anyone leaves: the launcher ends the job when the first PE has failed.
+            if !error.is_everywhere() {
+                tell(kernel, &error);
+                shmem::global_exit(1);
+            }
+            if shmem::my_pe() == 0 {
+                tell(kernel, &error);
+            }
+            1
+        }
+    };
+    world.finalize();
+    ExitCode::from(status)
 }
 
-fn job(
-    kernel: &str,
+/// The options if every PE understands its command line. If not, the first PE that does not says
+/// why, and all get the status to leave with. PEs of one job have the same command line, and nobody
+/// wants to read what is wrong with it, or the help text, as often as there are PEs.
+fn agreed(parsed: clap::error::Result<Options>) -> Result<Result<Options, u8>, Error> {
+    let (me, n_pes) = (shmem::my_pe(), shmem::n_pes());
+    let all = Reduction::new(1)?;
+    // 0 is good, and the first PE has the largest number.
+    let worst = all.max(if parsed.is_err() {
+        (n_pes - me) as f64
+    } else {
+        0.0
+    });
+    all.free()?;
+    if worst == 0.0 {
+        return Ok(parsed.map_err(|_| WRONG_COMMAND_LINE));
+    }
+    let Err(wrong) = parsed else {
+        return Ok(Err(WRONG_COMMAND_LINE));
+    };
+    if worst == (n_pes - me) as f64 {
+        // Nobody may read it any longer (a closed pipe).
+        let _ = wrong.print();
+    }
+    Ok(Err(
+        u8::try_from(wrong.exit_code()).unwrap_or(WRONG_COMMAND_LINE)
+    ))
+}
+
+/// Runs the benchmark and reports. Gives the exit status.
+fn start(
+    kernel: &'static str,
     options: &Options,
     run: impl FnOnce(&Options) -> Result<Report, Error>,
-) -> Result<ExitCode, Error> {
-    let _world = shmem::init()?;
-    let speaks = shmem::my_pe() == 0;
-    if speaks && !options.json() {
-        show(&banner(kernel, options.class(), shmem::n_pes()));
+) -> Result<u8, Error> {
+    Console::new(options).title(kernel);
+    let report = run(options)?;
+    let mut good = report.verification.successful();
+    if let Err(error) = show(&report, options) {
+        eprintln!("{}: cannot print the report: {error}", program(kernel));
+        good = false;
     }
-    let report = match run(options) {
-        // Every PE finds the same; one voice is enough.
-        Err(_) if !speaks => return Ok(ExitCode::FAILURE),
-        outcome => outcome?,
-    };
-    if speaks {
-        show(&if options.json() {
-            report.json()
-        } else {
-            report.to_string()
-        });
-    }
-    Ok(if report.verification.successful() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(u8::from(!good))
 }
 
-/// Prints a line or more. Output that nobody reads any longer (a closed pipe) is no reason to
-/// leave the other PEs alone in the job.
-fn show(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+fn tell(kernel: &str, error: &Error) {
+    eprintln!("{}: {error}", program(kernel));
+}
+
+/// Prints the report on PE 0. It is no error if nobody wants to read it (a closed pipe).
+fn show(report: &Report, options: &Options) -> io::Result<()> {
+    if shmem::my_pe() != 0 {
+        return Ok(());
+    }
+    let text = if options.json() {
+        report.json()
+    } else {
+        report.to_string()
+    };
+    match print(format_args!("{text}")) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,98 @@ pub fn mul_add<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
+/// Rows become columns: `transpose(rows)[c][r] == rows[r][c]`.
+///
+/// Left to the compiler, this is 64 single loads and 64 single stores; with shuffles it is 32 of
+/// them, and 16 loads and stores of four numbers each. `FMA` is what [`Kernel::run`] has: without
+/// it the level is the baseline, and shuffles are left out with all else that came with AVX2.
+#[inline(always)]
+#[must_use]
+pub fn transpose<const FMA: bool>(rows: [&[f64; 8]; 8]) -> [[f64; 8]; 8] {
+    #[cfg(target_arch = "x86_64")]
+    if FMA && is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the instructions.
+        return unsafe { transpose_avx2(rows) };
+    }
+    let mut columns = [[0.0; 8]; 8];
+    for (r, row) in rows.into_iter().enumerate() {
+        for (column, x) in columns.iter_mut().zip(row) {
+            column[r] = *x;
+        }
+    }
+    columns
+}
+
+/// Four blocks of 4 x 4.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transpose_avx2(rows: [&[f64; 8]; 8]) -> [[f64; 8]; 8] {
+    use std::arch::x86_64 as x86;
+    let mut columns = [[0.0; 8]; 8];
+    for r in [0, 4] {
+        for c in [0, 4] {
+            // SAFETY: c + 4 <= 8 numbers of a row are read.
+            let load = |row: usize| unsafe { x86::_mm256_loadu_pd(rows[row].as_ptr().add(c)) };
+            let rows = [load(r), load(r + 1), load(r + 2), load(r + 3)];
+            let even = x86::_mm256_unpacklo_pd(rows[0], rows[1]);
+            let odd = x86::_mm256_unpackhi_pd(rows[0], rows[1]);
+            let even_below = x86::_mm256_unpacklo_pd(rows[2], rows[3]);
+            let odd_below = x86::_mm256_unpackhi_pd(rows[2], rows[3]);
+            let block = [
+                x86::_mm256_permute2f128_pd::<0x20>(even, even_below),
+                x86::_mm256_permute2f128_pd::<0x20>(odd, odd_below),
+                x86::_mm256_permute2f128_pd::<0x31>(even, even_below),
+                x86::_mm256_permute2f128_pd::<0x31>(odd, odd_below),
+            ];
+            for (column, half) in columns[c..].iter_mut().zip(block) {
+                // SAFETY: r + 4 <= 8 numbers of a column are written.
+                unsafe { x86::_mm256_storeu_pd(column.as_mut_ptr().add(r), half) };
+            }
+        }
+    }
+    columns
+}
+
+/// Asks the processor to have the cache line of `values[at]` ready soon. `at` need not exist.
+///
+/// Sweeps through grids step from one short row to another, which hardware does not foresee.
+#[inline(always)]
+pub fn prefetch(values: &[f64], at: usize) {
+    hint::<SOON>(values.as_ptr().wrapping_add(at));
+}
+
+/// Asks for `row` to be in the second-level cache later. For memory that is going to be read after
+/// other work which needs none: processors fetch ahead by themselves within a stream, but not the
+/// beginning of the next.
+#[inline(always)]
+pub fn prefetch_row(row: &[f64]) {
+    for line in row.chunks(64 / size_of::<f64>()) {
+        hint::<LATER>(line.as_ptr());
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const SOON: i32 = std::arch::x86_64::_MM_HINT_T0;
+#[cfg(target_arch = "x86_64")]
+const LATER: i32 = std::arch::x86_64::_MM_HINT_T1;
+#[cfg(not(target_arch = "x86_64"))]
+const SOON: i32 = 0;
+#[cfg(not(target_arch = "x86_64"))]
+const LATER: i32 = 1;
+
+#[inline(always)]
+fn hint<const WHEN: i32>(address: *const f64) {
+    // SAFETY: the instruction is a hint: nothing is read as far as the program can tell, whatever
+    // the address, and every x86-64 processor has it.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<WHEN>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// A set of vector instructions that this processor has. Values exist only for sets that were
 /// detected, which is what makes [`Level::run`] safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +241,20 @@ mod tests {
             // 2 sum k^2 + sum k for k = 0..=1000: small integers, exact at every level.
             assert_eq!(level.run(Dot(&a, &b)), 667_667_000.0 + 500_500.0, "{level}");
         }
+    }
+
+    #[test]
+    fn transposition_swaps_rows_and_columns() {
+        let rows: [[f64; 8]; 8] =
+            std::array::from_fn(|r| std::array::from_fn(|c| (10 * r + c) as f64));
+        let columns = transpose::<true>(rows.each_ref());
+        assert_eq!(transpose::<false>(rows.each_ref()), columns);
+        for (c, column) in columns.iter().enumerate() {
+            for (r, row) in rows.iter().enumerate() {
+                assert_eq!(column[r], row[c]);
+            }
+        }
+        assert_eq!(transpose::<true>(columns.each_ref()), rows);
     }
 
     #[test]

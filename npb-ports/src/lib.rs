@@ -9,14 +9,21 @@
 //! | [`class`] | problem classes S, W, A to F |
 //! | [`random`] | the random sequence of all benchmarks, with jumps and lanes |
 //! | [`cpu`] | running a kernel as code for the best vector instructions; all the `unsafe` |
+//! | [`mod@array`] | memory of grids, on huge pages |
 //! | [`simd`] | eight numbers side by side |
 //! | [`exchange`] | messages into landing slots |
+//! | [`job`] | sums and maxima over all PEs |
+//! | [`processes`] | on which numbers of PEs a benchmark runs |
+//! | [`memory`] | whether the data fits |
 //! | [`error`] | why a benchmark can't run |
 //! | [`timer`] | the clock of the timed region |
 //! | [`verify`] | comparison with the published results |
+//! | [`console`] | what is said while a benchmark runs |
 //! | [`report`] | the text of the reference programs, or JSON |
 //! | [`cli`] | from the command line to the exit status |
-//! | [`ep`] | EP: Gaussian deviates, no communication but a final reduction |
+//!
+//! The other modules are the benchmarks. Nothing here names one: a new one adds its folder, its
+//! program and its line at the end of this file.
 //!
 //! # Terms
 //!
@@ -35,14 +42,21 @@
 
 #![deny(unsafe_code)]
 
+pub mod array;
 pub mod class;
 pub mod cli;
+pub mod console;
 pub mod cpu;
-pub mod ep;
 pub mod error;
 pub mod exchange;
+pub mod job;
+pub mod memory;
+pub mod processes;
 pub mod random;
 pub mod report;
 pub mod simd;
 pub mod timer;
 pub mod verify;
+
+// The benchmarks.
+pub mod ep;

@@ -1,4 +1,18 @@
 //! What a benchmark prints: the text of the reference programs, which scripts parse, or JSON.
+//!
+//! The text comes from three places. [`Console`](crate::console::Console) prints what the reference
+//! prints before and in the timed region: the title (by itself), the size and the iterations
+//! ([`opening`](crate::console::Console::opening), called first in a benchmark's `run`), lines such
+//! as ` Time step   20` ([`say`](crate::console::Console::say)). A [`Report`] shows the rest when
+//! `run` returns it: `results_text` if there is any (EP's sums and counts, MG's initialization
+//! time), the [`Verification`], and the part that all benchmarks have in common. Which layout the
+//! verification has depends on how it was made:
+//!
+//! | made by | for |
+//! |---|---|
+//! | [`Verification::of_norms`] | BT, SP, LU: " Comparison of RMS-norms of residual", numbered lines |
+//! | [`Verification::of_value`] | MG, CG: " VERIFICATION SUCCESSFUL", " L2 Norm is", " Error is" |
+//! | [`Verification::new`] | EP and others: a line for each check |
 
 use crate::class::Class;
 use crate::timer::mops;
@@ -51,7 +65,7 @@ pub struct Report {
     pub verification: Verification,
     /// The benchmark's own results: name and value.
     pub results: Vec<(&'static str, Value)>,
-    /// The same as the reference program would print it before the common part.
+    /// The same as the reference program would print it before the common part; may be empty.
     pub results_text: String,
 }
 
@@ -62,6 +76,8 @@ pub enum Value {
     Count(u64),
     /// Several counts.
     Counts(Vec<u64>),
+    /// A number with a fraction.
+    Real(f64),
     /// A name.
     Text(String),
 }
@@ -126,6 +142,7 @@ impl Report {
                 Value::Count(count) => write!(out, "{count}"),
                 // The debug form of integers is a JSON array.
                 Value::Counts(counts) => write!(out, "{counts:?}"),
+                Value::Real(value) => write!(out, "{}", number(*value)),
                 Value::Text(text) => write!(out, "{}", quoted(text)),
             };
         }
@@ -142,7 +159,9 @@ impl fmt::Display for Report {
         } else {
             "UNSUCCESSFUL"
         };
-        writeln!(f, "{}", self.results_text)?;
+        if !self.results_text.is_empty() {
+            writeln!(f, "{}", self.results_text)?;
+        }
         writeln!(f, "{}", self.verification)?;
         writeln!(f, "\n {} Benchmark Completed.", self.name)?;
         writeln!(f, " Class           = {:>24}", self.class)?;
@@ -157,16 +176,6 @@ impl fmt::Display for Report {
         writeln!(f, " Verification    = {verdict:>24}")?;
         writeln!(f, " Version         = {VERSION:>24}")
     }
-}
-
-/// The line that a benchmark begins with.
-#[must_use]
-pub fn banner(name: &str, class: Class, n_pes: usize) -> String {
-    format!(
-        "\n\n NAS Parallel Benchmarks {VERSION} (OpenSHMEM) -- {name} Benchmark\n\n \
-         Class {class}, {n_pes} PE{}\n",
-        if n_pes == 1 { "" } else { "s" }
-    )
 }
 
 /// `value` with one digit before and `digits` after the point and an exponent of two digits or
@@ -184,6 +193,24 @@ pub fn scientific(value: f64, digits: usize) -> String {
         }
         None => text,
     }
+}
+
+/// `value` with `digits` after the point and none but 0 before, as Fortran's `E` format prints it:
+/// `-0.3248E+04`.
+#[must_use]
+pub fn fortran(value: f64, digits: usize) -> String {
+    // One digit less after the point, so that shifting the point rounds nothing.
+    let text = scientific(value, digits.saturating_sub(1));
+    let Some((fraction, exponent)) = text.split_once('E') else {
+        return text;
+    };
+    let (sign, fraction) = match fraction.strip_prefix('-') {
+        Some(fraction) => ("-", fraction),
+        None => ("", fraction),
+    };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let exponent = if value == 0.0 { 0 } else { exponent + 1 };
+    format!("{sign}0.{}E{exponent:+03}", fraction.replace('.', ""))
 }
 
 fn number(value: f64) -> String {
@@ -235,6 +262,7 @@ mod tests {
             results: vec![
                 ("pairs", Value::Count(7)),
                 ("counts", Value::Counts(vec![3, 4])),
+                ("dt", Value::Real(1e-3)),
                 ("simd", Value::Text("a\"b\\c\n".to_owned())),
             ],
             results_text: "XX Results".to_owned(),
@@ -292,7 +320,7 @@ mod tests {
              \"mops_per_process\":1000.0,\"operation_type\":\"floating point\",\"verified\":true,\
              \"version\":\"3.4.1\",\"checks\":[{\"name\":\"norm\",\"value\":1.5,\"reference\":1.5,\
              \"tolerance\":1e-8,\"passed\":true}],\"results\":{\"pairs\":7,\"counts\":[3, 4],\
-             \"simd\":\"a\\\"b\\\\c\\u000a\"}}"
+             \"dt\":0.001,\"simd\":\"a\\\"b\\\\c\\u000a\"}}"
         );
     }
 
@@ -304,5 +332,15 @@ mod tests {
         assert_eq!(scientific(9.996, 2), "1.00E+01");
         assert_eq!(scientific(1e-123, 1), "1.0E-123");
         assert_eq!(scientific(f64::NAN, 3), "NaN");
+    }
+
+    #[test]
+    fn fortran_has_its_point_in_front() {
+        assert_eq!(fortran(-3247.83465203474, 13), "-0.3247834652035E+04");
+        assert_eq!(fortran(0.1703428370954, 13), "0.1703428370954E+00");
+        assert_eq!(fortran(1e-8, 13), "0.1000000000000E-07");
+        assert_eq!(fortran(0.0, 4), "0.0000E+00");
+        assert_eq!(fortran(0.99996, 4), "0.1000E+01");
+        assert_eq!(fortran(f64::NAN, 4), "NaN");
     }
 }

@@ -1,7 +1,7 @@
 //! Comparison of results with the published reference values.
 
 use crate::class::Class;
-use crate::report::scientific;
+use crate::report::{fortran, scientific};
 use std::fmt;
 
 /// One quantity, what it should be and how far it may be off.
@@ -31,21 +31,87 @@ impl Check {
     }
 }
 
-/// All checks of one run.
+/// RMS norms or other values of one kind, compared with as many published ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Norms<'a> {
+    /// What they are, as the reference programs call it: "RMS-norms of residual".
+    pub kind: &'static str,
+    /// The computed values, one or more.
+    pub values: &'a [f64],
+    /// The published ones, as many.
+    pub references: &'a [f64],
+}
+
+/// All checks of one run, and how the reference program of the benchmark shows them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verification {
     class: Class,
     checks: Vec<Check>,
+    layout: Layout,
+}
+
+/// How checks are shown as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// A line for each, then the verdict.
+    List,
+    /// The verdict, then value and error of each.
+    Values,
+    /// Numbered under the name of each kind, then the verdict.
+    Norms,
 }
 
 impl Verification {
-    /// Collects the checks of a run of `class`.
+    /// Checks that the reference program does not show (EP): a line for each, with its name, then
+    /// the verdict.
     #[must_use]
     pub fn new(class: Class, checks: Vec<Check>) -> Self {
-        Self { class, checks }
+        Self {
+            class,
+            checks,
+            layout: Layout::List,
+        }
     }
 
-    /// The checks, in the order of the report.
+    /// The verdict first, then "NAME is VALUE" and "Error is ...", as the reference shows the norm
+    /// of MG and the zeta of CG.
+    #[must_use]
+    pub fn of_value(class: Class, check: Check) -> Self {
+        Self {
+            class,
+            checks: vec![check],
+            layout: Layout::Values,
+        }
+    }
+
+    /// Norms of several components under a heading for each kind, as the reference shows them for
+    /// BT, SP and LU. `tolerance` is the largest relative error that passes.
+    ///
+    /// # Panics
+    /// If there are more or fewer references of a kind than values.
+    #[must_use]
+    pub fn of_norms(class: Class, tolerance: f64, norms: &[Norms<'_>]) -> Self {
+        let of_kind = |norms: &Norms<'_>| {
+            assert_eq!(norms.values.len(), norms.references.len(), "{}", norms.kind);
+            let (name, pairs) = (norms.kind, norms.values.iter().zip(norms.references));
+            pairs
+                .map(|(&value, &reference)| Check {
+                    name,
+                    value,
+                    reference,
+                    tolerance,
+                })
+                .collect::<Vec<_>>()
+        };
+        Self {
+            class,
+            checks: norms.iter().flat_map(of_kind).collect(),
+            layout: Layout::Norms,
+        }
+    }
+
+    /// The checks, in the order of the report. Norms of one kind follow each other and have its
+    /// name.
     #[must_use]
     pub fn checks(&self) -> &[Check] {
         &self.checks
@@ -56,10 +122,8 @@ impl Verification {
     pub fn successful(&self) -> bool {
         !self.checks.is_empty() && self.checks.iter().all(Check::passes)
     }
-}
 
-impl fmt::Display for Verification {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn list(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, " Verification being performed for class {}", self.class)?;
         for check in &self.checks {
             writeln!(
@@ -73,12 +137,74 @@ impl fmt::Display for Verification {
                 scientific(check.tolerance, 0),
             )?;
         }
+        writeln!(f, " VERIFICATION {}", self.verdict())
+    }
+
+    fn values(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n Benchmark completed")?;
+        writeln!(f, " VERIFICATION {}", self.verdict())?;
+        for check in &self.checks {
+            let name = check.name;
+            let value = fortran(check.value, 13);
+            writeln!(f, " {name} is {value:>20}")?;
+            if check.passes() {
+                let error = fortran(check.relative_error(), 13);
+                writeln!(f, " Error is   {error:>20}")?;
+            } else {
+                let reference = fortran(check.reference, 13);
+                writeln!(f, " The correct {name} is {reference:>20}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn norms(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, " Verification being performed for class {}", self.class)?;
+        if let Some(check) = self.checks.first() {
+            let tolerance = fortran(check.tolerance, 13);
+            writeln!(f, " accuracy setting for epsilon = {tolerance:>20}")?;
+        }
+        for kind in self.checks.chunk_by(|a, b| a.name == b.name) {
+            writeln!(f, " Comparison of {}", kind[0].name)?;
+            for (i, check) in kind.iter().enumerate() {
+                let verdict = if check.passes() { "" } else { "FAILURE: " };
+                let number = match kind.len() {
+                    1 => String::new(),
+                    _ => (i + 1).to_string(),
+                };
+                writeln!(
+                    f,
+                    " {verdict:9}{number:>2}{:>20}{:>20}{:>20}",
+                    fortran(check.value, 13),
+                    fortran(check.reference, 13),
+                    fortran(check.relative_error(), 13),
+                )?;
+            }
+        }
         let verdict = if self.successful() {
+            "Successful"
+        } else {
+            "failed"
+        };
+        writeln!(f, " Verification {verdict}")
+    }
+
+    fn verdict(&self) -> &'static str {
+        if self.successful() {
             "SUCCESSFUL"
         } else {
             "FAILED"
-        };
-        writeln!(f, " VERIFICATION {verdict}")
+        }
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.layout {
+            Layout::List => self.list(f),
+            Layout::Values => self.values(f),
+            Layout::Norms => self.norms(f),
+        }
     }
 }
 
@@ -132,5 +258,79 @@ mod tests {
         assert_eq!(lines[3], " VERIFICATION FAILED");
         let good = Verification::new(Class::A, vec![check(1.0, 1.0)]).to_string();
         assert!(good.ends_with(" VERIFICATION SUCCESSFUL\n"));
+    }
+
+    #[test]
+    fn norms_stand_under_their_kinds() {
+        let norms = |values: &[f64]| {
+            let references = [0.1703428370954131, 2.0];
+            let kinds = [
+                Norms {
+                    kind: "RMS-norms of residual",
+                    values,
+                    references: &references,
+                },
+                Norms {
+                    kind: "surface integral",
+                    values: &[4.0],
+                    references: &[4.0],
+                },
+            ];
+            Verification::of_norms(Class::S, 1e-8, &kinds).to_string()
+        };
+        assert_eq!(
+            norms(&[0.1703428370954131, 2.0]),
+            " Verification being performed for class S
+ accuracy setting for epsilon =  0.1000000000000E-07
+ Comparison of RMS-norms of residual
+           1 0.1703428370954E+00 0.1703428370954E+00 0.0000000000000E+00
+           2 0.2000000000000E+01 0.2000000000000E+01 0.0000000000000E+00
+ Comparison of surface integral
+             0.4000000000000E+01 0.4000000000000E+01 0.0000000000000E+00
+ Verification Successful
+"
+        );
+        let failed = norms(&[f64::NAN, 2.0]);
+        let line = failed.lines().nth(3).unwrap();
+        assert!(
+            line.starts_with(" FAILURE:  1                 NaN 0.17034"),
+            "{line}"
+        );
+        assert!(failed.ends_with("\n Verification failed\n"));
+    }
+
+    #[test]
+    fn a_value_stands_below_the_verdict() {
+        let norm = |value| {
+            let reference = 0.530_770_700_573_4e-4;
+            Verification::of_value(
+                Class::S,
+                Check {
+                    name: "L2 Norm",
+                    value,
+                    reference,
+                    tolerance: 1e-8,
+                },
+            )
+            .to_string()
+        };
+        assert_eq!(
+            norm(0.5307707005734e-4),
+            "
+ Benchmark completed
+ VERIFICATION SUCCESSFUL
+ L2 Norm is  0.5307707005734E-04
+ Error is    0.0000000000000E+00
+"
+        );
+        assert_eq!(
+            norm(0.5e-4),
+            "
+ Benchmark completed
+ VERIFICATION FAILED
+ L2 Norm is  0.5000000000000E-04
+ The correct L2 Norm is  0.5307707005734E-04
+"
+        );
     }
 }

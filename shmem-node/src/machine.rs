@@ -93,6 +93,23 @@ fn group_dirs(proc_self_cgroup: &str) -> Vec<(PathBuf, &'static str, &'static st
     out
 }
 
+/// What a group with this limit, usage and memory.stat can still have. Its usage counts the files
+/// that it has read, which the kernel drops when the memory is needed: where they are left in,
+/// nothing seems to be left of a container that has lived for a while.
+fn group_left(limit: u64, usage: u64, stat: &str) -> u64 {
+    let field = |name: &str| {
+        let line = stat
+            .lines()
+            .find_map(|l| l.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse::<u64>().ok()
+    };
+    // Version 1 has these names for the group alone, and others for all below it.
+    let files = |name: &str| field(&format!("total_{name}")).or_else(|| field(name));
+    let files = ["inactive_file", "active_file"].map(|name| files(name).unwrap_or(0));
+    let dropped = files[0].saturating_add(files[1]);
+    limit.saturating_sub(usage.saturating_sub(dropped))
+}
+
 impl Machine {
     /// What this machine has now; `None` where /proc does not tell.
     pub fn read() -> Option<Self> {
@@ -110,7 +127,8 @@ impl Machine {
             let Some(limit) = number(limit).filter(|&l| l < machine.total) else {
                 continue;
             };
-            let left = limit.saturating_sub(number(usage).unwrap_or(0));
+            let stat = std::fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
+            let left = group_left(limit, number(usage).unwrap_or(0), &stat);
             machine.group_limit = Some(machine.group_limit.map_or(limit, |g| g.min(limit)));
             machine.group_left = Some(machine.group_left.map_or(left, |g| g.min(left)));
         }
@@ -148,5 +166,16 @@ mod tests {
             assert!(at(p), "{p} in {dirs:?}");
         }
         assert!(!at("/sys/fs/cgroup/memory/p"));
+    }
+
+    #[test]
+    fn files_that_a_group_has_read_are_not_in_use() {
+        let v2 = "anon 300\ninactive_file 200\nactive_file 100\nworkingset_x 7\n";
+        assert_eq!(group_left(1000, 900, v2), 400);
+        let v1 = "inactive_file 1\nactive_file 1\ntotal_inactive_file 50\ntotal_active_file 25\n";
+        assert_eq!(group_left(1000, 900, v1), 175);
+        assert_eq!(group_left(1000, 900, ""), 100);
+        assert_eq!(group_left(1000, 2000, "inactive_file x\n"), 0);
+        assert_eq!(group_left(1000, 100, v2), 1000);
     }
 }

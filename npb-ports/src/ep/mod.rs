@@ -8,7 +8,9 @@ pub mod kernel;
 pub mod params;
 
 use crate::cli::Options;
+use crate::console::Console;
 use crate::error::Error;
+use crate::job::Reduction;
 use crate::report::{Report, Size, Value, scientific};
 use crate::timer::Timer;
 use crate::verify::{Check, Verification};
@@ -27,31 +29,24 @@ const WORDS: usize = 2 + ANNULI;
 pub fn run(options: &Options) -> Result<Report, Error> {
     let params = Params::of(options.class());
     let (pe, n_pes) = (shmem::my_pe(), shmem::n_pes());
-    let part = shmem::alloc::<f64>(WORDS)?;
-    let total = shmem::alloc::<f64>(WORDS)?;
+    Console::new(options).say(format_args!(
+        " Number of random numbers generated: {:15}  (class {})\n \
+         Total number of processes: {n_pes:24}\n",
+        params.random_numbers(),
+        options.class(),
+    ));
+    let all = Reduction::new(WORDS)?;
 
     shmem::barrier_all();
     let timer = Timer::start();
     let tally = kernel::tally(Batches::of_pe(params.batches(), pe, n_pes), options.level());
-    part.write_from(&to_words(&tally));
-    shmem::reduce(total, part, shmem::Op::Sum);
+    let mut words = to_words(&tally);
+    all.sums(&mut words);
     let seconds = timer.seconds();
 
-    let mut words = [0.0; WORDS];
-    total.read_to(&mut words);
-    part.write_from(&[seconds]);
-    shmem::reduce(total.at(0..1), part.at(0..1), shmem::Op::Max);
-    let mut slowest = [0.0];
-    total.read_to(&mut slowest);
-    shmem::free(total)?;
-    shmem::free(part)?;
-    Ok(report(
-        options,
-        params,
-        &from_words(&words),
-        slowest[0],
-        n_pes,
-    ))
+    let seconds = all.max(seconds);
+    all.free()?;
+    Ok(report(options, params, &from_words(&words), seconds, n_pes))
 }
 
 fn to_words(tally: &Tally) -> [f64; WORDS] {

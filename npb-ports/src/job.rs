@@ -1,0 +1,95 @@
+//! Figures that all PEs find together: sums of norms and counts, the time of the slowest.
+
+use shmem::{Op, SymSlice};
+use std::cell::Cell;
+
+/// Room in the symmetric heap for reducing a few numbers over all PEs.
+///
+/// Up to 128 numbers go along the one tree on which barriers run, too; a benchmark that reduces no
+/// more at a time has no other connections for it. Every reduction is collective: all PEs call it,
+/// in the same order, with as many numbers.
+#[derive(Debug)]
+pub struct Reduction {
+    part: SymSlice<f64>,
+    /// Results land in turn in the one half and in the other. A PE that is fast may begin the next
+    /// reduction while another has yet to read the result of this one; but nobody begins the one
+    /// after that before all have come to the next.
+    wholes: SymSlice<f64>,
+    second: Cell<bool>,
+}
+
+impl Reduction {
+    /// Makes room for `most` numbers at a time. All PEs call this together, before the timed region.
+    ///
+    /// # Errors
+    /// If the symmetric heap has no room for three times as many numbers.
+    pub fn new(most: usize) -> Result<Self, shmem::Error> {
+        let part = shmem::alloc::<f64>(most)?;
+        match shmem::alloc::<f64>(2 * most) {
+            Ok(wholes) => Ok(Self {
+                part,
+                wholes,
+                second: Cell::new(false),
+            }),
+            Err(error) => {
+                shmem::free(part)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Replaces each of `values` by its sum over all PEs, the same on every PE to the last bit.
+    ///
+    /// # Panics
+    /// If there are more values than room was made for.
+    pub fn sums(&self, values: &mut [f64]) {
+        self.reduce(values, Op::Sum);
+    }
+
+    /// Replaces each of `values` by the largest of any PE. What is not a number may get lost.
+    ///
+    /// # Panics
+    /// As [`sums`](Self::sums).
+    pub fn maxima(&self, values: &mut [f64]) {
+        self.reduce(values, Op::Max);
+    }
+
+    /// The sum of `value` over all PEs.
+    #[must_use]
+    pub fn sum(&self, value: f64) -> f64 {
+        let mut values = [value];
+        self.sums(&mut values);
+        values[0]
+    }
+
+    /// The largest `value` of any PE: of the seconds of a timed region, those of the slowest.
+    #[must_use]
+    pub fn max(&self, value: f64) -> f64 {
+        let mut values = [value];
+        self.maxima(&mut values);
+        values[0]
+    }
+
+    fn reduce(&self, values: &mut [f64], op: Op) {
+        let start = if self.second.get() {
+            self.part.len()
+        } else {
+            0
+        };
+        self.second.set(!self.second.get());
+        let part = self.part.at(..values.len());
+        let whole = self.wholes.at(start..start + values.len());
+        part.write_from(values);
+        shmem::reduce(whole, part, op);
+        whole.read_to(values);
+    }
+
+    /// Gives the room back. All PEs call this together.
+    ///
+    /// # Errors
+    /// If the runtime finds its heap damaged.
+    pub fn free(self) -> Result<(), shmem::Error> {
+        shmem::free(self.wholes)?;
+        shmem::free(self.part)
+    }
+}
