@@ -11,6 +11,7 @@
 //! | [`cpu`] | running a kernel as code for the best vector instructions; all the `unsafe` |
 //! | [`mod@array`] | memory of grids, on huge pages |
 //! | [`simd`] | eight numbers side by side |
+//! | [`adi`] | implicit time steps on a grid in cells, which BT and SP share |
 //! | [`exchange`] | messages into landing slots |
 //! | [`job`] | sums and maxima over all PEs |
 //! | [`processes`] | on which numbers of PEs a benchmark runs |
@@ -42,6 +43,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod adi;
 pub mod array;
 pub mod class;
 pub mod cli;
@@ -59,4 +61,6 @@ pub mod timer;
 pub mod verify;
 
 // The benchmarks.
+pub mod bt;
 pub mod ep;
+pub mod sp;

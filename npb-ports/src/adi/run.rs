@@ -1,0 +1,109 @@
+//! The whole benchmark, for any scheme: set up, steps, norms, report.
+
+use super::constants::EQUATIONS;
+use super::norms::root_mean_square;
+use super::partition::Partition;
+use super::scheme::{Params, Scheme};
+use super::solver::{Solver, memory, slot_sizes};
+use crate::cli::Options;
+use crate::console::Console;
+use crate::error::Error;
+use crate::exchange::Slots;
+use crate::job::Reduction;
+use crate::memory;
+use crate::processes::Rule;
+use crate::report::{Report, Size, Value};
+use crate::timer::Timer;
+use crate::verify::{Norms, Verification};
+
+/// The largest relative error of a norm that verifies.
+const TOLERANCE: f64 = 1e-8;
+
+/// Runs the benchmark that `S` solves, on all PEs.
+///
+/// # Errors
+/// If it does not run on this number of PEs, or its data does not fit into memory, or its
+/// landing slots not into the symmetric heap.
+pub fn run<S: Scheme>(options: &Options) -> Result<Report, Error> {
+    let (class, n_pes) = (options.class(), shmem::n_pes());
+    let params = S::params(class);
+    let most = Partition::max_pes(params.n);
+    Rule::Square { most }.check(S::NAME, class, n_pes)?;
+    let partition = Partition::new(params.n, n_pes).expect("what the rule allows");
+    memory::check(
+        S::NAME,
+        class,
+        memory::<S>(params.n, partition.cells_a_side()),
+    )?;
+    let console = Console::new(options);
+    let size = Size::Grid([u32::try_from(params.n).unwrap_or(u32::MAX); 3]);
+    console.opening(class, size, params.iterations, Some(params.dt));
+
+    let all = Reduction::new(2 * EQUATIONS)?;
+    let mut slots = Slots::new(&slot_sizes::<S>(&partition))?;
+    let mut solver = Solver::<S>::new(partition, shmem::my_pe(), &params, options.level())?;
+    // Connects, and touches all memory.
+    solver.step(&mut slots);
+    solver.initialize();
+
+    shmem::barrier_all();
+    let timer = Timer::start();
+    for step in 1..=params.iterations {
+        if step == 1 || step % 20 == 0 {
+            console.say(format_args!(" Time step {step:4}"));
+        }
+        solver.step(&mut slots);
+    }
+    let seconds = timer.seconds();
+
+    let mut sums = [0.0; 2 * EQUATIONS];
+    sums[..EQUATIONS].copy_from_slice(&solver.residual(&mut slots));
+    sums[EQUATIONS..].copy_from_slice(&solver.error());
+    all.sums(&mut sums);
+    let seconds = all.max(seconds);
+    slots.free()?;
+    all.free()?;
+    let norms = sums.map(|sum| root_mean_square(sum, params.n));
+    let (residual, error) = norms.split_at(EQUATIONS);
+    Ok(Report {
+        name: S::NAME,
+        class,
+        size,
+        iterations: params.iterations,
+        seconds,
+        processes: n_pes,
+        active: n_pes,
+        operations: S::operations(&params),
+        operation_type: "floating point",
+        verification: verification(options, &params, residual, error),
+        results: vec![
+            ("dt", Value::Real(params.dt)),
+            ("simd", Value::Text(options.level().to_string())),
+        ],
+        results_text: String::new(),
+    })
+}
+
+fn verification(
+    options: &Options,
+    params: &Params,
+    residual: &[f64],
+    error: &[f64],
+) -> Verification {
+    Verification::of_norms(
+        options.class(),
+        TOLERANCE,
+        &[
+            Norms {
+                kind: "RMS-norms of residual",
+                values: residual,
+                references: &params.residual,
+            },
+            Norms {
+                kind: "RMS-norms of solution error",
+                values: error,
+                references: &params.error,
+            },
+        ],
+    )
+}

@@ -1,0 +1,547 @@
+//! The time step on several PEs in one process: its results, and the order of its messages.
+
+use super::constants::Constants;
+use super::exact::fill;
+use super::field::{Field, GHOST};
+use super::partition::{DIRECTIONS, Partition, X, Y, Z};
+use super::scheme::{Ends, Params, Point, Scheme};
+use super::solver::{Exchange, Solver, memory, slot_sizes};
+use crate::class::Class;
+use crate::cpu::Level;
+use crate::simd::F64x8;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
+
+/// A tridiagonal system with coefficients from `u`, the direction and the position: small, but
+/// everything that a scheme is given makes a difference.
+#[derive(Debug)]
+struct Tridiagonal {
+    weight: f64,
+}
+
+impl Tridiagonal {
+    fn off_diagonal<const DIRECTION: usize>(&self, u: &Point) -> F64x8 {
+        (u[0] + u[DIRECTION + 1] * 0.1) * -self.weight
+    }
+}
+
+impl Scheme for Tridiagonal {
+    const NAME: &'static str = "TRIDIAGONAL";
+    type Kept = [F64x8; 1];
+    type Forward = [F64x8; 6];
+    type Backward = [F64x8; 5];
+
+    fn params(_: Class) -> Params {
+        PARAMS
+    }
+
+    fn operations(_: &Params) -> f64 {
+        1.0
+    }
+
+    fn new(constants: &Constants) -> Self {
+        Self {
+            weight: constants.dt * constants.t1 * 0.1,
+        }
+    }
+
+    fn forward<const DIRECTION: usize, const FMA: bool>(
+        &self,
+        ends: Ends,
+        u: &[Point],
+        rhs: &mut [Point],
+        kept: &mut [[F64x8; 1]],
+        carry: &mut [F64x8; 6],
+    ) {
+        let len = rhs.len();
+        assert!(u.len() == len + 2 && kept.len() == len);
+        for s in 0..len {
+            let near_boundary = (ends.low && s == 0) || (ends.high && s == len - 1);
+            let diagonal = if near_boundary { 1.5 } else { 2.0 };
+            let lower = self.off_diagonal::<DIRECTION>(&u[s]);
+            let upper = self.off_diagonal::<DIRECTION>(&u[s + 2]);
+            let pivot = (u[s + 1][0] * diagonal - lower * carry[0]).recip();
+            kept[s] = [upper * pivot];
+            carry[0] = kept[s][0];
+            for m in 0..5 {
+                rhs[s][m] = (rhs[s][m] - lower * carry[m + 1]) * pivot;
+                carry[m + 1] = rhs[s][m];
+            }
+        }
+    }
+
+    fn backward<const DIRECTION: usize, const FMA: bool>(
+        &self,
+        rhs: &mut [Point],
+        kept: &[[F64x8; 1]],
+        carry: &mut [F64x8; 5],
+    ) {
+        for (rhs, kept) in rhs.iter_mut().zip(kept).rev() {
+            for (value, next) in rhs.iter_mut().zip(carry.iter()) {
+                *value -= kept[0] * *next;
+            }
+            *carry = *rhs;
+        }
+    }
+
+    fn change<const FMA: bool>(&self, u: &Point, solution: Point) -> Point {
+        solution.map(|x| x * u[0])
+    }
+}
+
+const PARAMS: Params = Params {
+    n: 12,
+    iterations: 1,
+    dt: 0.01,
+    residual: [1.0; 5],
+    error: [1.0; 5],
+};
+
+/// Landing slots of all PEs, each with room for one message.
+struct Mailboxes {
+    rooms: Mutex<Vec<Vec<Option<Vec<f64>>>>>,
+    changed: Condvar,
+    /// A PE has failed: no use in waiting for it.
+    failed: AtomicBool,
+}
+
+struct Mailbox<'a> {
+    all: &'a Mailboxes,
+    pe: usize,
+    sizes: &'a [usize],
+}
+
+impl Drop for Mailbox<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.all.failed.store(true, Ordering::SeqCst);
+            drop(self.all.rooms.lock());
+            self.all.changed.notify_all();
+        }
+    }
+}
+
+impl Exchange for Mailbox<'_> {
+    fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
+        assert!(
+            message.len() <= self.sizes[slot],
+            "slot {slot} is too small"
+        );
+        let room = &mut self.all.rooms.lock().unwrap()[pe][slot];
+        assert!(room.is_none(), "slot {slot} of PE {pe} is taken");
+        *room = Some(message.to_vec());
+        self.all.changed.notify_all();
+    }
+
+    fn receive(&mut self, slot: usize, message: &mut [f64]) {
+        let mut rooms = self.all.rooms.lock().unwrap();
+        loop {
+            if let Some(landed) = rooms[self.pe][slot].take() {
+                return message.copy_from_slice(&landed);
+            }
+            assert!(!self.all.failed.load(Ordering::SeqCst), "another PE failed");
+            rooms = self.all.changed.wait(rooms).unwrap();
+        }
+    }
+}
+
+/// States of the whole grid after `steps` steps on p x p PEs, and the sums of the norms.
+fn result(n: usize, p: usize, steps: usize, level: Level) -> (Vec<f64>, [f64; 5], [f64; 5]) {
+    result_of::<Tridiagonal>(n, p, steps, level, |_| {})
+}
+
+/// The same for any scheme, with solvers that `prepare` has changed.
+fn result_of<S: Scheme + Send>(
+    n: usize,
+    p: usize,
+    steps: usize,
+    level: Level,
+    prepare: fn(&mut Solver<S>),
+) -> (Vec<f64>, [f64; 5], [f64; 5])
+where
+    S::Kept: Send,
+{
+    let partition = Partition::new(n, p * p).unwrap();
+    let params = Params { n, ..PARAMS };
+    let sizes = slot_sizes::<S>(&partition);
+    let all = Mailboxes {
+        rooms: Mutex::new(vec![vec![None; sizes.len()]; p * p]),
+        changed: Condvar::new(),
+        failed: AtomicBool::new(false),
+    };
+    let solvers: Vec<_> = std::thread::scope(|scope| {
+        let run = |pe| {
+            let mut mailbox = Mailbox {
+                all: &all,
+                pe,
+                sizes: &sizes,
+            };
+            move || {
+                let mut solver = Solver::<S>::new(partition, pe, &params, level).unwrap();
+                prepare(&mut solver);
+                // A step whose result is forgotten must leave nothing behind.
+                solver.step(&mut mailbox);
+                solver.initialize();
+                for _ in 0..steps {
+                    solver.step(&mut mailbox);
+                }
+                let residual = solver.residual(&mut mailbox);
+                (solver, residual)
+            }
+        };
+        let threads: Vec<_> = (0..p * p).map(|pe| scope.spawn(run(pe))).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    let mut states = vec![f64::NAN; n * n * n * 5];
+    let (mut residual, mut error) = ([0.0; 5], [0.0; 5]);
+    for (solver, part) in &solvers {
+        for m in 0..5 {
+            residual[m] += part[m];
+            error[m] += solver.error()[m];
+        }
+        for block in &solver.blocks {
+            let cell = &block.cell;
+            for (k, j) in cell
+                .points(Z)
+                .flat_map(|k| cell.points(Y).map(move |j| (k, j)))
+            {
+                for i in cell.points(X) {
+                    let [x, y, z] = [(X, i), (Y, j), (Z, k)].map(|(d, at)| cell.global(d, at));
+                    let at = ((z * n + y) * n + x) * 5;
+                    states[at..at + 5].copy_from_slice(&block.u.get(i, j, k));
+                }
+            }
+        }
+    }
+    (states, residual, error)
+}
+
+fn close(a: &[f64], b: &[f64], tolerance: f64) {
+    assert_eq!(a.len(), b.len());
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        let far = (a - b).abs() > tolerance * a.abs().max(b.abs());
+        assert!(!far && a.is_finite() && b.is_finite(), "{i}: {a} and {b}");
+    }
+}
+
+#[test]
+fn the_result_does_not_depend_on_the_number_of_pes() {
+    for n in [12, 13, 14] {
+        let (states, residual, error) = result(n, 1, 3, Level::best());
+        let (initial, ..) = result(n, 1, 0, Level::best());
+        assert!(
+            states
+                .iter()
+                .zip(&initial)
+                .any(|(a, b)| (a - b).abs() > 1e-3)
+        );
+        for p in [2, 3, 4] {
+            let (others, other_residual, other_error) = result(n, p, 3, Level::best());
+            close(&others, &states, 1e-11);
+            close(&other_residual, &residual, 1e-9);
+            close(&other_error, &error, 1e-9);
+        }
+    }
+}
+
+/// Sets all that no point needs to what is not a number: padding, and ghosts on no line.
+fn spoil<S: Scheme>(solver: &mut Solver<S>) {
+    for block in &mut solver.blocks {
+        let cell = block.cell;
+        let mut fields = [(); 3].map(|()| Field::new(*block.u.layout(), [f64::NAN; 5]).unwrap());
+        let [u, rhs, forcing] = &mut fields;
+        let mut keep = |ranges: [std::ops::Range<usize>; 3]| {
+            fill(u, ranges, |[i, j, k]| block.u.get(i, j, k));
+        };
+        keep([X, Y, Z].map(|d| cell.points(d)));
+        for direction in [X, Y, Z] {
+            let mut ranges = [X, Y, Z].map(|d| cell.interior(d));
+            // Beyond the boundary a ghost is multiplied by 0, so it must be a number.
+            let points = cell.points(direction);
+            ranges[direction] = points.start - GHOST..points.end + GHOST;
+            keep(ranges);
+        }
+        let inner = [X, Y, Z].map(|d| cell.interior(d));
+        fill(rhs, inner.clone(), |[i, j, k]| block.rhs.get(i, j, k));
+        fill(forcing, inner, |[i, j, k]| block.forcing.get(i, j, k));
+        [block.u, block.rhs, block.forcing] = fields;
+    }
+}
+
+/// Every number comes from the same operations, wherever its point lies: in whichever cell, lane
+/// and chunk, beside whatever is in the lanes that hold no line.
+fn is_exact_everywhere<S: Scheme + Send>()
+where
+    S::Kept: Send,
+{
+    for n in [12, 15] {
+        for level in Level::supported() {
+            let (states, ..) = result_of::<S>(n, 1, 2, level, |_| {});
+            assert!(states.iter().all(|x| x.is_finite()));
+            for p in 1..=4 {
+                for prepare in [|_: &mut Solver<S>| {}, spoil::<S>] {
+                    let (others, ..) = result_of::<S>(n, p, 2, level, prepare);
+                    let differs = (0..states.len()).find(|&i| others[i] != states[i]);
+                    assert_eq!(differs, None, "{n} points, {p} cells a side, {level}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bt_gives_the_same_numbers_on_all_partitions() {
+    is_exact_everywhere::<crate::bt::Bt>();
+}
+
+#[test]
+fn sp_gives_the_same_numbers_on_all_partitions() {
+    is_exact_everywhere::<crate::sp::solver::Sp>();
+}
+
+#[test]
+fn a_grid_without_address_space_is_an_error() {
+    let n = 1 << 16;
+    let params = Params { n, ..PARAMS };
+    let partition = Partition::new(n, 1).unwrap();
+    assert!(Solver::<Tridiagonal>::new(partition, 0, &params, Level::best()).is_err());
+}
+
+#[test]
+fn the_result_does_not_depend_on_the_instructions() {
+    let (states, ..) = result(20, 2, 2, Level::BASELINE);
+    for level in Level::supported() {
+        close(&result(20, 2, 2, level).0, &states, 1e-11);
+    }
+}
+
+/// Solves the lines of one direction one after the other, by the definition of the system.
+fn solve_plainly(states: &[f64], rhs: &mut [f64], n: usize, direction: usize, weight: f64) {
+    let stride = [1, n, n * n][direction];
+    let (a, b) = ([n, 1, 1][direction], [n * n, n * n, n][direction]);
+    let u = |at: usize| &states[at * 5..at * 5 + 5];
+    let off_diagonal = |at: usize| -weight * (u(at)[0] + 0.1 * u(at)[direction + 1]);
+    for (y, z) in (1..n - 1).flat_map(|y| (1..n - 1).map(move |z| (y, z))) {
+        let points: Vec<_> = (1..n - 1).map(|s| y * a + z * b + s * stride).collect();
+        let len = points.len();
+        for m in 0..5 {
+            // Gauss-Seidel converges since the diagonal dominates.
+            let known: Vec<f64> = points.iter().map(|at| rhs[at * 5 + m]).collect();
+            let mut x = vec![0.0; len];
+            for _ in 0..200 {
+                for (s, at) in points.iter().copied().enumerate() {
+                    let below = if s > 0 { x[s - 1] } else { 0.0 };
+                    let above = if s + 1 < len { x[s + 1] } else { 0.0 };
+                    let others =
+                        off_diagonal(at - stride) * below + off_diagonal(at + stride) * above;
+                    let diagonal = if s == 0 || s + 1 == len { 1.5 } else { 2.0 };
+                    x[s] = (known[s] - others) / (diagonal * u(at)[0]);
+                }
+            }
+            for (at, x) in points.iter().zip(x) {
+                rhs[at * 5 + m] = x;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_solves_the_systems_of_all_directions() {
+    let n = 12;
+    let (before, ..) = result(n, 1, 0, Level::best());
+    let constants = Constants::new(n, PARAMS.dt);
+    let h = 1.0 / (n - 1) as f64;
+    let state = |at: [usize; 3]| {
+        let start = ((at[2] * n + at[1]) * n + at[0]) * 5;
+        std::array::from_fn(|m| before[start + m])
+    };
+    let exact = |at: [usize; 3]| super::exact::exact(at.map(|x| x as f64 * h));
+    let of_state = super::reference::right_hand_side(&constants, &state);
+    let of_exact = super::reference::right_hand_side(&constants, &exact);
+    let mut rhs = vec![0.0; before.len()];
+    for (at, value) in of_state {
+        let start = ((at[2] * n + at[1]) * n + at[0]) * 5;
+        for m in 0..5 {
+            rhs[start + m] = value[m] - of_exact[&at][m];
+        }
+    }
+    let weight = Tridiagonal::new(&constants).weight;
+    for direction in 0..DIRECTIONS {
+        solve_plainly(&before, &mut rhs, n, direction, weight);
+    }
+    let expected: Vec<f64> = (0..before.len())
+        .map(|at| before[at] + rhs[at] * before[at / 5 * 5])
+        .collect();
+    for p in [1, 2] {
+        close(&result(n, p, 1, Level::best()).0, &expected, 1e-11);
+    }
+}
+
+/// What a PE does with its messages, in order.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Send { pe: usize, slot: usize },
+    Receive { slot: usize },
+}
+
+/// Notes the order, and delivers nothing: what a PE sends and waits for does not depend on the
+/// contents of messages.
+struct Recorder(Vec<Event>);
+
+impl Exchange for Recorder {
+    fn send(&mut self, pe: usize, slot: usize, _: &[f64]) {
+        self.0.push(Event::Send { pe, slot });
+    }
+
+    fn receive(&mut self, slot: usize, message: &mut [f64]) {
+        self.0.push(Event::Receive { slot });
+        message.fill(1.0);
+    }
+}
+
+/// The messages of a run: a warm-up step, steps, the residual.
+fn scripts(p: usize, steps: usize) -> Vec<Vec<Event>> {
+    let partition = Partition::new(12, p * p).unwrap();
+    (0..p * p)
+        .map(|pe| {
+            let mut recorder = Recorder(Vec::new());
+            let mut solver =
+                Solver::<Tridiagonal>::new(partition, pe, &PARAMS, Level::BASELINE).unwrap();
+            for _ in 0..=steps {
+                solver.step(&mut recorder);
+            }
+            let _ = solver.residual(&mut recorder);
+            recorder.0
+        })
+        .collect()
+}
+
+/// A slot in a simulation.
+#[derive(Clone, Default)]
+struct Room {
+    /// What the sender knew of all PEs' progress when it sent the message that is in the slot.
+    message: Option<Vec<usize>>,
+    /// The receiver's progress when it took the last message.
+    taken: Option<usize>,
+}
+
+/// Runs the scripts in the order that `choose` picks among the PEs that can go on.
+///
+/// Panics if a message is sent into a slot that holds one, or before its sender can know that
+/// the last one was taken; the latter is what makes the outcome the same for every order.
+fn simulate(scripts: &[Vec<Event>], mut choose: impl FnMut(&[usize]) -> usize) {
+    let slots = slot_sizes::<Tridiagonal>(&Partition::new(12, scripts.len()).unwrap()).len();
+    let mut rooms = vec![vec![Room::default(); slots]; scripts.len()];
+    // knows[a][b]: events of b that come before the next event of a in every order.
+    let mut knows = vec![vec![0; scripts.len()]; scripts.len()];
+    loop {
+        let unfinished: Vec<_> = (0..scripts.len())
+            .filter(|&pe| knows[pe][pe] < scripts[pe].len())
+            .collect();
+        let ready: Vec<_> = unfinished
+            .iter()
+            .copied()
+            .filter(|&pe| match scripts[pe][knows[pe][pe]] {
+                Event::Send { .. } => true,
+                Event::Receive { slot } => rooms[pe][slot].message.is_some(),
+            })
+            .collect();
+        if ready.is_empty() {
+            assert!(unfinished.is_empty(), "PEs {unfinished:?} wait for ever");
+            let rest = rooms.iter().flatten().filter(|room| room.message.is_some());
+            assert_eq!(rest.count(), 0, "messages that nobody took");
+            return;
+        }
+        let pe = ready[choose(&ready) % ready.len()];
+        let event = scripts[pe][knows[pe][pe]];
+        knows[pe][pe] += 1;
+        match event {
+            Event::Send { pe: to, slot } => {
+                let room = &mut rooms[to][slot];
+                assert!(
+                    room.message.is_none(),
+                    "PE {pe} overwrites slot {slot} of {to}"
+                );
+                assert!(
+                    room.taken.is_none_or(|taken| knows[pe][to] >= taken),
+                    "PE {pe} can't know that slot {slot} of PE {to} is free"
+                );
+                room.message = Some(knows[pe].clone());
+            }
+            Event::Receive { slot } => {
+                let room = &mut rooms[pe][slot];
+                let sender = room.message.take().expect("only ready PEs are chosen");
+                for (mine, theirs) in knows[pe].iter_mut().zip(sender) {
+                    *mine = theirs.max(*mine);
+                }
+                room.taken = Some(knows[pe][pe]);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_message_is_overwritten_whoever_runs_ahead() {
+    for p in 1..=4 {
+        let scripts = scripts(p, 2);
+        assert_eq!(scripts[0].is_empty(), p == 1);
+        for favourite in 0..p * p {
+            // One PE goes as far as it can; or it moves only when no other can.
+            simulate(&scripts, |ready| {
+                ready.iter().position(|&pe| pe == favourite).unwrap_or(0)
+            });
+            simulate(&scripts, |ready| {
+                ready.iter().position(|&pe| pe != favourite).unwrap_or(0)
+            });
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "overwrites slot")]
+fn the_simulation_finds_exchanges_without_a_sweep_between() {
+    let partition = Partition::new(12, 4).unwrap();
+    let scripts: Vec<_> = (0..4)
+        .map(|pe| {
+            let mut recorder = Recorder(Vec::new());
+            let mut solver =
+                Solver::<Tridiagonal>::new(partition, pe, &PARAMS, Level::BASELINE).unwrap();
+            let _ = solver.residual(&mut recorder);
+            let _ = solver.residual(&mut recorder);
+            let _ = solver.residual(&mut recorder);
+            recorder.0
+        })
+        .collect();
+    simulate(&scripts, |_| 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+    #[test]
+    fn no_message_is_overwritten_in_any_order(
+        p in 2usize..=4,
+        choices in proptest::collection::vec(any::<usize>(), 1..2000),
+    ) {
+        let mut choices = choices.into_iter().cycle();
+        simulate(&scripts(p, 2), |_| choices.next().unwrap_or(0));
+    }
+}
+
+#[test]
+fn memory_of_one_pe_is_three_fields_and_more_pes_need_less_each() {
+    let one = memory::<Tridiagonal>(64, 1);
+    assert!(one > 3 * 5 * 8 * 64 * 64 * 64 && one < 10 * 5 * 8 * 64 * 64 * 64);
+    for p in 1..6 {
+        assert!(memory::<Tridiagonal>(162, p + 1) < memory::<Tridiagonal>(162, p));
+    }
+    // While the last of the three is not there yet, two for the forcing are.
+    let field = Field::<5>::new(
+        Partition::new(64, 1).unwrap().cells(0)[0].layout(),
+        [0.0; 5],
+    );
+    let field = size_of_val(field.unwrap().values()) as u64;
+    assert!((4 * field..4 * field + field / 10).contains(&one));
+    // The largest class is counted without overflow.
+    assert!(memory::<Tridiagonal>(2560, 1) > 2_000_000_000_000);
+}
