@@ -63,4 +63,5 @@ pub mod verify;
 // The benchmarks.
 pub mod bt;
 pub mod ep;
+pub mod mg;
 pub mod sp;
