@@ -10,12 +10,14 @@
 //! * `first_contact`: time of the first operation between two PEs, by what the target does.
 //! * `footprint`: memory that a job takes of its machine, the kernel's included.
 //! * `qp_table`: queue pairs per PE of whole programs, under different settings.
+//! * `npb_table`: rates, peers and queue pairs of the NAS benchmarks.
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
 pub mod about;
 pub mod cpu;
 pub mod job;
+pub mod peers;
 pub mod report;
 pub mod rivals;
 pub mod stats;

@@ -1,7 +1,7 @@
 //! Queue pairs per PE of whole programs, under different settings.
 //!
-//! `qp_table --env SHMEM_TRANSPORT=rc --env SHMEM_TRANSPORT=xrc` runs the examples and EP of class
-//! S on 64 PEs of 8 nodes, once with each environment, and prints what `shmrun --report-json`
+//! `qp_table --env SHMEM_TRANSPORT=rc --env SHMEM_TRANSPORT=xrc` runs the examples and the NAS
+//! benchmarks, in the smallest classes that go, on 64 PEs of 8 nodes, once with each environment, and prints what `shmrun --report-json`
 //! counted: for each program and environment the mean, the largest and the sum over PEs. Counts
 //! depend little on how busy the machine is, but for connections that both ends open at once.
 
@@ -47,6 +47,9 @@ const PROGRAMS: &[&[&str]] = &[
     &["examples/histogram"],
     &["examples/heat2d"],
     &["npb-ep", "S"],
+    &["npb-bt", "W"],
+    &["npb-mg", "S"],
+    &["npb-sp", "W"],
 ];
 
 fn main() -> ExitCode {

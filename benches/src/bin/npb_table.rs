@@ -1,0 +1,389 @@
+//! The tables of the NAS benchmarks: how fast, and with how many peers.
+//!
+//! `npb_table --out OUT` runs EP, BT, MG and SP and prints two tables. The first: rates, with the
+//! peers and queue pairs that `shmrun --report-json` counted, best of several runs. The second:
+//! peers at 64 PEs, each on a node of its own, beside the model ([`peers`]), which is given for 256
+//! PEs too, and the published averages of a library that connects on demand. Peers are counted at both ends: the
+//! mean over PEs of the number of other PEs with which it has a connection.
+//!
+//! [`peers`]: shmem_benches::peers
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Parser;
+use shmem_benches::about::about;
+use shmem_benches::job::{self, End};
+use shmem_benches::peers::Graph;
+use shmem_benches::report::{Figure, figure};
+
+#[derive(Parser)]
+#[command(about = "Rates, peers and queue pairs of the NAS benchmarks")]
+struct Options {
+    /// Classes of the table of rates.
+    #[arg(long, value_name = "CLASS", default_values_t = ["W".to_owned(), "A".to_owned()])]
+    class: Vec<String>,
+    /// Layouts of the table of rates: PEs, or PEs on nodes as 16x4. A benchmark that does not run
+    /// on that many is left out.
+    #[arg(long, value_name = "PES[xNODES]", value_parser = layout,
+          default_values_t = DEFAULT_LAYOUTS.map(|(pes, nodes)| Layout { pes, nodes }))]
+    layout: Vec<Layout>,
+    /// PEs of the table of peers that are measured, on as many nodes; 0 for none. Each PE wants some
+    /// part of a core: BT and SP on 256 PEs of two cores take the better part of an hour, and leave
+    /// nothing to others.
+    #[arg(long, value_name = "PES", default_values_t = [64])]
+    peers: Vec<usize>,
+    /// Runs of each row of the table of rates; the best counts. 0: no such table.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Benchmarks, by the names of the programs [default: all].
+    #[arg(long, value_name = "PROGRAM", value_parser = KERNELS.map(|kernel| kernel.program))]
+    only: Vec<String>,
+    /// Seconds after which a job is ended.
+    #[arg(long, default_value_t = 300)]
+    limit: u64,
+    /// Directory for the output of all jobs; made if need be.
+    #[arg(long)]
+    out: std::path::PathBuf,
+}
+
+const DEFAULT_LAYOUTS: [(usize, usize); 5] = [(1, 1), (2, 1), (4, 1), (4, 4), (16, 4)];
+
+/// PEs for which the table of peers has the model at least.
+const MODELLED: [usize; 2] = [64, 256];
+
+/// PEs and the nodes that they are spread over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    pes: usize,
+    nodes: usize,
+}
+
+impl std::fmt::Display for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.pes, self.nodes)
+    }
+}
+
+fn layout(text: &str) -> Result<Layout, String> {
+    let (pes, nodes) = text.split_once('x').unwrap_or((text, "1"));
+    match (pes.parse(), nodes.parse()) {
+        (Ok(pes), Ok(nodes)) if pes >= nodes && nodes > 0 => Ok(Layout { pes, nodes }),
+        _ => Err("not PEs, or PESxNODES with at least a PE for each node".to_owned()),
+    }
+}
+
+/// A benchmark.
+struct Kernel {
+    program: &'static str,
+    /// Whom PEs talk to but for collectives; of grids large enough for so many PEs.
+    neighbours: fn(usize) -> Graph,
+    /// Average number of peers at 64 PEs, as published: Chakraborty et al., On-demand Connection
+    /// Management for OpenSHMEM and OpenSHMEM+MPI, Table I.
+    published: f64,
+}
+
+const KERNELS: [Kernel; 4] = [
+    Kernel {
+        program: "npb-bt",
+        neighbours: |n| Graph::multi_partition(n.isqrt()),
+        published: 8.7,
+    },
+    Kernel {
+        program: "npb-ep",
+        neighbours: Graph::silent,
+        published: 3.0,
+    },
+    Kernel {
+        program: "npb-mg",
+        neighbours: |n| Graph::multigrid(n, n),
+        published: 9.46,
+    },
+    Kernel {
+        program: "npb-sp",
+        neighbours: |n| Graph::multi_partition(n.isqrt()),
+        published: 8.75,
+    },
+];
+
+fn main() -> ExitCode {
+    match measure(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("npb_table: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all jobs were good.
+fn measure(options: &Options) -> io::Result<bool> {
+    fs::create_dir_all(&options.out)?;
+    fs::write(options.out.join("about.txt"), about())?;
+    let kernels: Vec<_> = KERNELS
+        .iter()
+        .filter(|k| options.only.is_empty() || options.only.iter().any(|o| o == k.program))
+        .collect();
+    let mut good = true;
+    let mut text = String::new();
+    if options.runs > 0 {
+        text.push_str(RATES);
+    }
+    for kernel in kernels.iter().filter(|_| options.runs > 0) {
+        for class in &options.class {
+            for layout in &options.layout {
+                match best(kernel, class, *layout, options)? {
+                    Outcome::Ran(run) => text.push_str(&rate_row(kernel, class, *layout, &run)),
+                    Outcome::Refused => {}
+                    Outcome::Failed => good = false,
+                }
+            }
+        }
+    }
+    text.push_str(PEERS);
+    let measured = options.peers.iter().copied().filter(|n| *n > 0);
+    let sizes: BTreeSet<usize> = measured.clone().chain(MODELLED).collect();
+    for n in sizes {
+        for kernel in &kernels {
+            let found = if measured.clone().any(|m| m == n) {
+                let found = smallest(kernel, n, options)?;
+                good &= found.is_some();
+                found
+            } else {
+                None
+            };
+            text.push_str(&peers_row(kernel, n, found));
+        }
+    }
+    fs::write(options.out.join("table.md"), &text)?;
+    print!("{text}");
+    Ok(good)
+}
+
+/// What a job yielded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Run {
+    mops: f64,
+    connections: Figure,
+    queue_pairs: Figure,
+}
+
+enum Outcome {
+    Ran(Run),
+    /// The benchmark does not run on so many PEs.
+    Refused,
+    Failed,
+}
+
+/// The fastest of several runs.
+fn best(kernel: &Kernel, class: &str, layout: Layout, options: &Options) -> io::Result<Outcome> {
+    let mut best: Option<Run> = None;
+    for number in 0..options.runs {
+        match run(kernel, class, layout, number, options)? {
+            Outcome::Ran(run) if best.is_none_or(|best| run.mops > best.mops) => best = Some(run),
+            Outcome::Ran(_) => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(best.map_or(Outcome::Failed, Outcome::Ran))
+}
+
+/// The smallest class that the benchmark runs on `n` PEs, each on a node of its own.
+fn smallest(kernel: &Kernel, n: usize, options: &Options) -> io::Result<Option<(char, Run)>> {
+    for class in "SWAB".chars() {
+        let layout = Layout { pes: n, nodes: n };
+        match run(kernel, &class.to_string(), layout, 0, options)? {
+            Outcome::Ran(run) => return Ok(Some((class, run))),
+            Outcome::Refused => {}
+            Outcome::Failed => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// Runs one job, which leaves its files in the directory for output.
+fn run(
+    kernel: &Kernel,
+    class: &str,
+    layout: Layout,
+    number: u32,
+    options: &Options,
+) -> io::Result<Outcome> {
+    let name = format!("{}.{class}.{layout}.{number}", kernel.program);
+    let file = |suffix: &str| options.out.join(format!("{name}.{suffix}"));
+    let mut command = Command::new(job::built("shmrun")?);
+    command
+        .args(["-n", &layout.pes.to_string()])
+        .args(["--nodes", &layout.nodes.to_string(), "--report-json"])
+        .arg(file("report.json"))
+        .arg(job::built(kernel.program)?)
+        .args([class, "--json"])
+        .stdin(Stdio::null())
+        .stdout(File::create(file("json"))?)
+        .stderr(File::create(file("err"))?);
+    let end = job::run(&mut command, Duration::from_secs(options.limit))?;
+    let said = fs::read_to_string(file("err"))?;
+    if said.contains("does not run on") {
+        return Ok(Outcome::Refused);
+    }
+    if !matches!(end, End::Exited(status) if status.success()) {
+        eprintln!(
+            "npb_table: {name} failed: {end:?}; see {}",
+            show(&file("err"))
+        );
+        return Ok(Outcome::Failed);
+    }
+    let report = fs::read_to_string(file("report.json"))?;
+    let result = fs::read_to_string(file("json"))?;
+    let figure = |name| figure(&report, name);
+    let run = (|| {
+        Some(Run {
+            mops: number_of(&result, "mops")?,
+            connections: figure("connections")?,
+            queue_pairs: figure("queue pairs")?,
+        })
+    })();
+    Ok(run.map_or_else(
+        || {
+            eprintln!(
+                "npb_table: {name} has no figures; see {}",
+                show(&file("json"))
+            );
+            Outcome::Failed
+        },
+        Outcome::Ran,
+    ))
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The number called `name` in the one-line report of a benchmark.
+fn number_of(json: &str, name: &str) -> Option<f64> {
+    let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()?.trim().parse().ok()
+}
+
+const RATES: &str = "Mop/s of all PEs together, the best of the runs; peers on other nodes and queue \
+    pairs of a PE: mean, largest\n\n\
+    | benchmark | class | PEs | nodes | Mop/s | peers | queue pairs |\n\
+    |---|---|---:|---:|---:|---:|---:|\n";
+
+fn rate_row(kernel: &Kernel, class: &str, layout: Layout, run: &Run) -> String {
+    format!(
+        "| {} | {class} | {} | {} | {:.0} | {} | {} |\n",
+        kernel.program,
+        layout.pes,
+        layout.nodes,
+        run.mops,
+        both(run.connections),
+        both(run.queue_pairs),
+    )
+}
+
+fn both(figure: Figure) -> String {
+    format!("{:.2}, {}", figure.mean, figure.max)
+}
+
+const PEERS: &str = "\nPeers of a PE where each PE has a node of its own: measured (mean, largest; \
+    – if not), neighbours and tree by the model, neighbours alone, and as published for 64 PEs\n\n\
+    | benchmark | class | PEs | measured | model | neighbours | published |\n\
+    |---|---|---:|---:|---:|---:|---:|\n";
+
+fn peers_row(kernel: &Kernel, n: usize, found: Option<(char, Run)>) -> String {
+    let neighbours = (kernel.neighbours)(n);
+    let model = neighbours.clone().and(&Graph::tree(n));
+    let mut row = format!("| {} |", kernel.program);
+    let _ = match found {
+        Some((class, run)) => write!(row, " {class} | {n} | {} |", both(run.connections)),
+        None => write!(row, " – | {n} | – |"),
+    };
+    let published = match n {
+        64 => kernel.published.to_string(),
+        _ => "–".to_owned(),
+    };
+    let _ = writeln!(
+        row,
+        " {:.2}, {} | {:.2}, {} | {published} |",
+        model.mean(),
+        model.max(),
+        neighbours.mean(),
+        neighbours.max(),
+    );
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_pes_and_nodes() {
+        assert_eq!(layout("16x4"), Ok(Layout { pes: 16, nodes: 4 }));
+        assert_eq!(layout("2"), Ok(Layout { pes: 2, nodes: 1 }));
+        for bad in ["", "x", "2x4", "4x0", "4x-1", "ax1"] {
+            assert!(layout(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_benchmarks_that_exist() {
+        let only = |name| Options::try_parse_from(["npb_table", "--out", "x", "--only", name]);
+        assert!(only("npb-sp").is_ok());
+        assert!(only("sp").is_err());
+    }
+
+    #[test]
+    fn rows_have_as_many_cells_as_their_heads() {
+        let f = |mean, max| Figure {
+            min: 0.0,
+            mean,
+            max,
+            sum: 0.0,
+        };
+        let run = Run {
+            mops: 1234.5,
+            connections: f(1.96875, 6.0),
+            queue_pairs: f(2.0, 6.0),
+        };
+        let kernel = &KERNELS[1];
+        assert_eq!(
+            rate_row(kernel, "W", Layout { pes: 64, nodes: 8 }, &run),
+            "| npb-ep | W | 64 | 8 | 1234 | 1.97, 6 | 2.00, 6 |\n"
+        );
+        assert_eq!(
+            peers_row(kernel, 64, Some(('S', run))),
+            "| npb-ep | S | 64 | 1.97, 6 | 1.97, 6 | 0.00, 0 | 3 |\n"
+        );
+        let unknown = peers_row(&KERNELS[0], 256, None);
+        assert!(
+            unknown.starts_with("| npb-bt | – | 256 | – | 6.93, "),
+            "{unknown}"
+        );
+        for (head, row) in [
+            (
+                RATES,
+                rate_row(kernel, "W", Layout { pes: 1, nodes: 1 }, &run),
+            ),
+            (PEERS, unknown),
+        ] {
+            let line = head.lines().last().unwrap();
+            assert_eq!(line.matches('|').count(), row.matches('|').count());
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_by_their_whole_name() {
+        let json = "{\"mops\":12.5,\"mops_per_process\":3.0}";
+        assert_eq!(number_of(json, "mops"), Some(12.5));
+        assert_eq!(number_of(json, "mops_per_process"), Some(3.0));
+        assert_eq!(number_of("{\"mops\":null}", "mops"), None);
+    }
+}
