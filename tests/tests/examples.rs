@@ -64,15 +64,6 @@ fn heat2d() {
     }
 }
 
-/// The NAS kernel, also with more PEs than it has batches of work.
-#[test]
-fn ep_class_s() {
-    for options in LAYOUTS.into_iter().chain(["-n 300 --nodes 20"]) {
-        let out = run(options, &[env!("CARGO_BIN_EXE_npb-ep-under-test"), "S"]);
-        assert!(out.contains("VERIFICATION SUCCESSFUL"), "{options}: {out}");
-    }
-}
-
 /// More PEs than cores by far, each with a heap: nothing spins, nothing is allocated in full.
 #[test]
 fn a_thousand_pes() {
