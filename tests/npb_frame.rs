@@ -5,7 +5,7 @@
 use npb_ports::class::Class;
 use npb_ports::cli::Options;
 use npb_ports::error::Error;
-use npb_ports::exchange::Slots;
+use npb_ports::exchange::{Partners, Slots};
 use npb_ports::job::Reduction;
 use npb_ports::memory;
 use npb_ports::report::Report;

@@ -17,6 +17,15 @@ use shmem::{Cmp, SignalOp, SymSlice};
 /// neighbouring ones at the same time.
 const LINE: usize = 8;
 
+/// Where messages go to and come from: the slots of a job, or a model of them in tests.
+pub trait Partners {
+    /// Sends `message` into `slot` of PE `pe`. When this returns, `message` may be changed.
+    fn send(&mut self, pe: usize, slot: usize, message: &[f64]);
+
+    /// Waits for the next message in `slot` and copies its first numbers into `message`.
+    fn receive(&mut self, slot: usize, message: &mut [f64]);
+}
+
 /// Landing slots of this PE, and the counts of what went into those of others. The slots are the
 /// same on every PE: same number, same sizes.
 #[derive(Debug)]
@@ -83,12 +92,23 @@ impl Slots {
         lines * LINE * size_of::<f64>()
     }
 
+    /// Gives the memory back. All PEs call this together.
+    ///
+    /// # Errors
+    /// If the runtime finds its heap damaged.
+    pub fn free(self) -> Result<(), shmem::Error> {
+        shmem::free(self.signals)?;
+        shmem::free(self.all)
+    }
+}
+
+impl Partners for Slots {
     /// Sends `message` into `slot` of PE `pe`. When this returns, `message` may be changed.
     ///
     /// # Panics
     /// If the message is longer than the slot, there is no such slot or PE, or this PE has sent
     /// into that slot of another PE before.
-    pub fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
+    fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
         let Slot {
             room,
             signal,
@@ -110,21 +130,12 @@ impl Slots {
     /// # Panics
     /// If `message` is longer than the slot, or the next message was overwritten by a later one
     /// before it was taken.
-    pub fn receive(&mut self, slot: usize, message: &mut [f64]) {
+    fn receive(&mut self, slot: usize, message: &mut [f64]) {
         let this = &mut self.slots[slot];
         this.received += 1;
         shmem::signal_wait_until(this.signal, Cmp::Ge, this.received);
         this.room.at(..message.len()).read_to(message);
         this.still_there(slot);
-    }
-
-    /// Gives the memory back. All PEs call this together.
-    ///
-    /// # Errors
-    /// If the runtime finds its heap damaged.
-    pub fn free(self) -> Result<(), shmem::Error> {
-        shmem::free(self.signals)?;
-        shmem::free(self.all)
     }
 }
 

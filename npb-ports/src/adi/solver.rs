@@ -35,27 +35,8 @@ use super::rhs::Operator;
 use super::scheme::{Pack, Params, Scheme};
 use super::sweep::{self, Block, Part, Scratch, Sweep};
 use crate::cpu::Level;
-use crate::exchange::Slots;
+use crate::exchange::Partners;
 use std::io;
-
-/// Sends and receives messages by slots.
-pub trait Exchange {
-    /// Sends `message` into `slot` of `pe`.
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]);
-
-    /// Waits for the next message in `slot`.
-    fn receive(&mut self, slot: usize, message: &mut [f64]);
-}
-
-impl Exchange for Slots {
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
-        Slots::send(self, pe, slot, message);
-    }
-
-    fn receive(&mut self, slot: usize, message: &mut [f64]) {
-        Slots::receive(self, slot, message);
-    }
-}
 
 /// Numbers of the landing slots.
 #[derive(Clone, Copy, Debug)]
@@ -176,14 +157,14 @@ impl<S: Scheme> Solver<S> {
     }
 
     /// One time step.
-    pub fn step(&mut self, exchange: &mut impl Exchange) {
+    pub fn step(&mut self, partners: &mut impl Partners) {
         if self.partition.cells_a_side() == 1 {
             self.step_alone();
         } else {
-            self.exchange_faces(exchange);
-            self.sweep::<X>(exchange);
-            self.sweep::<Y>(exchange);
-            self.sweep::<Z>(exchange);
+            self.exchange_faces(partners);
+            self.sweep::<X>(partners);
+            self.sweep::<Y>(partners);
+            self.sweep::<Z>(partners);
         }
     }
 
@@ -199,7 +180,7 @@ impl<S: Scheme> Solver<S> {
     }
 
     /// There and back along direction `D`.
-    fn sweep<const D: usize>(&mut self, exchange: &mut impl Exchange) {
+    fn sweep<const D: usize>(&mut self, partners: &mut impl Partners) {
         let stages = self.partition.cells_a_side();
         let successor = self.partition.successor(self.pe, D);
         let predecessor = self.partition.predecessor(self.pe, D);
@@ -216,17 +197,17 @@ impl<S: Scheme> Solver<S> {
             };
             self.incoming.resize(expected, 0.0);
             if expected > 0 {
-                exchange.receive(self.slots.sweep(D, part, stage), &mut self.incoming);
+                partners.receive(self.slots.sweep(D, part, stage), &mut self.incoming);
             }
             self.sweep_cell::<D>(b, part, sweep::planes(&cell, D));
             match part {
                 Part::Forward => {
                     let slot = self.slots.sweep(D, Part::Forward, stage + 1);
-                    exchange.send(successor, slot, &self.outgoing);
+                    partners.send(successor, slot, &self.outgoing);
                 }
                 _ if stage > 0 => {
                     let slot = self.slots.sweep(D, Part::Backward, stage - 1);
-                    exchange.send(predecessor, slot, &self.outgoing);
+                    partners.send(predecessor, slot, &self.outgoing);
                 }
                 _ => {}
             }
@@ -255,7 +236,7 @@ impl<S: Scheme> Solver<S> {
             .expect("a cell of every PE in every plane of cells")
     }
 
-    fn exchange_faces(&mut self, exchange: &mut impl Exchange) {
+    fn exchange_faces(&mut self, partners: &mut impl Partners) {
         for direction in 0..DIRECTIONS {
             for side in Side::ALL {
                 self.outgoing.clear();
@@ -270,7 +251,7 @@ impl<S: Scheme> Solver<S> {
                     Side::High => self.partition.successor(self.pe, direction),
                 };
                 let slot = self.slots.faces(direction, side.opposite());
-                exchange.send(pe, slot, &self.outgoing);
+                partners.send(pe, slot, &self.outgoing);
             }
         }
         for direction in 0..DIRECTIONS {
@@ -279,7 +260,7 @@ impl<S: Scheme> Solver<S> {
                 let blocks = self.blocks.iter().filter(with_neighbour);
                 let words = blocks.map(|b| faces::words(&b.cell, direction)).sum();
                 self.incoming.resize(words, 0.0);
-                exchange.receive(self.slots.faces(direction, side), &mut self.incoming);
+                partners.receive(self.slots.faces(direction, side), &mut self.incoming);
                 let mut rest = &self.incoming[..];
                 for block in &mut self.blocks {
                     if side.has_neighbour(&block.cell, direction) {
@@ -292,9 +273,9 @@ impl<S: Scheme> Solver<S> {
 
     /// This PE's part of the sums of squares of the right-hand side (without dt) of the present
     /// state. At most once after a step; no step may follow.
-    pub fn residual(&mut self, exchange: &mut impl Exchange) -> [f64; EQUATIONS] {
+    pub fn residual(&mut self, partners: &mut impl Partners) -> [f64; EQUATIONS] {
         if self.partition.cells_a_side() > 1 {
-            self.exchange_faces(exchange);
+            self.exchange_faces(partners);
         }
         let mut sums = [0.0; EQUATIONS];
         for block in &mut self.blocks {

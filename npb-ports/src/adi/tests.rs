@@ -5,9 +5,10 @@ use super::exact::fill;
 use super::field::{Field, GHOST};
 use super::partition::{DIRECTIONS, Partition, X, Y, Z};
 use super::scheme::{Ends, Params, Point, Scheme};
-use super::solver::{Exchange, Solver, memory, slot_sizes};
+use super::solver::{Solver, memory, slot_sizes};
 use crate::class::Class;
 use crate::cpu::Level;
+use crate::exchange::Partners;
 use crate::simd::F64x8;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,7 +123,7 @@ impl Drop for Mailbox<'_> {
     }
 }
 
-impl Exchange for Mailbox<'_> {
+impl Partners for Mailbox<'_> {
     fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
         assert!(
             message.len() <= self.sizes[slot],
@@ -389,7 +390,7 @@ enum Event {
 /// contents of messages.
 struct Recorder(Vec<Event>);
 
-impl Exchange for Recorder {
+impl Partners for Recorder {
     fn send(&mut self, pe: usize, slot: usize, _: &[f64]) {
         self.0.push(Event::Send { pe, slot });
     }

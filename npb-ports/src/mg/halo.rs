@@ -26,27 +26,8 @@
 
 use super::decomposition::{Decomposition, Revival, Side};
 use super::grid::{Field, Shape};
-use crate::exchange;
+use crate::exchange::Partners;
 use std::ops::Range;
-
-/// Sends into and receives from landing slots.
-pub trait Partners {
-    /// Sends `message` into `slot` of `pe`.
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]);
-
-    /// Waits for the next message in `slot` and copies it to `message`.
-    fn receive(&mut self, slot: usize, message: &mut [f64]);
-}
-
-impl Partners for exchange::Slots {
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
-        Self::send(self, pe, slot, message);
-    }
-
-    fn receive(&mut self, slot: usize, message: &mut [f64]) {
-        Self::receive(self, slot, message);
-    }
-}
 
 /// Of what ghosts are exchanged; in each V-cycle once on each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,10 +24,11 @@
 
 use super::decomposition::{Decomposition, Side};
 use super::grid::{Field, Shape, wrap_plane};
-use super::halo::{Content, Halo, Partners};
+use super::halo::{Content, Halo};
 use super::stencil::{Aside, Base};
 use super::transfer::Pair;
 use super::vcycle::{Coarse, Operators};
+use crate::exchange::Partners;
 use std::io;
 
 /// Planes that the pass begins with at either end, and the fewest that it needs in all.

@@ -12,11 +12,12 @@
 
 use super::decomposition::Decomposition;
 use super::grid::{Field, Shape};
-use super::halo::{Content, Halo, Partners};
+use super::halo::{Content, Halo};
 use super::pipeline::Pipeline;
 use super::stencil::{self, Aside, Base, Scratch, Weights};
 use super::transfer::{self, Pair};
 use crate::cpu::Level as Simd;
+use crate::exchange::Partners;
 use std::io;
 
 /// The operators, each on a plane or on a field.

@@ -6,9 +6,10 @@ use crate::adi::constants::Constants;
 use crate::adi::norms::root_mean_square;
 use crate::adi::partition::{Partition, X, Y, Z};
 use crate::adi::scheme::{Ends, Pack, Point, Scheme};
-use crate::adi::solver::{Exchange, Solver};
+use crate::adi::solver::Solver;
 use crate::class::Class;
 use crate::cpu::{Kernel, Level};
+use crate::exchange::Partners;
 use crate::random::Lcg;
 use crate::simd::F64x8;
 use proptest::prelude::*;
@@ -16,7 +17,7 @@ use proptest::prelude::*;
 /// On a single PE nothing is sent.
 struct Nobody;
 
-impl Exchange for Nobody {
+impl Partners for Nobody {
     fn send(&mut self, _: usize, _: usize, _: &[f64]) {
         panic!("a message of a single PE");
     }

@@ -4,12 +4,13 @@ mod operators;
 
 use super::charges::Extremes;
 use super::decomposition::Decomposition;
-use super::halo::{Partners, Slots};
+use super::halo::Slots;
 use super::memory_per_pe;
 use super::params::Params;
 use super::vcycle::Multigrid;
 use crate::class::Class;
 use crate::cpu::Level;
+use crate::exchange::Partners;
 use crate::random::Lcg;
 use crate::verify::Check;
 use std::sync::{Condvar, Mutex};
