@@ -8,11 +8,9 @@ use super::scheme::{Ends, Params, Point, Scheme};
 use super::solver::{Solver, memory, slot_sizes};
 use crate::class::Class;
 use crate::cpu::Level;
-use crate::exchange::Partners;
+use crate::exchange::model::{Event, Mailboxes, Recorder, simulate};
 use crate::simd::F64x8;
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
 
 /// A tridiagonal system with coefficients from `u`, the direction and the position: small, but
 /// everything that a scheme is given makes a difference.
@@ -99,54 +97,6 @@ const PARAMS: Params = Params {
     error: [1.0; 5],
 };
 
-/// Landing slots of all PEs, each with room for one message.
-struct Mailboxes {
-    rooms: Mutex<Vec<Vec<Option<Vec<f64>>>>>,
-    changed: Condvar,
-    /// A PE has failed: no use in waiting for it.
-    failed: AtomicBool,
-}
-
-struct Mailbox<'a> {
-    all: &'a Mailboxes,
-    pe: usize,
-    sizes: &'a [usize],
-}
-
-impl Drop for Mailbox<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.all.failed.store(true, Ordering::SeqCst);
-            drop(self.all.rooms.lock());
-            self.all.changed.notify_all();
-        }
-    }
-}
-
-impl Partners for Mailbox<'_> {
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
-        assert!(
-            message.len() <= self.sizes[slot],
-            "slot {slot} is too small"
-        );
-        let room = &mut self.all.rooms.lock().unwrap()[pe][slot];
-        assert!(room.is_none(), "slot {slot} of PE {pe} is taken");
-        *room = Some(message.to_vec());
-        self.all.changed.notify_all();
-    }
-
-    fn receive(&mut self, slot: usize, message: &mut [f64]) {
-        let mut rooms = self.all.rooms.lock().unwrap();
-        loop {
-            if let Some(landed) = rooms[self.pe][slot].take() {
-                return message.copy_from_slice(&landed);
-            }
-            assert!(!self.all.failed.load(Ordering::SeqCst), "another PE failed");
-            rooms = self.all.changed.wait(rooms).unwrap();
-        }
-    }
-}
-
 /// States of the whole grid after `steps` steps on p x p PEs, and the sums of the norms.
 fn result(n: usize, p: usize, steps: usize, level: Level) -> (Vec<f64>, [f64; 5], [f64; 5]) {
     result_of::<Tridiagonal>(n, p, steps, level, |_| {})
@@ -165,34 +115,18 @@ where
 {
     let partition = Partition::new(n, p * p).unwrap();
     let params = Params { n, ..PARAMS };
-    let sizes = slot_sizes::<S>(&partition);
-    let all = Mailboxes {
-        rooms: Mutex::new(vec![vec![None; sizes.len()]; p * p]),
-        changed: Condvar::new(),
-        failed: AtomicBool::new(false),
-    };
-    let solvers: Vec<_> = std::thread::scope(|scope| {
-        let run = |pe| {
-            let mut mailbox = Mailbox {
-                all: &all,
-                pe,
-                sizes: &sizes,
-            };
-            move || {
-                let mut solver = Solver::<S>::new(partition, pe, &params, level).unwrap();
-                prepare(&mut solver);
-                // A step whose result is forgotten must leave nothing behind.
-                solver.step(&mut mailbox);
-                solver.initialize();
-                for _ in 0..steps {
-                    solver.step(&mut mailbox);
-                }
-                let residual = solver.residual(&mut mailbox);
-                (solver, residual)
-            }
-        };
-        let threads: Vec<_> = (0..p * p).map(|pe| scope.spawn(run(pe))).collect();
-        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    let all = Mailboxes::new(p * p, &slot_sizes::<S>(&partition));
+    let solvers = all.run(|pe, mut mailbox| {
+        let mut solver = Solver::<S>::new(partition, pe, &params, level).unwrap();
+        prepare(&mut solver);
+        // A step whose result is forgotten must leave nothing behind.
+        solver.step(&mut mailbox);
+        solver.initialize();
+        for _ in 0..steps {
+            solver.step(&mut mailbox);
+        }
+        let residual = solver.residual(&mut mailbox);
+        (solver, residual)
     });
     let mut states = vec![f64::NAN; n * n * n * 5];
     let (mut residual, mut error) = ([0.0; 5], [0.0; 5]);
@@ -379,34 +313,12 @@ fn a_step_solves_the_systems_of_all_directions() {
     }
 }
 
-/// What a PE does with its messages, in order.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Send { pe: usize, slot: usize },
-    Receive { slot: usize },
-}
-
-/// Notes the order, and delivers nothing: what a PE sends and waits for does not depend on the
-/// contents of messages.
-struct Recorder(Vec<Event>);
-
-impl Partners for Recorder {
-    fn send(&mut self, pe: usize, slot: usize, _: &[f64]) {
-        self.0.push(Event::Send { pe, slot });
-    }
-
-    fn receive(&mut self, slot: usize, message: &mut [f64]) {
-        self.0.push(Event::Receive { slot });
-        message.fill(1.0);
-    }
-}
-
 /// The messages of a run: a warm-up step, steps, the residual.
 fn scripts(p: usize, steps: usize) -> Vec<Vec<Event>> {
     let partition = Partition::new(12, p * p).unwrap();
     (0..p * p)
         .map(|pe| {
-            let mut recorder = Recorder(Vec::new());
+            let mut recorder = Recorder::default();
             let mut solver =
                 Solver::<Tridiagonal>::new(partition, pe, &PARAMS, Level::BASELINE).unwrap();
             for _ in 0..=steps {
@@ -416,70 +328,6 @@ fn scripts(p: usize, steps: usize) -> Vec<Vec<Event>> {
             recorder.0
         })
         .collect()
-}
-
-/// A slot in a simulation.
-#[derive(Clone, Default)]
-struct Room {
-    /// What the sender knew of all PEs' progress when it sent the message that is in the slot.
-    message: Option<Vec<usize>>,
-    /// The receiver's progress when it took the last message.
-    taken: Option<usize>,
-}
-
-/// Runs the scripts in the order that `choose` picks among the PEs that can go on.
-///
-/// Panics if a message is sent into a slot that holds one, or before its sender can know that
-/// the last one was taken; the latter is what makes the outcome the same for every order.
-fn simulate(scripts: &[Vec<Event>], mut choose: impl FnMut(&[usize]) -> usize) {
-    let slots = slot_sizes::<Tridiagonal>(&Partition::new(12, scripts.len()).unwrap()).len();
-    let mut rooms = vec![vec![Room::default(); slots]; scripts.len()];
-    // knows[a][b]: events of b that come before the next event of a in every order.
-    let mut knows = vec![vec![0; scripts.len()]; scripts.len()];
-    loop {
-        let unfinished: Vec<_> = (0..scripts.len())
-            .filter(|&pe| knows[pe][pe] < scripts[pe].len())
-            .collect();
-        let ready: Vec<_> = unfinished
-            .iter()
-            .copied()
-            .filter(|&pe| match scripts[pe][knows[pe][pe]] {
-                Event::Send { .. } => true,
-                Event::Receive { slot } => rooms[pe][slot].message.is_some(),
-            })
-            .collect();
-        if ready.is_empty() {
-            assert!(unfinished.is_empty(), "PEs {unfinished:?} wait for ever");
-            let rest = rooms.iter().flatten().filter(|room| room.message.is_some());
-            assert_eq!(rest.count(), 0, "messages that nobody took");
-            return;
-        }
-        let pe = ready[choose(&ready) % ready.len()];
-        let event = scripts[pe][knows[pe][pe]];
-        knows[pe][pe] += 1;
-        match event {
-            Event::Send { pe: to, slot } => {
-                let room = &mut rooms[to][slot];
-                assert!(
-                    room.message.is_none(),
-                    "PE {pe} overwrites slot {slot} of {to}"
-                );
-                assert!(
-                    room.taken.is_none_or(|taken| knows[pe][to] >= taken),
-                    "PE {pe} can't know that slot {slot} of PE {to} is free"
-                );
-                room.message = Some(knows[pe].clone());
-            }
-            Event::Receive { slot } => {
-                let room = &mut rooms[pe][slot];
-                let sender = room.message.take().expect("only ready PEs are chosen");
-                for (mine, theirs) in knows[pe].iter_mut().zip(sender) {
-                    *mine = theirs.max(*mine);
-                }
-                room.taken = Some(knows[pe][pe]);
-            }
-        }
-    }
 }
 
 #[test]
@@ -505,7 +353,7 @@ fn the_simulation_finds_exchanges_without_a_sweep_between() {
     let partition = Partition::new(12, 4).unwrap();
     let scripts: Vec<_> = (0..4)
         .map(|pe| {
-            let mut recorder = Recorder(Vec::new());
+            let mut recorder = Recorder::default();
             let mut solver =
                 Solver::<Tridiagonal>::new(partition, pe, &PARAMS, Level::BASELINE).unwrap();
             let _ = solver.residual(&mut recorder);

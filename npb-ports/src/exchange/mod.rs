@@ -11,6 +11,9 @@
 //! turn do). A receiver that finds a later message than the next one panics: results that a race
 //! has spoilt may still verify.
 
+#[cfg(test)]
+pub(crate) mod model;
+
 use shmem::{Cmp, SignalOp, SymSlice};
 
 /// Numbers in a cache line. Slots and signals have lines of their own, since different PEs write
