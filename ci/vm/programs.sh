@@ -8,7 +8,7 @@ rm -rf "$1" && mkdir -p "$1"
 target=${CARGO_TARGET_DIR:-target}
 cargo build --release --quiet --features shmem-core/verbs --bins --examples \
     -p shmem-core -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches -p shmem-tests
-for program in shmrun shmem-info ep footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
+for program in shmrun shmem-info npb-{bt,ep,mg,sp} footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
 done
 tests=(conformance_verbs endpoint_verbs interop_rxe)

@@ -28,7 +28,7 @@ for connect in ondemand static; do
     job $connect 4 ring
     job $connect 4 histogram
     job $connect 4 heat2d
-    job $connect 4 npb-ep S
+    for kernel in bt ep mg sp; do job $connect 4 npb-$kernel S; done
     job $connect 8 footprint all
 done
 exit $status
