@@ -3,8 +3,8 @@
 //! `npb_table --out OUT` runs EP, BT, MG and SP and prints two tables. The first: rates, with the
 //! peers and queue pairs that `shmrun --report-json` counted, best of several runs. The second:
 //! peers at 64 PEs, each on a node of its own, beside the model ([`peers`]), which is given for 256
-//! PEs too, and the published averages of a library that connects on demand. Peers are counted at both ends: the
-//! mean over PEs of the number of other PEs with which it has a connection.
+//! PEs too, and the published averages of a library that connects on demand. Peers are counted at
+//! both ends: the mean over PEs of the number of other PEs with which it has a connection.
 //!
 //! [`peers`]: shmem_benches::peers
 
@@ -34,8 +34,8 @@ struct Options {
           default_values_t = DEFAULT_LAYOUTS.map(|(pes, nodes)| Layout { pes, nodes }))]
     layout: Vec<Layout>,
     /// PEs of the table of peers that are measured, on as many nodes; 0 for none. Each PE wants some
-    /// part of a core: BT and SP on 256 PEs of two cores take the better part of an hour, and leave
-    /// nothing to others.
+    /// part of a core: BT on 256 PEs takes two cores more than nine minutes, and leaves nothing to
+    /// others.
     #[arg(long, value_name = "PES", default_values_t = [64])]
     peers: Vec<usize>,
     /// Runs of each row of the table of rates; the best counts. 0: no such table.

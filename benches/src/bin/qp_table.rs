@@ -1,9 +1,10 @@
 //! Queue pairs per PE of whole programs, under different settings.
 //!
 //! `qp_table --env SHMEM_TRANSPORT=rc --env SHMEM_TRANSPORT=xrc` runs the examples and the NAS
-//! benchmarks, in the smallest classes that go, on 64 PEs of 8 nodes, once with each environment, and prints what `shmrun --report-json`
-//! counted: for each program and environment the mean, the largest and the sum over PEs. Counts
-//! depend little on how busy the machine is, but for connections that both ends open at once.
+//! benchmarks, in the smallest classes that go, on 64 PEs of 8 nodes, once with each environment,
+//! and prints what `shmrun --report-json` counted: for each program and environment the mean, the
+//! largest and the sum over PEs. Counts depend little on how busy the machine is, but for
+//! connections that both ends open at once.
 
 use std::fs::{self, File};
 use std::io;
