@@ -8,7 +8,7 @@
 #   VM_DIR            where the kernel and the results are kept (target/vm)
 #   VM_REQUIRED=1     fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
-#   VM_TIMEOUT        seconds for the jobs of one kind (900)
+#   VM_TIMEOUT        seconds for the jobs of one kind (1500)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -152,7 +152,7 @@ run_jobs() {
         rm -f "$dir"/wire[12]
         running=()
         began=$SECONDS
-        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-900}"; done
+        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-1500}"; done
         # The machine that runs the jobs is the last one; it says so and switches itself off.
         wait "${running[-1]}" 2>/dev/null || true
         for pid in "${running[@]}"; do kill "$pid" 2>/dev/null || true; done

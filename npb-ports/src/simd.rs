@@ -5,7 +5,7 @@
 //! the compiler makes one instruction of each operation with AVX-512, two with AVX2.
 
 use crate::cpu::mul_add;
-use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 
 /// Lanes of an [`F64x8`].
 pub const LANES: usize = 8;
@@ -138,13 +138,6 @@ impl SubAssign for F64x8 {
     #[inline(always)]
     fn sub_assign(&mut self, other: Self) {
         *self = *self - other;
-    }
-}
-
-impl MulAssign for F64x8 {
-    #[inline(always)]
-    fn mul_assign(&mut self, other: Self) {
-        *self = *self * other;
     }
 }
 

@@ -16,6 +16,7 @@ mod memory;
 mod mixed;
 mod nbi;
 mod order;
+mod progress;
 mod rma;
 mod signals;
 mod strided;
@@ -23,6 +24,7 @@ mod teams;
 mod threads;
 mod waiting;
 
+use progress::Progress;
 use shmem::{barrier_all, my_pe, n_pes};
 
 type Check = (&'static str, fn());
@@ -68,14 +70,18 @@ fn main() -> Result<(), shmem::Error> {
         .filter(|w| !checks.iter().any(|(name, _)| name == w))
         .collect();
     assert!(unknown.is_empty(), "there are no checks {unknown:?}");
+    let progress = Progress::watch(my_pe());
     let mut run = 0;
     for (name, check) in checks {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            progress.enter(name);
             check();
+            progress.enter("the barrier after a check");
             barrier_all();
             run += 1;
         }
     }
+    drop(progress);
     if my_pe() == 0 {
         println!("{run} checks passed on {} PEs", n_pes());
     }
