@@ -1,10 +1,14 @@
 //! Bytes of the links between launch agents.
 
-use shmem_launch::frame::{Frame, FrameReader, Launch, Machines, SpawnMode};
+use shmem_launch::frame::{
+    Command, Frame, FrameReader, Launch, Machines, SpawnMode, SpawnedJob, Spawner,
+};
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
 use shmem_node::settings::HeapCommit;
 use shmem_node::template::marker::StaticsRoom;
+use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
+use shmem_pmi::server::CachePolicy;
 
 /// However the link is cut, the same frames come out; a frame that is understood is encoded to
 /// bytes that mean the same.
@@ -45,6 +49,9 @@ pub fn launch_frame(data: &[u8]) {
             let again = Launch::decode(&launch.encode()).expect("it was encoded here");
             assert_eq!(format!("{again:?}"), format!("{launch:?}"));
         }
+        if let Ok(job) = SpawnedJob::decode(&content) {
+            assert_eq!(SpawnedJob::decode(&job.encode()), Ok(job));
+        }
     }
 }
 
@@ -78,8 +85,18 @@ fn launch() -> Launch {
         report: true,
         raw_output: false,
         spawn: SpawnMode::Template,
-        program: b"./ring".to_vec(),
-        argv: vec![b"ring".to_vec()],
+        commands: vec![Command {
+            procs: 3,
+            program: b"./ring".to_vec(),
+            argv: vec![b"ring".to_vec()],
+            dir: None,
+        }],
+        pmi_cache: CachePolicy::default(),
+        respawn: false,
+        spawner: Some(Spawner {
+            job_id: "1.0".into(),
+            preputs: vec![(b"key".to_vec(), b"value".to_vec())],
+        }),
         env: vec![(b"A".to_vec(), b"b".to_vec())],
         cwd: b"/".to_vec(),
     }
@@ -89,6 +106,22 @@ fn launch() -> Launch {
 #[must_use]
 pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
     let launch = launch().encode();
+    let job = SpawnedJob {
+        number: 2,
+        spawner: "1.0".into(),
+        request: SpawnRequest {
+            commands: vec![SpawnCommand {
+                program: b"./child".to_vec(),
+                args: vec![b"x".to_vec()],
+                procs: 2,
+                info: vec![(b"wdir".to_vec(), b"/".to_vec())],
+            }],
+            preputs: vec![(b"key".to_vec(), b"value".to_vec())],
+        },
+    };
+    let question = Question::Spawn(job.request.clone()).encode();
+    let answer = Answer::Done.encode();
+    let job = job.encode();
     let frames = [
         Frame::Launch(&launch),
         Frame::Go,
@@ -98,6 +131,19 @@ pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
         Frame::Stop { grace_ns: 1 << 30 },
         Frame::Done(&[]),
         Frame::Pmi(b"a message"),
+        Frame::Ask {
+            asker: 1,
+            ticket: 2,
+            question: &question,
+        },
+        Frame::Answer {
+            asker: 1,
+            ticket: 2,
+            answer: &answer,
+        },
+        Frame::Job(&job),
+        Frame::Respawn { rank: 1, count: 1 },
+        Frame::Deaf,
     ];
     let mut stream = Vec::new();
     let mut seeds = Vec::new();

@@ -1,12 +1,16 @@
 //! The bodies of the fuzz targets: each takes bytes and panics if something is wrong.
 //!
 //! `fuzz/` runs them under libFuzzer; `tests/stable.rs` runs them as ordinary tests, on the
-//! seeds, on the corpus in `corpus/`, and on random mutations of both. A target is a decoder
-//! of bytes that come from outside, or a list of operations on two HCAs.
+//! seeds, on the corpus in `corpus/`, and on random mutations of both; `campaign` does that for as
+//! many mutations as there is time for. A target is a decoder of bytes that come from outside, or a
+//! list of operations on two HCAs or on the PMI servers of two nodes.
 
 pub mod ib;
 pub mod launch;
+pub mod mutation;
 pub mod pmi;
+pub mod pmi1;
+pub mod pmi_server;
 pub mod settings;
 pub mod verbs;
 
@@ -44,6 +48,11 @@ pub const TARGETS: &[Target] = &[
         seeds: ib::owner_message_seeds,
     },
     Target {
+        name: "pmi1",
+        body: pmi1::pmi1,
+        seeds: pmi1::pmi1_seeds,
+    },
+    Target {
         name: "pmi2",
         body: pmi::pmi2,
         seeds: pmi::pmi2_seeds,
@@ -52,6 +61,16 @@ pub const TARGETS: &[Target] = &[
         name: "pmi_tree",
         body: pmi::pmi_tree,
         seeds: pmi::pmi_tree_seeds,
+    },
+    Target {
+        name: "pmi_question",
+        body: pmi::pmi_question,
+        seeds: pmi::pmi_question_seeds,
+    },
+    Target {
+        name: "pmi_server",
+        body: pmi_server::pmi_server,
+        seeds: pmi_server::pmi_server_seeds,
     },
     Target {
         name: "process_mapping",
@@ -103,6 +122,13 @@ impl<'a> Choices<'a> {
             most >>= 8;
         }
         value % n.max(1)
+    }
+
+    /// The next `len` bytes, or as many as there are.
+    pub fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        bytes
     }
 
     /// All the rest.

@@ -1,13 +1,15 @@
 //! Bytes of the PMI-2 socket and of the links between launch agents.
 
+use shmem_pmi::nla::Operation;
 use shmem_pmi::process_mapping::ProcessMapping;
+use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
 use shmem_pmi::wire::tree::{self, Direction};
 use shmem_pmi::wire::v2::{
     Command, Decoder, Fields, Incoming, InitLine, InitReply, Reply, Request, Response,
 };
 
 /// Pieces of `data`, whose lengths the bytes decide.
-fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let first = usize::from(*data.first()?);
         let (piece, rest) = data.split_at((first % 32 + 1).min(data.len()));
@@ -85,6 +87,8 @@ pub fn pmi2_seeds() -> Vec<Vec<u8>> {
         b"cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=3;size=4;appnum=0;"
             .to_vec(),
         b"cmd=abort;isworld=TRUE;msg=over;".to_vec(),
+        b"cmd=nla-response;thrid=3;rc=0;request=2;value=00ff;more=TRUE;".to_vec(),
+        b"cmd=nla-recv-response;rc=0;value=00ff;".to_vec(),
     ];
     let commands = [
         Command::FullInit {
@@ -100,12 +104,24 @@ pub fn pmi2_seeds() -> Vec<Vec<u8>> {
         Command::KvsGet {
             job_id: None,
             source: -1,
+            direct: false,
             key: b"key"[..].into(),
         },
         Command::Iallgather {
             value: vec![0xfe, 1].into(),
         },
         Command::Wait { request: 7 },
+        Command::Nla {
+            operation: Operation::Scatter,
+            root: 2,
+            value: vec![2, 0, 0, 0, 7, 8].into(),
+            more: true,
+        },
+        Command::NlaSend {
+            to: 1,
+            value: vec![5; 3].into(),
+        },
+        Command::NlaRecv { from: 1 },
         Command::KvsFence,
         Command::Finalize,
     ];
@@ -152,6 +168,9 @@ pub fn pmi_tree(data: &[u8]) {
         let Ok(message) = tree::Message::decode(&bytes) else {
             continue;
         };
+        if let tree::Body::Nla { records, .. } = message.body {
+            assert_eq!(records.iter().count(), records.count() as usize);
+        }
         if let tree::Body::Fence(pairs) = message.body {
             assert_eq!(pairs.iter().count(), pairs.count() as usize);
         }
@@ -185,6 +204,18 @@ pub fn pmi_tree_seeds() -> Vec<Vec<u8>> {
         message(Direction::Down, gather),
         message(Direction::Down, failed),
     ];
+    // Kinds, from the layout of the format: puts, changed keys, NLA up and down.
+    let pair: &[u8] = &[1, 0, 0, 0, 1, 0, 0, 0, b'k'];
+    let record: &[u8] = &[
+        3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 9,
+    ];
+    for (kind, body) in [(21, pair), (24, pair), (25, record), (26, record)] {
+        let mut message = vec![tree::VERSION, kind, 0, 0, body.len() as u8, 0, 0, 0];
+        message.extend_from_slice(&[0; 8]);
+        message.extend_from_slice(body);
+        assert!(tree::Message::decode(&message).is_ok(), "kind {kind}");
+        seeds.push(message);
+    }
     seeds.push(seeds.concat());
     seeds
 }
@@ -211,4 +242,61 @@ pub fn process_mapping_seeds() -> Vec<Vec<u8>> {
         b"(vector,(0,4,2))".to_vec(),
         b"(vector,(0,2,1),(1,3,4))".to_vec(),
     ]
+}
+
+/// A question or answer that is understood is encoded to the same bytes.
+///
+/// # Panics
+/// If not.
+pub fn pmi_question(data: &[u8]) {
+    if let Ok(question) = Question::decode(data) {
+        assert_eq!(question.encode(), data);
+    }
+    if let Ok(answer) = Answer::decode(data) {
+        assert_eq!(answer.encode(), data);
+    }
+}
+
+/// Questions and answers of several kinds.
+#[must_use]
+pub fn pmi_question_seeds() -> Vec<Vec<u8>> {
+    let (key, value) = (b"key".to_vec(), b"value".to_vec());
+    let spawn = SpawnRequest {
+        commands: vec![SpawnCommand {
+            program: b"/bin/a".to_vec(),
+            args: vec![b"x".to_vec(), Vec::new()],
+            procs: 3,
+            info: vec![(b"wdir".to_vec(), b"/tmp".to_vec())],
+        }],
+        preputs: vec![(key.clone(), value.clone())],
+    };
+    let questions = [
+        Question::Lookup { key: key.clone() },
+        Question::Fetch {
+            owner: 3,
+            key: key.clone(),
+        },
+        Question::Receive { from: 3 },
+        Question::Publish {
+            name: key.clone(),
+            port: value.clone(),
+        },
+        Question::Spawn(spawn),
+    ];
+    let answers = [
+        Answer::Bytes(value.clone()),
+        Answer::Value {
+            key: key.clone(),
+            value: Some(value),
+        },
+        Answer::Value { key, value: None },
+        Answer::Refused {
+            rc: -1,
+            reason: "no".into(),
+        },
+    ];
+    let questions = questions.iter().map(Question::encode);
+    questions
+        .chain(answers.iter().map(Answer::encode))
+        .collect()
 }

@@ -187,15 +187,25 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         // SAFETY: null stands for all streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
         tell_launcher(status);
-    } else if status == 0
-        && FINALIZES.load(Ordering::Relaxed) == std::process::id()
-        && initialized()
-    {
+        return;
+    }
+    if status == 0 && FINALIZES.load(Ordering::Relaxed) == std::process::id() && initialized() {
         // A PE that failed does not wait for the others: the launcher ends the job.
         while *count() > 0 {
             finalize();
         }
     }
+    if bootstrap::exit_ends_job() {
+        // The launcher may end this process before the C library comes to that. A stream may be in
+        // use for ever, by a thread that waits for input.
+        let _ = std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(EXIT_PATIENCE);
+            bootstrap::process_exits(status);
+        });
+        // SAFETY: null stands for all streams.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+    }
+    bootstrap::process_exits(status);
 }
 
 /// Has the launcher end the job.

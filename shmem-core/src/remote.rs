@@ -14,6 +14,7 @@ use shmem_ib::device::{self, Device, Opened};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig};
 use shmem_ib::verbs::{Fabric, Hca, Mtu};
+use shmem_node::own_address;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{self, Settings};
 use shmem_node::sys;
@@ -21,6 +22,7 @@ use shmem_node::sys;
 use crate::device::wanted;
 use crate::error::Error;
 use crate::heap::register::{self, Registrar, Shape};
+use crate::pmi::{Book, Found, Identity};
 
 /// How long the progress thread sleeps when nothing happens. Only a bound: packets, timers and
 /// [`Remote::stop`] wake it.
@@ -90,10 +92,14 @@ impl Adapter {
         })?;
         let faults = settings.soft_faults;
         let (window, window_len) = view.heap_window();
+        let bind = addresses.of(view.node() as u32, me as u32);
         let config = SoftConfig {
-            bind: addresses.of(view.node() as u32, me as u32),
+            bind,
             port: settings.soft_port,
-            mtu: mtu(settings.soft_mtu),
+            mtu: mtu(match settings.soft_mtu {
+                0 => own_address::path_mtu(bind).unwrap_or(0),
+                bytes => bytes,
+            }),
             interop: settings.soft_interop,
             silent: faults.silent,
             // SAFETY: the heap memory of the node, whole, as every PE of it maps it until its end; the
@@ -126,15 +132,16 @@ impl Adapter {
 }
 
 impl Remote {
-    /// Opens the UD endpoint. Nothing is sent. `request` is the number of the allgather that
-    /// will exchange the addresses.
+    /// Opens the UD endpoint. Nothing is sent. `book` is where the addresses of the others will be;
+    /// without an `identity` the job's comes with them.
     pub(crate) fn open(
         view: &NodeView,
         me: usize,
         settings: &Settings,
         adapter: &Adapter,
         xrc: Option<OwnedFd>,
-        request: u32,
+        book: Book,
+        identity: Option<Identity>,
     ) -> Result<Self, Error> {
         let Adapter { device, why } = adapter;
         let local = view.local_of()[me] as usize;
@@ -147,6 +154,7 @@ impl Remote {
             Shape::of(view),
             view.on_machine(),
         )?;
+        let (job_id, job_key) = identity.unwrap_or_default();
         let config = EndpointConfig {
             pe: me as u32,
             n_pes: view.n_pes() as u32,
@@ -161,8 +169,9 @@ impl Remote {
                 settings::Atomics::Hca => Atomics::Hca,
                 settings::Atomics::Owner => Atomics::Owner,
             },
-            job_id: view.job_id(),
-            job_key: view.job_key(),
+            job_id,
+            job_key,
+            identity_later: identity.is_none(),
             seed: random()?,
             connect_deadline: settings.connect_timeout,
             linger: settings.linger,
@@ -182,7 +191,7 @@ impl Remote {
         })?;
         endpoint.set_directory(Arc::new(AddressTable {
             view: *view,
-            request,
+            book,
             fabric,
             why: why.clone(),
             by_owner: endpoint.atomics_by_owner(),
@@ -255,11 +264,10 @@ fn mtu(bytes: u32) -> Mtu {
     }
 }
 
-/// UD addresses of all PEs, from the allgather's result in the node segment.
+/// Where PEs are, and whether they can be reached from here.
 struct AddressTable {
     view: NodeView,
-    /// Number of the allgather.
-    request: u32,
+    book: Book,
     /// Of this PE's device.
     fabric: Fabric,
     /// Why this PE uses it.
@@ -269,10 +277,8 @@ struct AddressTable {
 }
 
 impl AddressTable {
-    fn read(&self, bytes: &[u8]) -> Result<Published, String> {
-        let bytes = <&[u8; Published::LEN]>::try_from(bytes)
-            .map_err(|_| format!("its address has {} bytes", bytes.len()))?;
-        let peer = Published::from_bytes(bytes).map_err(|e| e.to_string())?;
+    /// Whether this PE can talk to who has published that.
+    fn check(&self, peer: Published) -> Result<Published, String> {
         if peer.fabric != self.fabric {
             return Err(format!(
                 "it is reached over {} (at {}), and this PE uses {} ({}). Give all PEs the same \
@@ -297,22 +303,18 @@ impl AddressTable {
 
 impl Directory for AddressTable {
     fn lookup(&self, pe: u32) -> Lookup {
-        let gather = self.view.gather();
-        // In this order: the result may arrive between two looks.
-        if !gather.is_done(self.request) {
-            return Lookup::Pending;
-        }
-        match gather.value(self.request, pe as usize) {
-            Some(bytes) => match self.read(bytes) {
+        match self.book.find(pe) {
+            Found::Pending => Lookup::Pending,
+            Found::Address(peer) => match self.check(peer) {
                 Ok(peer) => Lookup::Ready(peer.ud),
                 Err(why) => Lookup::Unknown(why),
             },
-            None => Lookup::Unknown("no such PE".into()),
+            Found::Unknown(why) => Lookup::Unknown(why),
         }
     }
 
     fn wait(&self, _pe: u32, max: Duration) {
-        self.view.gather().wait(self.request, max);
+        self.book.wait(max);
     }
 
     fn node(&self, pe: u32) -> u32 {

@@ -59,8 +59,8 @@ pub(crate) fn started(rt: &Runtime, settings: &Settings, life: u32) {
             }
             Statics::Private(why) => format!("static data is private: {why}"),
         };
-        eprintln!(
-            "shmem: PE {} of {} on node {} of {} (pid {}): initialised, heap of {} at {:#x}, {statics}",
+        say(&format!(
+            "PE {} of {} on node {} of {} (pid {}): initialised, heap of {} at {:#x}, {statics}",
             rt.me,
             rt.n_pes,
             rt.my_node,
@@ -68,13 +68,22 @@ pub(crate) fn started(rt: &Runtime, settings: &Settings, life: u32) {
             std::process::id(),
             Size(rt.ranges.heap_len as u64),
             rt.ranges.heap,
-        );
+        ));
     }
 }
 
 /// The same when it has finalized.
 pub(crate) fn finalized(me: usize) {
     if Settings::from_env().is_ok_and(|s| s.debug) {
-        eprintln!("shmem: PE {me}: finalized");
+        say(&format!("PE {me}: finalized"));
     }
+}
+
+/// Says a line on standard error, in one write: others may write there, too.
+pub(crate) fn say(text: &str) {
+    // There is nobody to tell that it cannot be told.
+    let _ = std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("shmem: {text}\n").as_bytes(),
+    );
 }

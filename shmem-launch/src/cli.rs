@@ -95,6 +95,12 @@ pub struct Cli {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub timeout: Option<u64>,
 
+    /// Start processes that die again, with the same rank, at most N times in all. For programs that use PMI
+    /// and are no OpenSHMEM programs. The new process finds PMI_RESPAWNED set, empty standard input,
+    /// and collective operations of PMI where the old one left them; its memory is lost
+    #[arg(long, value_name = "N")]
+    pub respawn: Option<u32>,
+
     /// Write times of the start and figures of the PEs to a file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub report: Option<OsString>,
@@ -119,10 +125,14 @@ pub struct Cli {
     #[arg(long, exclusive = true, hide = true)]
     pub agent: bool,
 
+    /// Be the launcher of a job that a PE has spawned: shmrun calls itself so
+    #[arg(long, hide = true, conflicts_with = "command")]
+    pub spawned: bool,
+
     /// Program and its arguments
     #[arg(
         value_names = ["PROGRAM", "ARGS"],
-        required_unless_present_any = ["settings", "agent"]
+        required_unless_present_any = ["settings", "agent", "spawned"]
     )]
     pub command: Vec<OsString>,
 }
@@ -148,6 +158,7 @@ const WITH_VALUE: &[&str] = &[
     "--chdir",
     "--wdir",
     "--timeout",
+    "--respawn",
     "--report",
     "--report-json",
 ];

@@ -169,6 +169,11 @@ pub enum Cause {
         /// Its rank.
         rank: u32,
     },
+    /// A PE lives and has closed its PMI connection, and others wait in an operation that needs all.
+    Deaf {
+        /// Its rank.
+        rank: u32,
+    },
     /// A PE ended the job.
     Abort {
         /// Its rank.
@@ -211,12 +216,26 @@ fn clip(text: &str) -> &[u8] {
     &text.as_bytes()[..end.unwrap_or(0)]
 }
 
+impl Cause {
+    /// Whether it is what a PE did that ran.
+    pub fn is_of_a_pe(&self) -> bool {
+        matches!(
+            self,
+            Self::Pe { .. }
+                | Self::Unfinalized { .. }
+                | Self::Absent { .. }
+                | Self::Deaf { .. }
+                | Self::Abort { .. }
+        )
+    }
+}
+
 impl Fault {
     /// The exit status of the job.
     pub fn status(&self) -> u8 {
         match &self.cause {
             Cause::Pe { end, .. } => end.status(),
-            Cause::Unfinalized { .. } | Cause::Absent { .. } => 1,
+            Cause::Unfinalized { .. } | Cause::Absent { .. } | Cause::Deaf { .. } => 1,
             Cause::Abort { code, .. } => *code as u8,
             Cause::Agent { .. } | Cause::Node { .. } => LAUNCHER,
         }
@@ -244,6 +263,7 @@ impl Fault {
             Cause::Agent { end: Some(end) } => end.encode(w.u8(4)),
             Cause::Node { what } => drop(w.u8(5).bytes(clip(what))),
             Cause::Absent { rank } => drop(w.u8(6).u32(*rank)),
+            Cause::Deaf { rank } => drop(w.u8(7).u32(*rank)),
         }
     }
 
@@ -267,6 +287,9 @@ impl Fault {
                 message: r.text("message")?,
             },
             6 => Cause::Absent {
+                rank: r.u32("rank")?,
+            },
+            7 => Cause::Deaf {
                 rank: r.u32("rank")?,
             },
             3 => Cause::Agent { end: None },
@@ -330,8 +353,13 @@ impl fmt::Display for Told<'_> {
             ),
             Cause::Absent { rank } => write!(
                 f,
-                "PE {rank} has ended, but other PEs, seen on {node}, initialise without it: all PEs \
-                 must initialise equally often"
+                "PE {rank} has ended, but other PEs, seen on {node}, wait for it: all PEs must \
+                 initialise, and join collective operations, equally often"
+            ),
+            Cause::Deaf { rank } => write!(
+                f,
+                "PE {rank} has closed its PMI connection without finalize, but other PEs, seen on \
+                 {node}, wait for it in a collective operation"
             ),
             Cause::Abort {
                 rank,

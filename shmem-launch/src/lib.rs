@@ -30,7 +30,8 @@
 //! | [`exit`] | causes, messages, exit status | yes |
 //! | [`report`] | reduction and rendering of `--report` | yes |
 //! | [`agent`] | the agent as a state machine | yes |
-//! | [`root`] | the launcher as a state machine | yes |
+//! | [`root`] | the launcher as a state machine; spawned jobs | yes |
+//! | [`names`] | names of services that PEs publish | yes |
 //! | `job` | from what was typed to a checked job | half |
 //! | `driver` | processes, epoll, threads around the two machines | |
 //! | `sys` | system calls: the unsafe code; drivers add only promises of a single thread | |
@@ -50,6 +51,7 @@ pub mod frame;
 pub mod hosts;
 pub mod limits;
 pub mod memory;
+pub mod names;
 pub mod plan;
 pub mod program;
 pub mod remote;
@@ -103,9 +105,29 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         print!("{}", shmem_node::settings::text(setting));
         return 0;
     }
-    let job = match job::prepare(&cli, &settings, start) {
-        Ok(job) => job,
-        Err(e) => return complain(&e, e.status()),
+    let job = if cli.spawned {
+        let (outer, spawned) = match driver::outer() {
+            Ok(found) => found,
+            Err(e) => {
+                let what = format!("--spawned is for shmrun itself, when a PE spawns a job: {e}");
+                return complain(&what, exit::USAGE);
+            }
+        };
+        match job::prepare_spawned(&cli, &settings, start, &spawned) {
+            Ok(job) => driver::Job {
+                outer: Some((spawned.number, outer)),
+                ..job
+            },
+            Err(e) => {
+                driver::refuse(&outer, &e);
+                return 0;
+            }
+        }
+    } else {
+        match job::prepare(&cli, &settings, start) {
+            Ok(job) => job,
+            Err(e) => return complain(&e, e.status()),
+        }
     };
     if let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages) {
         eprintln!("shmrun: {notice}");

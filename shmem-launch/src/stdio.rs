@@ -55,15 +55,19 @@ fn memrchr(needle: u8, hay: &[u8]) -> Option<usize> {
 pub struct Mixer {
     label: bool,
     several: bool,
+    /// Number of the job in labels, if another one has spawned it.
+    job: Option<u32>,
     /// The PE whose line is open, per stream.
     open: [Option<u32>; 2],
 }
 
 impl Mixer {
-    /// For a job of `n_pes` PEs; `label` puts `[rank] ` in front of every line.
-    pub fn new(n_pes: u32, label: bool) -> Self {
+    /// For a job of `n_pes` PEs; `label` puts `[rank] ` in front of every line, in a spawned job of
+    /// number `job` `[job:rank] `.
+    pub fn new(n_pes: u32, label: bool, job: Option<u32>) -> Self {
         Self {
             label,
+            job,
             several: n_pes > 1,
             open: [None; 2],
         }
@@ -79,7 +83,7 @@ impl Mixer {
         if self.label {
             for line in data.split_inclusive(|&b| b == b'\n') {
                 if at_start {
-                    push_label(text, rank);
+                    push_label(text, self.job, rank);
                 }
                 text.extend_from_slice(line);
                 at_start = true;
@@ -115,6 +119,16 @@ impl Mixer {
         }
     }
 
+    /// Appends lines that are ready to be written as they are, in several parts.
+    pub fn add_lines(&mut self, stream: Stream, parts: &[&[u8]], text: &mut Vec<u8>) {
+        if self.open[stream as usize].take().is_some() {
+            text.push(b'\n');
+        }
+        for part in parts {
+            text.extend_from_slice(part);
+        }
+    }
+
     /// Ends a line that is still open, if the job has several PEs.
     pub fn finish(&mut self, stream: Stream, text: &mut Vec<u8>) {
         if self.open[stream as usize].take().is_some() && self.several {
@@ -123,9 +137,19 @@ impl Mixer {
     }
 }
 
-fn push_label(text: &mut Vec<u8>, rank: u32) {
+fn push_label(text: &mut Vec<u8>, job: Option<u32>, rank: u32) {
+    text.push(b'[');
+    if let Some(job) = job {
+        push_number(text, job);
+        text.push(b':');
+    }
+    push_number(text, rank);
+    text.extend_from_slice(b"] ");
+}
+
+fn push_number(text: &mut Vec<u8>, number: u32) {
     let mut digits = [0u8; 10];
-    let (mut at, mut rest) = (digits.len(), rank);
+    let (mut at, mut rest) = (digits.len(), number);
     loop {
         at -= 1;
         digits[at] = b'0' + (rest % 10) as u8;
@@ -134,9 +158,7 @@ fn push_label(text: &mut Vec<u8>, rank: u32) {
             break;
         }
     }
-    text.push(b'[');
     text.extend_from_slice(&digits[at..]);
-    text.extend_from_slice(b"] ");
 }
 
 #[cfg(test)]
@@ -163,7 +185,7 @@ mod tests {
 
     #[test]
     fn hosts_have_lines_of_their_own() {
-        let mut m = Mixer::new(2, false);
+        let mut m = Mixer::new(2, false, None);
         let mut text = Vec::new();
         m.add(Stream::Err, 1, b"half", &mut text);
         m.add_of_host(Stream::Err, "b", b"one\r\n\ntwo", &mut text);
@@ -181,7 +203,7 @@ mod tests {
 
     #[test]
     fn labels_stand_at_line_starts_only() {
-        let mut m = Mixer::new(20, true);
+        let mut m = Mixer::new(20, true, None);
         let mut text = Vec::new();
         m.add(Stream::Out, 3, b"a\nb\n", &mut text);
         m.add(Stream::Out, 12, b"long pi", &mut text);
@@ -196,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_single_pe_is_left_alone() {
-        let mut m = Mixer::new(1, false);
+        let mut m = Mixer::new(1, false, None);
         let mut text = Vec::new();
         m.add(Stream::Out, 0, b"prompt> ", &mut text);
         m.add(Stream::Out, 0, b"again> ", &mut text);
@@ -222,7 +244,7 @@ mod tests {
         fn without_labels_only_missing_line_ends_are_added(
             parts in proptest::collection::vec((0u32..4, "[ab\n]{1,6}"), 0..30)
         ) {
-            let mut m = Mixer::new(4, false);
+            let mut m = Mixer::new(4, false, None);
             let mut text = Vec::new();
             let mut want = String::new();
             let mut last = None;

@@ -2,8 +2,6 @@
 //! signals as descriptors, epoll, waiting without blocking, limits. The unsafe code of this crate is
 //! here; the drivers only add the promise that whoever forks has a single thread.
 
-mod net;
-
 use std::ffi::{CStr, CString};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -11,7 +9,6 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use net::{interface_addresses, interface_mtu};
 pub(crate) use shmem_node::sys::{cerr, monotonic_ns, process_cpu_ns, random};
 
 /// The owner of a descriptor.
@@ -172,6 +169,17 @@ pub(crate) fn dev_null() -> io::Result<OwnedFd> {
         .write(true)
         .open("/dev/null")?
         .into())
+}
+
+/// Takes what is standard input, and leaves /dev/null in its place.
+pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
+    let null = dev_null()?;
+    // SAFETY: plain system calls; the descriptor is new.
+    unsafe {
+        let taken = own(cerr(libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 3))?);
+        cerr(libc::dup2(null.as_raw_fd(), 0))?;
+        Ok(taken)
+    }
 }
 
 fn read_result(n: isize) -> io::Result<usize> {

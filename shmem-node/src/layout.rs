@@ -1,6 +1,7 @@
 //! Where things lie in the two memories of a node: pure arithmetic, the same for the NLA that
 //! makes them and the PEs that map them.
 
+use crate::kvs::{Head, Locks};
 use crate::pe_block::PeBlock;
 use crate::slot::SlotHeader;
 
@@ -48,13 +49,78 @@ pub struct TablesLayout {
     pub gather_values: usize,
     /// Bytes of one slot's values.
     pub gather_stride: usize,
+    /// The key-value store.
+    pub kvs: KvsLayout,
     /// Length of the whole memory.
     pub len: usize,
 }
 
+/// Slots of the smallest index of the key-value store: a page of them.
+const KVS_FIRST_INDEX: usize = PAGE / 8;
+
+/// Bytes of log for which the largest index has a slot: half of what a short key with a short value
+/// takes, since indexes are filled by half.
+const KVS_LOG_PER_SLOT: usize = 16;
+
+/// Largest log of the key-value store in bytes: places in it are numbers of 32 bits, of 8 bytes each.
+pub const KVS_LOG_MAX: usize = 16 << 30;
+
+/// Offsets of the key-value store in the tables memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvsLayout {
+    /// The head.
+    pub head: usize,
+    /// `[u64]`: slots of index 0, then twice as many of index 1, and so on.
+    pub index: usize,
+    /// Number of indexes; 0 where there is no store.
+    pub levels: u32,
+    /// The log.
+    pub log: usize,
+    /// Bytes of the log.
+    pub log_len: usize,
+    /// Where the region ends.
+    pub end: usize,
+}
+
+impl KvsLayout {
+    /// The layout from `head` on for a log of up to `log_len` bytes; 0 stands for no store.
+    pub fn new(head: usize, log_len: usize) -> Self {
+        let head = page_up(head);
+        let log_len = page_up(log_len.min(KVS_LOG_MAX));
+        let largest = (log_len / KVS_LOG_PER_SLOT)
+            .max(KVS_FIRST_INDEX)
+            .next_power_of_two();
+        let levels = match log_len {
+            0 => 0,
+            _ => (largest / KVS_FIRST_INDEX).ilog2() + 1,
+        };
+        let index = head + page_up(size_of::<Head>());
+        let log = index + 8 * KVS_FIRST_INDEX * ((1 << levels) - 1);
+        Self {
+            head,
+            index,
+            levels,
+            log,
+            log_len,
+            end: log + log_len,
+        }
+    }
+
+    /// Where index `level` is, and how many slots it has; `None` if there is no such index.
+    #[inline]
+    pub fn slots(&self, level: u32) -> Option<(usize, usize)> {
+        if level >= self.levels {
+            return None;
+        }
+        let before = KVS_FIRST_INDEX * ((1 << level) - 1);
+        Some((self.index + 8 * before, KVS_FIRST_INDEX << level))
+    }
+}
+
 impl TablesLayout {
-    /// The layout for a job. The first page holds the header.
-    pub fn new(n_pes: usize, n_nodes: usize, n_local: usize) -> Self {
+    /// The layout for a job, with a key-value store whose log has `kvs_log` bytes (0: none). The first
+    /// page holds the header.
+    pub fn new(n_pes: usize, n_nodes: usize, n_local: usize, kvs_log: usize) -> Self {
         let node_of = PAGE;
         let local_of = node_of + 4 * n_pes;
         let leader_of = local_of + 4 * n_pes;
@@ -62,7 +128,7 @@ impl TablesLayout {
         let gather_headers = page_up(ranks + 4 * n_local);
         let gather_values = page_up(gather_headers + GATHER_SLOTS * size_of::<SlotHeader>());
         let gather_stride = page_up(n_pes * GATHER_VALUE_MAX);
-        let len = gather_values + GATHER_SLOTS * gather_stride;
+        let kvs = KvsLayout::new(gather_values + GATHER_SLOTS * gather_stride, kvs_log);
         Self {
             node_of,
             local_of,
@@ -71,7 +137,8 @@ impl TablesLayout {
             gather_headers,
             gather_values,
             gather_stride,
-            len,
+            kvs,
+            len: kvs.end,
         }
     }
 }
@@ -79,7 +146,7 @@ impl TablesLayout {
 /// Offsets in the heap memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapLayout {
-    /// `[PeBlock; n_local]`. The node barrier is in the page before.
+    /// `[PeBlock; n_local]`.
     pub pe_blocks: usize,
     /// Symmetric segment of local PE `l` starts at `segments + l * segment_stride`.
     pub segments: usize,
@@ -96,6 +163,9 @@ pub struct HeapLayout {
 }
 
 impl HeapLayout {
+    /// The locks of the key-value store, between the node barrier and the PEs' blocks.
+    pub const KVS_LOCKS: usize = PAGE;
+
     /// The layout for `n_local` PEs with room for `statics` bytes of static data and heaps of
     /// `heap_size` bytes, on pages of `unit` bytes, a power of two from [`PAGE`]; `None` if the sizes
     /// overflow.
@@ -105,7 +175,7 @@ impl HeapLayout {
             PAGE => SEGMENT_ALIGN,
             _ => unit.max(HUGE_SEGMENT_ALIGN),
         };
-        let pe_blocks = PAGE;
+        let pe_blocks = page_up(Self::KVS_LOCKS + Locks::len(n_local));
         let segments =
             (pe_blocks + n_local * size_of::<PeBlock>()).checked_next_multiple_of(align)?;
         let heap_start = bytes(statics)?
@@ -139,7 +209,7 @@ mod tests {
     #[test]
     fn regions_follow_each_other_without_overlap() {
         for (n_pes, n_nodes, n_local) in [(1, 1, 1), (5, 2, 3), (8192, 512, 16), (8192, 1, 8192)] {
-            let t = TablesLayout::new(n_pes, n_nodes, n_local);
+            let t = TablesLayout::new(n_pes, n_nodes, n_local, 1 << 20);
             let order = [
                 PAGE,
                 t.local_of,
@@ -147,11 +217,38 @@ mod tests {
                 t.ranks,
                 t.gather_headers,
                 t.gather_values,
+                t.kvs.head,
+                t.kvs.index,
+                t.kvs.log,
+                t.len,
             ];
             assert!(order.is_sorted(), "{t:?}");
             assert!(t.ranks + 4 * n_local <= t.gather_headers);
             assert_eq!(t.len % PAGE, 0);
         }
+    }
+
+    #[test]
+    fn indexes_follow_each_other_and_suffice_for_the_log() {
+        for log_len in [1, PAGE, 1 << 20, 100 << 20, KVS_LOG_MAX, usize::MAX >> 1] {
+            let k = KvsLayout::new(3 * PAGE + 1, log_len);
+            assert!(k.log_len >= log_len.min(KVS_LOG_MAX));
+            let mut at = k.index;
+            for level in 0..k.levels {
+                let (start, slots) = k.slots(level).unwrap();
+                assert_eq!(start, at);
+                assert!(slots.is_power_of_two());
+                at += 8 * slots;
+            }
+            assert_eq!(at, k.log, "{k:?}");
+            assert_eq!(k.slots(k.levels), None);
+            assert_eq!(k.slots(u32::MAX), None);
+            let (_, largest) = k.slots(k.levels - 1).unwrap();
+            assert!(largest * KVS_LOG_PER_SLOT >= k.log_len);
+        }
+        let none = KvsLayout::new(PAGE, 0);
+        assert_eq!((none.levels, none.log_len), (0, 0));
+        assert_eq!(none.slots(0), None);
     }
 
     #[test]

@@ -3,15 +3,16 @@
 //! The node launch agent (NLA) of `shmrun` and the OpenSHMEM library inside each PE are different
 //! programs that must agree on a few things to the byte: which settings exist ([`settings`]),
 //! which environment variables and descriptors a PE starts with ([`contract`]), what lies where in
-//! the node's shared memory ([`layout`], [`segment`], [`gather`], [`pe_block`], [`barrier`]), and
-//! how a program becomes a template that forks the node's PEs ([`template`]). This crate is that
+//! the node's shared memory ([`layout`], [`segment`], [`gather`], [`kvs`], [`pe_block`], [`barrier`]),
+//! how a program becomes a template that forks the node's PEs ([`template`]), and how PEs that have no
+//! agent share memory ([`rendezvous`]) and find their addresses ([`own_address`]). This crate is that
 //! agreement and nothing else; it knows neither PMI nor InfiniBand.
 //!
 //! # The node segment
 //! Three memfds, made by the NLA, without names in any file system, so nothing can be left behind:
 //!
-//! * **tables**: job facts, the map rank -> node, and the results of PMI allgathers. Written by
-//!   the NLA alone; sealed so that PEs can map it only for reading. It lies once per node however
+//! * **tables**: job facts, the map rank -> node, the results of PMI allgathers, and what PMI's
+//!   fences have made visible. Written by the NLA alone; sealed so that PEs can map it only for reading. It lies once per node however
 //!   many PEs there are, which is what keeps a PE free of memory that grows with the job.
 //! * **heap**: the node barrier, one [`pe_block::PeBlock`] per PE (state, doorbell, statistics,
 //!   collective flags), and the symmetric segments of the node's PEs one after the other. Every PE
@@ -33,14 +34,18 @@ pub mod gather;
 pub mod hca_address;
 pub mod ip_network;
 pub mod json;
+pub mod kvs;
 pub mod layout;
 pub mod machine;
+pub mod own_address;
 pub mod pages;
 pub mod pe_block;
+pub mod rendezvous;
 pub mod segment;
 pub mod settings;
 mod slot;
 pub mod stats;
 mod sync;
 pub mod sys;
+pub mod tables;
 pub mod template;

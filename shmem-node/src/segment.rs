@@ -7,15 +7,15 @@ use crate::absence::Absence;
 use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
+use crate::kvs::{self, StorePlan};
 use crate::layout::{HeapLayout, PAGE, TablesLayout};
 use crate::pages::{self, PagesError};
 use crate::pe_block::{PeBlock, PeState};
 use crate::settings::{HeapCommit, HeapPages};
 use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
+use crate::tables::{Header, MAGIC, NodeTables, holds};
 use crate::template::marker::StaticsRoom;
-
-const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
 
 /// What the NLA knows about the job when it makes the node segment.
 #[derive(Debug, Clone)]
@@ -41,36 +41,14 @@ pub struct JobFacts<'a> {
     pub heap_commit: HeapCommit,
     /// What pages they have.
     pub heap_pages: HeapPages,
+    /// The key-value store.
+    pub store: StorePlan,
     /// Addresses of the software HCAs.
     pub hca_addresses: HcaAddresses,
     /// Polls before a waiting PE sleeps: 0 where PEs outnumber cores.
     pub spins: u32,
     /// Whether PEs should measure what `--report` shows but costs time (memory).
     pub report: bool,
-}
-
-/// First page of the tables. Plain data: written before any PE exists.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Header {
-    magic: u64,
-    job_id: [u8; 16],
-    job_key: [u8; 32],
-    n_pes: u32,
-    n_nodes: u32,
-    node: u32,
-    n_local: u32,
-    on_machine: u32,
-    heap_size: u64,
-    statics: u64,
-    statics_layout: u64,
-    /// Bytes of a page of the heaps, as far as their layout goes.
-    heap_unit: u64,
-    /// Whether to ask for huge pages.
-    transparent: u32,
-    spins: u32,
-    report: u32,
-    hca_addresses: [u8; HcaAddresses::LEN],
 }
 
 /// A node segment that cannot be made or mapped.
@@ -111,7 +89,7 @@ pub enum SegmentError {
     Foreign,
 }
 
-fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
+pub(crate) fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
     move |source| SegmentError::Os {
         what,
         bytes: bytes as u64,
@@ -136,6 +114,7 @@ pub struct NodeSegment {
     heap_fd: OwnedFd,
     xrc_fd: OwnedFd,
     view: NodeView,
+    has_writer: bool,
 }
 
 impl NodeSegment {
@@ -156,7 +135,12 @@ impl NodeSegment {
         let n_local = ranks.len();
         assert!(n_local > 0, "node {} has no PE", facts.node);
         let n_pes = facts.node_of.len();
-        let tl = TablesLayout::new(n_pes, facts.n_nodes as usize, n_local);
+        let tl = TablesLayout::new(
+            n_pes,
+            facts.n_nodes as usize,
+            n_local,
+            facts.store.log_len as usize,
+        );
         let unit = pages::unit(facts.heap_pages)?;
         let statics = match facts.heap_pages {
             HeapPages::Huge => StaticsRoom::default(),
@@ -196,6 +180,8 @@ impl NodeSegment {
             transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
             spins: facts.spins,
             report: u32::from(facts.report),
+            store: facts.store.kind as u32,
+            store_log: facts.store.log_len,
             hca_addresses: facts.hca_addresses.to_bytes(),
         };
         let mut local_of = vec![0u32; n_pes];
@@ -228,11 +214,16 @@ impl NodeSegment {
             tables_layout: tl,
             heap_layout: hl,
         };
+        if let kvs::Locks::RwLock(lock) = view.kvs_locks() {
+            lock.init()
+                .map_err(os("make the lock of the key-value store", 0))?;
+        }
         Ok(Self {
             tables_fd,
             heap_fd,
             xrc_fd,
             view,
+            has_writer: false,
         })
     }
 
@@ -259,6 +250,16 @@ impl NodeSegment {
     /// Stores an allgather's result for the node's PEs; see [`Gather::publish`].
     pub fn publish_gather(&self, request: u32, value_len: usize, values: &[u8]) {
         self.view.gather().publish(request, value_len, values);
+    }
+
+    /// The key-value store, for writing. There is one writer, so the second call gives `None`.
+    pub fn kvs_writer(&mut self) -> Option<kvs::Writer> {
+        let view = &self.view;
+        let (kvs, locks) = (view.tables_layout.kvs, view.kvs_locks());
+        (!std::mem::replace(&mut self.has_writer, true)).then(|| {
+            // SAFETY: the layouts are those of the memories, and this mapping is writable.
+            unsafe { kvs::Writer::new(view.tables, kvs, view.header.store(), locks) }
+        })
     }
 
     /// How far a local PE has come.
@@ -289,7 +290,14 @@ fn heap_memory(
             _ => os("map the heap memory", len)(e),
         })?
     } else {
-        Mapping::aligned(fd.as_fd(), len, layout.align).map_err(os("map the heap memory", len))?
+        Mapping::aligned(fd.as_fd(), len, layout.align).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOMEM) => SegmentError::TooLarge {
+                n_local,
+                heap_size: facts.heap_size,
+                statics: facts.statics.bytes,
+            },
+            _ => os("map the heap memory", len)(e),
+        })?
     };
     if facts.heap_commit == HeapCommit::Reserve {
         let reserve = |from: usize, len: usize| {
@@ -327,24 +335,11 @@ impl NodeView {
     /// # Errors
     /// When the descriptors are not a node segment of this version, or cannot be mapped.
     pub fn attach(tables: BorrowedFd<'_>, heap: BorrowedFd<'_>) -> Result<Self, SegmentError> {
-        // Reading past the end of a file that is too short would be a SIGBUS.
-        let holds = |fd: BorrowedFd<'_>, len: usize| match sys::file_len(fd) {
-            Ok(real) if real >= len as u64 => Ok(()),
-            Ok(_) => Err(SegmentError::Foreign),
-            Err(e) => Err(os("look at the node's memory", len)(e)),
-        };
-        holds(tables, PAGE)?;
-        let first = Mapping::new(tables, PAGE, false).map_err(os("map the tables header", PAGE))?;
-        // SAFETY: the header was complete before this process existed and is never written again.
-        let header = unsafe { *first.get::<Header>(0) };
-        if header.magic != MAGIC {
-            return Err(SegmentError::Foreign);
-        }
-        let tl = TablesLayout::new(
-            header.n_pes as usize,
-            header.n_nodes as usize,
-            header.n_local as usize,
-        );
+        let NodeTables {
+            header,
+            tables,
+            layout: tl,
+        } = NodeTables::attach(tables)?;
         let hl = usize::try_from(header.heap_unit)
             .ok()
             .filter(|unit| unit.is_power_of_two() && *unit >= PAGE)
@@ -353,10 +348,7 @@ impl NodeView {
                 HeapLayout::new(n_local, header.statics, header.heap_size, unit)
             })
             .ok_or(SegmentError::Foreign)?;
-        holds(tables, tl.len)?;
         holds(heap, hl.len)?;
-        let tables =
-            Mapping::new(tables, tl.len, false).map_err(os("map the tables memory", tl.len))?;
         let heap =
             Mapping::aligned(heap, hl.len, hl.align).map_err(os("map the heap memory", hl.len))?;
         if header.transparent != 0 {
@@ -485,6 +477,23 @@ impl NodeView {
         Gather::new(self.tables, self.tables_layout, self.n_pes())
     }
 
+    fn kvs_locks(&self) -> kvs::Locks {
+        let (kind, at) = (self.header.store(), HeapLayout::KVS_LOCKS);
+        // SAFETY: the layout keeps that place for them.
+        unsafe { kvs::Locks::new(kind, &self.heap, at, self.n_local()) }
+    }
+
+    /// The key-value store, for the PE at position `local` of its node.
+    ///
+    /// # Panics
+    /// If the node has no such PE.
+    pub fn kvs(&self, local: usize) -> kvs::Reader {
+        assert!(local < self.n_local(), "local PE {local}");
+        let (kvs, locks) = (self.tables_layout.kvs, self.kvs_locks());
+        // SAFETY: the layouts are those of the memories.
+        unsafe { kvs::Reader::new(self.tables, kvs, self.header.store(), locks, local) }
+    }
+
     /// The meeting point of the node's PEs.
     pub fn barrier(&self) -> &'static NodeBarrier {
         // SAFETY: the layout keeps the first page for it; it consists of atomics and zero is its
@@ -559,6 +568,7 @@ mod tests {
             },
             heap_commit: HeapCommit::Lazy,
             heap_pages: HeapPages::Default,
+            store: StorePlan::NONE,
             hca_addresses: HcaAddresses::shared("127.3.2.1".parse().unwrap()),
             spins: 5,
             report: true,

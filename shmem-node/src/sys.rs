@@ -1,12 +1,20 @@
 //! The system calls that std does not offer: memfd, seals, shared mappings, futex, descriptor
 //! passing. Everything here returns `io::Error` with the operating system's reason.
 
+mod net;
+mod peer;
+
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+
+pub use net::{interface_addresses, interface_mtu};
+pub use peer::{end_at_once, peer_user, user, wait_hangup, wait_readable};
 
 /// Turns a C return value of -1 into the error in `errno`.
 pub fn cerr(ret: libc::c_int) -> io::Result<libc::c_int> {
@@ -36,6 +44,41 @@ fn memfd_of(name: &CStr, len: u64, pages: libc::c_uint) -> io::Result<OwnedFd> {
     // SAFETY: plain system call on a descriptor that we own.
     cerr(unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) })?;
     Ok(fd)
+}
+
+/// Takes over a descriptor that this process was started with, such as one that a launcher names in
+/// the environment, and keeps it from programs that this one executes. Each number can be taken once.
+///
+/// # Errors
+///
+/// `EBADF` if it is closed; `EBUSY` if it has been taken before, or is standard input, output or
+/// error.
+pub fn inherit(fd: RawFd) -> io::Result<OwnedFd> {
+    static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+    let mut taken = TAKEN.lock().unwrap_or_else(|e| e.into_inner());
+    if (0..3).contains(&fd) || taken.contains(&fd) {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: plain system call; it also tells whether the descriptor is open.
+    cerr(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    taken.insert(fd);
+    // SAFETY: open, left to this process by whoever started it, and given to one owner only.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Receives what a socket has now, without waiting: an error of the kind `WouldBlock` if that is
+/// nothing; 0 at its end.
+pub fn recv_now(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is writable for its length.
+    let n = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            buf.as_mut_ptr().cast(),
+            buf.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
 /// Length of a memory file in bytes.

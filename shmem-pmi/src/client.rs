@@ -1,26 +1,39 @@
 //! The PE's end: a pure state machine that turns calls into bytes, and bytes into events.
 //!
-//! # Two ways of speaking
+//! # Three ways of speaking
 //!
-//! *Plain PMI-2*, as foreign process managers serve it: one request is under way at a time, the
-//! next is held back until the reply has come. That is what every server accepts, and it makes a
-//! `put`, `fence`, `get` queued at once mean what it says.
+//! *PMI-1.1* and *plain PMI-2*, as foreign process managers serve them: one request is under way at
+//! a time, the next is held back until the reply has come. That is what every server accepts, and
+//! it makes a `put`, `fence`, `get` queued at once mean what it says. [`Client::take_output`] never
+//! has more than one request: there are servers that lose what comes with another in one read, or
+//! in two. PMI-1 has no node attributes, and values of at most [`Client::value_max`] bytes.
 //!
-//! *With extensions*, at a server that offers them ([`crate::wire::EXTENSIONS_ENV`]): everything is
-//! sent at once, so that init, fullinit and a first `iallgather` leave in one write, and replies
-//! are read whenever it suits. Requests whose reply the server withholds carry the ticket as
-//! thread mark, so that several threads of a PE can wait for different things. The caller must
-//! await what it depends on: a `get` queued behind an unfinished `fence` sees the old values.
+//! *PMI-2 with extensions*, at a server that offers them ([`crate::wire::EXTENSIONS_ENV`]):
+//! everything is sent at once, so that init, fullinit and a first `iallgather` leave in one write,
+//! and replies are read whenever it suits. Requests whose reply the server withholds carry the
+//! ticket as thread mark, so that several threads of a PE can wait for different things. The caller
+//! must await what it depends on: a `get` queued behind an unfinished `fence` sees the old values.
 
+mod call;
 mod event;
+mod queue;
+mod text;
+mod v1;
+mod v2;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
 
-pub use event::{ClientError, Event, Initialised, Refusal, RequestId, Started, Ticket};
+pub use event::{
+    ClientError, Event, Initialised, Neighbours, Refusal, RequestId, Spawned, Started, Ticket,
+};
 
-use crate::wire::v2::{Command, Decoder, Incoming, InitLine, InitReply, Reply, Request, Response};
-use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE, excerpt};
+use crate::nla::{MAX_CONTRIBUTION, MAX_MESSAGE, Operation};
+use crate::question::SpawnRequest;
+use crate::wire::v2::{Command, Request};
+use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
+use call::Call;
+use queue::{Pending, Queue};
+pub(crate) use text::check_pair;
 
 /// What a PE learns from its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,24 +46,45 @@ pub struct ClientConfig {
     pub extensions: bool,
 }
 
+/// How a PMI-1 process learns its rank and the size of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Its environment says so (`PMI_RANK`, `PMI_SIZE`): it has a connected socket, `PMI_FD`.
+    Known {
+        /// Rank.
+        rank: u32,
+        /// Number of processes.
+        size: u32,
+    },
+    /// It asks the server, which knows it by a number (`PMI_ID`): it has an address to connect to,
+    /// `PMI_PORT`.
+    Asked {
+        /// The number.
+        id: u32,
+    },
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Fresh,
-    /// Plain: the init line is sent, everything else is held back.
-    AwaitInitReply,
     Open,
     Finalizing,
 }
 
-/// A request that has been sent or is held back, and what its reply means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pending {
-    ticket: Ticket,
-    command: &'static str,
-    /// For collective operations and waits.
-    request: Option<RequestId>,
-    /// A plain fence under an `ifence`: its completion is told to those who wait.
-    emulated: bool,
+#[derive(Debug)]
+enum Speaker {
+    V1(v1::Speaker),
+    V2(v2::Speaker),
+}
+
+/// What a message from the server means.
+enum Heard {
+    /// Part of a dialogue that goes on.
+    Nothing,
+    /// PMI-2: the init line was answered; requests may follow.
+    Accepted,
+    /// A call has ended.
+    Outcome { index: usize, event: Event },
 }
 
 /// The PMI client of one PE.
@@ -61,52 +95,90 @@ struct Pending {
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
+    speaker: Speaker,
     phase: Phase,
+    /// One at a time: whether the server takes requests.
+    open: bool,
     output: Vec<u8>,
-    held: VecDeque<(Vec<u8>, Pending)>,
-    pending: VecDeque<Pending>,
-    events: VecDeque<(Ticket, Event)>,
-    decoder: Decoder,
+    queue: Queue,
     next_ticket: u64,
     /// Number of collective operations started.
     started: u64,
-    /// Plain mode: calls of `wait` for a fence that is under way.
-    waits: Vec<(Ticket, RequestId)>,
-    /// Plain mode: fences that failed.
-    failed: HashMap<RequestId, Refusal>,
+    broken: Option<ClientError>,
 }
 
 impl Client {
-    /// A client that has not spoken yet.
+    /// A PMI-2 client that has not spoken yet.
     pub fn new(config: ClientConfig) -> Self {
+        Self::with(config, Speaker::V2(v2::Speaker::default()))
+    }
+
+    /// A PMI-1 client that has not spoken yet.
+    pub fn pmi1(place: Place) -> Self {
+        let rank = match place {
+            Place::Known { rank, .. } => rank,
+            Place::Asked { id } => id,
+        };
+        let config = ClientConfig {
+            rank,
+            job_id: None,
+            extensions: false,
+        };
+        Self::with(config, Speaker::V1(v1::Speaker::new(place)))
+    }
+
+    fn with(config: ClientConfig, speaker: Speaker) -> Self {
         Self {
             config,
+            speaker,
             phase: Phase::Fresh,
+            open: false,
             output: Vec::new(),
-            held: VecDeque::new(),
-            pending: VecDeque::new(),
-            events: VecDeque::new(),
-            decoder: Decoder::new(),
+            queue: Queue::default(),
             next_ticket: 0,
             started: 0,
-            waits: Vec::new(),
-            failed: HashMap::new(),
+            broken: None,
         }
     }
 
-    /// What the client was made with.
+    /// What the client was made with, or has learnt since: in PMI-1's port model, its rank.
     pub fn config(&self) -> &ClientConfig {
         &self.config
     }
 
+    /// The version that the client speaks: `"PMI-1"` or `"PMI-2"`.
+    pub fn version(&self) -> &'static str {
+        match self.speaker {
+            Speaker::V1(_) => "PMI-1",
+            Speaker::V2(_) => "PMI-2",
+        }
+    }
+
+    /// Longest value that can be put, in bytes. With PMI-1 it may shrink until
+    /// [`Event::Initialised`], when the server has told its limits.
+    pub fn value_max(&self) -> usize {
+        match &self.speaker {
+            Speaker::V1(speaker) => speaker.value_max(),
+            Speaker::V2(_) => MAX_VALUE - 1, // a NUL takes one
+        }
+    }
+
+    /// Number of the next collective operation that this PE starts.
+    pub fn next_request(&self) -> RequestId {
+        RequestId(self.started)
+    }
+
     /// Number of requests without reply, those held back included.
     pub fn outstanding(&self) -> usize {
-        self.pending.len() + self.held.len() + self.waits.len()
+        self.queue.outstanding()
     }
 
     /// Number of received bytes that wait for the rest of their message.
     pub fn incomplete_input(&self) -> usize {
-        self.decoder.pending()
+        match &self.speaker {
+            Speaker::V1(speaker) => speaker.incomplete_input(),
+            Speaker::V2(speaker) => speaker.incomplete_input(),
+        }
     }
 
     /// Introduces this PE. Event: [`Event::Initialised`].
@@ -121,28 +193,36 @@ impl Client {
                 state: "twice",
             });
         }
-        self.output
-            .extend_from_slice(InitLine::V2.to_string().as_bytes());
-        self.phase = if self.config.extensions {
-            Phase::Open
-        } else {
-            Phase::AwaitInitReply
+        let now = match &self.speaker {
+            Speaker::V1(speaker) => {
+                speaker.begin(&mut self.output)?;
+                self.phase = Phase::Open;
+                let ticket = self.ticket();
+                self.queue.pending.push_back(Pending {
+                    ticket,
+                    command: Call::Introduce.name(),
+                    request: None,
+                    emulated: false,
+                });
+                return Ok(ticket);
+            }
+            Speaker::V2(_) => {
+                v2::begin(&mut self.output);
+                self.config.extensions
+            }
         };
-        let job_id = self.config.job_id.clone();
-        self.send(Command::FullInit {
-            job_id: job_id.map(Cow::Owned),
-            rank: Some(self.config.rank),
-            threaded: self.config.extensions,
-        })
+        self.open = now;
+        self.phase = Phase::Open;
+        self.send(Call::Introduce)
     }
 
-    /// Asks for the job's id. Event: [`Event::JobId`].
+    /// Asks for the job's id; with PMI-1 the name of its key-value space. Event: [`Event::JobId`].
     ///
     /// # Errors
     ///
     /// This and all calls below: not initialised, or finalized.
     pub fn job_id(&mut self) -> Result<Ticket, ClientError> {
-        self.send(Command::JobGetId)
+        self.send(Call::JobId)
     }
 
     /// Asks for a job attribute. Event: [`Event::JobAttr`].
@@ -151,8 +231,8 @@ impl Client {
     ///
     /// A key that cannot be sent.
     pub fn job_attr(&mut self, key: &str) -> Result<Ticket, ClientError> {
-        let key = check("key", key.as_bytes(), MAX_KEY)?;
-        self.send(Command::JobAttr { key })
+        let key = self.check_key(key)?;
+        self.send(Call::JobAttr { key })
     }
 
     /// Publishes a key to the PEs of this node. Event: [`Event::NodeAttrPut`].
@@ -161,9 +241,8 @@ impl Client {
     ///
     /// A key or value that cannot be sent.
     pub fn put_node_attr(&mut self, key: &str, value: &[u8]) -> Result<Ticket, ClientError> {
-        let key = check("key", key.as_bytes(), MAX_KEY)?;
-        let value = check("value", value, MAX_VALUE)?;
-        self.send(Command::PutNodeAttr { key, value })
+        let (key, value) = (self.check_key(key)?, self.check_value(value)?);
+        self.send(Call::PutNodeAttr { key, value })
     }
 
     /// Asks for a node attribute; with `wait`, the event comes when some PE of this node has put
@@ -173,8 +252,8 @@ impl Client {
     ///
     /// A key that cannot be sent.
     pub fn node_attr(&mut self, key: &str, wait: bool) -> Result<Ticket, ClientError> {
-        let key = check("key", key.as_bytes(), MAX_KEY)?;
-        self.send(Command::NodeAttr { key, wait })
+        let key = self.check_key(key)?;
+        self.send(Call::NodeAttr { key, wait })
     }
 
     /// Puts a pair that the next fence makes visible. Event: [`Event::Put`].
@@ -183,9 +262,8 @@ impl Client {
     ///
     /// A key or value that cannot be sent.
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<Ticket, ClientError> {
-        let key = check("key", key.as_bytes(), MAX_KEY)?;
-        let value = check("value", value, MAX_VALUE)?;
-        self.send(Command::KvsPut { key, value })
+        let (key, value) = (self.check_key(key)?, self.check_value(value)?);
+        self.send(Call::Put { key, value })
     }
 
     /// Gets a value. Event: [`Event::Got`].
@@ -194,13 +272,8 @@ impl Client {
     ///
     /// A key that cannot be sent.
     pub fn get(&mut self, key: &str) -> Result<Ticket, ClientError> {
-        let key = check("key", key.as_bytes(), MAX_KEY)?;
-        let job_id = self.config.job_id.clone().map(Cow::Owned);
-        self.send(Command::KvsGet {
-            job_id,
-            source: -1,
-            key,
-        })
+        let key = self.check_key(key)?;
+        self.send(Call::Get { key })
     }
 
     /// Makes all puts of all PEs visible. Collective. Event: [`Event::FenceDone`].
@@ -209,7 +282,7 @@ impl Client {
     ///
     /// As all calls.
     pub fn fence(&mut self) -> Result<Ticket, ClientError> {
-        self.send(Command::KvsFence)
+        self.send(Call::Fence)
     }
 
     /// Starts a fence. Collective. Event: [`Event::RequestStarted`].
@@ -223,12 +296,12 @@ impl Client {
     pub fn ifence(&mut self) -> Result<Started, ClientError> {
         let request = RequestId(self.started);
         if self.config.extensions {
-            let ticket = self.send(Command::Ifence)?;
+            let ticket = self.send(Call::Ifence)?;
             return Ok(Started { ticket, request });
         }
-        let ticket = self.enqueue(Command::KvsFence, true)?;
-        self.events
-            .push_back((ticket, Event::RequestStarted(request)));
+        let ticket = self.enqueue(Call::Fence, true)?;
+        let events = &mut self.queue.events;
+        events.push_back((ticket, Event::RequestStarted(request)));
         Ok(Started { ticket, request })
     }
 
@@ -242,7 +315,7 @@ impl Client {
     pub fn iallgather(&mut self, value: &[u8]) -> Result<Started, ClientError> {
         let request = RequestId(self.started);
         let value = self.check_gather("iallgather", value)?;
-        let ticket = self.send(Command::Iallgather { value })?;
+        let ticket = self.send(Call::Iallgather { value })?;
         Ok(Started { ticket, request })
     }
 
@@ -255,7 +328,7 @@ impl Client {
     pub fn allgather(&mut self, value: &[u8]) -> Result<Started, ClientError> {
         let request = RequestId(self.started);
         let value = self.check_gather("allgather", value)?;
-        let ticket = self.send(Command::Allgather { value })?;
+        let ticket = self.send(Call::Allgather { value })?;
         Ok(Started { ticket, request })
     }
 
@@ -273,21 +346,125 @@ impl Client {
             });
         }
         if self.config.extensions {
-            return self.send(Command::Wait { request: request.0 });
+            return self.send(Call::Wait { request: request.0 });
         }
         let ticket = self.ticket();
-        let held = self.held.iter().map(|(_, pending)| pending);
-        if self
-            .pending
-            .iter()
-            .chain(held)
-            .any(|pending| pending.request == Some(request))
-        {
-            self.waits.push((ticket, request));
-        } else {
-            self.tell_wait(ticket, request);
-        }
+        self.queue.wait(ticket, request);
         Ok(ticket)
+    }
+
+    /// Gets the value of a key from the PE that puts it, as soon as it has put it: no fence is
+    /// needed (direct exchange). Event: [`Event::Got`] with the value, or [`Event::Error`] if that PE
+    /// ends without putting it.
+    ///
+    /// # Errors
+    ///
+    /// The server has no extensions, or the key cannot be sent.
+    pub fn get_from(&mut self, owner: u32, key: &str) -> Result<Ticket, ClientError> {
+        self.need_extensions("kvs-get")?;
+        let key = self.check_key(key)?;
+        self.send(Call::GetFrom { owner, key })
+    }
+
+    /// A collective operation of the NLA layer, see [`crate::nla`]. Collective. Event:
+    /// [`Event::Received`] with what this PE gets.
+    ///
+    /// # Errors
+    ///
+    /// The server has no extensions, or the value is longer than
+    /// [`crate::nla::MAX_CONTRIBUTION`].
+    pub fn nla(
+        &mut self,
+        operation: Operation,
+        root: u32,
+        value: &[u8],
+    ) -> Result<Ticket, ClientError> {
+        self.need_extensions("nla")?;
+        check_len(operation.name(), value, MAX_CONTRIBUTION)?;
+        self.send(Call::Nla {
+            operation,
+            root,
+            value: value.to_vec(),
+        })
+    }
+
+    /// Sends a message to a PE (`NLA_Send`). Event: [`Event::Sent`] when the node agent has taken
+    /// it, which does not mean that it has been received.
+    ///
+    /// # Errors
+    ///
+    /// The server has no extensions, or the message is longer than [`crate::nla::MAX_MESSAGE`].
+    pub fn nla_send(&mut self, to: u32, message: &[u8]) -> Result<Ticket, ClientError> {
+        self.need_extensions("nla-send")?;
+        check_len("send", message, MAX_MESSAGE)?;
+        self.send(Call::NlaSend {
+            to,
+            value: message.to_vec(),
+        })
+    }
+
+    /// Receives the next message that a PE sends to this one (`NLA_Recv`). Event:
+    /// [`Event::Received`], or [`Event::Error`] if that PE ends without sending one.
+    ///
+    /// # Errors
+    ///
+    /// The server has no extensions.
+    pub fn nla_recv(&mut self, from: u32) -> Result<Ticket, ClientError> {
+        self.need_extensions("nla-recv")?;
+        self.send(Call::NlaRecv { from })
+    }
+
+    /// Publishes a service name for other jobs. Event: [`Event::Published`].
+    ///
+    /// # Errors
+    ///
+    /// A name or port that cannot be sent.
+    pub fn publish(&mut self, name: &str, port: &[u8]) -> Result<Ticket, ClientError> {
+        let name = self.check("service name", name.as_bytes(), MAX_VALUE - 1)?;
+        let port = self.check_value(port)?;
+        self.send(Call::Publish { name, port })
+    }
+
+    /// Asks where a service is to be found. Event: [`Event::LookedUp`], or [`Event::Error`] if
+    /// nobody has published it.
+    ///
+    /// # Errors
+    ///
+    /// A name that cannot be sent.
+    pub fn lookup(&mut self, name: &str) -> Result<Ticket, ClientError> {
+        let name = self.check("service name", name.as_bytes(), MAX_VALUE - 1)?;
+        self.send(Call::Lookup { name })
+    }
+
+    /// Takes a service name back. Event: [`Event::Unpublished`].
+    ///
+    /// # Errors
+    ///
+    /// A name that cannot be sent.
+    pub fn unpublish(&mut self, name: &str) -> Result<Ticket, ClientError> {
+        let name = self.check("service name", name.as_bytes(), MAX_VALUE - 1)?;
+        self.send(Call::Unpublish { name })
+    }
+
+    /// Starts another job. Event: [`Event::Spawned`].
+    ///
+    /// # Errors
+    ///
+    /// As all calls. What cannot be sent is told by [`Event::Error`].
+    pub fn spawn(&mut self, request: SpawnRequest) -> Result<Ticket, ClientError> {
+        self.send(Call::Spawn(request))
+    }
+
+    /// Puts the PEs in a ring and asks for the values of the neighbours (`PMIX_Ring`). Collective.
+    /// Event: [`Event::Ring`]. For servers that know it, which nothing but their documentation tells:
+    /// ours with extensions, and Slurm's; others end the job, or never answer.
+    ///
+    /// # Errors
+    ///
+    /// A value that cannot be sent; PMI-1.
+    pub fn ring(&mut self, value: &[u8]) -> Result<Ticket, ClientError> {
+        let value = self.check_value(value)?;
+        self.send(Call::Ring { value })
     }
 
     /// Takes leave. Event: [`Event::Finalized`]; nothing can be called after this.
@@ -296,7 +473,7 @@ impl Client {
     ///
     /// As all calls.
     pub fn finalize(&mut self) -> Result<Ticket, ClientError> {
-        let ticket = self.send(Command::Finalize)?;
+        let ticket = self.send(Call::Finalize)?;
         self.phase = Phase::Finalizing;
         Ok(ticket)
     }
@@ -312,6 +489,14 @@ impl Client {
             .chars()
             .map(|c| if c == ';' || c.is_control() { ' ' } else { c })
             .collect();
+        if !self.config.extensions {
+            // One request in a write; what has not been sent is of no use any more.
+            self.output.clear();
+        }
+        if let Speaker::V1(_) = self.speaker {
+            v1::abort(exit_code, &clean, &mut self.output);
+            return Ok(());
+        }
         let request = Request::new(Command::Abort {
             is_world: true,
             exit_code: Some(exit_code),
@@ -332,7 +517,7 @@ impl Client {
 
     /// The outcome of some call.
     pub fn poll_event(&mut self) -> Option<(Ticket, Event)> {
-        self.events.pop_front()
+        self.queue.events.pop_front()
     }
 
     /// Takes in what the server sent.
@@ -341,131 +526,66 @@ impl Client {
     ///
     /// It does not follow the protocol. The connection is of no use after that.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
-        // Taken out while its messages are read; after an error it stays out.
-        let mut decoder = std::mem::take(&mut self.decoder);
-        decoder.push(bytes);
-        while let Some(message) = decoder.next_message()? {
-            match message {
-                Incoming::Line(line) => self.init_reply(InitReply::decode(line)?)?,
-                Incoming::Body(body) => self.response(Response::decode(body)?)?,
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let outcome = self.take_in(bytes);
+        self.broken = outcome.as_ref().err().cloned();
+        outcome
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        match &mut self.speaker {
+            Speaker::V1(speaker) => speaker.push(bytes),
+            Speaker::V2(speaker) => speaker.push(bytes),
+        }
+        loop {
+            let pending = &self.queue.pending;
+            let heard = match &mut self.speaker {
+                Speaker::V1(speaker) => speaker.hear(pending, &mut self.output)?,
+                Speaker::V2(speaker) => speaker.hear(pending)?,
+            };
+            match heard {
+                None => return Ok(()),
+                Some(Heard::Nothing) => continue,
+                Some(Heard::Accepted) => self.open = true,
+                Some(Heard::Outcome { index, event }) => {
+                    if let Event::Initialised(facts) = &event {
+                        self.open = true;
+                        self.config.rank = facts.rank;
+                        // Nothing can have been counted in a process that was started again, unless
+                        // its caller did not wait for this.
+                        self.started = self.started.max(facts.first_request.0);
+                    }
+                    self.queue.settle(index, event);
+                }
             }
             self.release();
         }
-        self.decoder = decoder;
-        Ok(())
     }
 
-    fn init_reply(&mut self, reply: InitReply) -> Result<(), ClientError> {
-        let InitReply {
-            version,
-            subversion,
-            rc,
-        } = reply;
-        if rc != 0 || version != InitLine::V2.version {
-            return Err(ClientError::Version {
-                version,
-                subversion,
-                rc,
-            });
-        }
-        if self.phase == Phase::AwaitInitReply {
-            self.phase = Phase::Open;
-        }
-        Ok(())
-    }
-
-    fn response(&mut self, response: Response<'_>) -> Result<(), ClientError> {
-        let command = response.reply.command();
-        let ticket = response
-            .thread_id
-            .as_deref()
-            .and_then(|id| std::str::from_utf8(id).ok()?.parse().ok())
-            .map(Ticket);
-        // A reply with our mark belongs to the call with that ticket; one without it to the oldest
-        // call of its name. Servers which do not repeat marks only ever have one to answer.
-        let mut candidates = self.pending.iter();
-        let index = candidates.position(|pending| {
-            pending.command == command && ticket.is_none_or(|ticket| ticket == pending.ticket)
-        });
-        let Some(pending) = index.and_then(|index| self.pending.remove(index)) else {
-            let command = excerpt(command.as_bytes());
-            return Err(ClientError::Unexpected { command });
-        };
-        let outcome = self.outcome(&pending, response.reply)?;
-        if !pending.emulated {
-            self.events.push_back((pending.ticket, outcome));
-            return Ok(());
-        }
-        if let (Some(request), Event::Error(refusal)) = (pending.request, outcome) {
-            self.failed.insert(request, refusal);
-        }
-        let waits = std::mem::take(&mut self.waits);
-        for (ticket, request) in waits {
-            if pending.request == Some(request) {
-                self.tell_wait(ticket, request);
-            } else {
-                self.waits.push((ticket, request));
-            }
-        }
-        Ok(())
-    }
-
-    fn outcome(&self, pending: &Pending, reply: Reply<'_>) -> Result<Event, ClientError> {
-        let own = |value: Option<Cow<'_, [u8]>>| value.map(Cow::into_owned);
-        let counted = |theirs: u64| match pending.request {
-            Some(RequestId(ours)) if ours != theirs => Err(ClientError::OutOfStep { theirs, ours }),
-            _ => Ok(RequestId(theirs)),
-        };
-        Ok(match reply {
-            Reply::FullInit(facts) => Event::Initialised(Initialised {
-                rank: facts.rank,
-                size: facts.size,
-                appnum: facts.appnum,
-                spawner: facts.spawner.map(Cow::into_owned),
-            }),
-            Reply::JobId(id) => Event::JobId(id.into_owned()),
-            Reply::JobAttr(value) => Event::JobAttr(own(value)),
-            Reply::NodeAttrPut => Event::NodeAttrPut,
-            Reply::NodeAttr(value) => Event::NodeAttr(own(value)),
-            Reply::KvsPut => Event::Put,
-            Reply::KvsGet(value) => Event::Got(own(value)),
-            Reply::KvsFence => Event::FenceDone,
-            Reply::Iallgather(request) | Reply::Ifence(request) => {
-                Event::RequestStarted(counted(request)?)
-            }
-            Reply::Allgather(request) | Reply::Wait(request) => {
-                Event::RequestDone(counted(request)?)
-            }
-            Reply::Finalize => Event::Finalized,
-            Reply::Refused {
-                command,
-                rc,
-                message,
-            } => Event::Error(Refusal {
-                command: command.into_owned(),
-                rc,
-                message: message.into_owned(),
-            }),
-        })
-    }
-
-    /// Plain mode: the fence `request` is over, and `ticket` waits for it.
-    fn tell_wait(&mut self, ticket: Ticket, request: RequestId) {
-        let event = match self.failed.get(&request) {
-            Some(refusal) => Event::Error(refusal.clone()),
-            None => Event::RequestDone(request),
-        };
-        self.events.push_back((ticket, event));
-    }
-
-    /// Plain mode: sends the next held request if none is under way.
+    /// One at a time: sends the next held request if none is under way.
     fn release(&mut self) {
-        if self.phase != Phase::AwaitInitReply
-            && self.pending.is_empty()
-            && let Some((bytes, pending)) = self.held.pop_front()
-        {
-            self.output.extend_from_slice(&bytes);
-            self.pending.push_back(pending);
+        while self.open && self.queue.pending.is_empty() {
+            let Some((call, pending)) = self.queue.held.pop_front() else {
+                return;
+            };
+            let answer = self.say(&call, pending.ticket);
+            self.queue.pending.push_back(pending);
+            if let Some(event) = answer {
+                self.queue.settle(0, event);
+            }
+        }
+    }
+
+    /// Appends a request to the output, or gives its outcome if there is nothing to send.
+    fn say(&mut self, call: &Call, ticket: Ticket) -> Option<Event> {
+        match &self.speaker {
+            Speaker::V1(speaker) => speaker.say(call, &mut self.output),
+            Speaker::V2(_) => {
+                let said = v2::say(&self.config, call, ticket, &mut self.output);
+                said.err().map(|error| Event::Error(not_sent(call, &error)))
+            }
         }
     }
 
@@ -478,96 +598,103 @@ impl Client {
         let state = match self.phase {
             Phase::Fresh => "before init",
             Phase::Finalizing => "after finalize",
-            Phase::AwaitInitReply | Phase::Open => return Ok(()),
+            Phase::Open => return Ok(()),
         };
         Err(ClientError::WrongState { command, state })
     }
 
-    fn check_gather<'v>(
-        &self,
-        command: &'static str,
-        value: &'v [u8],
-    ) -> Result<Cow<'v, [u8]>, ClientError> {
-        if !self.config.extensions {
-            return Err(ClientError::NoExtensions { command });
+    fn need_extensions(&self, command: &'static str) -> Result<(), ClientError> {
+        match self.config.extensions {
+            true => Ok(()),
+            false => Err(ClientError::NoExtensions { command }),
         }
+    }
+
+    fn check_gather(&self, command: &'static str, value: &[u8]) -> Result<Vec<u8>, ClientError> {
+        self.need_extensions(command)?;
         if value.is_empty() || value.len() > MAX_ALLGATHER_VALUE {
             return Err(ClientError::ValueLength { len: value.len() });
         }
-        Ok(Cow::Borrowed(value))
+        Ok(value.to_vec())
     }
 
-    fn send(&mut self, command: Command<'_>) -> Result<Ticket, ClientError> {
-        self.enqueue(command, false)
+    fn check_key(&self, key: &str) -> Result<Vec<u8>, ClientError> {
+        self.check("key", key.as_bytes(), MAX_KEY - 1)
     }
 
-    fn enqueue(&mut self, command: Command<'_>, emulated: bool) -> Result<Ticket, ClientError> {
-        let name = command.name();
-        self.check_state(name)?;
-        let request = match command {
-            Command::Wait { request } => Some(RequestId(request)),
-            Command::KvsFence
-            | Command::Ifence
-            | Command::Iallgather { .. }
-            | Command::Allgather { .. } => Some(RequestId(self.started)),
-            _ => None,
+    fn check_value(&self, value: &[u8]) -> Result<Vec<u8>, ClientError> {
+        self.check("value", value, self.value_max())
+    }
+
+    fn check(&self, what: &'static str, text: &[u8], max: usize) -> Result<Vec<u8>, ClientError> {
+        let rule = match self.speaker {
+            Speaker::V1(_) => text::Rule::V1,
+            Speaker::V2(_) => text::Rule::V2,
         };
-        let withheld = matches!(
-            command,
-            Command::KvsFence
-                | Command::Allgather { .. }
-                | Command::Wait { .. }
-                | Command::NodeAttr { wait: true, .. }
-        );
-        let collective = request.is_some() && !matches!(command, Command::Wait { .. });
+        text::check(rule, what, text, max).map(<[u8]>::to_vec)
+    }
+
+    fn send(&mut self, call: Call) -> Result<Ticket, ClientError> {
+        self.enqueue(call, false)
+    }
+
+    fn enqueue(&mut self, call: Call, emulated: bool) -> Result<Ticket, ClientError> {
+        let command = call.name();
+        self.check_state(command)?;
+        let offered = match self.speaker {
+            Speaker::V1(_) => v1::offers(&call),
+            Speaker::V2(_) => true,
+        };
+        if !offered {
+            let version = self.version();
+            return Err(ClientError::Unsupported { command, version });
+        }
         let ticket = self.ticket();
-        let marked = self.config.extensions && withheld;
-        let message = Request {
-            thread_id: marked.then(|| Cow::Owned(ticket.0.to_string().into_bytes())),
-            command,
+        let request = match call {
+            Call::Wait { request } => Some(RequestId(request)),
+            _ if call.is_collective() => Some(RequestId(self.started)),
+            _ => None,
         };
         let pending = Pending {
             ticket,
-            command: name,
+            command,
             request,
             emulated,
         };
         if self.config.extensions {
-            message.encode(&mut self.output)?;
-            self.pending.push_back(pending);
+            v2::say(&self.config, &call, ticket, &mut self.output)?;
+            self.queue.pending.push_back(pending);
         } else {
-            let mut bytes = Vec::new();
-            message.encode(&mut bytes)?;
-            self.held.push_back((bytes, pending));
+            self.queue.held.push_back((call, pending));
             self.release();
         }
-        self.started += u64::from(collective);
+        self.started += u64::from(request.is_some() && command != "wait");
         Ok(ticket)
     }
 }
 
-/// Texts that every server and client in the field carries unchanged.
-fn check<'t>(what: &'static str, text: &'t [u8], max: usize) -> Result<Cow<'t, [u8]>, ClientError> {
-    let bad = |rule| ClientError::BadText {
-        what,
-        text: excerpt(text),
-        rule,
-    };
-    if text.is_empty() {
-        return Err(bad("it is empty"));
+fn check_len(operation: &'static str, value: &[u8], max: usize) -> Result<(), ClientError> {
+    let len = value.len();
+    match len <= max {
+        true => Ok(()),
+        false => Err(ClientError::TooMuch {
+            operation,
+            len,
+            max,
+        }),
     }
-    // The limits of the field count the NUL at the end.
-    if text.len() >= max {
-        return Err(bad(match what {
-            "key" => "it is longer than 63 bytes",
-            _ => "it is longer than 1023 bytes",
-        }));
+}
+
+/// The refusal of a request that the server never saw.
+fn not_sent(call: &Call, why: &dyn std::fmt::Display) -> Refusal {
+    Refusal {
+        command: call.name().to_owned(),
+        rc: -1,
+        message: format!("it cannot be sent: {why}"),
     }
-    if text.iter().any(|byte| matches!(byte, b';' | b'\n' | 0)) {
-        return Err(bad("`;`, newline and NUL are not allowed; encode it"));
-    }
-    Ok(Cow::Borrowed(text))
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_v1;

@@ -1,25 +1,33 @@
 //! PMI, the protocol by which the processing elements (PEs) of a parallel job learn from their
 //! process manager who they are and exchange what they need to find each other.
 //!
-//! The crate holds both ends of it, and the tree in which node launch agents (NLAs) join the PEs of
-//! many nodes:
+//! A program that wants a PMI server, whichever has started it, begins at [`process::Process`].
+//!
+//! The crate holds both ends of the protocol, and the tree in which node launch agents (NLAs) join the
+//! PEs of many nodes:
 //!
 //! ```text
-//!            PE  Client ==PMI-2==> NodeServer (node 0, root)
-//!            PE  Client ==PMI-2==>   |     ^
-//!                             agent messages: one up, one down
-//!                                    v     |
-//!            PE  Client ==PMI-2==> NodeServer (node 1) ...
+//!            PE  Client ==PMI-1 or PMI-2==> NodeServer (node 0, root)
+//!            PE  Client ==PMI-1 or PMI-2==>   |     ^
+//!                                      agent messages: one up, one down
+//!                                             v     |
+//!            PE  Client ==PMI-1 or PMI-2==> NodeServer (node 1) ...
 //! ```
 //!
 //! # Map
 //!
-//! * [`wire`]: codecs. [`wire::v2`] is PMI-2 as MPICH's and Slurm's libraries speak it, plus our
-//!   extension commands; [`wire::tree`] the messages between agents.
-//! * [`client`]: the PE's end. [`io`] drives it, blocking, over a socket.
+//! * [`process`]: the facade for programs, over any PMI server or none.
+//! * [`wire`]: codecs. [`wire::v1`] is PMI-1 as MPICH's library speaks it; [`wire::v2`] is PMI-2 as
+//!   MPICH's and Slurm's libraries speak it, plus our extension commands; [`wire::tree`] the messages
+//!   between agents.
+//! * [`client`]: the PE's end, of PMI-1 and of PMI-2. [`io`] drives it over a socket, for several
+//!   threads.
 //! * [`server`]: the agent's end, one server for each node.
 //! * [`tree`]: the k-ary tree of nodes and the choice of its degree.
 //! * [`process_mapping`]: the attribute that says which PE runs where.
+//! * [`question`]: what agents ask each other on behalf of a PE: keys, names, new jobs.
+//! * [`nla`]: the communication primitives of ScELA over the agents' tree; [`pmgr`]: the start-up
+//!   protocol of that name on top of them.
 //! * [`ranks`]: sets of ranks.
 //!
 //! # Terms
@@ -37,7 +45,7 @@
 //!
 //! # Invariants
 //!
-//! * Everything but [`io`] is pure: bytes and calls in, bytes and events out; no socket, thread,
+//! * Everything but [`io`] and [`process`] is pure: bytes and calls in, bytes and events out; no socket, thread,
 //!   clock or randomness. The same code runs in the launcher, in simulation and in scale models.
 //! * Operations complete in the order of their numbers, at every agent.
 //! * The result of an allgather is published before anybody is told that it is complete.
@@ -62,8 +70,8 @@
 //!     appnum: 0,
 //!     process_mapping: ProcessMapping::from_nodes(&[0]).to_string(),
 //!     attributes: Vec::new(),
-//!     spawner: None,
 //!     extensions: true,
+//!     ..Job::default()
 //! };
 //! let mut server = NodeServer::new(job, NodePlace::in_tree(&Tree::new(1, 2), 0, &[0]))?;
 //! let mut client = Client::new(ClientConfig { rank: 0, job_id: None, extensions: true });
@@ -86,7 +94,11 @@
 
 pub mod client;
 pub mod io;
+pub mod nla;
+pub mod pmgr;
+pub mod process;
 pub mod process_mapping;
+pub mod question;
 pub mod ranks;
 pub mod server;
 pub mod tree;

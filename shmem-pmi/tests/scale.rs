@@ -32,8 +32,8 @@ fn start(nodes: u32, per_node: u32) -> Counts {
         appnum: 0,
         process_mapping: ProcessMapping::from_nodes(&node_of_rank).to_string(),
         attributes: Vec::new(),
-        spawner: None,
         extensions: true,
+        ..Job::default()
     };
     let mut servers: Vec<NodeServer> = (0..nodes)
         .map(|node| {

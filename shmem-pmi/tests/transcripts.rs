@@ -11,8 +11,8 @@ fn job() -> Job {
         appnum: -1,
         process_mapping: "(vector,(0,1,1))".into(),
         attributes: vec![("universeSize".into(), "4".into())],
-        spawner: None,
         extensions: false,
+        ..Job::default()
     }
 }
 

@@ -23,6 +23,11 @@ impl Admission {
         }
     }
 
+    /// This PE.
+    pub(super) fn pe(&self) -> u32 {
+        self.pe
+    }
+
     /// The message in `bytes`; what is refused is counted.
     pub(super) fn admit(
         &self,

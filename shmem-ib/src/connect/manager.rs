@@ -120,6 +120,11 @@ impl Manager {
         }
     }
 
+    /// From here on `identity` is the job's. Only for a manager that has no connections.
+    pub fn set_identity(&mut self, identity: &Identity) {
+        self.admission = Admission::new(identity, self.admission.pe());
+    }
+
     /// What this PE brings to every connection.
     #[must_use]
     pub const fn local(&self) -> &Local {

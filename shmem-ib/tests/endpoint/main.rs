@@ -80,6 +80,38 @@ fn a_target_that_computes_is_connected_and_written() {
     }
 }
 
+/// The requester knows what job this is, the target learns it when the request is there already.
+#[test]
+fn a_request_waits_for_a_target_that_does_not_know_its_job_yet() {
+    let job = Job::with(2, |config, _| {
+        // Only the first request is in time: nothing is gained by repeating it.
+        config.connect_retry = Duration::from_secs(10);
+        if config.pe == 1 {
+            (config.job_id, config.job_key) = ([0; 16], [0; 32]);
+            config.identity_later = true;
+        }
+    });
+    let [asks, target] = [&job.pes[0], &job.pes[1]];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            asks.put_word(1, 8, 5);
+            asks.endpoint.quiet().unwrap();
+        });
+        while asks.endpoint.stats().connect.started == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(target.endpoint.stats().connect.accepted, 0);
+        target.endpoint.set_identity([1; 16], [2; 32]);
+    });
+    assert_eq!(target.word(8), 5);
+    // Saying it again, or otherwise, changes nothing.
+    target.endpoint.set_identity([9; 16], [9; 32]);
+    asks.put_word(1, 16, 6);
+    asks.endpoint.quiet().unwrap();
+    assert_eq!(target.word(16), 6);
+}
+
 #[test]
 fn both_sides_at_once_share_one_pair_of_queue_pairs() {
     let mut simultaneous = 0;

@@ -21,6 +21,8 @@ pub(super) struct Child {
     pub(super) ready: bool,
     pub(super) spawned: bool,
     pub(super) exited: bool,
+    /// None of its PEs will join an operation any more.
+    pub(super) deaf: bool,
     pub(super) done: bool,
     pub(super) closed_at: Option<u64>,
     pub(super) end: Option<End>,

@@ -20,6 +20,8 @@ pub struct Setup {
     pub n_pes: u32,
     /// Whether output is passed on as it comes.
     pub raw_output: bool,
+    /// Whether a PE that dies may be started again.
+    pub respawn: bool,
     /// The child agents.
     pub children: Vec<ChildSetup>,
 }
@@ -76,6 +78,15 @@ pub enum Event<'a> {
         end: End,
         /// Whether it left its peers in the lurch.
         unfinalized: bool,
+        /// Whether it used the node segment: an OpenSHMEM program, of whose memory others know.
+        attached: bool,
+    },
+    /// A PE was started again.
+    Respawned {
+        /// Local number of the PE.
+        local: u32,
+        /// Its new process; or why there is none.
+        pid: Result<i32, String>,
     },
     /// The PE of this local number has ended without ever initialising, and others are in their init,
     /// which needs it.
@@ -106,6 +117,13 @@ pub enum Action {
     },
     /// Let the template exit.
     FinishTemplate,
+    /// Start a PE again that was reaped, and answer with [`Event::Respawned`].
+    Respawn {
+        /// Local number of the PE.
+        local: u32,
+        /// How often it has been started again, this time included.
+        count: u32,
+    },
     /// Send a signal to the process group.
     Signal(u8),
     /// Write to a PE's PMI socket.

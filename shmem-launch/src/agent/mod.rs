@@ -19,16 +19,21 @@
 //! the life goes on from "last PE reaped". A subtree whose agent has gone counts as ready, exited
 //! and done, since nothing more will come from it. When the link to the parent closes, the agent
 //! kills its PEs and exits; its children see their links close and do the same.
+//!
+//! Where processes may be started again (`--respawn`), a PE that fails is *down* at first: `Died` goes
+//! up, and `Respawn` or `Stop` comes down; see `respawn`.
 
 mod child;
 mod event;
 mod output;
 mod pes;
+mod pmi;
+mod respawn;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use shmem_pmi::server::{NodeServer, Output, TreeLink};
+use shmem_pmi::question::Answer;
+use shmem_pmi::server::{NodeServer, NodeStore, TreeLink};
 
 use crate::exit::{Cause, End, Fault};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
@@ -44,9 +49,6 @@ pub const SPAWN_BATCH: u32 = shmem_node::template::message::MAX_BATCH as u32;
 
 /// Requests to the template that may be unanswered: one being served, one to follow.
 const BATCHES_IN_FLIGHT: usize = 2;
-
-/// Bytes of PMI's stream in one frame at most.
-const PMI_PIECE: usize = 32 << 10;
 
 /// How long the death of a child agent may take to follow the end of its link.
 const AGENT_DEATH_NS: u64 = 300_000_000;
@@ -87,17 +89,10 @@ pub struct Agent {
     stopping: bool,
     /// Whether it was told that somebody is missing for ever.
     told_absent: bool,
+    told_deaf: bool,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
     report: Option<Reduced>,
-}
-
-/// PMI's messages are a byte stream of their own, so they are cut as suits the link: with pieces that
-/// fit a receiver's buffer, nobody on the way has to grow one for a whole result.
-fn send_pmi(bytes: &Arc<Vec<u8>>, out: &mut OutBuf) {
-    for start in (0..bytes.len()).step_by(PMI_PIECE) {
-        out.send_pmi(bytes, start..bytes.len().min(start + PMI_PIECE));
-    }
 }
 
 impl Agent {
@@ -118,11 +113,17 @@ impl Agent {
             template_done: false,
             stopping: false,
             told_absent: false,
+            told_deaf: false,
             kill_at: None,
             flush_at: None,
             report: None,
             setup,
         }
+    }
+
+    /// Keeps what PMI's fences make visible in `store`, which is empty; before any event.
+    pub fn use_store(&mut self, store: Box<dyn NodeStore>) {
+        self.pmi.use_store(store);
     }
 
     /// Bytes for the parent (`None`) or a child; the driver consumes what it has written.
@@ -146,7 +147,7 @@ impl Agent {
     /// When [`Event::Timer`] is due at the latest.
     pub fn next_timeout(&self) -> Option<u64> {
         let children = self.children.iter().filter_map(Child::deadline).min();
-        [self.kill_at, self.flush_at, children]
+        [self.kill_at, self.flush_at, self.pes.next_deaf(), children]
             .into_iter()
             .flatten()
             .min()
@@ -184,7 +185,9 @@ impl Agent {
                 local,
                 end,
                 unfinalized,
-            } => self.reaped(local, end, unfinalized),
+                attached,
+            } => self.reaped(local, end, unfinalized, attached),
+            Event::Respawned { local, pid } => self.respawned(local, pid),
             Event::Missed(local) => {
                 let (rank, pid) = self.identify(local);
                 self.fault(pid, Cause::Absent { rank });
@@ -206,38 +209,11 @@ impl Agent {
             Event::Timer => {}
         }
         self.timers(now);
-        self.serve_pmi();
+        self.serve_pmi(now);
         self.return_credit();
         self.look_for_absent();
+        self.look_for_deaf();
         self.advance();
-    }
-
-    /// Tells when some have joined an operation that others, who have ended, cannot join any more:
-    /// those who did would wait for ever. What a PE brought before its end has been read before.
-    fn look_for_absent(&mut self) {
-        if self.stopping
-            || self.told_absent
-            || !(self.pes.any_ended() || self.children.iter().any(|c| c.exited))
-        {
-            return;
-        }
-        let Some(request) = self.pmi.oldest_incomplete() else {
-            return;
-        };
-        let missing = self.pmi.who_is_missing(request);
-        let first = self.setup.first_rank;
-        let here = missing.local.iter().find(|r| self.pes.has_ended(r - first));
-        let below = || {
-            let mut gone = missing
-                .children
-                .iter()
-                .filter(|(c, _)| self.children[*c].exited);
-            gone.find_map(|(_, ranks)| ranks.first())
-        };
-        if let Some(rank) = here.or_else(below) {
-            self.told_absent = true;
-            self.fault(0, Cause::Absent { rank });
-        }
     }
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {
@@ -270,6 +246,7 @@ impl Agent {
             | Frame::Signal(_)
             | Frame::Stop { .. }
             | Frame::CloseOutput(_)
+            | Frame::Respawn { .. }
             | Frame::Finish => {
                 for child in self.children.iter_mut().filter(|c| !c.gone()) {
                     child.out.send(&frame);
@@ -302,6 +279,15 @@ impl Agent {
             }
             Frame::Finish => {}
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Parent, bytes),
+            Frame::Answer {
+                asker,
+                ticket,
+                answer,
+            } => match Answer::decode(answer) {
+                Ok(answer) => self.pmi.handle_answer(asker, ticket, answer),
+                Err(e) => self.broken_parent(&e),
+            },
+            Frame::Respawn { rank, count } => self.respawn(rank, count),
             other => self.broken_parent(&format!("a frame that only goes up: {other:?}")),
         }
     }
@@ -373,7 +359,14 @@ impl Agent {
             Frame::Ready => c.ready = true,
             Frame::Spawned => c.spawned = true,
             Frame::Exited => c.exited = true,
-            Frame::Fault(fault) => self.up.send(&Frame::Fault(fault)),
+            Frame::Deaf => c.deaf = true,
+            Frame::Fault(_) => self.up.send(&frame),
+            Frame::Died(_) => {
+                // One of its PEs may join again.
+                c.deaf = false;
+                self.told_deaf = false;
+                self.up.send(&frame);
+            }
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
             Frame::Done(body) => match Reduced::decode(body) {
                 Ok(mut report) => {
@@ -390,71 +383,6 @@ impl Agent {
                 &format!("a frame that only goes down: {other:?}"),
                 now,
             ),
-        }
-    }
-
-    fn pmi_tree(&mut self, from: TreeLink, bytes: &[u8]) {
-        if let Err(e) = self.pmi.handle_tree(from, bytes) {
-            self.fault(
-                0,
-                Cause::Node {
-                    what: format!("PMI: {e}"),
-                },
-            );
-        }
-    }
-
-    fn serve_pmi(&mut self) {
-        while let Some(output) = self.pmi.poll_output() {
-            match output {
-                Output::ToClient { local, bytes } => {
-                    self.actions.push_back(Action::ToPe(local as u32, bytes));
-                }
-                Output::ToParent(bytes) => send_pmi(&bytes, &mut self.up),
-                Output::ToChild { child, bytes } => {
-                    let c = &mut self.children[child];
-                    if !c.gone() {
-                        send_pmi(&bytes, &mut c.out);
-                    }
-                }
-                Output::Publish {
-                    request,
-                    value_len,
-                    offset,
-                    values,
-                    last,
-                } => {
-                    self.actions.push_back(Action::Publish {
-                        request,
-                        value_len,
-                        offset,
-                        values,
-                        last,
-                    });
-                }
-                Output::Abort {
-                    local,
-                    exit_code,
-                    message,
-                } => {
-                    let (rank, pid) = self.identify(local as u32);
-                    self.fault(
-                        pid,
-                        Cause::Abort {
-                            rank,
-                            code: exit_code,
-                            message,
-                        },
-                    );
-                }
-                Output::ProtocolError { local, text } => {
-                    let (rank, pid) = self.identify(local as u32);
-                    let what = format!("PE {rank} (pid {pid}) does not speak PMI: {text}");
-                    self.fault(pid, Cause::Node { what });
-                }
-                // The segment's state and the exit status tell more than the end of a socket.
-                _ => {}
-            }
         }
     }
 
@@ -525,7 +453,10 @@ impl Agent {
         }
     }
 
-    fn reaped(&mut self, local: u32, end: End, unfinalized: bool) {
+    fn reaped(&mut self, local: u32, end: End, unfinalized: bool, attached: bool) {
+        if self.may_respawn(local, end, attached) {
+            return self.down(local, end);
+        }
         if !self.pes.ended(local) {
             return;
         }
@@ -546,6 +477,9 @@ impl Agent {
             return;
         }
         self.stopping = true;
+        let respawns = |a: &Action| matches!(a, Action::Respawn { .. });
+        self.actions.retain(|a| !respawns(a));
+        self.pes.bury_down();
         // Hosts that have not answered have nothing to end, and may take their time.
         for child in 0..self.children.len() {
             if !self.children[child].gone() && !self.children[child].answered() {
@@ -565,6 +499,9 @@ impl Agent {
     }
 
     fn timers(&mut self, now: u64) {
+        while let Some(local) = self.pes.settle_lost(now) {
+            self.pmi.will_not_return(local as usize);
+        }
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;
             self.actions.push_back(Action::KillAll);

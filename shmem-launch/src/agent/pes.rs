@@ -9,6 +9,12 @@ use crate::stdio::LineBuffer;
 struct Pe {
     pid: u32,
     ended: bool,
+    /// Has failed, and may be started again.
+    down: bool,
+    /// Has taken leave of PMI: whatever it does then, nobody waits for it.
+    finalized: bool,
+    /// Has closed its PMI connection after init and without taking leave, a while ago, and lives.
+    deaf: bool,
     /// Whether a stream may still bring output.
     open: [bool; 2],
     lines: [LineBuffer; 2],
@@ -25,6 +31,10 @@ pub(super) struct Pes {
     /// Sizes of unanswered requests.
     in_flight: VecDeque<u32>,
     ended: u32,
+    /// Those who closed their PMI connection without taking leave, in that order, and when each of
+    /// them counts as deaf.
+    lost: VecDeque<(u64, u32)>,
+    deaf: u32,
     open: u32,
 }
 
@@ -37,6 +47,8 @@ impl Pes {
             started: 0,
             in_flight: VecDeque::new(),
             ended: 0,
+            lost: VecDeque::new(),
+            deaf: 0,
             open: 0,
         }
     }
@@ -112,8 +124,95 @@ impl Pes {
         self.pes[local as usize].ended
     }
 
-    pub(super) fn any_ended(&self) -> bool {
-        self.ended > 0
+    /// Whether the PE will not join collective operations any more.
+    pub(super) fn is_gone(&self, local: u32) -> bool {
+        let pe = &self.pes[local as usize];
+        pe.ended || pe.deaf
+    }
+
+    pub(super) fn any_gone(&self) -> bool {
+        self.ended > 0 || self.deaf > 0
+    }
+
+    /// Whether there are PEs that live, or lived, without their connection.
+    pub(super) fn any_deaf(&self) -> bool {
+        self.deaf > 0
+    }
+
+    /// Whether no PE will join anything. Costs a look at each.
+    pub(super) fn all_gone(&self) -> bool {
+        self.pes.iter().all(|pe| pe.ended || pe.deaf)
+    }
+
+    /// Notes that a PE has taken leave of PMI.
+    pub(super) fn finalized(&mut self, local: u32) {
+        self.pes[local as usize].finalized = true;
+    }
+
+    /// Whether it has.
+    pub(super) fn has_finalized(&self, local: u32) -> bool {
+        self.pes[local as usize].finalized
+    }
+
+    /// Notes that a PE has closed its PMI connection after init, without taking leave. It counts as
+    /// deaf at `deaf_at`, which is not before that of another one.
+    pub(super) fn lost(&mut self, local: u32, deaf_at: u64) {
+        self.lost.push_back((deaf_at, local));
+    }
+
+    /// When the next one counts as deaf, unless it ends.
+    pub(super) fn next_deaf(&self) -> Option<u64> {
+        self.lost.front().map(|&(at, _)| at)
+    }
+
+    /// Those who closed their connection long enough ago and did not end since are deaf. Gives them
+    /// one by one.
+    pub(super) fn settle_lost(&mut self, now: u64) -> Option<u32> {
+        while let Some(&(at, local)) = self.lost.front()
+            && at <= now
+        {
+            self.lost.pop_front();
+            let pe = &mut self.pes[local as usize];
+            if !pe.ended && !pe.down {
+                self.deaf += u32::from(!std::mem::replace(&mut pe.deaf, true));
+                return Some(local);
+            }
+        }
+        None
+    }
+
+    /// Notes that a PE has failed and waits to be started again: what becomes of it will join what
+    /// others wait for.
+    pub(super) fn down(&mut self, local: u32) {
+        let pe = &mut self.pes[local as usize];
+        pe.down = true;
+        self.deaf -= u32::from(std::mem::take(&mut pe.deaf));
+    }
+
+    pub(super) fn is_down(&self, local: u32) -> bool {
+        self.pes[local as usize].down
+    }
+
+    /// Notes that a PE that was down runs again, as this process.
+    pub(super) fn respawned(&mut self, local: u32, pid: u32) {
+        self.lost.retain(|&(_, lost)| lost != local);
+        let pe = &mut self.pes[local as usize];
+        self.open += pe.open.iter().map(|open| u32::from(!open)).sum::<u32>();
+        *pe = Pe {
+            pid,
+            open: [true; 2],
+            lines: std::mem::take(&mut pe.lines),
+            ..Pe::default()
+        };
+    }
+
+    /// PEs that are down have ended: nobody will start them again.
+    pub(super) fn bury_down(&mut self) {
+        for local in 0..self.started {
+            if std::mem::take(&mut self.pes[local as usize].down) {
+                self.ended(local);
+            }
+        }
     }
 
     pub(super) fn all_ended(&self) -> bool {

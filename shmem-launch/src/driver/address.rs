@@ -1,38 +1,16 @@
 //! The address of this machine at which software HCAs of other machines reach it.
 //!
-//! Node 0 chooses first, and all others follow it: each takes the address from which this machine
-//! sends to node 0's, so that all are on the way to each other. Node 0 tries, in this order,
-//!
-//! 1. the source address of the route to the second host,
-//! 2. an address of its own name, as it stands in the list of hosts,
-//! 3. the address that the remote shell reached (`SSH_CONNECTION`),
-//! 4. the source address of the default route,
-//! 5. the first address of any interface,
-//!
-//! and takes the first that other machines can use; a machine that has only loopback addresses is
-//! alone, and takes one of those. `SHMEM_SOFT_ADDRESS=NETWORK/BITS` is for who wants another one.
+//! Node 0 chooses first ([`own_address::find`]), and all others follow it: each takes the address from
+//! which this machine sends to node 0's, so that all are on the way to each other.
+//! `SHMEM_SOFT_ADDRESS=NETWORK/BITS` is for who wants another one.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::Ipv4Addr;
 
 use shmem_node::hca_address::{AddressPlan, HcaAddresses};
-use shmem_node::ip_network::IpNetwork;
+pub(super) use shmem_node::own_address::path_mtu;
+use shmem_node::own_address::{self, Hints, route_source};
 
 use crate::frame::Launch;
-use crate::sys;
-
-/// Any port: nothing is sent to it.
-const PORT: u16 = 9;
-
-/// Addresses for documentation, which no machine has (RFC 5737, RFC 3849): the way to them is the
-/// default route.
-const ELSEWHERE: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
-];
-
-/// Headers and trailers of the longest RoCEv2 packet beside its payload: IPv6, UDP, BTH, the longest
-/// extension headers, ICRC; rounded up.
-const HEADERS: u32 = 100;
 
 /// The addresses of this node's HCAs, and the plan for its children.
 ///
@@ -43,16 +21,11 @@ pub(super) fn own(launch: &Launch) -> Result<(HcaAddresses, AddressPlan), String
         "" => "this machine".to_owned(),
         host => format!("host {host}"),
     };
-    let shared = |ip: IpAddr, plan| Ok((HcaAddresses::shared(ip), plan));
+    let shared = |ip, plan| Ok((HcaAddresses::shared(ip), plan));
     match launch.addresses {
         AddressPlan::Known(addresses) => Ok((addresses, launch.addresses)),
         AddressPlan::Network(network) => {
-            let all = sys::interface_addresses()
-                .map_err(|e| format!("cannot list the addresses of {on}: {e}"))?;
-            match best_in(network, &all) {
-                Some(ip) => shared(ip, launch.addresses),
-                None => Err(not_in(network, &on, &all)),
-            }
+            shared(own_address::within(network, &on)?, launch.addresses)
         }
         // Its PEs have no HCAs.
         AddressPlan::Routed { .. } if launch.n_nodes == 1 => {
@@ -69,136 +42,11 @@ pub(super) fn own(launch: &Launch) -> Result<(HcaAddresses, AddressPlan), String
             )),
         },
         AddressPlan::Routed { anchor: None } => {
-            let ip = anchor(launch);
+            let ip = own_address::find(&Hints {
+                others: &[launch.host(1)],
+                own_name: launch.host(0),
+            });
             shared(ip, AddressPlan::Routed { anchor: Some(ip) })
         }
-    }
-}
-
-/// The first address in a network that other machines can use, or else the first: a wide network has
-/// loopback in it.
-fn best_in(network: IpNetwork, all: &[(String, IpAddr)]) -> Option<IpAddr> {
-    let inside = || all.iter().map(|a| a.1).filter(|ip| network.contains(*ip));
-    inside().find(usable).or_else(|| inside().next())
-}
-
-fn not_in(network: IpNetwork, on: &str, all: &[(String, IpAddr)]) -> String {
-    let all = all.iter().filter(|(_, ip)| !ip.is_loopback());
-    let all: Vec<String> = all.map(|(name, ip)| format!("{ip} on {name}")).collect();
-    let has = match all.is_empty() {
-        true => "it has none but loopback".into(),
-        false => format!("it has {}", all.join(", ")),
-    };
-    format!("{on} has no address in SHMEM_SOFT_ADDRESS={network}; {has}")
-}
-
-/// The address of node 0.
-fn anchor(launch: &Launch) -> IpAddr {
-    let by_route = || resolve(launch.host(1)).find_map(|ip| route_source(ip).filter(usable));
-    let by_name = || resolve(launch.host(0)).find(|ip| usable(ip) && is_here(*ip));
-    let by_shell = || {
-        // Client's address and port, server's address and port.
-        let connection = std::env::var("SSH_CONNECTION").ok()?;
-        let server = connection.split_whitespace().nth(2)?;
-        server.parse().ok().filter(|ip| usable(ip) && is_here(*ip))
-    };
-    let by_default = || {
-        ELSEWHERE
-            .into_iter()
-            .find_map(|ip| route_source(ip).filter(usable))
-    };
-    let any = || {
-        let all = sys::interface_addresses().ok()?;
-        all.into_iter().map(|(_, ip)| ip).find(usable)
-    };
-    by_route()
-        .or_else(by_name)
-        .or_else(by_shell)
-        .or_else(by_default)
-        .or_else(any)
-        .unwrap_or(Ipv4Addr::LOCALHOST.into())
-}
-
-/// Whether other machines can use it, as far as the address itself tells.
-fn usable(ip: &IpAddr) -> bool {
-    let link_local = match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    !ip.is_loopback() && !ip.is_unspecified() && !link_local
-}
-
-/// Addresses of a host by its name; none if only the remote shell knows that name.
-fn resolve(name: &str) -> impl Iterator<Item = IpAddr> {
-    let name = name.rsplit('@').next().unwrap_or(name);
-    let found = (name, PORT).to_socket_addrs();
-    found.into_iter().flatten().map(|a| a.ip().to_canonical())
-}
-
-/// The address from which this machine sends to `ip`. Nothing is sent.
-fn route_source(ip: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr = match ip {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(SocketAddr::new(ip, PORT)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
-/// Whether this machine has the address.
-fn is_here(ip: IpAddr) -> bool {
-    UdpSocket::bind((ip, 0)).is_ok()
-}
-
-/// The largest path MTU in bytes whose packets fit the interface that has this address; `None` if
-/// any does, or it is not known.
-pub(super) fn path_mtu(ip: IpAddr) -> Option<u32> {
-    if ip.is_loopback() {
-        return None;
-    }
-    let all = sys::interface_addresses().ok()?;
-    let (name, _) = all.iter().find(|(_, a)| *a == ip)?;
-    Some(path_mtu_in(sys::interface_mtu(name).ok()?))
-}
-
-fn path_mtu_in(interface_mtu: u32) -> u32 {
-    let room = interface_mtu.saturating_sub(HEADERS);
-    let sizes = [4096, 2048, 1024, 512].into_iter();
-    sizes.filter(|&mtu| mtu <= room).max().unwrap_or(256)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_fit_their_interface() {
-        let fits = [1500, 9000, 4200, 4100, 2200, 1280, 576].map(path_mtu_in);
-        assert_eq!(fits, [1024, 4096, 4096, 2048, 2048, 1024, 256]);
-        assert_eq!(path_mtu(Ipv4Addr::LOCALHOST.into()), None);
-    }
-
-    #[test]
-    fn a_wide_network_does_not_mean_loopback() {
-        let all = ["127.0.0.1", "::1", "169.254.1.1", "10.5.0.7", "fe80::1"];
-        let all = all.map(|ip| ("eth0".to_owned(), ip.parse().unwrap()));
-        let best = |network: &str| best_in(network.parse().unwrap(), &all);
-        let ip = |text: &str| Some(text.parse().unwrap());
-        assert_eq!(best("0.0.0.0/0"), ip("10.5.0.7"));
-        assert_eq!(best("127.0.0.0/8"), ip("127.0.0.1"));
-        assert_eq!(best("::/0"), ip("::1"));
-        assert_eq!(best("10.6.0.0/16"), None);
-    }
-
-    #[test]
-    fn loopback_is_for_loopback() {
-        let local = IpAddr::from(Ipv4Addr::LOCALHOST);
-        assert_eq!(route_source(local), Some(local));
-        assert!(is_here(local) && !usable(&local));
-        assert!(!usable(&"fe80::1".parse().unwrap()));
-        assert!(!is_here(ELSEWHERE[0]));
-        assert_eq!(resolve("user@127.0.0.1").next(), Some(local));
-        assert_eq!(resolve("no such host").next(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The drivers: processes, descriptors and clocks around the pure machines.
 //!
 //! ```text
-//! shmrun ------------------ launcher.rs drives root::Root; threads write the two streams and read stdin
+//! shmrun ------------------ launcher/ drives root::Root; threads write the two streams and read stdin
 //!   | socketpair
 //!   agent of node 0 ------- agent.rs drives agent::Agent, single-threaded, one epoll loop
 //!   |  |  |\
@@ -10,6 +10,9 @@
 //!   |  PEs                  children of the agent once the template has gone
 //!   agents of nodes 1, ..   forked before anything else was opened
 //! ```
+//!
+//! A job that a PE spawns has a `shmrun --spawned` beside the agent of node 0, and from there the same
+//! tree: launcher/spawned.rs.
 //!
 //! # Who inherits what
 //! An agent is forked from a parent that has only links and standard streams open, and closes all
@@ -39,6 +42,8 @@ mod node;
 pub(crate) mod park;
 mod reap;
 mod shell;
+mod store;
+mod template;
 
 pub(crate) use agent::run_remote;
-pub(crate) use launcher::{Job, run, write_reports};
+pub(crate) use launcher::{Job, outer, refuse, run, write_reports};

@@ -7,6 +7,7 @@ use shmem_node::hca_address::{AddressPlan, HcaAddresses};
 use shmem_node::ip_network::IpNetwork;
 use shmem_node::settings::HeapCommit;
 use shmem_node::template::marker::StaticsRoom;
+use shmem_pmi::server::CachePolicy;
 
 use super::codec::{CodecError, Reader, Writer};
 use crate::plan::Layout;
@@ -14,7 +15,7 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 4;
+pub const LAUNCH_VERSION: u32 = 5;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,29 @@ pub enum SpawnMode {
 
 /// A variable set for the PEs on top of the agent's own environment.
 pub type EnvVar = (Vec<u8>, Vec<u8>);
+
+/// A program of a job, and the processes that run it. They have consecutive ranks, after those of
+/// the program before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// How many.
+    pub procs: u32,
+    /// Path of the program.
+    pub program: Vec<u8>,
+    /// Its arguments, with the zeroth.
+    pub argv: Vec<Vec<u8>>,
+    /// Its working directory, if it is not that of the job.
+    pub dir: Option<Vec<u8>>,
+}
+
+/// Where a job comes from that another job's PE has spawned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawner {
+    /// Id of the other job.
+    pub job_id: String,
+    /// What is in the key-value space of this one from the start.
+    pub preputs: Vec<EnvVar>,
+}
 
 /// The hosts of a job that runs on several.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,20 +88,24 @@ pub struct Launch {
     pub heap_commit: HeapCommit,
     /// Polls before a waiting PE sleeps; `None` if each host has to compare its PEs with its cores.
     pub spins: Option<u32>,
+    /// Which key-value pairs of PMI an agent keeps.
+    pub pmi_cache: CachePolicy,
     /// Whether a report was asked for.
     pub report: bool,
     /// Whether output is passed on as it comes rather than by lines (a single PE).
     pub raw_output: bool,
     /// How PEs are started.
     pub spawn: SpawnMode,
-    /// Path of the program.
-    pub program: Vec<u8>,
-    /// Its arguments, with the zeroth.
-    pub argv: Vec<Vec<u8>>,
+    /// The programs, in the order of ranks; most jobs have one.
+    pub commands: Vec<Command>,
     /// Additional environment.
     pub env: Vec<EnvVar>,
     /// Working directory of the PEs.
     pub cwd: Vec<u8>,
+    /// Whether a process that dies may be started again.
+    pub respawn: bool,
+    /// What is known of the job that spawned this one.
+    pub spawner: Option<Spawner>,
 }
 
 impl Launch {
@@ -117,16 +145,26 @@ impl Launch {
             .u32(self.spins.unwrap_or(0))
             .u8(self.report.into())
             .u8(self.raw_output.into());
+        let (cache, bytes) = match self.pmi_cache {
+            CachePolicy::Hcs => (0, 0),
+            CachePolicy::Hcma => (1, 0),
+            CachePolicy::Hcmab => (2, 0),
+            CachePolicy::HcmabLru { bytes } => (3, bytes as u64),
+        };
+        w.u8(cache).u64(bytes);
         w.u8(u8::from(self.spawn == SpawnMode::Template));
-        w.bytes(&self.program).u32(self.argv.len() as u32);
-        for arg in &self.argv {
-            w.bytes(arg);
+        w.u32(self.commands.len() as u32);
+        for command in &self.commands {
+            command.encode(&mut w);
         }
-        w.u32(self.env.len() as u32);
-        for (name, value) in &self.env {
-            w.bytes(name).bytes(value);
+        encode_pairs(&self.env, &mut w);
+        w.bytes(&self.cwd)
+            .u8(self.respawn.into())
+            .u8(self.spawner.is_some().into());
+        if let Some(spawner) = &self.spawner {
+            w.bytes(spawner.job_id.as_bytes());
+            encode_pairs(&spawner.preputs, &mut w);
         }
-        w.bytes(&self.cwd);
         out
     }
 
@@ -171,17 +209,36 @@ impl Launch {
             },
             report: r.bool("report")?,
             raw_output: r.bool("raw output")?,
+            pmi_cache: match (r.u8("PMI cache")?, r.u64("size of the PMI cache")?) {
+                (0, _) => CachePolicy::Hcs,
+                (1, _) => CachePolicy::Hcma,
+                (2, _) => CachePolicy::Hcmab,
+                (3, bytes) => CachePolicy::HcmabLru {
+                    bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+                },
+                (kind, _) => {
+                    return Err(CodecError::Value {
+                        what: "PMI cache",
+                        value: kind.into(),
+                    });
+                }
+            },
             spawn: if r.bool("spawn mode")? {
                 SpawnMode::Template
             } else {
                 SpawnMode::Exec
             },
-            program: r.bytes("program")?.to_vec(),
-            argv: r.list("arguments", 4, |r| Ok(r.bytes("argument")?.to_vec()))?,
-            env: r.list("environment", 8, |r| {
-                Ok((r.bytes("variable")?.to_vec(), r.bytes("value")?.to_vec()))
-            })?,
+            commands: r.list("programs", 13, Command::decode)?,
+            env: decode_pairs(&mut r)?,
             cwd: r.bytes("working directory")?.to_vec(),
+            respawn: r.bool("respawn")?,
+            spawner: match r.bool("spawner")? {
+                true => Some(Spawner {
+                    job_id: r.text("job id of the spawner")?,
+                    preputs: decode_pairs(&mut r)?,
+                }),
+                false => None,
+            },
         };
         r.end()?;
         let bad = |what, value: u32| {
@@ -196,6 +253,12 @@ impl Launch {
         if launch.node >= launch.n_nodes {
             return bad("node", launch.node);
         }
+        let procs = launch.commands.iter().map(|c| u64::from(c.procs));
+        if launch.commands.iter().any(|c| c.procs == 0)
+            || procs.sum::<u64>() != u64::from(launch.n_pes)
+        {
+            return bad("number of programs", launch.commands.len() as u32);
+        }
         if let Some(machines) = &launch.machines {
             let layout = Layout::of_counts(&machines.counts());
             let fits = |l: &Layout| (l.n_nodes(), l.n_pes()) == (launch.n_nodes, launch.n_pes);
@@ -208,6 +271,46 @@ impl Launch {
         }
         Ok(launch)
     }
+}
+
+impl Command {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(self.procs)
+            .bytes(&self.program)
+            .u32(self.argv.len() as u32);
+        for arg in &self.argv {
+            w.bytes(arg);
+        }
+        w.u8(self.dir.is_some().into());
+        if let Some(dir) = &self.dir {
+            w.bytes(dir);
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok(Self {
+            procs: r.u32("PEs of a program")?,
+            program: r.bytes("program")?.to_vec(),
+            argv: r.list("arguments", 4, |r| Ok(r.bytes("argument")?.to_vec()))?,
+            dir: match r.bool("directory")? {
+                true => Some(r.bytes("directory")?.to_vec()),
+                false => None,
+            },
+        })
+    }
+}
+
+fn encode_pairs(pairs: &[EnvVar], w: &mut Writer<'_>) {
+    w.u32(pairs.len() as u32);
+    for (name, value) in pairs {
+        w.bytes(name).bytes(value);
+    }
+}
+
+fn decode_pairs(r: &mut Reader<'_>) -> Result<Vec<EnvVar>, CodecError> {
+    r.list("pairs", 8, |r| {
+        Ok((r.bytes("name")?.to_vec(), r.bytes("value")?.to_vec()))
+    })
 }
 
 impl Machines {
@@ -312,13 +415,28 @@ pub(crate) mod tests {
             statics: StaticsRoom::default(),
             heap_commit: HeapCommit::Lazy,
             spins: Some(0),
+            pmi_cache: CachePolicy::default(),
             report: false,
             raw_output: false,
             spawn: SpawnMode::Exec,
-            program: b"/bin/true".to_vec(),
-            argv: vec![b"true".to_vec()],
+            commands: vec![command(
+                n_pes,
+                b"/bin/true".to_vec(),
+                vec![b"true".to_vec()],
+            )],
             env: Vec::new(),
             cwd: b"/".to_vec(),
+            respawn: false,
+            spawner: None,
+        }
+    }
+
+    fn command(procs: u32, program: Vec<u8>, argv: Vec<Vec<u8>>) -> Command {
+        Command {
+            procs,
+            program,
+            argv,
+            dir: None,
         }
     }
 
@@ -385,12 +503,23 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn launch_round_trips(
-            n_nodes in 1u32..100, more in 0u32..100, heap_size: u64, bytes: u64, layout: u64, spins: Option<u32>, report: bool,
+            n_nodes in 1u32..100, more in 1u32..100, heap_size: u64, bytes: u64, layout: u64, spins: Option<u32>, report: bool,
             program: Vec<u8>, argv: Vec<Vec<u8>>, env: Vec<EnvVar>, cwd: Vec<u8>, flip: bool, cut: usize,
+            preputs: Vec<EnvVar>, dir: Option<Vec<u8>>,
         ) {
+            let second = Command { dir, ..command(more, program.clone(), Vec::new()) };
             let l = Launch {
-                heap_size, statics: StaticsRoom { bytes, layout }, spins, report, program, argv, env, cwd,
+                heap_size, statics: StaticsRoom { bytes, layout }, spins, report, env, cwd,
+                commands: vec![command(n_nodes, program, argv), second],
+                respawn: flip,
+                spawner: flip.then(|| Spawner { job_id: "1.2".into(), preputs }),
                 raw_output: flip,
+                pmi_cache: [
+                    CachePolicy::Hcs,
+                    CachePolicy::Hcma,
+                    CachePolicy::Hcmab,
+                    CachePolicy::HcmabLru { bytes: heap_size as usize },
+                ][cut % 4],
                 spawn: if flip { SpawnMode::Template } else { SpawnMode::Exec },
                 heap_commit: if flip { HeapCommit::Reserve } else { HeapCommit::Lazy },
                 ..launch(n_nodes + more, n_nodes, n_nodes - 1)
@@ -409,6 +538,17 @@ pub(crate) mod tests {
             Launch {
                 degree: 0,
                 ..launch(1, 1, 0)
+            },
+            Launch {
+                commands: vec![command(2, b"x".to_vec(), Vec::new())],
+                ..launch(3, 1, 0)
+            },
+            Launch {
+                commands: vec![
+                    command(0, b"x".to_vec(), Vec::new()),
+                    command(3, b"x".to_vec(), Vec::new()),
+                ],
+                ..launch(3, 1, 0)
             },
         ] {
             assert!(Launch::decode(&l.encode()).is_err());

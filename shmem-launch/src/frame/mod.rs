@@ -19,6 +19,7 @@
 //! | `Go` | down | start the PEs |
 //! | `Spawned` | up | every PE of the subtree was started |
 //! | `Exited` | up | every PE of the subtree has ended |
+//! | `Deaf` | up | every PE of the subtree has ended or closed its PMI connection |
 //! | `Finish` | down | end whatever is left, flush output |
 //! | `Done` | up | nothing is left of the subtree; carries its report |
 //! | `Output`, `Credit` | up, down | lines of PEs, and of remote shells under numbers after the last rank; bytes that the receiver has room for |
@@ -26,13 +27,21 @@
 //! | `CloseOutput` | down | nobody reads that stream any more |
 //! | `Signal`, `Stop` | down | deliver a signal to the PEs; end the job |
 //! | `Fault` | up | something failed; the launcher decides what follows |
+//! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
 //! | `Pmi` | both | messages between the agents' PMI servers |
+//! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
+//!
+//! The link between a launcher and that of a job which its PEs spawned ([`crate::root`]) carries the
+//! same frames: `Job` first, `Signal` and `Stop` down, `Ask` up and `Answer` down; and one `Answer`
+//! up, which tells that the job runs, or why it does not.
 
 pub mod codec;
+mod job;
 mod launch;
 mod stream;
 
-pub use launch::{EnvVar, LAUNCH_VERSION, Launch, Machines, SpawnMode};
+pub use job::SpawnedJob;
+pub use launch::{Command, EnvVar, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner};
 pub use stream::{FrameReader, OutBuf};
 
 use crate::exit::Fault;
@@ -126,6 +135,37 @@ pub enum Frame<'a> {
     Done(&'a [u8]),
     /// From PMI server to PMI server.
     Pmi(&'a [u8]),
+    /// A question for the launcher.
+    Ask {
+        /// Rank of the PE that asks.
+        asker: u32,
+        /// Number of the question at the PE's agent.
+        ticket: u64,
+        /// Encoded [`shmem_pmi::question::Question`].
+        question: &'a [u8],
+    },
+    /// The answer to an `Ask`.
+    Answer {
+        /// As in the question.
+        asker: u32,
+        /// As in the question.
+        ticket: u64,
+        /// Encoded [`shmem_pmi::question::Answer`].
+        answer: &'a [u8],
+    },
+    /// Encoded [`SpawnedJob`].
+    Job(&'a [u8]),
+    /// A PE has failed that may be started again: its agent waits for `Respawn` or `Stop`.
+    Died(Fault),
+    /// Start a PE again that has died.
+    Respawn {
+        /// Its rank.
+        rank: u32,
+        /// How often it has been started again, this time included.
+        count: u32,
+    },
+    /// No PE of the subtree will join an operation any more, though some live.
+    Deaf,
 }
 
 impl<'a> Frame<'a> {
@@ -155,6 +195,23 @@ impl<'a> Frame<'a> {
             }
             Self::Done(report) => w.u8(16).raw(report),
             Self::Pmi(body) => w.u8(17).raw(body),
+            Self::Ask {
+                asker,
+                ticket,
+                question,
+            } => w.u8(18).u32(*asker).u64(*ticket).raw(question),
+            Self::Answer {
+                asker,
+                ticket,
+                answer,
+            } => w.u8(19).u32(*asker).u64(*ticket).raw(answer),
+            Self::Job(body) => w.u8(20).raw(body),
+            Self::Died(fault) => {
+                fault.encode(w.u8(21));
+                &mut w
+            }
+            Self::Respawn { rank, count } => w.u8(22).u32(*rank).u32(*count),
+            Self::Deaf => w.u8(23),
         };
         finish(out, start);
     }
@@ -189,6 +246,23 @@ impl<'a> Frame<'a> {
             15 => Self::Fault(Fault::decode(&mut r)?),
             16 => Self::Done(r.rest()),
             17 => Self::Pmi(r.rest()),
+            18 => Self::Ask {
+                asker: r.u32("rank")?,
+                ticket: r.u64("ticket")?,
+                question: r.rest(),
+            },
+            19 => Self::Answer {
+                asker: r.u32("rank")?,
+                ticket: r.u64("ticket")?,
+                answer: r.rest(),
+            },
+            20 => Self::Job(r.rest()),
+            21 => Self::Died(Fault::decode(&mut r)?),
+            22 => Self::Respawn {
+                rank: r.u32("rank")?,
+                count: r.u32("count of starts")?,
+            },
+            23 => Self::Deaf,
             v => {
                 return Err(CodecError::Value {
                     what: "frame kind",
@@ -284,6 +358,28 @@ mod tests {
             fault(Cause::Node { what: "x".into() }),
             Frame::Done(data),
             Frame::Pmi(data),
+            Frame::Ask {
+                asker: 3,
+                ticket: 1 << 40,
+                question: data,
+            },
+            Frame::Answer {
+                asker: 3,
+                ticket: 1 << 40,
+                answer: data,
+            },
+            Frame::Job(data),
+            Frame::Died(Fault {
+                node: 1,
+                pid: 2,
+                cause: Cause::Pe {
+                    rank: 4,
+                    end: End::Code(3),
+                },
+            }),
+            Frame::Respawn { rank: 4, count: 2 },
+            Frame::Deaf,
+            fault(Cause::Deaf { rank: 2 }),
         ]
     }
 
@@ -322,12 +418,16 @@ mod tests {
         }
 
         #[test]
-        fn every_truncation_is_noticed(at in 0usize..23) {
+        fn every_truncation_is_noticed(at in 0usize..31) {
             let frames = all(b"payload");
             let mut wire = Vec::new();
             frames[at].encode(&mut wire);
             // Frames that end in free data cannot know; all others must.
-            let free = matches!(frames[at], Frame::Launch(_) | Frame::Stdin(_) | Frame::Output { .. } | Frame::Done(_) | Frame::Pmi(_));
+            let free = matches!(
+                frames[at],
+                Frame::Launch(_) | Frame::Stdin(_) | Frame::Output { .. } | Frame::Done(_) | Frame::Pmi(_)
+                    | Frame::Ask { .. } | Frame::Answer { .. } | Frame::Job(_)
+            );
             if !free && wire.len() > 5 {
                 prop_assert!(Frame::decode(&wire[4..wire.len() - 1]).is_err());
             }

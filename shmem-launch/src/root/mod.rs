@@ -13,12 +13,23 @@
 //!
 //! Ctrl-C is passed on as SIGINT first, so that programs may end in their own way; after the grace
 //! period, `Stop` follows. A second Ctrl-C kills at once.
+//!
+//! Jobs that PEs spawn, and the names that they publish: `spawned`. Processes that are started again
+//! instead of ending the job: `respawn`.
+
+mod respawn;
+mod spawned;
+
+use std::collections::BTreeMap;
+
+pub use spawned::{Action, MAX_SPAWNED};
 
 use crate::exit::{self, Cause, End, Fault, signal_name};
 use crate::frame::{CREDIT_STEP, Frame, FrameReader, OutBuf, STDIN_WINDOW, Stream};
 use crate::remote::Contact;
 use crate::report::Reduced;
 use crate::stdio::{LineBuffer, Mixer};
+use spawned::{Outer, Spawned};
 
 /// How long agents may take to answer a `Stop` beyond the grace period.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -45,6 +56,12 @@ pub struct Setup {
     pub contact: Option<Contact>,
     /// Names of the nodes' hosts, if they have their own.
     pub hosts: Vec<String>,
+    /// Id of the job.
+    pub job_id: String,
+    /// Its number, if another job has spawned it.
+    pub spawned: Option<u32>,
+    /// How often processes that die may be started again, all together.
+    pub respawns: u32,
 }
 
 /// Something that happened.
@@ -68,6 +85,14 @@ pub enum Event<'a> {
     Written(Stream, usize),
     /// Nobody reads a stream any more.
     StreamClosed(Stream),
+    /// Bytes from the launcher of the spawned job of this number.
+    FromSpawned(u32, &'a [u8]),
+    /// A spawned job wrote something.
+    SpawnedText(u32, Stream, &'a [u8]),
+    /// The launcher of a spawned job has ended, after all that it wrote; or why it cannot be started.
+    SpawnedEnded(u32, Result<End, String>),
+    /// Bytes from the launcher that started this one, which is that of a spawned job.
+    FromOuter(&'a [u8]),
     /// Time has passed.
     Timer,
 }
@@ -124,13 +149,20 @@ pub struct Root {
     agent_end: Option<End>,
     moments: Moments,
     report: Option<Reduced>,
+    spawned: Spawned,
+    outer: Option<Outer>,
+    /// How often each PE was started again.
+    respawned: BTreeMap<u32, u32>,
 }
 
 impl Root {
     /// A launcher whose agent of node 0 is being started.
     pub fn new(setup: Setup) -> Self {
         Self {
-            mixer: Mixer::new(setup.n_pes, setup.label),
+            mixer: Mixer::new(setup.n_pes, setup.label, setup.spawned),
+            outer: setup.spawned.map(|_| Outer::default()),
+            spawned: Spawned::default(),
+            respawned: BTreeMap::new(),
             setup,
             reader: FrameReader::default(),
             shell_lines: LineBuffer::default(),
@@ -178,12 +210,12 @@ impl Root {
     /// The exit status, once the job is over and everything was written.
     pub fn finished(&self) -> Option<u8> {
         let written = self.sinks.iter().all(|s| s.text.is_empty() && s.taken == 0);
-        (self.finished && written).then_some(self.status)
+        (self.is_over() && written).then_some(self.status)
     }
 
-    /// Whether the agents are gone, though text may still have to be written.
+    /// Whether agents and spawned jobs are gone, though text may still have to be written.
     pub fn is_over(&self) -> bool {
-        self.finished
+        self.finished && self.spawned.is_empty()
     }
 
     /// The exit status as far as it is known.
@@ -203,7 +235,7 @@ impl Root {
 
     /// When [`Event::Timer`] is due at the latest.
     pub fn next_timeout(&self) -> Option<u64> {
-        if self.finished {
+        if self.is_over() {
             return None;
         }
         let deadline = self.setup.deadline.filter(|_| !self.ending);
@@ -244,6 +276,10 @@ impl Root {
                 let taken = self.sinks[stream as usize].taken;
                 self.written(stream, taken);
             }
+            Event::FromSpawned(number, bytes) => self.spawned_bytes(number, bytes, now),
+            Event::SpawnedText(number, stream, text) => self.spawned_text(number, stream, text),
+            Event::SpawnedEnded(number, end) => self.spawned_ended(number, end, now),
+            Event::FromOuter(bytes) => self.outer_bytes(bytes, now),
             Event::Timer => {}
         }
         self.timers(now);
@@ -328,11 +364,17 @@ impl Root {
                     self.down.send(&Frame::Go);
                 }
             }
-            Frame::Spawned => self.moments.spawned = now,
+            Frame::Spawned => {
+                self.moments.spawned = now;
+                self.tell_running();
+            }
             Frame::Exited => {
                 self.exited = true;
                 self.moments.exited = now;
-                self.stop_at = None;
+                // Spawned jobs may still have to be told that their time is up.
+                if self.spawned.is_empty() {
+                    self.stop_at = None;
+                }
                 self.down.send(&Frame::Finish);
             }
             Frame::Output { rank, stream, data } => {
@@ -355,6 +397,12 @@ impl Root {
                 self.stdin_credit = self.stdin_credit.saturating_add(n).min(STDIN_WINDOW);
             }
             Frame::Fault(fault) => self.fault(&fault, now),
+            Frame::Died(fault) => self.died(&fault, now),
+            Frame::Ask {
+                asker,
+                ticket,
+                question,
+            } => self.ask(0, asker, ticket, question),
             Frame::Done(body) => {
                 self.report = Reduced::decode(body).ok().map(|mut report| {
                     if self.setup.contact.is_some() {
@@ -394,6 +442,10 @@ impl Root {
         if !sink.closed {
             self.mixer.finish(Stream::Err, &mut sink.text);
             sink.text.extend_from_slice(b"shmrun: ");
+            if let Some(number) = self.setup.spawned {
+                let job = format!("spawned job {number}: ");
+                sink.text.extend_from_slice(job.as_bytes());
+            }
             sink.text.extend_from_slice(text.as_bytes());
             sink.text.push(b'\n');
         }
@@ -401,7 +453,7 @@ impl Root {
 
     /// Notes the cause of the end; false if there is one already.
     fn end_with(&mut self, status: u8) -> bool {
-        if self.ending || self.finished {
+        if self.ending || self.is_over() {
             return false;
         }
         self.ending = true;
@@ -411,10 +463,16 @@ impl Root {
 
     fn fault(&mut self, fault: &Fault, now: u64) {
         if self.end_with(fault.status()) {
+            // A process that fails has run, though the others may still be on their way.
+            if fault.cause.is_of_a_pe() {
+                self.tell_running();
+            }
             if !fault.is_silent() {
-                let rest = if self.exited { "" } else { "; ending the job" };
-                let text = format!("{}{rest}", fault.told(&self.setup.hosts));
-                self.say(&text);
+                let text = fault.told(&self.setup.hosts).to_string();
+                if !self.tell_refused(&text) {
+                    let rest = if self.exited { "" } else { "; ending the job" };
+                    self.say(&format!("{text}{rest}"));
+                }
             }
             self.stop(self.setup.grace_ns, now);
         }
@@ -422,6 +480,7 @@ impl Root {
 
     fn stop(&mut self, grace_ns: u64, now: u64) {
         self.stop_at = None;
+        self.spawned.send(&Frame::Stop { grace_ns });
         if !self.answered() {
             // A host that has not answered has nothing to end, and may take its time.
             return self.finish(now);
@@ -432,14 +491,20 @@ impl Root {
         }
     }
 
+    /// Passes a signal on to all processes.
+    fn pass_on(&mut self, signal: u8) {
+        self.down.send(&Frame::Signal(signal));
+        self.spawned.send(&Frame::Signal(signal));
+    }
+
     fn signal(&mut self, signal: u8, now: u64) {
         const SIGINT: u8 = 2;
         const SIGQUIT: u8 = 3;
         const SIGUSR: [u8; 2] = [10, 12];
         if SIGUSR.contains(&signal) {
-            return self.down.send(&Frame::Signal(signal));
+            return self.pass_on(signal);
         }
-        if self.finished {
+        if self.is_over() {
             // Only text is left, and somebody does not want to wait for it to be written.
             for sink in self
                 .sinks
@@ -470,7 +535,7 @@ impl Root {
         if self.end_with(128 + signal) {
             self.say(&format!("received {}; ending the job", signal_name(signal)));
             if signal == SIGINT || signal == SIGQUIT {
-                self.down.send(&Frame::Signal(signal));
+                self.pass_on(signal);
                 self.stop_at = Some(now.saturating_add(self.setup.grace_ns));
             } else {
                 self.stop(self.setup.grace_ns, now);
@@ -490,7 +555,7 @@ impl Root {
         if due(self.stop_at) {
             self.stop(self.setup.grace_ns, now);
         }
-        if due(self.give_up_at) && !self.finished {
+        if due(self.give_up_at) && !self.is_over() {
             // Text that waits for a slow reader shows that the agents are not to blame.
             let unwritten = self.sinks.iter().any(|s| s.taken > 0 || !s.text.is_empty());
             let waiting = unwritten && self.interrupts < 3;
@@ -498,6 +563,7 @@ impl Root {
                 self.give_up_at = Some(now.saturating_add(PATIENCE_NS));
             } else {
                 self.say("the agents did not end in time; leaving their processes to the kernel");
+                self.spawned.give_up();
                 self.finish(now);
             }
         }
@@ -548,3 +614,6 @@ impl Root {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod spawned_tests;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn root() -> Root {
+pub(super) fn root() -> Root {
     Root::new(Setup {
         n_pes: 4,
         grace_ns: 100,
@@ -11,29 +11,29 @@ fn root() -> Root {
     })
 }
 
-fn up(root: &mut Root, frame: &Frame<'_>, now: u64) {
+pub(super) fn up(root: &mut Root, frame: &Frame<'_>, now: u64) {
     let mut bytes = Vec::new();
     frame.encode(&mut bytes);
     root.handle(Event::FromAgent(&bytes), now);
 }
 
-fn sent(root: &mut Root) -> Vec<u8> {
+pub(super) fn sent(root: &mut Root) -> Vec<u8> {
     root.outgoing().take()
 }
 
-fn bytes(frames: &[Frame<'_>]) -> Vec<u8> {
+pub(super) fn bytes(frames: &[Frame<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     frames.iter().for_each(|f| f.encode(&mut out));
     out
 }
 
-fn done() -> Vec<u8> {
+pub(super) fn done() -> Vec<u8> {
     let mut body = Vec::new();
     Reduced::default().encode(&mut body);
     body
 }
 
-fn write_all(root: &mut Root) -> (String, String) {
+pub(super) fn write_all(root: &mut Root) -> (String, String) {
     let texts = Stream::ALL.map(|s| {
         let text = root.take_text(s);
         root.handle(Event::Written(s, text.len()), 50);

@@ -173,12 +173,25 @@ fn wrong_command_lines() {
 
 #[test]
 fn jobs_that_cannot_fit_are_refused_with_numbers() {
-    let out = Job::new(&["-n", "4", "true"])
+    let out = crate::template::probe(&["-n", "4"], &["place"])
         .env("SHMEM_SYMMETRIC_SIZE", "30t")
         .run();
     assert_eq!(out.code(), 125);
     assert!(
         out.stderr.contains("30.0 TiB") && out.stderr.contains("SHMEM_SYMMETRIC_SIZE"),
+        "{}",
+        out.stderr
+    );
+    // A program without the library needs no memory for heaps, but a place for them.
+    let run = |size| {
+        Job::new(&["-n", "4", "true"])
+            .env("SHMEM_SYMMETRIC_SIZE", size)
+            .run()
+    };
+    assert_eq!(run("4t").code(), 0);
+    let out = run("50t");
+    assert!(
+        out.code() == 125 && out.stderr.contains("lower SHMEM_SYMMETRIC_SIZE"),
         "{}",
         out.stderr
     );

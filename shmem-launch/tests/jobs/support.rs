@@ -20,6 +20,7 @@ pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(crate) name: String,
     pub(crate) state: char,
+    parent: i32,
 }
 
 impl Job {
@@ -107,19 +108,30 @@ impl Job {
 
     /// Waits until so many processes of the job have a name.
     pub(crate) fn wait_for(&self, name: &str, count: usize) -> Vec<i32> {
-        let find = || -> Vec<i32> {
-            self.processes()
-                .iter()
-                .filter(|p| p.name == name && p.state != 'Z')
-                .map(|p| p.pid)
-                .collect()
-        };
+        self.wait_for_those(name, |found| found.len() == count)
+    }
+
+    /// Waits until so many PEs of a program that is a template run. A template has the same name until
+    /// its PEs have outlived it; while it lives, it is their parent.
+    pub(crate) fn wait_for_pes(&self, name: &str, count: usize) -> Vec<i32> {
+        self.wait_for_those(name, |found| {
+            let template = |of: &Process| found.iter().any(|p| p.pid == of.parent);
+            found.len() == count && !found.iter().any(template)
+        })
+    }
+
+    fn wait_for_those(&self, name: &str, these: impl Fn(&[Process]) -> bool) -> Vec<i32> {
+        let mut found = Vec::new();
         wait_until(
-            &format!("there are {count} {name}"),
-            || find().len() == count,
+            &format!("there are enough {name}"),
+            || {
+                found = self.processes();
+                found.retain(|p| p.name == name && p.state != 'Z');
+                these(&found)
+            },
             || format!("{:?}", self.processes()),
         );
-        find()
+        found.iter().map(|p| p.pid).collect()
     }
 }
 
@@ -176,7 +188,7 @@ impl Drop for Watchdog {
     }
 }
 
-pub(crate) fn wait_until(what: &str, is: impl Fn() -> bool, state: impl Fn() -> String) {
+pub(crate) fn wait_until(what: &str, mut is: impl FnMut() -> bool, state: impl Fn() -> String) {
     let start = Instant::now();
     while !is() {
         assert!(
@@ -220,11 +232,13 @@ fn processes(mark: &str) -> Vec<Process> {
         let (Some(open), Some(close)) = (stat.find('('), stat.rfind(')')) else {
             continue;
         };
-        let state = stat[close + 1..].trim_start().chars().next().unwrap_or('?');
+        let mut rest = stat[close + 1..].split_whitespace();
+        let state = rest.next().and_then(|s| s.chars().next()).unwrap_or('?');
         found.push(Process {
             pid,
             name: stat[open + 1..close].to_owned(),
             state,
+            parent: rest.next().and_then(|p| p.parse().ok()).unwrap_or(0),
         });
     }
     found

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::support::{Job, kill};
 
 /// The program that cargo builds beside `shmrun` for these tests.
-fn probe(options: &[&str], words: &[&str]) -> Job {
+pub(crate) fn probe(options: &[&str], words: &[&str]) -> Job {
     let path = std::path::Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name("examples/probe");
     let path = path.to_str().expect("an ordinary path");
     let args: Vec<&str> = options
@@ -109,7 +109,7 @@ fn killing_forked_pes_agents_and_shmrun() {
             &["init", "sleep"],
         );
         let child = job.start();
-        let pes = job.wait_for("probe", 24);
+        let pes = job.wait_for_pes("probe", 24);
         match round % 3 {
             0 => kill(pes[round], 9),
             1 => kill(job.wait_for("shmrun-agent", 6)[round / 2 % 6], 9),

@@ -20,6 +20,7 @@ impl World {
                     }
                     self.nodes[at].requests.push_back((first, count));
                 }
+                Action::Respawn { local, .. } => self.respawn(at, local),
                 Action::FinishTemplate => self.nodes[at].finishing = true,
                 Action::Signal(signal) => self.signal(at, signal),
                 Action::KillAll => self.signal(at, 9),
@@ -51,6 +52,37 @@ impl World {
             }
         }
         self.flush(at);
+    }
+
+    /// The driver of an agent starts a PE again, or cannot.
+    fn respawn(&mut self, at: usize, local: u32) {
+        let works = !self.rng.one_in(8);
+        self.next_pid += 1;
+        let pid = self.next_pid;
+        let node = &mut self.nodes[at];
+        let pe = &mut node.pes[local as usize];
+        assert_eq!(pe.life, Life::Reaped);
+        if std::mem::take(&mut pe.open) {
+            let rest = std::mem::take(&mut pe.pipe);
+            node.agent
+                .handle(Event::Output(local, Stream::Out, &rest), self.now);
+            for stream in Stream::ALL {
+                node.agent
+                    .handle(Event::OutputClosed(local, stream), self.now);
+            }
+        }
+        pe.pipe.clear();
+        let pid = match works {
+            true => {
+                (pe.life, pe.open) = (Life::Alive, true);
+                Ok(pid)
+            }
+            false => {
+                self.respawn_failed = true;
+                Err("no".to_owned())
+            }
+        };
+        node.agent.handle(Event::Respawned { local, pid }, self.now);
     }
 
     fn flush(&mut self, at: usize) {
@@ -279,6 +311,7 @@ impl World {
                         local,
                         end,
                         unfinalized: false,
+                        attached: false,
                     },
                 );
             }

@@ -8,8 +8,8 @@ mod value;
 
 pub use hca::{HcaChoice, HcaPort};
 pub use value::{
-    Atomics, Connect, Faults, HeapCommit, HeapPages, HeapRegister, Spawn, Spin, StaticsSize,
-    Transport, ValueError,
+    Atomics, Connect, Faults, HeapCommit, HeapPages, HeapRegister, Pmi, PmiCache, Spawn, Spin,
+    StaticsSize, StoreKind, Transport, ValueError,
 };
 
 use std::time::Duration;
@@ -147,9 +147,31 @@ settings! {
     spawn: Spawn = "auto", "SHMEM_SPAWN",
         "auto, template or exec", value::spawn,
         "Fork PEs from a template of the program, or exec it once for each.";
+    pmi: Pmi = "auto", "SHMEM_PMI",
+        "auto, 1 or 2", value::pmi,
+        "Version of PMI that a process speaks to the launcher's server; auto: 2 with extensions under \
+         shmrun, 2 under Slurm, else 1.";
+    pmi_cache: PmiCache = "hcmab", "SHMEM_PMI_CACHE",
+        "hcs, hcma, hcmab or hcmab-lru", value::pmi_cache,
+        "Which key-value pairs of PMI a launch agent keeps. hcs: what its PEs put and got, each put \
+         being sent to the first agent at once; hcma: the same, with one message for all puts before \
+         a fence; hcmab: all pairs, sent to all agents by the fence; hcmab-lru: of those the ones \
+         used last. The first agent keeps all pairs.";
+    pmi_cache_size: u64 = "16M", "SHMEM_PMI_CACHE_SIZE",
+        "bytes, as for SHMEM_SYMMETRIC_SIZE", value::size,
+        "Memory for pairs of an agent with SHMEM_PMI_CACHE=hcmab-lru.";
     tree_degree: u32 = "0", "SHMEM_TREE_DEGREE",
         "a number from 2 to 128, or 0 for automatic", value::tree_degree,
         "Children of a launch agent in the launch tree.";
+    pmi_store: StoreKind = "shared", "SHMEM_PMI_STORE",
+        "shared, rwlock, 2n or message", value::store,
+        "How the PEs of a node get the keys that PMI's fences have made visible: from shared memory \
+         without a lock (shared), with one lock for all (rwlock), with two locks per PE (2n), or from \
+         the launch agent. The locks are there to compare with.";
+    pmi_store_size: Option<u64> = "auto", "SHMEM_PMI_STORE_SIZE",
+        "auto, or bytes as for SHMEM_SYMMETRIC_SIZE, up to 16g", value::store_size,
+        "Room for these keys and values on each node, used as needed; auto is 16m and 64k per PE of the \
+         job. What does not fit is got from the launch agent.";
     rsh: Vec<String> = "ssh", "SHMEM_RSH",
         "a command and options, separated by blanks", value::command,
         "Remote shell that starts launch agents on other hosts: called with the host and one command \

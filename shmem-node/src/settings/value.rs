@@ -98,6 +98,29 @@ pub enum HeapPages {
     Transparent,
 }
 
+/// How PEs of a node read what PMI's fences have made visible; see [`crate::kvs`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum StoreKind {
+    /// From shared memory, without a lock.
+    Shared = 0,
+    /// From shared memory, under one lock of the threads library for readers and a writer.
+    RwLock = 1,
+    /// From shared memory, under a pair of locks per reader.
+    TwoN = 2,
+    /// By asking the launch agent.
+    Message = 3,
+}
+
+impl StoreKind {
+    /// The kind with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Shared, Self::RwLock, Self::TwoN, Self::Message]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
+    }
+}
+
 /// How PEs are started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spawn {
@@ -107,6 +130,30 @@ pub enum Spawn {
     Template,
     /// One exec per PE.
     Exec,
+}
+
+/// Which PMI version a process speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pmi {
+    /// What suits the launcher.
+    Auto,
+    /// PMI-1.1.
+    V1,
+    /// PMI-2.0.
+    V2,
+}
+
+/// Which pairs of PMI's key-value space a launch agent keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PmiCache {
+    /// What passed it, each put on its own.
+    Hcs,
+    /// What passed it, the puts before a fence in one message.
+    Hcma,
+    /// All.
+    Hcmab,
+    /// Of all, those that were used last.
+    HcmabLru,
 }
 
 /// How long to poll before sleeping.
@@ -159,6 +206,30 @@ pub(super) fn statics_size(text: &str) -> Result<StaticsSize, ValueError> {
         return Ok(StaticsSize::Auto);
     }
     size(text).map(StaticsSize::Bytes)
+}
+
+pub(super) fn store(text: &str) -> Result<StoreKind, ValueError> {
+    choice(
+        text,
+        &[
+            ("shared", StoreKind::Shared),
+            ("rwlock", StoreKind::RwLock),
+            ("2n", StoreKind::TwoN),
+            ("message", StoreKind::Message),
+        ],
+    )
+}
+
+/// Bytes of the store's log; `None` stands for auto.
+pub(super) fn store_size(text: &str) -> Result<Option<u64>, ValueError> {
+    if text.trim().eq_ignore_ascii_case("auto") {
+        return Ok(None);
+    }
+    match size(text)? {
+        0 => Err(ValueError::OutOfRange),
+        bytes if bytes > crate::layout::KVS_LOG_MAX as u64 => Err(ValueError::OutOfRange),
+        bytes => Ok(Some(bytes)),
+    }
 }
 
 /// A variable that counts when it is set, whatever to (OpenSHMEM 1.6 section 8). The default is the
@@ -257,6 +328,18 @@ pub(super) fn heap_pages(text: &str) -> Result<HeapPages, ValueError> {
     )
 }
 
+pub(super) fn pmi_cache(text: &str) -> Result<PmiCache, ValueError> {
+    choice(
+        text,
+        &[
+            ("hcs", PmiCache::Hcs),
+            ("hcma", PmiCache::Hcma),
+            ("hcmab", PmiCache::Hcmab),
+            ("hcmab-lru", PmiCache::HcmabLru),
+        ],
+    )
+}
+
 pub(super) fn spawn(text: &str) -> Result<Spawn, ValueError> {
     choice(
         text,
@@ -266,6 +349,10 @@ pub(super) fn spawn(text: &str) -> Result<Spawn, ValueError> {
             ("exec", Spawn::Exec),
         ],
     )
+}
+
+pub(super) fn pmi(text: &str) -> Result<Pmi, ValueError> {
+    choice(text, &[("auto", Pmi::Auto), ("1", Pmi::V1), ("2", Pmi::V2)])
 }
 
 pub(super) fn spin(text: &str) -> Result<Spin, ValueError> {

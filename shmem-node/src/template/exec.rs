@@ -14,12 +14,32 @@ use crate::contract::{self, PMI_FD};
 /// What to execute.
 #[derive(Debug, Clone)]
 pub struct Program {
+    /// Rank of its first PE; it has those up to the first of the next program.
+    pub first_rank: u32,
     /// File.
     pub path: CString,
     /// Arguments, the program's name first.
     pub args: Vec<CString>,
-    /// `NAME=value` strings that all PEs share.
+    /// Working directory, if it is not that of the spawner.
+    pub dir: Option<CString>,
+}
+
+/// What all PEs of the node share.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// The programs of the job, in the order of ranks; the first has rank 0.
+    pub programs: Vec<Program>,
+    /// `NAME=value` strings.
     pub env: Vec<CString>,
+    /// PEs of the node.
+    pub n_local: u32,
+}
+
+impl Recipe {
+    fn program(&self, rank: u32) -> &Program {
+        let after = self.programs.partition_point(|p| p.first_rank <= rank);
+        &self.programs[after.max(1) - 1]
+    }
 }
 
 /// Serves spawn requests until the launch agent says that there are no more, or goes away.
@@ -30,17 +50,22 @@ pub struct Program {
 /// # Errors
 /// When the socket fails or a request is malformed. A program that cannot be executed is reported
 /// to the agent and is no error here.
-pub fn serve(sock: BorrowedFd<'_>, program: &Program) -> io::Result<()> {
-    serve_requests(sock, |pe, fds| spawn(program, pe, fds).map(Some)).map(drop)
+///
+/// # Panics
+/// If the recipe has no program.
+pub fn serve(sock: BorrowedFd<'_>, recipe: &Recipe) -> io::Result<()> {
+    serve_requests(sock, |pe, fds| spawn(recipe, pe, fds).map(Some)).map(drop)
 }
 
-/// Executes the program as one PE.
-fn spawn(program: &Program, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
+/// Executes the program of one PE.
+fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
+    let program = recipe.program(pe.rank);
     let own_env: Vec<CString> = contract::pe_env(pe.rank, pe.local)
         .into_iter()
+        .chain(contract::mpi_env(pe.local, recipe.n_local))
         .map(|(name, value)| CString::new(format!("{name}={value}")))
         .collect::<Result<_, _>>()?;
-    let envp = pointers(program.env.iter().chain(&own_env));
+    let envp = pointers(recipe.env.iter().chain(&own_env));
     let argv = pointers(&program.args);
     let targets = [1, 2, PMI_FD, 0];
     let mut pid = 0;
@@ -53,6 +78,9 @@ fn spawn(program: &Program, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
         libc::posix_spawnattr_init(&mut attr);
         for (fd, to) in fds.iter().zip(targets) {
             libc::posix_spawn_file_actions_adddup2(&mut actions, fd.as_raw_fd(), to);
+        }
+        if let Some(dir) = &program.dir {
+            libc::posix_spawn_file_actions_addchdir_np(&mut actions, dir.as_ptr());
         }
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut signals);

@@ -12,7 +12,7 @@
 
 /// What `crate::sync` is for the files of `src`.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
 #[allow(dead_code, unreachable_pub)]
@@ -21,9 +21,15 @@ mod barrier;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../src/doorbell.rs"]
 mod doorbell;
+#[allow(dead_code)]
+#[path = "../../src/kvs/index.rs"]
+mod index;
+mod kvs;
 #[path = "../../src/slot.rs"]
 mod slot;
 mod sys;
+#[path = "../../src/kvs/two_n.rs"]
+mod two_n;
 
 use std::time::Duration;
 

@@ -38,6 +38,32 @@ pub struct Initialised {
     pub appnum: i32,
     /// The job that spawned this one.
     pub spawner: Option<String>,
+    /// How often this PE's process has been started again after it died.
+    pub restarts: u32,
+    /// Number of this PE's next collective operation: its former processes joined all before it.
+    pub first_request: RequestId,
+}
+
+/// A PE's place in a ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbours {
+    /// Rank in the ring, from 0.
+    pub rank: u32,
+    /// Number of PEs in it, if the server tells.
+    pub size: Option<u32>,
+    /// The value of the PE before, cyclically.
+    pub left: Vec<u8>,
+    /// The value of the PE behind, cyclically.
+    pub right: Vec<u8>,
+}
+
+/// A job that was started on behalf of this PE.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spawned {
+    /// Its id, if the server tells.
+    pub job_id: Option<String>,
+    /// For each of its processes 0 or an error; empty stands for zeros.
+    pub errcodes: Vec<i32>,
 }
 
 /// What has happened.
@@ -64,6 +90,20 @@ pub enum Event {
     RequestStarted(RequestId),
     /// The operation is complete; the result of an allgather has been published.
     RequestDone(RequestId),
+    /// A message to another PE has been taken.
+    Sent,
+    /// What an operation of the NLA layer gives to this PE, or a message from another.
+    Received(Vec<u8>),
+    /// The service name is known to other jobs.
+    Published,
+    /// Where the service is to be found.
+    LookedUp(Vec<u8>),
+    /// The service name is forgotten.
+    Unpublished,
+    /// Another job runs.
+    Spawned(Spawned),
+    /// The ring is closed.
+    Ring(Neighbours),
     /// The server has let this PE go.
     Finalized,
     /// The server refused the request, or the operation failed.
@@ -108,13 +148,31 @@ pub enum ClientError {
         /// Its beginning.
         text: String,
         /// What is allowed.
-        rule: &'static str,
+        rule: String,
+    },
+    /// The version of PMI has no such command.
+    #[error("{version} has no `{command}`")]
+    Unsupported {
+        /// The command.
+        command: &'static str,
+        /// The version.
+        version: &'static str,
     },
     /// An allgather value that is empty or too long.
     #[error("allgather value of {len} bytes; 1 to {MAX_ALLGATHER_VALUE} are possible")]
     ValueLength {
         /// Its length in bytes.
         len: usize,
+    },
+    /// More bytes than the NLA layer takes.
+    #[error("NLA {operation}: {len} bytes; at most {max} are possible")]
+    TooMuch {
+        /// What was called.
+        operation: &'static str,
+        /// Number of bytes.
+        len: usize,
+        /// The limit.
+        max: usize,
     },
     /// [`super::Client::wait`] for an operation that was not started.
     #[error("request {request} was not started; {started} have been")]
@@ -124,9 +182,11 @@ pub enum ClientError {
         /// Number of operations started.
         started: u64,
     },
-    /// The server does not serve PMI 2.0.
-    #[error("PMI server refuses version 2.0 (it has {version}.{subversion}, rc={rc})")]
+    /// The server does not serve the version.
+    #[error("PMI server refuses version {wanted} (it has {version}.{subversion}, rc={rc})")]
     Version {
+        /// The version that was asked for.
+        wanted: &'static str,
         /// Its major version.
         version: u32,
         /// Its minor version.

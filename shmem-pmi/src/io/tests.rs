@@ -15,8 +15,8 @@ fn serve(count: u32, extensions: bool) -> (Vec<UnixStream>, thread::JoinHandle<V
         appnum: 0,
         process_mapping: format!("(vector,(0,1,{count}))"),
         attributes: Vec::new(),
-        spawner: None,
         extensions,
+        ..Job::default()
     };
     let place = NodePlace::in_tree(&Tree::new(1, 2), 0, &nodes);
     let mut server = NodeServer::new(job, place).unwrap();
@@ -73,7 +73,7 @@ fn run(extensions: bool) -> Vec<Vec<u8>> {
                     extensions,
                 };
                 let limit = Some(Duration::from_secs(60));
-                let mut pmi = Connection::from_fd(stream.into(), config, limit).unwrap();
+                let pmi = Connection::from_fd(stream.into(), config, limit).unwrap();
                 assert_eq!(pmi.initialise().unwrap().size, 4);
                 let gather = extensions.then(|| pmi.iallgather(&[rank as u8; 3]).unwrap());
                 assert_eq!(pmi.job_id().unwrap(), "io");
@@ -125,18 +125,18 @@ fn connect(timeout: Duration) -> (UnixStream, Connection) {
 
 #[test]
 fn silence_and_closing_are_told_apart() {
-    let (server, mut pmi) = connect(Duration::from_millis(5));
+    let (server, pmi) = connect(Duration::from_millis(5));
     assert!(matches!(pmi.initialise(), Err(ConnectionError::Timeout(_))));
     drop(server);
 
-    let (server, mut pmi) = connect(Duration::from_secs(60));
+    let (server, pmi) = connect(Duration::from_secs(60));
     drop(server);
     assert!(matches!(pmi.initialise(), Err(ConnectionError::Closed)));
 }
 
 #[test]
 fn refusals_carry_the_reason() {
-    let (mut server, mut pmi) = connect(Duration::from_secs(60));
+    let (mut server, pmi) = connect(Duration::from_secs(60));
     server
         .write_all(
             b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n\
@@ -145,4 +145,113 @@ fn refusals_carry_the_reason() {
         .unwrap();
     let text = pmi.initialise().unwrap_err().to_string();
     assert_eq!(text, "PMI server refused `fullinit` (rc=3): bad rank;");
+}
+
+/// Every PMGR call, with values that take several parts; then what differs between PEs.
+fn pmgr_calls(pmgr: &crate::pmgr::Pmgr<'_>) {
+    let (rank, size) = (pmgr.rank() as usize, pmgr.size() as usize);
+    let fill = |from: usize, to: usize, len: usize| vec![(16 * from + to) as u8; len];
+    // Below, at and above the length of one part.
+    for len in [0, 1, 24 << 10, 60_001] {
+        pmgr.barrier().unwrap();
+        for root in 0..size {
+            let mut buffer = fill(rank, 0, len);
+            pmgr.bcast(&mut buffer, root as u32).unwrap();
+            assert_eq!(buffer, fill(root, 0, len));
+
+            let mut all = vec![0; if rank == root { size * len } else { 0 }];
+            pmgr.gather(&fill(rank, 1, len), &mut all, root as u32)
+                .unwrap();
+            if rank == root {
+                let expected: Vec<_> = (0..size).map(|from| fill(from, 1, len)).collect();
+                assert_eq!(all, expected.concat());
+            }
+
+            let send: Vec<_> = (0..size).map(|to| fill(rank, to, len)).collect();
+            let send = if rank == root {
+                send.concat()
+            } else {
+                Vec::new()
+            };
+            pmgr.scatter(&send, &mut buffer, root as u32).unwrap();
+            assert_eq!(buffer, fill(root, rank, len));
+        }
+        let mut all = vec![0; size * len];
+        pmgr.allgather(&fill(rank, 2, len), &mut all).unwrap();
+        let expected: Vec<_> = (0..size).map(|from| fill(from, 2, len)).collect();
+        assert_eq!(all, expected.concat());
+
+        let send: Vec<_> = (0..size).map(|to| fill(rank, to, len)).collect();
+        pmgr.alltoall(&send.concat(), &mut all).unwrap();
+        let expected: Vec<_> = (0..size).map(|from| fill(from, rank, len)).collect();
+        assert_eq!(all, expected.concat());
+    }
+    // Rank 0 gives one byte more than others have room for.
+    let error = pmgr.bcast(&mut vec![0; 2 + usize::from(rank == 0)], 0);
+    match rank {
+        0 => error.unwrap(),
+        _ => assert_eq!(
+            error.unwrap_err().to_string(),
+            "PMGR bcast: PE 0 gave 3 bytes; this PE expects 2"
+        ),
+    }
+    let error = pmgr
+        .scatter(&[0; 7], &mut [0; 2], 1)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("PE 1: NLA scatter: not one byte string for each"),
+        "{error}"
+    );
+    let error = pmgr
+        .allgather(&[0; 2], &mut [0; 2])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the receive buffer has 2 bytes; 4 PEs give 2 bytes each"),
+        "{error}"
+    );
+}
+
+#[test]
+fn pmgr_and_messages_over_sockets() {
+    let (streams, server) = serve(4, true);
+    let pe = |rank: u32, stream: UnixStream| {
+        let config = ClientConfig {
+            rank,
+            job_id: None,
+            extensions: true,
+        };
+        let limit = Some(Duration::from_secs(60));
+        let connection = Connection::new(stream, config, limit).unwrap();
+        let pmgr = crate::pmgr::Pmgr::open(&connection).unwrap();
+        pmgr_calls(&pmgr);
+        let nla = crate::nla::Nla::new(&connection, rank, 4);
+        let (next, last) = ((rank + 1) % 4, (rank + 3) % 4);
+        nla.send(next, b"").unwrap();
+        nla.send(next, &[rank as u8; crate::nla::MAX_MESSAGE])
+            .unwrap();
+        assert_eq!(nla.recv(last).unwrap(), b"");
+        assert_eq!(
+            nla.recv(last).unwrap(),
+            [last as u8; crate::nla::MAX_MESSAGE]
+        );
+        assert!(nla.send(next, &[0; crate::nla::MAX_MESSAGE + 1]).is_err());
+        nla.put(&format!("k{rank}"), b"v").unwrap();
+        assert_eq!(
+            connection.get_from(next, &format!("k{next}")).unwrap(),
+            b"v"
+        );
+        nla.barrier().unwrap();
+        assert_eq!(nla.get(&format!("k{last}")).unwrap().unwrap(), b"v");
+        pmgr.close().unwrap();
+    };
+    let pes: Vec<_> = (0..)
+        .zip(streams)
+        .map(|(rank, stream)| thread::spawn(move || pe(rank, stream)))
+        .collect();
+    for pe in pes {
+        pe.join().unwrap();
+    }
+    server.join().unwrap();
 }

@@ -8,155 +8,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::operation::{Contribution, Failure, Gathered, Operation};
 use super::place::{ConfigError, Job, NodePlace};
+use super::ring::{Pieces, Place};
 use super::{LinkName, NodeServer, Output, Shared, TreeError, TreeLink, WaitKind, Waiter};
+use crate::nla;
 use crate::ranks::RankSet;
-use crate::wire::tree::{self, Body, Direction, FENCE_PAIRS, GATHER_VALUES, Message};
+use crate::wire::tree::{self, Body, Direction, GATHER_VALUES, Message};
 use crate::wire::v2::Reply;
 
 /// How far one PE may run ahead of the slowest, in operations, before it is refused.
 pub(super) const MAX_AHEAD: u64 = 4096;
-
-/// What a PE brings to an operation.
-#[derive(Debug)]
-pub(super) enum Contribution {
-    /// Its value.
-    Gather(Vec<u8>),
-    /// Its puts since its last fence, encoded, and their number.
-    Fence(Vec<u8>, u32),
-    /// Nothing usable, and why.
-    Unusable(String),
-}
-
-/// Why an operation fails for all PEs: the PE that differs, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    rank: u32,
-    reason: String,
-}
-
-/// The message that grows until all have joined; room for its header is at its front.
-#[derive(Debug)]
-enum Gathered {
-    /// Nobody has joined yet.
-    Nothing,
-    Values {
-        value_len: usize,
-        message: Vec<u8>,
-    },
-    Pairs {
-        count: u32,
-        message: Vec<u8>,
-    },
-}
-
-#[derive(Debug)]
-struct Operation {
-    gathered: Gathered,
-    /// The first PE that joined; others are compared with it.
-    first: u32,
-    local: usize,
-    children: usize,
-    failure: Option<Failure>,
-    waiters: Vec<Waiter>,
-}
-
-impl Operation {
-    fn new() -> Self {
-        Self {
-            gathered: Gathered::Nothing,
-            first: 0,
-            local: 0,
-            children: 0,
-            failure: None,
-            waiters: Vec::new(),
-        }
-    }
-
-    /// Of several failures, that of the lowest rank is told.
-    fn fail(&mut self, rank: u32, reason: String) {
-        if self.failure.as_ref().is_none_or(|old| rank < old.rank) {
-            self.failure = Some(Failure { rank, reason });
-        }
-    }
-
-    /// The place for values of `value_len` bytes of `count` PEs, unless others brought something
-    /// else.
-    fn values(&mut self, who: u32, value_len: usize, count: usize) -> Result<&mut [u8], String> {
-        if matches!(self.gathered, Gathered::Nothing) {
-            self.first = who;
-            self.gathered = Gathered::Values {
-                value_len,
-                message: vec![0; GATHER_VALUES + count * value_len],
-            };
-        }
-        let first = self.first;
-        match &mut self.gathered {
-            Gathered::Values {
-                value_len: len,
-                message,
-            } if *len == value_len => Ok(&mut message[GATHER_VALUES..]),
-            Gathered::Values { value_len: len, .. } => Err(format!(
-                "PE {who} gave {value_len} bytes to an allgather, but PE {first} gave {len}; \
-                 all must give the same number"
-            )),
-            _ => Err(format!(
-                "PE {who} called allgather, but PE {first} called fence; all must call the \
-                 same operations in the same order"
-            )),
-        }
-    }
-
-    /// Adds encoded pairs, unless others brought something else.
-    fn pairs(&mut self, who: u32, pairs: &[u8], number: u32) -> Result<(), String> {
-        if matches!(self.gathered, Gathered::Nothing) {
-            self.first = who;
-            self.gathered = Gathered::Pairs {
-                count: 0,
-                message: vec![0; FENCE_PAIRS],
-            };
-        }
-        match &mut self.gathered {
-            Gathered::Pairs { count, message } => {
-                *count = count.saturating_add(number);
-                message.extend_from_slice(pairs);
-                Ok(())
-            }
-            _ => Err(format!(
-                "PE {who} called fence, but PE {} called allgather; all must call the same \
-                 operations in the same order",
-                self.first
-            )),
-        }
-    }
-
-    /// The message for the parent or, at the root, for the children.
-    fn seal(self, direction: Direction, request: u64) -> (Vec<u8>, Vec<Waiter>) {
-        let failed = |rank, reason: &str| tree::failed(direction, request, rank, reason);
-        if let Some(Failure { rank, reason }) = self.failure {
-            return (failed(rank, &reason), self.waiters);
-        }
-        let (mut message, sealed) = match self.gathered {
-            Gathered::Values {
-                value_len,
-                mut message,
-            } => {
-                let sealed = tree::seal_gather(&mut message, direction, request, value_len);
-                (message, sealed)
-            }
-            Gathered::Pairs { count, mut message } => {
-                let sealed = tree::seal_fence(&mut message, direction, request, count);
-                (message, sealed)
-            }
-            // Not reached: an operation is sealed when somebody has joined.
-            Gathered::Nothing => (failed(self.first, "nobody joined"), Ok(())),
-        };
-        if let Err(error) = sealed {
-            message = failed(self.first, &error.to_string());
-        }
-        (message, self.waiters)
-    }
-}
 
 /// Copies `len` values from position `from` of a child's values to position `to` of ours.
 #[derive(Debug, Clone, Copy)]
@@ -271,6 +133,23 @@ impl Operations {
         self.operation(request).waiters.push(waiter);
     }
 
+    /// Takes the oldest operation, whose result is here, out of those that are under way, if it is a
+    /// ring; gives what has come for it. Nothing has where no PE is below.
+    pub(super) fn take_ring(&mut self) -> Option<(Pieces, Vec<Waiter>)> {
+        if self.subtree == 0 {
+            self.aggregated += 1;
+            return Some(Default::default());
+        }
+        match self.window.pop_front()? {
+            Operation {
+                gathered: Gathered::Ring(pieces),
+                waiters,
+                ..
+            } => Some((pieces, waiters)),
+            _ => None,
+        }
+    }
+
     /// The oldest operation that has not gone up, if all below have joined it.
     fn next_aggregated(&mut self) -> Option<u64> {
         let index = (self.aggregated - self.completed) as usize;
@@ -292,6 +171,8 @@ impl Failure {
                 WaitKind::Fence => "kvs-fence".into(),
                 WaitKind::Allgather => "allgather".into(),
                 WaitKind::Wait => "wait".into(),
+                WaitKind::Nla => "nla".into(),
+                WaitKind::Ring => "ring".into(),
             },
             rc: -1,
             message: self.reason.clone().into(),
@@ -314,6 +195,22 @@ impl NodeServer {
                 })
             }
             Contribution::Fence(pairs, count) => operation.pairs(rank, &pairs, count),
+            Contribution::Nla(which, root, value) => {
+                let mut record = Vec::new();
+                let gives = !matches!(which, nla::Operation::Broadcast | nla::Operation::Scatter);
+                if gives || rank == root {
+                    tree::append_record(&mut record, rank, &value);
+                }
+                operation.records(
+                    rank,
+                    (which, root),
+                    &record,
+                    u32::from(gives || rank == root),
+                )
+            }
+            Contribution::Ring(left, right) => operation
+                .ring(rank)
+                .map(|pieces| pieces.add_local(local, left, right)),
             Contribution::Unusable(reason) => Err(reason),
         };
         if let Err(reason) = outcome {
@@ -349,6 +246,11 @@ impl NodeServer {
         {
             return Err(out_of_step(format!("the values of {} PEs", state.ranks)));
         }
+        if let Body::Ring(part) = message.body
+            && part.count as usize != state.ranks
+        {
+            return Err(out_of_step(format!("a ring of {} PEs", state.ranks)));
+        }
         state.next += 1;
         let who = state.first_rank;
         // Taken out while the operation, which lies beside it, is changed.
@@ -366,10 +268,20 @@ impl NodeServer {
                 })
             }
             Body::Fence(pairs) => operation.pairs(who, pairs.bytes(), pairs.count()),
+            Body::Nla {
+                operation: which,
+                root,
+                records,
+            } => operation.records(who, (which, root), records.bytes(), records.count()),
+            Body::Ring(part) => operation
+                .ring(who)
+                .map(|pieces| pieces.add_child(child, part)),
             Body::Failed { rank, reason } => {
                 operation.fail(rank, reason.to_owned());
                 Ok(())
             }
+            // Dealt with before, or only on the way down: these contribute nothing.
+            _ => Ok(()),
         };
         if let Err(reason) = outcome {
             operation.fail(who, reason);
@@ -384,13 +296,25 @@ impl NodeServer {
         while let Some(request) = self.operations.next_aggregated() {
             if self.place.has_parent {
                 let operation = self.operations.operation(request);
+                // The pieces stay here until the answer comes.
+                if let Some(message) = operation.whole_ring().and_then(|ring| ring.up(request)) {
+                    self.events.push_back(Output::ToParent(Arc::new(message)));
+                    continue;
+                }
                 let waiters = std::mem::take(&mut operation.waiters);
                 let whole = std::mem::replace(operation, Operation::new());
                 operation.waiters = waiters;
-                let (message, _) = whole.seal(Direction::Up, request);
-                self.events.push_back(Output::ToParent(Arc::new(message)));
-            } else if let Some(operation) = self.operations.window.pop_front() {
-                let (message, waiters) = operation.seal(Direction::Down, request);
+                let message = Arc::new(whole.seal(Direction::Up, request));
+                self.passing_up(request, &message);
+                self.events.push_back(Output::ToParent(message));
+            } else if let Some(mut operation) = self.operations.window.pop_front() {
+                let waiters = std::mem::take(&mut operation.waiters);
+                if let Some(pieces) = operation.whole_ring() {
+                    self.close_ring(request, pieces, waiters);
+                    continue;
+                }
+                let message = operation.seal(Direction::Down, request);
+                let message = self.settle_at_root(request, message);
                 self.complete(request, message, waiters);
             }
         }
@@ -406,9 +330,19 @@ impl NodeServer {
             _ => None,
         };
         self.check_result(request, values)?;
+        if let Body::Ring(part) = message.body {
+            return self.ring_result(request, &Place::from(part));
+        }
         let waiters = self.take_waiters();
         self.complete(request, bytes, waiters);
         Ok(())
+    }
+
+    /// Replies to a request that waited, unless the process that sent it has ended.
+    pub(super) fn tell(&mut self, waiter: &Waiter, reply: Reply<'_>) {
+        if waiter.life == self.sessions[waiter.local].life() {
+            self.reply(waiter.local, waiter.thread_id.as_deref(), reply);
+        }
     }
 
     /// Whether a result may come now; `values` are the length of each and of all values of an
@@ -457,11 +391,17 @@ impl NodeServer {
     /// and tell those who wait.
     fn complete(&mut self, request: u64, bytes: Vec<u8>, waiters: Vec<Waiter>) {
         let bytes = Arc::new(bytes);
-        for child in 0..self.children.len() {
-            self.events.push_back(Output::ToChild {
-                child,
-                bytes: Arc::clone(&bytes),
-            });
+        if let Some(for_each) = self.shares(&bytes) {
+            for (child, bytes) in for_each.into_iter().enumerate() {
+                self.events.push_back(Output::ToChild { child, bytes });
+            }
+        } else {
+            for child in 0..self.children.len() {
+                self.events.push_back(Output::ToChild {
+                    child,
+                    bytes: Arc::clone(&bytes),
+                });
+            }
         }
         // Checked when it came, or sealed here.
         match Message::decode(&bytes).map(|message| message.body) {
@@ -473,16 +413,24 @@ impl NodeServer {
                 last: true,
             }),
             Ok(Body::Fence(pairs)) => {
-                self.kvs.reserve(pairs.count() as usize);
-                for (key, value) in pairs.iter() {
-                    self.kvs.insert(key.into(), value.into());
+                self.kvs.insert_all(pairs);
+            }
+            Ok(Body::Changed(keys)) => {
+                if self.place.has_parent {
+                    self.kvs.settled(request, keys);
                 }
             }
             Ok(Body::Failed { rank, reason }) => {
                 let reason = reason.to_owned();
                 let failure = Failure { rank, reason };
+                self.kvs.failed(request);
                 self.operations.failures.insert(request, failure);
             }
+            Ok(Body::Nla { records, .. }) => {
+                self.operations.completed = request + 1;
+                return self.hand_out(request, records, waiters);
+            }
+            Ok(_) => {}
             Err(error) => debug_assert!(false, "own message cannot be read: {error}"),
         }
         self.finish(request, waiters);
@@ -503,8 +451,12 @@ impl NodeServer {
             (None, WaitKind::Fence) => Reply::KvsFence,
             (None, WaitKind::Allgather) => Reply::Allgather(request),
             (None, WaitKind::Wait) => Reply::Wait(request),
-            (None, WaitKind::Attribute) => return,
+            // These are answered where their value is at hand.
+            (None, WaitKind::Attribute | WaitKind::Ring | WaitKind::Nla) => return,
         };
-        self.reply(waiter.local, waiter.thread_id.as_deref(), reply);
+        if waiter.kind == WaitKind::Wait {
+            self.no_longer_withheld(waiter.local, waiter.life);
+        }
+        self.tell(&waiter, reply);
     }
 }

@@ -3,12 +3,24 @@
 //!
 //! * `session`: one connection to a PE, and the commands.
 //! * `collective`: fences and allgathers, from the first contribution to the result.
+//! * `operation`: one of them, until all have joined it.
 //! * `passing`: the result of an allgather on its way through, forwarded before all of it is here.
+//! * `kvs`: puts, gets, and what a fence makes visible; `cache`: the pairs that the agent holds.
+//! * `nla`: collective operations of the NLA layer; `exchange`: what one PE gives to one other.
+//! * `ring`: the scan by which PEs find their neighbours.
+//! * `relay`: questions and answers between the agents of single PEs.
 //! * `place`: what a server has to know of the job and of its place in the tree.
 
+mod cache;
 mod collective;
+mod exchange;
+mod kvs;
+mod nla;
+mod operation;
 mod passing;
 mod place;
+mod relay;
+mod ring;
 mod session;
 mod shared;
 
@@ -16,13 +28,18 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+pub use cache::{CachePolicy, MapStore, NodeStore, StoreFull};
 pub use place::{ConfigError, Job, NodePlace};
 pub use shared::Shared;
 
+use crate::question::Question;
 use crate::ranks::RankSet;
-use crate::wire::tree::{Decoder as TreeDecoder, Direction, Message, TreeWireError};
+use crate::wire::tree::{Body, Decoder as TreeDecoder, Direction, Message, TreeWireError};
+use cache::Cache;
 use collective::Operations;
+use exchange::Exchange;
 use passing::Passing;
+use relay::Asking;
 use session::Session;
 
 /// The link over which a message of the agent tree came.
@@ -71,6 +88,15 @@ pub enum Output {
         values: Shared,
         /// Whether this was the last piece.
         last: bool,
+    },
+    /// A question for the launcher; only at the root. [`NodeServer::handle_answer`] takes the answer.
+    Ask {
+        /// The PE that asks.
+        asker: u32,
+        /// Its agent's number for the question; the answer repeats both.
+        ticket: u64,
+        /// What is asked.
+        question: Question,
     },
     /// A PE asks for the end of the job.
     Abort {
@@ -195,22 +221,31 @@ impl fmt::Display for Missing {
 /// Collective operations are numbered by each PE's own count of them, and complete in that order
 /// at every agent. The number of messages is one up and one down for each agent and operation,
 /// however many PEs a node has; the work for one PE's contribution does not depend on their number.
+/// Other caches than the default exchange more: see [`CachePolicy`].
 #[derive(Debug)]
 pub struct NodeServer {
     job: Job,
     place: NodePlace,
     sessions: Vec<Session>,
     operations: Operations,
-    kvs: HashMap<Box<[u8]>, Box<[u8]>>,
+    kvs: Cache,
     node_attributes: HashMap<Box<[u8]>, Box<[u8]>>,
     attribute_waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
+    /// PEs of this node whose questions are under way, by ticket.
+    asking: HashMap<u64, Asking>,
+    next_ticket: u64,
+    exchange: Exchange,
     parent: TreeDecoder,
     children: Vec<TreeDecoder>,
     /// The result that is coming down.
     passing: Option<Passing>,
+    /// What must not come between the pieces of that result on the links to the children.
+    held_back: Vec<Output>,
     events: VecDeque<Output>,
     /// PEs with replies to send, each once.
     dirty: VecDeque<usize>,
+    /// PEs whose requests waited for a reply that is now there.
+    resumed: Vec<usize>,
 }
 
 /// A request whose reply is withheld.
@@ -219,6 +254,8 @@ struct Waiter {
     local: usize,
     thread_id: Option<Box<[u8]>>,
     kind: WaitKind,
+    /// Which of the PE's processes waits.
+    life: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,6 +264,8 @@ enum WaitKind {
     Fence,
     Allgather,
     Wait,
+    Nla,
+    Ring,
 }
 
 impl NodeServer {
@@ -236,21 +275,47 @@ impl NodeServer {
     ///
     /// The rank sets contradict each other or the size of the job.
     pub fn new(job: Job, place: NodePlace) -> Result<Self, ConfigError> {
+        Self::with_store(job, place, Box::<MapStore>::default())
+    }
+
+    /// As [`NodeServer::new`], with the pairs of the key-value space in `store`, as far as this
+    /// agent holds all that it gets; only under [`CachePolicy::Hcmab`] are these all there are.
+    ///
+    /// # Errors
+    ///
+    /// As for [`NodeServer::new`].
+    pub fn with_store(
+        job: Job,
+        place: NodePlace,
+        store: Box<dyn NodeStore>,
+    ) -> Result<Self, ConfigError> {
         let operations = Operations::new(&job, &place)?;
+        let kvs = first_pairs(&job, &place, store);
         Ok(Self {
             sessions: place.ranks.iter().map(|&rank| Session::new(rank)).collect(),
             children: place.children.iter().map(|_| TreeDecoder::new()).collect(),
             parent: TreeDecoder::new(),
             passing: None,
+            held_back: Vec::new(),
             operations,
-            kvs: HashMap::new(),
+            kvs,
             node_attributes: HashMap::new(),
             attribute_waiters: HashMap::new(),
+            asking: HashMap::new(),
+            next_ticket: 0,
+            exchange: Exchange::default(),
             events: VecDeque::new(),
             dirty: VecDeque::new(),
+            resumed: Vec::new(),
             job,
             place,
         })
+    }
+
+    /// Keeps the pairs of the key-value space in `store`, as [`NodeServer::with_store`] does, which
+    /// is empty; before the first input.
+    pub fn use_store(&mut self, store: Box<dyn NodeStore>) {
+        self.kvs = first_pairs(&self.job, &self.place, store);
     }
 
     /// The facts of the job.
@@ -282,6 +347,30 @@ impl NodeServer {
     /// The connection of a PE has ended.
     pub fn client_closed(&mut self, local: usize) {
         self.close_session(local);
+    }
+
+    /// A PE whose connection has ended lives on, so nobody will take its place, though
+    /// [`Job::respawn`] says that it is possible: who waits for a key or a message of it is told.
+    pub fn will_not_return(&mut self, local: usize) {
+        self.give_up_return(local);
+    }
+
+    /// The process of a PE has ended and another one is about to take its place: the next bytes of
+    /// `local` are the beginning of a new connection.
+    ///
+    /// The new process has the same rank and begins as any other, except that the server goes on
+    /// counting its collective operations: those that its predecessors joined stay joined, and its
+    /// first is the next after them. (`fullinit-response` tells that number to clients that want to
+    /// know; see [`crate::wire::v2`].) What the dead process put and no fence covers is
+    /// forgotten, unless the cache policy had sent it up already; what it published, and its
+    /// attributes of the node, stay. Its unanswered requests get no reply.
+    ///
+    /// [`NodeServer::who_is_missing`] names the PE for an operation that none of its processes has
+    /// joined. [`NodeServer::client_closed`] for the dead process belongs before this call; after
+    /// it, it means the new one. A PE that has finalized may be started again, too; it is then told
+    /// as [`Output::Finalized`] once more.
+    pub fn restart(&mut self, local: usize) {
+        self.restart_session(local);
     }
 
     /// Bytes came from another agent.
@@ -320,6 +409,22 @@ impl NodeServer {
     fn message(&mut self, from: TreeLink, bytes: Vec<u8>) -> Result<(), TreeError> {
         let link = LinkName(from);
         let message = Message::decode(&bytes).map_err(|source| TreeError::Wire { link, source })?;
+        let ticket = message.request;
+        match (message.body, from, message.direction) {
+            (Body::Ask { asker, question }, TreeLink::Child(_), Direction::Up)
+            | (Body::Ask { asker, question }, TreeLink::Parent, Direction::Down) => {
+                return self.question(from, asker, ticket, question);
+            }
+            (Body::Answer { asker, answer }, TreeLink::Child(_), Direction::Up)
+            | (Body::Answer { asker, answer }, TreeLink::Parent, Direction::Down) => {
+                return self.answer_from(from, asker, ticket, answer);
+            }
+            (Body::Puts(pairs), TreeLink::Child(_), Direction::Up) => {
+                self.puts_from_below(ticket, pairs);
+                return Ok(());
+            }
+            _ => {}
+        }
         match (from, message.direction) {
             (TreeLink::Child(child), Direction::Up) => self.contribution(child, &message),
             (TreeLink::Parent, Direction::Down) => self.result(bytes),
@@ -343,6 +448,9 @@ impl NodeServer {
 
     /// The next thing that the driver has to do, until `None`.
     pub fn poll_output(&mut self) -> Option<Output> {
+        while let Some(local) = self.resumed.pop() {
+            self.read_session(local, &[]);
+        }
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
@@ -399,11 +507,22 @@ impl NodeServer {
             && self.events.is_empty()
             && self.dirty.is_empty()
             && self.attribute_waiters.is_empty()
+            && self.asking.is_empty()
+            && self.exchange.is_idle()
             && self.parent.pending() == 0
             && self.passing.is_none()
             && self.children.iter().all(|decoder| decoder.pending() == 0)
             && self.sessions.iter().all(Session::is_idle)
     }
+}
+
+/// The pairs that a server has before any is put.
+fn first_pairs(job: &Job, place: &NodePlace, store: Box<dyn NodeStore>) -> Cache {
+    let mut kvs = Cache::new(job.cache, !place.has_parent, store);
+    for (key, value) in &job.preputs {
+        kvs.insert(key, value);
+    }
+    kvs
 }
 
 #[cfg(test)]

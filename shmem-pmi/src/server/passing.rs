@@ -72,6 +72,7 @@ impl NodeServer {
         }
         if last {
             self.passing = None;
+            self.events.extend(self.held_back.drain(..));
             let waiters = self.take_waiters();
             self.finish(request, waiters);
         }

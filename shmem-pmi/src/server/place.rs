@@ -1,10 +1,12 @@
 //! What a server knows from the start: the job, and its own place in the tree.
 
+use super::cache::CachePolicy;
 use crate::ranks::RankSet;
 use crate::tree::Tree;
 
-/// Facts of the job, the same on all nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Facts of the job, the same on all nodes. The default is a job without PEs, for those who name
+/// only what they need.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
     /// Job id, the name of the job's key-value space.
     pub id: String,
@@ -12,6 +14,9 @@ pub struct Job {
     pub size: u32,
     /// Number of the program among those of the job; -1 to leave it open.
     pub appnum: i32,
+    /// If the job has several programs, the number of PEs of each, in the order of ranks: the PEs of
+    /// the first have number 0, and so on. Those beyond have [`Job::appnum`].
+    pub programs: Vec<u32>,
     /// Value of the attribute `PMI_process_mapping`. Common clients read at most
     /// [`crate::wire::MAX_VALUE`] bytes of an attribute.
     pub process_mapping: String,
@@ -19,8 +24,29 @@ pub struct Job {
     pub attributes: Vec<(String, String)>,
     /// Id of the job that spawned this one.
     pub spawner: Option<String>,
+    /// Pairs that are in the key-value space from the start.
+    pub preputs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether the extension commands are served.
     pub extensions: bool,
+    /// How pairs travel between agents, and which of them each keeps.
+    pub cache: CachePolicy,
+    /// Whether a PE whose connection ends may come back ([`super::NodeServer::restart`]). Who wants a key
+    /// or a message of it then goes on waiting, until it is restarted and gives it, or
+    /// [`super::NodeServer::will_not_return`].
+    pub respawn: bool,
+}
+
+impl Job {
+    /// The number of a PE's program.
+    pub(super) fn appnum_of(&self, rank: u32) -> i32 {
+        let mut end = 0_u64;
+        let program = self.programs.iter().position(|&pes| {
+            end += u64::from(pes);
+            u64::from(rank) < end
+        });
+        let program = program.and_then(|program| i32::try_from(program).ok());
+        program.unwrap_or(self.appnum)
+    }
 }
 
 /// The place of a server: its PEs, and its links.

@@ -1,5 +1,9 @@
 //! Tests of one server: limits, misbehaving PEs, broken links, and what is missing.
 
+mod asking;
+mod lines;
+mod rings;
+
 use super::*;
 use crate::client::{Client, ClientConfig, Event};
 use crate::tree::Tree;
@@ -14,8 +18,8 @@ fn job(size: u32) -> Job {
         appnum: 0,
         process_mapping: "(vector,(0,1,1))".into(),
         attributes: vec![("universeSize".into(), "8".into())],
-        spawner: None,
         extensions: true,
+        ..Job::default()
     }
 }
 
@@ -105,7 +109,7 @@ fn replies_before_the_garbage_are_sent() {
 #[test]
 fn other_versions_are_told() {
     let mut server = server(1, 0);
-    server.handle_client_bytes(0, b"cmd=init pmi_version=1 pmi_subversion=1\n");
+    server.handle_client_bytes(0, b"cmd=init pmi_version=3 pmi_subversion=1\n");
     let out = outputs(&mut server);
     let [
         Output::ToClient { bytes, .. },
@@ -115,7 +119,7 @@ fn other_versions_are_told() {
         panic!("{out:?}");
     };
     assert!(bytes.ends_with(b"rc=-1\n"));
-    assert!(text.contains("PMI 1.1"), "{text}");
+    assert!(text.contains("PMI 3.1,"), "{text}");
 }
 
 #[test]
@@ -245,7 +249,7 @@ fn extensions_are_off_unless_offered() {
         "cmd=wait;request=0;",
     ] {
         let reply = ask(&mut server, 0, body);
-        assert!(reply.contains("unknown PMI-2 command"), "{reply}");
+        assert!(reply.contains("unknown PMI command"), "{reply}");
     }
     assert_eq!(server.completed(), 0);
 }
@@ -298,6 +302,28 @@ fn running_ahead_is_bounded() {
         outputs(&mut server)[..],
         [Output::ProtocolError { .. }]
     ));
+}
+
+#[test]
+fn what_a_pe_brings_ahead_of_others_is_bounded() {
+    let mut server = server(1, 0);
+    greet(&mut server, 0);
+    let put = format!("cmd=kvs-put;key=k;value={};", "v".repeat(1000));
+    // 31 fences of somewhat more than a MiB each are kept, one more is too much.
+    for fences in 0.. {
+        for _ in 0..1050 {
+            server.handle_client_bytes(0, &message(&put));
+        }
+        server.handle_client_bytes(0, &message("cmd=ifence;"));
+        if let Some(Output::ProtocolError { text, .. }) = outputs(&mut server).pop() {
+            assert_eq!(fences, 31);
+            assert!(
+                text.contains("operations that others have not joined"),
+                "{text}"
+            );
+            break;
+        }
+    }
 }
 
 #[test]

@@ -2,11 +2,15 @@
 //! between node agents.
 //!
 //! Each submodule is a codec and nothing else: it turns bytes into values and back, holds at most
-//! the bytes of one incomplete message, and knows nothing of jobs. [`v2`] is PMI-2; [`tree`] is the
-//! binary format of the agent tree, which is ours alone.
+//! the bytes of one incomplete message, and knows nothing of jobs. [`v1`] is PMI-1 and [`v2`] PMI-2;
+//! [`tree`] is the binary format of the agent tree, which is ours alone.
 
+mod init;
 pub mod tree;
+pub mod v1;
 pub mod v2;
+
+pub use init::{InitLine, InitReply};
 
 /// Longest key of the key-value space and of node attributes, in bytes (PMI's `MAX_KEYLEN`).
 pub const MAX_KEY: usize = 64;
@@ -18,7 +22,7 @@ pub const MAX_VALUE: usize = 1024;
 pub const MAX_ALLGATHER_VALUE: usize = 1024;
 
 /// Name of the environment variable by which a launcher says that its server understands the
-/// extension commands (`iallgather`, `allgather`, `ifence`, `wait`).
+/// extension commands, which [`v2`] lists.
 ///
 /// Any non-empty value other than `0` means yes. A client must never find out by trying: some
 /// process managers kill the job on an unknown command, others never answer it.
@@ -56,14 +60,14 @@ pub enum WireError {
         /// The beginning of the line.
         line: String,
     },
-    /// A body does not consist of `key=value;` pairs of which the first is `cmd`.
-    #[error("malformed PMI-2 body at `{at}`: expected `key=value;`, beginning with `cmd=`")]
+    /// A message does not consist of `key=value` pairs of which the first is `cmd`.
+    #[error("malformed PMI message at `{at}`: expected pairs `key=value`, beginning with `cmd=`")]
     Malformed {
         /// The beginning of the part that could not be read.
         at: String,
     },
     /// The command (or the reply) is not one that this end knows.
-    #[error("unknown PMI-2 command `{name}`")]
+    #[error("unknown PMI command `{name}`")]
     UnknownCommand {
         /// The value of `cmd`.
         name: String,
@@ -75,6 +79,17 @@ pub enum WireError {
         command: String,
         /// Name of the field.
         field: &'static str,
+    },
+    /// A PMI-1 line cannot carry this text: blanks and newlines end a value, and some clients drop
+    /// backslashes.
+    #[error(
+        "PMI-1 cannot carry {what} `{text}`: it must not have blanks, newlines, backslashes or NUL"
+    )]
+    NotOneWord {
+        /// Which part of the message.
+        what: &'static str,
+        /// The beginning of the text.
+        text: String,
     },
     /// A field has a value that the command cannot have.
     #[error("field `{field}` of command `{command}` is `{value}`, expected {expected}")]

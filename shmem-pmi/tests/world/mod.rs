@@ -1,85 +1,18 @@
 //! The simulated job: its shape, its streams, and the program that each PE runs.
 
+mod program;
+mod rng;
+
 use std::collections::{HashMap, VecDeque};
 
 use shmem_pmi::client::{Client, ClientConfig, Event, RequestId, Ticket};
+use shmem_pmi::nla::Operation;
 use shmem_pmi::process_mapping::{self, ProcessMapping};
-use shmem_pmi::server::{Job, NodePlace, NodeServer, Output, TreeLink};
+use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::Tree;
 
-/// SplitMix64: small, and the same everywhere.
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed ^ 0x5eed_0fca_fe00_0001)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub(crate) fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-}
-
-/// The collective operations of the job, which all PEs call in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Collective {
-    Fence,
-    Ifence,
-    Allgather(usize),
-    Iallgather(usize),
-}
-
-impl Collective {
-    fn gathers(self) -> Option<usize> {
-        match self {
-            Self::Allgather(len) | Self::Iallgather(len) => Some(len),
-            Self::Fence | Self::Ifence => None,
-        }
-    }
-}
-
-#[derive(Debug, Clone)]
-enum Step {
-    JobFacts,
-    PutNodeAttr,
-    /// Asks for the attribute of this node's leader.
-    NodeAttr {
-        wait: bool,
-    },
-    Put(usize),
-    /// Gets the own pair of an operation before any fence could show it.
-    GetTooEarly(usize),
-    Start(usize),
-    Wait(usize),
-    /// Gets what another rank put before fence `.0`.
-    Get(usize, u32),
-    Finalize,
-}
-
-/// What a PE waits for before its next step.
-#[derive(Debug)]
-enum Expect {
-    Initialised,
-    JobId,
-    JobAttr,
-    NodeAttr { may_be_absent: bool },
-    Done(usize),
-    Value(Option<Vec<u8>>),
-    Finalized,
-}
+use program::{Collective, Expect, Step, again, gather_value, item, nla_data, pair, placement};
+pub(crate) use rng::Rng;
 
 struct Pe {
     rank: u32,
@@ -92,6 +25,8 @@ struct Pe {
     to_client: VecDeque<u8>,
     /// Reasons of failed operations, as told to this PE.
     failures: HashMap<usize, String>,
+    /// Whether the first message has been received.
+    received: bool,
     finalized: bool,
     closed: bool,
 }
@@ -118,16 +53,6 @@ pub(crate) struct World {
     fragment: u64,
 }
 
-fn gather_value(rank: u32, op: usize, len: usize) -> Vec<u8> {
-    let mut rng = Rng::new(u64::from(rank) << 20 | op as u64);
-    (0..len).map(|_| rng.next() as u8).collect()
-}
-
-fn pair(rank: u32, op: usize) -> (String, Vec<u8>) {
-    let value = format!("<{rank}={op}>").repeat(1 + (rank as usize + op) % 4);
-    (format!("key-{op}-{rank}"), value.into_bytes())
-}
-
 impl World {
     pub(crate) fn new(seed: u64, largest: u32) -> Self {
         let mut rng = Rng::new(seed);
@@ -143,15 +68,30 @@ impl World {
             appnum: 3,
             process_mapping: mapping.to_string(),
             attributes: vec![("universeSize".into(), size.to_string())],
-            spawner: None,
             extensions,
+            cache: match rng.below(5) {
+                0 => CachePolicy::Hcs,
+                1 => CachePolicy::Hcma,
+                2 => CachePolicy::Hcmab,
+                3 => CachePolicy::HcmabLru { bytes: 500 },
+                _ => CachePolicy::HcmabLru { bytes: 50_000 },
+            },
+            ..Job::default()
         };
         let collectives: Vec<_> = (0..rng.below(7))
-            .map(|_| match rng.below(if extensions { 4 } else { 2 }) {
+            .map(|_| match rng.below(if extensions { 6 } else { 2 }) {
                 0 => Collective::Fence,
                 1 => Collective::Ifence,
                 2 => Collective::Allgather(1 + rng.below(80) as usize),
-                _ => Collective::Iallgather(1 + rng.below(80) as usize),
+                3 => Collective::Iallgather(1 + rng.below(80) as usize),
+                _ => {
+                    let operation = Operation::ALL[rng.below(5) as usize];
+                    let root = match operation.has_root() {
+                        true => rng.below(size.into()) as u32,
+                        false => 0,
+                    };
+                    Collective::Nla(operation, root)
+                }
             })
             .collect();
         let gathers: Vec<_> = (0..collectives.len())
@@ -164,8 +104,16 @@ impl World {
         let places: Vec<_> = (0..nodes)
             .map(|node| NodePlace::in_tree(&tree, node, &node_of_rank))
             .collect();
+        // Bytes one by one, of messages for every single put, would take a large job for ever.
+        let many_messages = nodes > 8 && matches!(job.cache, CachePolicy::Hcs | CachePolicy::Hcma);
+        let fragments = if many_messages {
+            [100, 5000, 100, 5000]
+        } else {
+            [1, 7, 100, 5000]
+        };
+        let fragment = fragments[rng.below(4) as usize];
         let mut world = Self {
-            fragment: [1, 7, 100, 5000][rng.below(4) as usize],
+            fragment,
             rng,
             tree,
             ranks: places.iter().map(|place| place.ranks.clone()).collect(),
@@ -210,6 +158,7 @@ impl World {
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             failures: HashMap::new(),
+            received: false,
             finalized: false,
             closed: false,
         };
@@ -225,6 +174,11 @@ impl World {
     fn program(&mut self, local: usize) -> VecDeque<Step> {
         let mut steps = VecDeque::new();
         let mut open = Vec::new();
+        let messages = self.job.extensions && self.collectives.len() % 2 == 1;
+        let receive_at = self.rng.below(self.collectives.len() as u64 + 1) as usize;
+        if messages {
+            steps.push_back(Step::Send);
+        }
         if self.rng.percent(30) {
             steps.push_back(Step::JobFacts);
         }
@@ -235,12 +189,19 @@ impl World {
             steps.push_back(Step::NodeAttr { wait });
         }
         for op in 0..self.collectives.len() {
+            if messages && op == receive_at {
+                steps.push_back(Step::Receive);
+            }
             let first = op == 0 && self.job.extensions;
             match self.collectives[op] {
                 Collective::Fence | Collective::Ifence => {
                     steps.push_back(Step::Put(op));
                     if self.rng.percent(20) {
                         steps.push_back(Step::GetTooEarly(op));
+                    }
+                    if self.job.extensions && self.rng.percent(20) {
+                        let other = self.rng.below(self.job.size.into()) as u32;
+                        steps.push_back(Step::GetFrom(op, other));
                     }
                     steps.push_back(Step::Start(op));
                 }
@@ -261,6 +222,9 @@ impl World {
                 self.look(&mut steps, op);
             }
         }
+        if messages && receive_at == self.collectives.len() {
+            steps.push_back(Step::Receive);
+        }
         for op in open {
             steps.push_back(Step::Wait(op));
             self.look(&mut steps, op);
@@ -270,10 +234,16 @@ impl World {
     }
 
     fn look(&mut self, steps: &mut VecDeque<Step>, op: usize) {
-        if self.collectives[op].gathers().is_none() {
+        if self.collectives[op].is_fence() {
             for _ in 0..self.rng.below(3) {
                 let other = self.rng.below(self.job.size.into()) as u32;
                 steps.push_back(Step::Get(op, other));
+                if self.rng.percent(50) {
+                    steps.push_back(Step::GetAgain(op, other));
+                }
+                if self.job.extensions && self.rng.percent(30) {
+                    steps.push_back(Step::GetFrom(op, other));
+                }
             }
         }
     }
@@ -521,8 +491,12 @@ impl World {
             }
             Step::Put(op) => {
                 let (key, value) = pair(pe.rank, op);
-                pe.client.put(&key, b"old").unwrap();
+                if pe.rank.is_multiple_of(2) {
+                    pe.client.put(&key, b"old").unwrap();
+                }
                 pe.client.put(&key, &value).unwrap();
+                let now = op.to_string();
+                pe.client.put(&again(pe.rank), now.as_bytes()).unwrap();
                 None
             }
             Step::GetTooEarly(op) => {
@@ -540,6 +514,11 @@ impl World {
                     self.start(pe, op, len);
                     None
                 }
+                Collective::Nla(operation, root) => {
+                    let [value, expected] = nla_data(operation, root, pe.rank, self.job.size, op);
+                    let ticket = pe.client.nla(operation, root, &value).unwrap();
+                    Some((ticket, Expect::Received(expected)))
+                }
                 Collective::Allgather(len) => Some((self.start(pe, op, len), Expect::Done(op))),
             },
             Step::Wait(op) => {
@@ -550,6 +529,30 @@ impl World {
                 let (key, value) = pair(other, op);
                 let ticket = pe.client.get(&key).unwrap();
                 Some((ticket, Expect::Value(Some(value))))
+            }
+            Step::GetAgain(op, other) => {
+                let ticket = pe.client.get(&again(other)).unwrap();
+                Some((ticket, Expect::NotOlder(op)))
+            }
+            Step::GetFrom(op, other) => {
+                let ticket = pe.client.get_from(other, &pair(other, op).0).unwrap();
+                Some((ticket, Expect::From(op, other)))
+            }
+            Step::Send => {
+                let to = (pe.rank + 1) % self.job.size;
+                for round in 0..2 {
+                    pe.client.nla_send(to, &item(pe.rank, round, 99)).unwrap();
+                }
+                None
+            }
+            Step::Receive => {
+                let from = (pe.rank + self.job.size - 1) % self.job.size;
+                let again = std::mem::replace(&mut pe.received, true);
+                if !again && self.rng.percent(50) {
+                    pe.steps.push_front(Step::Receive);
+                }
+                let expected = Expect::Received(item(from, usize::from(again), 99));
+                Some((pe.client.nla_recv(from).unwrap(), expected))
             }
             Step::Finalize => Some((pe.client.finalize().unwrap(), Expect::Finalized)),
         }
@@ -563,7 +566,7 @@ impl World {
                 _ => {
                     let quiet = matches!(
                         event,
-                        Event::Put | Event::NodeAttrPut | Event::RequestStarted(_)
+                        Event::Put | Event::NodeAttrPut | Event::RequestStarted(_) | Event::Sent
                     );
                     assert!(quiet, "PE {}: {event:?}", pe.rank);
                     continue;
@@ -605,6 +608,21 @@ impl World {
                     pe.failures.insert(op, refusal.message);
                 }
                 (Expect::Value(expected), Event::Got(value)) => assert_eq!(value, expected),
+                (Expect::NotOlder(op), Event::Got(Some(value))) => {
+                    let found: usize = String::from_utf8(value).unwrap().parse().unwrap();
+                    assert!(found >= op, "PE {}: {found} after {op}", pe.rank);
+                }
+                (Expect::From(op, other), Event::Got(Some(value))) => {
+                    let first = other % 2 == 0 && value == b"old";
+                    assert!(
+                        first || value == pair(other, op).1,
+                        "PE {}: {value:?}",
+                        pe.rank
+                    );
+                }
+                (Expect::Received(expected), Event::Received(value)) => {
+                    assert_eq!(value, expected, "PE {}", pe.rank);
+                }
                 (Expect::Finalized, Event::Finalized) => pe.finalized = true,
                 (expected, event) => {
                     panic!("PE {}: expected {expected:?}, got {event:?}", pe.rank)
@@ -612,46 +630,4 @@ impl World {
             }
         }
     }
-}
-
-/// 1 to 8 PEs on each of the nodes, or none on some; in blocks, cyclically, or anyhow.
-fn placement(rng: &mut Rng, nodes: u32) -> Vec<u32> {
-    let empty = rng.percent(15);
-    let counts: Vec<u64> = (0..nodes)
-        .map(|_| {
-            if empty && rng.percent(40) {
-                0
-            } else {
-                1 + rng.below(8)
-            }
-        })
-        .collect();
-    let mut placed: Vec<u32> = (0..nodes)
-        .flat_map(|node| std::iter::repeat_n(node, counts[node as usize] as usize))
-        .collect();
-    if placed.is_empty() {
-        placed.push(rng.below(nodes.into()) as u32);
-    }
-    match rng.below(3) {
-        0 => {}
-        1 => {
-            // Round after round over the nodes.
-            let mut seen = vec![0; nodes as usize];
-            let round = |node: &u32| {
-                let seen = &mut seen[*node as usize];
-                *seen += 1;
-                *seen
-            };
-            let rounds: Vec<u32> = placed.iter().map(round).collect();
-            let mut keyed: Vec<_> = rounds.into_iter().zip(placed).collect();
-            keyed.sort_unstable();
-            placed = keyed.into_iter().map(|(_, node)| node).collect();
-        }
-        _ => {
-            for i in (1..placed.len()).rev() {
-                placed.swap(i, rng.below(i as u64 + 1) as usize);
-            }
-        }
-    }
-    placed
 }

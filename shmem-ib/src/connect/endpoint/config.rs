@@ -37,6 +37,9 @@ pub struct EndpointConfig {
     pub job_id: [u8; 16],
     /// Secret of the job: who does not know it cannot connect.
     pub job_key: [u8; 32],
+    /// The two above do not count: they come later, with
+    /// [`Endpoint::set_identity`](super::Endpoint::set_identity).
+    pub identity_later: bool,
     /// Of this process. A restarted PE must have a larger one than its predecessor had.
     pub incarnation: u64,
     /// PSNs, the `Q_Key` and jitter follow from it; should differ between processes.
@@ -79,6 +82,7 @@ impl Default for EndpointConfig {
             atomics: Atomics::Auto,
             job_id: [0; 16],
             job_key: [0; 32],
+            identity_later: false,
             incarnation: 1,
             seed: 0,
             connect_deadline: Duration::from_secs(60),

@@ -19,6 +19,7 @@ use super::peer::Peer;
 use super::ud::UdPort;
 use crate::connect::UdAddress;
 use crate::connect::handshake::Failure;
+use crate::connect::manager::Identity;
 use crate::connect::message::{MAX_LEN, Message};
 use crate::verbs::{
     Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
@@ -26,6 +27,12 @@ use crate::verbs::{
 
 /// Most completions taken from the HCA at a time.
 const BATCH: usize = 32;
+
+/// Datagrams kept until the job's identity is known.
+const SEALED_MAX: usize = 64;
+
+/// A datagram and its length.
+type Sealed = ([u8; MAX_LEN], usize);
 
 /// What a `wr_id` stands for: the upper 8 bits say which kind, the others which one.
 pub(super) const KIND_SHIFT: u32 = 56;
@@ -76,6 +83,9 @@ pub(super) struct Driver<H> {
     /// operations have completed.
     pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
+    /// Datagrams that wait for the job's identity, without which nobody can say what they are;
+    /// `None` once that is known.
+    pub(super) sealed: Option<Vec<Sealed>>,
     /// RC work requests posted and not completed.
     pub(super) in_flight: u32,
     /// If owners execute atomics: what this takes.
@@ -120,6 +130,7 @@ impl<H: Hca> Driver<H> {
         owner: Option<Owner>,
     ) -> Self {
         let max_inline = (hca.port().max_inline as usize).min(super::rma::INLINE_MAX);
+        let sealed = config.identity_later.then(Vec::new);
         Self {
             hca,
             cq,
@@ -138,6 +149,7 @@ impl<H: Hca> Driver<H> {
             posts: 0,
             attention: Vec::new(),
             directory: None,
+            sealed,
             in_flight: 0,
             owner,
             unanswered: 0,
@@ -323,10 +335,30 @@ impl<H: Hca> Driver<H> {
         // The slot was taken from the queue by this completion, so there is room for it.
         let _ = ud.post_receive(&*self.hca, slot, ud_recv_id(slot));
         if completion.status == WcStatus::Success {
-            let now = self.now();
-            // What is not for us is dropped silently, and counted by the manager.
-            let _ = self.manager.handle_datagram(now, &bytes[..len]);
-            self.act();
+            match &mut self.sealed {
+                None => self.datagram_in(&bytes[..len]),
+                // As for one that finds no receive: it will be sent again.
+                Some(sealed) if sealed.len() == SEALED_MAX => {}
+                Some(sealed) => sealed.push((bytes, len)),
+            }
+        }
+    }
+
+    fn datagram_in(&mut self, bytes: &[u8]) {
+        let now = self.now();
+        // What is not for us is dropped silently, and counted by the manager.
+        let _ = self.manager.handle_datagram(now, bytes);
+        self.act();
+    }
+
+    /// From here on messages can be read and written.
+    pub(super) fn set_identity(&mut self, identity: &Identity) {
+        let Some(sealed) = self.sealed.take() else {
+            return;
+        };
+        self.manager.set_identity(identity);
+        for (bytes, len) in sealed {
+            self.datagram_in(&bytes[..len]);
         }
     }
 

@@ -202,14 +202,7 @@ impl<H: Hca> Endpoint<H> {
             .map_err(ConnError::verbs("create a completion queue"))?;
         let ud = UdPort::new(&*hca, cq, &config, &mut rng, ud_recv_id)?;
         let address = ud.address;
-        // PEs that would not understand each other's atomics are strangers to each other.
-        let mut job_id = config.job_id;
-        job_id[15] ^= u8::from(by_owner);
-        let identity = Identity {
-            job_id,
-            job_key: config.job_key,
-            n_pes,
-        };
+        let identity = identity(config.job_id, config.job_key, n_pes, by_owner);
         let spin_rounds = config.spin_rounds;
         let manager = Path::new(&*hca, &identity, &config, address, cq, rng.next_u64())?;
         let owner = by_owner.then(Owner::new);
@@ -246,6 +239,15 @@ impl<H: Hca> Endpoint<H> {
     /// Says where peers are. Until then only peers that contact us can be reached.
     pub fn set_directory(&self, directory: Arc<dyn Directory>) {
         self.lock().directory = Some(directory);
+    }
+
+    /// Says what job this is, if [`EndpointConfig::identity_later`] left that open; else, and when it is
+    /// said again, without effect. Until then connection messages of peers are kept unread, and no peer
+    /// may be contacted: the directory answers [`Lookup::Pending`].
+    pub fn set_identity(&self, job_id: [u8; 16], job_key: [u8; 32]) {
+        let mut locked = self.lock();
+        let identity = identity(job_id, job_key, locked.config.n_pes, self.by_owner);
+        locked.set_identity(&identity);
     }
 
     /// Has `tell` called whenever a thread, in whichever call, has found that operations of peers may
@@ -304,6 +306,16 @@ impl<H: Hca> Endpoint<H> {
         let mut peers = self.lock().manager.linked_peers();
         peers.sort_unstable();
         peers
+    }
+}
+
+/// PEs that would not understand each other's atomics are strangers to each other.
+fn identity(mut job_id: [u8; 16], job_key: [u8; 32], n_pes: u32, by_owner: bool) -> Identity {
+    job_id[15] ^= u8::from(by_owner);
+    Identity {
+        job_id,
+        job_key,
+        n_pes,
     }
 }
 

@@ -148,6 +148,13 @@ impl Path {
         }
     }
 
+    pub(super) fn set_identity(&mut self, identity: &Identity) {
+        match self {
+            Self::Rc(manager) => manager.set_identity(identity),
+            Self::Xrc(path) => path.manager.set_identity(identity),
+        }
+    }
+
     pub(super) fn handle_datagram(
         &mut self,
         now: u64,

@@ -25,6 +25,11 @@ impl Manager {
         }
     }
 
+    /// From here on `identity` is the job's. Only for a manager that has no connections.
+    pub fn set_identity(&mut self, identity: &Identity) {
+        self.admission = Admission::new(identity, self.admission.pe());
+    }
+
     /// A datagram has arrived at the UD endpoint. Returns what became of it; the error tells
     /// why it was rejected. Both are counted.
     ///

@@ -88,6 +88,7 @@ impl Driver {
                 local,
                 end,
                 unfinalized,
+                attached: last != PeState::Fresh,
             });
             if missed && end == End::Code(0) {
                 self.tell(Event::Missed(local));

@@ -3,6 +3,7 @@
 mod children;
 mod ending;
 mod pe_io;
+mod respawn;
 mod starting;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use super::link::{self, Flushed, Got, Uplink};
 use super::node::{self, Node, Place};
 use super::park::Parking;
 use super::reap::bury;
+use super::store::SharedStore;
 use crate::agent::{Action, Agent, Event, Setup};
 use crate::exit::End;
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
@@ -70,6 +72,19 @@ struct PeIo {
     pmi: Option<OwnedFd>,
     /// Bytes that the PE's PMI socket did not take at once.
     pmi_out: Vec<u8>,
+    /// What is waited for at that socket.
+    pmi_interest: PmiInterest,
+}
+
+/// What an agent waits for at a PE's PMI socket.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum PmiInterest {
+    #[default]
+    Requests,
+    /// Room for replies, too.
+    Both,
+    /// Room alone: a PE that does not take its replies may not ask for more.
+    Room,
 }
 
 struct Driver {
@@ -248,6 +263,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
             n_local,
             n_pes: launch.n_pes,
             raw_output: launch.raw_output,
+            respawn: launch.respawn,
             children: started.setups,
         },
         pmi,
@@ -263,7 +279,11 @@ fn start(parent: Uplink) -> io::Result<Driver> {
             far,
         };
         // SAFETY: an agent has a single thread.
-        unsafe { Node::prepare(&place, group) }
+        let mut node = unsafe { Node::prepare(&place, group) }?;
+        if let Some(writer) = node.segment.kvs_writer() {
+            agent.use_store(Box::new(SharedStore::new(writer)));
+        }
+        Ok(node)
     });
 
     // A remote shell has its standard error beside the link.
@@ -470,6 +490,7 @@ impl Driver {
                         }
                     }
                 }
+                Action::Respawn { local, count } => self.respawn(local, count),
                 Action::DropChild(at) => self.drop_child(at),
                 Action::Stdin(data) => {
                     self.stdin_queue.extend_from_slice(&data);

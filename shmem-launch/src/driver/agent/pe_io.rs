@@ -5,6 +5,9 @@
 
 use super::*;
 
+/// Replies to a PE, in bytes, that may wait for it to read while more of its requests are taken.
+const PMI_BACKLOG: usize = 1 << 20;
+
 impl Driver {
     pub(super) fn outputs_ready(&mut self) {
         let mut ready = std::mem::take(&mut self.ready_outputs);
@@ -127,34 +130,40 @@ impl Driver {
     }
 
     pub(super) fn pmi_ready(&mut self, local: u32, event: Ready) {
-        if event.readable() {
-            let Some(socket) = &self.pes[local as usize].pmi else {
-                return;
-            };
-            let mut buf = std::mem::take(&mut self.scratch);
-            let got = link::receive(socket, &mut buf);
-            if let Got::Bytes(n) = got {
-                self.tell(Event::FromPe(local, &buf[..n]));
-            }
-            // Before anybody is reaped, whose last words are read into it.
-            self.scratch = buf;
-            if let Got::End = got {
-                self.pes[local as usize].pmi = None;
-                self.pes[local as usize].pmi_out = Vec::new();
-                self.leaving.push(local);
-                self.tell(Event::PeClosed(local));
-                self.reap_leaving();
-            }
-        } else if event.writable() {
+        if event.writable() && self.pes[local as usize].pmi_interest != PmiInterest::Requests {
             self.write_pmi(local, &[]);
         }
+        if event.readable() {
+            self.read_pmi(local);
+        }
+    }
+
+    /// Reads once what a PE says. False if there is nothing more for now.
+    pub(super) fn read_pmi(&mut self, local: u32) -> bool {
+        let Some(socket) = &self.pes[local as usize].pmi else {
+            return false;
+        };
+        let mut buf = std::mem::take(&mut self.scratch);
+        let got = link::receive(socket, &mut buf);
+        if let Got::Bytes(n) = got {
+            self.tell(Event::FromPe(local, &buf[..n]));
+        }
+        // Before anybody is reaped, whose last words are read into it.
+        self.scratch = buf;
+        if let Got::End = got {
+            self.pes[local as usize].pmi = None;
+            self.pes[local as usize].pmi_out = Vec::new();
+            self.leaving.push(local);
+            self.tell(Event::PeClosed(local));
+            self.reap_leaving();
+        }
+        matches!(got, Got::Bytes(_))
     }
 
     /// Sends what waits for a PE and then `more`.
     pub(super) fn write_pmi(&mut self, local: u32, more: &[u8]) {
         let pe = &mut self.pes[local as usize];
         let Some(socket) = &pe.pmi else { return };
-        let waited = !pe.pmi_out.is_empty();
         pe.pmi_out.extend_from_slice(more);
         let mut sent = 0;
         while sent < pe.pmi_out.len() {
@@ -167,16 +176,16 @@ impl Driver {
             }
         }
         pe.pmi_out.drain(..sent);
-        let waits = !pe.pmi_out.is_empty();
-        if waits != waited {
-            let interest = if waits {
-                Interest::ReadWrite
-            } else {
-                Interest::Read
-            };
+        let (wanted, interest) = match pe.pmi_out.len() {
+            0 => (PmiInterest::Requests, Interest::Read),
+            n if n <= PMI_BACKLOG => (PmiInterest::Both, Interest::ReadWrite),
+            _ => (PmiInterest::Room, Interest::Write),
+        };
+        if wanted != pe.pmi_interest {
+            pe.pmi_interest = wanted;
             let _ = self.epoll.change(socket, PMI | u64::from(local), interest);
         }
-        if !waits {
+        if wanted == PmiInterest::Requests {
             pe.pmi_out = Vec::new();
         }
     }

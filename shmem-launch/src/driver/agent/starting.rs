@@ -30,23 +30,7 @@ impl Driver {
         let mut theirs: Vec<OwnedFd> = Vec::with_capacity(3 * count as usize + 1);
         for local in first..first + count {
             let rank = first_rank + local;
-            for stream in Stream::ALL {
-                let (read, write) = sys::pipe()?;
-                let kind = if stream == Stream::Out {
-                    STDOUT
-                } else {
-                    STDERR
-                };
-                self.outputs
-                    .add(&read, kind | u64::from(local), Interest::Read)?;
-                self.pes[local as usize].output[stream as usize] = Some(read);
-                theirs.push(write);
-            }
-            let (ours, pmi) = sys::socketpair(libc::SOCK_STREAM)?;
-            self.epoll
-                .add(&ours, PMI | u64::from(local), Interest::Read)?;
-            self.pes[local as usize].pmi = Some(ours);
-            theirs.push(pmi);
+            theirs.extend(self.make_ends(local)?);
             if rank == 0 {
                 let (read, write) = sys::pipe()?;
                 sys::set_nonblocking(write.as_fd())?;
@@ -74,6 +58,24 @@ impl Driver {
             self.write_stdin();
         }
         Ok(())
+    }
+
+    /// Makes the descriptors of a PE, keeps its agent's ends and gives its own: standard output and
+    /// error, and its PMI socket.
+    pub(super) fn make_ends(&mut self, local: u32) -> io::Result<[OwnedFd; 3]> {
+        let mut output = |stream: Stream, kind| -> io::Result<OwnedFd> {
+            let (read, write) = sys::pipe()?;
+            self.outputs
+                .add(&read, kind | u64::from(local), Interest::Read)?;
+            self.pes[local as usize].output[stream as usize] = Some(read);
+            Ok(write)
+        };
+        let (out, err) = (output(Stream::Out, STDOUT)?, output(Stream::Err, STDERR)?);
+        let (ours, pmi) = sys::socketpair(libc::SOCK_STREAM)?;
+        self.epoll
+            .add(&ours, PMI | u64::from(local), Interest::Read)?;
+        self.pes[local as usize].pmi = Some(ours);
+        Ok([out, err, pmi])
     }
 
     pub(super) fn template_ready(&mut self) {

@@ -61,6 +61,11 @@ impl<'a> Fields<'a> {
             .find_map(|(key, value)| (*key == name).then_some(value))
     }
 
+    /// All pairs, in their order.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &Cow<'a, [u8]>)> {
+        self.pairs.iter().map(|(key, value)| (*key, value))
+    }
+
     /// The opaque mark of the client's thread, to be repeated in the reply.
     pub fn thread_id(&self) -> Option<Cow<'a, [u8]>> {
         self.get("thrid").cloned()
@@ -85,6 +90,13 @@ impl<'a> Fields<'a> {
         };
         text.map(Some)
             .ok_or_else(|| self.bad(name, "text in UTF-8"))
+    }
+
+    pub(super) fn need_text(&self, name: &'static str) -> Result<Cow<'a, str>, WireError> {
+        self.text(name)?.ok_or_else(|| WireError::MissingField {
+            command: self.command_text(),
+            field: name,
+        })
     }
 
     pub(super) fn number<T: std::str::FromStr>(
@@ -123,6 +135,19 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Bytes in hexadecimal; no such field means none.
+    pub(super) fn hex_up_to(&self, name: &'static str, max: usize) -> Result<Vec<u8>, WireError> {
+        let text = self.get(name).map_or(&[][..], |text| text);
+        if text.len() > 2 * max {
+            return Err(WireError::TooLong {
+                what: name,
+                len: text.len() / 2,
+                max,
+            });
+        }
+        decode_hex(text).ok_or_else(|| self.bad(name, "an even number of hexadecimal digits"))
+    }
+
     pub(super) fn hex(&self, name: &'static str) -> Result<Vec<u8>, WireError> {
         let text = self.need(name)?;
         if text.is_empty() {
@@ -140,7 +165,7 @@ impl<'a> Fields<'a> {
         decode_hex(&text).ok_or_else(|| self.bad(name, "an even number of hexadecimal digits"))
     }
 
-    fn bad(&self, field: &'static str, expected: &'static str) -> WireError {
+    pub(super) fn bad(&self, field: &'static str, expected: &'static str) -> WireError {
         WireError::BadField {
             command: self.command_text(),
             field,
@@ -240,6 +265,13 @@ impl<'o> BodyWriter<'o> {
             ]
         }));
         self.out.push(b';');
+    }
+
+    /// As [`BodyWriter::hex`], where absence means that there are no bytes.
+    pub(super) fn hex_if_any(&mut self, name: &str, value: &[u8]) {
+        if !value.is_empty() {
+            self.hex(name, value);
+        }
     }
 
     fn name(&mut self, name: &str) {

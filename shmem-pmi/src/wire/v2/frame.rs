@@ -1,10 +1,8 @@
-//! The incremental decoder of a PMI-2 byte stream, and the init line before it.
+//! The incremental decoder of a PMI-2 byte stream.
 //!
 //! Bytes arrive in pieces that have nothing to do with messages: header and body in separate
 //! reads, or ten messages in one. The decoder holds what is incomplete and lends out each message
 //! once, without copying it again.
-
-use std::fmt;
 
 use crate::wire::{WireError, excerpt};
 
@@ -46,6 +44,15 @@ impl Decoder {
     /// A decoder for the beginning of a connection.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A decoder for a connection whose init line has been read; `rest` are the bytes behind it.
+    pub fn behind_init(rest: Vec<u8>) -> Self {
+        Self {
+            buffer: rest,
+            framed: true,
+            ..Self::default()
+        }
     }
 
     /// Number of bytes that wait for the rest of their message.
@@ -167,119 +174,10 @@ fn parse_length(header: &[u8; HEADER_LEN]) -> Result<usize, WireError> {
     }
 }
 
-/// The line with which a client opens the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InitLine {
-    /// Major protocol version that the client wants.
-    pub version: u32,
-    /// Minor protocol version that the client wants.
-    pub subversion: u32,
-}
-
-impl InitLine {
-    /// The line of a PMI-2 client.
-    pub const V2: Self = Self {
-        version: 2,
-        subversion: 0,
-    };
-
-    /// Reads the line (without newline).
-    ///
-    /// # Errors
-    ///
-    /// [`WireError::NotInit`] if it is not `cmd=init pmi_version=N pmi_subversion=N`.
-    pub fn decode(line: &[u8]) -> Result<Self, WireError> {
-        let fields = LineFields::decode(line, "init")?;
-        Ok(Self {
-            version: fields.version,
-            subversion: fields.subversion,
-        })
-    }
-}
-
-impl fmt::Display for InitLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "cmd=init pmi_version={} pmi_subversion={}",
-            self.version, self.subversion
-        )
-    }
-}
-
-/// The server's answer to an [`InitLine`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InitReply {
-    /// Major protocol version that the server has.
-    pub version: u32,
-    /// Minor protocol version that the server has.
-    pub subversion: u32,
-    /// 0 if the client's version is served.
-    pub rc: i32,
-}
-
-impl InitReply {
-    /// Reads the line (without newline).
-    ///
-    /// # Errors
-    ///
-    /// [`WireError::NotInit`] if it is not a `response_to_init`.
-    pub fn decode(line: &[u8]) -> Result<Self, WireError> {
-        let fields = LineFields::decode(line, "response_to_init")?;
-        Ok(Self {
-            version: fields.version,
-            subversion: fields.subversion,
-            rc: fields.rc,
-        })
-    }
-}
-
-impl fmt::Display for InitReply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "cmd=response_to_init pmi_version={} pmi_subversion={} rc={}",
-            self.version, self.subversion, self.rc
-        )
-    }
-}
-
-struct LineFields {
-    version: u32,
-    subversion: u32,
-    rc: i32,
-}
-
-impl LineFields {
-    fn decode(line: &[u8], command: &str) -> Result<Self, WireError> {
-        let not_init = || WireError::NotInit {
-            line: excerpt(line),
-        };
-        let text = std::str::from_utf8(line).map_err(|_| not_init())?;
-        let (mut cmd, mut version, mut subversion, mut rc) = (None, None, None, None);
-        for word in text.split_ascii_whitespace() {
-            match word.split_once('=').ok_or_else(not_init)? {
-                ("cmd", value) => cmd = Some(value),
-                ("pmi_version", value) => version = value.parse().ok(),
-                ("pmi_subversion", value) => subversion = value.parse().ok(),
-                ("rc", value) => rc = Some(value.parse().map_err(|_| not_init())?),
-                _ => {}
-            }
-        }
-        if cmd != Some(command) {
-            return Err(not_init());
-        }
-        Ok(Self {
-            version: version.ok_or_else(not_init)?,
-            subversion: subversion.ok_or_else(not_init)?,
-            rc: rc.unwrap_or(0),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::InitLine;
     use proptest::prelude::*;
 
     fn framed(bytes: &[u8]) -> Decoder {
@@ -358,38 +256,6 @@ mod tests {
         assert!(matches!(decoder.next_message(), Ok(Some(_))));
         decoder.push(b"6");
         assert!(decoder.buffer.capacity() <= KEEP_CAPACITY);
-    }
-
-    #[test]
-    fn init_lines() {
-        assert_eq!(
-            InitLine::V2.to_string(),
-            "cmd=init pmi_version=2 pmi_subversion=0\n"
-        );
-        assert_eq!(
-            InitLine::decode(b"cmd=init  pmi_subversion=1 pmi_version=1 extra=7"),
-            Ok(InitLine {
-                version: 1,
-                subversion: 1
-            })
-        );
-        for bad in [
-            "cmd=init pmi_version=2",
-            "cmd=fini pmi_version=2 pmi_subversion=0",
-            "",
-            "x",
-        ] {
-            assert!(InitLine::decode(bad.as_bytes()).is_err(), "{bad}");
-        }
-        let reply = InitReply {
-            version: 2,
-            subversion: 0,
-            rc: -1,
-        };
-        assert_eq!(
-            InitReply::decode(reply.to_string().trim_end().as_bytes()),
-            Ok(reply)
-        );
     }
 
     proptest! {

@@ -23,6 +23,24 @@
 //! un-doubles it, so [`crate::client::Client`] does not send one at all. Bytes after the last pair
 //! are ignored when they hold no `=`: one release of MPICH pads its messages.
 //!
+//! # The ring
+//!
+//! `ring` comes from Slurm. All PEs call it with a value, and each learns its rank in the ring and
+//! the values of its neighbours, of which the first and the last are two:
+//!
+//! ```text
+//! C  cmd=ring;ring-count=1;ring-left=v;ring-right=v;
+//! S  cmd=ring-response;rc=0;ring-count=<rank>;ring-left=<of rank-1>;ring-right=<of rank+1>;
+//! ```
+//!
+//! Our server adds `ring-size=<number of PEs>`, which other clients ignore.
+//!
+//! # Processes that are started again
+//!
+//! If a PE's process died and another was started in its place, `fullinit-response` has two more
+//! fields, which other clients ignore: `restarts=K`, how often, and `first-request=N`, the number
+//! of the next collective operation of this PE: the former processes joined all before it.
+//!
 //! # Extension commands
 //!
 //! Offered only by a server whose launcher sets [`crate::wire::EXTENSIONS_ENV`]:
@@ -33,19 +51,37 @@
 //! | `cmd=allgather;value=<hex>;` | `rc=0;request=N;` when the operation is complete |
 //! | `cmd=ifence;` | `rc=0;request=N;` at once |
 //! | `cmd=wait;request=N;` | `rc=0;request=N;` when operation N is complete |
+//! | `cmd=kvs-get;srcid=R;key=K;direct=TRUE;` | as to `kvs-get`, when PE R has put K |
+//! | `cmd=nla;op=OP;root=R;value=<hex>;more=FALSE;` | `rc=0;request=N;value=<hex>;more=FALSE;` when complete |
+//! | `cmd=nla-send;to=R;value=<hex>;` | `rc=0;` at once |
+//! | `cmd=nla-recv;from=R;` | `rc=0;value=<hex>;` when PE R has sent a message to this one |
 //!
-//! N counts the collective operations of a PE: `iallgather`, `allgather`, `ifence` and
-//! `kvs-fence`, from 0. All PEs call them in the same order, hence N is the same everywhere and a
-//! client knows it before it reads the answer. The gathered values do not come over the socket:
-//! the node agent publishes them in memory that the PEs of its node share, before it answers
-//! `wait` or `allgather`.
+//! The last three are the NLA layer ([`crate::nla`]); OP is one of `gather`, `broadcast`, `scatter`,
+//! `allgather` and `alltoall`. What does not fit a message comes in parts of at most [`NLA_PART`]
+//! bytes, one right behind the other, all but the last with `more=TRUE`; only the last part of a
+//! request is answered. A `value` that is absent is empty. Where a PE gives a byte string for each
+//! PE, or gets one from each, they are packed as [`crate::nla::pack`] does.
+//!
+//! Replies to `kvs-get` may come late and in another order, where the value is at another agent: a
+//! client that sends several at once marks them with `thrid`.
+//!
+//! N counts the collective operations of a PE: `iallgather`, `allgather`, `ifence`, `nla`,
+//! `kvs-fence` and `ring`, from 0. All PEs call them in the same order, hence N is the same
+//! everywhere and a client knows it before it reads the answer. The gathered values do not come
+//! over the socket: the node agent publishes them in memory that the PEs of its node share, before
+//! it answers `wait` or `allgather`.
+
+/// Most bytes in one part of what an operation of the NLA layer carries, before hexadecimal coding.
+pub const NLA_PART: usize = 24 << 10;
 
 mod fields;
 mod frame;
 mod request;
 mod response;
+mod spawn;
 
+pub use super::init::{InitLine, InitReply};
 pub use fields::Fields;
-pub use frame::{Decoder, HEADER_LEN, Incoming, InitLine, InitReply, MAX_BODY, MAX_LINE};
+pub use frame::{Decoder, HEADER_LEN, Incoming, MAX_BODY, MAX_LINE};
 pub use request::{Command, Request};
-pub use response::{FullInitReply, Reply, Response};
+pub use response::{FullInitReply, Reply, Response, RingReply};

@@ -2,8 +2,12 @@
 
 use std::borrow::Cow;
 
+use super::NLA_PART;
 use super::fields::{BodyWriter, Fields};
-use crate::wire::WireError;
+use super::spawn;
+use crate::nla::{MAX_MESSAGE, Operation};
+use crate::question::SpawnRequest;
+use crate::wire::{MAX_VALUE, WireError};
 
 /// A command with the optional mark of the thread that sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +67,8 @@ pub enum Command<'a> {
         source: i64,
         /// The key.
         key: Cow<'a, [u8]>,
+        /// Extension: get it from that rank as soon as it has put it, fenced or not.
+        direct: bool,
     },
     /// `kvs-fence`: collective; answered when complete.
     KvsFence,
@@ -76,6 +82,45 @@ pub enum Command<'a> {
         exit_code: Option<i32>,
         /// Text for the user; may be empty.
         message: Cow<'a, [u8]>,
+    },
+    /// `name-publish`.
+    NamePublish {
+        /// The service.
+        name: Cow<'a, [u8]>,
+        /// Where it is to be found.
+        port: Cow<'a, [u8]>,
+    },
+    /// `name-lookup`.
+    NameLookup {
+        /// The service.
+        name: Cow<'a, [u8]>,
+    },
+    /// `name-unpublish`.
+    NameUnpublish {
+        /// The service.
+        name: Cow<'a, [u8]>,
+    },
+    /// `spawn`: answered when the processes run.
+    Spawn(SpawnRequest),
+    /// `ring` (`PMIX_Ring`): collective; answered when complete.
+    Ring {
+        /// Number of values that the client stands for: 1.
+        count: u32,
+        /// The value that the PE to the left gets, at most [`MAX_VALUE`] bytes.
+        left: Cow<'a, [u8]>,
+        /// The value that the PE to the right gets, at most [`MAX_VALUE`] bytes. Clients send the
+        /// same value twice.
+        right: Cow<'a, [u8]>,
+    },
+    /// `job-connect`.
+    JobConnect {
+        /// The other job.
+        job_id: Cow<'a, str>,
+    },
+    /// `job-disconnect`.
+    JobDisconnect {
+        /// The other job.
+        job_id: Cow<'a, str>,
     },
     /// Extension `iallgather`: collective; answered at once.
     Iallgather {
@@ -94,6 +139,29 @@ pub enum Command<'a> {
         /// Number of the operation.
         request: u64,
     },
+    /// Extension `nla`: collective; answered when complete. One part of it, or all.
+    Nla {
+        /// Which operation.
+        operation: Operation,
+        /// Rank of its root; 0 where there is none.
+        root: u32,
+        /// What this PE gives, at most [`NLA_PART`] bytes at a time.
+        value: Cow<'a, [u8]>,
+        /// Whether another part follows; this one is then not answered.
+        more: bool,
+    },
+    /// Extension `nla-send`: answered at once.
+    NlaSend {
+        /// Rank of the receiver.
+        to: u32,
+        /// The message, at most [`MAX_MESSAGE`] bytes.
+        value: Cow<'a, [u8]>,
+    },
+    /// Extension `nla-recv`: answered when there is a message.
+    NlaRecv {
+        /// Rank of the sender.
+        from: u32,
+    },
 }
 
 impl<'a> Command<'a> {
@@ -110,10 +178,20 @@ impl<'a> Command<'a> {
             Self::KvsFence => "kvs-fence",
             Self::Finalize => "finalize",
             Self::Abort { .. } => "abort",
+            Self::NamePublish { .. } => "name-publish",
+            Self::NameLookup { .. } => "name-lookup",
+            Self::NameUnpublish { .. } => "name-unpublish",
+            Self::Spawn(_) => "spawn",
+            Self::Ring { .. } => "ring",
+            Self::JobConnect { .. } => "job-connect",
+            Self::JobDisconnect { .. } => "job-disconnect",
             Self::Iallgather { .. } => "iallgather",
             Self::Allgather { .. } => "allgather",
             Self::Ifence => "ifence",
             Self::Wait { .. } => "wait",
+            Self::Nla { .. } => "nla",
+            Self::NlaSend { .. } => "nla-send",
+            Self::NlaRecv { .. } => "nla-recv",
         }
     }
 
@@ -155,6 +233,7 @@ impl<'a> Command<'a> {
                 job_id: fields.text("jobid")?,
                 source: fields.number("srcid", "a rank or -1")?.unwrap_or(-1),
                 key: fields.need("key")?,
+                direct: fields.flag("direct")?.unwrap_or(false),
             },
             b"kvs-fence" => Self::KvsFence,
             b"finalize" => Self::Finalize,
@@ -167,6 +246,38 @@ impl<'a> Command<'a> {
                     .cloned()
                     .unwrap_or_default(),
             },
+            b"name-publish" => Self::NamePublish {
+                name: fields.need("name")?,
+                port: fields.need("port")?,
+            },
+            b"name-lookup" => Self::NameLookup {
+                name: fields.need("name")?,
+            },
+            b"name-unpublish" => Self::NameUnpublish {
+                name: fields.need("name")?,
+            },
+            b"spawn" => Self::Spawn(spawn::decode(fields)?),
+            b"ring" => {
+                let value = |name| match fields.need(name)? {
+                    value if value.len() > MAX_VALUE => Err(WireError::TooLong {
+                        what: "the value of a ring",
+                        len: value.len(),
+                        max: MAX_VALUE,
+                    }),
+                    value => Ok(value),
+                };
+                Self::Ring {
+                    count: fields.number("ring-count", "a number")?.unwrap_or(1),
+                    left: value("ring-left")?,
+                    right: value("ring-right")?,
+                }
+            }
+            b"job-connect" => Self::JobConnect {
+                job_id: fields.need_text("jobid")?,
+            },
+            b"job-disconnect" => Self::JobDisconnect {
+                job_id: fields.need_text("jobid")?,
+            },
             b"iallgather" => Self::Iallgather {
                 value: Cow::Owned(fields.hex("value")?),
             },
@@ -176,6 +287,20 @@ impl<'a> Command<'a> {
             b"ifence" => Self::Ifence,
             b"wait" => Self::Wait {
                 request: fields.need_number("request", "the number of a request")?,
+            },
+            b"nla" => Self::Nla {
+                operation: Operation::from_name(&fields.need("op")?)
+                    .ok_or_else(|| fields.bad("op", "an operation of the NLA layer"))?,
+                root: fields.number("root", "a rank")?.unwrap_or(0),
+                value: Cow::Owned(fields.hex_up_to("value", NLA_PART)?),
+                more: fields.flag("more")?.unwrap_or(false),
+            },
+            b"nla-send" => Self::NlaSend {
+                to: fields.need_number("to", "a rank")?,
+                value: Cow::Owned(fields.hex_up_to("value", MAX_MESSAGE)?),
+            },
+            b"nla-recv" => Self::NlaRecv {
+                from: fields.need_number("from", "a rank")?,
             },
             _ => {
                 return Err(WireError::UnknownCommand {
@@ -188,7 +313,10 @@ impl<'a> Command<'a> {
 
 /// Whether `name` is the name of an extension command.
 pub(crate) fn is_extension(name: &[u8]) -> bool {
-    matches!(name, b"iallgather" | b"allgather" | b"ifence" | b"wait")
+    matches!(
+        name,
+        b"iallgather" | b"allgather" | b"ifence" | b"wait" | b"nla" | b"nla-send" | b"nla-recv"
+    )
 }
 
 impl<'a> Request<'a> {
@@ -247,12 +375,16 @@ impl<'a> Request<'a> {
                 job_id,
                 source,
                 key,
+                direct,
             } => {
                 if let Some(id) = job_id {
                     w.field("jobid", id.as_bytes());
                 }
                 w.number("srcid", *source);
                 w.field("key", key);
+                if *direct {
+                    w.flag("direct", true);
+                }
             }
             Command::Abort {
                 is_world,
@@ -269,8 +401,42 @@ impl<'a> Request<'a> {
                     w.field("message", message);
                 }
             }
+            Command::NamePublish { name, port } => {
+                w.field("name", name);
+                w.field("port", port);
+                w.number("infokeycount", 0);
+            }
+            Command::NameLookup { name } | Command::NameUnpublish { name } => {
+                w.field("name", name);
+                w.number("infokeycount", 0);
+            }
+            Command::Spawn(request) => spawn::encode(request, &mut w),
+            Command::Ring { count, left, right } => {
+                w.number("ring-count", *count);
+                w.field("ring-left", left);
+                w.field("ring-right", right);
+            }
+            Command::JobConnect { job_id } | Command::JobDisconnect { job_id } => {
+                w.field("jobid", job_id.as_bytes());
+            }
             Command::Iallgather { value } | Command::Allgather { value } => w.hex("value", value),
             Command::Wait { request } => w.number("request", *request),
+            Command::Nla {
+                operation,
+                root,
+                value,
+                more,
+            } => {
+                w.field("op", operation.name().as_bytes());
+                w.number("root", *root);
+                w.hex_if_any("value", value);
+                w.flag("more", *more);
+            }
+            Command::NlaSend { to, value } => {
+                w.number("to", *to);
+                w.hex_if_any("value", value);
+            }
+            Command::NlaRecv { from } => w.number("from", *from),
             Command::JobGetId | Command::KvsFence | Command::Finalize | Command::Ifence => {}
         }
         w.finish()
@@ -304,11 +470,33 @@ mod tests {
             (bytes(), bytes()).prop_map(|(key, value)| Command::PutNodeAttr { key, value }),
             (bytes(), any::<bool>()).prop_map(|(key, wait)| Command::NodeAttr { key, wait }),
             (bytes(), bytes()).prop_map(|(key, value)| Command::KvsPut { key, value }),
-            (text(), any::<i64>(), bytes()).prop_map(|(job_id, source, key)| Command::KvsGet {
-                job_id,
-                source,
-                key
+            (text(), any::<i64>(), bytes(), any::<bool>()).prop_map(
+                |(job_id, source, key, direct)| Command::KvsGet {
+                    job_id,
+                    source,
+                    key,
+                    direct
+                }
+            ),
+            (
+                prop::sample::select(&Operation::ALL[..]),
+                any::<u32>(),
+                prop::collection::vec(any::<u8>(), 0..40),
+                any::<bool>()
+            )
+                .prop_map(|(operation, root, value, more)| Command::Nla {
+                    operation,
+                    root,
+                    value: Cow::Owned(value),
+                    more,
+                }),
+            (any::<u32>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(|(to, value)| {
+                Command::NlaSend {
+                    to,
+                    value: Cow::Owned(value),
+                }
             }),
+            any::<u32>().prop_map(|from| Command::NlaRecv { from }),
             Just(Command::KvsFence),
             Just(Command::Finalize),
             (any::<bool>(), any::<Option<i32>>(), bytes()).prop_map(
@@ -318,6 +506,17 @@ mod tests {
                     message,
                 }
             ),
+            (bytes(), bytes()).prop_map(|(name, port)| Command::NamePublish { name, port }),
+            bytes().prop_map(|name| Command::NameLookup { name }),
+            bytes().prop_map(|name| Command::NameUnpublish { name }),
+            spawn::tests::request().prop_map(Command::Spawn),
+            (any::<u32>(), bytes(), bytes()).prop_map(|(count, left, right)| Command::Ring {
+                count,
+                left,
+                right
+            }),
+            "[a-z;]{1,9}".prop_map(|id| Command::JobConnect { job_id: id.into() }),
+            "[a-z;]{1,9}".prop_map(|id| Command::JobDisconnect { job_id: id.into() }),
             bytes().prop_map(|value| Command::Iallgather { value }),
             bytes().prop_map(|value| Command::Allgather { value }),
             Just(Command::Ifence),
@@ -336,7 +535,7 @@ mod tests {
 
         #[test]
         fn random_requests_never_panic(
-            name in prop::sample::select(vec!["fullinit", "abort", "wait", "iallgather", "kvs-get"]),
+            name in prop::sample::select(vec!["fullinit", "abort", "wait", "iallgather", "kvs-get", "spawn", "ring", "nla"]),
             rest in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             let mut body = format!("cmd={name};pmirank=").into_bytes();

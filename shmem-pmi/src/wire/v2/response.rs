@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::NLA_PART;
 use super::fields::{BodyWriter, Fields};
+use super::spawn;
+use crate::nla::MAX_MESSAGE;
+use crate::question;
 use crate::wire::{WireError, excerpt};
 
 /// A reply with the mark of the thread that asked.
@@ -29,6 +33,24 @@ pub struct FullInitReply<'a> {
     pub verbose: bool,
     /// The job that spawned this one, if any.
     pub spawner: Option<Cow<'a, str>>,
+    /// How often the PE's process has been started again; above 0, the server also tells the next
+    /// field. Ours alone does.
+    pub restarts: u32,
+    /// Number of the PE's next collective operation: its former processes joined all before it.
+    pub first_request: u64,
+}
+
+/// What `ring` gives each PE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingReply<'a> {
+    /// Rank of the PE in the ring.
+    pub rank: u32,
+    /// Number of PEs in the ring, if the server tells.
+    pub size: Option<u32>,
+    /// What the PE to the left gave for its right.
+    pub left: Cow<'a, [u8]>,
+    /// What the PE to the right gave for its left.
+    pub right: Cow<'a, [u8]>,
 }
 
 /// The answers, one for each command that has any.
@@ -53,6 +75,25 @@ pub enum Reply<'a> {
     KvsFence,
     /// To `finalize`.
     Finalize,
+    /// To `name-publish`.
+    NamePublished,
+    /// To `name-lookup`: where the service is to be found.
+    NameFound(Cow<'a, [u8]>),
+    /// To `name-unpublish`.
+    NameUnpublished,
+    /// To `spawn`: the processes run.
+    Spawned {
+        /// The new job.
+        job_id: Cow<'a, str>,
+        /// For each process 0 or an error, if the server tells.
+        errcodes: Vec<i32>,
+    },
+    /// To `ring`.
+    Ring(RingReply<'a>),
+    /// To `job-connect`.
+    JobConnected,
+    /// To `job-disconnect`.
+    JobDisconnected,
     /// To `iallgather`: the operation has been started under this number.
     Iallgather(u64),
     /// To `allgather`: the operation is complete and its result published.
@@ -61,6 +102,19 @@ pub enum Reply<'a> {
     Ifence(u64),
     /// To `wait`: the operation is complete.
     Wait(u64),
+    /// To `nla`: the operation is complete; one part of what this PE gets, or all.
+    Nla {
+        /// Number of the operation.
+        request: u64,
+        /// At most [`NLA_PART`] bytes at a time.
+        value: Cow<'a, [u8]>,
+        /// Whether another part follows.
+        more: bool,
+    },
+    /// To `nla-send`: the message has been taken.
+    NlaSend,
+    /// To `nla-recv`: the message.
+    NlaRecv(Cow<'a, [u8]>),
     /// To any command: it failed.
     Refused {
         /// The command, as the client named it.
@@ -85,10 +139,20 @@ impl Reply<'_> {
             Self::KvsGet(_) => "kvs-get",
             Self::KvsFence => "kvs-fence",
             Self::Finalize => "finalize",
+            Self::NamePublished => "name-publish",
+            Self::NameFound(_) => "name-lookup",
+            Self::NameUnpublished => "name-unpublish",
+            Self::Spawned { .. } => "spawn",
+            Self::Ring(_) => "ring",
+            Self::JobConnected => "job-connect",
+            Self::JobDisconnected => "job-disconnect",
             Self::Iallgather(_) => "iallgather",
             Self::Allgather(_) => "allgather",
             Self::Ifence(_) => "ifence",
             Self::Wait(_) => "wait",
+            Self::Nla { .. } => "nla",
+            Self::NlaSend => "nla-send",
+            Self::NlaRecv(_) => "nla-recv",
             Self::Refused { command, .. } => command,
         }
     }
@@ -112,46 +176,76 @@ impl<'a> Response<'a> {
             .strip_suffix(SUFFIX.as_bytes())
             .ok_or_else(unknown)?;
         let rc = fields.number("rc", "a return code")?.unwrap_or(0);
-        let reply =
-            if rc != 0 {
-                let message = fields.get("errmsg").map_or(Cow::Borrowed(""), |text| {
-                    Cow::Owned(String::from_utf8_lossy(text).into_owned())
-                });
-                Reply::Refused {
-                    command: Cow::Owned(excerpt(command)),
-                    rc,
-                    message,
-                }
-            } else {
-                match command {
-                    b"fullinit" => Reply::FullInit(FullInitReply {
-                        rank: fields.need_number("rank", "a rank")?,
-                        size: fields.need_number("size", "a number of PEs")?,
-                        appnum: fields.number("appnum", "a number")?.unwrap_or(-1),
-                        debugged: fields.flag("debugged")?.unwrap_or(false),
-                        verbose: fields.flag("pmiverbose")?.unwrap_or(false),
-                        spawner: fields.text("spawner-jobid")?,
+        let reply = if rc != 0 {
+            let message = fields.get("errmsg").map_or(Cow::Borrowed(""), |text| {
+                Cow::Owned(String::from_utf8_lossy(text).into_owned())
+            });
+            Reply::Refused {
+                command: Cow::Owned(excerpt(command)),
+                rc,
+                message,
+            }
+        } else {
+            match command {
+                b"fullinit" => Reply::FullInit(FullInitReply {
+                    rank: fields.need_number("rank", "a rank")?,
+                    size: fields.need_number("size", "a number of PEs")?,
+                    appnum: fields.number("appnum", "a number")?.unwrap_or(-1),
+                    debugged: fields.flag("debugged")?.unwrap_or(false),
+                    verbose: fields.flag("pmiverbose")?.unwrap_or(false),
+                    spawner: fields.text("spawner-jobid")?,
+                    restarts: fields.number("restarts", "a number")?.unwrap_or(0),
+                    first_request: fields
+                        .number("first-request", "the number of a request")?
+                        .unwrap_or(0),
+                }),
+                b"job-getid" => Reply::JobId(fields.need_text("jobid")?),
+                b"info-getjobattr" => Reply::JobAttr(found(&fields)?),
+                b"info-putnodeattr" => Reply::NodeAttrPut,
+                b"info-getnodeattr" => Reply::NodeAttr(found(&fields)?),
+                b"kvs-put" => Reply::KvsPut,
+                b"kvs-get" => Reply::KvsGet(found(&fields)?),
+                b"kvs-fence" => Reply::KvsFence,
+                b"finalize" => Reply::Finalize,
+                b"name-publish" => Reply::NamePublished,
+                b"name-lookup" => match fields.flag("found")? {
+                    Some(false) => Reply::Refused {
+                        command: Cow::Borrowed("name-lookup"),
+                        rc: -1,
+                        message: Cow::Borrowed(question::NO_SUCH_NAME),
+                    },
+                    _ => Reply::NameFound(match fields.get("port") {
+                        Some(port) => port.clone(),
+                        None => fields.need("value")?,
                     }),
-                    b"job-getid" => Reply::JobId(fields.text("jobid")?.ok_or_else(|| {
-                        WireError::MissingField {
-                            command: fields.command_text(),
-                            field: "jobid",
-                        }
-                    })?),
-                    b"info-getjobattr" => Reply::JobAttr(found(&fields)?),
-                    b"info-putnodeattr" => Reply::NodeAttrPut,
-                    b"info-getnodeattr" => Reply::NodeAttr(found(&fields)?),
-                    b"kvs-put" => Reply::KvsPut,
-                    b"kvs-get" => Reply::KvsGet(found(&fields)?),
-                    b"kvs-fence" => Reply::KvsFence,
-                    b"finalize" => Reply::Finalize,
-                    b"iallgather" => Reply::Iallgather(request(&fields)?),
-                    b"allgather" => Reply::Allgather(request(&fields)?),
-                    b"ifence" => Reply::Ifence(request(&fields)?),
-                    b"wait" => Reply::Wait(request(&fields)?),
-                    _ => return Err(unknown()),
-                }
-            };
+                },
+                b"name-unpublish" => Reply::NameUnpublished,
+                b"spawn" => Reply::Spawned {
+                    job_id: fields.need_text("jobid")?,
+                    errcodes: spawn::errcodes(&fields)?,
+                },
+                b"ring" => Reply::Ring(RingReply {
+                    rank: fields.need_number("ring-count", "a rank")?,
+                    size: fields.number("ring-size", "a number of PEs")?,
+                    left: fields.need("ring-left")?,
+                    right: fields.need("ring-right")?,
+                }),
+                b"job-connect" => Reply::JobConnected,
+                b"job-disconnect" => Reply::JobDisconnected,
+                b"iallgather" => Reply::Iallgather(request(&fields)?),
+                b"allgather" => Reply::Allgather(request(&fields)?),
+                b"ifence" => Reply::Ifence(request(&fields)?),
+                b"wait" => Reply::Wait(request(&fields)?),
+                b"nla" => Reply::Nla {
+                    request: request(&fields)?,
+                    value: Cow::Owned(fields.hex_up_to("value", NLA_PART)?),
+                    more: fields.flag("more")?.unwrap_or(false),
+                },
+                b"nla-send" => Reply::NlaSend,
+                b"nla-recv" => Reply::NlaRecv(Cow::Owned(fields.hex_up_to("value", MAX_MESSAGE)?)),
+                _ => return Err(unknown()),
+            }
+        };
         Ok(Self {
             thread_id: fields.thread_id(),
             reply,
@@ -186,6 +280,10 @@ impl<'a> Response<'a> {
                 if let Some(job) = &init.spawner {
                     w.field("spawner-jobid", job.as_bytes());
                 }
+                if init.restarts > 0 {
+                    w.number("restarts", init.restarts);
+                    w.number("first-request", init.first_request);
+                }
             }
             Reply::JobId(id) => w.field("jobid", id.as_bytes()),
             Reply::JobAttr(value) | Reply::NodeAttr(value) | Reply::KvsGet(value) => {
@@ -194,11 +292,53 @@ impl<'a> Response<'a> {
                     w.field("value", value);
                 }
             }
+            Reply::NameFound(port) => {
+                // Clients differ in which of them they read.
+                w.field("port", port);
+                w.field("value", port);
+                w.flag("found", true);
+            }
+            Reply::Spawned { job_id, errcodes } => {
+                w.field("jobid", job_id.as_bytes());
+                w.number(
+                    "nerrs",
+                    errcodes.iter().filter(|&&code| code != 0).count() as u64,
+                );
+                if !errcodes.is_empty() {
+                    w.field("errcodes", spawn::errcodes_field(errcodes).as_bytes());
+                }
+            }
+            Reply::Ring(ring) => {
+                w.number("ring-count", ring.rank);
+                w.field("ring-left", &ring.left);
+                w.field("ring-right", &ring.right);
+                if let Some(size) = ring.size {
+                    w.number("ring-size", size);
+                }
+            }
             Reply::Iallgather(request)
             | Reply::Allgather(request)
             | Reply::Ifence(request)
             | Reply::Wait(request) => w.number("request", *request),
-            Reply::NodeAttrPut | Reply::KvsPut | Reply::KvsFence | Reply::Finalize => {}
+            Reply::Nla {
+                request,
+                value,
+                more,
+            } => {
+                w.number("request", *request);
+                w.hex_if_any("value", value);
+                w.flag("more", *more);
+            }
+            Reply::NlaRecv(value) => w.hex_if_any("value", value),
+            Reply::NlaSend
+            | Reply::NodeAttrPut
+            | Reply::KvsPut
+            | Reply::KvsFence
+            | Reply::NamePublished
+            | Reply::NameUnpublished
+            | Reply::JobConnected
+            | Reply::JobDisconnected
+            | Reply::Finalize => {}
             Reply::Refused { .. } => {}
         }
         w.finish()
@@ -233,18 +373,40 @@ mod tests {
                 any::<[u32; 2]>(),
                 any::<i32>(),
                 any::<[bool; 2]>(),
-                prop::option::of(text())
+                prop::option::of(text()),
+                prop_oneof![Just((0, 0)), (1u32.., any::<u64>())],
             )
-                .prop_map(|([rank, size], appnum, [debugged, verbose], spawner)| {
-                    Reply::FullInit(FullInitReply {
-                        rank,
-                        size,
-                        appnum,
-                        debugged,
-                        verbose,
-                        spawner,
-                    })
-                }),
+                .prop_map(
+                    |([rank, size], appnum, [debugged, verbose], spawner, again)| {
+                        Reply::FullInit(FullInitReply {
+                            rank,
+                            size,
+                            appnum,
+                            debugged,
+                            verbose,
+                            spawner,
+                            restarts: again.0,
+                            first_request: again.1,
+                        })
+                    }
+                ),
+            Just(Reply::NamePublished),
+            text().prop_map(|port| Reply::NameFound(Cow::Owned(port.as_bytes().to_vec()))),
+            Just(Reply::NameUnpublished),
+            (text(), prop::collection::vec(any::<i32>(), 0..5))
+                .prop_map(|(job_id, errcodes)| Reply::Spawned { job_id, errcodes }),
+            (any::<u32>(), any::<Option<u32>>(), text()).prop_map(|(rank, size, value)| {
+                let value: Cow<'static, [u8]> = Cow::Owned(value.as_bytes().to_vec());
+                let (left, right) = (value.clone(), value);
+                Reply::Ring(RingReply {
+                    rank,
+                    size,
+                    left,
+                    right,
+                })
+            }),
+            Just(Reply::JobConnected),
+            Just(Reply::JobDisconnected),
             text().prop_map(Reply::JobId),
             value().prop_map(Reply::JobAttr),
             value().prop_map(Reply::NodeAttr),
@@ -257,6 +419,13 @@ mod tests {
             any::<u64>().prop_map(Reply::Allgather),
             any::<u64>().prop_map(Reply::Ifence),
             any::<u64>().prop_map(Reply::Wait),
+            (any::<u64>(), value(), any::<bool>()).prop_map(|(request, value, more)| Reply::Nla {
+                request,
+                value: value.unwrap_or_default(),
+                more,
+            }),
+            Just(Reply::NlaSend),
+            value().prop_map(|value| Reply::NlaRecv(value.unwrap_or_default())),
             ("[a-z]{1,12}", 1..100i32, text()).prop_map(|(command, rc, message)| Reply::Refused {
                 command: Cow::Owned(command),
                 rc,
@@ -281,6 +450,19 @@ mod tests {
             let _ = Response::decode(&body);
             let _ = Response::decode(&rest);
         }
+    }
+
+    #[test]
+    fn names_as_other_servers_find_them() {
+        let read = |body: &'static str| Response::decode(body.as_bytes()).unwrap().reply;
+        let found = Reply::NameFound(Cow::Borrowed(b"p"));
+        assert_eq!(
+            read("cmd=name-lookup-response;port=p;found=TRUE;rc=0;"),
+            found
+        );
+        assert_eq!(read("cmd=name-lookup-response;rc=0;value=p;"), found);
+        let none = read("cmd=name-lookup-response;found=FALSE;rc=0;");
+        assert!(matches!(none, Reply::Refused { .. }));
     }
 
     #[test]

@@ -5,6 +5,9 @@
 //! each has a thread that reads or writes it in the ordinary blocking way, started after the last
 //! fork, and the main loop never waits for any of them.
 
+mod spawned;
+
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,8 +21,11 @@ use super::shell::{self, Shell};
 use crate::exit::End;
 use crate::frame::{Frame, Launch, OutBuf, Stream};
 use crate::report::{self, Launcher, Reduced};
-use crate::root::{Event, Root, Setup};
+use crate::root::{Action, Event, Root, Setup};
 use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
+use spawned::{SPAWNED, SpawnedIo};
+
+pub(crate) use spawned::{outer, refuse};
 
 const SIGNALS: [i32; 7] = [
     libc::SIGINT,
@@ -35,6 +41,7 @@ const LINK: u64 = 0;
 const SIGNAL: u64 = 1;
 const NOTES: u64 = 2;
 const SHELL: u64 = 3;
+const OUTER: u64 = 4;
 
 /// How long processes that are left after the agents' end may take, before they are killed and in
 /// all.
@@ -53,6 +60,12 @@ pub(crate) struct Job {
     pub(crate) label: bool,
     pub(crate) grace: Duration,
     pub(crate) timeout_s: Option<u64>,
+    /// How often processes that die may be started again, all together.
+    pub(crate) respawns: u32,
+    /// Options for launchers of jobs that this one spawns.
+    pub(crate) spawn_options: Vec<OsString>,
+    /// The number of a spawned job, and the link to the launcher that started this one for it.
+    pub(crate) outer: Option<(u32, OwnedFd)>,
     pub(crate) facts: Launcher,
 }
 
@@ -171,6 +184,9 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         label,
         grace,
         timeout_s,
+        respawns,
+        spawn_options,
+        outer,
         mut facts,
     } = job;
     // SIGTTIN blocked: a background read fails instead of stopping the launcher.
@@ -211,13 +227,19 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     if let Some(said) = &said {
         epoll.add(said, SHELL, Interest::Read)?;
     }
+    if let Some((_, outer)) = &outer {
+        epoll.add(outer, OUTER, Interest::Read)?;
+    }
     let (sender, inbox) = channel();
     let notes = Notes {
         sender,
         wake: wake.clone(),
     };
     let room = Arc::new(Room::default());
-    reader(notes.clone(), room.clone());
+    let number = outer.as_ref().map(|(number, _)| *number);
+    if number.is_none() {
+        reader(notes.clone(), room.clone());
+    }
     let mut driver = Driver {
         root: Root::new(Setup {
             n_pes: launch.n_pes,
@@ -232,6 +254,9 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
                 Some(machines) => machines.hosts.into_iter().map(|h| h.0).collect(),
                 None => Vec::new(),
             },
+            job_id: shmem_node::contract::hex(&launch.job_id),
+            spawned: number,
+            respawns,
         }),
         socket: Some(socket),
         said,
@@ -246,11 +271,18 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         busy: [false; 2],
         room,
         room_given: 0,
+        spawn_options,
+        spawned: Vec::new(),
+        outer: outer.map(|(_, link)| link),
     };
     *driver.root.outgoing() = first;
+    if number.is_some() {
+        driver.tell(Event::StdinEnd);
+    }
     let status = driver.work()?;
     // A remote shell ends when its link does.
     driver.socket = None;
+    driver.spawned.clear();
     bury(|_| true, BURY_PATIENCE, BURY_LIMIT);
     let moments = driver.root.moments();
     facts.ready = moments.ready;
@@ -282,6 +314,11 @@ struct Driver {
     room: Arc<Room>,
     /// Room that the reader was told of and has not answered with input.
     room_given: u32,
+    spawn_options: Vec<OsString>,
+    /// Launchers of jobs that PEs have spawned.
+    spawned: Vec<SpawnedIo>,
+    /// The link to the launcher that started this one, if this job was spawned.
+    outer: Option<OwnedFd>,
 }
 
 impl Driver {
@@ -293,9 +330,14 @@ impl Driver {
         let mut ready = Vec::new();
         let mut buf = vec![0; 256 << 10];
         loop {
+            while let Some(Action::Start { number }) = self.root.poll_action() {
+                self.start_spawned(number);
+            }
             self.write_texts();
             self.flush()?;
+            self.flush_spawned()?;
             self.watch_shell()?;
+            self.watch_spawned()?;
             if let Some(status) = self.root.finished() {
                 return Ok(status);
             }
@@ -315,7 +357,9 @@ impl Driver {
             for event in &ready {
                 match event.token {
                     LINK => self.link_ready(&mut buf),
-                    SIGNAL => self.signals_ready(),
+                    SIGNAL => self.signals_ready(&mut buf),
+                    OUTER => self.outer_ready(&mut buf),
+                    token if token >= SPAWNED => self.spawned_ready(token, &mut buf),
                     SHELL => drop(self.read_shell(&mut buf)),
                     _ => self.notes_ready(),
                 }
@@ -373,10 +417,21 @@ impl Driver {
         Ok(())
     }
 
-    fn signals_ready(&mut self) {
+    fn outer_ready(&mut self, buf: &mut [u8]) {
+        let Some(outer) = &self.outer else { return };
+        match link::receive(outer, buf) {
+            Got::Bytes(n) => self.tell(Event::FromOuter(&buf[..n])),
+            Got::Nothing => {}
+            // It was killed. Agents do the same when they see their links end.
+            Got::End => sys::exit_now(crate::exit::LAUNCHER),
+        }
+    }
+
+    fn signals_ready(&mut self, buf: &mut [u8]) {
         while let Some(signal) = sys::next_signal(self.signals.as_fd()) {
             if i32::from(signal) == libc::SIGCHLD {
                 self.reap();
+                self.reap_spawned(buf);
             } else {
                 self.tell(Event::Signal(signal));
             }
@@ -427,6 +482,10 @@ impl Driver {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if let (Some(outer), Some(out)) = (&self.outer, self.root.outgoing_outer()) {
+            // Questions of PEs, each of which waits for its answer: they may wait for room, too.
+            link::send_all(outer, out);
+        }
         let out = self.root.outgoing();
         let Some(socket) = &self.socket else {
             out.clear();

@@ -1,4 +1,4 @@
-//! This PE's side of PMI: one message at start, nothing to wait for.
+//! PMI under `shmrun`: one message at start, nothing to wait for.
 //!
 //! The allgather of the UD addresses is started here and runs in the launch agents; its result
 //! appears in the node segment. Nobody needs the replies on the socket. A PE of a job with one node
@@ -7,17 +7,18 @@
 //! the PE's block whether it ended in order.
 
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
 use shmem_node::contract::PMI_FD;
+use shmem_node::sys;
 use shmem_pmi::client::{Client, ClientConfig, ClientError};
 
 use crate::error::Error;
 
-/// The connection to the node launch agent; absent in a program that was started alone.
-pub(crate) struct Pmi(Option<Mutex<Connected>>);
+/// The connection to the node launch agent.
+pub(crate) struct Agent(Mutex<Connected>);
 
 struct Connected {
     config: ClientConfig,
@@ -26,45 +27,35 @@ struct Connected {
     client: Option<Client>,
 }
 
-impl Pmi {
-    /// For a PE without a launcher.
-    pub(crate) fn alone() -> Self {
-        Self(None)
-    }
-
+impl Agent {
     /// Takes over the socket that the launch agent left open. Nothing is sent yet.
-    pub(crate) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
-        // SAFETY: plain system call; it also tells whether the descriptor is open.
-        if unsafe { libc::fcntl(PMI_FD, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
-            let source = std::io::Error::last_os_error();
-            return Err(Error::Os {
-                what: "use the PMI descriptor",
-                source,
-            });
-        }
-        // SAFETY: the descriptor is open and, by the contract with the launcher, ours.
-        let socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(PMI_FD) });
+    pub(super) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
+        let socket = sys::inherit(PMI_FD).map_err(|source| Error::Os {
+            what: "use the PMI descriptor",
+            source,
+        })?;
+        let socket = UnixStream::from(socket);
         let config = ClientConfig {
             rank,
             job_id: Some(job.to_owned()),
             extensions: true,
         };
-        Ok(Self(Some(Mutex::new(Connected {
+        Ok(Self(Mutex::new(Connected {
             config,
             socket,
             client: None,
-        }))))
+        })))
     }
 
     /// Hands this PE's `value` to the job's next allgather, in one system call; gives the number
     /// of the request, under which the results appear in the node segment.
-    pub(crate) fn iallgather(&self, value: &[u8]) -> Result<u32, Error> {
+    pub(super) fn iallgather(&self, value: &[u8]) -> Result<u32, Error> {
         let started = self.send("start the allgather", |client| client.iallgather(value))?;
-        Ok(started.map_or(0, |s| s.request.0 as u32))
+        Ok(started.request.0 as u32)
     }
 
     /// Asks the launcher to end the whole job with `status`.
-    pub(crate) fn abort(&self, status: i32, message: &str) {
+    pub(super) fn abort(&self, status: i32, message: &str) {
         // The process exits with the status anyway; this only names the reason.
         let _ = self.send("abort the job", |client| client.abort(status, message));
     }
@@ -73,11 +64,8 @@ impl Pmi {
         &self,
         what: &'static str,
         queue: impl FnOnce(&mut Client) -> Result<T, ClientError>,
-    ) -> Result<Option<T>, Error> {
-        let Some(connected) = &self.0 else {
-            return Ok(None);
-        };
-        let mut connected = connected.lock().unwrap_or_else(|e| e.into_inner());
+    ) -> Result<T, Error> {
+        let mut connected = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let Connected {
             config,
             socket,
@@ -97,7 +85,7 @@ impl Pmi {
         socket
             .write_all(&client.take_output())
             .map_err(|source| Error::Os { what, source })?;
-        Ok(Some(answer))
+        Ok(answer)
     }
 }
 
@@ -106,16 +94,7 @@ impl Pmi {
 fn take_replies(client: &mut Client, socket: &UnixStream) {
     let mut buf = [0; 1024];
     loop {
-        // SAFETY: the buffer is writable for its length.
-        let n = unsafe {
-            libc::recv(
-                socket.as_raw_fd(),
-                buf.as_mut_ptr().cast(),
-                buf.len(),
-                libc::MSG_DONTWAIT,
-            )
-        };
-        match usize::try_from(n) {
+        match sys::recv_now(socket.as_fd(), &mut buf) {
             Ok(n) if n > 0 && client.handle_bytes(&buf[..n]).is_ok() => {}
             _ => break,
         }

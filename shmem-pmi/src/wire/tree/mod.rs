@@ -7,22 +7,44 @@
 //!  0         1        2          4           8                  16
 //! +---------+--------+----------+-----------+------------------+----------
 //! | version | kind   | 0        | body      | request          | body ...
-//! | 1       |        |          | length    | number           |
+//! | 3       |        |          | length    | number           |
 //! +---------+--------+----------+-----------+------------------+----------
 //!
 //! Gather, up / down    value_len u32, count u32, count values of value_len bytes
 //! Fence,  up / down    count u32, count x (key_len u16, value_len u16, key, value)
 //! Failed, up / down    rank u32, reason in UTF-8
+//! Ask,    up / down    asker u32, question
+//! Answer, up / down    asker u32, answer
+//! Ring,   up / down    first u32, count u32, left_len u32, left, right
+//! Puts,   up           as Fence; request is the first operation that can be their fence
+//! Changed, down        as Fence; values are empty
+//! Nla,    up / down    operation u8, 0 u8, 0 u16, root u32, count u32,
+//!                      count x (rank u32, length u32, bytes)
 //! ```
 //!
 //! The values of a gather stand in the order of their ranks: of the sender's subtree on the way
 //! up, of the job on the way down. Both ends of a link know which ranks these are, so no rank is
 //! on the wire. A message down is forwarded as it is.
+//!
+//! Gather, Fence, Failed, Changed and Nla belong to collective operations and come in the order of
+//! their numbers. Changed is the result of a fence whose pairs are not sent to all agents. Questions
+//! and answers ([`crate::question`]) go from one agent to one other, in either direction; the number
+//! in their header is the asking agent's ticket.
+
+mod decoder;
+mod records;
+mod ring;
+
+pub use decoder::Decoder;
+pub use records::Records;
+pub(crate) use records::{EVERYBODY, append_record};
+pub use ring::RingPart;
 
 use super::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
+use crate::nla::Operation;
 
 /// Version of this format, the first byte of each message.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 3;
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 16;
@@ -35,6 +57,9 @@ pub(crate) const GATHER_VALUES: usize = HEADER_LEN + 8;
 
 /// Offset of the pairs in a fence message.
 pub(crate) const FENCE_PAIRS: usize = HEADER_LEN + 4;
+
+/// Offset of the records in a message of the NLA layer.
+pub(crate) const NLA_RECORDS: usize = HEADER_LEN + 12;
 
 /// Longest text of a failure that is sent, in bytes.
 const MAX_REASON: usize = 1024;
@@ -78,6 +103,35 @@ pub enum Body<'a> {
         rank: u32,
         /// What is wrong, in words.
         reason: &'a str,
+    },
+    /// A ring.
+    Ring(RingPart<'a>),
+    /// A question on its way to whoever can answer it; see [`crate::question::Question`].
+    Ask {
+        /// The PE that asks: the answer goes to its agent.
+        asker: u32,
+        /// The encoded question.
+        question: &'a [u8],
+    },
+    /// The answer on its way to the asker's agent; see [`crate::question::Answer`].
+    Answer {
+        /// The PE that asked.
+        asker: u32,
+        /// The encoded answer.
+        answer: &'a [u8],
+    },
+    /// Puts on their way to the root, ahead of their fence.
+    Puts(Pairs<'a>),
+    /// Keys that have another value after a fence; the values of the pairs are empty.
+    Changed(Pairs<'a>),
+    /// A collective operation of the NLA layer.
+    Nla {
+        /// Which.
+        operation: Operation,
+        /// Rank of the PE from which or to which data goes; 0 where there is none.
+        root: u32,
+        /// On the way up what PEs give, with their ranks; on the way down what PEs get.
+        records: Records<'a>,
     },
 }
 
@@ -149,6 +203,17 @@ impl<'a> Pairs<'a> {
         })
     }
 
+    /// Pairs of which it is known that they are well-formed; at the first that is not, they end.
+    pub(crate) fn checked(bytes: &'a [u8]) -> Self {
+        let mut count = 0;
+        let mut rest = bytes;
+        while let Some((_, _, after)) = split_pair(rest) {
+            rest = after;
+            count += 1;
+        }
+        Self { count, bytes }
+    }
+
     fn decode(body: &'a [u8]) -> Result<Self, &'static str> {
         let (count, bytes) = take_u32(body).ok_or("no count of pairs")?;
         let mut rest = bytes;
@@ -194,6 +259,12 @@ enum Kind {
     Gather,
     Fence,
     Failed,
+    Ring,
+    Ask,
+    Answer,
+    Puts,
+    Changed,
+    Nla,
 }
 
 /// Up is odd, down is the next even number.
@@ -202,6 +273,12 @@ fn kind_byte(kind: Kind, direction: Direction) -> u8 {
         Kind::Gather => 1,
         Kind::Fence => 3,
         Kind::Failed => 5,
+        Kind::Ask => 7,
+        Kind::Answer => 9,
+        Kind::Ring => 11,
+        Kind::Puts => 21,
+        Kind::Changed => 23,
+        Kind::Nla => 25,
     };
     up + u8::from(direction == Direction::Down)
 }
@@ -216,6 +293,12 @@ fn parse_kind(byte: u8) -> Option<(Kind, Direction)> {
         1 | 2 => Kind::Gather,
         3 | 4 => Kind::Fence,
         5 | 6 => Kind::Failed,
+        7 | 8 => Kind::Ask,
+        9 | 10 => Kind::Answer,
+        11 | 12 => Kind::Ring,
+        21 => Kind::Puts,
+        24 => Kind::Changed,
+        25 | 26 => Kind::Nla,
         _ => return None,
     };
     Some((kind, direction))
@@ -241,8 +324,45 @@ pub(crate) fn seal_fence(
     request: u64,
     count: u32,
 ) -> Result<(), TreeWireError> {
+    seal_pairs(message, Kind::Fence, direction, request, count)
+}
+
+fn seal_pairs(
+    message: &mut [u8],
+    kind: Kind,
+    direction: Direction,
+    request: u64,
+    count: u32,
+) -> Result<(), TreeWireError> {
     message[HEADER_LEN..FENCE_PAIRS].copy_from_slice(&count.to_le_bytes());
-    seal(message, Kind::Fence, direction, request)
+    seal(message, kind, direction, request)
+}
+
+/// Fills in the header of a message whose records stand behind [`NLA_RECORDS`] bytes.
+pub(crate) fn seal_nla(
+    message: &mut [u8],
+    direction: Direction,
+    request: u64,
+    (operation, root): (Operation, u32),
+    count: u32,
+) -> Result<(), TreeWireError> {
+    message[HEADER_LEN..HEADER_LEN + 4].copy_from_slice(&[operation.code(), 0, 0, 0]);
+    message[HEADER_LEN + 4..HEADER_LEN + 8].copy_from_slice(&root.to_le_bytes());
+    message[HEADER_LEN + 8..NLA_RECORDS].copy_from_slice(&count.to_le_bytes());
+    seal(message, Kind::Nla, direction, request)
+}
+
+/// A message that begins with a count of pairs.
+fn with_pairs(
+    kind: Kind,
+    direction: Direction,
+    request: u64,
+    pairs: Pairs<'_>,
+) -> Result<Vec<u8>, TreeWireError> {
+    let mut message = vec![0; FENCE_PAIRS];
+    message.extend_from_slice(pairs.bytes);
+    seal_pairs(&mut message, kind, direction, request, pairs.count)?;
+    Ok(message)
 }
 
 /// A whole failure message.
@@ -362,6 +482,35 @@ impl<'a> Message<'a> {
                     reason: std::str::from_utf8(text).map_err(|_| bad("reason is not UTF-8"))?,
                 }
             }
+            Kind::Ask => {
+                let (asker, question) = take_u32(rest).ok_or_else(|| bad("no asker"))?;
+                Body::Ask { asker, question }
+            }
+            Kind::Answer => {
+                let (asker, answer) = take_u32(rest).ok_or_else(|| bad("no asker"))?;
+                Body::Answer { asker, answer }
+            }
+            Kind::Ring => Body::Ring(RingPart::decode(rest).map_err(bad)?),
+            Kind::Puts => Body::Puts(Pairs::decode(rest).map_err(bad)?),
+            Kind::Changed => {
+                let keys = Pairs::decode(rest).map_err(bad)?;
+                if keys.iter().any(|(_, value)| !value.is_empty()) {
+                    return Err(bad("a changed key with a value"));
+                }
+                Body::Changed(keys)
+            }
+            Kind::Nla => {
+                let (&[code, a, b, c], rest) = rest
+                    .split_first_chunk()
+                    .ok_or_else(|| bad("no operation"))?;
+                let operation = Operation::from_code(code).filter(|_| [a, b, c] == [0; 3]);
+                let (root, rest) = take_u32(rest).ok_or_else(|| bad("no root"))?;
+                Body::Nla {
+                    operation: operation.ok_or_else(|| bad("unknown operation"))?,
+                    root,
+                    records: Records::decode(rest).map_err(bad)?,
+                }
+            }
         };
         Ok(Self {
             direction,
@@ -383,312 +532,46 @@ impl<'a> Message<'a> {
                 seal_gather(&mut message, self.direction, self.request, value_len)?;
                 Ok(message)
             }
-            Body::Fence(pairs) => {
-                let mut message = vec![0; FENCE_PAIRS];
-                message.extend_from_slice(pairs.bytes);
-                seal_fence(&mut message, self.direction, self.request, pairs.count)?;
+            Body::Fence(pairs) => with_pairs(Kind::Fence, self.direction, self.request, pairs),
+            Body::Ring(part) => {
+                let mut message = vec![0; HEADER_LEN];
+                part.append(&mut message);
+                seal(&mut message, Kind::Ring, self.direction, self.request)?;
+                Ok(message)
+            }
+            Body::Puts(pairs) => with_pairs(Kind::Puts, self.direction, self.request, pairs),
+            Body::Changed(keys) => with_pairs(Kind::Changed, self.direction, self.request, keys),
+            Body::Nla {
+                operation,
+                root,
+                records,
+            } => {
+                let mut message = vec![0; NLA_RECORDS];
+                message.extend_from_slice(records.bytes());
+                let what = (operation, root);
+                seal_nla(
+                    &mut message,
+                    self.direction,
+                    self.request,
+                    what,
+                    records.count(),
+                )?;
                 Ok(message)
             }
             Body::Failed { rank, reason } => Ok(failed(self.direction, self.request, rank, reason)),
+            Body::Ask { asker, question } => self.addressed(Kind::Ask, asker, question),
+            Body::Answer { asker, answer } => self.addressed(Kind::Answer, asker, answer),
         }
     }
-}
 
-/// Cuts the byte stream of a link into messages.
-///
-/// Memory grows with the bytes that came, never with a length that was merely announced.
-#[derive(Debug, Default)]
-pub struct Decoder {
-    buffer: Vec<u8>,
-    start: usize,
-    failed: Option<TreeWireError>,
-}
-
-impl Decoder {
-    /// A decoder for the beginning of a link.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Number of bytes that wait for the rest of their message.
-    pub fn pending(&self) -> usize {
-        self.buffer.len() - self.start
-    }
-
-    /// How many bytes complete the header of the message that is coming, or, where the header is
-    /// here, the whole message; 0 while a message waits to be taken.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Decoder::next_message`].
-    pub(crate) fn missing(&mut self) -> Result<usize, TreeWireError> {
-        let rest = &self.buffer[self.start..];
-        let Some(header) = rest.first_chunk::<HEADER_LEN>() else {
-            return match &self.failed {
-                Some(error) => Err(error.clone()),
-                None => Ok(HEADER_LEN - rest.len()),
-            };
-        };
-        let whole = match body_len(header) {
-            Ok(len) => HEADER_LEN + len,
-            // Permanent, which is noted there.
-            Err(error) => return self.next_message().and(Err(error)),
-        };
-        let result = header[1] == kind_byte(Kind::Gather, Direction::Down);
-        let want = if result && rest.len() < GATHER_VALUES {
-            whole.min(GATHER_VALUES)
-        } else {
-            whole
-        };
-        Ok(want.saturating_sub(rest.len()))
-    }
-
-    /// Takes the header of an allgather's result, if exactly that is here; the values are then the
-    /// next bytes of the link.
-    ///
-    /// # Errors
-    ///
-    /// The header contradicts itself.
-    pub(crate) fn take_result_header(&mut self) -> Result<Option<ResultHeader>, TreeWireError> {
-        let Ok(bytes) = <[u8; GATHER_VALUES]>::try_from(&self.buffer[self.start..]) else {
-            return Ok(None);
-        };
-        let (Some(header), Some(fields)) = (
-            bytes.first_chunk::<HEADER_LEN>(),
-            bytes.last_chunk::<{ GATHER_VALUES - HEADER_LEN }>(),
-        ) else {
-            return Ok(None);
-        };
-        if header[1] != kind_byte(Kind::Gather, Direction::Down) {
-            return Ok(None);
-        }
-        let whole = HEADER_LEN + body_len(header)?;
-        let request = request_of(header);
-        let bad = |what| TreeWireError::Body { request, what };
-        let Some(len) = whole.checked_sub(GATHER_VALUES) else {
-            return Ok(None);
-        };
-        let (value_len, count) = gather_fields(fields).map_err(bad)?;
-        if len as u64 != u64::from(count) * value_len as u64 {
-            return Err(bad("length differs from count and value length"));
-        }
-        self.buffer.clear();
-        self.start = 0;
-        Ok(Some(ResultHeader {
-            request,
-            value_len,
-            len,
-            bytes,
-        }))
-    }
-
-    /// Takes in bytes. Call [`Decoder::next_message`] afterwards until it returns `None`.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.failed.is_some() {
-            return;
-        }
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.start = 0;
-        }
-        self.buffer.extend_from_slice(bytes);
-    }
-
-    /// The next whole message with its header, for [`Message::decode`] and for forwarding.
-    ///
-    /// # Errors
-    ///
-    /// The header is impossible; the error is permanent, since the stream has lost its step.
-    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, TreeWireError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let rest = &self.buffer[self.start..];
-        let Some(header) = rest.first_chunk::<HEADER_LEN>() else {
-            return Ok(None);
-        };
-        let len = match body_len(header) {
-            Ok(len) => HEADER_LEN + len,
-            Err(error) => {
-                self.failed = Some(error.clone());
-                self.buffer = Vec::new();
-                self.start = 0;
-                return Err(error);
-            }
-        };
-        if rest.len() < len {
-            return Ok(None);
-        }
-        if self.start == 0 && len >= rest.len() / 2 {
-            // A large message is handed over in its buffer; only what follows it is copied.
-            let rest = self.buffer.split_off(len);
-            return Ok(Some(std::mem::replace(&mut self.buffer, rest)));
-        }
-        let message = rest[..len].to_vec();
-        self.start += len;
-        Ok(Some(message))
+    fn addressed(&self, kind: Kind, asker: u32, what: &[u8]) -> Result<Vec<u8>, TreeWireError> {
+        let mut message = vec![0; HEADER_LEN];
+        message.extend_from_slice(&asker.to_le_bytes());
+        message.extend_from_slice(what);
+        seal(&mut message, kind, self.direction, self.request)?;
+        Ok(message)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn direction() -> impl Strategy<Value = Direction> {
-        prop_oneof![Just(Direction::Up), Just(Direction::Down)]
-    }
-
-    /// A random valid message, encoded.
-    fn message() -> impl Strategy<Value = Vec<u8>> {
-        let gather = (1usize..20, 0usize..6).prop_flat_map(|(len, count)| {
-            (
-                direction(),
-                any::<u64>(),
-                Just(len),
-                prop::collection::vec(any::<u8>(), len * count),
-            )
-        });
-        let pairs = prop::collection::vec(
-            (
-                prop::collection::vec(any::<u8>(), 1..=MAX_KEY),
-                prop::collection::vec(any::<u8>(), 0..50),
-            ),
-            0..5,
-        );
-        prop_oneof![
-            gather.prop_map(|(direction, request, value_len, values)| {
-                let values = &values[..];
-                let body = Body::Gather { value_len, values };
-                Message {
-                    direction,
-                    request,
-                    body,
-                }
-                .encode()
-                .unwrap()
-            }),
-            (direction(), any::<u64>(), pairs).prop_map(|(direction, request, pairs)| {
-                let mut message = vec![0; FENCE_PAIRS];
-                for (key, value) in &pairs {
-                    append_pair(&mut message, key, value);
-                }
-                seal_fence(&mut message, direction, request, pairs.len() as u32).unwrap();
-                let decoded = Message::decode(&message).unwrap();
-                let Body::Fence(read) = decoded.body else {
-                    panic!("{decoded:?}")
-                };
-                assert_eq!(read.count() as usize, pairs.len());
-                for ((k, v), (key, value)) in read.iter().zip(&pairs) {
-                    assert_eq!((k, v), (&key[..], &value[..]));
-                }
-                message
-            }),
-            (direction(), any::<u64>(), any::<u32>(), "\\PC{0,30}").prop_map(
-                |(direction, request, rank, reason)| failed(direction, request, rank, &reason)
-            ),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn messages_round_trip(bytes in message()) {
-            let decoded = Message::decode(&bytes).unwrap();
-            prop_assert_eq!(decoded.encode().unwrap(), bytes);
-        }
-
-        #[test]
-        fn damaged_messages_never_panic(mut bytes in message(), at: usize, to: u8, cut: usize) {
-            let at = at % bytes.len();
-            bytes[at] = to;
-            let _ = Message::decode(&bytes);
-            let _ = Message::decode(&bytes[..cut % bytes.len()]);
-            let mut decoder = Decoder::new();
-            decoder.push(&bytes);
-            while let Ok(Some(message)) = decoder.next_message() {
-                let _ = Message::decode(&message);
-            }
-        }
-
-        #[test]
-        fn random_bytes_never_panic(bytes: Vec<u8>) {
-            let _ = Message::decode(&bytes);
-            let mut decoder = Decoder::new();
-            decoder.push(&bytes);
-            while let Ok(Some(_)) = decoder.next_message() {}
-        }
-
-        #[test]
-        fn fragmentation_does_not_matter(
-            messages in prop::collection::vec(message(), 1..6),
-            cuts in prop::collection::vec(1usize..80, 1..20),
-        ) {
-            let stream = messages.concat();
-            let (mut decoder, mut seen, mut rest) = (Decoder::new(), Vec::new(), &stream[..]);
-            for cut in cuts.iter().cycle() {
-                if rest.is_empty() {
-                    break;
-                }
-                let (now, later) = rest.split_at((*cut).min(rest.len()));
-                rest = later;
-                decoder.push(now);
-                while let Some(message) = decoder.next_message().unwrap() {
-                    seen.push(message);
-                }
-            }
-            prop_assert_eq!(seen, messages);
-            prop_assert_eq!(decoder.pending(), 0);
-        }
-    }
-
-    #[test]
-    fn header_on_the_wire() {
-        let message = Message {
-            direction: Direction::Down,
-            request: 0x0102,
-            body: Body::Gather {
-                value_len: 2,
-                values: b"abcd",
-            },
-        };
-        assert_eq!(
-            message.encode().unwrap(),
-            [
-                &[1, 2, 0, 0, 12, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0][..],
-                &[2, 0, 0, 0, 2, 0, 0, 0],
-                b"abcd",
-            ]
-            .concat()
-        );
-    }
-
-    #[test]
-    fn announced_lengths_cost_no_memory() {
-        let mut header = vec![0; HEADER_LEN];
-        header[0] = VERSION;
-        header[1] = 3;
-        header[4..8].copy_from_slice(&(MAX_BODY as u32).to_le_bytes());
-        let mut decoder = Decoder::new();
-        decoder.push(&header);
-        assert_eq!(decoder.next_message(), Ok(None));
-        assert!(decoder.buffer.capacity() < 1000);
-        header[7] = 0xff;
-        decoder = Decoder::new();
-        decoder.push(&header);
-        assert!(matches!(
-            decoder.next_message(),
-            Err(TreeWireError::Header { .. })
-        ));
-        assert!(decoder.next_message().is_err());
-    }
-
-    #[test]
-    fn long_reasons_are_cut_between_characters() {
-        let reason = "ä".repeat(600);
-        let bytes = failed(Direction::Up, 1, 2, &format!("x{reason}"));
-        let Body::Failed { rank: 2, reason } = Message::decode(&bytes).unwrap().body else {
-            panic!("not a failure");
-        };
-        assert_eq!(reason.len(), 1023);
-    }
-}
+mod tests;

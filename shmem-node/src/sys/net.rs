@@ -8,7 +8,10 @@ use std::os::fd::AsRawFd;
 use super::cerr;
 
 /// The addresses of the interfaces that are up, with the interfaces' names.
-pub(crate) fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
+///
+/// # Errors
+/// The kernel refuses the list.
+pub fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut first = std::ptr::null_mut();
     // SAFETY: `first` is writable.
     cerr(unsafe { libc::getifaddrs(&mut first) })?;
@@ -46,7 +49,10 @@ pub(crate) fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
 }
 
 /// Longest IP packet in bytes that this interface sends.
-pub(crate) fn interface_mtu(name: &str) -> io::Result<u32> {
+///
+/// # Errors
+/// There is no such interface.
+pub fn interface_mtu(name: &str) -> io::Result<u32> {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .or_else(|_| std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)))?;
     // SAFETY: an all-zero ifreq is valid.

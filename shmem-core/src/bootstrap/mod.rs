@@ -2,46 +2,42 @@
 //!
 //! No step sends a message to another node or waits for one, and none does work that grows with
 //! the job (with static connections: by design the contrary). The UD address is handed to the
-//! launch agents, whose allgather runs while the program computes already.
+//! launch agents, whose allgather runs while the program computes already; under launchers other than
+//! `shmrun` ([`foreign`]) to their PMI server.
 
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
+mod alone;
+mod attach;
+mod foreign;
+
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use shmem_ib::patience::Patience;
-use shmem_node::contract::{
-    self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
-};
-use shmem_node::hca_address::HcaAddresses;
 use shmem_node::layout::{INTERNAL_SIZE, page_up};
-use shmem_node::pages;
 use shmem_node::pe_block::PeState;
-use shmem_node::segment::{JobFacts, NodeSegment, NodeView};
-use shmem_node::settings::{Connect, HeapCommit, HeapPages, Settings, Spin};
+use shmem_node::segment::NodeView;
+use shmem_node::settings::{Connect, HeapCommit, HeapPages, Settings};
 use shmem_node::stats::Stat;
 use shmem_node::sys;
-use shmem_node::template::marker::{self, StaticsRoom};
+use shmem_pmi::process::launchers::{self, Launcher};
 
-use crate::collectives::MAX_PES;
 use crate::context::Contexts;
 use crate::error::Error;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::life::ThreadLevel;
-use crate::pmi::Pmi;
+use crate::pmi::{Book, Pmi};
 use crate::remote::{Adapter, Remote};
 use crate::report::{Steps, record_connections};
-use crate::runtime::{Caller, Collective, Neighbours, Runtime, Segment, install, uninstall};
+use crate::runtime::{
+    Caller, Collective, Neighbours, Runtime, Segment, install, try_rt, uninstall,
+};
 use crate::startup;
 use crate::statics::{self, Statics, Why};
 use crate::team::Teams;
 use crate::tell;
-
-/// Polls of a waiting PE that was started without a launcher: nobody but its own threads can give
-/// it what it waits for.
-const DEFAULT_SPINS: u32 = 4000;
 
 /// What a process keeps from its first init to its end. The launch agent left it (descriptors, a place
 /// in the node's memory) to be taken once; everything else is made anew by each outermost init.
@@ -99,11 +95,13 @@ impl Lasting {
         }
     }
 
-    /// Takes what the launch agent has left, or makes a job of this process alone.
+    /// Takes what the launch agent has left, finds its peers through PMI, or makes a job of this
+    /// process alone.
     fn take(settings: &Settings) -> Result<Self, Error> {
-        match std::env::var(ENV_NODE) {
-            Ok(version) => attach(&version),
-            Err(_) => alone(settings),
+        match found_launcher()? {
+            Launcher::Agent(version) => attach::attach(&version),
+            Launcher::Pmi => foreign::join(settings),
+            Launcher::Nobody => alone::alone(settings),
         }
     }
 
@@ -160,8 +158,31 @@ impl Lasting {
 /// Makes this process a PE, for the first time or again. With `statics` the program's static data
 /// becomes symmetric. Called by one thread at a time, when the process is no PE.
 pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
+    begin(level, statics).inspect_err(|why| {
+        if let Some(lasting) = LASTING.get() {
+            lasting.pmi.init_failed(why);
+        }
+    })
+}
+
+/// What the environment sets. If that makes no sense, and the launcher would not notice, it is told.
+fn settings() -> Result<Settings, Error> {
+    let settings = Settings::from_env().map_err(Error::from);
+    settings.inspect_err(|why| {
+        if LASTING.get().is_none() && matches!(found_launcher(), Ok(Launcher::Pmi)) {
+            foreign::refuse_settings(why);
+        }
+    })
+}
+
+fn found_launcher() -> Result<Launcher, Error> {
+    let found = launchers::launcher(|name| std::env::var(name).ok());
+    found.map_err(|refused| Error::Launch(refused.to_string()))
+}
+
+fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     startup::keep();
-    let settings = Settings::from_env()?;
+    let settings = settings()?;
     let mut steps = Steps::start();
     sys::register_barrier_everywhere();
     let lasting = match LASTING.get() {
@@ -201,16 +222,14 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
     };
     steps.done(Stat::MapWall, Stat::MapCpu);
 
+    let book = lasting.pmi.book(&node, life);
     let remote = match node.n_nodes() > 1 {
-        true => Some(lasting.connect(&settings, &past)?),
+        true => Some(lasting.connect(&settings, &past, book.clone())?),
         false => None,
     };
     steps.done(Stat::EndpointWall, Stat::EndpointCpu);
     if let Some(remote) = &remote {
-        let request = lasting
-            .pmi
-            .iallgather(&remote.endpoint.published().to_bytes())?;
-        debug_assert_eq!(request + 1, life);
+        lasting.pmi.publish(life, &book, &remote.endpoint)?;
     }
     steps.done(Stat::GatherWall, Stat::GatherCpu);
 
@@ -274,7 +293,7 @@ pub(crate) fn init(level: ThreadLevel, statics: bool) -> Result<&'static Runtime
 
 impl Lasting {
     /// Opens an endpoint of this life's own.
-    fn connect(&self, settings: &Settings, past: &Past) -> Result<Remote, Error> {
+    fn connect(&self, settings: &Settings, past: &Past, book: Book) -> Result<Remote, Error> {
         let adapter = match self.adapter.get() {
             Some(adapter) => adapter,
             None => {
@@ -290,7 +309,8 @@ impl Lasting {
             what: "duplicate the descriptor of the XRC domain",
             source,
         })?;
-        Remote::open(&self.node, self.me, settings, adapter, xrc, past.lives())
+        let identity = self.pmi.identity(&self.node);
+        Remote::open(&self.node, self.me, settings, adapter, xrc, book, identity)
     }
 }
 
@@ -309,125 +329,19 @@ fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
     pes
 }
 
-/// Maps what `shmrun` has prepared.
-fn attach(version: &str) -> Result<Lasting, Error> {
-    if version != NODE_CONTRACT {
-        return Err(Error::Launch(format!(
-            "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers \
-             {version}; use the shmrun that was built with it"
-        )));
+/// The process exits with `status`, whether or not it is a PE. Called by the C library.
+pub(crate) fn process_exits(status: i32) {
+    if let Some(lasting) = LASTING.get() {
+        lasting.pmi.process_exits(status, try_rt().is_some());
     }
-    let rank: u32 = std::env::var(ENV_PMI_RANK)
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .ok_or_else(|| {
-            Error::Launch(format!(
-                "{ENV_NODE} is set but {ENV_PMI_RANK} is not a number"
-            ))
-        })?;
-    let (tables, heap) = (take_fd(TABLES_FD)?, take_fd(HEAP_FD)?);
-    let xrc = take_fd(XRC_FD)?;
-    let node = NodeView::attach(tables.as_fd(), heap.as_fd())?;
-    if node
-        .node_of()
-        .get(rank as usize)
-        .is_none_or(|&n| n as usize != node.node())
-    {
-        return Err(Error::Launch(format!(
-            "PE {rank} is not among the PEs of node {}: the environment belongs to another process",
-            node.node()
-        )));
-    }
-    if node.n_pes() > MAX_PES {
-        return Err(Error::Launch(format!(
-            "{} PEs are more than the {MAX_PES} that this version supports",
-            node.n_pes()
-        )));
-    }
-    let pmi = Pmi::inherited(rank, &contract::hex(&node.job_id()))?;
-    Ok(Lasting::new(rank as usize, node, heap, Some(xrc), pmi))
 }
 
-/// Takes over a descriptor that the launch agent left at a fixed number.
-fn take_fd(fd: RawFd) -> Result<OwnedFd, Error> {
-    // SAFETY: plain system call; it also tells whether the descriptor is open.
-    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
-        return Err(Error::Launch(format!(
-            "{ENV_NODE} is set, but descriptor {fd} is closed: this process is not the one that \
-             shmrun started (a child of it must be started with shmrun again)"
-        )));
-    }
-    // SAFETY: open, and by the contract ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// A job of one PE, for a program that was started without a launcher.
-fn alone(settings: &Settings) -> Result<Lasting, Error> {
-    refuse_foreign_launcher()?;
-    if let Some(notice) = pages::without_effect(settings.heap_pages) {
-        eprintln!("shmem: {notice}");
-    }
-    let (mut job_id, mut job_key) = ([0; 16], [0; 32]);
-    for buf in [&mut job_id[..], &mut job_key[..]] {
-        sys::random(buf).map_err(|source| Error::Os {
-            what: "read random bytes",
-            source,
-        })?;
-    }
-    let segment = NodeSegment::create(&JobFacts {
-        job_id,
-        job_key,
-        node_of: &[0],
-        n_nodes: 1,
-        node: 0,
-        on_machine: 1,
-        heap_size: settings.symmetric_size,
-        statics: StaticsRoom::of(settings.statics_size, &own_program()),
-        heap_commit: settings.heap_commit,
-        heap_pages: settings.heap_pages,
-        hca_addresses: HcaAddresses::shared(std::net::Ipv4Addr::LOCALHOST.into()),
-        spins: match settings.spin {
-            Spin::Auto => DEFAULT_SPINS,
-            Spin::Polls(n) => n,
-        },
-        report: false,
-    })?;
-    let os = |source| Error::Os {
-        what: "duplicate the descriptor of the heap",
-        source,
-    };
-    let heap = segment.heap_fd().try_clone_to_owned().map_err(os)?;
-    Ok(Lasting::new(0, *segment.view(), heap, None, Pmi::alone()))
-}
-
-/// What this program's file says.
-fn own_program() -> marker::Program {
-    marker::read(Path::new("/proc/self/exe")).unwrap_or(marker::Program {
-        marker: marker::Marker::Absent,
-        statics: None,
-    })
-}
-
-/// A launcher that we do not understand started several processes. Without this check each of
-/// them would believe to be the only PE.
-fn refuse_foreign_launcher() -> Result<(), Error> {
-    const MARKS: [(&str, &str); 5] = [
-        ("PMI_FD", "a PMI launcher such as mpiexec.hydra"),
-        ("PMI_PORT", "a PMI launcher such as mpiexec.hydra"),
-        ("PMIX_RANK", "a PMIx launcher such as mpirun or prterun"),
-        ("OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"),
-        ("SLURM_STEP_ID", "Slurm's srun"),
-    ];
-    match MARKS
-        .iter()
-        .find(|(name, _)| std::env::var_os(name).is_some())
-    {
-        Some((name, who)) => Err(Error::Launch(format!(
-            "this process was started by {who} ({name} is set), which this version cannot talk \
-             to; start the program with shmrun -n N PROGRAM, or unset {name} to run a single PE"
-        ))),
-        None => Ok(()),
-    }
+/// Whether the launcher ends this process, with the job, once it hears of the process's exit.
+pub(crate) fn exit_ends_job() -> bool {
+    let foreign = LASTING
+        .get()
+        .is_some_and(|lasting| lasting.pmi.ends_job_at_exit());
+    foreign && try_rt().is_some()
 }
 
 /// Leaves the job. Collective.

@@ -1,20 +1,23 @@
 //! From command line and settings to a checked job: everything that can be refused is refused here,
 //! before a process is started.
 
+mod environment;
+mod spawned;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use shmem_node::contract;
 use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
-use shmem_node::settings::{Settings, Spawn, Spin};
+use shmem_node::settings::{HeapCommit, PmiCache, Settings, Spawn, Spin};
 use shmem_node::template::marker::{self, Marker, StaticsRoom};
+use shmem_pmi::server::CachePolicy;
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
 use crate::cli::{Cli, SpawnChoice};
 use crate::driver::Job;
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
-use crate::frame::{EnvVar, Launch, Machines, SpawnMode};
+use crate::frame::{Command, Launch, Machines, SpawnMode, Spawner};
 use crate::hosts::{self, Host, HostsError};
 use crate::limits::{self, LimitError};
 use crate::memory::{self, MemoryError, Need};
@@ -23,6 +26,8 @@ use crate::program::{self, ProgramError};
 use crate::remote::RemoteShell;
 use crate::report::Launcher;
 use crate::sys;
+use environment::environment;
+pub(crate) use spawned::prepare_spawned;
 
 /// How often a waiting PE polls since something last happened before it sleeps, where every PE has a
 /// core. This is the one place that decides; the node segment carries the number to the PEs, and
@@ -72,6 +77,17 @@ pub(crate) enum JobError {
     Chdir { dir: String, source: std::io::Error },
     #[error("{name}: {why}")]
     NoTemplate { name: String, why: String },
+    #[error(
+        "--respawn: {name} is an OpenSHMEM program: what the memory of a process held would be lost, and \
+         other PEs may be reading it; leave --respawn out"
+    )]
+    Respawn { name: String },
+    #[error("the spawned job's {key} '{value}': {why}")]
+    Info {
+        key: &'static str,
+        value: String,
+        why: String,
+    },
     #[error("--env {0}: a variable needs a name before the =")]
     Env(String),
     #[error("{what}: {source}")]
@@ -91,6 +107,8 @@ impl JobError {
             | Self::Hosts(_)
             | Self::HostFile { .. }
             | Self::NoHosts { .. }
+            | Self::Respawn { .. }
+            | Self::Info { .. }
             | Self::Rsh(_)
             | Self::Namespaces => USAGE,
             Self::NoRsh(e) => e.status(),
@@ -100,6 +118,18 @@ impl JobError {
             Self::Memory(_) | Self::Os { .. } => LAUNCHER,
         }
     }
+}
+
+/// What is to run where.
+struct Outline {
+    /// The hosts that were named.
+    hosts: Option<Vec<Host>>,
+    layout: Layout,
+    commands: Vec<Command>,
+    /// The first program, as typed.
+    name: OsString,
+    cwd: PathBuf,
+    spawner: Option<Spawner>,
 }
 
 /// Makes a job of what was typed and set.
@@ -115,18 +145,55 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
             source,
         })?;
     }
-    let cwd = std::env::current_dir().map_err(|source| JobError::Os {
+    let cwd = working_directory()?;
+    let name = cli.command.first().cloned().unwrap_or_default();
+    let program = program::find(&name, std::env::var_os("PATH"))?;
+    let command = Command {
+        procs: layout.n_pes(),
+        program: program.into_os_string().into_vec(),
+        argv: cli.command.iter().map(|a| a.as_bytes().to_vec()).collect(),
+        dir: None,
+    };
+    let outline = Outline {
+        hosts,
+        layout,
+        commands: vec![command],
+        name,
+        cwd,
+        spawner: None,
+    };
+    complete(cli, settings, start, outline)
+}
+
+fn working_directory() -> Result<PathBuf, JobError> {
+    std::env::current_dir().map_err(|source| JobError::Os {
         what: "cannot tell the working directory",
         source,
-    })?;
-    let name = cli
-        .command
-        .first()
-        .map_or(OsStr::new(""), OsString::as_os_str);
-    let program = program::find(name, std::env::var_os("PATH"))?;
-    let file = marker::read(&program);
+    })
+}
+
+/// Checks what is to run, and adds what the settings say.
+fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Result<Job, JobError> {
+    let Outline {
+        hosts,
+        layout,
+        commands,
+        name,
+        cwd,
+        spawner,
+    } = outline;
+    let file = marker::read(Path::new(OsStr::from_bytes(&commands[0].program)));
     let statics = statics(settings, file.as_ref().ok());
-    let spawn = spawn_mode(name, &file, cli.spawn, settings.spawn)?;
+    let heap = heap_need(settings, file.as_ref().ok());
+    let respawns = cli.respawn.unwrap_or(0);
+    if respawns > 0 && file.as_ref().is_ok_and(|f| f.marker != Marker::Absent) {
+        let name = name.display().to_string();
+        return Err(JobError::Respawn { name });
+    }
+    let spawn = match commands.len() {
+        1 if respawns == 0 => spawn_mode(&name, &file, cli.spawn, settings.spawn)?,
+        _ => SpawnMode::Exec,
+    };
     let degree = match cli.tree_degree.unwrap_or(settings.tree_degree) {
         0 if hosts.is_some() => HOSTS_DEGREE,
         0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
@@ -147,13 +214,11 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     match machines {
         // Each host looks for itself; this one may run none.
         Some(_) if !first_is_here => {}
-        Some(_) => check_machine(
-            &Layout::of(layout.ranks(0).len() as u32, 1),
-            degree,
-            settings,
-            statics,
-        )?,
-        None => check_machine(&layout, degree, settings, statics)?,
+        Some(_) => {
+            let here = Layout::of(layout.ranks(0).len() as u32, 1);
+            check_machine(&here, degree, settings, statics, heap)?;
+        }
+        None => check_machine(&layout, degree, settings, statics, heap)?,
     }
 
     let mut random = [0; 16 + 32 + 4];
@@ -194,13 +259,22 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         statics,
         heap_commit: settings.heap_commit,
         spins,
+        pmi_cache: match settings.pmi_cache {
+            PmiCache::Hcs => CachePolicy::Hcs,
+            PmiCache::Hcma => CachePolicy::Hcma,
+            PmiCache::Hcmab => CachePolicy::Hcmab,
+            PmiCache::HcmabLru => CachePolicy::HcmabLru {
+                bytes: settings.pmi_cache_size as usize,
+            },
+        },
         report: cli.report.is_some() || cli.report_json.is_some(),
         raw_output: layout.n_pes() == 1 && !cli.label,
         spawn,
-        program: program.into_os_string().into_vec(),
-        argv: cli.command.iter().map(|a| a.as_bytes().to_vec()).collect(),
+        commands,
         env: environment(&cli.env, std::env::vars_os())?,
         cwd: cwd.into_os_string().into_vec(),
+        respawn: respawns > 0,
+        spawner,
     };
     let facts = Launcher {
         program: name.display().to_string(),
@@ -222,6 +296,9 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         label: cli.label,
         grace: settings.grace,
         timeout_s: cli.timeout,
+        respawns,
+        spawn_options: spawned::options(cli),
+        outer: None,
         facts,
     })
 }
@@ -314,6 +391,17 @@ fn statics(settings: &Settings, file: Option<&marker::Program>) -> StaticsRoom {
     StaticsRoom::of(settings.statics_size, file.unwrap_or(&unreadable))
 }
 
+/// Bytes of a heap for which a machine must have memory: none where the program is known not to be linked
+/// with `shmem`, since its heaps are never touched.
+pub(crate) fn heap_need(settings: &Settings, file: Option<&marker::Program>) -> u64 {
+    // Only of an ELF program it is known; a script may execute anything.
+    let foreign = file.is_some_and(|f| f.marker == Marker::Absent && f.statics.is_some());
+    match settings.heap_commit {
+        HeapCommit::Lazy if foreign => 0,
+        _ => settings.symmetric_size,
+    }
+}
+
 fn spawn_mode(
     name: &OsStr,
     file: &std::io::Result<marker::Program>,
@@ -354,11 +442,17 @@ fn spawn_mode(
 }
 
 /// What PEs on one machine need of its memory.
-pub(crate) fn need(pes: u32, nodes: u32, settings: &Settings, statics: StaticsRoom) -> Need {
+pub(crate) fn need(
+    pes: u32,
+    nodes: u32,
+    settings: &Settings,
+    statics: StaticsRoom,
+    heap_size: u64,
+) -> Need {
     Need {
         pes: pes.into(),
         nodes: nodes.into(),
-        heap_size: settings.symmetric_size,
+        heap_size,
         statics: statics.bytes,
         heap_commit: settings.heap_commit,
         heap_pages: settings.heap_pages,
@@ -370,9 +464,10 @@ fn check_machine(
     degree: u32,
     settings: &Settings,
     statics: StaticsRoom,
+    heap: u64,
 ) -> Result<(), JobError> {
     if let Some(machine) = memory::Machine::read() {
-        let need = need(layout.n_pes(), layout.n_nodes(), settings, statics);
+        let need = need(layout.n_pes(), layout.n_nodes(), settings, statics, heap);
         memory::check(need, machine)?;
     }
     let allowed = limits::Allowed {
@@ -390,50 +485,6 @@ fn check_machine(
     Ok(())
 }
 
-/// What PEs get beside the environment of their agent: `--env`, and the settings, which must be the
-/// same everywhere, with whatever else is named like them.
-fn environment(
-    typed: &[OsString],
-    own: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Vec<EnvVar>, JobError> {
-    let own: Vec<(OsString, OsString)> = own.into_iter().collect();
-    let is_setting = |name: &OsStr| {
-        // What describes our own place in another job, if this is a part of one, is no setting.
-        let place = [
-            contract::ENV_NODE,
-            contract::ENV_LOCAL_RANK,
-            contract::ENV_TEMPLATE_FD,
-        ];
-        let bytes = name.as_bytes();
-        let named = bytes.starts_with(b"SHMEM_") || bytes.starts_with(b"SMA_");
-        named && place.iter().all(|p| name != *p)
-    };
-    let mut out: Vec<EnvVar> = own
-        .iter()
-        .filter(|(name, _)| is_setting(name))
-        .map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec()))
-        .collect();
-    for item in typed {
-        let bytes = item.as_bytes();
-        let split = bytes.iter().position(|&b| b == b'=');
-        let name = &bytes[..split.unwrap_or(bytes.len())];
-        if name.is_empty() {
-            return Err(JobError::Env(item.display().to_string()));
-        }
-        let value = match split {
-            Some(at) => Some(bytes[at + 1..].to_vec()),
-            None => own
-                .iter()
-                .find(|(n, _)| n.as_bytes() == name)
-                .map(|(_, v)| v.as_bytes().to_vec()),
-        };
-        out.retain(|(n, _)| n != name);
-        // A variable that does not exist here is not passed on, as with mpiexec.
-        out.extend(value.map(|v| (name.to_vec(), v)));
-    }
-    Ok(out)
-}
-
 /// For `--verbose` and `--dry-run`.
 pub(crate) fn describe(job: &Job) -> String {
     use std::fmt::Write;
@@ -444,7 +495,7 @@ pub(crate) fn describe(job: &Job) -> String {
     let _ = writeln!(
         out,
         "shmrun: {}: {} PEs on {} nodes, started by {}; tree of degree {} and depth {}",
-        String::from_utf8_lossy(&l.program),
+        String::from_utf8_lossy(&l.commands[0].program),
         l.n_pes,
         l.n_nodes,
         job.facts.spawn,
@@ -487,35 +538,6 @@ pub(crate) fn describe(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn typed_variables_win_over_settings() {
-        let own = [
-            ("SHMEM_SPIN", "1"),
-            ("HOME", "/h"),
-            ("SHMEM_CONNECT", "static"),
-            ("SMA_OF_THE_PROGRAM", "own"),
-            ("SHMEM_NODE", "1"),
-            ("SHMEM_LOCAL_RANK", "3"),
-        ]
-        .map(|(n, v)| (n.into(), v.into()));
-        let typed = ["SHMEM_SPIN=7", "HOME", "NOT_THERE", "A=b=c"].map(OsString::from);
-        let mut env = environment(&typed, own).unwrap();
-        env.sort();
-        let want = [
-            ("A", "b=c"),
-            ("HOME", "/h"),
-            ("SHMEM_CONNECT", "static"),
-            ("SHMEM_SPIN", "7"),
-            ("SMA_OF_THE_PROGRAM", "own"),
-        ]
-        .map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec()));
-        assert_eq!(env, want);
-        assert!(matches!(
-            environment(&["=x".into()], []),
-            Err(JobError::Env(_))
-        ));
-    }
 
     #[test]
     fn scripts_are_executed_and_cannot_be_templates() {

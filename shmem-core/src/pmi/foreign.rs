@@ -1,0 +1,261 @@
+//! The exchange of addresses over the PMI server of another launcher.
+//!
+//! # Startup does not wait
+//! Each PE puts its address into the key-value space, begins a fence, and goes on. A thread of its own
+//! takes the end of the fence, and gets the job's key, which PE 0 has made up and put. From then on
+//! a peer's address is one request to the server of this node, made when the first operation needs the
+//! peer: a PE asks for as many addresses as it has peers ("Non-blocking PMI Extensions", 2014).
+//!
+//! Who is asked to connect before it has the key keeps the request meanwhile
+//! ([`Endpoint::set_identity`]): the fence has ended, since the peer is through it, so the key is
+//! on its way.
+//!
+//! # Values
+//! Are lower-case hexadecimal digits, at most 96 of them: PMI-1 knows no quoting, and the least that its
+//! servers take is above 600. Each life of the PEs has keys of its own, because a server may refuse to
+//! put a key again.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use shmem_ib::connect::endpoint::Endpoint;
+use shmem_ib::device::Device;
+use shmem_node::contract::{hex, unhex};
+use shmem_node::sys;
+use shmem_pmi::process::{Process, ProcessError};
+
+use super::Identity;
+use super::book::{Found, read};
+use crate::error::Error;
+
+/// Stack of the thread that takes the end of the fence.
+const STACK: usize = 256 << 10;
+/// Stack of the thread that watches the server.
+const WATCH_STACK: usize = 64 << 10;
+/// How long the launcher gets to pass on what was said last, before it is asked to end the job: it may
+/// drop the rest.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Key of the job's name and key.
+const JOB: &str = "shmem-job";
+/// Bytes of both.
+const JOB_LEN: usize = 48;
+
+/// This PE as the PMI server of another launcher knows it.
+pub(crate) struct Foreign {
+    process: Process,
+    me: u32,
+    /// Whose connection this is: a child inherits it.
+    pid: u32,
+    /// The job's, once it is known.
+    identity: OnceLock<Identity>,
+    /// The end of the connection is expected: this process has said that it exits.
+    leaves: AtomicBool,
+}
+
+fn refused(what: &'static str) -> impl FnOnce(ProcessError) -> Error {
+    move |e| Error::Launch(format!("cannot {what}: {e}"))
+}
+
+impl Foreign {
+    /// For rank `me` of a job. With an `identity`, this PE is the one that has made it up.
+    pub(crate) fn new(process: Process, me: u32, identity: Option<Identity>) -> Self {
+        let known = OnceLock::new();
+        if let Some(identity) = identity {
+            known.get_or_init(|| identity);
+        }
+        Self {
+            process,
+            me,
+            pid: std::process::id(),
+            identity: known,
+            leaves: AtomicBool::new(false),
+        }
+    }
+
+    /// Starts the thread that ends this process when the server dies. PEs that wait for each other
+    /// talk to no server, and where its death is not that of its processes, nobody else ends them.
+    pub(crate) fn watch(self: &Arc<Self>) -> Result<(), Error> {
+        let foreign = Arc::clone(self);
+        sys::spawn_thread(WATCH_STACK, move || {
+            let watched = foreign.process.wait_hangup();
+            if watched.is_err() || foreign.leaves.load(Ordering::Acquire) {
+                return;
+            }
+            // Standard error may have gone with the server.
+            let _ = writeln!(
+                std::io::stderr(),
+                "shmem: PE {}: the launcher's PMI server is gone; this process ends",
+                foreign.me
+            );
+            sys::end_at_once(1);
+        })
+        .map_err(|source| Error::Os {
+            what: "start the thread that watches the PMI server",
+            source,
+        })
+    }
+
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.identity.get().copied()
+    }
+
+    pub(super) fn book(self: &Arc<Self>, life: u32) -> Arc<KvsBook> {
+        Arc::new(KvsBook {
+            foreign: Arc::clone(self),
+            life,
+            exchange: Mutex::new(Exchange::UnderWay),
+            over: Condvar::new(),
+        })
+    }
+
+    /// Gets the job's name and key, unless they are known. Only after the fence.
+    fn learn_identity(&self) -> Result<Identity, String> {
+        if let Some(known) = self.identity.get() {
+            return Ok(*known);
+        }
+        let value = self.process.get(JOB).map_err(|e| e.to_string())?;
+        let bytes = value.as_deref().and_then(unhex).unwrap_or_default();
+        match (
+            bytes.first_chunk::<16>(),
+            bytes.get(16..).and_then(|rest| rest.try_into().ok()),
+        ) {
+            (Some(id), Some(key)) => Ok(*self.identity.get_or_init(|| (*id, key))),
+            _ => Err(format!(
+                "PE 0 has not put a key of {JOB_LEN} bytes for this job"
+            )),
+        }
+    }
+
+    pub(super) fn abort(&self, status: i32, message: &str) {
+        self.leaves.store(true, Ordering::Release);
+        abort(&self.process, status, message);
+    }
+
+    pub(crate) fn init_failed(&self, why: &Error) {
+        give_up(&self.process, why);
+    }
+
+    /// Launchers end a job when a process goes that has not taken its leave of PMI, and some do not
+    /// when one goes that has left its peers waiting; so both are told.
+    pub(super) fn process_exits(&self, status: i32, is_pe: bool) {
+        if std::process::id() != self.pid {
+            return;
+        }
+        if is_pe {
+            let why = format!("PE {} exits without finalize", self.me);
+            crate::tell::say(&format!("{why}, with status {status}; the job ends"));
+            self.abort(if status == 0 { 1 } else { status }, &why);
+        } else {
+            self.leaves.store(true, Ordering::Release);
+            let _ = self.process.finalize();
+        }
+    }
+}
+
+/// Ends the job because this process does not become a PE of it: the others would wait, and not every
+/// launcher would end them. It may end this process, too, before anybody else could say why.
+pub(crate) fn give_up(process: &Process, why: &Error) {
+    let text = format!("PE {} cannot initialise: {why}", process.rank());
+    crate::tell::say(&format!("{text}; the job ends"));
+    abort(process, 1, &text);
+}
+
+fn abort(process: &Process, status: i32, message: &str) {
+    std::thread::sleep(LAST_WORDS);
+    // The process exits with the status anyway.
+    let _ = process.abort_job(status, message);
+}
+
+/// How far the exchange of a life is.
+enum Exchange {
+    UnderWay,
+    Done,
+    Failed(String),
+}
+
+/// The addresses of one life.
+pub(crate) struct KvsBook {
+    foreign: Arc<Foreign>,
+    life: u32,
+    exchange: Mutex<Exchange>,
+    over: Condvar,
+}
+
+impl KvsBook {
+    fn key(&self, pe: u32) -> String {
+        format!("shmem-{}-{pe}", self.life)
+    }
+
+    fn state(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Tells everybody this PE's address. Returns at once; a thread takes the end.
+    pub(super) fn exchange(
+        self: &Arc<Self>,
+        address: &[u8],
+        endpoint: &Arc<Endpoint<Device>>,
+    ) -> Result<(), Error> {
+        let Foreign {
+            process,
+            me,
+            identity,
+            ..
+        } = &*self.foreign;
+        if self.life == 1
+            && *me == 0
+            && let Some((id, key)) = identity.get()
+        {
+            process
+                .put(JOB, (hex(id) + &hex(key)).as_bytes())
+                .map_err(refused("give the job's key to PMI"))?;
+        }
+        process
+            .put(&self.key(*me), hex(address).as_bytes())
+            .map_err(refused("give this PE's address to PMI"))?;
+        let fence = process
+            .ifence()
+            .map_err(refused("begin the exchange of addresses over PMI"))?;
+        let (book, endpoint) = (Arc::clone(self), Arc::clone(endpoint));
+        sys::spawn_thread(STACK, move || {
+            let ended = fence.wait().map_err(|e| e.to_string());
+            let learned = ended.and_then(|()| book.foreign.learn_identity());
+            *book.state() = match learned {
+                Ok((id, key)) => {
+                    endpoint.set_identity(id, key);
+                    Exchange::Done
+                }
+                Err(why) => Exchange::Failed(format!("the exchange over PMI failed: {why}")),
+            };
+            book.over.notify_all();
+        })
+        .map_err(|source| Error::Os {
+            what: "start the thread that waits for PMI",
+            source,
+        })
+    }
+
+    pub(super) fn find(&self, pe: u32) -> Found {
+        match &*self.state() {
+            Exchange::UnderWay => return Found::Pending,
+            Exchange::Failed(why) => return Found::Unknown(why.clone()),
+            Exchange::Done => {}
+        }
+        match self.foreign.process.get(&self.key(pe)) {
+            Ok(Some(value)) => match unhex(&value) {
+                Some(bytes) => read(&bytes),
+                None => Found::Unknown("its address in PMI is damaged".into()),
+            },
+            Ok(None) => Found::Unknown("it has put no address into PMI".into()),
+            Err(e) => Found::Unknown(e.to_string()),
+        }
+    }
+
+    pub(super) fn wait(&self, max: Duration) {
+        let state = self.state();
+        let pending = |state: &mut Exchange| matches!(state, Exchange::UnderWay);
+        drop(self.over.wait_timeout_while(state, max, pending));
+    }
+}

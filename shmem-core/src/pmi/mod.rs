@@ -1,0 +1,112 @@
+//! This PE's side of PMI: it tells its UD address at start, and waits for nothing.
+//!
+//! Under `shmrun` the launch agents exchange the addresses ([`agent`]); under other launchers the
+//! key-value space of their PMI server does ([`foreign`]). Either way init goes on at once, and the
+//! [`Book`] tells a peer's address when it is needed. A PE of a job with one node has nothing to tell.
+
+mod agent;
+mod book;
+mod foreign;
+
+use std::sync::Arc;
+
+use shmem_ib::connect::Published;
+use shmem_ib::connect::endpoint::Endpoint;
+use shmem_ib::device::Device;
+use shmem_node::segment::NodeView;
+
+use self::agent::Agent;
+pub(crate) use self::book::{Book, Found};
+pub(crate) use self::foreign::{Foreign, give_up};
+use crate::error::Error;
+
+/// What identifies the job in connection messages: its name and its key.
+pub(crate) type Identity = ([u8; 16], [u8; 32]);
+
+/// The way to the process manager.
+pub(crate) enum Pmi {
+    /// There is none: this process was started alone.
+    Alone,
+    /// The launch agent of `shmrun`.
+    Agent(Box<Agent>),
+    /// The PMI server of another launcher.
+    Foreign(Arc<Foreign>),
+}
+
+impl Pmi {
+    /// For a PE without a launcher.
+    pub(crate) fn alone() -> Self {
+        Self::Alone
+    }
+
+    /// Takes over the socket that the launch agent left open. Nothing is sent yet.
+    pub(crate) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
+        Agent::inherited(rank, job).map(|agent| Self::Agent(Box::new(agent)))
+    }
+
+    /// The job's identity, if this PE knows it already.
+    pub(crate) fn identity(&self, view: &NodeView) -> Option<Identity> {
+        match self {
+            Self::Alone | Self::Agent(_) => Some((view.job_id(), view.job_key())),
+            Self::Foreign(foreign) => foreign.identity(),
+        }
+    }
+
+    /// The addresses of all PEs in their `life`th life, counted from 1, as they come in.
+    pub(crate) fn book(&self, view: &NodeView, life: u32) -> Book {
+        match self {
+            Self::Alone | Self::Agent(_) => Book::Gather {
+                view: Box::new(*view),
+                request: life - 1,
+            },
+            Self::Foreign(foreign) => Book::Kvs(foreign.book(life)),
+        }
+    }
+
+    /// Tells the others the address of this PE in its `life`th life. Collective, and does not wait.
+    pub(crate) fn publish(
+        &self,
+        life: u32,
+        book: &Book,
+        endpoint: &Arc<Endpoint<Device>>,
+    ) -> Result<(), Error> {
+        let address: [u8; Published::LEN] = endpoint.published().to_bytes();
+        match (self, book) {
+            (Self::Agent(agent), _) => {
+                let request = agent.iallgather(&address)?;
+                debug_assert_eq!(request + 1, life);
+                Ok(())
+            }
+            (Self::Foreign(_), Book::Kvs(book)) => book.exchange(&address, endpoint),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks the launcher to end the whole job with `status`.
+    pub(crate) fn abort(&self, status: i32, message: &str) {
+        match self {
+            Self::Alone => {}
+            Self::Agent(agent) => agent.abort(status, message),
+            Self::Foreign(foreign) => foreign.abort(status, message),
+        }
+    }
+
+    /// This process does not become a PE, because of `why`. The agent of `shmrun` sees that itself.
+    pub(crate) fn init_failed(&self, why: &Error) {
+        if let Self::Foreign(foreign) = self {
+            foreign.init_failed(why);
+        }
+    }
+
+    /// Whether the exit of a PE has the launcher end the job, and this process, at once.
+    pub(crate) fn ends_job_at_exit(&self) -> bool {
+        matches!(self, Self::Foreign(_))
+    }
+
+    /// The process exits with `status`, as a PE or as none any more.
+    pub(crate) fn process_exits(&self, status: i32, is_pe: bool) {
+        if let Self::Foreign(foreign) = self {
+            foreign.process_exits(status, is_pe);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The agent and its PMI server: what the server wants to be done, and whether somebody waits for PEs
+//! that will not come.
+
+use std::sync::Arc;
+
+use shmem_pmi::server::{Output, TreeLink};
+
+use super::child::Child;
+use super::{Action, Agent};
+use crate::exit::Cause;
+use crate::frame::{Frame, OutBuf};
+
+/// Bytes of PMI's stream in one frame at most.
+const PMI_PIECE: usize = 32 << 10;
+
+/// How long a PE that has closed its PMI connection may take to end, before others are told not to wait
+/// for it: how it ends says more.
+const LOST_NS: u64 = 1_000_000_000;
+
+/// PMI's messages are a byte stream of their own, so they are cut as suits the link: with pieces that
+/// fit a receiver's buffer, nobody on the way has to grow one for a whole result.
+fn send_pmi(bytes: &Arc<Vec<u8>>, out: &mut OutBuf) {
+    for start in (0..bytes.len()).step_by(PMI_PIECE) {
+        out.send_pmi(bytes, start..bytes.len().min(start + PMI_PIECE));
+    }
+}
+
+impl Agent {
+    /// Tells when some have joined an operation that others, who have ended, cannot join any more:
+    /// those who did would wait for ever. What a PE brought before its end has been read before.
+    pub(super) fn look_for_absent(&mut self) {
+        if self.stopping
+            || self.told_absent
+            || !(self.pes.any_gone() || self.children.iter().any(|c| c.exited || c.deaf))
+        {
+            return;
+        }
+        let Some(request) = self.pmi.oldest_incomplete() else {
+            return;
+        };
+        let missing = self.pmi.who_is_missing(request);
+        let first = self.setup.first_rank;
+        let here = missing.local.iter().find(|r| self.pes.is_gone(r - first));
+        let here = here.map(|rank| (rank, self.pes.has_ended(rank - first)));
+        let below = || {
+            let mut gone = missing
+                .children
+                .iter()
+                .map(|(c, ranks)| (&self.children[*c], ranks))
+                .filter(|(c, _)| c.exited || c.deaf);
+            gone.find_map(|(c, ranks)| Some((ranks.first()?, c.exited)))
+        };
+        if let Some((rank, ended)) = here.or_else(below) {
+            self.told_absent = true;
+            let cause = match ended {
+                true => Cause::Absent { rank },
+                false => Cause::Deaf { rank },
+            };
+            self.fault(0, cause);
+        }
+    }
+
+    /// Says once when no PE of the subtree will join anything any more, though some live.
+    pub(super) fn look_for_deaf(&mut self) {
+        let gone = |c: &Child| c.exited || c.deaf || c.mourned;
+        let deaf = self.pes.any_deaf() || self.children.iter().any(|c| c.deaf);
+        if deaf && !self.told_deaf && self.pes.all_gone() && self.children.iter().all(gone) {
+            self.told_deaf = true;
+            self.up.send(&Frame::Deaf);
+        }
+    }
+
+    pub(super) fn pmi_tree(&mut self, from: TreeLink, bytes: &[u8]) {
+        if let Err(e) = self.pmi.handle_tree(from, bytes) {
+            self.fault(
+                0,
+                Cause::Node {
+                    what: format!("PMI: {e}"),
+                },
+            );
+        }
+    }
+
+    pub(super) fn serve_pmi(&mut self, now: u64) {
+        while let Some(output) = self.pmi.poll_output() {
+            match output {
+                Output::ToClient { local, bytes } => {
+                    self.actions.push_back(Action::ToPe(local as u32, bytes));
+                }
+                Output::ToParent(bytes) => send_pmi(&bytes, &mut self.up),
+                Output::ToChild { child, bytes } => {
+                    let c = &mut self.children[child];
+                    if !c.gone() {
+                        send_pmi(&bytes, &mut c.out);
+                    }
+                }
+                Output::Publish {
+                    request,
+                    value_len,
+                    offset,
+                    values,
+                    last,
+                } => {
+                    self.actions.push_back(Action::Publish {
+                        request,
+                        value_len,
+                        offset,
+                        values,
+                        last,
+                    });
+                }
+                Output::Abort {
+                    local,
+                    exit_code,
+                    message,
+                } => {
+                    let (rank, pid) = self.identify(local as u32);
+                    self.fault(
+                        pid,
+                        Cause::Abort {
+                            rank,
+                            code: exit_code,
+                            message,
+                        },
+                    );
+                }
+                Output::ProtocolError { local, text } => {
+                    let (rank, pid) = self.identify(local as u32);
+                    let what = format!("PE {rank} (pid {pid}) does not speak PMI: {text}");
+                    self.fault(pid, Cause::Node { what });
+                }
+                Output::Ask {
+                    asker,
+                    ticket,
+                    question,
+                } => self.up.send(&Frame::Ask {
+                    asker,
+                    ticket,
+                    question: &question.encode(),
+                }),
+                Output::Finalized { local } => self.pes.finalized(local as u32),
+                Output::Lost { local } => {
+                    self.pes.lost(local as u32, now.saturating_add(LOST_NS));
+                }
+                _ => {}
+            }
+        }
+    }
+}

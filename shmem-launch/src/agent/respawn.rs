@@ -1,0 +1,58 @@
+//! PEs that are started again (`--respawn`).
+//!
+//! Only those of programs that use nothing but PMI: what the memory of an OpenSHMEM program held is
+//! lost, and others may be reading it. And only those that failed before they finalized: what has
+//! taken leave has done its work.
+
+use super::Agent;
+use super::event::Action;
+use crate::exit::{Cause, End, Fault};
+use crate::frame::Frame;
+
+impl Agent {
+    /// Whether a PE that has been reaped may be started again.
+    pub(super) fn may_respawn(&self, local: u32, end: End, attached: bool) -> bool {
+        self.setup.respawn
+            && !self.stopping
+            && !attached
+            && end != End::Code(0)
+            && !self.pes.has_finalized(local)
+    }
+
+    /// The launcher decides what becomes of it.
+    pub(super) fn down(&mut self, local: u32, end: End) {
+        self.pes.down(local);
+        self.told_deaf = false;
+        let (rank, pid) = self.identify(local);
+        self.up.send(&Frame::Died(Fault {
+            node: self.setup.node,
+            pid,
+            cause: Cause::Pe { rank, end },
+        }));
+    }
+
+    /// The launcher wants PE `rank` to be started again, here or elsewhere.
+    pub(super) fn respawn(&mut self, rank: u32, count: u32) {
+        let local = rank.checked_sub(self.setup.first_rank);
+        let here = local.filter(|&local| local < self.setup.n_local);
+        if let Some(local) = here.filter(|&local| self.pes.is_down(local) && !self.stopping) {
+            self.actions.push_back(Action::Respawn { local, count });
+        }
+    }
+
+    /// The driver has started it, or could not.
+    pub(super) fn respawned(&mut self, local: u32, pid: Result<i32, String>) {
+        match pid {
+            Ok(pid) => {
+                self.pes.respawned(local, pid as u32);
+                self.pmi.restart(local as usize);
+            }
+            Err(e) => {
+                let rank = self.setup.first_rank + local;
+                let what = format!("cannot start PE {rank} again: {e}");
+                self.pes.bury_down();
+                self.fault(0, Cause::Node { what });
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Starting the process that starts PEs: the program itself as a template, or a spawner, which executes
+//! one program for each PE. A spawner is started once more for a PE that is to be started again.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use shmem_node::contract::{self, HEAP_FD, TABLES_FD, XRC_FD};
+use shmem_node::segment::NodeSegment;
+use shmem_node::settings::Settings;
+use shmem_node::template::exec::{self, Program, Recipe};
+
+use super::address;
+use super::agent::NULL_FD;
+use super::group::Group;
+use super::node::Place;
+use crate::frame::{Command, SpawnMode};
+use crate::sys;
+
+/// Number of the template's socket in the template; beyond what PEs inherit.
+const TEMPLATE_FD: i32 = contract::FIRST_FREE_FD;
+
+/// The setting that an agent fills in for its PEs, if it is left to it.
+const ENV_SOFT_MTU: &str = "SHMEM_SOFT_MTU";
+
+/// The environment of the PEs but for what differs between them.
+fn environment(place: &Place<'_>, settings: &Settings) -> Result<Vec<CString>, String> {
+    let launch = place.launch;
+    let mut common = contract::common_env(&launch.job_id, launch.n_pes);
+    let first = launch.layout().ranks(launch.node).start;
+    // Every PE of the node is behind the same interface.
+    if settings.soft_mtu == 0
+        && launch.n_nodes > 1
+        && let Some(mtu) = address::path_mtu(place.addresses.of(launch.node, first))
+    {
+        common.push((ENV_SOFT_MTU, mtu.to_string()));
+    }
+    let set = launch
+        .env
+        .iter()
+        .map(|(n, v)| (n.as_slice(), v.as_slice()))
+        .chain(common.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
+        .collect::<std::collections::BTreeMap<_, _>>();
+    let inherited = std::env::vars_os().filter(|(name, _)| {
+        // What describes our own place in another job would mislead the PEs.
+        let name = name.as_bytes();
+        let foreign = place.far && (name.starts_with(b"SHMEM_") || name.starts_with(b"SMA_"));
+        !set.contains_key(name)
+            && !foreign
+            && !name.starts_with(b"PMI_")
+            && !contract::PLACE_ENV.iter().any(|own| own.as_bytes() == name)
+            && name != contract::ENV_TEMPLATE_FD.as_bytes()
+    });
+    let join = |name: &[u8], value: &[u8]| {
+        CString::new([name, b"=", value].concat())
+            .map_err(|_| format!("variable {} has a NUL byte", String::from_utf8_lossy(name)))
+    };
+    let mut out = Vec::new();
+    for (name, value) in inherited {
+        out.push(join(name.as_bytes(), value.as_bytes())?);
+    }
+    for (name, value) in set {
+        out.push(join(name, value)?);
+    }
+    Ok(out)
+}
+
+fn text(bytes: &[u8]) -> io::Result<CString> {
+    CString::new(bytes).map_err(|_| invalid("an argument has a NUL byte".into()))
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+fn program(command: &Command, first_rank: u32) -> io::Result<Program> {
+    let args = command.argv.iter().map(|a| text(a));
+    Ok(Program {
+        first_rank,
+        path: text(&command.program)?,
+        args: args.collect::<io::Result<Vec<_>>>()?,
+        dir: command.dir.as_deref().map(text).transpose()?,
+    })
+}
+
+/// Puts descriptors, process group and signals in order in a forked child.
+fn arrange(theirs: &OwnedFd, cloexec: bool, group: i32, segment: &NodeSegment) -> bool {
+    let null = NULL_FD;
+    let placed = [
+        (null, 0, false),
+        (null, 1, false),
+        (2, 2, false),
+        (segment.tables_fd().as_raw_fd(), TABLES_FD, false),
+        (segment.heap_fd().as_raw_fd(), HEAP_FD, false),
+        (segment.xrc_fd().as_raw_fd(), XRC_FD, false),
+        // A spawner's PEs must not inherit it; a template needs it after exec.
+        (theirs.as_raw_fd(), TEMPLATE_FD, cloexec),
+        (null, contract::PMI_FD, false),
+    ];
+    let arranged =
+        sys::set_group(0, group).and_then(|()| sys::arrange_fds(&placed, TEMPLATE_FD + 1));
+    if let Err(e) = arranged {
+        eprintln!("shmrun: cannot prepare the process that starts the PEs: {e}");
+        return false;
+    }
+    sys::reset_signals();
+    true
+}
+
+/// What starts the PEs of a node.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// The program itself.
+    Template(Recipe),
+    /// A spawner.
+    Spawner(Recipe),
+}
+
+impl Start {
+    /// What the launch frame asks for.
+    pub(super) fn of(place: &Place<'_>, settings: &Settings) -> io::Result<Self> {
+        let launch = place.launch;
+        let mut programs = Vec::with_capacity(launch.commands.len());
+        let mut first_rank = 0;
+        for command in &launch.commands {
+            programs.push(program(command, first_rank)?);
+            first_rank += command.procs;
+        }
+        let mut recipe = Recipe {
+            programs,
+            env: environment(place, settings).map_err(invalid)?,
+            n_local: launch.layout().ranks(launch.node).len() as u32,
+        };
+        Ok(match launch.spawn {
+            SpawnMode::Template => {
+                let socket = format!("{}={TEMPLATE_FD}", contract::ENV_TEMPLATE_FD);
+                recipe.env.push(text(socket.as_bytes())?);
+                Self::Template(recipe)
+            }
+            SpawnMode::Exec => Self::Spawner(recipe),
+        })
+    }
+
+    /// The recipe of a spawner.
+    pub(super) fn into_recipe(self) -> Option<Recipe> {
+        match self {
+            Self::Template(_) => None,
+            Self::Spawner(recipe) => Some(recipe),
+        }
+    }
+
+    /// Starts it; gives its process id and our end of its socket.
+    ///
+    /// # Safety
+    /// This process has a single thread.
+    pub(super) unsafe fn run(
+        &self,
+        group: &Group,
+        segment: &NodeSegment,
+    ) -> io::Result<(i32, OwnedFd)> {
+        let recipe = match self {
+            // SAFETY: as promised by the caller.
+            Self::Spawner(recipe) => return unsafe { spawner(recipe, group, segment) },
+            Self::Template(recipe) => recipe,
+        };
+        let Program { path, args, .. } = &recipe.programs[0];
+        let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
+        sys::set_nonblocking(ours.as_fd())?;
+        let child = || {
+            if arrange(&theirs, false, group.id(), segment) {
+                let e = sys::exec(path, args, &recipe.env);
+                eprintln!("shmrun: {}: {e}", path.to_string_lossy());
+            }
+            1
+        };
+        // SAFETY: one thread, as promised by the caller; the child changes nothing that we own.
+        let pid = unsafe { sys::fork_to_exec(child)? };
+        let _ = sys::set_group(pid, group.id());
+        Ok((pid, ours))
+    }
+}
+
+/// Starts a spawner; gives its process id and our end of its socket.
+///
+/// # Safety
+/// This process has a single thread.
+pub(super) unsafe fn spawner(
+    recipe: &Recipe,
+    group: &Group,
+    segment: &NodeSegment,
+) -> io::Result<(i32, OwnedFd)> {
+    let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
+    sys::set_nonblocking(ours.as_fd())?;
+    let child = || {
+        if !arrange(&theirs, true, group.id(), segment) {
+            return 1;
+        }
+        sys::set_name(c"shmrun-spawner");
+        // SAFETY: the socket was put there just now and nobody else owns it here.
+        let socket = unsafe { sys::own(TEMPLATE_FD) };
+        match exec::serve(socket.as_fd(), recipe) {
+            Ok(()) => 0,
+            Err(e) => {
+                eprintln!("shmrun: the process that starts the PEs failed: {e}");
+                1
+            }
+        }
+    };
+    // SAFETY: one thread, as promised by the caller.
+    let pid = unsafe { sys::fork(child)? };
+    let _ = sys::set_group(pid, group.id());
+    Ok((pid, ours))
+}

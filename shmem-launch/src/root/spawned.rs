@@ -1,0 +1,405 @@
+//! What PEs ask the launcher for, and the jobs that they spawn.
+//!
+//! A spawned job has a launcher of its own, `shmrun --spawned`, which is started by the launcher that
+//! the user started, and by no other: a launcher of a spawned job passes on whatever its PEs ask. So
+//! names are kept in one place, all jobs are known in one place, and a job can spawn others whether or
+//! not it was spawned itself.
+//!
+//! The launcher of a spawned job says once whether the job runs. From then on the job is a part of
+//! the whole: the whole ends when all its jobs have ended, and if one fails or is aborted, all are
+//! ended and its status is that of `shmrun`.
+
+use std::collections::VecDeque;
+
+use shmem_pmi::question::{Answer, Question, SpawnRequest};
+
+use super::Root;
+use crate::exit::{self, End};
+use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream};
+use crate::names::Names;
+use crate::plan::MAX_PES;
+use crate::stdio::LineBuffer;
+
+/// Most spawned jobs that run at a time.
+pub const MAX_SPAWNED: usize = 64;
+
+/// Return code of a job that cannot be spawned.
+const FAIL: i32 = 1;
+
+/// Something that the driver has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Start the launcher of a job that a PE has spawned. What the job is, is the first of its bytes.
+    Start {
+        /// Its number, by which events name it.
+        number: u32,
+    },
+}
+
+/// Who waits to hear that a job runs.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// Number of the spawned job that the PE belongs to; 0 for this one.
+    job: u32,
+    asker: u32,
+    ticket: u64,
+}
+
+/// A job that was spawned, from the request to the end of its launcher.
+#[derive(Debug)]
+struct Child {
+    number: u32,
+    /// Until it is known whether the job runs.
+    asked: Option<Asked>,
+    /// Once it runs.
+    job_id: Option<String>,
+    reader: FrameReader,
+    out: OutBuf,
+    lines: [LineBuffer; 2],
+}
+
+/// All of them, and what they share.
+#[derive(Debug, Default)]
+pub(super) struct Spawned {
+    children: Vec<Child>,
+    /// Number of the last one.
+    last: u32,
+    names: Names,
+    pub(super) actions: VecDeque<Action>,
+}
+
+impl Spawned {
+    /// Whether no spawned job is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    /// Nothing more is expected of them.
+    pub(super) fn give_up(&mut self) {
+        self.children.clear();
+    }
+
+    /// Sends a frame to all their launchers.
+    pub(super) fn send(&mut self, frame: &Frame<'_>) {
+        for child in &mut self.children {
+            child.out.send(frame);
+        }
+    }
+
+    fn child(&mut self, number: u32) -> Option<&mut Child> {
+        self.children.iter_mut().find(|c| c.number == number)
+    }
+}
+
+/// The link of the launcher of a spawned job to the launcher that started it.
+#[derive(Debug, Default)]
+pub(super) struct Outer {
+    reader: FrameReader,
+    out: OutBuf,
+    /// Whether it was told that the job runs, or that it does not.
+    told: bool,
+}
+
+impl Outer {
+    fn tell(&mut self, answer: &Answer) {
+        self.told = true;
+        self.out.send(&Frame::Answer {
+            asker: 0,
+            ticket: 0,
+            answer: &answer.encode(),
+        });
+    }
+}
+
+impl Root {
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.spawned.actions.pop_front()
+    }
+
+    /// Bytes for the launcher of a spawned job, while there is one of this number.
+    pub fn outgoing_spawned(&mut self, number: u32) -> Option<&mut OutBuf> {
+        self.spawned.child(number).map(|c| &mut c.out)
+    }
+
+    /// Bytes for the launcher that started this one, if this is that of a spawned job.
+    pub fn outgoing_outer(&mut self) -> Option<&mut OutBuf> {
+        self.outer.as_mut().map(|o| &mut o.out)
+    }
+
+    /// Whether output of spawned jobs may be read: not while older text waits to be written.
+    pub fn may_read_spawned(&self, stream: Stream) -> bool {
+        self.sinks[stream as usize].text.is_empty()
+    }
+
+    /// A PE asks something.
+    pub(super) fn ask(&mut self, job: u32, asker: u32, ticket: u64, question: &[u8]) {
+        if let Some(outer) = &mut self.outer {
+            return outer.out.send(&Frame::Ask {
+                asker,
+                ticket,
+                question,
+            });
+        }
+        let names = &mut self.spawned.names;
+        let answer = match Question::decode(question) {
+            Ok(Question::Publish { name, port }) => names.publish(job, name, port),
+            Ok(Question::LookupName { name }) => names.lookup(&name),
+            Ok(Question::Unpublish { name }) => names.unpublish(&name),
+            Ok(Question::Spawn(request)) => {
+                let asked = Asked { job, asker, ticket };
+                match self.spawn(asked, request) {
+                    Ok(()) => return,
+                    Err(reason) => Answer::Refused { rc: FAIL, reason },
+                }
+            }
+            Ok(other) => Answer::Refused {
+                rc: FAIL,
+                reason: format!("the launcher does not answer {other:?}"),
+            },
+            Err(e) => Answer::Refused {
+                rc: FAIL,
+                reason: e.to_string(),
+            },
+        };
+        self.answer(Asked { job, asker, ticket }, &answer);
+    }
+
+    fn answer(&mut self, asked: Asked, answer: &Answer) {
+        let Asked { job, asker, ticket } = asked;
+        let out = match job {
+            0 => Some(&mut self.down),
+            job => self.spawned.child(job).map(|c| &mut c.out),
+        };
+        if let Some(out) = out {
+            out.send(&Frame::Answer {
+                asker,
+                ticket,
+                answer: &answer.encode(),
+            });
+        }
+    }
+
+    fn spawn(&mut self, asked: Asked, request: SpawnRequest) -> Result<(), String> {
+        let procs = request.commands.iter().map(|c| u64::from(c.procs));
+        let total: u64 = procs.sum();
+        if total == 0 || request.commands.iter().any(|c| c.procs == 0) {
+            return Err("a program with 0 processes starts nothing".into());
+        }
+        if total > MAX_PES.into() {
+            return Err(format!("{total} processes; at most {MAX_PES} are possible"));
+        }
+        if self.ending {
+            return Err("the job is being ended".into());
+        }
+        if self.spawned.children.len() >= MAX_SPAWNED {
+            return Err(format!("{MAX_SPAWNED} spawned jobs run already"));
+        }
+        let spawner = match asked.job {
+            0 => Some(self.setup.job_id.clone()),
+            job => self.spawned.child(job).and_then(|c| c.job_id.clone()),
+        };
+        self.spawned.last += 1;
+        let number = self.spawned.last;
+        let job = SpawnedJob {
+            number,
+            spawner: spawner.unwrap_or_default(),
+            request,
+        };
+        let mut out = OutBuf::default();
+        out.send(&Frame::Job(&job.encode()));
+        self.spawned.children.push(Child {
+            number,
+            asked: Some(asked),
+            job_id: None,
+            reader: FrameReader::default(),
+            out,
+            lines: Default::default(),
+        });
+        self.spawned.actions.push_back(Action::Start { number });
+        Ok(())
+    }
+
+    /// Bytes came from the launcher of a spawned job.
+    pub(super) fn spawned_bytes(&mut self, number: u32, bytes: &[u8], now: u64) {
+        let Some(child) = self.spawned.child(number) else {
+            return;
+        };
+        let mut reader = std::mem::take(&mut child.reader);
+        let mut bytes = bytes;
+        let result = loop {
+            match reader.next_frame(&mut bytes) {
+                Ok(None) => break Ok(()),
+                Ok(Some(content)) => match Frame::decode(content) {
+                    Ok(frame) => self.spawned_frame(number, &frame),
+                    Err(e) => break Err(e),
+                },
+                Err(e) => break Err(e),
+            }
+        };
+        if let Some(child) = self.spawned.child(number) {
+            child.reader = reader;
+        }
+        if let Err(e) = result
+            && self.end_with(exit::LAUNCHER)
+        {
+            self.say(&format!(
+                "the launcher of spawned job {number} sent what cannot be understood: {e}; \
+                 ending the job"
+            ));
+            self.stop(self.setup.grace_ns, now);
+        }
+    }
+
+    fn spawned_frame(&mut self, number: u32, frame: &Frame<'_>) {
+        match *frame {
+            Frame::Ask {
+                asker,
+                ticket,
+                question,
+            } => self.ask(number, asker, ticket, question),
+            Frame::Answer { answer, .. } => {
+                let answer = Answer::decode(answer).unwrap_or_else(|e| Answer::Refused {
+                    rc: FAIL,
+                    reason: e.to_string(),
+                });
+                let Some(child) = self.spawned.child(number) else {
+                    return;
+                };
+                if let Answer::Spawned { job_id } = &answer {
+                    child.job_id = Some(job_id.clone());
+                }
+                if let Some(asked) = child.asked.take() {
+                    self.answer(asked, &answer);
+                }
+            }
+            // Nothing else comes from there.
+            _ => {}
+        }
+    }
+
+    /// A spawned job wrote something, labels and all.
+    pub(super) fn spawned_text(&mut self, number: u32, stream: Stream, text: &[u8]) {
+        let Self {
+            spawned,
+            mixer,
+            sinks,
+            ..
+        } = self;
+        let sink = &mut sinks[stream as usize];
+        if let Some(child) = spawned.child(number) {
+            child.lines[stream as usize].feed(text, |head, tail| {
+                if !sink.closed {
+                    mixer.add_lines(stream, &[head, tail], &mut sink.text);
+                }
+            });
+        }
+    }
+
+    /// The launcher of a spawned job has ended, and all that it wrote is here; `None` if it could not
+    /// be started, for this reason.
+    pub(super) fn spawned_ended(&mut self, number: u32, end: Result<End, String>, now: u64) {
+        for stream in Stream::ALL {
+            let child = self.spawned.child(number);
+            let rest = child.map(|c| c.lines[stream as usize].finish());
+            if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+                self.spawned_text(number, stream, &[&rest[..], b"\n"].concat());
+            }
+        }
+        let Some(child) = self.spawned.child(number) else {
+            return;
+        };
+        let (asked, ran) = (child.asked.take(), child.job_id.is_some());
+        let reason = match &end {
+            Ok(end) => format!("the launcher of the job {end}"),
+            Err(e) => format!("the launcher of the job cannot be started: {e}"),
+        };
+        let status = match &end {
+            // It has told why.
+            Ok(End::Code(code)) => *code,
+            _ => exit::LAUNCHER,
+        };
+        // A job that never ran was refused, and whoever asked for it decides what follows. Before it is
+        // forgotten: it may be the last, and what has ended cannot fail.
+        let fails = ran && status != 0 && self.end_with(status);
+        self.spawned.children.retain(|c| c.number != number);
+        self.spawned.names.forget(number);
+        if let Some(asked) = asked {
+            let answer = Answer::Refused { rc: FAIL, reason };
+            self.answer(asked, &answer);
+        }
+        if fails {
+            if let Ok(end @ End::Signal { .. }) = end {
+                self.say(&format!(
+                    "the launcher of spawned job {number} {end}; ending the job"
+                ));
+            }
+            self.stop(self.setup.grace_ns, now);
+        }
+    }
+
+    /// Bytes came from the launcher that started this one.
+    pub(super) fn outer_bytes(&mut self, bytes: &[u8], now: u64) {
+        let Some(outer) = &mut self.outer else { return };
+        let mut reader = std::mem::take(&mut outer.reader);
+        let mut bytes = bytes;
+        loop {
+            let frame = match reader.next_frame(&mut bytes) {
+                Ok(None) => break,
+                Ok(Some(content)) => Frame::decode(content),
+                Err(e) => Err(e),
+            };
+            match frame {
+                Ok(frame) => self.outer_frame(&frame, now),
+                Err(e) => {
+                    let what = format!("shmrun sent what cannot be understood: {e}");
+                    self.node_0(what, now);
+                    break;
+                }
+            }
+        }
+        if let Some(outer) = &mut self.outer {
+            outer.reader = reader;
+        }
+    }
+
+    fn outer_frame(&mut self, frame: &Frame<'_>, now: u64) {
+        match *frame {
+            Frame::Answer { .. } => self.down.send(frame),
+            Frame::Signal(signal) => {
+                // The other launcher has said that it came, and will say when time is up.
+                if matches!(signal, 2 | 3) {
+                    self.end_with(128 + signal);
+                }
+                self.down.send(frame);
+            }
+            Frame::Stop { grace_ns } => {
+                self.end_with(128 + 15);
+                self.stop(grace_ns, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the launcher that started this one, if any, that the job runs.
+    pub(super) fn tell_running(&mut self) {
+        if let Some(outer) = self.outer.as_mut().filter(|o| !o.told) {
+            outer.tell(&Answer::Spawned {
+                job_id: self.setup.job_id.clone(),
+            });
+        }
+    }
+
+    /// Tells it that the job does not, unless it was told already that it does: false then, or if this
+    /// job was not spawned, and the user has to be told.
+    pub(super) fn tell_refused(&mut self, reason: &str) -> bool {
+        let outer = self.outer.as_mut().filter(|o| !o.told);
+        outer.is_some_and(|outer| {
+            outer.tell(&Answer::Refused {
+                rc: FAIL,
+                reason: reason.to_owned(),
+            });
+            true
+        })
+    }
+}

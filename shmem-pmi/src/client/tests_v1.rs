@@ -1,0 +1,375 @@
+//! Tests of the client against recorded dialogues of PMI-1 servers.
+
+use super::*;
+use crate::question::SpawnCommand;
+use crate::wire::excerpt;
+
+/// What a client says and what a server answers, line by line.
+type Dialogue<'d> = &'d [(&'d str, &'d str)];
+
+/// Hydra 4.0.2, one of two processes with an inherited socket.
+const HYDRA: Dialogue<'_> = &[
+    (
+        "cmd=init pmi_version=1 pmi_subversion=1\n",
+        "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+    ),
+    (
+        "cmd=get_maxes\n",
+        "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n",
+    ),
+    (
+        "cmd=get_my_kvsname\n",
+        "cmd=my_kvsname kvsname=kvs_31107_0_929670786_vm\n",
+    ),
+    ("cmd=get_appnum\n", "cmd=appnum appnum=0\n"),
+];
+
+/// Slurm 22.05.8.
+const SLURM: Dialogue<'_> = &[
+    (
+        "cmd=init pmi_version=1 pmi_subversion=1\n",
+        "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
+    ),
+    (
+        "cmd=get_maxes\n",
+        "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n",
+    ),
+    ("cmd=get_my_kvsname\n", "cmd=my_kvsname rc=0 kvsname=42.0\n"),
+    ("cmd=get_appnum\n", "cmd=appnum rc=0 appnum=-1\n"),
+];
+
+fn text(client: &mut Client) -> String {
+    String::from_utf8(client.take_output()).unwrap()
+}
+
+/// Plays the server's part, one byte at a time: each request must leave alone and complete, when the
+/// reply to the one before has come.
+fn play(client: &mut Client, dialogue: Dialogue<'_>) {
+    for (request, reply) in dialogue {
+        assert_eq!(text(client), *request);
+        for byte in reply.bytes() {
+            assert!(!client.has_output(), "before the reply to {request:?}");
+            client.handle_bytes(&[byte]).unwrap();
+        }
+    }
+}
+
+fn events(client: &mut Client) -> Vec<Event> {
+    std::iter::from_fn(|| client.poll_event())
+        .map(|(_, event)| event)
+        .collect()
+}
+
+fn introduced(dialogue: Dialogue<'_>) -> Client {
+    let mut client = Client::pmi1(Place::Known { rank: 1, size: 2 });
+    client.initialise().unwrap();
+    play(&mut client, dialogue);
+    assert!(matches!(
+        events(&mut client)[..],
+        [Event::Initialised(Initialised {
+            rank: 1,
+            size: 2,
+            ..
+        })]
+    ));
+    client
+}
+
+#[test]
+fn a_process_of_hydra() {
+    let mut client = introduced(HYDRA);
+    client.put("ep-1", b"addr=1").unwrap();
+    client.fence().unwrap();
+    client.get("ep-0").unwrap();
+    client.get("nosuch").unwrap();
+    client.job_attr("PMI_process_mapping").unwrap();
+    client.job_attr("universeSize").unwrap();
+    client.job_id().unwrap();
+    client.publish("s", b"p").unwrap();
+    client.publish("s", b"p").unwrap();
+    client.lookup("s").unwrap();
+    client.unpublish("s").unwrap();
+    client.finalize().unwrap();
+    play(
+        &mut client,
+        &[
+            (
+                "cmd=put kvsname=kvs_31107_0_929670786_vm key=ep-1 value=addr=1\n",
+                "cmd=put_result rc=0 msg=success\n",
+            ),
+            ("cmd=barrier_in\n", "cmd=barrier_out\n"),
+            (
+                "cmd=get kvsname=kvs_31107_0_929670786_vm key=ep-0\n",
+                "cmd=get_result rc=0 msg=success value=addr=0\n",
+            ),
+            (
+                "cmd=get kvsname=kvs_31107_0_929670786_vm key=nosuch\n",
+                "cmd=get_result rc=-1 msg=key_nosuch_not_found value=unknown\n",
+            ),
+            (
+                "cmd=get kvsname=kvs_31107_0_929670786_vm key=PMI_process_mapping\n",
+                "cmd=get_result rc=0 msg=success value=(vector,(0,1,1))\n",
+            ),
+            ("cmd=get_universe_size\n", "cmd=universe_size size=-1\n"),
+            (
+                "cmd=publish_name service=s port=p\n",
+                "cmd=publish_result info=ok rc=0 msg=success\n",
+            ),
+            (
+                "cmd=publish_name service=s port=p\n",
+                "cmd=publish_result info=ok rc=1 msg=key_already_present\n",
+            ),
+            (
+                "cmd=lookup_name service=s\n",
+                "cmd=lookup_result port=p info=ok rc=0 msg=success\n",
+            ),
+            (
+                "cmd=unpublish_name service=s\n",
+                "cmd=unpublish_result info=ok rc=0 msg=success\n",
+            ),
+            ("cmd=finalize\n", "cmd=finalize_ack\n"),
+        ],
+    );
+    let refused = Refusal {
+        command: "name-publish".into(),
+        rc: 1,
+        message: "key already present".into(),
+    };
+    assert_eq!(
+        events(&mut client),
+        [
+            Event::Put,
+            Event::FenceDone,
+            Event::Got(Some(b"addr=0".to_vec())),
+            Event::Got(None),
+            Event::JobAttr(Some(b"(vector,(0,1,1))".to_vec())),
+            Event::JobAttr(None),
+            Event::JobId("kvs_31107_0_929670786_vm".into()),
+            Event::Published,
+            Event::Error(refused),
+            Event::LookedUp(b"p".to_vec()),
+            Event::Unpublished,
+            Event::Finalized,
+        ]
+    );
+    assert_eq!((client.outstanding(), client.incomplete_input()), (0, 0));
+}
+
+#[test]
+fn a_process_of_slurm() {
+    let mut client = introduced(SLURM);
+    client.get("nosuch").unwrap();
+    client.fence().unwrap();
+    client.lookup("nosuch").unwrap();
+    play(
+        &mut client,
+        &[
+            ("cmd=get kvsname=42.0 key=nosuch\n", "cmd=get_result rc=1\n"),
+            ("cmd=barrier_in\n", "cmd=barrier_out rc=0\n"),
+            (
+                "cmd=lookup_name service=nosuch\n",
+                "cmd=lookup_result info=fail\n",
+            ),
+        ],
+    );
+    let events = events(&mut client);
+    assert_eq!(events[..2], [Event::Got(None), Event::FenceDone]);
+    assert!(matches!(events[2], Event::Error(_)), "{events:?}");
+}
+
+#[test]
+fn the_port_model() {
+    for (before, behind) in [
+        (
+            "cmd=initack\ncmd=set size=8\ncmd=set rank=3\ncmd=set debug=0\n",
+            "",
+        ),
+        // The debug level may be late, or missing.
+        (
+            "cmd=initack rc=0\ncmd=set rank=3\ncmd=set size=8\n",
+            "cmd=set debug=0\n",
+        ),
+    ] {
+        let mut client = Client::pmi1(Place::Asked { id: 5 });
+        client.initialise().unwrap();
+        assert_eq!(text(&mut client), "cmd=initack pmiid=5\n");
+        client.handle_bytes(before.as_bytes()).unwrap();
+        let (init, reply) = HYDRA[0];
+        play(&mut client, &[(init, &format!("{behind}{reply}"))]);
+        play(&mut client, &HYDRA[1..]);
+        let facts = Initialised {
+            rank: 3,
+            size: 8,
+            appnum: 0,
+            spawner: None,
+            restarts: 0,
+            first_request: RequestId(0),
+        };
+        assert_eq!(events(&mut client), [Event::Initialised(facts)]);
+        assert_eq!(client.config().rank, 3);
+    }
+}
+
+#[test]
+fn spawning() {
+    let mut client = introduced(HYDRA);
+    client
+        .spawn(SpawnRequest {
+            commands: vec![SpawnCommand {
+                program: b"/bin/prog".to_vec(),
+                args: vec![b"two words".to_vec()],
+                procs: 2,
+                info: Vec::new(),
+            }],
+            preputs: vec![(b"PARENT".to_vec(), b"port".to_vec())],
+        })
+        .unwrap();
+    let sent = text(&mut client);
+    for part in [
+        "mcmd=spawn\nnprocs=2\nexecname=/bin/prog\n",
+        "\narg1=two words\n",
+        "\npreput_key_0=PARENT\npreput_val_0=port\n",
+    ] {
+        assert!(sent.contains(part), "{sent}");
+    }
+    assert!(sent.ends_with("endcmd\n"));
+    client
+        .handle_bytes(b"cmd=spawn_result rc=0 errcodes=0,0\n")
+        .unwrap();
+    client.spawn(SpawnRequest::default()).unwrap();
+    let events = events(&mut client);
+    let spawned = Spawned {
+        job_id: None,
+        errcodes: vec![0, 0],
+    };
+    assert_eq!(events[0], Event::Spawned(spawned));
+    assert!(
+        matches!(events[1], Event::Error(_)),
+        "no program: {events:?}"
+    );
+    assert!(!client.has_output());
+}
+
+#[test]
+fn a_split_fence_holds_back_what_follows() {
+    let mut client = introduced(HYDRA);
+    let fence = client.ifence().unwrap();
+    assert_eq!(text(&mut client), "cmd=barrier_in\n");
+    let waiting = client.wait(fence.request).unwrap();
+    client.put("k", b"v").unwrap();
+    assert_eq!(text(&mut client), "");
+    client.handle_bytes(b"cmd=barrier_out\n").unwrap();
+    assert_eq!(
+        std::iter::from_fn(|| client.poll_event()).last(),
+        Some((waiting, Event::RequestDone(fence.request)))
+    );
+    assert!(text(&mut client).starts_with("cmd=put "));
+}
+
+#[test]
+fn what_pmi1_cannot_carry_is_refused() {
+    let mut client = introduced(HYDRA);
+    assert_eq!(client.value_max(), 600);
+    assert!(client.put("k", &[b'v'; 600]).is_ok());
+    for (key, value) in [
+        ("k", &[b'v'; 601][..]),
+        ("k", b"two words"),
+        ("k", b"back\\slash"),
+        ("k", b"line\n"),
+        ("k", b""),
+        ("a=b", b"v"),
+        ("", b"v"),
+    ] {
+        let error = client.put(key, value).unwrap_err();
+        assert!(
+            matches!(error, ClientError::BadText { .. }),
+            "{key:?} {value:?}: {error}"
+        );
+    }
+    for outcome in [client.put_node_attr("k", b"v"), client.node_attr("k", true)] {
+        assert_eq!(
+            outcome.unwrap_err().to_string().split('`').next(),
+            Some("PMI-1 has no ")
+        );
+    }
+    assert!(matches!(
+        client.iallgather(b"x"),
+        Err(ClientError::NoExtensions { .. })
+    ));
+
+    let mut small = Client::pmi1(Place::Known { rank: 0, size: 1 });
+    small.initialise().unwrap();
+    play(&mut small, &HYDRA[..1]);
+    play(
+        &mut small,
+        &[(
+            "cmd=get_maxes\n",
+            "cmd=maxes kvsname_max=16 keylen_max=64 vallen_max=101\n",
+        )],
+    );
+    assert_eq!(small.value_max(), 100);
+}
+
+#[test]
+fn an_early_put_that_turns_out_too_long_is_an_event() {
+    let mut client = Client::pmi1(Place::Known { rank: 0, size: 1 });
+    client.initialise().unwrap();
+    client.put("k", &[b'v'; 600]).unwrap();
+    play(&mut client, &HYDRA[..2]);
+    let name = "n".repeat(500);
+    play(
+        &mut client,
+        &[
+            (
+                "cmd=get_my_kvsname\n",
+                &format!("cmd=my_kvsname kvsname={name}\n"),
+            ),
+            HYDRA[3],
+        ],
+    );
+    let events = events(&mut client);
+    assert!(
+        matches!(&events[1], Event::Error(refusal) if refusal.message.contains("cannot be sent")),
+        "{events:?}"
+    );
+    assert!(!client.has_output());
+}
+
+#[test]
+fn abort_overtakes_and_leaves_alone() {
+    let mut client = introduced(HYDRA);
+    client.fence().unwrap();
+    client.abort(7, "out of\nluck").unwrap();
+    let sent = text(&mut client);
+    assert!(sent.starts_with("cmd=abort exitcode=7"), "{sent}");
+    assert_eq!(sent.matches('\n').count(), 1);
+}
+
+#[test]
+fn nonsense_ends_the_connection() {
+    let outcome = |bytes: &[u8]| {
+        let mut client = introduced(HYDRA);
+        client.fence().unwrap();
+        let outcome = client.handle_bytes(bytes);
+        assert_eq!(
+            client.handle_bytes(b"cmd=barrier_out\n").is_err(),
+            outcome.is_err()
+        );
+        outcome
+    };
+    for bytes in [
+        &b"cmd=put_result rc=0\n"[..],
+        b"cmd=nosuch\n",
+        b"\x80\n",
+        b"mcmd=spawn\nendcmd\n",
+        &[b'x'; 70_000],
+    ] {
+        assert!(outcome(bytes).is_err(), "{:?}", excerpt(bytes));
+    }
+    let mut client = Client::pmi1(Place::Known { rank: 0, size: 1 });
+    client.initialise().unwrap();
+    assert!(matches!(
+        client.handle_bytes(b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=-1\n"),
+        Err(ClientError::Version { wanted: "1.1", .. })
+    ));
+}

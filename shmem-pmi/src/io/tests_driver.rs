@@ -1,0 +1,91 @@
+//! Tests of the driver's promises against servers that play a script.
+
+use super::*;
+use crate::client::Place;
+use std::thread;
+
+const HYDRA: &[u8] = b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\
+    cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n\
+    cmd=my_kvsname kvsname=kvs_0\ncmd=appnum appnum=0\n";
+
+/// A PMI-1 client that has been accepted, and the other end of its socket.
+fn pmi1() -> (UnixStream, Connection) {
+    let (mut server, stream) = UnixStream::pair().unwrap();
+    let client = Client::pmi1(Place::Known { rank: 0, size: 2 });
+    let limit = Some(Duration::from_secs(60));
+    let pmi = Connection::with_client(stream.into(), client, limit).unwrap();
+    server.write_all(HYDRA).unwrap();
+    assert_eq!(pmi.initialise().unwrap().size, 2);
+    (server, pmi)
+}
+
+#[test]
+fn polling_never_waits() {
+    let (mut server, pmi) = pmi1();
+    let fence = pmi.submit(|client| client.fence()).unwrap();
+    for byte in b"cmd=barrier_out\n" {
+        assert_eq!(pmi.poll_for(fence).unwrap(), None);
+        server.write_all(&[*byte]).unwrap();
+    }
+    assert_eq!(pmi.poll_for(fence).unwrap(), Some(Event::FenceDone));
+    let next = pmi.submit(|client| client.fence()).unwrap();
+    drop(server);
+    assert!(matches!(pmi.poll_for(next), Err(ConnectionError::Closed)));
+    assert!(
+        matches!(pmi.fence(), Err(ConnectionError::Closed)),
+        "it stays so"
+    );
+}
+
+#[test]
+fn every_request_is_a_write_of_its_own() {
+    let (server, stream) = UnixStream::pair().unwrap();
+    // The server reads as Slurm's does: one request must be what one read gives.
+    let server = thread::spawn(move || {
+        let mut server = server;
+        let mut replies = HYDRA
+            .split_inclusive(|&byte| byte == b'\n')
+            .collect::<Vec<_>>();
+        replies.extend([&b"cmd=put_result rc=0\n"[..]; 20]);
+        replies.push(b"cmd=barrier_out rc=0\n");
+        let mut buffer = [0; 1024];
+        for reply in replies {
+            let len = server.read(&mut buffer).unwrap();
+            let newlines = buffer[..len].iter().filter(|&&byte| byte == b'\n').count();
+            assert!(
+                newlines == 1 && buffer[len - 1] == b'\n',
+                "{:?}",
+                &buffer[..len]
+            );
+            server.write_all(reply).unwrap();
+        }
+    });
+    let client = Client::pmi1(Place::Known { rank: 0, size: 1 });
+    let pmi = Connection::with_client(stream.into(), client, None).unwrap();
+    pmi.submit(|client| {
+        client.initialise()?;
+        for i in 0..20 {
+            client.put(&format!("key-{i}"), &[b'v'; 600])?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    pmi.fence().unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn the_end_of_the_server_wakes_all_threads() {
+    let (server, pmi) = pmi1();
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| pmi.fence())).collect();
+        drop(server);
+        for thread in waiting {
+            let outcome = thread.join().unwrap();
+            assert!(
+                matches!(outcome, Err(ConnectionError::Closed)),
+                "{outcome:?}"
+            );
+        }
+    });
+}

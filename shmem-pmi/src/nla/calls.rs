@@ -1,0 +1,240 @@
+//! The primitives as a PE calls them, blocking, over its connection to the node agent.
+
+use std::fmt;
+
+use super::{Operation, pack, unpack};
+use crate::client::{Client, ClientError, Event, Ticket};
+use crate::io::{Connection, ConnectionError};
+
+/// Starts collective operations. Where a PE's others are counted, these have to be, too.
+pub(crate) trait Starter: fmt::Debug {
+    fn start(&self, connection: &Connection, call: Call<'_>) -> Result<Ticket, ConnectionError>;
+}
+
+/// A call of the client that is collective.
+pub(crate) type Call<'a> = &'a dyn Fn(&mut Client) -> Result<Ticket, ClientError>;
+
+impl Starter for Connection {
+    fn start(&self, _: &Connection, call: Call<'_>) -> Result<Ticket, ConnectionError> {
+        self.submit(call)
+    }
+}
+
+/// The NLA primitives of one PE. The connection must have been initialised, at a server with
+/// extensions.
+///
+/// Collective primitives must be called by all PEs in the same order, with the same root; they may
+/// be mixed with fences and allgathers of PMI. If PEs call different ones, the operation fails on
+/// all of them, and the reason names one that differs. Lengths may differ between PEs.
+#[derive(Debug, Clone, Copy)]
+pub struct Nla<'c> {
+    starter: &'c dyn Starter,
+    connection: &'c Connection,
+    rank: u32,
+    size: u32,
+}
+
+/// Why a primitive failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NlaError {
+    /// The connection, or the refusal of the server: the operation failed on all PEs alike, or who
+    /// was to send has ended.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// The server's result is no list of one byte string for each PE.
+    #[error("the node agent's result of NLA {operation} is not one byte string for each PE")]
+    Malformed {
+        /// What was called.
+        operation: Operation,
+    },
+}
+
+impl<'c> Nla<'c> {
+    /// The primitives of PE `rank` of `size`, as told by [`Connection::initialise`].
+    pub fn new(connection: &'c Connection, rank: u32, size: u32) -> Self {
+        Self::started_by(connection, connection, rank, size)
+    }
+
+    /// As [`Nla::new`], where others start collective operations over the connection, too.
+    pub(crate) fn started_by(
+        starter: &'c dyn Starter,
+        connection: &'c Connection,
+        rank: u32,
+        size: u32,
+    ) -> Self {
+        Self {
+            starter,
+            connection,
+            rank,
+            size,
+        }
+    }
+
+    /// This PE.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of PEs.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    pub(crate) fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
+    /// `NLA_Send`: sends at most [`super::MAX_MESSAGE`] bytes to a PE, which may be this one.
+    /// Returns when the node agent has taken them. Messages to one PE keep their order.
+    ///
+    /// # Errors
+    ///
+    /// No such rank, too long, or more than [`super::MAX_UNRECEIVED`] bytes not received by others.
+    pub fn send(&self, to: u32, message: &[u8]) -> Result<(), NlaError> {
+        let ticket = self
+            .connection()
+            .submit(|client| client.nla_send(to, message))?;
+        match self.connection.wait_for(ticket)? {
+            Event::Sent => Ok(()),
+            other => Err(failed(other).into()),
+        }
+    }
+
+    /// `NLA_Recv`: waits for the next message of a PE to this one.
+    ///
+    /// # Errors
+    ///
+    /// No such rank, or that PE has ended without sending one.
+    pub fn recv(&self, from: u32) -> Result<Vec<u8>, NlaError> {
+        let ticket = self.connection.submit(|client| client.nla_recv(from))?;
+        self.received(ticket)
+    }
+
+    fn received(&self, ticket: Ticket) -> Result<Vec<u8>, NlaError> {
+        match self.connection.wait_for(ticket)? {
+            Event::Received(bytes) => Ok(bytes),
+            other => Err(failed(other).into()),
+        }
+    }
+
+    fn collective(
+        &self,
+        operation: Operation,
+        root: u32,
+        value: &[u8],
+    ) -> Result<Vec<u8>, NlaError> {
+        let ticket = self.starter.start(self.connection, &|client| {
+            client.nla(operation, root, value)
+        })?;
+        self.received(ticket)
+    }
+
+    fn list(&self, operation: Operation, bytes: &[u8]) -> Result<Vec<Vec<u8>>, NlaError> {
+        let items = unpack(bytes, self.size as usize).ok_or(NlaError::Malformed { operation })?;
+        Ok(items.into_iter().map(<[u8]>::to_vec).collect())
+    }
+
+    /// `NLA_Gather`: gives `value`; the root gets those of all PEs in the order of ranks, the others
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// This and all collective primitives: PEs called different ones, or brought too much
+    /// ([`super::MAX_CONTRIBUTION`], [`super::MAX_TOTAL`]).
+    pub fn gather(&self, root: u32, value: &[u8]) -> Result<Option<Vec<Vec<u8>>>, NlaError> {
+        let bytes = self.collective(Operation::Gather, root, value)?;
+        match self.rank == root {
+            true => self.list(Operation::Gather, &bytes).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// `NLA_Broadcast`: all PEs get the value that the root gives; those of others are ignored.
+    ///
+    /// # Errors
+    ///
+    /// As [`Nla::gather`].
+    pub fn broadcast(&self, root: u32, value: &[u8]) -> Result<Vec<u8>, NlaError> {
+        let value = if self.rank == root { value } else { &[] };
+        self.collective(Operation::Broadcast, root, value)
+    }
+
+    /// `NLA_Scatter`: PE i gets the i-th of the values that the root gives; those of others are
+    /// ignored.
+    ///
+    /// # Errors
+    ///
+    /// As [`Nla::gather`]; or the root gave another number of values than there are PEs, which fails
+    /// on all of them.
+    pub fn scatter(&self, root: u32, values: &[&[u8]]) -> Result<Vec<u8>, NlaError> {
+        let packed = match self.rank == root {
+            true => pack(values.iter().copied()),
+            false => Vec::new(),
+        };
+        self.collective(Operation::Scatter, root, &packed)
+    }
+
+    /// `NLA_AllGather`: gives `value`; all get those of all, in the order of ranks. A gather to the
+    /// root of the tree and a broadcast.
+    ///
+    /// # Errors
+    ///
+    /// As [`Nla::gather`].
+    pub fn allgather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, NlaError> {
+        let bytes = self.collective(Operation::Allgather, 0, value)?;
+        self.list(Operation::Allgather, &bytes)
+    }
+
+    /// `NLA_AllToAll`: gives one value for each PE; gets the one for this PE from each, in the order
+    /// of ranks. A gather to the root of the tree, which regroups them, and a scatter.
+    ///
+    /// # Errors
+    ///
+    /// As [`Nla::scatter`].
+    pub fn alltoall(&self, values: &[&[u8]]) -> Result<Vec<Vec<u8>>, NlaError> {
+        let packed = pack(values.iter().copied());
+        let bytes = self.collective(Operation::Alltoall, 0, &packed)?;
+        self.list(Operation::Alltoall, &bytes)
+    }
+
+    /// `NLA_Put`: puts a pair on the bulletin board, the key-value space of PMI. All see it after the
+    /// next [`Nla::barrier`]; how it gets there is the job's
+    /// [`CachePolicy`](crate::server::CachePolicy).
+    ///
+    /// # Errors
+    ///
+    /// The key or value cannot be sent.
+    pub fn put(&self, key: &str, value: &[u8]) -> Result<(), NlaError> {
+        Ok(self.connection.put(key, value)?)
+    }
+
+    /// `NLA_Get`: the value of a key on the bulletin board.
+    ///
+    /// # Errors
+    ///
+    /// The key cannot be sent.
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, NlaError> {
+        Ok(self.connection.get(key)?)
+    }
+
+    /// `NLA_Barrier`: returns when all PEs have called it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Nla::gather`].
+    pub fn barrier(&self) -> Result<(), NlaError> {
+        let ticket = self.starter.start(self.connection, &Client::fence)?;
+        match self.connection.wait_for(ticket)? {
+            Event::FenceDone => Ok(()),
+            other => Err(failed(other).into()),
+        }
+    }
+}
+
+fn failed(event: Event) -> ConnectionError {
+    match event {
+        Event::Error(refusal) => refusal.into(),
+        other => ConnectionError::WrongReply(other),
+    }
+}

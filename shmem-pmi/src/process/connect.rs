@@ -1,0 +1,86 @@
+//! From what the environment says to a server that has accepted this process.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use shmem_node::contract::{ENV_LOCAL_RANK, HEAP_FD, TABLES_FD};
+use shmem_node::kvs::Reader;
+use shmem_node::sys;
+use shmem_node::tables::NodeTables;
+
+use super::environment::{Environment, Found};
+use super::error::Cause;
+use crate::client::{Client, ClientConfig, Initialised, Place};
+use crate::io::Connection;
+
+/// Takes a descriptor that the launcher has left.
+fn inherit(fd: RawFd) -> Result<OwnedFd, Cause> {
+    sys::inherit(fd).map_err(|source| Cause::Descriptor { fd, source })
+}
+
+/// The memory that the processes of a node share, under shmrun.
+pub(super) struct Node {
+    pub(super) tables: NodeTables,
+    pub(super) store: Reader,
+}
+
+impl Node {
+    fn attach(local: u32) -> Result<Self, Cause> {
+        let (tables, heap) = (inherit(TABLES_FD)?, inherit(HEAP_FD)?);
+        let tables = NodeTables::attach(tables.as_fd())?;
+        let local = local as usize;
+        if local >= tables.n_local() {
+            return Err(Cause::Variable {
+                name: ENV_LOCAL_RANK,
+                value: local.to_string(),
+                expected: "a position among the processes of this node",
+            });
+        }
+        let store = tables.kvs(heap.as_fd(), local)?;
+        Ok(Self { tables, store })
+    }
+}
+
+/// Connects to the server and introduces this process.
+pub(super) fn introduce(
+    environment: &Environment,
+) -> Result<(Connection, Initialised, Option<Node>), Cause> {
+    let config = |extensions| ClientConfig {
+        rank: environment.rank,
+        job_id: environment.job_id.clone(),
+        extensions,
+    };
+    let socket = |fd, client| {
+        let source = |source| Cause::Descriptor { fd, source };
+        Connection::with_client(inherit(fd)?, client, None).map_err(source)
+    };
+    let place = Place::Known {
+        rank: environment.rank,
+        size: environment.size,
+    };
+    let mut node = None;
+    let connection = match &environment.found {
+        Found::Shmrun { fd, local } => {
+            node = Some(Node::attach(*local)?);
+            socket(*fd, Client::new(config(true)))?
+        }
+        Found::Pmi2 { fd } => socket(*fd, Client::new(config(false)))?,
+        Found::Pmi1 { fd } => socket(*fd, Client::pmi1(place))?,
+        Found::Pmi1Port { address, id } => {
+            static CONNECTED: AtomicBool = AtomicBool::new(false);
+            let connect = |source| Cause::Connect {
+                address: address.clone(),
+                source,
+            };
+            if CONNECTED.swap(true, Ordering::Relaxed) {
+                let twice = std::io::Error::other("this process has connected before");
+                return Err(connect(twice));
+            }
+            Connection::connect(address, Client::pmi1(Place::Asked { id: *id }), None)
+                .map_err(connect)?
+        }
+        Found::Alone => unreachable!("asked for a server that there is"),
+    };
+    let facts = connection.initialise()?;
+    Ok((connection, facts, node))
+}

@@ -1,0 +1,339 @@
+//! Which PMI server a process has, as its environment tells.
+
+use std::fmt;
+use std::os::fd::RawFd;
+
+use shmem_node::contract::{ENV_LOCAL_RANK, ENV_NODE, ENV_PMI_FD, ENV_PMI_ID, ENV_PMI_JOBID};
+use shmem_node::contract::{ENV_PMI_RANK, ENV_PMI_SIZE, NODE_CONTRACT};
+use shmem_node::settings::{Pmi, Settings};
+
+use super::error::Cause;
+use super::launchers::{self, Launcher};
+
+/// Address of a PMI-1 server that is connected to by TCP.
+pub(super) const ENV_PMI_PORT: &str = "PMI_PORT";
+
+/// Setting of the version.
+const ENV_PMI: &str = "SHMEM_PMI";
+
+/// Present in processes that another job has started.
+const ENV_PMI_SPAWNED: &str = "PMI_SPAWNED";
+
+/// What there is in every step of Slurm. Its PMI server, which also sets `PMI_JOBID`, speaks both
+/// versions, and PMI-2 better. Hydra's, which steps of Slurm may have instead, does not set that.
+const ENV_SLURM_STEP: &str = "SLURM_STEP_ID";
+
+/// The kind of PMI server that a process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Server {
+    /// `shmrun`, with extensions and memory that the processes of a node share.
+    Shmrun,
+    /// PMI-1.1 over an inherited socket.
+    Pmi1,
+    /// PMI-1.1 over TCP.
+    Pmi1Port,
+    /// PMI-2.0 over an inherited socket.
+    Pmi2,
+    /// None: a job of one process.
+    Alone,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shmrun => "shmrun",
+            Self::Pmi1 => "PMI-1 server",
+            Self::Pmi1Port => "PMI-1 server at PMI_PORT",
+            Self::Pmi2 => "PMI-2 server",
+            Self::Alone => "no PMI server",
+        })
+    }
+}
+
+/// How to get at the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// `local` is the process's position on its node.
+    Shmrun {
+        fd: RawFd,
+        local: u32,
+    },
+    Pmi1 {
+        fd: RawFd,
+    },
+    Pmi1Port {
+        address: String,
+        id: u32,
+    },
+    Pmi2 {
+        fd: RawFd,
+    },
+    Alone,
+}
+
+impl Found {
+    pub(super) fn server(&self) -> Server {
+        match self {
+            Self::Shmrun { .. } => Server::Shmrun,
+            Self::Pmi1 { .. } => Server::Pmi1,
+            Self::Pmi1Port { .. } => Server::Pmi1Port,
+            Self::Pmi2 { .. } => Server::Pmi2,
+            Self::Alone => Server::Alone,
+        }
+    }
+}
+
+/// What the environment says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Environment {
+    pub(super) found: Found,
+    pub(super) rank: u32,
+    pub(super) size: u32,
+    pub(super) job_id: Option<String>,
+    pub(super) spawned: bool,
+}
+
+impl Environment {
+    /// Reads it through `lookup`, which gives the value of a variable.
+    pub(super) fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Cause> {
+        let settings = Settings::parse(lookup)?;
+        Self::with(settings.pmi, lookup)
+    }
+
+    /// The same if settings make no sense.
+    pub(super) fn read_despite_settings(
+        lookup: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Cause> {
+        let only = |name: &str| (name == ENV_PMI).then(|| lookup(name)).flatten();
+        let pmi = Settings::parse(only).map_or(Pmi::Auto, |settings| settings.pmi);
+        Self::with(pmi, lookup)
+    }
+
+    fn with(pmi: Pmi, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Cause> {
+        let fd = number::<RawFd>(&lookup, ENV_PMI_FD, "a descriptor")?;
+        let port = lookup(ENV_PMI_PORT);
+        let id = || number::<u32>(&lookup, ENV_PMI_ID, "the number of a process");
+        let found = match (fd, port) {
+            (Some(fd), _) => match (pmi, lookup(ENV_NODE)) {
+                (Pmi::Auto, Some(version)) => {
+                    if version != NODE_CONTRACT {
+                        return Err(Cause::Contract { version });
+                    }
+                    let local = number(&lookup, ENV_LOCAL_RANK, "a position on the node")?;
+                    Found::Shmrun {
+                        fd,
+                        local: local.unwrap_or(0),
+                    }
+                }
+                (Pmi::V2, _) => Found::Pmi2 { fd },
+                (Pmi::Auto, None)
+                    if [ENV_SLURM_STEP, ENV_PMI_JOBID]
+                        .map(&lookup)
+                        .iter()
+                        .all(Option::is_some) =>
+                {
+                    Found::Pmi2 { fd }
+                }
+                (Pmi::Auto | Pmi::V1, _) => Found::Pmi1 { fd },
+            },
+            (None, Some(address)) => Found::Pmi1Port {
+                id: id()?.ok_or(Cause::Absent {
+                    name: ENV_PMI_ID,
+                    given: ENV_PMI_PORT,
+                })?,
+                address,
+            },
+            (None, None) => match launchers::launcher(&lookup)? {
+                Launcher::Nobody => Found::Alone,
+                Launcher::Agent(_) | Launcher::Pmi => {
+                    return Err(Cause::Absent {
+                        name: ENV_PMI_FD,
+                        given: ENV_NODE,
+                    });
+                }
+            },
+        };
+        let rank = match number(&lookup, ENV_PMI_RANK, "a rank")? {
+            None if found != Found::Alone => id()?,
+            rank => rank,
+        };
+        let size = number(&lookup, ENV_PMI_SIZE, "a number of processes")?;
+        // A PMI-1 server over an inherited socket tells neither.
+        if let Found::Pmi1 { .. } = found {
+            for (name, known) in [
+                (ENV_PMI_RANK, rank.is_some()),
+                (ENV_PMI_SIZE, size.is_some()),
+            ] {
+                if !known {
+                    let given = ENV_PMI_FD;
+                    return Err(Cause::Absent { name, given });
+                }
+            }
+        }
+        // Without a server, nobody stands behind what else is said.
+        let (rank, size) = match found {
+            Found::Alone => (0, 1),
+            _ => (rank.unwrap_or(0), size.unwrap_or(1)),
+        };
+        Ok(Self {
+            spawned: lookup(ENV_PMI_SPAWNED).is_some_and(|text| !matches!(&text[..], "" | "0")),
+            job_id: lookup(ENV_PMI_JOBID),
+            found,
+            rank,
+            size,
+        })
+    }
+}
+
+/// A variable of this process.
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn number<T: std::str::FromStr>(
+    lookup: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    expected: &'static str,
+) -> Result<Option<T>, Cause> {
+    let Some(value) = lookup(name) else {
+        return Ok(None);
+    };
+    let parsed = value.trim().parse().map(Some);
+    parsed.map_err(|_| Cause::Variable {
+        name,
+        value,
+        expected,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(variables: &[(&str, &str)], name: &str) -> Option<String> {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    }
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment, Cause> {
+        Environment::read(&|name| get(variables, name))
+    }
+
+    #[test]
+    fn a_server_is_found_despite_settings() {
+        let place = [FD, ("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        for (setting, found) in [
+            (&[("SHMEM_SPIN", "abc")][..], Found::Pmi1 { fd: 7 }),
+            (&[("SHMEM_PMI", "3")], Found::Pmi1 { fd: 7 }),
+            (
+                &[("SHMEM_SPIN", "abc"), ("SHMEM_PMI", "2")],
+                Found::Pmi2 { fd: 7 },
+            ),
+        ] {
+            let all = [&place, setting].concat();
+            assert!(matches!(read(&all), Err(Cause::Settings(_))));
+            let read = Environment::read_despite_settings(&|name| get(&all, name)).unwrap();
+            assert_eq!((read.found, read.rank, read.size), (found, 1, 2));
+        }
+    }
+
+    const FD: (&str, &str) = ("PMI_FD", "7");
+
+    #[test]
+    fn the_server_is_chosen_as_documented() {
+        let found = |variables: &[_]| {
+            let place = [("PMI_RANK", "0"), ("PMI_SIZE", "1")];
+            read(&[variables, &place].concat()).unwrap().found
+        };
+        assert_eq!(found(&[]), Found::Alone);
+        assert_eq!(found(&[FD]), Found::Pmi1 { fd: 7 });
+        assert_eq!(found(&[FD, ("SHMEM_PMI", "2")]), Found::Pmi2 { fd: 7 });
+        let slurm = ("SLURM_STEP_ID", "0");
+        let job = ("PMI_JOBID", "42.0");
+        assert_eq!(found(&[FD, slurm, job]), Found::Pmi2 { fd: 7 });
+        // Hydra inside of an allocation.
+        assert_eq!(found(&[FD, slurm]), Found::Pmi1 { fd: 7 });
+        assert_eq!(
+            found(&[FD, slurm, job, ("SHMEM_PMI", "1")]),
+            Found::Pmi1 { fd: 7 }
+        );
+        let node = ("SHMEM_NODE", NODE_CONTRACT);
+        assert_eq!(found(&[FD, node]), Found::Shmrun { fd: 7, local: 0 });
+        assert_eq!(found(&[FD, node, slurm]), Found::Shmrun { fd: 7, local: 0 });
+        assert_eq!(
+            found(&[FD, node, ("SHMEM_PMI", "1")]),
+            Found::Pmi1 { fd: 7 }
+        );
+        assert_eq!(
+            found(&[FD, node, ("SHMEM_PMI", "2")]),
+            Found::Pmi2 { fd: 7 }
+        );
+        let port = ("PMI_PORT", "vm:4711");
+        let address = "vm:4711".to_owned();
+        assert_eq!(
+            found(&[port, ("PMI_ID", "3")]),
+            Found::Pmi1Port { address, id: 3 }
+        );
+        assert_eq!(found(&[port, FD]), Found::Pmi1 { fd: 7 });
+    }
+
+    #[test]
+    fn facts_have_defaults() {
+        let facts = |variables: &[_]| {
+            let read = read(variables).unwrap();
+            (read.rank, read.size, read.spawned)
+        };
+        assert_eq!(facts(&[]), (0, 1, false));
+        // PMI-2 tells them.
+        assert_eq!(facts(&[FD, ("SHMEM_PMI", "2")]), (0, 1, false));
+        assert_eq!(
+            facts(&[FD, ("PMI_ID", "2"), ("PMI_SIZE", "4"), ("PMI_SPAWNED", "1")]),
+            (2, 4, true)
+        );
+        assert_eq!(
+            facts(&[FD, ("PMI_ID", "2"), ("PMI_RANK", "1"), ("PMI_SIZE", "3")]),
+            (1, 3, false)
+        );
+        // One process is a job, whoever has started it.
+        assert_eq!(
+            facts(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]),
+            (0, 1, false)
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (variables, parts) in [
+            (&[("PMI_FD", "seven")][..], ["PMI_FD=seven", "descriptor"]),
+            (&[FD, ("PMI_RANK", "-1")], ["PMI_RANK=-1", "rank"]),
+            (&[("PMI_PORT", "vm:1")], ["PMI_PORT", "PMI_ID"]),
+            (&[FD], ["PMI_FD", "PMI_RANK is not"]),
+            (&[FD, ("PMI_ID", "0")], ["PMI_FD", "PMI_SIZE is not"]),
+            (&[FD, ("PMI_SIZE", "2")], ["PMI_FD", "PMI_RANK is not"]),
+            (
+                &[("SHMEM_NODE", NODE_CONTRACT)],
+                ["SHMEM_NODE", "PMI_FD is not"],
+            ),
+            (
+                &[("PMI_RANK", "3"), ("PMI_SIZE", "4")],
+                ["PMI_RANK", "shmrun -n 4"],
+            ),
+            (
+                &[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")],
+                ["srun --mpi=pmi2 -n 4", "unset SLURM_STEP_ID"],
+            ),
+            (&[("SHMEM_PMI", "3")], ["SHMEM_PMI=3", "auto, 1 or 2"]),
+            (&[FD, ("SHMEM_NODE", "0")], ["contract", "0"]),
+            (
+                &[FD, ("SHMEM_NODE", NODE_CONTRACT), ("SHMEM_LOCAL_RANK", "x")],
+                ["SHMEM_LOCAL_RANK=x", "position"],
+            ),
+        ] {
+            let text = read(variables).unwrap_err().to_string();
+            for part in parts {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+    }
+}

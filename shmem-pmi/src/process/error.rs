@@ -1,0 +1,133 @@
+//! Why a call of a [`super::Process`] failed.
+
+use std::fmt;
+use std::io;
+
+use shmem_node::contract::NODE_CONTRACT;
+use shmem_node::segment::SegmentError;
+use shmem_node::settings::SettingsError;
+
+use super::Server;
+use super::launchers::Refused;
+use crate::io::ConnectionError;
+
+/// A call that failed: where, which, and why.
+#[derive(Debug)]
+pub struct ProcessError {
+    /// Rank of the process; absent as long as it is not known.
+    pub rank: Option<u32>,
+    /// The server; absent as long as it is not known.
+    pub server: Option<Server>,
+    /// Name of the method.
+    pub call: &'static str,
+    /// The reason.
+    pub cause: Box<Cause>,
+}
+
+impl fmt::Display for ProcessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rank) = self.rank {
+            write!(f, "PE {rank}: ")?;
+        }
+        match self.server {
+            Some(server) => write!(f, "PMI {} ({server}): {}", self.call, self.cause),
+            None => write!(f, "PMI {}: {}", self.call, self.cause),
+        }
+    }
+}
+
+impl std::error::Error for ProcessError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.source()
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The socket, the time, the server's refusal, or a call that cannot be made.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// A variable `SHMEM_*` has an impossible value.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// Another variable has.
+    #[error("{name}={value}: expected {expected}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// A variable is missing.
+    #[error("{given} is set, but {name} is not: the launcher must set both")]
+    Absent {
+        /// What is missing.
+        name: &'static str,
+        /// What is there.
+        given: &'static str,
+    },
+    /// A launcher that cannot be talked to has started several processes.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The launcher is of another version.
+    #[error(
+        "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers {version}; \
+         use the shmrun that was built with it"
+    )]
+    Contract {
+        /// The launcher's.
+        version: String,
+    },
+    /// A descriptor that the launcher should have left cannot be used.
+    #[error(
+        "descriptor {fd} cannot be taken over ({source}): either this process has done so before, \
+         or it is not the one that the launcher started"
+    )]
+    Descriptor {
+        /// The descriptor.
+        fd: i32,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server cannot be connected to.
+    #[error("cannot connect to `{address}`: {source}")]
+    Connect {
+        /// Its address.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The node's shared memory cannot be mapped.
+    #[error(transparent)]
+    Tables(#[from] SegmentError),
+    /// The server has no such thing, and it cannot be made of what it has.
+    #[error("not offered here; {instead}")]
+    NotOffered {
+        /// What can be done.
+        instead: &'static str,
+    },
+    /// Values of an allgather that are not equally long, or too long.
+    #[error("{what} of {len} bytes, expected {expected}")]
+    Length {
+        /// Of what.
+        what: String,
+        /// Its length.
+        len: usize,
+        /// What it should be.
+        expected: String,
+    },
+    /// What a PE put for a collective operation is not there, or not as it should be.
+    #[error("what PE {rank} has put under `{key}` {fault}")]
+    Contribution {
+        /// Whose it is.
+        rank: u32,
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+}

@@ -1,0 +1,684 @@
+//! The connection to one PE: its phases, and what all versions of PMI have in common.
+//!
+//! A session begins with lines. The init line says which version the rest is: `v1` goes on with
+//! lines, `v2` with bodies behind a length. Both turn what they read into the same operations of
+//! the server; what the server replies is a reply of PMI-2, which `v1` translates.
+
+mod v1;
+mod v2;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use super::collective::MAX_AHEAD;
+use super::operation::Contribution;
+use super::relay::Asking;
+use super::{NodeServer, Output, WaitKind, Waiter};
+use crate::process_mapping;
+use crate::question::{Answer, MAX_LEN, Question};
+use crate::wire::tree::append_pair;
+use crate::wire::v2::{Reply, Response};
+use crate::wire::{InitLine, InitReply, MAX_KEY, MAX_VALUE, excerpt};
+use crate::wire::{v1 as wire1, v2 as wire2};
+use v1::LineState;
+
+/// Return codes of PMI's library, for those failures that have one of their own.
+mod rc {
+    pub(super) const FAIL: i32 = -1;
+    pub(super) const INVALID_ARG: i32 = 3;
+    pub(super) const INVALID_KEY_LENGTH: i32 = 5;
+    pub(super) const INVALID_VAL_LENGTH: i32 = 7;
+}
+
+/// Most processes for which a reply to `spawn` has a code each.
+const MAX_ERRCODES: u32 = 16 * 1024;
+
+/// Most replies to a PE that may be withheld because of its own requests, collective operations
+/// aside: each takes memory here.
+const MAX_WITHHELD: u32 = 4096;
+
+/// Most attributes that one PE may add to those of its node.
+const MAX_ATTRIBUTES: u32 = 16 * 1024;
+
+/// Most bytes of puts that a PE may have before it calls fence.
+const MAX_PENDING_PUTS: usize = 16 << 20;
+
+/// Most bytes that a PE may bring to operations which others have not joined.
+const MAX_AHEAD_BYTES: usize = 32 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing heard yet.
+    AwaitInit,
+    /// The init line is answered.
+    AwaitFullInit,
+    /// Commands are served.
+    Running,
+    /// Finalized; nothing may come any more.
+    Finalized,
+    /// Spoke nonsense, or its connection has ended: nothing is read from it or sent to it.
+    Over,
+}
+
+/// What makes messages of the bytes of a connection.
+#[derive(Debug)]
+enum Speaker {
+    /// All before and of the init line, and PMI-1.
+    Lines(wire1::Decoder),
+    /// PMI-2 behind the init line.
+    Bodies(wire2::Decoder),
+}
+
+impl Default for Speaker {
+    fn default() -> Self {
+        Self::Lines(wire1::Decoder::new())
+    }
+}
+
+impl Speaker {
+    fn pending(&self) -> usize {
+        match self {
+            Self::Lines(decoder) => decoder.pending(),
+            Self::Bodies(decoder) => decoder.pending(),
+        }
+    }
+}
+
+/// Bytes that a PE brought to operations which others have yet to join: they are kept until then.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Operation and bytes, the oldest first.
+    brought: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl Ahead {
+    /// Notes what is brought to `request`, if that is not too much.
+    fn take_on(&mut self, request: u64, completed: u64, bytes: usize) -> bool {
+        while let Some(&(old, bytes)) = self.brought.front()
+            && old < completed
+        {
+            self.bytes -= bytes;
+            self.brought.pop_front();
+        }
+        // One operation may be as large as it may be, however large.
+        let fits = self.bytes == 0 || self.bytes + bytes <= MAX_AHEAD_BYTES;
+        if fits && bytes > 0 {
+            self.bytes += bytes;
+            self.brought.push_back((request, bytes));
+        }
+        fits
+    }
+}
+
+/// The state of one PE's connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    rank: u32,
+    phase: Phase,
+    /// Whether the init line asked for PMI-2.
+    is_v2: bool,
+    speaker: Speaker,
+    lines: LineState,
+    replies: Vec<u8>,
+    /// Whether the PE stands in the server's list of those with something to send.
+    listed: bool,
+    /// What to tell the driver once the replies are sent.
+    after: Vec<Output>,
+    /// Puts since the last fence, encoded, and their number.
+    puts: Vec<u8>,
+    put_count: u32,
+    /// Number of collective operations joined: the number of the next one.
+    started: u64,
+    /// What it brought to operations that are not complete.
+    ahead: Ahead,
+    /// Withheld replies to requests for attributes.
+    waiting: u32,
+    /// Withheld replies of which a PE could have any number: to requests for attributes, to `wait`,
+    /// and to what others answer.
+    withheld: u32,
+    /// Attributes of the node that it was the first to put.
+    attributes: u32,
+    /// How often the process of the PE has been started again. Replies to requests of an earlier
+    /// one are dropped.
+    life: u32,
+    /// Its connection has ended, and another process may take its place.
+    may_return: bool,
+}
+
+impl Session {
+    pub(super) fn new(rank: u32) -> Self {
+        Self {
+            rank,
+            phase: Phase::AwaitInit,
+            is_v2: false,
+            speaker: Speaker::default(),
+            lines: LineState::default(),
+            replies: Vec::new(),
+            listed: false,
+            after: Vec::new(),
+            puts: Vec::new(),
+            put_count: 0,
+            started: 0,
+            ahead: Ahead::default(),
+            waiting: 0,
+            withheld: 0,
+            attributes: 0,
+            life: 0,
+            may_return: false,
+        }
+    }
+
+    pub(super) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub(super) fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// The puts since the last fence, encoded.
+    pub(super) fn puts(&self) -> &[u8] {
+        &self.puts
+    }
+
+    /// Whether nothing will come from the PE any more.
+    pub(super) fn has_left(&self) -> bool {
+        matches!(self.phase, Phase::Finalized | Phase::Over) && !self.may_return
+    }
+
+    pub(super) fn life(&self) -> u32 {
+        self.life
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.speaker.pending() == 0 && self.replies.is_empty() && self.waiting == 0
+    }
+
+    /// Nothing is read from it or sent to it any more.
+    fn end(&mut self) {
+        self.phase = Phase::Over;
+        self.speaker = Speaker::default();
+        self.lines = LineState::default();
+        self.replies = Vec::new();
+        self.puts = Vec::new();
+    }
+
+    pub(super) fn take_replies(&mut self) -> (Vec<u8>, Vec<Output>) {
+        self.listed = false;
+        (
+            std::mem::take(&mut self.replies),
+            std::mem::take(&mut self.after),
+        )
+    }
+}
+
+impl NodeServer {
+    pub(super) fn read_session(&mut self, local: usize, bytes: &[u8]) {
+        let session = &mut self.sessions[local];
+        if session.phase == Phase::Over {
+            return;
+        }
+        // Taken out while its messages are lent to the commands.
+        let mut speaker = std::mem::take(&mut session.speaker);
+        match &mut speaker {
+            Speaker::Lines(decoder) => decoder.push(bytes),
+            Speaker::Bodies(decoder) => decoder.push(bytes),
+        }
+        loop {
+            let outcome = match &mut speaker {
+                Speaker::Lines(decoder) => match self.next_line(local, decoder) {
+                    Ok(None) => break,
+                    Ok(Some(message)) => self.line_message(local, message),
+                    Err(text) => Err(text),
+                },
+                Speaker::Bodies(decoder) => match decoder.next_message() {
+                    Ok(None) => break,
+                    Ok(Some(wire2::Incoming::Body(body))) => self.body(local, body),
+                    // Not reached: the decoder begins behind the line.
+                    Ok(Some(wire2::Incoming::Line(line))) => Err(excerpt(line)),
+                    Err(error) => Err(error.to_string()),
+                },
+            };
+            if let Err(text) = outcome {
+                self.give_up(local, text);
+            }
+            let session = &self.sessions[local];
+            if session.phase == Phase::Over {
+                return;
+            }
+            speaker = match speaker {
+                Speaker::Lines(decoder) if session.is_v2 => {
+                    Speaker::Bodies(wire2::Decoder::behind_init(decoder.into_rest()))
+                }
+                same => same,
+            };
+        }
+        self.sessions[local].speaker = speaker;
+    }
+
+    pub(super) fn close_session(&mut self, local: usize) {
+        let session = &mut self.sessions[local];
+        let lost = matches!(session.phase, Phase::AwaitFullInit | Phase::Running);
+        session.end();
+        session.may_return = lost && self.job.respawn;
+        // A closed connection must not hide that the PE finalized: `after` stays.
+        if lost {
+            self.events.push_back(Output::Lost { local });
+        }
+        self.forget_attribute_waiters(local);
+        self.pe_left(local);
+    }
+
+    /// Nobody takes this PE's place: who waits for what it gives waits in vain.
+    pub(super) fn give_up_return(&mut self, local: usize) {
+        if std::mem::take(&mut self.sessions[local].may_return) {
+            self.pe_left(local);
+        }
+    }
+
+    /// Begins anew with the same rank and count of operations.
+    pub(super) fn restart_session(&mut self, local: usize) {
+        self.forget_attribute_waiters(local);
+        let old = &mut self.sessions[local];
+        let mut new = Session::new(old.rank);
+        new.started = old.started;
+        new.life = old.life + 1;
+        new.listed = old.listed;
+        let old = std::mem::replace(old, new);
+        // What the dead process had done is still told.
+        self.events.extend(old.after);
+    }
+
+    fn forget_attribute_waiters(&mut self, local: usize) {
+        if self.sessions[local].waiting > 0 {
+            self.sessions[local].waiting = 0;
+            self.attribute_waiters.retain(|_, waiters| {
+                waiters.retain(|waiter| waiter.local != local);
+                !waiters.is_empty()
+            });
+        }
+    }
+
+    /// Nothing more is read from this PE. What is already written to it is still sent.
+    fn give_up(&mut self, local: usize, text: String) {
+        let rank = self.rank(local);
+        let session = &mut self.sessions[local];
+        session.phase = Phase::Over;
+        session.speaker = Speaker::default();
+        session.puts = Vec::new();
+        session.after.push(Output::ProtocolError {
+            local,
+            text: format!("PE {rank}: {text}"),
+        });
+        self.list(local);
+        self.pe_left(local);
+    }
+
+    fn list(&mut self, local: usize) {
+        let session = &mut self.sessions[local];
+        if !session.listed {
+            session.listed = true;
+            self.dirty.push_back(local);
+        }
+    }
+
+    /// Queues a reply, unless the PE's connection has ended.
+    pub(super) fn reply(&mut self, local: usize, thread_id: Option<&[u8]>, reply: Reply<'_>) {
+        let session = &mut self.sessions[local];
+        if session.phase == Phase::Over {
+            return;
+        }
+        if !session.is_v2 {
+            return self.reply_in_line(local, reply);
+        }
+        let mut response = Response {
+            thread_id: thread_id.map(Cow::Borrowed),
+            reply,
+        };
+        if let Err(error) = response.encode(&mut session.replies) {
+            response.reply = refusal(response.reply.command(), rc::FAIL, &error);
+            response.thread_id = None;
+            // A refusal is short: command and message are bounded.
+            let _ = response.encode(&mut session.replies);
+        }
+        self.list(local);
+    }
+
+    /// The line that decides the version. An error is fatal to the PE's connection.
+    fn init_line(&mut self, local: usize, asked: InitLine) -> Result<(), String> {
+        let reply = InitReply::to_init(asked);
+        let session = &mut self.sessions[local];
+        session
+            .replies
+            .extend_from_slice(reply.to_string().as_bytes());
+        self.list(local);
+        if reply.rc != 0 {
+            let InitLine {
+                version,
+                subversion,
+            } = asked;
+            return Err(format!(
+                "it speaks PMI {version}.{subversion}, this server PMI 1.1 and 2.0"
+            ));
+        }
+        let session = &mut self.sessions[local];
+        session.is_v2 = reply.version == InitLine::V2.version;
+        session.phase = match session.is_v2 {
+            true => Phase::AwaitFullInit,
+            false => Phase::Running,
+        };
+        Ok(())
+    }
+
+    fn finalize(&mut self, local: usize, thread_id: Option<&[u8]>) {
+        self.reply(local, thread_id, Reply::Finalize);
+        let session = &mut self.sessions[local];
+        session.phase = Phase::Finalized;
+        session.puts = Vec::new();
+        session.after.push(Output::Finalized { local });
+        self.pe_left(local);
+    }
+
+    fn abort(&mut self, local: usize, exit_code: Option<i32>, message: &[u8]) {
+        self.events.push_back(Output::Abort {
+            local,
+            exit_code: exit_code.unwrap_or(1),
+            message: String::from_utf8_lossy(message).into_owned(),
+        });
+    }
+
+    /// The PE joins a fence and waits for its end.
+    fn fence(&mut self, local: usize, thread_id: Option<&[u8]>) -> Result<(), String> {
+        let fence = self.take_puts(local);
+        let request = self.start(local, fence)?;
+        self.wait_for(local, thread_id, request, WaitKind::Fence);
+        Ok(())
+    }
+
+    /// Passes a question of the PE on, unless it is larger than agents take.
+    fn ask_for(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &'static str,
+        question: &Question,
+    ) {
+        let len = question.encode().len();
+        if len > MAX_LEN {
+            let text = format!("a request of {len} bytes; {MAX_LEN} are possible");
+            return self.reply(local, thread_id, refusal(command, rc::FAIL, &text));
+        }
+        let mut asking = self.asking_of(local, thread_id, command);
+        if let Question::Spawn(request) = question {
+            let procs = request.commands.iter().map(|command| command.procs);
+            asking.procs = procs.fold(0, u32::saturating_add);
+        }
+        self.ask(asking, question);
+    }
+
+    /// The names of services, and where they are to be found, are bounded like values.
+    fn ask_for_name(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &'static str,
+        question: &Question,
+    ) {
+        let bounded = |text: &[u8]| !text.is_empty() && text.len() <= MAX_VALUE;
+        let fits = match question {
+            Question::Publish { name, port } => bounded(name) && bounded(port),
+            Question::LookupName { name } | Question::Unpublish { name } => bounded(name),
+            _ => true,
+        };
+        if !fits {
+            let text = format!("names and ports have 1 to {MAX_VALUE} bytes");
+            return self.reply(local, thread_id, refusal(command, rc::INVALID_ARG, &text));
+        }
+        self.ask_for(local, thread_id, command, question);
+    }
+
+    pub(super) fn asking_of(
+        &self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &'static str,
+    ) -> Asking {
+        Asking {
+            local,
+            thread_id: thread_id.map(Box::from),
+            command,
+            life: self.sessions[local].life,
+            procs: 0,
+        }
+    }
+
+    fn job_attribute(&self, key: &[u8]) -> Option<&str> {
+        if key == process_mapping::KEY.as_bytes() {
+            return Some(&self.job.process_mapping);
+        }
+        let mut all = self.job.attributes.iter();
+        all.find_map(|(name, value)| (name.as_bytes() == key).then_some(value.as_str()))
+    }
+
+    fn put_node_attribute(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        let is_new = !self.node_attributes.contains_key(key);
+        if is_new && self.sessions[local].attributes == MAX_ATTRIBUTES {
+            let text = format!("more than {MAX_ATTRIBUTES} attributes put by one PE");
+            let refusal = refusal("info-putnodeattr", rc::FAIL, &text);
+            return self.reply(local, thread_id, refusal);
+        }
+        self.sessions[local].attributes += u32::from(is_new);
+        self.node_attributes.insert(key.into(), value.into());
+        self.reply(local, thread_id, Reply::NodeAttrPut);
+        for waiter in self.attribute_waiters.remove(key).unwrap_or_default() {
+            let session = &mut self.sessions[waiter.local];
+            session.waiting = session.waiting.saturating_sub(1);
+            session.withheld = session.withheld.saturating_sub(1);
+            let reply = Reply::NodeAttr(Some(Cow::Borrowed(value)));
+            self.reply(waiter.local, waiter.thread_id.as_deref(), reply);
+        }
+    }
+
+    fn node_attribute(&mut self, local: usize, thread_id: Option<&[u8]>, key: &[u8], wait: bool) {
+        let value = self.node_attributes.get(key).cloned();
+        if value.is_none() && wait {
+            if !self.may_withhold(local, thread_id, "info-getnodeattr") {
+                return;
+            }
+            self.sessions[local].waiting += 1;
+            let waiter = self.waiter(local, thread_id, WaitKind::Attribute);
+            let waiters = self.attribute_waiters.entry(key.into()).or_default();
+            waiters.push(waiter);
+        } else {
+            let value = value.map(|value| Cow::Owned(value.into_vec()));
+            self.reply(local, thread_id, Reply::NodeAttr(value));
+        }
+    }
+
+    fn put(
+        &mut self,
+        local: usize,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Reply<'static>, Reply<'static>> {
+        check_pair("kvs-put", key, value)?;
+        let session = &mut self.sessions[local];
+        if session.puts.len() > MAX_PENDING_PUTS {
+            let text = format!("more than {MAX_PENDING_PUTS} bytes put without a fence");
+            return Err(refusal("kvs-put", rc::FAIL, &text));
+        }
+        append_pair(&mut session.puts, key, value);
+        session.put_count += 1;
+        self.put_pair(local, key, value);
+        Ok(Reply::KvsPut)
+    }
+
+    fn take_puts(&mut self, local: usize) -> Contribution {
+        let session = &mut self.sessions[local];
+        let puts = std::mem::take(&mut session.puts);
+        let count = std::mem::take(&mut session.put_count);
+        let (pairs, count) = self.fence_pairs(local, puts, count);
+        Contribution::Fence(pairs, count)
+    }
+
+    /// The answer to a question of a PE of this node.
+    pub(super) fn answered(&mut self, asking: Asking, answer: Answer) {
+        let Asking {
+            local,
+            thread_id,
+            command,
+            life,
+            procs,
+        } = asking;
+        if life != self.sessions[local].life {
+            return;
+        }
+        self.no_longer_withheld(local, life);
+        let reply = match (answer, command) {
+            (Answer::Value { value, .. }, "kvs-get") => Reply::KvsGet(value.map(Cow::Owned)),
+            (Answer::Bytes(value), "kvs-get") => Reply::KvsGet(Some(Cow::Owned(value))),
+            (Answer::Bytes(message), "nla-recv") => Reply::NlaRecv(Cow::Owned(message)),
+            (Answer::Done, "name-publish") => Reply::NamePublished,
+            (Answer::Done, "name-unpublish") => Reply::NameUnpublished,
+            (Answer::Port(port), "name-lookup") => Reply::NameFound(Cow::Owned(port)),
+            (Answer::Spawned { job_id }, "spawn") => Reply::Spawned {
+                job_id: Cow::Owned(job_id),
+                // More would fit no message.
+                errcodes: vec![
+                    0;
+                    if procs <= MAX_ERRCODES {
+                        procs as usize
+                    } else {
+                        0
+                    }
+                ],
+            },
+            (Answer::Refused { rc, reason }, _) => {
+                refusal(command, if rc == 0 { rc::FAIL } else { rc }, &reason)
+            }
+            (other, _) => refusal(command, rc::FAIL, &format!("no answer to it: {other:?}")),
+        };
+        self.reply(local, thread_id.as_deref(), reply);
+    }
+
+    /// The PE joins its next operation; returns the number of it.
+    pub(super) fn start(
+        &mut self,
+        local: usize,
+        contribution: Contribution,
+    ) -> Result<u64, String> {
+        let request = self.next_request(local)?;
+        let completed = self.operations.completed();
+        let session = &mut self.sessions[local];
+        if !session
+            .ahead
+            .take_on(request, completed, contribution.len())
+        {
+            return Err(format!(
+                "it brought more than {MAX_AHEAD_BYTES} bytes to operations that others have not joined"
+            ));
+        }
+        session.started += 1;
+        self.join(local, request, contribution);
+        Ok(request)
+    }
+
+    /// The number of the operation that the PE would join next.
+    fn next_request(&self, local: usize) -> Result<u64, String> {
+        let request = self.sessions[local].started;
+        match request - self.operations.completed() < MAX_AHEAD {
+            true => Ok(request),
+            false => Err(format!(
+                "it started {MAX_AHEAD} collective operations which others have not joined"
+            )),
+        }
+    }
+
+    /// The PE waits for the operation that it is about to join.
+    pub(super) fn wait_to_start(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        kind: WaitKind,
+    ) -> Result<(), String> {
+        let request = self.next_request(local)?;
+        let waiter = self.waiter(local, thread_id, kind);
+        self.operations.add_waiter(request, waiter);
+        Ok(())
+    }
+
+    fn wait_for(&mut self, local: usize, thread_id: Option<&[u8]>, request: u64, kind: WaitKind) {
+        // `answer` counts it back.
+        if kind == WaitKind::Wait && !self.may_withhold(local, thread_id, "wait") {
+            return;
+        }
+        let waiter = self.waiter(local, thread_id, kind);
+        if request < self.operations.completed() {
+            self.answer(waiter, request);
+        } else {
+            self.operations.add_waiter(request, waiter);
+        }
+    }
+
+    /// Counts one more reply that will be withheld, unless the PE has too many: then it is told.
+    pub(super) fn may_withhold(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &str,
+    ) -> bool {
+        let session = &mut self.sessions[local];
+        if session.withheld < MAX_WITHHELD {
+            session.withheld += 1;
+            return true;
+        }
+        let text = format!("more than {MAX_WITHHELD} requests without a reply");
+        self.reply(local, thread_id, refusal(command, rc::FAIL, &text));
+        false
+    }
+
+    /// One of these replies is there.
+    pub(super) fn no_longer_withheld(&mut self, local: usize, life: u32) {
+        let session = &mut self.sessions[local];
+        if session.life == life {
+            session.withheld = session.withheld.saturating_sub(1);
+        }
+    }
+
+    fn waiter(&self, local: usize, thread_id: Option<&[u8]>, kind: WaitKind) -> Waiter {
+        Waiter {
+            local,
+            thread_id: thread_id.map(Box::from),
+            kind,
+            life: self.sessions[local].life,
+        }
+    }
+}
+
+fn refusal(command: &str, rc: i32, message: &impl ToString) -> Reply<'static> {
+    Reply::Refused {
+        command: command.to_owned().into(),
+        rc,
+        message: message.to_string().into(),
+    }
+}
+
+/// Whether key and value fit the limits; if not, the refusal.
+fn check_pair(command: &str, key: &[u8], value: &[u8]) -> Result<(), Reply<'static>> {
+    if key.is_empty() || key.len() > MAX_KEY {
+        let text = format!("key of {} bytes; 1 to {MAX_KEY} are possible", key.len());
+        return Err(refusal(command, rc::INVALID_KEY_LENGTH, &text));
+    }
+    if value.len() > MAX_VALUE {
+        let text = format!("value of {} bytes; {MAX_VALUE} are possible", value.len());
+        return Err(refusal(command, rc::INVALID_VAL_LENGTH, &text));
+    }
+    Ok(())
+}
