@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a job may take before it counts as hung. Generous: a loaded machine is no failure.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A job about to be started.
 #[derive(Debug)]
@@ -150,4 +150,32 @@ impl Drop for Running {
 /// Bytes as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A process of the job under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its process id.
+    pub pid: i32,
+    /// Its name, of at most 15 bytes.
+    pub name: String,
+}
+
+/// All living processes that were started with `mark` (`NAME=VALUE`) in their environment.
+pub fn family(mark: &str) -> Vec<Member> {
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let environ = std::fs::read(entry.path().join("environ")).ok()?;
+            let marked = environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
+            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+            // A process that has ended but was not waited for has no memory, hence no environment.
+            marked.then(|| Member {
+                pid,
+                name: name.trim().to_owned(),
+            })
+        })
+        .collect()
 }

@@ -6,33 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use shmem_tests::{Job, text};
-
-/// A process of the job under test.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Member {
-    pid: i32,
-    name: String,
-}
-
-/// All living processes that were started with `mark` in their environment.
-fn family(mark: &str) -> Vec<Member> {
-    let entries = std::fs::read_dir("/proc").expect("/proc");
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let environ = std::fs::read(entry.path().join("environ")).ok()?;
-            let marked = environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
-            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            // A process that has ended but was not waited for has no memory, hence no environment.
-            marked.then(|| Member {
-                pid,
-                name: name.trim().to_owned(),
-            })
-        })
-        .collect()
-}
+use shmem_tests::{Job, family, text};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name)

@@ -279,8 +279,15 @@ fn init_says_what_is_wrong_with_the_environment() {
         (output.status.code(), text(&output.stderr))
     };
     assert_eq!(alone(&[]), (Some(0), String::new()));
-    let cases: [(&[(&str, &str)], &str); 5] = [
-        (&[("PMI_FD", "9")], "start the program with shmrun"),
+    let cases: [(&[(&str, &str)], &str); 6] = [
+        (
+            &[("PMI_FD", "9")],
+            "PMI_RANK is not: the launcher must set both",
+        ),
+        (
+            &[("PMI_FD", "9"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")],
+            "descriptor 9 cannot be taken over",
+        ),
         (&[("OMPI_COMM_WORLD_RANK", "0")], "Open MPI"),
         (
             &[("SHMEM_NODE", "999")],

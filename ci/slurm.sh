@@ -1,0 +1,244 @@
+#!/usr/bin/env bash
+# Runs jobs under Slurm where there is none: a controller and four nodes on this machine's loopback, as
+# this user, with a munged of their own, in a directory of their own. All of it ends with this script.
+# Usage: ci/slurm.sh [--install] [COMMAND [ARGUMENT...]]
+# Without a command: the checks below, of the programs that cargo has built. With one: that, with srun
+# and the other commands of Slurm talking to this Slurm (SLURM_CONF).
+#   --install          gets missing Debian packages (as root)
+#   SLURM_REQUIRED=1   fail, where it would otherwise say why it cannot run and pass
+#   PROGRAMS           where the built programs are (target/release)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+programs=$(realpath -m "${PROGRAMS:-$target/release}")
+nodes=4
+
+install=
+if [[ ${1:-} == --install ]]; then
+    install=1
+    shift
+fi
+
+cannot() {
+    echo "slurm: skipped: $*" >&2
+    exit "${SLURM_REQUIRED:-0}"
+}
+
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+need() { command -v "$2" >/dev/null || missing+=("$1"); }
+need munge munged
+need slurmctld slurmctld
+need slurmd slurmd
+need slurm-client srun
+compgen -G '/usr/lib/*/slurm*/mpi_pmi2.so' >/dev/null || missing+=(slurm-wlm-basic-plugins)
+if [[ ${#missing[@]} -gt 0 && -n $install ]]; then
+    apt-get update -qq || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ||
+        cannot "cannot install ${missing[*]}"
+elif [[ ${#missing[@]} -gt 0 ]]; then
+    cannot "missing packages: ${missing[*]} (--install gets them)"
+fi
+
+# Daemons look for their sockets by absolute paths, which may not be long.
+dir=$(mktemp -d /tmp/slurm.XXXXXX)
+children() {
+    for file in "$dir"/*.pid; do
+        [[ -s $file ]] && cat "$file"
+    done
+    return 0
+}
+finish() {
+    local pids pid
+    pids=$(children)
+    # Jobs first: slurmd's children are no children of ours.
+    [[ -n ${SLURM_CONF:-} ]] && timeout 10 scancel --full --user="$(id -un)" 2>/dev/null || true
+    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+    for _ in {1..50}; do
+        for pid in $pids; do
+            kill -0 "$pid" 2>/dev/null && sleep 0.1 && continue 2
+        done
+        break
+    done
+    for pid in $pids; do kill -9 "$pid" 2>/dev/null || true; done
+    rm -rf "$dir"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+mkdir -p "$dir"/{munge,state,spool,log}
+chmod 0755 "$dir" "$dir/munge"
+host=$(hostname -s)
+base=$((20000 + RANDOM % 10000))
+cat >"$dir/slurm.conf" <<END
+ClusterName=loop
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge/socket
+CredType=cred/munge
+SlurmctldPort=$base
+SlurmdPort=$((base + 1))
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool/%n
+SlurmctldPidFile=$dir/slurmctld.pid
+SlurmdPidFile=$dir/slurmd.%n.pid
+SlurmctldLogFile=$dir/log/slurmctld.log
+SlurmdLogFile=$dir/log/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+ReturnToService=2
+TreeWidth=2
+KillWait=2
+NodeName=n[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((base + 11))-$((base + 10 + nodes))] CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
+END
+echo CgroupPlugin=cgroup/v1 >"$dir/cgroup.conf"
+
+dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 status=none
+chmod 400 "$dir/munge/key"
+munged --force --socket="$dir/munge/socket" --key-file="$dir/munge/key" --pid-file="$dir/munged.pid" \
+    --log-file="$dir/munge/log" --seed-file="$dir/munge/seed" ||
+    cannot "munged does not start"
+export SLURM_CONF=$dir/slurm.conf
+slurmctld -f "$SLURM_CONF" -c || cannot "slurmctld does not start: $(tail -3 "$dir/log/slurmctld.log")"
+for i in $(seq $nodes); do
+    mkdir "$dir/spool/n$i"
+    slurmd -f "$SLURM_CONF" -N "n$i" || cannot "slurmd does not start: $(tail -3 "$dir/log/slurmd.n$i.log")"
+done
+idle() { sinfo -h -t idle -o %D 2>/dev/null; }
+for _ in {1..300}; do
+    [[ $(idle) == "$nodes" ]] && break
+    sleep 0.1
+done
+[[ $(idle) == "$nodes" ]] || cannot "the nodes do not come up: $(tail -3 "$dir"/log/*.log)"
+
+if [[ $# -gt 0 ]]; then
+    "$@"
+    exit
+fi
+
+# The nodes have their cores in common, which no PE can know.
+export SHMEM_SPIN=0
+fail() {
+    echo "slurm: FAILED: $*" >&2
+    exit 1
+}
+# Runs a step with PMI-2; what it says goes to $out.
+out=$dir/out
+step() {
+    echo "-- srun $*"
+    local status=0
+    timeout 120 srun -Q -O --mpi=pmi2 "$@" >"$out" 2>&1 || status=$?
+    [[ $status == 0 ]] || { cat "$out"; fail "srun $* ended with $status"; }
+}
+says() { grep -q -- "$1" "$out" || { cat "$out"; fail "nothing says: $1"; }; }
+# Processes of this Slurm's jobs, and of no other run of this script.
+processes() {
+    local dir
+    for dir in /proc/[0-9]*; do
+        [[ $(readlink "$dir/exe" 2>/dev/null) == "$programs"/* ]] &&
+            grep -qzxF "SLURM_CONF=$SLURM_CONF" "$dir/environ" 2>/dev/null && echo "${dir#/proc/}"
+    done
+    return 0
+}
+# What a job may leave behind: this user's sockets, which are named so, and memory files, and processes.
+left() {
+    grep -c "@shmem-$(id -u)-" /proc/net/unix || true
+    find /dev/shm -maxdepth 1 -user "$(id -un)" | sort
+    processes
+}
+gone() {
+    for _ in {1..200}; do
+        [[ $(left) == "$before" ]] && return
+        sleep 0.1
+    done
+    left
+    fail "$1 left something behind"
+}
+for program in ring heat2d histogram; do
+    [[ -x $programs/examples/$program ]] || fail "$programs/examples/$program is not built"
+done
+before=$(left)
+
+step -N1 -n1 "$programs/examples/ring"
+step -N1 -n4 "$programs/examples/ring"
+says "round 4 PEs and came back right"
+for program in ring histogram heat2d; do
+    step -N4 -n8 "$programs/examples/$program"
+done
+# The same over PMI-1, which this Slurm speaks, too.
+step -N4 -n8 env SHMEM_PMI=1 "$programs/examples/ring"
+# PMI alone, through its facade.
+for version in auto 1 2; do
+    for program in "$programs/examples/pmi_ring" "$programs/pmi-process all" "$programs/pmi-process threads"; do
+        if [[ -x ${program% *} ]]; then
+            # shellcheck disable=SC2086 # program and argument
+            step -N4 -n8 env SHMEM_PMI=$version $program
+        fi
+    done
+done
+# Ranks dealt out: 7 on 4 nodes, one by one.
+step -N4 -n7 -m cyclic "$programs/examples/ring"
+step -N4 -n8 env SHMEM_TRANSPORT=xrc "$programs/examples/histogram"
+step -N4 -n8 env SHMEM_CONNECT=static "$programs/examples/ring"
+step -N4 -n8 env SHMEM_DEBUG=1 "$programs/examples/ring"
+says "PE 7 of 8 on node 3 of 4"
+if [[ -x $programs/lives ]]; then
+    step -N2 -n4 "$programs/lives" 3
+fi
+if command -v mpiexec.hydra >/dev/null; then
+    echo "-- Hydra in an allocation"
+    timeout 120 salloc -Q -N4 -n8 mpiexec.hydra -n 8 env SHMEM_DEBUG=1 "$programs/examples/ring" >"$out" 2>&1 ||
+        { cat "$out"; fail "mpiexec.hydra in an allocation"; }
+    says "PE 7 of 8 on node 3 of 4"
+fi
+gone "jobs that ended"
+
+echo "-- srun --mpi=none is refused"
+if timeout 60 srun -Q --mpi=none -N2 -n2 "$programs/examples/ring" >"$out" 2>&1; then
+    fail "a job without PMI was not refused"
+fi
+says "srun --mpi=pmi2 -n 2 PROGRAM"
+timeout 60 srun -Q --mpi=none -N1 -n1 "$programs/examples/ring" >"$out" 2>&1 || fail "one PE needs no PMI"
+
+if [[ -x $programs/busy ]]; then
+    # A PE that is killed, and a job that is cancelled, both in the middle of a barrier.
+    busy() {
+        srun -Q -O --mpi=pmi2 -N4 -n8 -J busy "$@" "$programs/busy" >"$out" 2>&1 &
+        for _ in {1..600}; do
+            grep -q "^round 8$" "$out" && return
+            sleep 0.1
+        done
+        cat "$out"
+        fail "the job does not start"
+    }
+    echo "-- kill -9 of one PE"
+    busy -K
+    kill -9 "$(processes | head -n 1)"
+    wait $! && fail "the job succeeded"
+    gone "a job whose PE was killed"
+    echo "-- scancel"
+    busy
+    scancel --name=busy
+    wait $! && fail "the job succeeded"
+    gone "a job that was cancelled"
+fi
+if [[ -x $programs/mishaps ]]; then
+    echo "-- a PE that gives up ends the job"
+    for mishap in global-exit-3 exit-0 exit-3 panic; do
+        timeout 60 srun -Q -O --mpi=pmi2 -N4 -n8 "$programs/mishaps" $mishap >"$out" 2>&1 && fail "$mishap succeeded"
+        gone "$mishap"
+    done
+fi
+echo "slurm: all good"
