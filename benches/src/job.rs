@@ -69,6 +69,23 @@ pub fn run(command: &mut Command, limit: Duration) -> io::Result<End> {
     Ok(end)
 }
 
+/// What `command` prints, if it ends well within `limit`; see [`run`].
+///
+/// # Errors
+/// As [`run`]; or it fails, or does not end by itself.
+pub fn output(command: &mut Command, limit: Duration) -> io::Result<String> {
+    let path = std::env::temp_dir().join(format!("shmem-benches.{}", std::process::id()));
+    command.stdout(fs::File::create(&path)?);
+    let end = run(command, limit);
+    let text = fs::read_to_string(&path);
+    fs::remove_file(&path)?;
+    match end? {
+        End::Exited(status) if status.success() => text,
+        End::Exited(status) => Err(io::Error::other(format!("the job failed: {status}"))),
+        End::TimedOut => Err(io::Error::other(format!("no end within {limit:?}"))),
+    }
+}
+
 /// Asks a launcher to end, so that it removes its files, and kills it if it does not.
 fn end_child(child: &mut Child) -> io::Result<()> {
     // SAFETY: the child has not been waited for, so the number is its own.

@@ -10,6 +10,10 @@
 //! * `first_contact`: time of the first operation between two PEs, by what the target does.
 //! * `footprint`: memory that a job takes of its machine, the kernel's included.
 //! * `qp_table`: queue pairs per PE of whole programs, under different settings.
+//! * `pmi_collectives`: PMI's fence and allgather, blocking and not, and how much of them hides.
+//! * `pmi_caches`: exchanges under the caches of PMI, in real jobs and in virtual time.
+//! * `pmi_scale`: PMI in jobs of up to a million processes, in virtual time.
+//! * `pmi_get`: time of a get from the node's key-value store, by the number of readers.
 //! * `npb_table`: rates, peers and queue pairs of the NAS benchmarks.
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
@@ -18,6 +22,7 @@ pub mod about;
 pub mod cpu;
 pub mod job;
 pub mod peers;
+pub mod pmi;
 pub mod report;
 pub mod rivals;
 pub mod stats;

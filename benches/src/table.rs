@@ -169,7 +169,7 @@ pub fn table(libraries: &[Library]) -> String {
 }
 
 /// A time with three digits that count, and its unit.
-fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if ns >= 1e6 => (ns / 1e6, "ms"),
         _ if ns >= 1e3 => (ns / 1e3, "µs"),
