@@ -12,6 +12,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("reductions", reductions),
     ("bit_reductions", bit_reductions),
     ("long_reductions", long_reductions),
+    ("huge_elements", huge_elements),
+    ("operands_are_private", operands_are_private),
     ("float_order_is_fixed", float_order_is_fixed),
     ("concatenations", concatenations),
     ("transpose", transpose),
@@ -157,6 +159,135 @@ fn long_reductions() {
         barrier_all();
         free(cells).unwrap();
     }
+}
+
+/// An element of `N` words, of a program's own type: larger than what the library works on at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(transparent)]
+struct Huge<const N: usize>([u64; N]);
+
+// SAFETY: an array of a `Datum`, and nothing else.
+unsafe impl<const N: usize> shmem::Datum for Huge<N> {}
+
+impl<const N: usize> shmem::Arithmetic for Huge<N> {
+    fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] + other.0[i]))
+    }
+    fn times(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] * other.0[i]))
+    }
+}
+
+fn huge_elements() {
+    fn run<const N: usize>() {
+        let (me, n) = (my_pe(), n_pes());
+        let value = |pe: usize, k: usize| Huge::<N>(std::array::from_fn(|i| (pe + i + k) as u64));
+        let sum = |pes: std::ops::Range<usize>, k| {
+            Huge::<N>(std::array::from_fn(|i| {
+                pes.clone().map(|pe| value(pe, k).0[i]).sum()
+            }))
+        };
+        for len in [1, 3] {
+            let (source, dest) = (alloc(len).unwrap(), alloc(len).unwrap());
+            source.write_from(&(0..len).map(|k| value(me, k)).collect::<Vec<_>>());
+            barrier_all();
+            let results = |pes: std::ops::Range<usize>| {
+                let right = (0..len).all(|k| dest.read(k) == sum(pes.clone(), k));
+                assert!(right, "{len} elements of {N} words, {pes:?}");
+                barrier_all();
+            };
+            shmem::sum_reduce(dest, source);
+            results(0..n);
+            shmem::sum_inscan(dest, source);
+            results(0..me + 1);
+            shmem::sum_exscan(dest, source);
+            results(0..me);
+            free(dest).unwrap();
+            free(source).unwrap();
+        }
+    }
+    run::<1024>();
+    run::<1025>();
+    run::<1600>();
+    run::<3000>();
+}
+
+/// Memory that this process shares with others: what is mapped from the files of the node.
+fn shared_memory() -> &'static [std::ops::Range<usize>] {
+    static FOUND: std::sync::OnceLock<Vec<std::ops::Range<usize>>> = std::sync::OnceLock::new();
+    FOUND.get_or_init(|| {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let shared = maps.lines().filter(|line| line.contains("memfd:"));
+        let found: Vec<_> = shared
+            .map(|line| {
+                let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+                let [start, end] = [start, end].map(|at| usize::from_str_radix(at, 16).unwrap());
+                start..end
+            })
+            .collect();
+        assert!(!found.is_empty(), "{maps}");
+        found
+    })
+}
+
+/// What elements are combined with is the library's own copy: nobody can change it meanwhile.
+fn operands_are_private() {
+    use shmem::raw;
+
+    unsafe fn combine(into: *mut u8, from: *const u8, n: usize) {
+        for range in shared_memory() {
+            assert!(
+                !range.contains(&into.addr()),
+                "the result is in shared memory"
+            );
+            assert!(
+                !range.contains(&from.addr()),
+                "an operand is in shared memory"
+            );
+        }
+        let (into, from) = (into.cast::<u64>(), from.cast::<u64>());
+        for i in 0..n {
+            // SAFETY: the caller gives `n` elements on both sides, aligned.
+            unsafe { *into.add(i) += *from.add(i) };
+        }
+    }
+
+    let n = n_pes() as u64;
+    let psync = alloc::<u64>(raw::SYNC_SIZE).unwrap();
+    for len in [1, 7, 8, 100, 2000, 30_000] {
+        let (source, dest) = (alloc::<u64>(len).unwrap(), alloc::<u64>(len).unwrap());
+        source.fill(my_pe() as u64 + 1);
+        barrier_all();
+        let world = shmem::Team::world();
+        // SAFETY: the function is for elements of 8 bytes, of which both arrays have `len`.
+        unsafe {
+            let group = raw::Group::Team(world);
+            raw::reduce(group, dest.sym(), source.sym(), len, 8, combine);
+            assert!(dest.to_vec().iter().all(|&sum| sum == n * (n + 1) / 2));
+            barrier_all();
+            if n_pes() > 1 && my_pe() > 0 {
+                // All but PE 0, who meet by an array of theirs.
+                let (start, log_stride, size) = (1, 0, n_pes() - 1);
+                let psync = psync.sym();
+                let others = raw::Group::ActiveSet {
+                    start,
+                    log_stride,
+                    size,
+                    psync,
+                };
+                raw::reduce(others, dest.sym(), source.sym(), len, 8, combine);
+                assert!(dest.to_vec().iter().all(|&sum| sum == n * (n + 1) / 2 - 1));
+            }
+            barrier_all();
+            raw::scan(world, dest.sym(), source.sym(), len, 8, combine, false);
+        }
+        let me = my_pe() as u64 + 1;
+        assert!(dest.to_vec().iter().all(|&sum| sum == me * (me + 1) / 2));
+        barrier_all();
+        free(dest).unwrap();
+        free(source).unwrap();
+    }
+    free(psync).unwrap();
 }
 
 /// Sums of numbers that do not add exactly are the same on all PEs and every time.

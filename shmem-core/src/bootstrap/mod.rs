@@ -25,6 +25,7 @@ use shmem_pmi::process::launchers::{self, Launcher};
 
 use crate::context::Contexts;
 use crate::error::Error;
+use crate::heap::access;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::life::ThreadLevel;
@@ -146,7 +147,7 @@ impl Lasting {
         };
         if !wiped(0, INTERNAL_SIZE) {
             // SAFETY: as above.
-            unsafe { last.own(0).write_bytes(0, INTERNAL_SIZE) };
+            unsafe { access::zero(last.own(0), INTERNAL_SIZE) };
         }
         match wiped(self.node.heap_start(), page_up(dirty)) {
             true => 0,

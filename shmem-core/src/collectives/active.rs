@@ -9,9 +9,8 @@
 //! The set of all PEs needs none of this: it is the world team.
 
 use super::alltoall::Blocks;
-use super::combine::Combine;
+use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::check_dest;
-use super::reduce::{BLOCK, Block};
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -37,8 +36,8 @@ const DATA_UP: usize = LENGTH_UP + tree::MAX_CHILDREN;
 
 const _: () = assert!(DATA_UP + tree::MAX_CHILDREN <= SYNC_SIZE);
 
-/// Blocks that are combined at a time.
-const BLOCKS: usize = 8;
+/// Bytes that are fetched from a child at a time.
+const FETCHED: usize = 8 * BLOCK;
 
 /// An active set, as one of its members sees it.
 #[derive(Clone, Copy, Debug)]
@@ -271,25 +270,28 @@ impl Runtime {
         combine: Combine,
     ) {
         let (dest, bytes) = (dest.offset(), n * elem);
-        if n == 0 {
+        if bytes == 0 {
             return;
         }
+        let of = Elements {
+            size: elem,
+            combine,
+        };
         // SAFETY: two arrays of this PE, the same or apart.
         unsafe { access::copy(self.own(source.offset()), self.own(dest), bytes) };
-        let per_round = BLOCK / elem * BLOCKS;
-        let mut blocks: Vec<Block> = Vec::new();
-        blocks.resize_with(bytes.div_ceil(BLOCK).min(BLOCKS), Block::new);
-        let partial = blocks.as_mut_ptr().cast::<u8>();
+        let per_round = of.in_room(FETCHED).min(n);
+        let mut fetched: Block = Block::new(per_round * elem);
+        let partial = fetched.as_mut_ptr();
         for (k, child) in set.children() {
             self.taken(set, DATA_UP + k);
             for start in (0..n).step_by(per_round) {
                 let count = per_round.min(n - start);
                 let at = dest + start * elem;
-                // SAFETY: the blocks have room for the elements, which the child leaves alone until
+                // SAFETY: the block has room for the elements, which the child leaves alone until
                 // it gets the result.
                 unsafe {
                     self.get_raw(set.pe(child), at, partial, count * elem, true);
-                    combine(self.own(at), partial, count);
+                    of.add_shared(self.own(at), partial, count);
                 }
             }
         }

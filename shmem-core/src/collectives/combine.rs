@@ -1,5 +1,11 @@
 //! How reductions combine elements, with the types erased: the algorithms know sizes and one of
 //! these functions, and are compiled once.
+//!
+//! Any PE can write a symmetric array at any time, by a mistake in safe code too, and a function that
+//! computes with elements takes them for its own. So elements are copied out of shared memory, a
+//! [`Block`] at a time, combined in private memory, and copied back.
+
+use std::mem::MaybeUninit;
 
 use crate::datum::{Arithmetic, Bits, Number};
 use crate::heap::access;
@@ -7,8 +13,8 @@ use crate::heap::access;
 /// Combines `n` elements: `into[i] = into[i] op from[i]`.
 ///
 /// # Safety
-/// What such a function asks of its caller: both arrays hold `n` elements of its type, aligned,
-/// `into` is writable, and nobody writes either meanwhile. They do not overlap.
+/// What such a function asks of its caller: both arrays hold `n` elements of its type, aligned, and
+/// they lie apart in memory that nobody else knows of. The library gives it copies of its own.
 pub type Combine = unsafe fn(into: *mut u8, from: *const u8, n: usize);
 
 macro_rules! combines {
@@ -18,8 +24,16 @@ macro_rules! combines {
         /// # Safety
         /// As [`Combine`] says.
         pub(crate) unsafe fn $name<T: $bound>(into: *mut u8, from: *const u8, n: usize) {
-            // SAFETY: by the caller.
-            unsafe { access::combine(into.cast::<T>(), from.cast::<T>(), n, T::$method) };
+            // SAFETY: by the caller; any bytes are values.
+            let (into, from) = unsafe {
+                (
+                    std::slice::from_raw_parts_mut(into.cast::<T>(), n),
+                    std::slice::from_raw_parts(from.cast::<T>(), n),
+                )
+            };
+            for (into, from) in into.iter_mut().zip(from) {
+                *into = into.$method(*from);
+            }
         }
     )* };
 }
@@ -34,9 +48,147 @@ combines! {
     xor: Bits, xor;
 }
 
+/// What is combined at a time in a large reduction: it stays in the first cache.
+pub(super) const BLOCK: usize = 8 << 10;
+
+/// What is copied out of shared memory at a time, to be combined with a block.
+const OPERAND: usize = 2 << 10;
+
+/// Aligned for every type.
+#[repr(C, align(128))]
+struct Room<const N: usize>([MaybeUninit<u8>; N]);
+
+/// Private room for `N` bytes, or for one element of a program's own type that is larger.
+pub(super) struct Block<const N: usize = BLOCK> {
+    usual: Room<N>,
+    large: Vec<Room<128>>,
+}
+
+impl<const N: usize> Block<N> {
+    /// For at least `bytes`.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self {
+            usual: Room([MaybeUninit::uninit(); N]),
+            large: match bytes {
+                _ if bytes <= N => Vec::new(),
+                _ => Vec::with_capacity(bytes.div_ceil(size_of::<Room<128>>())),
+            },
+        }
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
+        match self.large.capacity() {
+            0 => self.usual.0.as_mut_ptr().cast(),
+            _ => self.large.as_mut_ptr().cast(),
+        }
+    }
+}
+
+/// Elements that are combined.
+#[derive(Clone, Copy)]
+pub(super) struct Elements {
+    /// Bytes of one.
+    pub(super) size: usize,
+    pub(super) combine: Combine,
+}
+
+impl Elements {
+    /// How many are worked on at a time in room for `bytes`.
+    pub(super) fn in_room(self, bytes: usize) -> usize {
+        (bytes / self.size).max(1)
+    }
+
+    /// Room for as many as are worked on in `N` bytes.
+    pub(super) fn block<const N: usize>(self) -> Block<N> {
+        Block::new(self.size)
+    }
+
+    /// Combines `n` elements of shared memory into private ones.
+    ///
+    /// # Safety
+    /// Both arrays are mapped and hold `n` elements; nobody else knows of `into`, which is aligned.
+    #[inline]
+    pub(super) unsafe fn add(self, into: *mut u8, from: *const u8, n: usize) {
+        let per = self.in_room(OPERAND);
+        let mut operand = self.block::<OPERAND>();
+        for start in (0..n).step_by(per) {
+            let (at, n) = (start * self.size, per.min(n - start));
+            // SAFETY: by the caller; the operand has room for them.
+            unsafe {
+                access::copy(from.add(at), operand.as_mut_ptr(), n * self.size);
+                (self.combine)(into.add(at), operand.as_mut_ptr(), n);
+            }
+        }
+    }
+
+    /// Combines `n` elements of shared memory into others there.
+    ///
+    /// # Safety
+    /// Both arrays are mapped and hold `n` elements; `into` is writable.
+    pub(super) unsafe fn add_shared(self, into: *mut u8, from: *const u8, n: usize) {
+        let per = self.in_room(OPERAND);
+        let mut sum = self.block::<OPERAND>();
+        for start in (0..n).step_by(per) {
+            let (at, n) = (start * self.size, per.min(n - start));
+            // SAFETY: by the caller; the block has room for them.
+            unsafe {
+                access::copy(into.add(at), sum.as_mut_ptr(), n * self.size);
+                self.add(sum.as_mut_ptr(), from.add(at), n);
+                access::copy(sum.as_mut_ptr(), into.add(at), n * self.size);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_have_room_for_what_was_asked_for() {
+        for bytes in [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+            let mut block: Block = Block::new(bytes);
+            let at = block.as_mut_ptr();
+            assert!(at.addr().is_multiple_of(128));
+            // SAFETY: as much as the block was made for, and at least its usual size.
+            unsafe { at.write_bytes(7, bytes.max(BLOCK)) };
+        }
+    }
+
+    #[test]
+    fn elements_of_all_sizes_are_added_piece_by_piece() {
+        fn run<const N: usize>() {
+            unsafe fn add<const N: usize>(into: *mut u8, from: *const u8, n: usize) {
+                for i in 0..N * n {
+                    // SAFETY: both arrays have `n` elements of `N` bytes.
+                    unsafe { *into.add(i) = (*into.add(i)).wrapping_add(*from.add(i)) };
+                }
+            }
+            let of = Elements {
+                size: N,
+                combine: add::<N>,
+            };
+            for n in [0, 1, 2, 3 * BLOCK / N] {
+                let from: Vec<u8> = (0..n * N).map(|i| (i % 101) as u8).collect();
+                let mut into = from.clone();
+                // SAFETY: both arrays have `n` elements.
+                unsafe {
+                    of.add(into.as_mut_ptr(), from.as_ptr(), n);
+                    of.add_shared(into.as_mut_ptr(), from.as_ptr(), n);
+                }
+                assert!(
+                    into.iter()
+                        .zip(&from)
+                        .all(|(&sum, &one)| sum == one.wrapping_mul(3))
+                );
+            }
+        }
+        run::<1>();
+        run::<8>();
+        run::<48>();
+        run::<{ OPERAND + 8 }>();
+        run::<{ BLOCK + 8 }>();
+    }
 
     #[test]
     fn elements_are_combined_one_by_one() {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::announce::Call;
-use super::combine::Combine;
+use super::combine::{BLOCK, Block, Combine, Elements};
 use super::links::Counter;
-use super::trade::{CARGO, Cargo};
+use super::trade::CARGO;
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -17,23 +17,6 @@ use crate::team::slots::{BOX, LANDING, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SH
 /// Bytes of all of a node's members together up to which one of them combines for all: less than
 /// what a second meeting costs.
 const ALONE: usize = 64 << 10;
-
-/// What is combined at a time in a large reduction: it stays in the first cache.
-pub(super) const BLOCK: usize = 8 << 10;
-
-/// Room for a block, aligned for every type.
-#[repr(C, align(128))]
-pub(super) struct Block([u8; BLOCK]);
-
-impl Block {
-    pub(super) fn new() -> Self {
-        Self([0; BLOCK])
-    }
-
-    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr()
-    }
-}
 
 /// Part `i` of `n` elements in `parts` parts of almost equal size.
 fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
@@ -62,8 +45,13 @@ struct Reduction<'a> {
     dest: usize,
     source: usize,
     n: usize,
-    elem: usize,
-    combine: Combine,
+    of: Elements,
+}
+
+impl Reduction<'_> {
+    fn bytes(&self) -> usize {
+        self.n * self.of.size
+    }
 }
 
 impl Runtime {
@@ -88,11 +76,13 @@ impl Runtime {
             dest: dest.offset(),
             source: source.offset(),
             n,
-            elem,
-            combine,
+            of: Elements {
+                size: elem,
+                combine,
+            },
         };
         self.announce(team, Call::Reduce, bytes, 0);
-        if n == 0 {
+        if bytes == 0 {
         } else if team.n_pes() == 1 {
             // SAFETY: two arrays of the segment.
             unsafe { access::copy(self.own(r.source), self.own(r.dest), bytes) };
@@ -103,7 +93,7 @@ impl Runtime {
                 self.reduce_by_ring(r);
             }
         } else if team.trades() && bytes <= CARGO {
-            self.reduce_by_trade(r, bytes);
+            self.reduce_by_trade(r);
         } else if bytes <= BOX && bytes * place.n_here() <= ALONE {
             self.reduce_by_one(r);
         } else {
@@ -111,64 +101,75 @@ impl Runtime {
         }
     }
 
-    /// Combines the elements `range` of all members of this node, in order of rank.
-    ///
-    /// # Safety
-    /// They have arrived; `into` has room, aligned, apart from all sources or the same as the first.
-    unsafe fn combine_here(&self, r: Reduction<'_>, range: Range<usize>, into: *mut u8) {
-        let place = r.team.place();
-        let at = r.source + range.start * r.elem;
-        // SAFETY: the range lies inside the members' arrays; the rest by the caller.
-        unsafe {
-            access::copy(
-                self.neighbour(place.local(0), at),
-                into,
-                range.len() * r.elem,
-            );
-            for i in 1..place.n_here() {
-                (r.combine)(into, self.neighbour(place.local(i), at), range.len());
+    /// Combines the elements `range` of all members of this node, in order of rank, block by block, and
+    /// hands every block to `done` with its place in the array. For after they have arrived.
+    fn combine_here(
+        &self,
+        r: Reduction<'_>,
+        range: Range<usize>,
+        done: impl Fn(*mut u8, usize, usize),
+    ) {
+        let (place, size) = (r.team.place(), r.of.size);
+        let per = r.of.in_room(BLOCK);
+        let mut block: Block = r.of.block();
+        let sum = block.as_mut_ptr();
+        for start in range.clone().step_by(per) {
+            let n = per.min(range.end - start);
+            let source = |i| self.neighbour(place.local(i), r.source + start * size);
+            // SAFETY: the elements lie inside the members' arrays; the block has room for them, and is
+            // known here only.
+            unsafe {
+                access::copy(source(0), sum, n * size);
+                for i in 1..place.n_here() {
+                    r.of.add(sum, source(i), n);
+                }
             }
+            done(sum, start * size, n * size);
         }
     }
 
     /// Each member combines for itself what all give.
-    fn reduce_by_trade(&self, r: Reduction<'_>, bytes: usize) {
+    fn reduce_by_trade(&self, r: Reduction<'_>) {
+        let bytes = r.bytes();
         let trade = self.trade(r.team, self.own(r.source), bytes);
-        let mut sum = Cargo::new();
-        // SAFETY: all have given that many bytes, which lie aligned and fit.
+        let mut block = Block::<CARGO>::new(bytes);
+        let sum = block.as_mut_ptr();
+        // SAFETY: all have given that many bytes, which fit; the block is known here only.
         unsafe {
-            access::copy(trade.of(0), sum.as_mut_ptr(), bytes);
+            access::copy(trade.of(0), sum, bytes);
             for i in 1..r.team.n_pes() {
-                (r.combine)(sum.as_mut_ptr(), trade.of(i), r.n);
+                r.of.add(sum, trade.of(i), r.n);
             }
-            access::copy(sum.as_mut_ptr(), self.own(r.dest), bytes);
+            access::copy(sum, self.own(r.dest), bytes);
         }
     }
 
     /// One member of each node combines; all copy what it shows.
     fn reduce_by_one(&self, r: Reduction<'_>) {
         let shown = self.leader_slot(r.team, SHOWN);
-        let bytes = r.n * r.elem;
         self.meet(r.team, || {
-            // SAFETY: all have arrived, so nobody reads what was shown before.
-            unsafe { self.combine_here(r, 0..r.n, shown) };
+            self.combine_here(r, 0..r.n, |block, at, len| {
+                // SAFETY: the box has room for all of it. All have arrived, so nobody reads what was
+                // shown before.
+                unsafe { access::copy(block, shown.add(at), len) };
+            });
             if r.team.place().n_nodes() > 1 {
-                self.reduce_along_tree(r, bytes);
+                self.reduce_along_tree(r);
             }
         });
         // SAFETY: what is shown stays until this PE arrives again.
-        unsafe { access::copy(shown, self.own(r.dest), bytes) };
+        unsafe { access::copy(shown, self.own(r.dest), r.bytes()) };
     }
 
     /// Combines what the leaders show; all of them show the result. For leaders.
-    fn reduce_along_tree(&self, r: Reduction<'_>, bytes: usize) {
-        let (team, landing) = (r.team, r.team.slot(LANDING));
+    fn reduce_along_tree(&self, r: Reduction<'_>) {
+        let (team, landing, bytes) = (r.team, r.team.slot(LANDING), r.bytes());
         let shown = self.own(team.slot(SHOWN));
         let round = self.next_round(team);
         for (k, _) in self.children(team) {
             self.await_child(team, k, round);
-            // SAFETY: a child's mailbox has room for what it sent, and is aligned to a cache line.
-            unsafe { (r.combine)(shown, self.own(landing + k * MAILBOX), r.n) };
+            // SAFETY: a child's mailbox has room for what it sent.
+            unsafe { r.of.add_shared(shown, self.own(landing + k * MAILBOX), r.n) };
         }
         if let Some(parent) = self.parent(team) {
             let k = tree::child_index(team.place().node());
@@ -190,20 +191,13 @@ impl Runtime {
         }
     }
 
-    /// Each member of the node combines a part of the elements, block by block, and hands every
-    /// block to `done` with its place in the array. Begins with a meeting.
-    fn combine_my_part(&self, r: Reduction<'_>, done: impl Fn(*const u8, usize, usize)) {
+    /// Each member of the node combines a part of the elements, and hands every block to `done` with its
+    /// place in the array. Begins with a meeting.
+    fn combine_my_part(&self, r: Reduction<'_>, done: impl Fn(*mut u8, usize, usize)) {
         let place = r.team.place();
         self.meet_here(r.team);
-        let mine = share(r.n, r.elem, place.n_here(), place.index());
-        let mut block = Block::new();
-        let per_block = BLOCK / r.elem;
-        for start in mine.clone().step_by(per_block) {
-            let end = mine.end.min(start + per_block);
-            // SAFETY: all have arrived, and nobody else writes these elements; the block has room.
-            unsafe { self.combine_here(r, start..end, block.as_mut_ptr()) };
-            done(block.as_mut_ptr(), start * r.elem, (end - start) * r.elem);
-        }
+        let mine = share(r.n, r.of.size, place.n_here(), place.index());
+        self.combine_here(r, mine, done);
     }
 
     /// Each member combines a part and writes it to all.
@@ -230,7 +224,7 @@ impl Runtime {
         self.meet(r.team, || self.reduce_around_ring(r));
         if !place.leads() {
             // SAFETY: two arrays; the leader leaves its own alone until all have departed.
-            unsafe { access::copy(leaders(0), self.own(r.dest), r.n * r.elem) };
+            unsafe { access::copy(leaders(0), self.own(r.dest), r.bytes()) };
         }
         self.depart(r.team, 0);
     }
@@ -245,42 +239,58 @@ impl Runtime {
         let (flag, taken) = (team.slot(RING_FLAG), team.slot(RING_TAKEN));
         let segment = |i: usize| part(r.n, nodes, i % nodes);
 
-        let per_piece = PIECE / r.elem;
+        // What is combined at a time: as many elements as a piece has room for, or one, which goes in
+        // several pieces.
+        let size = r.of.size;
+        let batch = r.of.in_room(PIECE);
         // As many on all leaders, though parts differ by an element.
-        let pieces = segment(0).len().div_ceil(per_piece);
+        let batches = segment(0).len().div_ceil(batch);
+        let per_batch = (batch * size).div_ceil(PIECE);
+        let pieces = batches * per_batch;
         let mut message = self.count(team, Counter::Messages, (nodes - 1) * (pieces + 1));
         let mut piece = self.count(team, Counter::Pieces, (nodes - 1) * pieces);
+        let mut block = r.of.block::<PIECE>();
+        let come = block.as_mut_ptr();
         for step in 0..nodes - 1 {
             let (out, inward) = (
                 segment(node + nodes - step),
                 segment(node + 2 * nodes - step - 1),
             );
-            for p in 0..pieces {
+            for b in 0..batches {
                 let cut = |part: &Range<usize>| {
-                    let start = part.end.min(part.start + p * per_piece);
-                    start..part.end.min(start + per_piece)
+                    let start = part.end.min(part.start + b * batch);
+                    start..part.end.min(start + batch)
                 };
-                (message, piece) = (message + 1, piece + 1);
-                let room = team.slot(STAGING) + (piece % 2) as usize * PIECE;
                 let (out, inward) = (cut(&out), cut(&inward));
-                // The neighbour has room for two.
-                self.await_flag(taken, piece.saturating_sub(2));
-                let from = self.own(r.dest + out.start * r.elem);
-                self.write(right, room, from, out.len() * r.elem, Source::Stays);
-                self.tell(right, flag, message);
-                self.await_flag(flag, message);
-                let into = self.own(r.dest + inward.start * r.elem);
-                // SAFETY: the array is this leader's while its node waits; the piece has arrived.
-                unsafe { (r.combine)(into, self.own(room), inward.len()) };
-                self.tell(left, taken, piece);
+                for p in 0..per_batch {
+                    let of = |part: &Range<usize>| {
+                        let bytes = part.len() * size;
+                        bytes.min(p * PIECE)..bytes.min((p + 1) * PIECE)
+                    };
+                    (message, piece) = (message + 1, piece + 1);
+                    let room = team.slot(STAGING) + (piece % 2) as usize * PIECE;
+                    // The neighbour has room for two.
+                    self.await_flag(taken, piece.saturating_sub(2));
+                    let (send, take) = (of(&out), of(&inward));
+                    let from = self.own(r.dest + out.start * size + send.start);
+                    self.write(right, room, from, send.len(), Source::Stays);
+                    self.tell(right, flag, message);
+                    self.await_flag(flag, message);
+                    // SAFETY: the piece has arrived; the block has room for all of a batch.
+                    unsafe { access::copy(self.own(room), come.add(take.start), take.len()) };
+                    self.tell(left, taken, piece);
+                }
+                let into = self.own(r.dest + inward.start * size);
+                // SAFETY: both hold the elements of the batch.
+                unsafe { r.of.add_shared(into, come, inward.len()) };
             }
         }
         for step in 0..nodes - 1 {
             // A neighbour's part is overwritten when its contribution has long gone into the result.
             let out = segment(node + 1 + nodes - step);
-            let at = r.dest + out.start * r.elem;
+            let at = r.dest + out.start * size;
             message += 1;
-            self.write(right, at, self.own(at), out.len() * r.elem, Source::Stays);
+            self.write(right, at, self.own(at), out.len() * size, Source::Stays);
             self.tell(right, flag, message);
             self.await_flag(flag, message);
         }

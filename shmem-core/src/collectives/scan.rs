@@ -5,9 +5,9 @@
 //! other: leaders exchange what each run makes together, and then know where theirs begin.
 
 use super::announce::Call;
-use super::combine::Combine;
+use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::Items;
-use super::reduce::{BLOCK, Block, share};
+use super::reduce::share;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
@@ -23,8 +23,7 @@ struct Scan<'a> {
     team: &'a Team,
     dest: usize,
     source: usize,
-    elem: usize,
-    combine: Combine,
+    of: Elements,
     /// Whether a member's own elements are left out of its result.
     exclusive: bool,
 }
@@ -54,7 +53,7 @@ fn runs_of(n: usize, node_of: impl Fn(usize) -> usize) -> Vec<Run> {
     runs
 }
 
-/// What the ranks so far make together.
+/// What the ranks so far make together, of at most a block of elements.
 struct Prefix {
     sum: Block,
     /// Whether there were any.
@@ -62,9 +61,9 @@ struct Prefix {
 }
 
 impl Prefix {
-    fn new() -> Self {
+    fn new(scan: Scan<'_>) -> Self {
         Self {
-            sum: Block::new(),
+            sum: scan.of.block(),
             begun: false,
         }
     }
@@ -72,14 +71,14 @@ impl Prefix {
     /// Adds `n` elements of the next rank.
     ///
     /// # Safety
-    /// As for `combine`, and they fit into a block.
+    /// They are mapped, and fit into a block.
     unsafe fn add(&mut self, from: *const u8, n: usize, scan: Scan<'_>) {
-        // SAFETY: by the caller.
+        let sum = self.sum.as_mut_ptr();
+        // SAFETY: by the caller; the block is known here only.
         unsafe {
-            if self.begun {
-                (scan.combine)(self.sum.as_mut_ptr(), from, n);
-            } else {
-                access::copy(from, self.sum.as_mut_ptr(), n * scan.elem);
+            match self.begun {
+                true => scan.of.add(sum, from, n),
+                false => access::copy(from, sum, n * scan.of.size),
             }
         }
         self.begun = true;
@@ -88,10 +87,15 @@ impl Prefix {
     /// Writes it to `to`: zeros, if there were no ranks.
     ///
     /// # Safety
-    /// `to` has room for `bytes`, at most a block.
+    /// `to` has room for `bytes`, as many as were added.
     unsafe fn show(&mut self, to: *mut u8, bytes: usize) {
-        // SAFETY: by the caller; a block that nothing was added to is zero.
-        unsafe { access::copy(self.sum.as_mut_ptr(), to, bytes) };
+        // SAFETY: by the caller.
+        unsafe {
+            match self.begun {
+                true => access::copy(self.sum.as_mut_ptr(), to, bytes),
+                false => access::zero(to, bytes),
+            }
+        }
     }
 }
 
@@ -118,12 +122,14 @@ impl Runtime {
             team,
             dest: dest.offset(),
             source: source.offset(),
-            elem,
-            combine,
+            of: Elements {
+                size: elem,
+                combine,
+            },
             exclusive,
         };
         self.announce(team, Call::Scan, n * elem, 0);
-        if n == 0 {
+        if n * elem == 0 {
         } else if place.n_nodes() > 1 {
             self.meet(team, || self.scan_runs(scan, n));
         } else if n * elem * here <= ALONE {
@@ -137,10 +143,10 @@ impl Runtime {
 
     /// Runs through the members of a team on one node with some of the elements, block by block.
     fn scan_here(&self, scan: Scan<'_>, elements: std::ops::Range<usize>) {
-        let per_block = BLOCK / scan.elem;
+        let per_block = scan.of.in_room(BLOCK);
         for start in elements.clone().step_by(per_block) {
             let n = per_block.min(elements.end - start);
-            let mut prefix = Prefix::new();
+            let mut prefix = Prefix::new(scan);
             self.scan_run(scan, 0..scan.team.place().n_here(), start, n, &mut prefix);
         }
     }
@@ -156,8 +162,8 @@ impl Runtime {
         prefix: &mut Prefix,
     ) {
         let place = scan.team.place();
-        let (at, bytes) = (start * scan.elem, n * scan.elem);
-        let mut own = Block::new();
+        let (at, bytes) = (start * scan.of.size, n * scan.of.size);
+        let mut own: Block = scan.of.block();
         for i in members {
             let from = self.neighbour(place.local(i), scan.source + at);
             let to = self.neighbour(place.local(i), scan.dest + at);
@@ -180,35 +186,61 @@ impl Runtime {
     fn scan_runs(&self, scan: Scan<'_>, n: usize) {
         let (team, place) = (scan.team, scan.team.place());
         let runs = runs_of(team.n_pes(), |rank| place.node_of(rank));
-        let chunk = (BOX / (runs.len() * scan.elem)).clamp(1, BLOCK / scan.elem);
+        let size = scan.of.size;
+        let chunk = (BOX / (runs.len() * size)).clamp(1, scan.of.in_room(BLOCK));
         for start in (0..n).step_by(chunk) {
             let n = chunk.min(n - start);
-            let bytes = n * scan.elem;
-            let mut prefix = Prefix::new();
+            let bytes = n * size;
+            // A box has room for what several runs make, or for a part of what one does.
+            let slice = bytes.min(BOX);
+            let mut made = Block::<BOX>::new(bytes);
+            let made = made.as_mut_ptr();
+            let mut prefix = Prefix::new(scan);
             // Index on this node of the first member of its next run.
             let mut next = 0;
-            for window in runs.chunks(BOX / bytes) {
-                let shown = |i: usize| self.own(team.slot(SHOWN) + i * bytes);
-                let mut mine = next;
-                for (i, run) in window.iter().enumerate() {
-                    if run.node == place.node() {
-                        self.sum_run(scan, mine..mine + run.len, start, n, shown(i));
-                        mine += run.len;
-                    }
-                }
-                let items = Items {
-                    count: window.len(),
-                    range: |i| i * bytes..(i + 1) * bytes,
-                    node: |i: usize| window[i].node,
+            for window in runs.chunks(BOX / slice) {
+                let mine = |run: &Run| run.node == place.node();
+                let of_run = |i: usize| {
+                    // SAFETY: there is room for what all runs of the window make.
+                    unsafe { made.add(i * bytes) }
                 };
-                self.exchange_boxes(team, &items);
+                let mut member = next;
+                for (i, run) in window.iter().enumerate().filter(|(_, run)| mine(run)) {
+                    self.sum_run(scan, member..member + run.len, start, n, of_run(i));
+                    member += run.len;
+                }
+                for at in (0..bytes).step_by(slice) {
+                    let len = slice.min(bytes - at);
+                    let copy_where = |own: bool, copy: &dyn Fn(*mut u8, *mut u8)| {
+                        for (i, run) in window.iter().enumerate() {
+                            if mine(run) == own {
+                                let shown = self.own(team.slot(SHOWN) + i * len);
+                                copy(of_run(i).wrapping_add(at), shown);
+                            }
+                        }
+                    };
+                    // SAFETY: the part lies inside what the run makes, and the box has room for it.
+                    copy_where(true, &|made, shown| unsafe {
+                        access::copy(made, shown, len)
+                    });
+                    let items = Items {
+                        count: window.len(),
+                        range: |i| i * len..(i + 1) * len,
+                        node: |i: usize| window[i].node,
+                    };
+                    self.exchange_boxes(team, &items);
+                    // SAFETY: as above.
+                    copy_where(false, &|made, shown| unsafe {
+                        access::copy(shown, made, len)
+                    });
+                }
                 for (i, run) in window.iter().enumerate() {
-                    if run.node == place.node() {
+                    if mine(run) {
                         self.scan_run(scan, next..next + run.len, start, n, &mut prefix);
                         next += run.len;
                     } else {
-                        // SAFETY: the box holds the elements that the run makes, aligned as they are.
-                        unsafe { prefix.add(shown(i), n, scan) };
+                        // SAFETY: what a run makes are `n` elements.
+                        unsafe { prefix.add(of_run(i), n, scan) };
                     }
                 }
             }
@@ -224,15 +256,15 @@ impl Runtime {
         n: usize,
         to: *mut u8,
     ) {
-        let mut sum = Prefix::new();
+        let mut sum = Prefix::new(scan);
         for i in members {
             let local = scan.team.place().local(i);
-            let from = self.neighbour(local, scan.source + start * scan.elem);
+            let from = self.neighbour(local, scan.source + start * scan.of.size);
             // SAFETY: all members have arrived; the elements fit into a block.
             unsafe { sum.add(from, n, scan) };
         }
-        // SAFETY: the box has room for the elements of every run of the window.
-        unsafe { sum.show(to, n * scan.elem) };
+        // SAFETY: there is room for the elements.
+        unsafe { sum.show(to, n * scan.of.size) };
     }
 }
 

@@ -40,20 +40,6 @@ impl Trade<'_> {
     }
 }
 
-/// Room for what one member gives, aligned as the lines are.
-#[repr(C, align(64))]
-pub(super) struct Cargo([u8; LINE]);
-
-impl Cargo {
-    pub(super) fn new() -> Self {
-        Self([0; LINE])
-    }
-
-    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr()
-    }
-}
-
 impl Runtime {
     /// Gives the `len` bytes at `from`, at most [`CARGO`], and gets what the others give. For
     /// teams that [trade](Team::trades).

@@ -5,7 +5,6 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
-use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Copies `len` bytes. Naturally aligned words of 1, 2, 4 or 8 bytes are copied in one access, so
@@ -90,7 +89,7 @@ unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// The copy that may race. Not inlined: see the parent module's Safety section.
+/// A copy that is worth a call.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -105,7 +104,92 @@ unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
         return unsafe { wide::copy(from, to, len) };
     }
     // SAFETY: by the caller.
-    unsafe { ptr::copy(from, to, len) }
+    unsafe { machine::copy(from, to, len) }
+}
+
+/// The C library's routines as machine code. The compiler knows what `memmove` and `memset` do, and may
+/// reason about a call of them as about any access of the program's own, which must not race; what a
+/// block of assembly calls it knows nothing about.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod machine {
+    use std::arch::asm;
+
+    /// # Safety
+    /// As for [`copy`](super::copy).
+    #[inline]
+    pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: by the caller; a call as the C calling convention has it, of a function that does not
+        // unwind.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                "call {memmove}",
+                memmove = sym libc::memmove,
+                in("rdi") to, in("rsi") from, in("rdx") len,
+                clobber_abi("C"),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                "bl {memmove}",
+                memmove = sym libc::memmove,
+                in("x0") to, in("x1") from, in("x2") len,
+                clobber_abi("C"),
+            );
+        }
+    }
+
+    /// # Safety
+    /// As for [`zero`](super::zero).
+    #[inline]
+    pub(super) unsafe fn zero(at: *mut u8, len: usize) {
+        // SAFETY: as above.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                "call {memset}",
+                memset = sym libc::memset,
+                in("rdi") at, in("rsi") 0, in("rdx") len,
+                clobber_abi("C"),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                "bl {memset}",
+                memset = sym libc::memset,
+                in("x0") at, in("x1") 0, in("x2") len,
+                clobber_abi("C"),
+            );
+        }
+    }
+}
+
+/// Where nobody has written the assembly: byte by byte.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod machine {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    /// # Safety
+    /// As for [`copy`](super::copy).
+    pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: by the caller.
+        let byte = |i: usize| unsafe {
+            let value = AtomicU8::from_ptr(from.add(i).cast_mut()).load(Ordering::Relaxed);
+            AtomicU8::from_ptr(to.add(i)).store(value, Ordering::Relaxed);
+        };
+        // What is read must not have been overwritten.
+        match from.addr() < to.addr() {
+            true => (0..len).rev().for_each(byte),
+            false => (0..len).for_each(byte),
+        }
+    }
+
+    /// # Safety
+    /// As for [`zero`](super::zero).
+    pub(super) unsafe fn zero(at: *mut u8, len: usize) {
+        for i in 0..len {
+            // SAFETY: by the caller.
+            unsafe { AtomicU8::from_ptr(at.add(i)) }.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Copies in vectors of 32 bytes.
@@ -116,43 +200,65 @@ unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
 /// to aligned addresses are as fast as memory everywhere.
 #[cfg(target_arch = "x86_64")]
 mod wide {
-    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_store_si256, _mm256_storeu_si256};
+    use std::arch::asm;
     use std::ops::RangeInclusive;
 
     /// Where it pays: below, the C library uses vectors itself; above, it goes round the caches.
     pub(super) const SIZES: RangeInclusive<usize> = 512..=4 << 20;
-    const VECTOR: usize = size_of::<__m256i>();
-    /// Bytes of a turn of the loop.
-    const TURN: usize = 4 * VECTOR;
 
     /// # Safety
-    /// As for [`copy`](super::copy); the ranges do not overlap, and `len` is in [`SIZES`].
-    #[target_feature(enable = "avx")]
+    /// As for [`copy`](super::copy); the processor has AVX, the ranges do not overlap, and `len` is in
+    /// [`SIZES`].
+    #[inline]
     pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-        let end = len - VECTOR;
-        // SAFETY: what is loaded and stored lies in both ranges, as they are longer than a turn. The
-        // stores of the turns are aligned, and the last vectors cover what the turns leave.
+        // Four vectors a turn, to aligned addresses; the first vector and the last four cover what the
+        // turns leave.
+        // SAFETY: what is loaded and stored lies in both ranges, as they are longer than a turn and a
+        // vector. No register of a caller's has an upper half that is in use.
         unsafe {
-            _mm256_storeu_si256(to.cast(), _mm256_loadu_si256(from.cast()));
-            let mut at = VECTOR - to as usize % VECTOR;
-            while at + TURN <= len {
-                let (from, to) = (from.add(at).cast::<__m256i>(), to.add(at).cast::<__m256i>());
-                let a = _mm256_loadu_si256(from);
-                let b = _mm256_loadu_si256(from.add(1));
-                let c = _mm256_loadu_si256(from.add(2));
-                let d = _mm256_loadu_si256(from.add(3));
-                _mm256_store_si256(to, a);
-                _mm256_store_si256(to.add(1), b);
-                _mm256_store_si256(to.add(2), c);
-                _mm256_store_si256(to.add(3), d);
-                at += TURN;
-            }
-            for back in (0..TURN).step_by(VECTOR) {
-                let vector = _mm256_loadu_si256(from.add(end - back).cast());
-                _mm256_storeu_si256(to.add(end - back).cast(), vector);
-            }
+            asm!(
+                "vmovdqu ymm0, [rsi]",
+                "vmovdqu [rdi], ymm0",
+                ".p2align 5",
+                "2:",
+                "vmovdqu ymm0, [rsi + rax]",
+                "vmovdqu ymm1, [rsi + rax + 32]",
+                "vmovdqu ymm2, [rsi + rax + 64]",
+                "vmovdqu ymm3, [rsi + rax + 96]",
+                "vmovdqa [rdi + rax], ymm0",
+                "vmovdqa [rdi + rax + 32], ymm1",
+                "vmovdqa [rdi + rax + 64], ymm2",
+                "vmovdqa [rdi + rax + 96], ymm3",
+                "sub rax, -128",
+                "cmp rax, rdx",
+                "jbe 2b",
+                "vmovdqu ymm0, [rsi + rdx]",
+                "vmovdqu ymm1, [rsi + rdx + 32]",
+                "vmovdqu ymm2, [rsi + rdx + 64]",
+                "vmovdqu ymm3, [rsi + rdx + 96]",
+                "vmovdqu [rdi + rdx], ymm0",
+                "vmovdqu [rdi + rdx + 32], ymm1",
+                "vmovdqu [rdi + rdx + 64], ymm2",
+                "vmovdqu [rdi + rdx + 96], ymm3",
+                "vzeroupper",
+                in("rsi") from,
+                in("rdi") to,
+                in("rdx") len - 128,
+                inlateout("rax") 32 - to.addr() % 32 => _,
+                clobber_abi("C"),
+                options(nostack),
+            );
         }
     }
+}
+
+/// Sets `len` bytes to zero.
+///
+/// # Safety
+/// The range is mapped and writable.
+pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
+    // SAFETY: by the caller.
+    unsafe { machine::zero(at, len) }
 }
 
 /// Loads an aligned word of 4 or 8 bytes.
@@ -168,23 +274,6 @@ pub(crate) unsafe fn load(at: *const u8, bytes: usize) -> u64 {
         } else {
             AtomicU64::from_ptr(at.cast_mut().cast()).load(Ordering::Acquire)
         }
-    }
-}
-
-/// Combines `n` elements into `into`: `into[i] = f(into[i], from[i])`.
-///
-/// # Safety
-/// Both arrays are mapped and aligned for `n` elements, `into` is writable and nobody else's
-/// meanwhile, any bytes are a `T`. They are the same array or do not overlap.
-pub(crate) unsafe fn combine<T: Copy>(
-    into: *mut T,
-    from: *const T,
-    n: usize,
-    f: impl Fn(T, T) -> T,
-) {
-    for i in 0..n {
-        // SAFETY: by the caller.
-        unsafe { into.add(i).write(f(into.add(i).read(), from.add(i).read())) };
     }
 }
 
@@ -224,6 +313,18 @@ mod tests {
                 let around = to[..target].iter().chain(&to[target + len..]);
                 assert!(around.copied().all(|b| b == 0xee), "{len} at {target}");
             }
+        }
+    }
+
+    #[test]
+    fn zeroes_are_written_to_the_range_alone() {
+        for (at, len) in [(0, 0), (1, 1), (3, 7), (5, 64), (0, 1000), (7, 5000)] {
+            let mut bytes = vec![0xee; at + len + 9];
+            // SAFETY: the range lies inside the buffer.
+            unsafe { zero(bytes.as_mut_ptr().add(at), len) };
+            let inside = |i: usize| (at..at + len).contains(&i);
+            let right = |(i, &b): (usize, &u8)| b == if inside(i) { 0 } else { 0xee };
+            assert!(bytes.iter().enumerate().all(right), "{len} at {at}");
         }
     }
 

@@ -133,7 +133,7 @@ impl Runtime {
         self.expose(offset..offset + bytes);
         if zeroed {
             // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
-            unsafe { self.own(offset).write_bytes(0, block.dirty) };
+            unsafe { access::zero(self.own(offset), block.dirty) };
         }
         Ok(Sym::new(offset))
     }

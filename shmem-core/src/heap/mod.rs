@@ -15,16 +15,14 @@
 //! The memory of a segment is written by other processes at any time. Therefore the library never
 //! makes `&T` or `&mut T` to it except through `unsafe` functions whose caller promises that
 //! nobody writes (or touches) it meanwhile. Everything else goes through [`access`]: atomic loads
-//! and stores for naturally aligned 1, 2, 4 and 8 bytes, and byte copies through raw pointers for
-//! the rest.
+//! and stores for naturally aligned 1, 2, 4 and 8 bytes, and for the rest copies in assembly. Rust has no
+//! copy of many bytes that may race; what a block of assembly does to memory is for the compiler like
+//! what another thread does with atomics of bytes, and the processor knows no data races.
+//! What computes with elements, as reductions do, gets copies in private memory.
 //!
 //! A copy that races with another access yields some mix of old and new bytes, and every bit
-//! pattern is a value of a `Datum`. Two things in this are beyond what Rust's memory model
-//! promises, and rest on how compilers and processors work:
-//! * It has no copy of many bytes that may race, not even with a write of another process. The copy
-//!   is therefore one call of a function that is never inlined, or, where a call would cost more
-//!   than the copy, a block of assembly: the caller's optimiser sees bytes of unknown origin, never an
-//!   access that it could assume to be alone.
+//! pattern is a value of a `Datum`. One thing in this is beyond what Rust's memory model promises, and
+//! rests on how processors work:
 //! * Words of 32 bits are accessed atomically on their own by PEs of the node and, for others, by
 //!   their owner, or as halves of 64 bits by HCAs (see `atomics`). Atomics of both sizes are coherent on x86-64 and on AArch64.
 

@@ -17,6 +17,13 @@ use crate::runtime::{collective, rt};
 /// [`read`](Self::read) and [`write`](Self::write), or take a reference with an `unsafe` method and
 /// promise that nobody else writes meanwhile.
 ///
+/// # Values that are written while they are read
+/// An element of 1, 2, 4 or 8 bytes that is aligned to its size, and is read or written alone
+/// ([`read`](Self::read), [`write`](Self::write), [`p`](crate::p), [`g`](crate::g), a slice of one), is read
+/// as it was before or after, by this PE and by others. Of anything longer (`u128`, `Complex<f64>`, arrays,
+/// slices) a reader may get some bytes from before and some from after: separate its reading from the
+/// writing, with [`put_signal`](crate::put_signal), a [`fence`](crate::fence) and a flag, or a barrier.
+///
 /// A handle does not own: the memory lives until [`free`] or finalize. Use after that
 /// reads and writes whatever object lies there then (it stays inside the heap).
 pub struct SymSlice<T> {
@@ -152,7 +159,8 @@ impl<T: Datum> SymSlice<T> {
         rt().own(self.offset).cast()
     }
 
-    /// This PE's element `i`.
+    /// This PE's element `i`. More than 8 bytes that another PE writes meanwhile may be read in part
+    /// ([above](Self#values-that-are-written-while-they-are-read)).
     ///
     /// # Panics
     /// If `i` is out of range.
@@ -169,7 +177,8 @@ impl<T: Datum> SymSlice<T> {
         }
     }
 
-    /// Sets this PE's element `i`. Other PEs see it after a barrier or another synchronisation.
+    /// Sets this PE's element `i`. Other PEs see it after a barrier or another synchronisation; more than 8
+    /// bytes possibly in part before ([above](Self#values-that-are-written-while-they-are-read)).
     ///
     /// # Panics
     /// If `i` is out of range.
@@ -376,7 +385,7 @@ pub fn realloc<T: Datum>(array: SymSlice<T>, len: usize) -> Result<SymSlice<T>, 
     if new > old {
         // SAFETY: what is new lies in this PE's block, of which no PE may use a part before all
         // have it.
-        unsafe { rt.own(at.offset() + old).write_bytes(0, new - old) };
+        unsafe { access::zero(rt.own(at.offset() + old), new - old) };
     }
     rt.barrier_all();
     Ok(array)
