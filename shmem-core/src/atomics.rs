@@ -14,14 +14,14 @@ use crate::context::{Ctx, routines};
 use crate::datum::{Atomic, AtomicInt};
 use crate::heap::address::Sym;
 use crate::heap::sym::SymSlice;
-use crate::runtime::{Place, Runtime, rt};
+use crate::runtime::{Place, Runtime};
 
 impl Ctx {
     /// Executes `op` on an aligned word of `pe`; gives the old value.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
-        let rt = rt();
+        let rt = self.rt();
         match self.place(rt, pe, at.offset()) {
             Place::Here(word) => {
                 // SAFETY: the word lies aligned inside the segment.
@@ -39,7 +39,7 @@ impl Ctx {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic_plain(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) {
-        let rt = rt();
+        let rt = self.rt();
         match (self.place(rt, pe, at.offset()), op) {
             (Place::Here(word), AtomicOp::Swap(value)) => {
                 // SAFETY: the word lies aligned inside the segment.
@@ -69,7 +69,7 @@ impl Ctx {
         op: AtomicOp,
         pe: usize,
     ) {
-        let rt = rt();
+        let rt = self.rt();
         let world_pe = self.in_job(pe);
         if rt.is_near(world_pe) {
             let old = self.atomic(at, width, op, pe);

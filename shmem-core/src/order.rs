@@ -69,7 +69,7 @@ impl Ctx {
     #[inline]
     #[track_caller]
     pub fn quiet(&self) {
-        self.quiet_in(rt());
+        self.quiet_in(self.rt());
     }
 
     #[inline]
@@ -95,7 +95,7 @@ impl Ctx {
     #[inline]
     #[track_caller]
     pub fn pe_quiet(&self, pes: impl IntoIterator<Item = usize>) {
-        let rt = rt();
+        let rt = self.rt();
         for pe in pes {
             let pe = self.in_job(pe);
             if !rt.is_near(pe) {
@@ -110,8 +110,9 @@ impl Ctx {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_ctx_fence`.
     #[inline]
+    #[track_caller]
     pub fn fence(&self) {
-        if let Some(remote) = try_rt().and_then(|rt| rt.remote.as_ref()) {
+        if let Some(remote) = &self.rt().remote {
             remote.endpoint.context(self.id()).fence();
         }
         // ORDERING(quiet): as in `quiet`, for PEs of this node.

@@ -12,7 +12,7 @@ use crate::datum::Datum;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::sym::SymSlice;
-use crate::runtime::{Place, Runtime, rt};
+use crate::runtime::Place;
 
 /// What a signal does to its word.
 ///
@@ -64,7 +64,7 @@ impl Ctx {
         pe: usize,
         nbi: bool,
     ) {
-        let rt: &Runtime = rt();
+        let rt = self.rt();
         match self.place(rt, pe, dest.offset()) {
             Place::Here(to) => {
                 let word = rt.neighbour(to.local, signal.at.offset());

@@ -1,6 +1,6 @@
 //! Communication contexts: separate streams of one-sided operations.
 //!
-//! [`quiet`](Context::quiet) of a context waits for the operations of that context alone, and PEs are
+//! [`quiet`](Context::quiet) of a context completes the operations of that context, and PEs are
 //! numbered as in the team that it was made for. [`Ctx`] is the engine's object, for addresses and
 //! byte counts; [`Context`] is the same with types, and says in its type how many threads may use it.
 //! The free functions of the crate are the default context's.
@@ -34,10 +34,14 @@ pub struct CtxOptions {
     pub nostore: bool,
 }
 
-/// The engine's context. All its routines may be called by all threads, whatever its options say.
+/// The era of the default context, which is there whenever the library is initialised.
+const ALWAYS: u64 = 0;
+
+/// The engine's context. All its routines may be called by all threads, whatever its options say; they
+/// panic after the finalize that has completed and ended it.
 ///
-/// Dropping it waits for its operations as [`quiet`](Ctx::quiet) does. One that is dropped after
-/// finalize does nothing: finalize has completed and ended all contexts.
+/// Dropping it waits for its operations as [`quiet`](Ctx::quiet) does, and does nothing after that
+/// finalize.
 #[derive(Debug)]
 pub struct Ctx {
     id: ContextId,
@@ -109,7 +113,7 @@ impl Ctx {
             serialized: false,
             nostore: false,
         },
-        era: 0,
+        era: ALWAYS,
     };
 
     /// The context that exists from init to finalize, over all PEs of the job.
@@ -143,6 +147,33 @@ impl Ctx {
         })
     }
 
+    /// The runtime, for an operation of this context.
+    ///
+    /// # Panics
+    /// Before init, and if the context ended with a finalize.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn rt(&self) -> &'static Runtime {
+        let rt = rt();
+        if self.era != ALWAYS && self.era != rt.contexts.era {
+            self.outlived();
+        }
+        rt
+    }
+
+    /// The runtime, unless the context has ended.
+    pub(crate) fn living(&self) -> Option<&'static Runtime> {
+        try_rt().filter(|rt| self.era == ALWAYS || self.era == rt.contexts.era)
+    }
+
+    #[cold]
+    #[track_caller]
+    fn outlived(&self) -> ! {
+        panic!(
+            "a context that ended with the finalize that came after it was made is used; make it anew"
+        )
+    }
+
     /// What the program has promised.
     #[inline]
     pub fn options(&self) -> CtxOptions {
@@ -151,24 +182,28 @@ impl Ctx {
 
     /// The number in the job of PE `pe` of this context, if there is one.
     #[inline]
+    #[track_caller]
     pub fn world_pe(&self, pe: usize) -> Option<usize> {
+        let rt = self.rt();
         match &self.members {
-            None => (pe < rt().n_pes).then_some(pe),
+            None => (pe < rt.n_pes).then_some(pe),
             Some(members) => members.world_pe(pe),
         }
     }
 
     /// The PEs of this context: those of its team.
+    #[track_caller]
     pub fn members(&self) -> Members {
-        self.members.unwrap_or_else(|| Members::all(rt().n_pes))
+        let rt = self.rt();
+        self.members.unwrap_or_else(|| Members::all(rt.n_pes))
     }
 
     /// How many PEs this context reaches.
     #[inline]
+    #[track_caller]
     pub fn n_pes(&self) -> usize {
-        self.members
-            .as_ref()
-            .map_or_else(|| rt().n_pes, Members::len)
+        let rt = self.rt();
+        self.members.as_ref().map_or(rt.n_pes, Members::len)
     }
 
     #[inline]

@@ -40,12 +40,15 @@ modes! {
     Private(*const ()) { private: true, serialized: false, nostore: false }
 }
 
-/// A communication context: a stream of one-sided operations that completes by itself.
+/// A communication context: a stream of one-sided operations with a completion of its own.
 ///
 /// It has all routines that the crate has as free functions, which are those of the default context.
-/// [`quiet`](Self::quiet) waits for its own operations and for no others, [`fence`](Self::fence)
-/// orders its own, and the numbers of PEs are those of its team. A barrier completes the default
-/// context's operations alone.
+/// [`quiet`](Self::quiet) waits for its own operations, [`fence`](Self::fence) orders its own, and the
+/// numbers of PEs are those of its team. A barrier completes the default context's operations alone.
+///
+/// Contexts share the connections to other nodes, so there quiet also waits for what other contexts
+/// sent to a PE before this one's last operation towards it, and threads take turns in sending. What was
+/// sent to other PEs, or to the same one later, it does not wait for.
 ///
 /// ```
 /// # fn main() -> Result<(), shmem::Error> {
@@ -54,7 +57,7 @@ modes! {
 /// let (halo, bulk) = (shmem::context().create()?, shmem::context().private().create()?);
 /// bulk.put(cell.elem(1), &[2], 0);
 /// halo.put(cell, &[1], 0);
-/// halo.quiet(); // waits for the first element only
+/// halo.quiet(); // completes the first element; the second one may take longer
 /// assert_eq!(shmem::g(cell, 0), 1);
 /// # bulk.quiet(); shmem::barrier_all();
 /// # Ok(())
@@ -98,13 +101,21 @@ pub(crate) fn default_context() -> &'static Context<Shareable> {
     &DEFAULT
 }
 
-impl<M: Mode> Context<M> {
-    /// The engine's object behind it.
+impl Context<Shareable> {
+    /// The engine's object behind it, which all threads may use; so there is none for a context that
+    /// promises less:
+    ///
+    /// ```compile_fail,E0599
+    /// let ctx = shmem::context().private().create().unwrap();
+    /// let _ = ctx.as_raw();
+    /// ```
     #[inline]
     pub fn as_raw(&self) -> &Ctx {
         &self.ctx
     }
+}
 
+impl<M: Mode> Context<M> {
     /// The PEs that it reaches: those of its team.
     ///
     /// # Spec

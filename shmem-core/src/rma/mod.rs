@@ -17,7 +17,7 @@ use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
-use crate::runtime::{Place, Runtime, rt};
+use crate::runtime::{Place, Runtime};
 
 /// When a source buffer may be used again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Ctx {
         pe: usize,
         nbi: bool,
     ) {
-        let rt = rt();
+        let rt = self.rt();
         match self.place(rt, pe, dest.offset()) {
             Place::Here(to) => {
                 // SAFETY: readable by the caller; the target is mapped.
@@ -98,7 +98,7 @@ impl Ctx {
         pe: usize,
         nbi: bool,
     ) {
-        let rt = rt();
+        let rt = self.rt();
         match self.place(rt, pe, source.offset()) {
             // SAFETY: the source is mapped; writable by the caller.
             Place::Here(from) => unsafe { access::copy(from.at, dest, bytes) },

@@ -2,13 +2,12 @@
 
 use std::marker::PhantomData;
 
-use crate::context::{Context, Ctx, Mode};
+use crate::context::{Context, Ctx, Mode, Shareable, default_context};
 use shmem_ib::atomic::AtomicOp;
 
 use crate::atomics::width;
 use crate::datum::{Atomic, AtomicInt, Datum};
 use crate::heap::sym::SymSlice;
-use crate::runtime::try_rt;
 use crate::signal::{Signal, SignalOp};
 
 /// Non-blocking operations, complete when the function returns.
@@ -76,7 +75,7 @@ use crate::signal::{Signal, SignalOp};
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_put_nbi`, `shmem_get_nbi`, `shmem_quiet`.
 pub fn nbi<'env, R>(f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) -> R {
-    complete(Ctx::default_ctx(), f)
+    complete(default_context(), f)
 }
 
 impl<M: Mode> Context<M> {
@@ -97,39 +96,68 @@ impl<M: Mode> Context<M> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn nbi<'env, R>(&self, f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) -> R {
-        complete(&self.ctx, f)
+    ///
+    /// Threads share the handle as they may share the context, that is not where it is private,
+    ///
+    /// ```compile_fail,E0277
+    /// # let cell = shmem::alloc::<u64>(1).unwrap();
+    /// let ctx = shmem::context().private().create().unwrap();
+    /// ctx.nbi(|ops| {
+    ///     std::thread::scope(|s| {
+    ///         s.spawn(|| ops.put(cell, &[1], 0));
+    ///     });
+    /// });
+    /// ```
+    ///
+    /// nor where it is serialized:
+    ///
+    /// ```compile_fail,E0277
+    /// # let cell = shmem::alloc::<u64>(1).unwrap();
+    /// let ctx = shmem::context().serialized().create().unwrap();
+    /// ctx.nbi(|ops| {
+    ///     std::thread::scope(|s| {
+    ///         s.spawn(|| ops.put(cell, &[1], 0));
+    ///     });
+    /// });
+    /// ```
+    pub fn nbi<'env, R>(&self, f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, M>) -> R) -> R {
+        complete(self, f)
     }
 }
 
-fn complete<'env, R>(ctx: &Ctx, f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) -> R {
+fn complete<'env, M: Mode, R>(
+    context: &Context<M>,
+    f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, M>) -> R,
+) -> R {
     /// Completes the operations also when `f` panics: their buffers are about to go.
     struct Completed<'a>(&'a Ctx);
     impl Drop for Completed<'_> {
         fn drop(&mut self) {
             // Finalize, if `f` has called it, has completed them.
-            if let Some(rt) = try_rt() {
+            if let Some(rt) = self.0.living() {
                 self.0.quiet_in(rt);
             }
         }
     }
-    let completed = Completed(ctx);
+    let completed = Completed(&context.ctx);
     f(&Nbi {
         ctx: completed.0,
+        context: PhantomData,
         scope: PhantomData,
         env: PhantomData,
     })
 }
 
-/// Starts non-blocking operations; see [`nbi`].
+/// Starts non-blocking operations; see [`nbi`]. The threads that may use its context may use it.
 #[derive(Debug)]
-pub struct Nbi<'scope, 'env: 'scope> {
+pub struct Nbi<'scope, 'env: 'scope, M: Mode = Shareable> {
     pub(crate) ctx: &'scope Ctx,
+    context: PhantomData<&'scope Context<M>>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-impl<'env> Nbi<'_, 'env> {
+impl<'env, M: Mode> Nbi<'_, 'env, M> {
     /// Starts to copy `source` into the first elements of `dest` on `pe`.
     ///
     /// # Panics
@@ -196,7 +224,7 @@ impl<'env> Nbi<'_, 'env> {
 
 macro_rules! fetching {
     ($($(#[$doc:meta])* $name:ident<$bound:ident>($($arg:ident),*) => $op:expr;)*) => {
-        impl<'env> Nbi<'_, 'env> { $(
+        impl<'env, M: Mode> Nbi<'_, 'env, M> { $(
             $(#[$doc])*
             /// The old value lands in `fetch`.
             ///

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::runtime::{Place, Runtime, rt};
+use crate::runtime::Place;
 
 /// How blocks lie on both sides of a copy. Everything is in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl Ctx {
 #[inline]
 #[track_caller]
 pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks, pe: usize) {
-    let rt: &Runtime = rt();
+    let rt = ctx.rt();
     match ctx.place(rt, pe, dest.offset()) {
         Place::Here(to) => {
             // SAFETY: by the caller; the target is mapped.
@@ -230,7 +230,7 @@ pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks
 #[inline]
 #[track_caller]
 pub unsafe fn get_blocks(ctx: &Ctx, dest: *mut u8, source: Sym, blocks: Blocks, pe: usize) {
-    let rt: &Runtime = rt();
+    let rt = ctx.rt();
     match ctx.place(rt, pe, source.offset()) {
         // SAFETY: by the caller; the source is mapped.
         Place::Here(from) => unsafe { copy_blocks(from.at, dest, blocks) },

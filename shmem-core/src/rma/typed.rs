@@ -43,7 +43,9 @@ routines! {
         unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, false) };
     }
 
-    /// Writes `value` to the first element of `dest` on `pe`.
+    /// Writes `value` to the first element of `dest` on `pe`. A reader there that does not wait for it sees
+    /// all or nothing of 1, 2, 4 or 8 bytes aligned to their size, and perhaps a part of anything longer
+    /// ([details](SymSlice#values-that-are-written-while-they-are-read)).
     ///
     /// # Completion
     /// As for [`put`].
@@ -59,7 +61,9 @@ routines! {
         unsafe { ctx.put_bytes(dest, (&raw const value).cast(), size_of::<T>(), pe, false) };
     }
 
-    /// Reads the first element of `source` on `pe`; it is here on return.
+    /// Reads the first element of `source` on `pe`; it is here on return. If it is written meanwhile, the
+    /// value is that from before or after if it has 1, 2, 4 or 8 bytes aligned to their size, and may be made
+    /// of both if it is longer ([details](SymSlice#values-that-are-written-while-they-are-read)).
     ///
     /// # Panics
     /// If `source` is empty, or there is no such PE.
