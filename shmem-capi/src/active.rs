@@ -1,4 +1,7 @@
 //! Deprecated: collectives of active sets, given by first PE, logarithm of the stride, and size.
+//!
+//! Old programs call them on all PEs, and other libraries let those outside of the set pass. So do
+//! these: there the routines do nothing.
 
 use std::ffi::{c_int, c_long};
 
@@ -9,14 +12,14 @@ use crate::collectives::{at_least, extent};
 use crate::combine::{Op, combine};
 use crate::constants::SHMEM_SYNC_SIZE;
 
-/// The active set, and its size.
+/// The active set, its size, and the rank of this PE in it; `None` if it is not in.
 fn group(
     name: &str,
     start: c_int,
     log_stride: c_int,
     size: c_int,
     psync: *mut c_long,
-) -> (Group<'static>, usize) {
+) -> Option<(Group<'static>, usize, usize)> {
     check::running(name);
     let number = |arg, value| check::count(name, arg, value);
     let (first, log, n) = (
@@ -24,10 +27,9 @@ fn group(
         number("logPE_stride", log_stride),
         number("PE_size", size),
     );
-    let last = 1usize
-        .checked_shl(log as u32)
-        .and_then(|stride| n.checked_sub(1)?.checked_mul(stride)?.checked_add(first));
-    if last.is_none_or(|last| last >= shmem::n_pes()) {
+    let stride = 1usize.checked_shl(log as u32);
+    let last = stride.and_then(|stride| n.checked_sub(1)?.checked_mul(stride)?.checked_add(first));
+    let (Some(stride), true) = (stride, last.is_some_and(|last| last < shmem::n_pes())) else {
         check::refuse(
             name,
             format_args!(
@@ -36,6 +38,11 @@ fn group(
                 shmem::n_pes()
             ),
         );
+    };
+    let distance = shmem::my_pe().checked_sub(first)?;
+    let rank = distance / stride;
+    if !distance.is_multiple_of(stride) || rank >= n {
+        return None;
     }
     let words = SHMEM_SYNC_SIZE as usize;
     let group = Group::ActiveSet {
@@ -44,17 +51,21 @@ fn group(
         size: n,
         psync: check::symmetric(name, "pSync", psync, check::bytes::<c_long>(words)),
     };
-    (group, n)
+    Some((group, n, rank))
 }
 
 pub(crate) unsafe fn barrier(name: &str, start: c_int, log: c_int, size: c_int, ps: *mut c_long) {
-    // SAFETY: `group` has checked the array; its use by the caller.
-    unsafe { raw::barrier(group(name, start, log, size, ps).0) };
+    if let Some((group, ..)) = group(name, start, log, size, ps) {
+        // SAFETY: `group` has checked the array; its use by the caller.
+        unsafe { raw::barrier(group) };
+    }
 }
 
 pub(crate) unsafe fn sync(name: &str, start: c_int, log: c_int, size: c_int, ps: *mut c_long) {
-    // SAFETY: as for a barrier.
-    unsafe { raw::sync(group(name, start, log, size, ps).0) };
+    if let Some((group, ..)) = group(name, start, log, size, ps) {
+        // SAFETY: as for a barrier.
+        unsafe { raw::sync(group) };
+    }
 }
 
 pub(crate) unsafe fn broadcast<T>(
@@ -68,14 +79,18 @@ pub(crate) unsafe fn broadcast<T>(
     size: c_int,
     ps: *mut c_long,
 ) {
-    let (group, n) = group(name, start, log, size, ps);
+    let Some((group, n, me)) = group(name, start, log, size, ps) else {
+        return;
+    };
     let number = root as usize;
     if number >= n {
         check::no_such_pe(name, root, n);
     }
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, bytes);
-    let source = check::symmetric(name, "source", source, bytes);
+    // The source is of importance on the root only.
+    let read = if number == me { bytes } else { 0 };
+    let source = check::symmetric(name, "source", source, read);
     // SAFETY: the arrays were checked; their use by the caller.
     unsafe { raw::broadcast(group, dest, source, bytes, number, false) };
 }
@@ -90,7 +105,9 @@ pub(crate) unsafe fn collect<T>(
     size: c_int,
     ps: *mut c_long,
 ) {
-    let (group, _) = group(name, start, log, size, ps);
+    let Some((group, ..)) = group(name, start, log, size, ps) else {
+        return;
+    };
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, at_least(bytes, dest));
     let source = check::symmetric(name, "source", source, bytes);
@@ -109,7 +126,9 @@ pub(crate) unsafe fn fcollect<T>(
     size: c_int,
     ps: *mut c_long,
 ) {
-    let (group, n) = group(name, start, log, size, ps);
+    let Some((group, n, _)) = group(name, start, log, size, ps) else {
+        return;
+    };
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, bytes.saturating_mul(n));
     let source = check::symmetric(name, "source", source, bytes);
@@ -127,7 +146,9 @@ pub(crate) unsafe fn alltoall<T>(
     size: c_int,
     ps: *mut c_long,
 ) {
-    let (group, n) = group(name, start, log, size, ps);
+    let Some((group, n, _)) = group(name, start, log, size, ps) else {
+        return;
+    };
     let bytes = check::bytes::<T>(nelems);
     let dest = check::symmetric(name, "dest", dest, bytes.saturating_mul(n));
     let source = check::symmetric(name, "source", source, bytes.saturating_mul(n));
@@ -147,7 +168,9 @@ pub(crate) unsafe fn alltoalls<T>(
     size: c_int,
     ps: *mut c_long,
 ) {
-    let (group, n) = group(name, start, log, size, ps);
+    let Some((group, n, _)) = group(name, start, log, size, ps) else {
+        return;
+    };
     let all = nelems.saturating_mul(n);
     let span = |arg, stride| check::bytes::<T>(extent(name, arg, all, stride));
     let dest = check::symmetric(name, "dest", dest, span("dst", dst));
@@ -168,7 +191,9 @@ pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
     _pwrk: *mut T,
     ps: *mut c_long,
 ) {
-    let (group, _) = group(name, start, log, size, ps);
+    let Some((group, ..)) = group(name, start, log, size, ps) else {
+        return;
+    };
     let n = check::count(name, "nreduce", nreduce);
     check::aligned_to::<T>(name, dest, source);
     let bytes = check::bytes::<T>(n);

@@ -9,7 +9,7 @@ use crate::heap::address::Sym;
 use crate::rma::Source;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::RING_FLAG;
+use crate::team::slots::{ARGUMENT, RING_FLAG};
 
 /// Bytes that one PE writes into others' arrays by itself: less work than a wait for their reading.
 const PUSH: usize = 32 << 10;
@@ -27,7 +27,6 @@ const SLAB: usize = 32 << 10;
 struct Broadcast<'a> {
     team: &'a Team,
     dest: usize,
-    source: usize,
     bytes: usize,
     /// The node of the root.
     root_node: usize,
@@ -39,7 +38,7 @@ struct Broadcast<'a> {
 
 impl Runtime {
     /// Copies `bytes` of the root's `source` into `dest` of all members, but of the root only with
-    /// `write_root`.
+    /// `write_root`. What the others name as the source means nothing.
     pub(crate) fn team_broadcast(
         &self,
         team: &Team,
@@ -54,7 +53,6 @@ impl Runtime {
         let b = Broadcast {
             team,
             dest: dest.offset(),
-            source: source.offset(),
             bytes,
             root_node,
             root_local: (root_node == place.node())
@@ -73,6 +71,9 @@ impl Runtime {
                 unsafe { access::copy(trade.of(root), self.own(dest.offset()), bytes) };
             }
             return;
+        }
+        if team.my_pe() == root {
+            self.set_word(team.slot(ARGUMENT), source.offset() as u64);
         }
         let push = bytes * (place.n_here() - 1) <= PUSH;
         if place.n_nodes() > 1 {
@@ -96,10 +97,15 @@ impl Runtime {
         }
     }
 
-    /// Position on this node of who has the data, and where.
+    /// Position on this node of who has the data, and where. For the root, and for those who have met
+    /// it.
     fn data_here(&self, b: Broadcast<'_>) -> (usize, usize) {
         match b.root_local {
-            Some(root) => (root, b.source),
+            Some(root) => {
+                let told = self.neighbour(root, b.team.slot(ARGUMENT));
+                // SAFETY: an aligned word of a segment of this node.
+                (root, unsafe { access::load(told, 8) } as usize)
+            }
             None => (b.team.place().local(0), b.dest),
         }
     }
@@ -138,15 +144,15 @@ impl Runtime {
     /// leaders.
     fn broadcast_to_leaders(&self, b: Broadcast<'_>) {
         let nodes = b.team.place().n_nodes();
-        let from = match b.root_local {
+        let (has, at) = self.data_here(b);
+        let from = match has == self.local {
+            true => at,
             // What is sent must lie in the leader's own segment.
-            Some(root) if root != self.local => {
+            false => {
                 // SAFETY: both arrays lie inside segments of this node.
-                unsafe { access::copy(self.neighbour(root, b.source), self.own(b.dest), b.bytes) };
+                unsafe { access::copy(self.neighbour(has, at), self.own(b.dest), b.bytes) };
                 b.dest
             }
-            Some(_) => b.source,
-            None => b.dest,
         };
         let source = lent(b.bytes);
         if b.bytes <= TREE || b.bytes < nodes * PER_NODE {
