@@ -72,10 +72,13 @@ fn rust_name(param: &Param) -> String {
 fn rust_type(ty: &str) -> String {
     if let Some(target) = ty.strip_suffix('*') {
         let target = target.trim_end();
-        return match target.strip_prefix("const ") {
-            Some(target) => format!("*const {}", rust_type(target)),
-            None => format!("*mut {}", rust_type(target)),
+        let (pointer, target) = match target.strip_prefix("const ") {
+            Some(target) => ("const", target),
+            None => ("mut", target),
         };
+        // Rust has it at the access, not in the type.
+        let target = target.strip_prefix("volatile ").unwrap_or(target);
+        return format!("*{pointer} {}", rust_type(target));
     }
     let named = match ty {
         "void" => "c_void",

@@ -11,7 +11,7 @@ const BANNER: &str = "\
 const PREAMBLE: &str = r"
 #ifndef SHMEM_H
 #define SHMEM_H
-
+OLD_CXX
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +41,13 @@ typedef struct {
 typedef struct {
     size_t total_ops;
 } shmem_ctx_session_config_t;
+";
+
+/// C++ before 2011 has no `long long`, and nothing but this keeps compilers from saying so.
+const OLD_CXX: &str = r"
+#if defined(__cplusplus) && __cplusplus < 201103L && defined(__GNUC__)
+#pragma GCC system_header
+#endif
 ";
 
 const END: &str = r"
@@ -91,7 +98,10 @@ fn shmem() -> String {
     let mut out = format!(
         "{BANNER}/* OpenSHMEM 1.6: the C interface, its C11 type-generic names and what is deprecated. */\n\
          {}",
-        PREAMBLE.replace('`', "\"").trim_start()
+        PREAMBLE
+            .replace('`', "\"")
+            .replace("OLD_CXX", OLD_CXX)
+            .trim_start()
     );
     for block in BLOCKS {
         out.push_str(&format!("\n/* {} */\n", block.about));
@@ -112,7 +122,7 @@ fn pshmem() -> String {
     let mut out = format!(
         "{BANNER}/* The profiling interface: every routine under a second name, for libraries that define the\n   \
          first one. */\n\
-         #ifndef PSHMEM_H\n#define PSHMEM_H\n\n#include <shmem.h>\n\n\
+         #ifndef PSHMEM_H\n#define PSHMEM_H\n{OLD_CXX}\n#include <shmem.h>\n\n\
          #ifdef __cplusplus\nextern \"C\" {{\n#endif\n"
     );
     for chapter in chapters() {

@@ -171,29 +171,29 @@ fn active_sets() -> Vec<Routine> {
 fn waits() -> Vec<Routine> {
     vec![
         old(
-            "void shmem_T_wait_until(T *ivar, int cmp, T cmp_value)",
+            "void shmem_T_wait_until(volatile T *ivar, int cmp, T cmp_value)",
             "sync::wait_until::<{T}>",
             "wait_until",
         )
         .types(OLD_WAITED),
         old(
-            "int shmem_T_test(T *ivar, int cmp, T cmp_value)",
+            "int shmem_T_test(volatile T *ivar, int cmp, T cmp_value)",
             "sync::test::<{T}>",
             "test",
         )
         .types(OLD_WAITED),
         old(
-            "void shmem_wait_until(long *ivar, int cmp, long cmp_value)",
+            "void shmem_wait_until(volatile long *ivar, int cmp, long cmp_value)",
             "sync::wait_until::<c_long>",
             "wait_until",
         ),
         old(
-            "void shmem_wait(long *ivar, long cmp_value)",
+            "void shmem_wait(volatile long *ivar, long cmp_value)",
             "sync::wait::<c_long>",
             "wait_until",
         ),
         old(
-            "void shmem_T_wait(T *ivar, T cmp_value)",
+            "void shmem_T_wait(volatile T *ivar, T cmp_value)",
             "sync::wait::<{T}>",
             "wait_until",
         )

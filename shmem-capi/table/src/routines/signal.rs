@@ -20,12 +20,13 @@ pub(super) fn chapter() -> Chapter {
         .context(Context::Any)
         .generic("shmem_signal_set", 0),
         Routine::new(
-            "uint64_t shmem_signal_fetch(const uint64_t *sig_addr)",
+            "uint64_t shmem_signal_fetch(const volatile uint64_t *sig_addr)",
             "signal::fetch",
             "signal_fetch",
         ),
         Routine::new(
-            "uint64_t shmem_signal_wait_until(uint64_t *sig_addr, int cmp, uint64_t cmp_value)",
+            "uint64_t shmem_signal_wait_until(volatile uint64_t *sig_addr, int cmp, uint64_t \
+             cmp_value)",
             "signal::wait_until",
             "signal_wait_until",
         ),

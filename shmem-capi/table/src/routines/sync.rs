@@ -3,42 +3,45 @@
 use super::{Chapter, Routine};
 use crate::types::{STANDARD, WAITED};
 
-/// After the name's verb: parameters, and results of waiting and testing.
+/// After the name's verb: parameters, and results of waiting and testing. What is waited for is
+/// `volatile` here and not in the specification: programs declare it so, as others write it, and in C++
+/// there is no way from such a pointer to another.
 const FORMS: [(&str, &str, &str, &str); 7] = [
-    ("", "T *ivar, int cmp, T cmp_value", "void", "int"),
+    ("", "volatile T *ivar, int cmp, T cmp_value", "void", "int"),
     (
         "_all",
-        "T *ivars, size_t nelems, const int *status, int cmp, T cmp_value",
+        "volatile T *ivars, size_t nelems, const int *status, int cmp, T cmp_value",
         "void",
         "int",
     ),
     (
         "_any",
-        "T *ivars, size_t nelems, const int *status, int cmp, T cmp_value",
+        "volatile T *ivars, size_t nelems, const int *status, int cmp, T cmp_value",
         "size_t",
         "size_t",
     ),
     (
         "_some",
-        "T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, T cmp_value",
+        "volatile T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, \
+         T cmp_value",
         "size_t",
         "size_t",
     ),
     (
         "_all_vector",
-        "T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values",
+        "volatile T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values",
         "void",
         "int",
     ),
     (
         "_any_vector",
-        "T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values",
+        "volatile T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values",
         "size_t",
         "size_t",
     ),
     (
         "_some_vector",
-        "T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, \
+        "volatile T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, \
          const T *cmp_values",
         "size_t",
         "size_t",
@@ -102,17 +105,17 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Locks",
             routines: vec![
                 Routine::new(
-                    "void shmem_set_lock(long *lock)",
+                    "void shmem_set_lock(volatile long *lock)",
                     "sync::set_lock",
                     "Lock::lock",
                 ),
                 Routine::new(
-                    "void shmem_clear_lock(long *lock)",
+                    "void shmem_clear_lock(volatile long *lock)",
                     "sync::clear_lock",
                     "Lock",
                 ),
                 Routine::new(
-                    "int shmem_test_lock(long *lock)",
+                    "int shmem_test_lock(volatile long *lock)",
                     "sync::test_lock",
                     "Lock::try_lock",
                 ),
