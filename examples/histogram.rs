@@ -42,6 +42,7 @@ fn main() -> Result<(), shmem::Error> {
 
     let total = shmem::alloc::<u64>(1)?;
     total.write(0, expected.iter().sum());
+    barrier_all(); // a reduction may write the arrays of all
     reduce(total, total, Op::Sum);
     assert_eq!(total.read(0), n as u64 * SAMPLES_PER_PE);
     if me == 0 {

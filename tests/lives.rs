@@ -54,7 +54,9 @@ fn main() -> Result<(), shmem::Error> {
                 raw::finalize();
             }
             // Finalize completes what is under way.
-            drop(world);
+            if let Some(world) = world {
+                world.finalize();
+            }
             Ok(())
         })?;
         assert!(empty || last == [life + 7]);

@@ -64,6 +64,13 @@ fn main() -> Result<(), shmem::Error> {
             world.finalize();
             array.write(0, 1);
         }
+        "context-of-a-life-before" => {
+            let ctx = shmem::context().create()?;
+            world.finalize();
+            let _world = shmem::init()?;
+            let array = alloc::<u64>(1)?;
+            ctx.put(array, &[1], 0);
+        }
         "two-threads-meet" => two_threads_meet(),
         _ => in_company(&mishap, world)?,
     }
@@ -109,6 +116,8 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 std::mem::forget(world.take());
                 return Ok(());
             }
+            // Leaves `main` with an error, and its `World` is dropped on the way.
+            "early-error" => Err(shmem::Error::Launch("PE 0 has had enough".into()))?,
             "no-such-pe" => shmem::p(array, 1, 1 << 20),
             "no-such-member" => {
                 let alone = alone.expect("PE 0 is in");
@@ -143,6 +152,9 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     }
     if mishap == "wait-for-ever" && my_pe() == 1 {
         exit(4);
+    }
+    if mishap == "early-error" {
+        wait_until(array, Cmp::Eq, 1);
     }
     barrier_all();
     Ok(())

@@ -26,15 +26,17 @@ pub(crate) struct Prod;
 /// Combines `n` elements: `into[i] = into[i] op from[i]`, as `shmem::raw` wants it.
 ///
 /// # Safety
-/// Both arrays hold `n` elements, aligned; nobody writes them meanwhile; they do not overlap.
+/// As [`shmem::raw::Combine`] says.
 pub(crate) unsafe fn combine<T: Copy, O: Op<T>>(into: *mut u8, from: *const u8, n: usize) {
-    let (into, from) = (into.cast::<T>(), from.cast::<T>());
-    for i in 0..n {
-        // SAFETY: by the caller.
-        unsafe {
-            let into = into.add(i);
-            into.write(O::apply(into.read(), from.add(i).read()));
-        }
+    // SAFETY: by the caller; any bytes are values.
+    let (into, from) = unsafe {
+        (
+            std::slice::from_raw_parts_mut(into.cast::<T>(), n),
+            std::slice::from_raw_parts(from.cast::<T>(), n),
+        )
+    };
+    for (into, from) in into.iter_mut().zip(from) {
+        *into = O::apply(*into, *from);
     }
 }
 

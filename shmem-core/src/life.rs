@@ -3,16 +3,22 @@
 //! Init and finalize come in pairs, of which the outermost one makes the process a PE; the inner
 //! ones only count (and their finalize is a barrier). After the outermost finalize the process may
 //! become the same PE of the same job again.
+//!
+//! Finalize waits for the other PEs, and a program that returns from `main` need not call it. Whether it
+//! returns in order shows in the status that it exits with, and not before: a `World` is dropped in
+//! the same way when `main` gives an error. So finalizes that are left over are done by the exit handler,
+//! if the status is 0; with any other the launcher ends the job.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
 use shmem_node::pe_block::PeState;
+use shmem_node::sys;
 
 use crate::bootstrap;
 use crate::error::Error;
-use crate::runtime::{collective, rt, try_rt};
+use crate::runtime::{collective, try_rt};
 use crate::tell;
 
 /// Which threads of a PE call the library. The numbers are C's.
@@ -54,19 +60,77 @@ static LEVEL: AtomicU8 = AtomicU8::new(NO_LEVEL);
 /// Whether the end of the process is to be that of the job: set by [`global_exit`].
 static ENDS_JOB: AtomicBool = AtomicBool::new(false);
 
-/// The process whose end finalizes, if there is one: set by [`start_pes`]. A child that it forks inherits
-/// the exit handler, but is no PE.
-static FINALIZES: AtomicU32 = AtomicU32::new(0);
+/// The process that is the PE. A child that it forks inherits the exit handler, but is none.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Status of a process that panics in its exit handler: that of a panic in `main`.
+const FAILED: i32 = 101;
 
 /// How long the exit handlers of a program may keep the others from their end.
 const EXIT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Inits that have no finalize yet. Held through the outermost init and finalize, so that a thread
-/// that initialises meanwhile waits for their end.
-static COUNT: Mutex<usize> = Mutex::new(0);
+/// Inits that have no finalize yet, by who is to finalize.
+#[derive(Debug)]
+struct Inits {
+    /// Addresses and byte counts, as C has them: a call, or else the exit.
+    raw: usize,
+    /// A [`World`](crate::World) that lives.
+    worlds: usize,
+    /// One that was dropped: the exit.
+    dropped: usize,
+}
 
-fn count() -> MutexGuard<'static, usize> {
-    COUNT.lock().unwrap_or_else(|e| e.into_inner())
+/// Held through the outermost init and finalize, so that a thread that initialises meanwhile waits for
+/// their end.
+static INITS: Mutex<Inits> = Mutex::new(Inits {
+    raw: 0,
+    worlds: 0,
+    dropped: 0,
+});
+
+fn inits() -> MutexGuard<'static, Inits> {
+    INITS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Selects a kind of inits.
+type Kind = fn(&mut Inits) -> &mut usize;
+
+impl Inits {
+    fn all(&self) -> usize {
+        self.raw + self.worlds + self.dropped
+    }
+
+    /// Whether nobody but the exit is going to finalize.
+    fn are_over(&self) -> bool {
+        self.raw + self.worlds == 0
+    }
+
+    /// Finalizes one of a kind, if there is one.
+    #[track_caller]
+    fn finalize(&mut self, kind: Kind) {
+        if *kind(self) == 0 {
+            return;
+        }
+        let everybody = collective();
+        match self.all() {
+            1 => {
+                let me = everybody.me;
+                bootstrap::finalize(everybody);
+                tell::finalized(me);
+                LEVEL.store(NO_LEVEL, Ordering::Release);
+            }
+            _ => everybody.barrier_all(),
+        }
+        *kind(self) -= 1;
+    }
+
+    /// Finalizes all of a kind.
+    #[track_caller]
+    fn finalize_all(&mut self, kind: Kind) {
+        while *kind(self) > 0 {
+            self.finalize(kind);
+        }
+    }
 }
 
 /// Makes this process a PE of its job, or counts if it is one. Gives the level of thread support,
@@ -83,25 +147,34 @@ fn count() -> MutexGuard<'static, usize> {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init`, `shmem_init_thread`.
 pub fn init(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
-    enter(requested, true)
+    enter(requested, true, |inits| &mut inits.raw)
 }
 
-/// [`init`], which makes static data symmetric as C programs expect, or one that leaves it alone.
-pub(crate) fn enter(requested: ThreadLevel, statics: bool) -> Result<ThreadLevel, Error> {
-    let mut count = count();
-    if *count == 0 {
+/// The init of a [`World`](crate::World), which leaves static data alone.
+pub(crate) fn init_world(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
+    enter(requested, false, |inits| &mut inits.worlds)
+}
+
+fn enter(requested: ThreadLevel, statics: bool, kind: Kind) -> Result<ThreadLevel, Error> {
+    let mut inits = inits();
+    if inits.are_over() {
+        inits.finalize_all(|inits| &mut inits.dropped);
+    }
+    if inits.all() == 0 {
         bootstrap::init(requested, statics)?;
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
         register_at_exit();
         LEVEL.store(requested as u8, Ordering::Release);
     }
-    *count += 1;
+    *kind(&mut inits) += 1;
     Ok(thread_level().unwrap_or(requested))
 }
 
 /// Undoes one [`init`]. The last one completes all operations, waits for all PEs, frees the heap
 /// and leaves the job; the others are barriers. Without an init nothing happens.
 ///
-/// **Collective**. Called by the thread that called init.
+/// **Collective**. Called by the thread that called init. A process that exits with status 0, as by
+/// returning from `main`, does what is left of it then.
 ///
 /// # Panics
 /// If another thread is in a collective.
@@ -110,22 +183,29 @@ pub(crate) fn enter(requested: ThreadLevel, statics: bool) -> Result<ThreadLevel
 /// OpenSHMEM 1.6, `shmem_finalize`.
 #[track_caller]
 pub fn finalize() {
-    let mut count = count();
-    match *count {
-        0 => {}
-        1 => {
-            let me = rt().me;
-            bootstrap::finalize(collective());
-            tell::finalized(me);
-            LEVEL.store(NO_LEVEL, Ordering::Release);
-            *count = 0;
-        }
-        _ => {
-            *count -= 1;
-            drop(count);
-            collective().barrier_all();
-        }
+    finalize_one(|inits| &mut inits.raw);
+}
+
+/// Undoes one [`init_world`], whose [`World`](crate::World) is no more.
+#[track_caller]
+pub(crate) fn finalize_world() {
+    finalize_one(|inits| &mut inits.worlds);
+}
+
+#[track_caller]
+fn finalize_one(kind: Kind) {
+    let mut inits = inits();
+    inits.finalize(kind);
+    if inits.are_over() {
+        inits.finalize_all(|inits| &mut inits.dropped);
     }
+}
+
+/// Leaves the finalize of a [`World`](crate::World) that is no more to the exit. Waits for nobody.
+pub(crate) fn drop_world() {
+    let mut inits = inits();
+    inits.worlds -= 1;
+    inits.dropped += 1;
 }
 
 /// Whether this process is a PE: between init and the matching finalize. Any thread may ask at any
@@ -145,10 +225,9 @@ pub fn thread_level() -> Option<ThreadLevel> {
     ThreadLevel::from_number(LEVEL.load(Ordering::Acquire))
 }
 
-/// Initialises, unless this process is a PE, and finalizes when the process exits in order
-/// (`exit` with status 0, or the end of `main`).
+/// Initialises, unless this process is a PE.
 ///
-/// **Collective**, and so is that end.
+/// **Collective**, and so is the exit that finalizes.
 ///
 /// # Errors
 /// As for [`init`].
@@ -156,12 +235,10 @@ pub fn thread_level() -> Option<ThreadLevel> {
 /// # Spec
 /// OpenSHMEM 1.6, `start_pes` (deprecated).
 pub fn start_pes() -> Result<(), Error> {
-    if initialized() {
-        return Ok(());
+    match initialized() {
+        true => Ok(()),
+        false => init(ThreadLevel::Single).map(drop),
     }
-    init(ThreadLevel::Single)?;
-    FINALIZES.store(std::process::id(), Ordering::Relaxed);
-    Ok(())
 }
 
 /// Has the C library call [`at_exit`]. Done by the first init, so that what the program registers
@@ -189,10 +266,11 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         tell_launcher(status);
         return;
     }
-    if status == 0 && FINALIZES.load(Ordering::Relaxed) == std::process::id() && initialized() {
-        // A PE that failed does not wait for the others: the launcher ends the job.
-        while *count() > 0 {
-            finalize();
+    if status == 0 && PROCESS.load(Ordering::Relaxed) == std::process::id() {
+        let finalized = std::panic::catch_unwind(finalize_at_exit);
+        if finalized.is_err() {
+            // The panic has said why. No handler of the C library may unwind.
+            sys::end_at_once(FAILED);
         }
     }
     if bootstrap::exit_ends_job() {
@@ -206,6 +284,27 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         unsafe { libc::fflush(std::ptr::null_mut()) };
     }
     bootstrap::process_exits(status);
+}
+
+/// Does what is left to finalize, when the process exits in order. Where a [`World`](crate::World) is not
+/// dropped yet the program did not come to its end, and the launcher ends the job.
+fn finalize_at_exit() {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    let mut inits = inits();
+    if inits.worlds > 0 || inits.all() == 0 {
+        return;
+    }
+    // If one of the others fails, this process is ended while it waits, and what it has said would be
+    // lost. Other streams may be in use for ever.
+    // SAFETY: the C library's own stream.
+    unsafe { libc::fflush(stdout) };
+    if let Some(rt) = try_rt() {
+        rt.caller.adopt();
+    }
+    inits.finalize_all(|inits| &mut inits.raw);
+    inits.finalize_all(|inits| &mut inits.dropped);
 }
 
 /// Has the launcher end the job.

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
@@ -49,11 +49,11 @@ pub(crate) struct Runtime {
 
 /// The thread that may call the library, where the program has promised that only one does. Looked
 /// at in debug builds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Caller {
     level: ThreadLevel,
-    /// Address of the mark of the thread that called init.
-    home: usize,
+    /// Address of the mark of the thread that called init. Only a check, so all accesses are relaxed.
+    home: AtomicUsize,
 }
 
 /// Address that no two threads have in common.
@@ -67,13 +67,18 @@ impl Caller {
     pub(crate) fn of(level: ThreadLevel) -> Self {
         Self {
             level,
-            home: mark(),
+            home: AtomicUsize::new(mark()),
         }
+    }
+
+    /// The calling thread takes the place of the one that called init: it ends the process.
+    pub(crate) fn adopt(&self) {
+        self.home.store(mark(), Ordering::Relaxed);
     }
 
     /// Whether the calling thread may call the library.
     fn may(&self) -> bool {
-        self.level > ThreadLevel::Funneled || mark() == self.home
+        self.level > ThreadLevel::Funneled || mark() == self.home.load(Ordering::Relaxed)
     }
 }
 

@@ -3,20 +3,32 @@
 use std::marker::PhantomData;
 
 use crate::error::Error;
-use crate::life::{self, ThreadLevel, initialized};
+use crate::life::{self, ThreadLevel};
 use crate::runtime::rt;
 
-/// The job, from [`init`] to [`World::finalize`] or drop.
+/// The job, from [`init`] to its end.
 ///
-/// Dropping it finalizes, which is collective. A PE that ends without that (it forgot its `World`,
-/// or called `std::process::exit`) would leave the others waiting; the launcher ends the job with a
-/// message instead. While the thread panics nothing is finalized, so that a failed PE ends the job
-/// too.
+/// Finalize is collective: it waits for all PEs. [`World::finalize`] does it at once. Dropping a `World`
+/// waits for nobody: it says that this part of the program is done with the library. What it leaves is
+/// finalized when the process exits in order, which is with status 0, as by returning from `main`
+/// without an error; or when it initialises again. Until then the process remains a PE.
 ///
-/// A PE that leaves `main` early with an error does finalize, and waits for the others in it. If
-/// they do not come, call [`global_exit`](crate::global_exit) where the error is found.
+/// So an error that `main` returns is printed, and ends the job as every failure of a PE does:
+///
+/// ```no_run
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let _world = shmem::init()?;
+///     let input = std::fs::read("input")?; // does not wait for PEs that have found theirs
+///     println!("{} bytes", input.len());
+///     Ok(())
+/// }
+/// ```
+///
+/// A PE that ends with a `World` that was not dropped (it forgot it, or called `std::process::exit`, or the
+/// drop was part of a panic) would leave the others waiting; the launcher ends the job with a message
+/// instead.
 #[derive(Debug)]
-#[must_use = "dropping the World finalizes at once"]
+#[must_use = "without its World a program is done with the library"]
 pub struct World {
     /// Finalize belongs to the thread that called init.
     not_send: PhantomData<*const ()>,
@@ -25,7 +37,8 @@ pub struct World {
 /// Makes this process a PE of the job. Call it first of all.
 ///
 /// Inits are counted: every one gives a [`World`], and the job is left when the last of them is
-/// dropped. After that the process may join its job again, with an empty heap.
+/// finalized. After that the process may join its job again, with an empty heap; where all have been
+/// dropped, init finalizes first, and begins anew.
 ///
 /// **Collective**, but it waits only for the PEs of the same node, and talks to no other node:
 /// addresses are exchanged in the background and connections made when PEs first talk (unless
@@ -53,7 +66,7 @@ pub fn init() -> Result<World, Error> {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init_thread`.
 pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
-    life::enter(requested, false)?;
+    life::init_world(requested)?;
     Ok(World {
         not_send: PhantomData,
     })
@@ -70,21 +83,27 @@ impl World {
         n_pes()
     }
 
-    /// Completes all operations, waits for all PEs, and leaves the job. The same as dropping. Other
-    /// functions of the library panic from then on.
+    /// Completes all operations, waits for all PEs, and leaves the job. Other functions of the library
+    /// panic from then on. Where other `World`s live it is a barrier.
+    ///
+    /// **Collective**.
     ///
     /// # Panics
     /// If another thread is in a collective.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_finalize`.
-    pub fn finalize(self) {}
+    #[track_caller]
+    pub fn finalize(self) {
+        std::mem::forget(self);
+        life::finalize_world();
+    }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        if !std::thread::panicking() && initialized() {
-            life::finalize();
+        if !std::thread::panicking() {
+            life::drop_world();
         }
     }
 }

@@ -69,6 +69,22 @@ fn the_status_of_a_failed_pe_is_that_of_the_job() {
     ends("wait-for-ever", 4, &["PE 1", "status 4"]);
 }
 
+/// Dropping a `World` on the way out of `main` waits for nobody, so the error is printed.
+#[test]
+fn an_error_that_main_returns_ends_the_job() {
+    ends(
+        "early-error",
+        1,
+        &["PE 0 has had enough", "PE 0", "status 1"],
+    );
+}
+
+#[test]
+fn contexts_do_not_outlive_their_finalize() {
+    let said = "a context that ended with the finalize that came after it was made";
+    ends("context-of-a-life-before", 101, &[said]);
+}
+
 #[test]
 fn locks_that_nobody_can_get_or_nobody_holds_are_found() {
     ends(

@@ -350,9 +350,9 @@ pub(crate) fn finalize(rt: Collective) {
     let mut steps = Steps::start();
     steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);
-    // A barrier completes the default context only.
+    // The barrier completes the default context only.
     rt.quiet_all();
-    rt.barrier_all();
+    rt.last_barrier();
     record_connections(&rt);
     if let Some(remote) = &rt.remote {
         remote.stop();

@@ -20,6 +20,7 @@ pub(super) enum Call {
     Alltoall,
     Reduce,
     Scan,
+    Finalize,
 }
 
 /// The words of an announcement: what is announced is made of two numbers.
@@ -44,6 +45,7 @@ impl fmt::Display for Announcement {
             5 => write!(f, "alltoall of blocks of {bytes} bytes"),
             6 => write!(f, "a reduction of {bytes} bytes"),
             7 => write!(f, "a scan of {bytes} bytes"),
+            8 => f.write_str("finalize, or the end of main"),
             _ => f.write_str("no collective"),
         }
     }
@@ -133,5 +135,6 @@ mod tests {
         assert_eq!(text(Call::Alltoall), "alltoall of blocks of 24 bytes");
         assert_eq!(text(Call::Reduce), "a reduction of 24 bytes");
         assert_eq!(text(Call::Scan), "a scan of 24 bytes");
+        assert_eq!(text(Call::Finalize), "finalize, or the end of main");
     }
 }

@@ -143,6 +143,14 @@ impl Runtime {
         }
     }
 
+    /// Completes what this PE has started on the default context, and waits for all PEs to leave.
+    pub(crate) fn last_barrier(&self) {
+        let world = &self.teams.world;
+        self.quiet();
+        self.announce(world, Call::Finalize, 0, 0);
+        self.await_members(world);
+    }
+
     /// As [`team_sync`](Self::team_sync), for the last time: nothing in the members' slots is looked at
     /// by any of them afterwards, but the barrier, which goes on from one team to the next.
     pub(crate) fn team_leave(&self, team: &Team) {

@@ -6,7 +6,9 @@
 
 mod conformance;
 mod coverage;
+mod ends;
 mod exports;
+mod headers;
 mod install;
 mod programs;
 mod toolchain;

@@ -82,6 +82,28 @@ fn the_library_can_be_opened_and_closed() {
     }
 }
 
+/// A routine on an active set does nothing on PEs outside of it.
+#[test]
+fn outside_of_an_active_set_nothing_happens() {
+    succeeds_everywhere("outside", "0 wrong on ");
+}
+
+/// Of a broadcast's source the root's address alone counts.
+#[test]
+fn broadcasts_need_no_source_but_the_roots() {
+    succeeds_everywhere("rootless", "0 wrong on PE 0");
+}
+
+#[test]
+fn volatile_objects_are_waited_for() {
+    succeeds_everywhere("volatiles", "good 1");
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("programs/volatiles_cxx.cpp");
+    let program = c.make("volatiles_cxx", &[source], &[]);
+    let out = c.job("-np 3 --nodes 2", &program, &[]).succeed();
+    assert!(out.contains("good 1"), "{out}");
+}
+
 #[test]
 fn start_pes_needs_no_end() {
     succeeds_everywhere("start_pes", "sum ");
