@@ -34,9 +34,6 @@ pub struct CtxOptions {
     pub nostore: bool,
 }
 
-/// The era of the default context, which is there whenever the library is initialised.
-const ALWAYS: u64 = 0;
-
 /// The engine's context. All its routines may be called by all threads, whatever its options say; they
 /// panic after the finalize that has completed and ended it.
 ///
@@ -113,7 +110,7 @@ impl Ctx {
             serialized: false,
             nostore: false,
         },
-        era: ALWAYS,
+        era: 0,
     };
 
     /// The context that exists from init to finalize, over all PEs of the job.
@@ -147,6 +144,13 @@ impl Ctx {
         })
     }
 
+    /// Whether this is the one that is there whenever the library is initialised. Told by the address, so
+    /// that the compiler knows it where a routine of the default context is inlined.
+    #[inline(always)]
+    fn is_default(&self) -> bool {
+        std::ptr::eq(self, Self::default_ctx())
+    }
+
     /// The runtime, for an operation of this context.
     ///
     /// # Panics
@@ -155,7 +159,7 @@ impl Ctx {
     #[track_caller]
     pub(crate) fn rt(&self) -> &'static Runtime {
         let rt = rt();
-        if self.era != ALWAYS && self.era != rt.contexts.era {
+        if !self.is_default() && self.era != rt.contexts.era {
             self.outlived();
         }
         rt
@@ -163,7 +167,7 @@ impl Ctx {
 
     /// The runtime, unless the context has ended.
     pub(crate) fn living(&self) -> Option<&'static Runtime> {
-        try_rt().filter(|rt| self.era == ALWAYS || self.era == rt.contexts.era)
+        try_rt().filter(|rt| self.is_default() || self.era == rt.contexts.era)
     }
 
     #[cold]
@@ -217,6 +221,7 @@ impl Ctx {
     #[track_caller]
     pub(crate) fn in_job(&self, pe: usize) -> usize {
         match &self.members {
+            _ if self.is_default() => pe,
             None => pe,
             Some(members) => match members.world_pe(pe) {
                 Some(pe) => pe,

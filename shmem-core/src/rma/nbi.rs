@@ -74,6 +74,7 @@ use crate::signal::{Signal, SignalOp};
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_put_nbi`, `shmem_get_nbi`, `shmem_quiet`.
+#[inline]
 pub fn nbi<'env, R>(f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) -> R {
     complete(default_context(), f)
 }
@@ -125,6 +126,7 @@ impl<M: Mode> Context<M> {
     }
 }
 
+#[inline(always)]
 fn complete<'env, M: Mode, R>(
     context: &Context<M>,
     f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, M>) -> R,
