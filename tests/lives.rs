@@ -1,6 +1,7 @@
 //! A program that joins its job again and again: `lives N` does so N times, and checks each time that
 //! it finds a new world and that communication works. `lives N static` has symmetric static data that
-//! lasts from one life to the next; `lives N empty` does nothing in between.
+//! lasts from one life to the next; `lives N empty` does nothing in between; `lives N dropped` drops its
+//! `World`s, which leaves it to the next init or to the exit to finalize.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,10 +22,8 @@ fn main() -> Result<(), shmem::Error> {
     let mut args = std::env::args().skip(1);
     let lives: u64 = args.next().and_then(|n| n.parse().ok()).expect("a number");
     let kind = args.next();
-    let (statics, empty) = (
-        kind.as_deref() == Some("static"),
-        kind.as_deref() == Some("empty"),
-    );
+    let [statics, empty, dropped] =
+        ["static", "empty", "dropped"].map(|name| kind.as_deref() == Some(name));
     assert!(!shmem::initialized());
     let mut held = None;
     for life in 0..lives {
@@ -54,14 +53,24 @@ fn main() -> Result<(), shmem::Error> {
                 raw::finalize();
             }
             // Finalize completes what is under way.
-            if let Some(world) = world {
-                world.finalize();
+            match world {
+                Some(world) if dropped => {
+                    let inner = shmem::init()?;
+                    drop(world);
+                    match life % 2 {
+                        0 => drop(inner),
+                        _ => inner.finalize(),
+                    }
+                }
+                Some(world) => world.finalize(),
+                None => {}
             }
             Ok(())
         })?;
         assert!(empty || last == [life + 7]);
-        assert!(!shmem::initialized());
-        assert_eq!(shmem::thread_level(), None);
+        let waits_for_exit = dropped && life % 2 == 0;
+        assert_eq!(shmem::initialized(), waits_for_exit);
+        assert_eq!(shmem::thread_level().is_some(), waits_for_exit);
     }
     // Of what there is no more, nothing happens.
     raw::finalize();

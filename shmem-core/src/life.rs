@@ -104,33 +104,35 @@ impl Inits {
     fn are_over(&self) -> bool {
         self.raw + self.worlds == 0
     }
+}
 
-    /// Finalizes one of a kind, if there is one.
-    #[track_caller]
-    fn finalize(&mut self, kind: Kind) {
-        if *kind(self) == 0 {
-            return;
-        }
-        let everybody = collective();
-        match self.all() {
-            1 => {
-                let me = everybody.me;
-                bootstrap::finalize(everybody);
-                tell::finalized(me);
-                LEVEL.store(NO_LEVEL, Ordering::Release);
-            }
-            _ => everybody.barrier_all(),
-        }
-        *kind(self) -= 1;
+/// Finalizes one of a kind, of which there is one at least. The lock is free while an inner one waits: other
+/// threads may initialise.
+#[track_caller]
+fn finalize_of(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard<'static, Inits> {
+    let everybody = collective();
+    if inits.all() > 1 {
+        *kind(&mut inits) -= 1;
+        drop(inits);
+        everybody.barrier_all();
+        drop(everybody);
+        return self::inits();
     }
+    let me = everybody.me;
+    bootstrap::finalize(everybody);
+    tell::finalized(me);
+    LEVEL.store(NO_LEVEL, Ordering::Release);
+    *kind(&mut inits) = 0;
+    inits
+}
 
-    /// Finalizes all of a kind.
-    #[track_caller]
-    fn finalize_all(&mut self, kind: Kind) {
-        while *kind(self) > 0 {
-            self.finalize(kind);
-        }
+/// Finalizes all of a kind.
+#[track_caller]
+fn finalize_all(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard<'static, Inits> {
+    while *kind(&mut inits) > 0 {
+        inits = finalize_of(inits, kind);
     }
+    inits
 }
 
 /// Makes this process a PE of its job, or counts if it is one. Gives the level of thread support,
@@ -158,7 +160,7 @@ pub(crate) fn init_world(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
 fn enter(requested: ThreadLevel, statics: bool, kind: Kind) -> Result<ThreadLevel, Error> {
     let mut inits = inits();
     if inits.are_over() {
-        inits.finalize_all(|inits| &mut inits.dropped);
+        inits = finalize_all(inits, |inits| &mut inits.dropped);
     }
     if inits.all() == 0 {
         bootstrap::init(requested, statics)?;
@@ -195,9 +197,12 @@ pub(crate) fn finalize_world() {
 #[track_caller]
 fn finalize_one(kind: Kind) {
     let mut inits = inits();
-    inits.finalize(kind);
+    if *kind(&mut inits) == 0 {
+        return;
+    }
+    let inits = finalize_of(inits, kind);
     if inits.are_over() {
-        inits.finalize_all(|inits| &mut inits.dropped);
+        drop(finalize_all(inits, |inits| &mut inits.dropped));
     }
 }
 
@@ -251,8 +256,7 @@ fn register_at_exit() {
         ) -> libc::c_int;
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the function is the C library's; the handler uses no argument and does not unwind
-    // but by a panic, which ends the process.
+    // SAFETY: the function is the C library's; the handler uses no argument and does not unwind.
     ONCE.call_once(|| unsafe {
         on_exit(at_exit, std::ptr::null_mut());
     });
@@ -292,7 +296,7 @@ fn finalize_at_exit() {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
-    let mut inits = inits();
+    let inits = inits();
     if inits.worlds > 0 || inits.all() == 0 {
         return;
     }
@@ -303,8 +307,8 @@ fn finalize_at_exit() {
     if let Some(rt) = try_rt() {
         rt.caller.adopt();
     }
-    inits.finalize_all(|inits| &mut inits.raw);
-    inits.finalize_all(|inits| &mut inits.dropped);
+    let inits = finalize_all(inits, |inits| &mut inits.raw);
+    drop(finalize_all(inits, |inits| &mut inits.dropped));
 }
 
 /// Has the launcher end the job.

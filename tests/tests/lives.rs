@@ -20,6 +20,7 @@ macro_rules! layouts {
         fn $name() {
             lives($options, &["5"])$(.env($env, $value))*.succeed();
             lives($options, &["3", "static"])$(.env($env, $value))*.succeed();
+            lives($options, &["5", "dropped"])$(.env($env, $value))*.succeed();
             let out = shmrun($options, &[STATICS])$(.env($env, $value))*.succeed();
             assert!(out.contains("static data checked on"), "{out}");
         }
