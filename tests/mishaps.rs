@@ -116,6 +116,8 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 std::mem::forget(world.take());
                 return Ok(());
             }
+            // Comes to its end while the others go on.
+            "early-end" => return Ok(()),
             // Leaves `main` with an error, and its `World` is dropped on the way.
             "early-error" => Err(shmem::Error::Launch("PE 0 has had enough".into()))?,
             "no-such-pe" => shmem::p(array, 1, 1 << 20),

@@ -162,6 +162,10 @@ fn different_collectives_are_found_out() {
         ["a synchronisation", "fcollect of 8 bytes"],
     );
     differ(
+        "early-end",
+        ["a synchronisation", "finalize, or the end of main"],
+    );
+    differ(
         "other-root",
         [
             "a broadcast of 32 bytes from 0",
