@@ -90,7 +90,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Memory",
             routines: vec![
-                NEW("void *shmem_malloc(size_t size)", "memory::malloc", "alloc_uninit"),
+                NEW(
+                    "void *shmem_malloc(size_t size)",
+                    "memory::malloc",
+                    "alloc_uninit",
+                ),
                 NEW(
                     "void *shmem_calloc(size_t count, size_t size)",
                     "memory::calloc",
