@@ -67,6 +67,8 @@ pub(super) struct Driver<H> {
     pub(super) max_inline: usize,
     pub(super) config: EndpointConfig,
     clock: Instant,
+    /// The deadline that the HCA knows.
+    alarm: Option<u64>,
     pub(super) manager: Path,
     pub(super) ud: Option<UdPort>,
     pub(super) peers: HashMap<u32, Peer>,
@@ -138,6 +140,7 @@ impl<H: Hca> Driver<H> {
             max_inline,
             config,
             clock: Instant::now(),
+            alarm: None,
             manager,
             ud: Some(ud),
             peers: HashMap::new(),
@@ -205,10 +208,23 @@ impl<H: Hca> Driver<H> {
         }
     }
 
-    /// How long until a connection timer is due.
-    pub(super) fn until_timeout(&mut self) -> Option<Duration> {
-        let at = self.manager.next_timeout()?;
-        Some(Duration::from_nanos(at.saturating_sub(self.now())))
+    /// When a connection timer is due.
+    fn deadline(&mut self) -> Option<u64> {
+        if self.closed {
+            return None;
+        }
+        self.manager.next_timeout()
+    }
+
+    /// Has the HCA wake a thread for the next deadline, if it is not the one that it knows.
+    pub(super) fn set_alarm(&mut self) {
+        let next = self.deadline();
+        if next != self.alarm {
+            self.alarm = next;
+            let now = self.now();
+            let after = next.map(|at| Duration::from_nanos(at.saturating_sub(now)));
+            self.hca.set_alarm(after);
+        }
     }
 
     /// Takes completions and lets timers act. Returns whether anything happened, operations of
@@ -256,7 +272,7 @@ impl<H: Hca> Driver<H> {
         if self.closing {
             self.note_rc_traffic();
         }
-        if let Some(at) = self.manager.next_timeout() {
+        if let Some(at) = self.deadline() {
             let now = self.now();
             if at <= now {
                 self.manager.handle_timeout(now);

@@ -92,8 +92,7 @@ impl<H: Hca> Locked<'_, H> {
                 return;
             }
             if !self.poll() {
-                let time = self.until_timeout().unwrap_or(linger);
-                self.sleep(time);
+                self.sleep(linger);
             }
         }
     }

@@ -271,9 +271,8 @@ impl<H: Hca> Endpoint<H> {
             locked.until_closed(max);
             drop(locked);
         } else {
-            let until = locked.until_timeout();
             drop(locked);
-            self.hca.wait(until.map_or(max, |t| t.min(max)));
+            self.hca.wait(max);
             self.lock().poll();
         }
     }

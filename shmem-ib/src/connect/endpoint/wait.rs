@@ -10,6 +10,10 @@
 //! wake A before its sleep ends. Therefore whoever releases the lock after such an
 //! event wakes sleepers ([`Hca::wake`]). A has read the number of wake-ups under the lock, so it
 //! learns of that one even if it is not asleep yet, or another thread has returned for it.
+//!
+//! Nobody asks how long a sleep may last because of connection timers: whoever releases the lock
+//! tells the HCA the next deadline ([`Hca::set_alarm`]) if it has changed, so that the sleepers of
+//! that moment hear of it, too. It is told under the lock, or else an older deadline could come last.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{MutexGuard, PoisonError};
@@ -67,6 +71,7 @@ impl<H: Hca> Drop for Locked<'_, H> {
 impl<H: Hca> Locked<'_, H> {
     fn unlock(&mut self) {
         if let Some(mut guard) = self.guard.take() {
+            guard.set_alarm();
             let notify = std::mem::take(&mut guard.notify);
             drop(guard);
             if notify && self.endpoint.asleep.anybody() {
@@ -122,9 +127,7 @@ impl<H: Hca> Locked<'_, H> {
             backoff.yields -= 1;
             self.unlocked(|_| thread::yield_now());
         } else {
-            let time = self
-                .until_timeout()
-                .map_or(backoff.sleep, |t| t.min(backoff.sleep));
+            let time = backoff.sleep;
             backoff.sleep = (backoff.sleep * 2).min(LAST_SLEEP);
             self.sleep(time);
         }
