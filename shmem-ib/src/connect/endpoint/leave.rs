@@ -79,6 +79,7 @@ impl<H: Hca> Locked<'_, H> {
         let (now, linger) = (self.now(), self.config.linger);
         self.manager.leave(now, nanos(linger));
         loop {
+            let now = self.now(); // what comes in between has its own time
             let more = self.manager.say_bye(now, PORTION);
             self.act();
             if !more {
