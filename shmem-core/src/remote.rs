@@ -172,6 +172,8 @@ impl Remote {
             job_id,
             job_key,
             identity_later: identity.is_none(),
+            // Its own number, which `bootstrap` has just counted.
+            life: view.pe_block(local).life.load(Ordering::Relaxed) - 1,
             seed: random()?,
             connect_deadline: settings.connect_timeout,
             linger: settings.linger,

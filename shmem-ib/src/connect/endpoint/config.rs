@@ -40,6 +40,9 @@ pub struct EndpointConfig {
     /// The two above do not count: they come later, with
     /// [`Endpoint::set_identity`](super::Endpoint::set_identity).
     pub identity_later: bool,
+    /// How many endpoints the PEs of this job have had before this one and closed; the same in all of
+    /// them. Connection messages that are from another life of the job are refused.
+    pub life: u32,
     /// Of this process. A restarted PE must have a larger one than its predecessor had.
     pub incarnation: u64,
     /// PSNs, the `Q_Key` and jitter follow from it; should differ between processes.
@@ -83,6 +86,7 @@ impl Default for EndpointConfig {
             job_id: [0; 16],
             job_key: [0; 32],
             identity_later: false,
+            life: 0,
             incarnation: 1,
             seed: 0,
             connect_deadline: Duration::from_secs(60),

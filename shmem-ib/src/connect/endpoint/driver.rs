@@ -230,6 +230,9 @@ impl<H: Hca> Driver<H> {
     /// Takes completions and lets timers act. Returns whether anything happened, operations of
     /// peers included.
     pub(super) fn poll(&mut self) -> bool {
+        if self.closed {
+            return false;
+        }
         let mut busy = self.poll_once();
         // What closing connections took ahead of time must not wait until the next packet comes.
         while !self.late.is_empty() {
@@ -522,6 +525,8 @@ impl<H: Hca> Driver<H> {
             let _ = self.hca.dereg_mr(&mr);
         }
         self.manager.release(&*self.hca);
+        // What still reports to it could not be destroyed, and ends with the HCA.
+        let _ = self.hca.destroy_cq(self.cq);
         self.peers.clear();
         (self.in_flight, self.unanswered) = (0, 0);
         self.composer = Composer::default();

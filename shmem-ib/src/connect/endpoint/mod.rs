@@ -129,7 +129,7 @@ pub struct EndpointStats {
 }
 
 impl<H: Hca> Endpoint<H> {
-    /// Makes an endpoint on `hca`.
+    /// Makes an endpoint on `hca`, which serves one at a time: two would answer each other's wake-ups.
     ///
     /// # Errors
     /// A setting is out of range, or the device refuses a queue.
@@ -200,11 +200,20 @@ impl<H: Hca> Endpoint<H> {
         let cq = hca
             .create_cq(cq + more_cqe, None)
             .map_err(ConnError::verbs("create a completion queue"))?;
-        let ud = UdPort::new(&*hca, cq, &config, &mut rng, ud_recv_id)?;
+        let ud = UdPort::new(&*hca, cq, &config, &mut rng, ud_recv_id).inspect_err(|_| {
+            let _ = hca.destroy_cq(cq);
+        })?;
         let address = ud.address;
-        let identity = identity(config.job_id, config.job_key, n_pes, by_owner);
+        let identity = identity(config.job_id, config.job_key, &config, by_owner);
         let spin_rounds = config.spin_rounds;
-        let manager = Path::new(&*hca, &identity, &config, address, cq, rng.next_u64())?;
+        let manager = match Path::new(&*hca, &identity, &config, address, cq, rng.next_u64()) {
+            Ok(manager) => manager,
+            Err(e) => {
+                ud.release(&*hca);
+                let _ = hca.destroy_cq(cq);
+                return Err(e);
+            }
+        };
         let owner = by_owner.then(Owner::new);
         let driver = Driver::new(Arc::clone(&hca), cq, config, manager, ud, owner);
         Ok(Arc::new(Self {
@@ -246,7 +255,7 @@ impl<H: Hca> Endpoint<H> {
     /// may be contacted: the directory answers [`Lookup::Pending`].
     pub fn set_identity(&self, job_id: [u8; 16], job_key: [u8; 32]) {
         let mut locked = self.lock();
-        let identity = identity(job_id, job_key, locked.config.n_pes, self.by_owner);
+        let identity = identity(job_id, job_key, &locked.config, self.by_owner);
         locked.set_identity(&identity);
     }
 
@@ -308,13 +317,22 @@ impl<H: Hca> Endpoint<H> {
     }
 }
 
-/// PEs that would not understand each other's atomics are strangers to each other.
-fn identity(mut job_id: [u8; 16], job_key: [u8; 32], n_pes: u32, by_owner: bool) -> Identity {
+/// PEs that would not understand each other's atomics are strangers to each other, and so are the same
+/// PEs in different lives: what was recorded in one has no meaning in another.
+fn identity(
+    mut job_id: [u8; 16],
+    job_key: [u8; 32],
+    config: &EndpointConfig,
+    by_owner: bool,
+) -> Identity {
+    for (byte, life) in job_id.iter_mut().zip(config.life.to_be_bytes()) {
+        *byte ^= life;
+    }
     job_id[15] ^= u8::from(by_owner);
     Identity {
         job_id,
         job_key,
-        n_pes,
+        n_pes: config.n_pes,
     }
 }
 
