@@ -42,16 +42,47 @@ fn an_offer_of_an_earlier_life_is_refused() {
     assert_eq!((connect.accepted, connect.replaced), (1, 0));
 }
 
+/// A thread that still waits in a life that is over does not touch the next one.
+#[test]
+fn a_call_does_not_go_on_in_the_next_life() {
+    let job = Job::with(2, |config, _| config.linger = Duration::from_millis(50));
+    job.set_address(1, Lookup::Pending);
+    let pe = &job.pes[0];
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| pe.put_word(1, 0, 1));
+        // It has asked for the address of its peer, and asks again later.
+        std::thread::sleep(Duration::from_millis(100));
+        pe.endpoint.close();
+        pe.endpoint.reopen(1, 77).unwrap();
+        let panic = waits.join().unwrap_err();
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        assert!(text.is_some_and(|t| t.contains("opened again")), "{text:?}");
+    });
+    // Nor is the next one any worse for it.
+    let other = &job.pes[1].endpoint;
+    other.close();
+    other.reopen(1, 78).unwrap();
+    for pe in &job.pes {
+        pe.register();
+        pe.endpoint.set_directory(Arc::clone(&job.book) as Arc<_>);
+    }
+    job.set_address(1, Lookup::Ready(job.address(1)));
+    pe.put_word(1, 8, 3);
+    pe.endpoint.quiet().unwrap();
+    assert_eq!(job.pes[1].word(8), 3);
+}
+
 /// Objects of a software HCA are numbered by their places in tables, in the lower 16 bits.
 fn place(number: u32) -> u32 {
     number & 0xffff
 }
 
-/// What endpoints made on an HCA is gone when they are closed, and so is what one made that could not
-/// be opened: the next objects get the first places.
+/// What endpoints made on an HCA is gone when they are closed, whether new ones follow or they are
+/// opened again, and so is what one made that could not be opened: the next objects get the first places.
 #[test]
 fn endpoints_leave_nothing_on_their_hca() {
-    const LIVES: u32 = 40;
+    const LIVES: u32 = 20;
     let kinds: [fn(&mut EndpointConfig); 3] = [
         |_| {},
         |config| config.atomics = Atomics::Owner,
@@ -59,34 +90,43 @@ fn endpoints_leave_nothing_on_their_hca() {
     ];
     let hcas = [1, 2].map(|seed| Arc::new(SoftHca::open(&SoftConfig::loopback(seed)).unwrap()));
     let mut segments = [vec![0u64; 64], vec![0u64; 64]];
-    for life in 0..LIVES {
-        let book = Arc::new(Book::default());
+    let mut expected = 0;
+    for kind in kinds.into_iter().chain(kinds) {
         let pes = [0u32, 1].map(|pe| {
             let mut config = EndpointConfig {
                 pe,
                 n_pes: 2,
-                life,
                 ..EndpointConfig::default()
             };
-            kinds[life as usize % 3](&mut config);
-            let endpoint = Endpoint::new(Arc::clone(&hcas[pe as usize]), config).unwrap();
-            let base = segments[pe as usize].as_mut_ptr().cast();
-            // SAFETY: the segments outlive the endpoints, and are not looked at.
-            unsafe { endpoint.register(base, 512).unwrap() };
-            endpoint.set_directory(Arc::clone(&book) as Arc<_>);
-            endpoint
+            kind(&mut config);
+            Endpoint::new(Arc::clone(&hcas[pe as usize]), config).unwrap()
         });
-        let address = |pe: &Arc<Endpoint<_>>| Some(Lookup::Ready(pe.ud_address()));
-        *book.0.lock().unwrap() = pes.iter().map(address).collect();
-        std::thread::scope(|scope| {
-            for (pe, to) in pes.iter().zip([1, 0]) {
-                scope.spawn(move || {
-                    pe.fetch_add(to, 8, 1).unwrap();
-                    pe.close();
-                });
+        for life in 0..LIVES {
+            if life > 0 {
+                for (pe, seed) in pes.iter().zip([5, 6]) {
+                    pe.reopen(life, seed + u64::from(life)).unwrap();
+                }
             }
-        });
-        assert!(!pes[0].progress(), "it is closed");
+            let address = |pe: &Arc<Endpoint<_>>| Some(Lookup::Ready(pe.ud_address()));
+            let book = Arc::new(Book::default());
+            *book.0.lock().unwrap() = pes.iter().map(address).collect();
+            for (pe, segment) in pes.iter().zip(&mut segments) {
+                // SAFETY: the segments outlive the endpoints, and are looked at when they are closed.
+                unsafe { pe.register(segment.as_mut_ptr().cast(), 512).unwrap() };
+                pe.set_directory(Arc::clone(&book) as Arc<_>);
+            }
+            std::thread::scope(|scope| {
+                for (pe, to) in pes.iter().zip([1, 0]) {
+                    scope.spawn(move || {
+                        pe.fetch_add(to, 8, 1).unwrap();
+                        pe.close();
+                    });
+                }
+            });
+            assert!(!pes[0].progress(), "it is closed");
+            expected += 1;
+            assert_eq!(segments.each_ref().map(|s| s[1]), [expected; 2]);
+        }
     }
     // The domain is no file.
     let file = std::fs::File::open("/dev/null").unwrap();
