@@ -49,7 +49,7 @@ pub(crate) struct Runtime {
 
 /// The thread that may call the library, where the program has promised that only one does. Looked
 /// at in debug builds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Caller {
     level: ThreadLevel,
     /// Address of the mark of the thread that called init.
@@ -119,7 +119,7 @@ static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
 #[inline]
 pub(crate) fn try_rt() -> Option<&'static Runtime> {
     // ORDERING(runtime): pairs with `install`.
-    // SAFETY: the pointer is null or came from a leaked box.
+    // SAFETY: the pointer is null or came from a reference that lives as long as the process.
     unsafe { RUNTIME.load(Ordering::Acquire).as_ref() }
 }
 
@@ -168,13 +168,10 @@ impl Deref for Collective {
     }
 }
 
-/// Makes `runtime` the global one. It stays for ever: handles and the progress thread may outlive
-/// finalize.
-pub(crate) fn install(runtime: Runtime) -> &'static Runtime {
-    let leaked: &'static mut Runtime = Box::leak(Box::new(runtime));
+/// Makes `runtime` the global one.
+pub(crate) fn install(runtime: &'static Runtime) {
     // ORDERING(runtime): pairs with `try_rt`.
-    RUNTIME.store(leaked, Ordering::Release);
-    leaked
+    RUNTIME.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
 }
 
 /// After finalize: calls fail with a clear message.
@@ -199,6 +196,14 @@ pub(crate) struct Near {
 }
 
 impl Runtime {
+    /// Begins another life: the heap is as `heap` says, and there are no contexts, teams or handles but
+    /// those that always exist.
+    pub(crate) fn renew(&self, heap: Allocator) {
+        *self.heap.lock().unwrap_or_else(|e| e.into_inner()) = heap;
+        self.contexts.renew();
+        self.teams.renew();
+    }
+
     /// Address of this PE's own byte at `offset` of the segment.
     #[inline]
     pub(crate) fn own(&self, offset: usize) -> *mut u8 {

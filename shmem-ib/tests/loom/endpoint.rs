@@ -54,7 +54,9 @@ impl Endpoint {
         if driver.timer != driver.alarm {
             driver.alarm = driver.timer;
             let now = self.model.now();
-            let after = driver.timer.map(|at| Duration::from_nanos(at.saturating_sub(now)));
+            let after = driver
+                .timer
+                .map(|at| Duration::from_nanos(at.saturating_sub(now)));
             rest::set_alarm(&self.model, after);
         }
         let notify = std::mem::take(&mut driver.notify);
@@ -184,7 +186,11 @@ fn a_sleeper_serves_the_timer_of_another_thread() {
     for timers in [true, false] {
         model(3, move || {
             let model = Model::new(2, 50);
-            let endpoint = Endpoint::on(if timers { model } else { model.without_timers() });
+            let endpoint = Endpoint::on(if timers {
+                model
+            } else {
+                model.without_timers()
+            });
             let progress = {
                 let endpoint = endpoint.clone();
                 thread::spawn(move || {
