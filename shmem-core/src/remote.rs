@@ -280,8 +280,11 @@ impl Remote {
         Arc::strong_count(&self.stop) == 1
     }
 
-    /// Has the progress thread of an endpoint that was stopped end, and waits for that.
+    /// Has the progress thread of an endpoint that was stopped end, and waits for that. An init that has
+    /// failed may have left the endpoint open.
     pub(crate) fn dismiss(&self, adapter: &Adapter) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.endpoint.abort();
         while !self.is_deserted() {
             adapter.device.wake();
             std::thread::sleep(Duration::from_micros(50));

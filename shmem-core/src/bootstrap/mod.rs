@@ -61,8 +61,8 @@ struct Past {
     /// Outermost inits so far.
     lives: u32,
     /// Handles may outlive the finalize of their runtime, so none is freed. A life that is to be as the
-    /// last one takes that one's, so there are no more than different ones were asked for; kept here,
-    /// they are no leaks to those who look for some.
+    /// last one takes that one's, so a program that asks for the same each time has one. Kept here, they
+    /// are no leaks to those who look for some.
     runtimes: Vec<&'static Runtime>,
     /// What the last one was made with.
     settings: Option<Settings>,
