@@ -1,7 +1,9 @@
 //! A program that joins its job again and again: `lives N` does so N times, and checks each time that
 //! it finds a new world and that communication works. `lives N static` has symmetric static data that
 //! lasts from one life to the next; `lives N empty` does nothing in between; `lives N dropped` drops its
-//! `World`s, which leaves it to the next init or to the exit to finalize.
+//! `World`s, which leaves it to the next init or to the exit to finalize. `lives N flat` checks, and
+//! tells, what the process has after the first lives and after the last: no more descriptors, threads,
+//! mappings or memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,8 +24,10 @@ fn main() -> Result<(), shmem::Error> {
     let mut args = std::env::args().skip(1);
     let lives: u64 = args.next().and_then(|n| n.parse().ok()).expect("a number");
     let kind = args.next();
-    let [statics, empty, dropped] =
-        ["static", "empty", "dropped"].map(|name| kind.as_deref() == Some(name));
+    let is = |what| kind.as_deref() == Some(what);
+    let [statics, empty, dropped, flat] = ["static", "empty", "dropped", "flat"].map(is);
+    let warm = lives / 4;
+    let mut early = None;
     assert!(!shmem::initialized());
     let mut held = None;
     for life in 0..lives {
@@ -71,6 +75,14 @@ fn main() -> Result<(), shmem::Error> {
         let waits_for_exit = dropped && life % 2 == 0;
         assert_eq!(shmem::initialized(), waits_for_exit);
         assert_eq!(shmem::thread_level().is_some(), waits_for_exit);
+        if flat && life + 1 == warm {
+            early = Some(Holdings::now());
+        }
+    }
+    if let Some(early) = early {
+        let late = Holdings::now();
+        println!("{early:?} after {warm} lives, {late:?} after {lives}");
+        late.check(&early);
     }
     // Of what there is no more, nothing happens.
     raw::finalize();
@@ -136,4 +148,40 @@ fn count_static(life: u64) {
         assert_eq!(LASTS.load(Ordering::SeqCst), (life + 1) * n);
     }
     barrier_all();
+}
+
+/// What this process has of what the system gives.
+#[derive(Debug)]
+struct Holdings {
+    descriptors: usize,
+    threads: usize,
+    mappings: usize,
+    /// Of private memory.
+    kib: usize,
+}
+
+impl Holdings {
+    fn now() -> Self {
+        let entries = |of| std::fs::read_dir(of).expect("/proc").count();
+        let read = |of| std::fs::read_to_string(of).expect("/proc");
+        let status = read("/proc/self/status");
+        let anonymous = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+        let kib = anonymous.and_then(|l| l.split_whitespace().next()?.parse().ok());
+        Self {
+            descriptors: entries("/proc/self/fd"),
+            threads: entries("/proc/self/task"),
+            mappings: read("/proc/self/maps").lines().count(),
+            kib: kib.expect("a number"),
+        }
+    }
+
+    /// Whether nothing has grown since. The allocator may have taken a little more meanwhile, however
+    /// many lives there were.
+    fn check(&self, before: &Self) {
+        assert!(self.descriptors <= before.descriptors, "descriptors stay");
+        // The last life's progress thread ends when it next wakes, at the latest in the next init.
+        assert!(self.threads <= 2, "threads stay");
+        assert!(self.mappings <= before.mappings + 8, "mappings stay");
+        assert!(self.kib <= before.kib + 512, "memory stays");
+    }
 }

@@ -143,8 +143,7 @@ impl Remote {
         book: Book,
         identity: Option<Identity>,
     ) -> Result<Self, Error> {
-        let Adapter { device, why } = adapter;
-        let local = view.local_of()[me] as usize;
+        let device = &adapter.device;
         let notices_inbound = device.port().notices_inbound;
         let fabric = device.fabric();
         let registrar = Registrar::new(
@@ -172,6 +171,7 @@ impl Remote {
             job_id,
             job_key,
             identity_later: identity.is_none(),
+            life: lives_before(view, me),
             seed: random()?,
             connect_deadline: settings.connect_timeout,
             linger: settings.linger,
@@ -189,27 +189,63 @@ impl Remote {
             }
             e => network(&e),
         })?;
-        endpoint.set_directory(Arc::new(AddressTable {
+        let remote = Self {
+            endpoint,
+            registrar,
+            notices_inbound,
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        remote.introduce(view, me, settings, adapter, book);
+        Ok(remote)
+    }
+
+    /// Opens the endpoint again for the next life, in which the settings are the same. Its progress
+    /// thread was dismissed.
+    pub(crate) fn reopen(
+        &self,
+        view: &NodeView,
+        me: usize,
+        settings: &Settings,
+        adapter: &Adapter,
+        book: Book,
+        identity: Option<Identity>,
+    ) -> Result<(), Error> {
+        let reopened = self.endpoint.reopen(lives_before(view, me), random()?);
+        reopened.map_err(|e| network(&e))?;
+        // One that came late the last time is known from the beginning now.
+        if let Some((job_id, job_key)) = identity {
+            self.endpoint.set_identity(job_id, job_key);
+        }
+        self.registrar.forget();
+        self.stop.store(false, Ordering::Relaxed);
+        self.introduce(view, me, settings, adapter, book);
+        Ok(())
+    }
+
+    /// Tells the endpoint where the others are, and whom to tell of what they write.
+    fn introduce(
+        &self,
+        view: &NodeView,
+        me: usize,
+        settings: &Settings,
+        adapter: &Adapter,
+        book: Book,
+    ) {
+        self.endpoint.set_directory(Arc::new(AddressTable {
             view: *view,
             book,
-            fabric,
-            why: why.clone(),
-            by_owner: endpoint.atomics_by_owner(),
+            fabric: adapter.device.fabric(),
+            why: adapter.why.clone(),
+            by_owner: self.endpoint.atomics_by_owner(),
         }));
         let (first, count) = match settings.transport {
-            settings::Transport::Rc => (local, 1),
+            settings::Transport::Rc => (view.local_of()[me] as usize, 1),
             settings::Transport::Xrc => (0, view.n_local()),
         };
         let view = *view;
         let bells = Bells { view, first, count };
         // Whichever thread takes in what peers have written tells at once, not when its own wait ends.
-        endpoint.on_inbound(move || bells.ring());
-        Ok(Self {
-            endpoint,
-            registrar,
-            notices_inbound,
-            stop: Arc::new(AtomicBool::new(false)),
-        })
+        self.endpoint.on_inbound(move || bells.ring());
     }
 
     /// Whether somebody rings when other nodes have written this PE's memory.
@@ -244,13 +280,23 @@ impl Remote {
         Arc::strong_count(&self.stop) == 1
     }
 
-    /// Has the progress thread of an endpoint that was stopped end, and waits for that.
+    /// Has the progress thread of an endpoint that was stopped end, and waits for that. An init that has
+    /// failed may have left the endpoint open.
     pub(crate) fn dismiss(&self, adapter: &Adapter) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.endpoint.abort();
         while !self.is_deserted() {
             adapter.device.wake();
             std::thread::sleep(Duration::from_micros(50));
         }
     }
+}
+
+/// How often PE `me`, of this node, has left the job before this life.
+fn lives_before(view: &NodeView, me: usize) -> u32 {
+    let block = view.pe_block(view.local_of()[me] as usize);
+    // Its own count, to which this life was added at the beginning.
+    block.life.load(Ordering::Relaxed) - 1
 }
 
 /// The settings table allows no other values.

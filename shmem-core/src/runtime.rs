@@ -76,6 +76,11 @@ impl Caller {
         self.home.store(mark(), Ordering::Relaxed);
     }
 
+    /// Whether the calling thread promises the same again.
+    pub(crate) fn is_again(&self, level: ThreadLevel) -> bool {
+        level == self.level && mark() == self.home.load(Ordering::Relaxed)
+    }
+
     /// Whether the calling thread may call the library.
     fn may(&self) -> bool {
         self.level > ThreadLevel::Funneled || mark() == self.home.load(Ordering::Relaxed)
@@ -124,7 +129,7 @@ static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
 #[inline]
 pub(crate) fn try_rt() -> Option<&'static Runtime> {
     // ORDERING(runtime): pairs with `install`.
-    // SAFETY: the pointer is null or came from a leaked box.
+    // SAFETY: the pointer is null or came from a reference that lives as long as the process.
     unsafe { RUNTIME.load(Ordering::Acquire).as_ref() }
 }
 
@@ -173,13 +178,10 @@ impl Deref for Collective {
     }
 }
 
-/// Makes `runtime` the global one. It stays for ever: handles and the progress thread may outlive
-/// finalize.
-pub(crate) fn install(runtime: Runtime) -> &'static Runtime {
-    let leaked: &'static mut Runtime = Box::leak(Box::new(runtime));
+/// Makes `runtime` the global one.
+pub(crate) fn install(runtime: &'static Runtime) {
     // ORDERING(runtime): pairs with `try_rt`.
-    RUNTIME.store(leaked, Ordering::Release);
-    leaked
+    RUNTIME.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
 }
 
 /// After finalize: calls fail with a clear message.
@@ -204,6 +206,14 @@ pub(crate) struct Near {
 }
 
 impl Runtime {
+    /// Begins another life: the heap is as `heap` says, and there are no contexts, teams or handles but
+    /// those that always exist.
+    pub(crate) fn renew(&self, heap: Allocator) {
+        *self.heap.lock().unwrap_or_else(|e| e.into_inner()) = heap;
+        self.contexts.renew();
+        self.teams.renew();
+    }
+
     /// Address of this PE's own byte at `offset` of the segment.
     #[inline]
     pub(crate) fn own(&self, offset: usize) -> *mut u8 {

@@ -20,8 +20,9 @@
 //! So an active application costs the progress thread a short wake-up per millisecond, and a
 //! peer of an application that has stopped polling waits a millisecond at most.
 //!
-//! *Timers.* A sleeper knows the engine's next deadline and sleeps no longer. If a post makes
-//! an earlier one than any sleeper expects, the poster arms a timer descriptor that all sleepers
+//! *Timers.* Two parties set them: the engine of the HCA, and whoever uses the HCA, with
+//! [`set_alarm`]. A sleeper knows the earlier of the two deadlines and sleeps no longer. If another
+//! thread makes an earlier one than any sleeper expects, it arms a timer descriptor that all sleepers
 //! watch: cheaper than waking one, and not needed again before that timer is due. Application
 //! threads sleep here, too, so whoever stops sleeping looks after those that go on.
 //!
@@ -122,6 +123,8 @@ impl Polls {
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     sleepers: SmallVec<[Sleeper; 2]>,
+    /// When the user of the HCA wants its turn. It stays until the user sets another.
+    alarm: Option<u64>,
     /// When the timer descriptor fires.
     armed: Option<u64>,
     /// Wake-ups so far.
@@ -132,7 +135,7 @@ pub(crate) struct Rest {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Sleeper {
-    /// When it wakes for the engine; `None` for a nap, which the engine cannot count on.
+    /// When it wakes for a deadline; `None` for a nap, which nobody can count on.
     until: Option<u64>,
     /// Wake-ups that it knows of.
     seen: u64,
@@ -166,12 +169,31 @@ impl Rest {
     }
 }
 
+/// A time in the unit of the clock.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The next time at which somebody has to be awake.
+fn deadline<D: Desk>(desk: &mut D) -> Option<u64> {
+    let engine = desk.next_timeout();
+    engine.into_iter().chain(desk.rest().alarm).min()
+}
+
+/// The user of the HCA wants its turn `after` so long from now, or has nothing to do at any time.
+pub(crate) fn set_alarm<H: Host>(host: &H, after: Option<Duration>) {
+    let mut desk = host.lock();
+    let now = host.now();
+    desk.rest().alarm = after.map(|time| now.saturating_add(nanos(time)));
+    announce(host, &mut desk, now);
+}
+
 /// Lets sleeping threads know of a deadline that none of them expects.
 pub(crate) fn announce<H: Host>(host: &H, desk: &mut H::Desk<'_>, now: u64) {
     let Some(wakes_at) = desk.rest().wakes_at() else {
         return;
     };
-    let Some(at) = desk.next_timeout().filter(|at| *at < wakes_at) else {
+    let Some(at) = deadline(desk).filter(|at| *at < wakes_at) else {
         return;
     };
     if host.arm(Duration::from_nanos(at.saturating_sub(now))) {
@@ -198,22 +220,21 @@ pub(crate) fn wake<H: Host>(host: &H) {
 /// Sleeps until there is something to do or `max` has passed, and does it. A wake-up ends it
 /// which is not among the first `seen`; or, without that number, which no thread has returned for.
 pub(crate) fn wait<H: Host>(host: &H, seen: Option<u64>, max: Duration) -> Wake {
-    let end = host
-        .now()
-        .saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));
+    let end = host.now().saturating_add(nanos(max));
     let mut desk = host.lock();
     let seen = seen.unwrap_or(desk.rest().answered);
     loop {
         let polls = host.polls().seen();
-        if desk.has_unpolled() {
+        let now = host.now();
+        let rung = desk.rest().alarm.is_some_and(|at| at <= now);
+        if desk.has_unpolled() || rung {
             // Whoever has to take these completions may be busy with something that needs the
             // wire: held-back posts wait for acknowledgements, lost packets for timers.
             desk.pump();
             announce(host, &mut desk, host.now());
             return Wake::Work;
         }
-        let now = host.now();
-        let mut until = desk.next_timeout().map_or(end, |at| at.min(end));
+        let mut until = deadline(&mut desk).map_or(end, |at| at.min(end));
         let tidy_at = desk.tidy_at(now);
         if let Some(at) = tidy_at {
             until = until.min(at);

@@ -314,6 +314,16 @@ fn sleeps_end_for_each_reason() {
     hca.wake();
     assert_eq!(hca.wait_since(seen, LONG), Wake::Woken);
     assert_eq!(hca.wait(short), Wake::Timeout, "it was answered");
+    // So does an alarm, set before the sleep or by another thread during it.
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| hca.wait(LONG));
+        std::thread::sleep(short);
+        hca.set_alarm(Some(short));
+        assert_eq!(sleeper.join().unwrap(), Wake::Work);
+    });
+    assert_eq!(hca.wait(LONG), Wake::Work, "it stays");
+    hca.set_alarm(None);
+    assert_eq!(hca.wait(short), Wake::Timeout);
 
     let mut buffer = Box::new([0_u64; 64]);
     let at = buffer.as_mut_ptr().cast::<u8>();

@@ -224,6 +224,35 @@ fn a_sleeping_initiator_repeats_what_was_lost() {
     assert!(a.hca.counters().retransmitted > 0);
 }
 
+/// Whoever sleeps returns for an alarm that another thread sets, sets earlier, or takes back.
+#[test]
+fn an_alarm_ends_the_sleep_of_another_thread() {
+    let a = open(1, Faults::default());
+    let sleeper = || {
+        let hca = Arc::clone(&a.hca);
+        let sleeper = std::thread::spawn(move || hca.wait(PATIENCE));
+        std::thread::sleep(Duration::from_millis(20));
+        sleeper
+    };
+    for earlier in [None, Some(PATIENCE / 2), Some(PATIENCE * 2)] {
+        a.hca.set_alarm(earlier);
+        let sleeper = sleeper();
+        a.hca.set_alarm(Some(Duration::from_millis(5)));
+        assert_eq!(sleeper.join().unwrap(), Wake::Work);
+    }
+    // Until it is set anew nobody sleeps.
+    assert_eq!(a.hca.wait(PATIENCE), Wake::Work);
+    a.hca.set_alarm(None);
+    assert_eq!(a.hca.wait(Duration::from_millis(1)), Wake::Timeout);
+    // One that was taken back ends no sleep, although the descriptor may have been armed for it.
+    let sleeper = sleeper();
+    a.hca.set_alarm(Some(Duration::from_millis(5)));
+    a.hca.set_alarm(None);
+    std::thread::sleep(Duration::from_millis(20));
+    a.hca.wake();
+    assert_eq!(sleeper.join().unwrap(), Wake::Woken);
+}
+
 /// Two threads sleep, and the one with less time leaves. A deadline that a post makes then is
 /// still news to the other, which would sleep for an hour: it has to repeat the lost packet.
 #[test]

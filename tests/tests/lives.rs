@@ -42,9 +42,25 @@ layouts! {
     lossy: "-n 4 --nodes 2", "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
 }
 
-/// Descriptors and threads of lives that are over do not stay.
+/// Descriptors, threads, mappings and memory of lives that are over do not stay. `SHMEM_TEST_LIVES` is how
+/// many lives there are.
 #[test]
-fn many_lives_leave_nothing_behind() {
+fn what_a_process_has_does_not_grow_with_its_lives() {
+    let lives_of = std::env::var("SHMEM_TEST_LIVES").unwrap_or_else(|_| "300".into());
+    for options in ["-n 4 --nodes 2", "-n 3"] {
+        let told = lives(options, &[&lives_of, "flat"]).succeed();
+        println!("{options}\n{told}");
+    }
+    for transport in [("SHMEM_TRANSPORT", "xrc"), ("SHMEM_ATOMICS", "owner")] {
+        let (name, value) = transport;
+        lives("-n 4 --nodes 2", &["200", "flat"])
+            .env(name, value)
+            .succeed();
+    }
+}
+
+#[test]
+fn many_lives_are_like_the_first() {
     lives("-n 2 --nodes 2", &["400"]).succeed();
     lives("-n 3", &["2000"]).succeed();
     lives("-n 3", &["2000", "empty"]).succeed();

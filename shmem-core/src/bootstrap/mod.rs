@@ -59,20 +59,33 @@ pub(crate) struct Lasting {
 
 #[derive(Default)]
 struct Past {
-    /// Those of all outermost inits so far. Handles may outlive their runtime, so none is freed;
-    /// kept here, they are no leaks to those who look for some.
+    /// Outermost inits so far.
+    lives: u32,
+    /// Handles may outlive the finalize of their runtime, so none is freed. A life that is to be as the
+    /// last one takes that one's, so a program that asks for the same each time has one. Kept here, they
+    /// are no leaks to those who look for some.
     runtimes: Vec<&'static Runtime>,
+    /// What the last one was made with.
+    settings: Option<Settings>,
 }
 
 impl Past {
-    /// Outermost inits so far.
-    fn lives(&self) -> u32 {
-        self.runtimes.len() as u32
-    }
-
-    /// What the last one made.
+    /// The last life's.
     fn last(&self) -> Option<&'static Runtime> {
         self.runtimes.last().copied()
+    }
+
+    /// The last life's, if it can be that of a life with these settings, too.
+    fn alike(
+        &self,
+        settings: &Settings,
+        statics: Statics,
+        level: ThreadLevel,
+    ) -> Option<&'static Runtime> {
+        let same = |rt: &&Runtime| rt.ranges.statics == statics && rt.caller.is_again(level);
+        self.last()
+            .filter(same)
+            .filter(|_| self.settings.as_ref() == Some(settings))
     }
 }
 
@@ -205,7 +218,7 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     }
     let mut past = lasting.past.lock().unwrap_or_else(|e| e.into_inner());
     // ORDERING(life): what this PE did in its last life comes before.
-    let life = past.lives() + 1;
+    let life = past.lives + 1;
     block.life.store(life, Ordering::Release);
     let dirty = match past.last() {
         Some(last) => {
@@ -224,18 +237,20 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     steps.done(Stat::MapWall, Stat::MapCpu);
 
     let book = lasting.pmi.book(&node, life);
-    let remote = match node.n_nodes() > 1 {
-        true => Some(lasting.connect(&settings, &past, book.clone())?),
+    let again = past.alike(&settings, statics, level);
+    let made = match node.n_nodes() > 1 {
+        true => lasting.connect(&settings, &past, again, book.clone())?,
         false => None,
     };
+    let remote = made.as_ref().or(again.and_then(|rt| rt.remote.as_ref()));
     steps.done(Stat::EndpointWall, Stat::EndpointCpu);
-    if let Some(remote) = &remote {
+    if let Some(remote) = remote {
         lasting.pmi.publish(life, &book, &remote.endpoint)?;
     }
     steps.done(Stat::GatherWall, Stat::GatherCpu);
 
     let own = node.segment(local);
-    if let Some(remote) = &remote {
+    if let Some(remote) = remote {
         let (endpoint, leader) = (&remote.endpoint, local == 0);
         // SAFETY: the segment stays mapped until the process ends.
         unsafe {
@@ -247,34 +262,45 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     }
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 
-    let my_node = node.node() as u32;
-    let rt = install(Runtime {
-        me,
-        n_pes: node.n_pes(),
-        local,
-        node,
-        my_node,
-        neighbours: Neighbours::new(&node),
-        node_of: node.node_of(),
-        local_of: node.local_of(),
-        own: Segment(own),
-        ranges: Ranges {
-            heap: own as usize + node.heap_start(),
-            heap_len: node.heap_size(),
-            heap_at: node.heap_start(),
-            statics,
-        },
-        block,
-        patience: Patience::new(node.spins()),
-        heap: Mutex::new(Allocator::new(node.heap_size(), node.heap_start(), dirty)),
-        notices_inbound: remote.as_ref().is_none_or(Remote::notices_inbound),
-        remote,
-        contexts: Contexts::new(),
-        teams: Teams::new(&node, me),
-        caller: Caller::of(level),
-        pmi: &lasting.pmi,
-    });
-    past.runtimes.push(rt);
+    let heap = Allocator::new(node.heap_size(), node.heap_start(), dirty);
+    let rt = match again {
+        Some(rt) => {
+            rt.renew(heap);
+            rt
+        }
+        None => {
+            let rt = Runtime {
+                me,
+                n_pes: node.n_pes(),
+                local,
+                node,
+                my_node: node.node() as u32,
+                neighbours: Neighbours::new(&node),
+                node_of: node.node_of(),
+                local_of: node.local_of(),
+                own: Segment(own),
+                ranges: Ranges {
+                    heap: own as usize + node.heap_start(),
+                    heap_len: node.heap_size(),
+                    heap_at: node.heap_start(),
+                    statics,
+                },
+                block,
+                patience: Patience::new(node.spins()),
+                heap: Mutex::new(heap),
+                notices_inbound: made.as_ref().is_none_or(Remote::notices_inbound),
+                remote: made,
+                contexts: Contexts::new(),
+                teams: Teams::new(&node, me),
+                caller: Caller::of(level),
+                pmi: &lasting.pmi,
+            };
+            past.runtimes.push(Box::leak(Box::new(rt)));
+            past.runtimes[past.runtimes.len() - 1]
+        }
+    };
+    (past.lives, past.settings) = (life, Some(settings.clone()));
+    install(rt);
     if settings.connect == Connect::Static
         && let Some(remote) = &rt.remote
     {
@@ -293,8 +319,14 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
 }
 
 impl Lasting {
-    /// Opens an endpoint of this life's own.
-    fn connect(&self, settings: &Settings, past: &Past, book: Book) -> Result<Remote, Error> {
+    /// Opens the endpoint of the runtime that is to be taken again, or else a new one.
+    fn connect(
+        &self,
+        settings: &Settings,
+        past: &Past,
+        again: Option<&Runtime>,
+        book: Book,
+    ) -> Result<Option<Remote>, Error> {
         let adapter = match self.adapter.get() {
             Some(adapter) => adapter,
             None => {
@@ -305,13 +337,17 @@ impl Lasting {
         if let Some(last) = past.last().and_then(|rt| rt.remote.as_ref()) {
             last.dismiss(adapter);
         }
+        let identity = self.pmi.identity(&self.node);
+        if let Some(remote) = again.and_then(|rt| rt.remote.as_ref()) {
+            remote.reopen(&self.node, self.me, settings, adapter, book, identity)?;
+            return Ok(None);
+        }
         let xrc = self.xrc.as_ref().map(OwnedFd::try_clone).transpose();
         let xrc = xrc.map_err(|source| Error::Os {
             what: "duplicate the descriptor of the XRC domain",
             source,
         })?;
-        let identity = self.pmi.identity(&self.node);
-        Remote::open(&self.node, self.me, settings, adapter, xrc, book, identity)
+        Remote::open(&self.node, self.me, settings, adapter, xrc, book, identity).map(Some)
     }
 }
 

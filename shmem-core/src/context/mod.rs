@@ -52,7 +52,8 @@ pub struct Ctx {
 /// The numbers of contexts in use, from one init to the finalize.
 #[derive(Debug)]
 pub(crate) struct Contexts {
-    era: u64,
+    /// Changes in init alone, which publishes the runtime after that.
+    era: AtomicU64,
     slots: Mutex<Slots>,
 }
 
@@ -63,21 +64,36 @@ struct Slots {
     given_back: Vec<u16>,
 }
 
+/// A number that no other initialisation of the library in this process has.
+fn new_era() -> u64 {
+    static ERAS: AtomicU64 = AtomicU64::new(1);
+    ERAS.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Slots {
+    const UNUSED: Self = Self {
+        next: 1,
+        given_back: Vec::new(),
+    };
+}
+
 impl Contexts {
     pub(crate) fn new() -> Self {
-        static ERAS: AtomicU64 = AtomicU64::new(1);
         Self {
-            era: ERAS.fetch_add(1, Ordering::Relaxed),
-            slots: Mutex::new(Slots {
-                next: 1,
-                given_back: Vec::new(),
-            }),
+            era: AtomicU64::new(new_era()),
+            slots: Mutex::new(Slots::UNUSED),
         }
+    }
+
+    /// Only the default context exists from now on, in another initialisation of the library.
+    pub(crate) fn renew(&self) {
+        *self.slots() = Slots::UNUSED;
+        self.era.store(new_era(), Ordering::Relaxed);
     }
 
     /// A number that no other initialisation of the library in this process has.
     pub(crate) fn era(&self) -> u64 {
-        self.era
+        self.era.load(Ordering::Relaxed)
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
@@ -140,7 +156,7 @@ impl Ctx {
             id,
             members: (!everybody).then_some(members),
             options,
-            era: rt.contexts.era,
+            era: rt.contexts.era(),
         })
     }
 
@@ -159,7 +175,7 @@ impl Ctx {
     #[track_caller]
     pub(crate) fn rt(&self) -> &'static Runtime {
         let rt = rt();
-        if !self.is_default() && self.era != rt.contexts.era {
+        if !self.is_default() && self.era != rt.contexts.era() {
             self.outlived();
         }
         rt
@@ -167,7 +183,7 @@ impl Ctx {
 
     /// The runtime, unless the context has ended.
     pub(crate) fn living(&self) -> Option<&'static Runtime> {
-        try_rt().filter(|rt| self.is_default() || self.era == rt.contexts.era)
+        try_rt().filter(|rt| self.is_default() || self.era == rt.contexts.era())
     }
 
     #[cold]
@@ -269,7 +285,7 @@ fn no_such_member(pe: usize, n: usize) -> ! {
 impl Drop for Ctx {
     fn drop(&mut self) {
         if let Some(rt) = try_rt()
-            && rt.contexts.era == self.era
+            && rt.contexts.era() == self.era
         {
             self.quiet_in(rt);
             rt.contexts.give_back(self.id);
@@ -290,6 +306,10 @@ mod tests {
         contexts.give_back(all[7]);
         assert_eq!(contexts.take(), Some(all[7]));
         assert_eq!(contexts.take(), None);
-        assert_ne!(Contexts::new().era, contexts.era);
+        let (one, era) = (Contexts::new(), contexts.era());
+        assert_ne!(one.era(), era);
+        contexts.renew();
+        assert!(![one.era(), era].contains(&contexts.era()));
+        assert_eq!(contexts.take(), Some(ContextId::new(1)));
     }
 }

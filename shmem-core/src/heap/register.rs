@@ -275,6 +275,11 @@ impl Registrar {
         unsafe { self.register(endpoint, base, self.first(leader), figures) }
     }
 
+    /// Nothing is registered any more: the endpoint was closed.
+    pub(crate) fn forget(&self) {
+        *self.done.lock().unwrap_or_else(|e| e.into_inner()) = Done::default();
+    }
+
     /// Registers what is not yet registered of the parts into which a range of the segment reaches.
     ///
     /// # Safety

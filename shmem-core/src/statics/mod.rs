@@ -43,7 +43,7 @@ impl Stretch {
 }
 
 /// What became of static data.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Statics {
     /// It is symmetric.
     Shared(&'static [Stretch]),

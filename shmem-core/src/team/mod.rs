@@ -84,12 +84,16 @@ pub struct Team {
     trades: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
-    /// Which init the team comes from.
-    era: u32,
+    /// Which init the team comes from. Only world and shared are taken along into the next, by init, which
+    /// publishes the runtime after that.
+    era: AtomicU32,
 }
 
-/// Counts inits: a team does not outlive its finalize.
-static ERA: AtomicU32 = AtomicU32::new(0);
+/// The era of an init: a team that was split does not outlive its finalize.
+fn new_era() -> u32 {
+    static ERAS: AtomicU32 = AtomicU32::new(1);
+    ERAS.fetch_add(1, Ordering::Relaxed)
+}
 
 /// The teams that always exist, and what is left for others.
 #[derive(Debug)]
@@ -103,7 +107,7 @@ pub(crate) struct Teams {
 impl Teams {
     /// The teams of a PE that begins. Sends nothing, and does nothing that grows with the job.
     pub(crate) fn new(node: &NodeView, me: usize) -> Self {
-        let era = ERA.fetch_add(1, Ordering::Relaxed) + 1;
+        let era = new_era();
         let local = node.local_of()[me] as usize;
         let team = |name, slot, members: Members, my_pe, place: Place| Team {
             name,
@@ -115,7 +119,7 @@ impl Teams {
             trades: trades(&place, node),
             place,
             meeting: AtomicBool::new(false),
-            era,
+            era: AtomicU32::new(era),
         };
         let everybody = Members::all(node.n_pes());
         let neighbours = Members::listed(node.ranks());
@@ -136,6 +140,15 @@ impl Teams {
             ),
             free: slots::Free::new(),
         }
+    }
+
+    /// Only the teams that always exist are left from now on, in another init.
+    pub(crate) fn renew(&self) {
+        let era = new_era();
+        for team in [&self.world, &self.shared] {
+            team.era.store(era, Ordering::Relaxed);
+        }
+        self.free.renew();
     }
 }
 
@@ -292,7 +305,8 @@ impl Team {
     #[track_caller]
     pub(crate) fn enter(&self) -> (&'static Runtime, Guard<'_>) {
         let rt = rt();
-        if rt.teams.world.era != self.era {
+        let era = |team: &Self| team.era.load(Ordering::Relaxed);
+        if era(&rt.teams.world) != era(self) {
             self.outlived();
         }
         // ORDERING(collective): a thread sees what the one before it has done in collectives.

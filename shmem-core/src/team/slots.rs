@@ -91,6 +91,14 @@ struct State {
     changes: u64,
 }
 
+impl State {
+    const NEW: Self = Self {
+        slots: FREE_AT_FIRST,
+        pending: 0,
+        changes: 0,
+    };
+}
+
 /// What is free at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -112,11 +120,12 @@ impl Look {
 impl Free {
     /// All but those of the teams that always exist.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State {
-            slots: FREE_AT_FIRST,
-            pending: 0,
-            changes: 0,
-        }))
+        Self(Mutex::new(State::NEW))
+    }
+
+    /// The same again.
+    pub(crate) fn renew(&self) {
+        *self.state() = State::NEW;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -5,6 +5,8 @@
 //! new members put their slots in order, and a synchronisation of the parent ends the split, so
 //! that nobody sends into a slot before its owner is ready.
 
+use std::sync::atomic::Ordering;
+
 use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots, trades};
 use crate::collectives::combine;
 use crate::error::Error;
@@ -200,7 +202,7 @@ impl Team {
             trades: trades(&place, &rt.node),
             place,
             meeting: false.into(),
-            era: self.era,
+            era: self.era.load(Ordering::Relaxed).into(),
         };
         if leads_far {
             rt.expose(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);

@@ -100,6 +100,8 @@ pub struct Manager {
     slots: Slots,
     /// Logical time: above every ticket given or seen.
     clock: u64,
+    /// The latest time that it was told.
+    now: u64,
 }
 
 impl Manager {
@@ -117,7 +119,14 @@ impl Manager {
             leaving: None,
             slots: Slots::default(),
             clock: 0,
+            now: 0,
         }
+    }
+
+    /// It is `now`. Intervals that began later than they end would be no intervals.
+    fn time_is(&mut self, now: u64) {
+        debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
+        self.now = now;
     }
 
     /// From here on `identity` is the job's. Only for a manager that has no connections.
@@ -254,6 +263,7 @@ impl Manager {
         if self.leaving.is_some() {
             return;
         }
+        self.time_is(now);
         self.local.leaving = true;
         let mut untold: Vec<u32> = self.peers.keys().copied().collect();
         untold.sort_unstable_by(|a, b| b.cmp(a)); // reproducible, unlike a hash table's order
@@ -364,6 +374,7 @@ impl Manager {
 
     /// Fires all timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: u64) {
+        self.time_is(now);
         if let Some(leaving) = &mut self.leaving
             && leaving.end().is_some_and(|end| end <= now)
         {
@@ -422,6 +433,7 @@ impl Manager {
         pe: u32,
         event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
     ) -> R {
+        self.time_is(now);
         let entry = self.peers.entry(pe).or_insert_with(|| Entry {
             handshake: Handshake::new(pe),
             armed: None,

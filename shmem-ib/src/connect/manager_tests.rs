@@ -142,20 +142,24 @@ fn timers_of_many_peers_fire_each_at_its_time() {
     let mut manager = manager_of(&identity(), 0);
     ready(&mut manager, 0);
     assert_eq!(manager.next_timeout(), None);
+    let (mut sent, mut last) = (0, 0);
+    let mut fire = |manager: &mut Manager, until: u64| {
+        while let Some(at) = manager.next_timeout().filter(|at| *at < until) {
+            assert!(at >= last, "time does not go backwards");
+            last = at;
+            manager.handle_timeout(at);
+            let now = drain(manager, at);
+            assert!(!now.is_empty(), "a timer fires for a reason");
+            sent += now.len() as u64;
+        }
+    };
     for pe in 1..=500 {
-        manager.connect(u64::from(pe) * MS, pe, address(pe));
+        let now = u64::from(pe) * MS;
+        fire(&mut manager, now);
+        manager.connect(now, pe, address(pe));
+        assert_eq!(drain(&mut manager, now).len(), 1);
     }
-    assert_eq!(drain(&mut manager, 0).len(), 500);
-    let mut sent = 0;
-    let mut last = 0;
-    while let Some(at) = manager.next_timeout().filter(|at| *at < 2_000 * MS) {
-        assert!(at >= last, "time does not go backwards");
-        last = at;
-        manager.handle_timeout(at);
-        let now = drain(&mut manager, at);
-        assert!(!now.is_empty(), "a timer fires for a reason");
-        sent += now.len() as u64;
-    }
+    fire(&mut manager, 2_000 * MS);
     assert_eq!(manager.stats().retransmissions, sent);
     // 1 + 2 + ... + 128 ms are 8 repetitions, then one every 250 ms.
     assert!((500 * 10..500 * 20).contains(&sent), "{sent}");

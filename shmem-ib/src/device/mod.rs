@@ -102,6 +102,7 @@ delegate! {
         fn poll_async(&self) -> Option<AsyncEvent>;
         fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError>;
         fn wait(&self, max: Duration) -> Wake;
+        fn set_alarm(&self, after: Option<Duration>);
         fn wake(&self);
         fn wakes(&self) -> u64;
         fn wait_since(&self, wakes: u64, max: Duration) -> Wake;

@@ -32,6 +32,8 @@ pub struct SimHca {
     wakes: AtomicU64,
     /// How many there were when a wait last returned for one.
     answered: AtomicU64,
+    /// In virtual time, `u64::MAX` if there is none.
+    alarm: AtomicU64,
     tables: Tables,
 }
 
@@ -57,6 +59,7 @@ impl SimFabric {
                 index,
                 wakes: AtomicU64::new(0),
                 answered: AtomicU64::new(0),
+                alarm: AtomicU64::new(u64::MAX),
                 tables: Arc::clone(&tables),
             })
         };
@@ -243,7 +246,7 @@ impl Hca for SimHca {
         Err(VerbsError::Unsupported { what })
     }
 
-    /// Lets virtual time pass, up to `max` or until this HCA has a completion.
+    /// Lets virtual time pass, up to `max` or the alarm, or until this HCA has a completion.
     fn wait(&self, max: Duration) -> Wake {
         self.wait_since(self.answered.load(Ordering::Relaxed), max)
     }
@@ -259,16 +262,29 @@ impl Hca for SimHca {
                 self.answered.store(wakes, Ordering::Relaxed);
                 return Wake::Woken;
             }
-            if net.engine(self.index).unpolled() > 0 {
+            let alarm = self.alarm.load(Ordering::Relaxed);
+            if net.engine(self.index).unpolled() > 0 || net.now() >= alarm {
                 return Wake::Work;
             }
             net.flush();
-            if net.next_event().is_none_or(|at| at > end) {
-                net.run_until(end);
+            let until = alarm.min(end);
+            if net.next_event().is_some_and(|at| at <= until) {
+                net.step();
+                continue;
+            }
+            net.run_until(until);
+            if until == end {
                 return Wake::Timeout;
             }
-            net.step();
         }
+    }
+
+    fn set_alarm(&self, after: Option<Duration>) {
+        let now = lock(&self.net).now();
+        let at = after.map_or(u64::MAX, |time| {
+            now.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        });
+        self.alarm.store(at, Ordering::Relaxed);
     }
 
     fn wake(&self) {

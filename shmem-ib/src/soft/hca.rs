@@ -677,6 +677,10 @@ impl Hca for SoftHca {
         rest::wait(self, Some(wakes), max)
     }
 
+    fn set_alarm(&self, after: Option<Duration>) {
+        rest::set_alarm(self, after);
+    }
+
     fn wake(&self) {
         rest::wake(self);
     }

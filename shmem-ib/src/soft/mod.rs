@@ -67,5 +67,5 @@ pub use hca::{SoftConfig, SoftHca};
 pub(crate) use memory::RawMemory;
 pub use mr::Memory;
 #[cfg(feature = "verbs")]
-pub(crate) use socket::Event;
+pub(crate) use socket::{Event, Timer};
 pub use tx::Transmit;

@@ -450,10 +450,10 @@ fn drain(fd: &OwnedFd) -> bool {
 
 /// A timer that ends a sleep, for a thread which is not the sleeper.
 #[derive(Debug)]
-pub(super) struct Timer(OwnedFd);
+pub(crate) struct Timer(OwnedFd);
 
 impl Timer {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: no pointers.
         let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
@@ -462,7 +462,7 @@ impl Timer {
     }
 
     /// Fires once after `delay`.
-    pub(super) fn arm(&self, delay: Duration) {
+    pub(crate) fn arm(&self, delay: Duration) {
         let zero = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -478,7 +478,7 @@ impl Timer {
         }
     }
 
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         drain(&self.0)
     }
 }

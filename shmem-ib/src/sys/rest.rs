@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use super::hca::VerbsHca;
 use super::objects::CqObject;
 use crate::rest::{Desk, Host, Polls, Ready, Rest, Watch};
-use crate::soft::Event;
+use crate::soft::{Event, Timer};
 use crate::verbs::Completion;
 
 /// What sleepers share.
@@ -31,6 +31,8 @@ pub(super) struct Sleepers {
     state: Mutex<State>,
     pub(super) polls: Polls,
     event: Event,
+    /// Unless the kernel refuses it.
+    timer: Option<Timer>,
     started: Instant,
     told: Told,
 }
@@ -89,6 +91,7 @@ impl Sleepers {
             state: Mutex::default(),
             polls: Polls::default(),
             event: Event::new()?,
+            timer: Timer::new().ok(),
             started: Instant::now(),
             told: Told::default(),
         })
@@ -223,9 +226,11 @@ impl Host for VerbsHca {
         let sleepers = &self.sleepers;
         let bell = watch.wire.then(|| self.bell.fd());
         let event = watch.event.then(|| sleepers.event.as_fd());
+        let timer = sleepers.timer.as_ref().filter(|_| watch.wire);
+        let timer = timer.map(AsFd::as_fd);
         let looks = sleepers.told.watch().filter(|_| watch.wire);
         let asynchronous = looks.map(|_| self.event_fd());
-        let [bell, event, asynchronous] = sleep([bell, event, asynchronous], time);
+        let [bell, event, timer, asynchronous] = sleep([bell, event, timer, asynchronous], time);
         if let Some(looks) = looks.filter(|_| asynchronous) {
             sleepers.told.tell(looks);
             sleepers.lock().event = true;
@@ -233,16 +238,17 @@ impl Host for VerbsHca {
         Ready {
             packet: bell | asynchronous,
             event,
-            timer: false,
+            timer,
         }
     }
 
-    fn arm(&self, _delay: Duration) -> bool {
-        false
+    fn arm(&self, delay: Duration) -> bool {
+        let timer = self.sleepers.timer.as_ref();
+        timer.inspect(|timer| timer.arm(delay)).is_some()
     }
 
     fn take_timer(&self) -> bool {
-        false
+        self.sleepers.timer.as_ref().is_some_and(Timer::take)
     }
 
     fn raise(&self) {
@@ -255,7 +261,7 @@ impl Host for VerbsHca {
 }
 
 /// Sleeps until one of these is readable or the time is over; returns which are.
-fn sleep(fds: [Option<BorrowedFd<'_>>; 3], max: Duration) -> [bool; 3] {
+fn sleep(fds: [Option<BorrowedFd<'_>>; 4], max: Duration) -> [bool; 4] {
     // A negative descriptor is skipped by the kernel.
     let mut polled = fds.map(|fd| libc::pollfd {
         fd: fd.map_or(-1, |fd| fd.as_raw_fd()),

@@ -174,6 +174,10 @@ impl Hca for VerbsHca {
         rest::wait(self, None, max)
     }
 
+    fn set_alarm(&self, after: Option<Duration>) {
+        rest::set_alarm(self, after);
+    }
+
     fn wake(&self) {
         rest::wake(self);
     }

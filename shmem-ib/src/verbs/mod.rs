@@ -241,6 +241,12 @@ pub trait Hca: Send + Sync + 'static {
     /// handles the packets and timers it woke for.
     fn wait(&self, max: Duration) -> Wake;
 
+    /// Sets the time after which [`Hca::wait`] returns, besides its own reasons, with
+    /// [`Wake::Work`]; `None`: there is none. It counts for threads that sleep already, too. There is
+    /// one alarm for the whole HCA, and it stays: once its time is over every wait returns at once, until
+    /// another is set.
+    fn set_alarm(&self, after: Option<Duration>);
+
     /// Makes every sleeping [`Hca::wait`] return; if none sleeps, the next one returns at once.
     fn wake(&self);
 

@@ -395,7 +395,7 @@ pub struct PortInfo {
 /// Why [`super::Hca::wait`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// There was work: packets or timers were handled, or completions are waiting.
+    /// There was work: packets or timers were handled, completions are waiting, or the alarm is due.
     Work,
     /// [`super::Hca::wake`] was called.
     Woken,

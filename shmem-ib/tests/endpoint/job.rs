@@ -139,7 +139,7 @@ impl<H: Hca> Pe<H> {
         let endpoint = Endpoint::new(Arc::clone(&hca), config).unwrap();
         endpoint.set_directory(Arc::clone(book) as Arc<dyn Directory>);
         let stop = Arc::new(AtomicBool::new(false));
-        let progress = serve(&endpoint, &stop);
+        let progress = serve(&endpoint, &stop, TURN);
         let segment = Arc::new((0..WORDS).map(|_| AtomicU64::new(0)).collect());
         Self {
             number,
@@ -217,8 +217,14 @@ impl<H: Hca> Pe<H> {
     }
 
     pub(crate) fn resume(&mut self) {
+        self.sleep_at_most(TURN);
+    }
+
+    /// Has the progress thread sleep so long if nothing ends its sleeps.
+    pub(crate) fn sleep_at_most(&mut self, max: Duration) {
+        self.stop_progress();
         self.stop.store(false, Ordering::Relaxed);
-        self.progress = Some(serve(&self.endpoint, &self.stop));
+        self.progress = Some(serve(&self.endpoint, &self.stop, max));
     }
 
     fn stop_progress(&mut self) {
@@ -230,12 +236,19 @@ impl<H: Hca> Pe<H> {
     }
 }
 
+/// How long a progress thread sleeps if nothing happens.
+const TURN: Duration = Duration::from_millis(100);
+
 /// The progress thread of a PE.
-fn serve<H: Hca>(endpoint: &Arc<Endpoint<H>>, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+fn serve<H: Hca>(
+    endpoint: &Arc<Endpoint<H>>,
+    stop: &Arc<AtomicBool>,
+    max: Duration,
+) -> JoinHandle<()> {
     let (endpoint, stop) = (Arc::clone(endpoint), Arc::clone(stop));
     std::thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) {
-            endpoint.progress_wait(Duration::from_millis(100));
+            endpoint.progress_wait(max);
         }
     })
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use shmem_ib::connect::endpoint::ConnError;
 use shmem_ib::soft::Faults;
+use shmem_ib::verbs::Hca;
 
 use crate::job::{Job, Pe};
 
@@ -183,5 +184,33 @@ fn dozens_leave_together() {
     for pe in &job.pes {
         assert_eq!(pe.word(0), 3);
         assert_eq!(pe.endpoint.stats().connect.byes_missed, 0);
+    }
+}
+
+/// Who leaves more peers than it tells at a time looks at what they say in between.
+#[test]
+fn many_peers_are_told_in_turns() {
+    const PEERS: u32 = 30;
+    let mut job = Job::with(PEERS + 1, |config, _| config.linger = LONG);
+    for to in 1..=PEERS {
+        job.pes[0].put_word(to, 0, 1);
+    }
+    job.pes[0].endpoint.quiet().unwrap();
+    // What the peers say has been received, and not looked at, when the first of them is told.
+    job.pes[0].pause();
+    let hca = job.pes[0].hca();
+    let heard = hca.counters().ud_received + u64::from(PEERS);
+    std::thread::scope(|scope| {
+        for pe in &job.pes[1..] {
+            scope.spawn(|| pe.endpoint.close());
+        }
+        while hca.counters().ud_received < heard {
+            hca.wait(Duration::from_millis(1));
+        }
+        job.pes[0].endpoint.close();
+    });
+    for pe in &job.pes {
+        let stats = pe.endpoint.stats();
+        assert_eq!((stats.connect.byes_missed, stats.queue_pairs), (0, 0));
     }
 }

@@ -6,6 +6,7 @@ mod errors;
 mod eviction;
 mod job;
 mod leaving;
+mod lives;
 mod operations;
 mod owner;
 mod segments;

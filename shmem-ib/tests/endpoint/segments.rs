@@ -163,3 +163,96 @@ fn segments_change_while_connections_make_room() {
     }
     drop(job);
 }
+
+/// More peers are to be told of new memory than datagrams may be on their way; those of the others are
+/// dropped, and only a timer sends them again. The owner computes, and nobody wakes its progress
+/// thread: the peers that were told stand still.
+#[test]
+fn whoever_was_not_told_of_memory_is_told_while_the_owner_computes() {
+    const PEERS: u32 = 20;
+    let late = memory();
+    let mut job = Job::with(PEERS + 1, |config, _| {
+        config.connect_deadline = Duration::from_secs(60);
+    });
+    // The peers use the connections, and need not ask for anything later.
+    for pe in &job.pes[1..] {
+        pe.put_word(0, 0, 1);
+        pe.endpoint.quiet().unwrap();
+    }
+    // Asleep for long, as in a process that serves its peers and does nothing else.
+    job.pes[0].sleep_at_most(Duration::from_secs(3600));
+    for pe in &mut job.pes[1..] {
+        pe.pause();
+    }
+    while job.pes[0].endpoint.progress() {}
+    // The progress thread stands back for a moment after that.
+    std::thread::sleep(Duration::from_millis(50));
+    let before = job.pes[0].endpoint.stats();
+    register(&job.pes[0], 7, &late);
+    let dropped = job.pes[0].endpoint.stats().messages_dropped - before.messages_dropped;
+    assert!(dropped > 0, "everybody was told at once");
+    put(&job.pes[PEERS as usize], 0, 7, 0, 5).unwrap();
+    job.pes[PEERS as usize].endpoint.quiet().unwrap();
+    assert_eq!(late[0].load(Ordering::Relaxed), 5);
+    for pe in &mut job.pes[1..] {
+        pe.resume();
+    }
+    drop(job);
+}
+
+/// A put waits for a buffer, and its target's memory is replaced meanwhile: it goes to the new memory,
+/// not to the key of a registration that has ended.
+#[test]
+fn a_put_that_waits_for_a_buffer_goes_to_the_present_memory() {
+    const LEN: usize = 1000;
+    let [old, new] = [memory(), memory()];
+    let mut job = Job::with(3, |config, _| config.connect_deadline = 3 * LONG);
+    register(&job.pes[1], 1, &old);
+    put(&job.pes[0], 1, 1, 0, 1).unwrap();
+    job.pes[0].put_word(2, 0, 1);
+    job.pes[0].endpoint.quiet().unwrap();
+    // PE 2 acknowledges nothing, so whatever is sent to it keeps its buffer.
+    job.pes[2].pause();
+    let bytes = [7u8; LEN];
+    let (sent, writer) = (AtomicU64::new(0), &job.pes[0]);
+    std::thread::scope(|scope| {
+        let blocked = scope.spawn(|| {
+            for _ in 0..200 {
+                writer.put_bytes(2, 0, &bytes);
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        until_still(&sent);
+        let late = scope.spawn(|| put_bytes(writer, 1, 1, 0, &bytes));
+        std::thread::sleep(Duration::from_millis(50));
+        register(&job.pes[1], 1, &new);
+        let settled = job.pes[1].endpoint.settle_segments(LONG);
+        let waits = !late.is_finished();
+        while !(blocked.is_finished() && late.is_finished()) {
+            job.pes[2].endpoint.progress_wait(Duration::from_millis(10));
+        }
+        assert!(settled && waits, "{settled}, {waits}");
+        late.join().unwrap().unwrap();
+    });
+    job.pes[2].resume();
+    job.pes[0].endpoint.quiet().unwrap();
+    let word = u64::from_ne_bytes([7; 8]);
+    let first = |memory: &[AtomicU64]| memory[0].load(Ordering::Relaxed);
+    assert_eq!((first(&old), first(&new)), (1, word));
+    drop(job);
+}
+
+/// Waits until `count` has not changed for a while.
+fn until_still(count: &AtomicU64) {
+    let mut seen = u64::MAX;
+    while std::mem::replace(&mut seen, count.load(Ordering::Relaxed)) != seen || seen == 0 {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn put_bytes(pe: &Pe, to: u32, segment: u8, offset: u64, bytes: &[u8]) -> Result<(), ConnError> {
+    let (src, len) = (bytes.as_ptr(), bytes.len());
+    let context = pe.endpoint.context(ContextId::DEFAULT);
+    // SAFETY: the source may go as soon as this returns.
+    unsafe { context.put(to, segment, offset, src, len, false) }
+}

@@ -276,7 +276,7 @@ impl<H: Hca> Driver<H> {
         };
         let (_, sge) = self.pool.place(its.slot, 8);
         // SAFETY: the slot is held until the operation has ended, which is after this step.
-        unsafe { self.post(its.id, pe, target.qpn, what, sge, None) }
+        unsafe { self.post(its.id, &target, what, sge, None) }
     }
 
     /// Takes steps that waited for room, as far as there is some.

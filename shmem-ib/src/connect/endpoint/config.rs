@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::amo::Atomics;
 use crate::connect::UdAddress;
 use crate::connect::handshake::RetryPolicy;
+use crate::connect::manager::Identity;
 
 /// Over what kind of connection peers are reached; the same in all PEs of a job.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,9 @@ pub struct EndpointConfig {
     /// The two above do not count: they come later, with
     /// [`Endpoint::set_identity`](super::Endpoint::set_identity).
     pub identity_later: bool,
+    /// How many endpoints the PEs of this job have had before this one and closed; the same in all of
+    /// them. Connection messages that are from another life of the job are refused.
+    pub life: u32,
     /// Of this process. A restarted PE must have a larger one than its predecessor had.
     pub incarnation: u64,
     /// PSNs, the `Q_Key` and jitter follow from it; should differ between processes.
@@ -83,6 +87,7 @@ impl Default for EndpointConfig {
             job_id: [0; 16],
             job_key: [0; 32],
             identity_later: false,
+            life: 0,
             incarnation: 1,
             seed: 0,
             connect_deadline: Duration::from_secs(60),
@@ -113,6 +118,26 @@ impl EndpointConfig {
             max: default.max.max(initial),
             silence: nanos(self.connect_deadline).max(1),
             ..default
+        }
+    }
+
+    /// Who this PE is in connection messages. PEs that would not understand each other's atomics are
+    /// strangers to each other, and so are the same PEs in different lives: what was recorded in one
+    /// has no meaning in another.
+    pub(super) fn identity(
+        &self,
+        mut job_id: [u8; 16],
+        job_key: [u8; 32],
+        by_owner: bool,
+    ) -> Identity {
+        for (byte, life) in job_id.iter_mut().zip(self.life.to_be_bytes()) {
+            *byte ^= life;
+        }
+        job_id[15] ^= u8::from(by_owner);
+        Identity {
+            job_id,
+            job_key,
+            n_pes: self.n_pes,
         }
     }
 

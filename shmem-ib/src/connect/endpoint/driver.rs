@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::accounts::{Accounts, Gauge};
-use super::amo::{ANSWER_SLOTS, Owner};
+use super::amo::{ANSWER_MESSAGES, ANSWER_SLOTS, Owner, RECEIVES};
 use super::buffers::{LocalSegment, Pool};
 use super::compose::Composer;
 use super::config::{Directory, EndpointConfig};
@@ -19,8 +19,8 @@ use super::peer::Peer;
 use super::ud::UdPort;
 use crate::connect::UdAddress;
 use crate::connect::handshake::Failure;
-use crate::connect::manager::Identity;
 use crate::connect::message::{MAX_LEN, Message};
+use crate::rng::Rng;
 use crate::verbs::{
     Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
 };
@@ -67,7 +67,11 @@ pub(super) struct Driver<H> {
     pub(super) max_inline: usize,
     pub(super) config: EndpointConfig,
     clock: Instant,
+    /// The deadline that the HCA knows.
+    alarm: Option<u64>,
     pub(super) manager: Path,
+    /// Where peers send connection messages to.
+    pub(super) address: UdAddress,
     pub(super) ud: Option<UdPort>,
     pub(super) peers: HashMap<u32, Peer>,
     pub(super) ops: OpTable,
@@ -118,27 +122,49 @@ pub(super) struct Driver<H> {
     pub(super) await_end: u32,
     /// Queue pairs and registrations are gone.
     pub(super) closed: bool,
+    /// How often the endpoint was opened before this.
+    pub(super) opening: u64,
 }
 
 impl<H: Hca> Driver<H> {
-    pub(super) fn new(
-        hca: Arc<H>,
-        cq: Cq,
+    /// Makes the queues of an endpoint. The settings have been checked.
+    pub(super) fn open(
+        hca: &Arc<H>,
         config: EndpointConfig,
-        manager: Path,
-        ud: UdPort,
-        owner: Option<Owner>,
-    ) -> Self {
-        let max_inline = (hca.port().max_inline as usize).min(super::rma::INLINE_MAX);
+        composed: Gauge,
+    ) -> Result<Self, ConnError> {
+        let port = hca.port();
+        let by_owner = config.atomics.by_owner(&port);
+        let mut rng = Rng::new(config.seed);
+        let cq = hca
+            .create_cq(config.cq_depth + more_completions(by_owner), None)
+            .map_err(ConnError::verbs("create a completion queue"))?;
+        let ud = UdPort::new(&**hca, cq, &config, &mut rng, ud_recv_id).inspect_err(|_| {
+            let _ = hca.destroy_cq(cq);
+        })?;
+        let address = ud.address;
+        let identity = config.identity(config.job_id, config.job_key, by_owner);
+        let seed = rng.next_u64();
+        let manager = match Path::new(&**hca, &identity, &config, address, cq, seed) {
+            Ok(manager) => manager,
+            Err(e) => {
+                ud.release(&**hca);
+                let _ = hca.destroy_cq(cq);
+                return Err(e);
+            }
+        };
+        let max_inline = (port.max_inline as usize).min(super::rma::INLINE_MAX);
         let sealed = config.identity_later.then(Vec::new);
-        Self {
-            hca,
+        Ok(Self {
+            hca: Arc::clone(hca),
             cq,
             batch: Box::default(),
             max_inline,
             config,
             clock: Instant::now(),
+            alarm: None,
             manager,
+            address,
             ud: Some(ud),
             peers: HashMap::new(),
             ops: OpTable::default(),
@@ -151,13 +177,13 @@ impl<H: Hca> Driver<H> {
             directory: None,
             sealed,
             in_flight: 0,
-            owner,
+            owner: by_owner.then(Owner::new),
             unanswered: 0,
             late: Vec::new(),
             ahead: Ahead::default(),
             accounts: Accounts::default(),
             composer: Composer::default(),
-            composed: Gauge::default(),
+            composed,
             qps_created: 0,
             qps_alive: 0,
             rc_packets: 0,
@@ -167,7 +193,21 @@ impl<H: Hca> Driver<H> {
             closing: false,
             await_end: 0,
             closed: false,
-        }
+            opening: 0,
+        })
+    }
+
+    /// Goes on as `next`, after the end of this one. Threads that wait for that end, and what the HCA was
+    /// told, stay.
+    pub(super) fn replace(&mut self, next: Self) {
+        let next = Self {
+            await_end: self.await_end,
+            opening: self.opening + 1,
+            alarm: self.alarm,
+            notify: true,
+            ..next
+        };
+        *self = next;
     }
 
     /// Whether any operation is under way.
@@ -205,15 +245,31 @@ impl<H: Hca> Driver<H> {
         }
     }
 
-    /// How long until a connection timer is due.
-    pub(super) fn until_timeout(&mut self) -> Option<Duration> {
-        let at = self.manager.next_timeout()?;
-        Some(Duration::from_nanos(at.saturating_sub(self.now())))
+    /// When a connection timer is due.
+    fn deadline(&mut self) -> Option<u64> {
+        if self.closed {
+            return None;
+        }
+        self.manager.next_timeout()
+    }
+
+    /// Has the HCA wake a thread for the next deadline, if it is not the one that it knows.
+    pub(super) fn set_alarm(&mut self) {
+        let next = self.deadline();
+        if next != self.alarm {
+            self.alarm = next;
+            let now = self.now();
+            let after = next.map(|at| Duration::from_nanos(at.saturating_sub(now)));
+            self.hca.set_alarm(after);
+        }
     }
 
     /// Takes completions and lets timers act. Returns whether anything happened, operations of
     /// peers included.
     pub(super) fn poll(&mut self) -> bool {
+        if self.closed {
+            return false;
+        }
         let mut busy = self.poll_once();
         // What closing connections took ahead of time must not wait until the next packet comes.
         while !self.late.is_empty() {
@@ -256,7 +312,7 @@ impl<H: Hca> Driver<H> {
         if self.closing {
             self.note_rc_traffic();
         }
-        if let Some(at) = self.manager.next_timeout() {
+        if let Some(at) = self.deadline() {
             let now = self.now();
             if at <= now {
                 self.manager.handle_timeout(now);
@@ -352,11 +408,13 @@ impl<H: Hca> Driver<H> {
     }
 
     /// From here on messages can be read and written.
-    pub(super) fn set_identity(&mut self, identity: &Identity) {
+    pub(super) fn set_identity(&mut self, job_id: [u8; 16], job_key: [u8; 32]) {
         let Some(sealed) = self.sealed.take() else {
             return;
         };
-        self.manager.set_identity(identity);
+        let by_owner = self.owner.is_some();
+        let identity = self.config.identity(job_id, job_key, by_owner);
+        self.manager.set_identity(&identity);
         for (bytes, len) in sealed {
             self.datagram_in(&bytes[..len]);
         }
@@ -506,10 +564,21 @@ impl<H: Hca> Driver<H> {
             let _ = self.hca.dereg_mr(&mr);
         }
         self.manager.release(&*self.hca);
+        // What still reports to it could not be destroyed, and ends with the HCA.
+        let _ = self.hca.destroy_cq(self.cq);
         self.peers.clear();
         (self.in_flight, self.unanswered) = (0, 0);
         self.composer = Composer::default();
         self.notify = true;
+    }
+}
+
+/// How many completions atomics that owners execute may have besides.
+pub(super) const fn more_completions(by_owner: bool) -> u32 {
+    if by_owner {
+        RECEIVES + ANSWER_MESSAGES
+    } else {
+        0
     }
 }
 

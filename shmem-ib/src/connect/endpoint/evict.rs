@@ -44,6 +44,7 @@ impl<H: Hca> Driver<H> {
             if let Some(peer) = self.peers.get_mut(pe)
                 && let Some((mark, revision)) = peer.acknowledge
                 && peer.has_reached(mark)
+                && !self.ops.is_being_posted(*pe)
             {
                 peer.acknowledge = None;
                 let now = self.now();

@@ -79,6 +79,7 @@ impl<H: Hca> Locked<'_, H> {
         let (now, linger) = (self.now(), self.config.linger);
         self.manager.leave(now, nanos(linger));
         loop {
+            let now = self.now(); // what comes in between has its own time
             let more = self.manager.say_bye(now, PORTION);
             self.act();
             if !more {
@@ -92,8 +93,7 @@ impl<H: Hca> Locked<'_, H> {
                 return;
             }
             if !self.poll() {
-                let time = self.until_timeout().unwrap_or(linger);
-                self.sleep(time);
+                self.sleep(linger);
             }
         }
     }

@@ -15,6 +15,8 @@
 //!    others), or all at once before ([`Endpoint::connect_all`]).
 //! 5. [`Endpoint::close`] after a barrier over the job: peers tell each other that nothing is
 //!    under way between them any more, and only then take their queue pairs away.
+//! 6. [`Endpoint::reopen`], if the process joins its job again, makes everything anew in the same
+//!    place.
 //!
 //! # Progress
 //! Every waiting call makes progress for all connections. While the program computes, a
@@ -70,23 +72,19 @@ pub use context::{Context, ContextId};
 pub use error::ConnError;
 
 use self::accounts::Gauge;
-use self::amo::{ANSWER_MESSAGES, ANSWER_SLOTS, Owner, RECEIVES};
+use self::amo::ANSWER_SLOTS;
 use self::asleep::Asleep;
-use self::driver::{Driver, ud_recv_id};
-use self::path::Path;
-use self::ud::{SEND_SLOTS, UdPort};
-use super::manager::Identity;
+use self::driver::{Driver, more_completions};
+use self::ud::SEND_SLOTS;
 use super::stats::ConnectStats;
 use super::{Published, UdAddress};
 use crate::patience::Patience;
-use crate::rng::Rng;
 use crate::verbs::{Counters, Hca};
 
 /// The network side of one PE. See the [module](self).
 pub struct Endpoint<H: Hca> {
     hca: Arc<H>,
     driver: Mutex<Driver<H>>,
-    ud: UdAddress,
     /// Who executes atomics.
     by_owner: bool,
     /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
@@ -129,7 +127,7 @@ pub struct EndpointStats {
 }
 
 impl<H: Hca> Endpoint<H> {
-    /// Makes an endpoint on `hca`.
+    /// Makes an endpoint on `hca`, which serves one at a time: two would answer each other's wake-ups.
     ///
     /// # Errors
     /// A setting is out of range, or the device refuses a queue.
@@ -166,10 +164,8 @@ impl<H: Hca> Endpoint<H> {
             return Err(ConnError::OwnerOverXrc);
         }
         // What atomics executed by the owner need besides, per queue pair and in all.
-        let (more_wr, more_cqe) = match by_owner {
-            true => (ANSWER_SLOTS, RECEIVES + ANSWER_MESSAGES),
-            false => (0, 0),
-        };
+        let more_wr = if by_owner { ANSWER_SLOTS } else { 0 };
+        let more_cqe = more_completions(by_owner);
         let sq = config.sq_depth;
         check(
             "sq_depth",
@@ -196,41 +192,54 @@ impl<H: Hca> Endpoint<H> {
         let rd = config.max_rd_atomic;
         check("max_rd_atomic", rd.into(), rd > 0, "at least 1")?;
 
-        let mut rng = Rng::new(config.seed);
-        let cq = hca
-            .create_cq(cq + more_cqe, None)
-            .map_err(ConnError::verbs("create a completion queue"))?;
-        let ud = UdPort::new(&*hca, cq, &config, &mut rng, ud_recv_id)?;
-        let address = ud.address;
-        let identity = identity(config.job_id, config.job_key, n_pes, by_owner);
-        let spin_rounds = config.spin_rounds;
-        let manager = Path::new(&*hca, &identity, &config, address, cq, rng.next_u64())?;
-        let owner = by_owner.then(Owner::new);
-        let driver = Driver::new(Arc::clone(&hca), cq, config, manager, ud, owner);
+        let patience = Patience::new(config.spin_rounds);
+        let composed = Gauge::default();
+        let driver = Driver::open(&hca, config, composed.clone())?;
         Ok(Arc::new(Self {
-            composed: driver.composed.clone(),
+            composed,
             hca,
             driver: Mutex::new(driver),
-            ud: address,
             by_owner,
             coherent: port.atomics_coherent,
             asleep: Asleep::default(),
             gone: Condvar::new(),
-            patience: Patience::new(spin_rounds),
+            patience,
         }))
+    }
+
+    /// Opens an endpoint again that was closed, with its settings and another seed, for the `life`th
+    /// life after the first ([`EndpointConfig::life`]). It has another address, and neither memory nor
+    /// directory; what was done with it before has no effect any more. One that is open is
+    /// [aborted](Self::abort) before.
+    ///
+    /// No call may be under way: one that waits in the endpoint meanwhile panics when its wait is over.
+    ///
+    /// # Errors
+    /// The device refuses a queue; the endpoint is closed then.
+    pub fn reopen(&self, life: u32, seed: u64) -> Result<(), ConnError> {
+        let mut locked = self.lock();
+        locked.end();
+        let config = EndpointConfig {
+            life,
+            seed,
+            ..locked.config.clone()
+        };
+        let next = Driver::open(&self.hca, config, self.composed.clone())?;
+        locked.replace(next);
+        Ok(())
     }
 
     /// Where peers send connection messages to.
     #[must_use]
-    pub const fn ud_address(&self) -> UdAddress {
-        self.ud
+    pub fn ud_address(&self) -> UdAddress {
+        self.lock().address
     }
 
     /// The same with its fabric and its way of atomics: what the job's bootstrap tells the peers.
     #[must_use]
     pub fn published(&self) -> Published {
         Published {
-            ud: self.ud,
+            ud: self.ud_address(),
             fabric: self.hca.fabric(),
             by_owner: self.by_owner,
         }
@@ -246,8 +255,7 @@ impl<H: Hca> Endpoint<H> {
     /// may be contacted: the directory answers [`Lookup::Pending`].
     pub fn set_identity(&self, job_id: [u8; 16], job_key: [u8; 32]) {
         let mut locked = self.lock();
-        let identity = identity(job_id, job_key, locked.config.n_pes, self.by_owner);
-        locked.set_identity(&identity);
+        locked.set_identity(job_id, job_key);
     }
 
     /// Has `tell` called whenever a thread, in whichever call, has found that operations of peers may
@@ -271,9 +279,8 @@ impl<H: Hca> Endpoint<H> {
             locked.until_closed(max);
             drop(locked);
         } else {
-            let until = locked.until_timeout();
             drop(locked);
-            self.hca.wait(until.map_or(max, |t| t.min(max)));
+            self.hca.wait(max);
             self.lock().poll();
         }
     }
@@ -309,16 +316,6 @@ impl<H: Hca> Endpoint<H> {
     }
 }
 
-/// PEs that would not understand each other's atomics are strangers to each other.
-fn identity(mut job_id: [u8; 16], job_key: [u8; 32], n_pes: u32, by_owner: bool) -> Identity {
-    job_id[15] ^= u8::from(by_owner);
-    Identity {
-        job_id,
-        job_key,
-        n_pes,
-    }
-}
-
 impl<H: Hca> Drop for Endpoint<H> {
     fn drop(&mut self) {
         self.lock().end();
@@ -328,7 +325,7 @@ impl<H: Hca> Drop for Endpoint<H> {
 impl<H: Hca> std::fmt::Debug for Endpoint<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")
-            .field("ud", &self.ud)
+            .field("by_owner", &self.by_owner)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@
 use super::amo::Asked;
 use super::error::ConnError;
 use crate::connect::UdAddress;
-use crate::connect::message::Segments;
+use crate::connect::message::{Segment, Segments};
 use crate::verbs::{Qpn, SrqNum};
 
 /// A point in the sequence of operations towards a peer.
@@ -22,7 +22,9 @@ pub(super) struct Peer {
     /// The queue pair for our operations, if the connection is open.
     pub(super) open: Option<Qpn>,
     /// The peer's memory.
-    pub(super) segments: Segments,
+    segments: Segments,
+    /// Counts its changes.
+    reach: u32,
     /// How requests name the peer on a queue pair that reaches others, too.
     pub(super) srqn: Option<SrqNum>,
     /// Nothing may be begun over the open connection: it makes room for another.
@@ -61,6 +63,22 @@ impl Peer {
     /// Whether no operation towards it is under way.
     pub(super) const fn is_idle(&self) -> bool {
         self.posted == self.completed && self.asked.unanswered() == 0 && self.composed == 0
+    }
+
+    /// The peer's memory is another from now on.
+    pub(super) fn reaches(&mut self, segments: Segments) {
+        self.segments = segments;
+        self.reach = self.reach.wrapping_add(1);
+    }
+
+    /// The memory that it was last known to have under an identifier.
+    pub(super) fn segment(&self, id: u8) -> Option<&Segment> {
+        self.segments.iter().find(|its| its.id == id)
+    }
+
+    /// Addresses and keys of the peer's memory are valid as long as this is the same.
+    pub(super) const fn reach(&self) -> u32 {
+        self.reach
     }
 
     /// Everything that was started so far.

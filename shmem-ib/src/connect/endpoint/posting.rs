@@ -5,8 +5,9 @@ use super::buffers::{Slot, copy};
 use super::driver::{Driver, KIND_RC, KIND_SHIFT};
 use super::error::{ConnError, hint};
 use super::ops::{Failed, Holds, Op, OpId};
+use super::rma::Target;
 use super::ud::SEND_SLOTS;
-use crate::verbs::{Hca, Qpn, SendOp, SendWr, Sge, VerbsError, WcStatus};
+use crate::verbs::{Hca, SendOp, SendWr, Sge, VerbsError, WcStatus};
 
 /// What became of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,8 +15,8 @@ pub(super) enum Posted {
     Yes,
     /// The queue is full.
     NoRoom,
-    /// The connection is not the one any more that the operation was meant for, and nothing of
-    /// the operation has been posted.
+    /// The connection, or the memory behind it, is not the one any more that the operation was meant
+    /// for, and nothing of the operation has been posted.
     Elsewhere,
 }
 
@@ -28,15 +29,15 @@ impl<H: Hca> Driver<H> {
             .transpose()
     }
 
-    /// Posts one work request of operation `id` to `qpn`, and tells whether there was room.
+    /// Posts one work request of operation `id`, and tells whether there was room. `target` may be from
+    /// before the lock was given up.
     ///
     /// # Safety
     /// As [`Hca::post_send`]: the local buffer stays valid until the operation completes.
     pub(super) unsafe fn post(
         &mut self,
         id: OpId,
-        pe: u32,
-        qpn: Qpn,
+        target: &Target,
         what: SendOp,
         sge: Sge,
         inline: Option<&[u8]>,
@@ -44,6 +45,7 @@ impl<H: Hca> Driver<H> {
         if self.closing {
             return Err(ConnError::Closed);
         }
+        let (pe, qpn) = (target.pe, target.qpn);
         let Some(peer) = self.peers.get_mut(&pe) else {
             return Err(ConnError::Closed);
         };
@@ -57,11 +59,12 @@ impl<H: Hca> Driver<H> {
         let Some(op) = self.ops.get_mut(id) else {
             return Err(ConnError::Closed);
         };
-        if peer.open != Some(qpn) {
-            // The connection was closed or replaced meanwhile.
-            if !op.begun {
-                return Ok(Posted::Elsewhere);
-            }
+        let replaced = peer.open != Some(qpn);
+        // The peer keeps the registrations with which an operation has begun until that is over.
+        if !op.begun && (replaced || peer.reach() != target.reach) {
+            return Ok(Posted::Elsewhere);
+        }
+        if replaced {
             let op = *op;
             return Err(self.explain(&op, Failed::Lost));
         }

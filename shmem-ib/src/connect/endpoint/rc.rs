@@ -58,7 +58,7 @@ impl<H: Hca> Driver<H> {
             Action::Opened { qpn, segments } => {
                 let peer = self.peers.entry(pe).or_default();
                 peer.left = false;
-                peer.segments = segments;
+                peer.reaches(segments);
                 peer.acknowledge = None;
                 self.opened(pe, qpn);
             }
@@ -72,9 +72,10 @@ impl<H: Hca> Driver<H> {
             }
             Action::SegmentsChanged { segments, revision } => {
                 let peer = self.peers.entry(pe).or_default();
-                peer.segments = segments;
+                peer.reaches(segments);
                 self.notify = true;
-                if peer.is_idle() {
+                // What is posted in part goes on with the keys that it began with.
+                if peer.is_idle() && !self.ops.is_being_posted(pe) {
                     self.manager.rc(|m| m.segments_applied(now, pe, revision));
                 } else {
                     peer.acknowledge = Some((peer.mark(), revision));

@@ -168,12 +168,28 @@ pub(super) fn new_op(ctx: ContextId, kind: OpKind, pe: u32, offset: u64, len: us
 /// The remote side of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
-    pe: u32,
+    pub(super) pe: u32,
     segment: u8,
     /// The connection over which the address and the key are valid.
     pub(super) qpn: Qpn,
+    /// They are valid as long as this is the peer's [`reach`](Peer::reach).
+    pub(super) reach: u32,
     pub(super) raddr: u64,
     pub(super) rkey: Rkey,
+}
+
+impl Target {
+    /// The peer itself, for a message that touches none of its memory.
+    pub(super) const fn nothing_of(pe: u32, peer: &Peer, qpn: Qpn) -> Self {
+        Self {
+            pe,
+            segment: 0,
+            qpn,
+            reach: peer.reach(),
+            raddr: 0,
+            rkey: Rkey(0),
+        }
+    }
 }
 
 impl<H: Hca> Driver<H> {
@@ -208,10 +224,7 @@ impl<H: Hca> Driver<H> {
         len: usize,
     ) -> Result<Option<Target>, ConnError> {
         let len = len as u64;
-        let (Some(qpn), Some(its)) = (
-            peer.open,
-            peer.segments.iter().find(|its| its.id == segment),
-        ) else {
+        let (Some(qpn), Some(its)) = (peer.open, peer.segment(segment)) else {
             return Ok(None);
         };
         if offset.checked_add(len).is_none_or(|end| end > its.size) {
@@ -228,6 +241,7 @@ impl<H: Hca> Driver<H> {
             pe,
             segment,
             qpn,
+            reach: peer.reach(),
             raddr: its.address + offset,
             rkey: its.rkey,
         }))
@@ -264,7 +278,7 @@ impl<H: Hca> Locked<'_, H> {
                 d.manager.refresh(now, pe);
                 d.act();
                 let peer = d.peers.get(&pe)?;
-                let known = peer.segments.iter().any(|its| its.id == segment);
+                let known = peer.segment(segment).is_some();
                 let over = since.elapsed() >= deadline;
                 (known || over || peer.open.is_none() || d.closing).then_some(!over)
             });
@@ -357,7 +371,7 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Posts one work request of operation `id`, waiting for room in the queue. If the connection
     /// has made room for another before anything of the operation was posted, it opens again, and
-    /// `target` changes. If posting fails, the operation is over when this returns.
+    /// `target` changes; so it does if the peer's memory has changed since. If posting fails, the operation is over when this returns.
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.
@@ -372,7 +386,7 @@ impl<H: Hca> Locked<'_, H> {
         let mut backoff = self.backoff();
         loop {
             // SAFETY: by the caller's promise.
-            match unsafe { self.post(id, target.pe, target.qpn, what, sge, inline) } {
+            match unsafe { self.post(id, target, what, sge, inline) } {
                 Ok(Posted::Yes) => return Ok(()),
                 Ok(Posted::NoRoom) => {
                     if !self.poll() {
@@ -394,7 +408,7 @@ impl<H: Hca> Locked<'_, H> {
         }
     }
 
-    /// Connects again for an operation of which nothing was posted.
+    /// Connects again, or looks where the memory is now, for an operation of which nothing was posted.
     fn retarget(&mut self, id: OpId, target: &mut Target) -> Result<(), ConnError> {
         let Some(op) = self.ops.get_mut(id) else {
             return Err(ConnError::Closed);

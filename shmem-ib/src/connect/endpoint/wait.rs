@@ -10,6 +10,10 @@
 //! wake A before its sleep ends. Therefore whoever releases the lock after such an
 //! event wakes sleepers ([`Hca::wake`]). A has read the number of wake-ups under the lock, so it
 //! learns of that one even if it is not asleep yet, or another thread has returned for it.
+//!
+//! Nobody asks how long a sleep may last because of connection timers: whoever releases the lock
+//! tells the HCA the next deadline ([`Hca::set_alarm`]) if it has changed, so that the sleepers of
+//! that moment hear of it, too. It is told under the lock, or else an older deadline could come last.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{MutexGuard, PoisonError};
@@ -29,13 +33,17 @@ const LAST_SLEEP: Duration = Duration::from_millis(32);
 pub(super) struct Locked<'a, H: Hca> {
     endpoint: &'a Endpoint<H>,
     guard: Option<MutexGuard<'a, Driver<H>>>,
+    /// What it says of the endpoint was true of this opening.
+    opening: u64,
 }
 
 impl<H: Hca> Endpoint<H> {
     pub(super) fn lock(&self) -> Locked<'_, H> {
+        let guard = self.guard();
         Locked {
             endpoint: self,
-            guard: Some(self.guard()),
+            opening: guard.opening,
+            guard: Some(guard),
         }
     }
 
@@ -67,6 +75,7 @@ impl<H: Hca> Drop for Locked<'_, H> {
 impl<H: Hca> Locked<'_, H> {
     fn unlock(&mut self) {
         if let Some(mut guard) = self.guard.take() {
+            guard.set_alarm();
             let notify = std::mem::take(&mut guard.notify);
             drop(guard);
             if notify && self.endpoint.asleep.anybody() {
@@ -76,10 +85,19 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// Runs `f` without the lock.
+    ///
+    /// # Panics
+    /// If the endpoint was opened anew meanwhile: nothing that the caller knows is true any more.
     pub(super) fn unlocked<R>(&mut self, f: impl FnOnce(&Endpoint<H>) -> R) -> R {
         self.unlock();
         let result = f(self.endpoint);
-        self.guard = Some(self.endpoint.guard());
+        let guard = self.endpoint.guard();
+        assert!(
+            guard.opening == self.opening,
+            "an operation was under way in an endpoint that was closed and opened again: no thread may \
+             use the library during the last finalize and the init after it"
+        );
+        self.guard = Some(guard);
         result
     }
 
@@ -122,9 +140,7 @@ impl<H: Hca> Locked<'_, H> {
             backoff.yields -= 1;
             self.unlocked(|_| thread::yield_now());
         } else {
-            let time = self
-                .until_timeout()
-                .map_or(backoff.sleep, |t| t.min(backoff.sleep));
+            let time = backoff.sleep;
             backoff.sleep = (backoff.sleep * 2).min(LAST_SLEEP);
             self.sleep(time);
         }
@@ -132,24 +148,24 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Sleeps until the HCA has work or another thread has done it, at most `time`.
     pub(super) fn sleep(&mut self, time: Duration) {
-        let asleep = &self.endpoint.asleep;
-        asleep.enter();
+        self.endpoint.asleep.enter();
         let wakes = self.endpoint.hca.wakes();
         self.unlocked(|endpoint| {
             endpoint.hca.wait_since(wakes, time);
+            endpoint.asleep.leave();
         });
-        asleep.leave();
     }
 
     /// Sleeps until another thread has closed the endpoint, at most `max`.
     pub(super) fn until_closed(&mut self, max: Duration) {
         if let Some(mut guard) = self.guard.take() {
             guard.await_end += 1;
-            let gone = &self.endpoint.gone;
+            let (gone, opening) = (&self.endpoint.gone, self.opening);
             let (mut guard, _) = gone
-                .wait_timeout_while(guard, max, |driver| !driver.closed)
+                .wait_timeout_while(guard, max, |d| !d.closed && d.opening == opening)
                 .unwrap_or_else(PoisonError::into_inner);
             guard.await_end -= 1;
+            self.opening = guard.opening;
             self.guard = Some(guard);
         }
     }

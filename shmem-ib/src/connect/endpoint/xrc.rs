@@ -180,7 +180,7 @@ impl<H: Hca> Driver<H> {
                     return;
                 };
                 (peer.open, peer.srqn, peer.left) = (None, None, false);
-                peer.segments.clear();
+                peer.reaches(Segments::new());
                 if std::mem::take(&mut peer.draining)
                     && let Some(path) = self.xrc()
                 {
@@ -250,7 +250,7 @@ impl<H: Hca> Driver<H> {
         let broken = lane.broken.clone();
         let peer = self.peers.entry(pe).or_default();
         peer.left = false;
-        peer.segments = memory.segments;
+        peer.reaches(memory.segments);
         peer.srqn = Some(memory.srqn);
         peer.broken = broken;
         if let Some((qpn, _)) = open

@@ -340,18 +340,19 @@ impl<H: Hca> Driver<H> {
         // Work requests under way fail by themselves if there is nobody.
         let silent = peers.filter_map(|(pe, peer)| {
             let silent = peer.asked.is_silent() && peer.completed == peer.posted;
-            peer.open.filter(|_| silent).map(|qpn| (*pe, qpn))
+            let qpn = peer.open.filter(|_| silent)?;
+            Some(Target::nothing_of(*pe, peer, qpn))
         });
-        let silent: SmallVec<[(u32, Qpn); 8]> = silent.collect();
-        for (pe, qpn) in silent {
-            self.probe(pe, qpn);
+        let silent: SmallVec<[Target; 8]> = silent.collect();
+        for owner in silent {
+            self.probe(&owner);
         }
     }
 
-    fn probe(&mut self, pe: u32, qpn: Qpn) {
+    fn probe(&mut self, owner: &Target) {
         let mut bytes = [0; MAX_LEN];
         let len = encode(self.config.pe, &Message::Probe, &mut bytes);
-        let mut op = new_op(ContextId::DEFAULT, OpKind::Asked("probe"), pe, 0, 0);
+        let mut op = new_op(ContextId::DEFAULT, OpKind::Asked("probe"), owner.pe, 0, 0);
         let (mut sge, mut inline) = (Sge::default(), Some(&bytes[..len]));
         if len > self.max_inline {
             let Some(Ok(slot)) = self.take_slot(len) else {
@@ -365,7 +366,7 @@ impl<H: Hca> Driver<H> {
         let id = self.ops.insert(op);
         let what = SendOp::Send { imm: None };
         // SAFETY: the data is inline, or in a slot that is held until the operation completes.
-        let posted = unsafe { self.post(id, pe, qpn, what, sge, inline) };
+        let posted = unsafe { self.post(id, owner, what, sge, inline) };
         self.all_posted(id);
         debug_assert!(!matches!(posted, Ok(Posted::Elsewhere)));
     }
