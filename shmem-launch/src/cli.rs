@@ -20,6 +20,32 @@ pub enum SpawnChoice {
     Exec,
 }
 
+/// `--stdin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StdinTo {
+    /// The PE of this rank.
+    Rank(u32),
+    /// Every PE, each of them all of it.
+    All,
+    /// No PE.
+    None,
+}
+
+impl std::str::FromStr for StdinTo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "none" => Ok(Self::None),
+            rank => rank
+                .parse()
+                .map(Self::Rank)
+                .map_err(|_| "expected the rank of a PE, all, or none".to_owned()),
+        }
+    }
+}
+
 /// Start an OpenSHMEM program.
 ///
 /// N processing elements (PEs) of PROGRAM are started through a tree of launch agents, one per
@@ -78,6 +104,11 @@ pub struct Cli {
     /// Put the rank in brackets in front of every line of output
     #[arg(short = 'l', long)]
     pub label: bool,
+
+    /// Who gets standard input: the PE of a rank, all (each of them all of it, as fast as the slowest
+    /// takes it), or none, so that shmrun leaves it alone. Other PEs find it empty
+    #[arg(long, value_name = "RANK|all|none", default_value = "0")]
+    pub stdin: StdinTo,
 
     /// Children of an agent in the launch tree, from 2 to 128 [default: SHMEM_TREE_DEGREE]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(2..=128))]
@@ -153,6 +184,7 @@ const WITH_VALUE: &[&str] = &[
     "--rsh",
     "--remote-shmrun",
     "--spawn",
+    "--stdin",
     "--tree-degree",
     "--env",
     "--chdir",
@@ -176,6 +208,7 @@ fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             b"-hosts" | b"-host" | b"--host" => "--hosts".into(),
             b"-hostfile" => "--hostfile".into(),
             b"-machinefile" => "--machinefile".into(),
+            b"-stdin" => "--stdin".into(),
             b"-timeout" => "--timeout".into(),
             _ => arg,
         };

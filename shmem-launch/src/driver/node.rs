@@ -90,7 +90,8 @@ impl Node {
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
         let start = Start::of(place, &settings).map_err(failed)?;
         // SAFETY: one thread, as promised by the caller.
-        let (template_pid, template) = unsafe { start.run(&group, &segment) }.map_err(failed)?;
+        let (template_pid, template) =
+            unsafe { start.run(&group, &segment, launch.ignored) }.map_err(failed)?;
         Ok(Self {
             group,
             segment,

@@ -14,10 +14,10 @@ use shmem_node::template::marker::{self, Marker, StaticsRoom};
 use shmem_pmi::server::CachePolicy;
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
-use crate::cli::{Cli, SpawnChoice};
+use crate::cli::{Cli, SpawnChoice, StdinTo};
 use crate::driver::Job;
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
-use crate::frame::{Command, Launch, Machines, SpawnMode, Spawner};
+use crate::frame::{Command, InputTo, Launch, Machines, SpawnMode, Spawner};
 use crate::hosts::{self, Host, HostsError};
 use crate::limits::{self, LimitError};
 use crate::memory::{self, MemoryError, Need};
@@ -88,6 +88,8 @@ pub(crate) enum JobError {
         value: String,
         why: String,
     },
+    #[error("--stdin {rank}: there is no such PE; ranks are from 0 to {last}")]
+    Stdin { rank: u32, last: u32 },
     #[error("--env {0}: a variable needs a name before the =")]
     Env(String),
     #[error("{what}: {source}")]
@@ -103,6 +105,7 @@ impl JobError {
             Self::Plan(_)
             | Self::Address(_)
             | Self::Env(_)
+            | Self::Stdin { .. }
             | Self::Chdir { .. }
             | Self::Hosts(_)
             | Self::HostFile { .. }
@@ -274,6 +277,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         env: environment(&cli.env, std::env::vars_os())?,
         cwd: cwd.into_os_string().into_vec(),
         respawn: respawns > 0,
+        input: input(cli, layout.n_pes())?,
+        ignored: sys::ignored_signals(),
         spawner,
     };
     let facts = Launcher {
@@ -301,6 +306,20 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         outer: None,
         facts,
     })
+}
+
+/// Who gets standard input. That of a spawned job's launcher is its link.
+fn input(cli: &Cli, n_pes: u32) -> Result<InputTo, JobError> {
+    match cli.stdin {
+        _ if cli.spawned => Ok(InputTo::Nobody),
+        StdinTo::None => Ok(InputTo::Nobody),
+        StdinTo::All => Ok(InputTo::All),
+        StdinTo::Rank(rank) if rank < n_pes => Ok(InputTo::Rank(rank)),
+        StdinTo::Rank(rank) => Err(JobError::Stdin {
+            rank,
+            last: n_pes - 1,
+        }),
+    }
 }
 
 /// Polls of a waiting PE before it sleeps, where so many PEs share this machine.

@@ -230,7 +230,7 @@ fn a_closed_stream_stops_its_writers() {
         1,
     );
     r.take_text(Stream::Out);
-    r.handle(Event::StreamClosed(Stream::Out), 2);
+    r.handle(Event::StreamClosed(Stream::Out, None), 2);
     assert_eq!(sent(&mut r), bytes(&[Frame::CloseOutput(Stream::Out)]));
     up(
         &mut r,

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::support::{Job, kill, wait_until};
 
 /// A remote shell and its server.
-struct Network {
+pub(crate) struct Network {
     dir: PathBuf,
     server: Child,
 }
 
 impl Network {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir =
@@ -32,19 +32,19 @@ impl Network {
         Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name("examples/rsh")
     }
 
-    fn rsh(&self) -> String {
+    pub(crate) fn rsh(&self) -> String {
         let socket = self.dir.join("socket");
         format!("{} {}", Self::program().display(), socket.display())
     }
 
     /// `shmrun --hosts HOSTS OPTIONS.. PROGRAM..`
-    fn job(&self, hosts: &str, rest: &[&str]) -> Job {
+    pub(crate) fn job(&self, hosts: &str, rest: &[&str]) -> Job {
         let mut args = vec!["--hosts", hosts];
         args.extend_from_slice(rest);
         Job::new(&args).env("SHMEM_RSH", &self.rsh())
     }
 
-    fn sh(&self, hosts: &str, options: &[&str], script: &str) -> Job {
+    pub(crate) fn sh(&self, hosts: &str, options: &[&str], script: &str) -> Job {
         self.job(hosts, &[options, &["/bin/sh", "-c", script]].concat())
     }
 }

@@ -2,6 +2,15 @@
 
 use super::*;
 
+/// Whether standard output of a PE may be read.
+fn may_read(reading: Reading, local: u32) -> bool {
+    match reading {
+        Reading::All => true,
+        Reading::Only([out, _]) => out == Some(local),
+        Reading::Nothing => false,
+    }
+}
+
 impl World {
     fn tell(&mut self, at: usize, event: Event<'_>) {
         if self.nodes[at].alive {
@@ -179,7 +188,9 @@ impl World {
                         || matches!(p.life, Life::Reaped | Life::Zombie(_))
                         || (p.life == Life::Waiting && !n.template))
             };
-            if n.agent.may_read_output() && n.pes.iter().any(readable) {
+            let reading = n.agent.reading();
+            let mut pes = (0u32..).zip(&n.pes);
+            if pes.any(|(local, pe)| may_read(reading, local) && readable(pe)) {
                 choices.push((at, 10));
             }
         }
@@ -330,9 +341,10 @@ impl World {
 
     fn read_output(&mut self, at: usize) {
         let template = self.nodes[at].template;
+        let reading = self.nodes[at].agent.reading();
         for local in 0..self.nodes[at].pes.len() {
             let pe = &mut self.nodes[at].pes[local];
-            if !pe.open {
+            if !pe.open || !may_read(reading, local as u32) {
                 continue;
             }
             if !pe.pipe.is_empty() {
