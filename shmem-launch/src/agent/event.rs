@@ -104,7 +104,7 @@ pub enum Event<'a> {
     Terminated(u8),
     /// Everything in the process group is gone, and this is the node's report.
     CleanedUp(Reduced),
-    /// Time has passed.
+    /// Time has passed, and what there was to read of output was read.
     Timer,
 }
 

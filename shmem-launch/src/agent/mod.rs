@@ -231,7 +231,7 @@ impl Agent {
                 self.fault(0, Cause::Node { what });
             }
             Event::CleanedUp(report) => self.cleaned_up(report, now),
-            Event::Timer => {}
+            Event::Timer => self.output.tick(now, &mut self.up),
         }
         self.timers(now);
         self.serve_pmi(now);
@@ -545,7 +545,6 @@ impl Agent {
                 }
             }
         }
-        self.output.tick(now, &mut self.up);
         self.mourn(now);
     }
 

@@ -332,7 +332,11 @@ impl Root {
             }
             Event::SpawnedEnded(number, end) => self.spawned_ended(number, end, now),
             Event::FromOuter(bytes) => self.outer_bytes(bytes, now),
-            Event::Timer => {}
+            Event::Timer => {
+                for stream in Stream::ALL {
+                    self.turn(stream, now, |turns, emit| turns.tick(now, emit));
+                }
+            }
         }
         self.timers(now);
     }
@@ -676,11 +680,6 @@ impl Root {
 
     fn timers(&mut self, now: u64) {
         let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
-        for stream in Stream::ALL {
-            if due(self.turns[stream as usize].deadline()) {
-                self.turn(stream, now, |turns, emit| turns.tick(now, emit));
-            }
-        }
         if due(self.setup.deadline) && self.end_with(exit::TIMEOUT) {
             self.say(&format!(
                 "the time limit of {} s (--timeout) is over; ending the job",

@@ -85,6 +85,13 @@ struct Owner {
     flown: usize,
 }
 
+impl Owner {
+    /// When the turn is over, if others wait.
+    fn end(&self) -> u64 {
+        (self.last + SILENCE).min(self.renewed + DRIBBLE)
+    }
+}
+
 /// The turns of one stream.
 #[derive(Debug, Default)]
 pub struct Turns {
@@ -125,7 +132,7 @@ impl Turns {
         let rest = self.resting.front().map(|&(at, _)| at);
         let owner = self.owner.as_ref();
         let owner = owner.filter(|_| !self.blocked && !self.waiting.is_empty());
-        let end = owner.map(|o| (o.last + SILENCE).min(o.renewed + DRIBBLE));
+        let end = owner.map(Owner::end);
         [rest, end].into_iter().flatten().min()
     }
 
@@ -230,7 +237,7 @@ impl Turns {
         }
     }
 
-    /// Time has passed.
+    /// Time has passed, and what there was to read by then was read.
     pub fn tick(&mut self, now: u64, mut emit: impl FnMut(Said<'_>)) {
         while let Some(&(at, source)) = self.resting.front()
             && at <= now
@@ -252,7 +259,17 @@ impl Turns {
                 self.resting.push_back((held.began + REST, source));
             }
         }
-        self.serve(now, emit);
+        // Only now: that others write first does not prove that the owner is silent.
+        while self.is_over(now) {
+            self.owner = None;
+            self.serve(now, &mut emit);
+        }
+    }
+
+    /// Whether the owner's turn is over before its line.
+    fn is_over(&self, now: u64) -> bool {
+        let owner = self.owner.as_ref();
+        owner.is_some_and(|owner| now >= owner.end()) && !self.waiting.is_empty() && !self.blocked
     }
 
     /// Nobody takes what is passed on; or somebody does again.
@@ -351,14 +368,7 @@ impl Turns {
 
     /// Gives turns to those who wait, as long as nobody's line keeps them from it.
     fn serve(&mut self, now: u64, mut emit: impl FnMut(Said<'_>)) {
-        while !self.waiting.is_empty() {
-            if let Some(owner) = &self.owner {
-                let lasts = now < owner.last + SILENCE && now < owner.renewed + DRIBBLE;
-                if lasts || self.blocked {
-                    return;
-                }
-                self.owner = None;
-            }
+        while self.owner.is_none() {
             let Some(source) = self.waiting.pop_front() else {
                 return;
             };

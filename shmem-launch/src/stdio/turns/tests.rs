@@ -110,6 +110,8 @@ fn silence_and_dribble_end_a_turn_that_others_wait_for() {
     let (mut t, mut out) = (Turns::default(), Out::default());
     t.relay(1, 0, b"open", 0, out.take());
     t.write(2, 0, b"two\n", 9 * SILENCE, out.take());
+    assert_eq!(t.deadline(), Some(SILENCE));
+    t.tick(9 * SILENCE, out.take());
     assert_eq!(out.text(), "1:open|2:two\n|");
 }
 
