@@ -598,6 +598,12 @@ pub(crate) fn processes_allowed() -> Option<u64> {
     (limit.rlim_max != libc::RLIM_INFINITY).then_some(limit.rlim_max)
 }
 
+/// The real user of this process, for whom the kernel counts processes.
+pub(crate) fn user() -> u32 {
+    // SAFETY: always succeeds.
+    unsafe { libc::getuid() }
+}
+
 fn is_root() -> bool {
     // SAFETY: always succeeds.
     unsafe { libc::geteuid() == 0 }

@@ -19,7 +19,7 @@ use crate::driver::Job;
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
 use crate::frame::{Command, InputTo, Launch, Machines, SpawnMode, Spawner};
 use crate::hosts::{self, Host, HostsError};
-use crate::limits::{self, LimitError};
+use crate::limits::{self, Demand, LimitError};
 use crate::memory::{self, MemoryError, Need};
 use crate::plan::{Layout, PlanError};
 use crate::program::{self, ProgramError};
@@ -219,9 +219,13 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         Some(_) if !first_is_here => {}
         Some(_) => {
             let here = Layout::of(layout.ranks(0).len() as u32, 1);
-            check_machine(&here, degree, settings, statics, heap)?;
+            let several = layout.n_nodes() > 1;
+            check_machine(&here, several, degree, settings, statics, heap)?;
         }
-        None => check_machine(&layout, degree, settings, statics, heap)?,
+        None => {
+            let several = layout.n_nodes() > 1;
+            check_machine(&layout, several, degree, settings, statics, heap)?;
+        }
     }
 
     let mut random = [0; 16 + 32 + 4];
@@ -461,13 +465,7 @@ fn spawn_mode(
 }
 
 /// What PEs on one machine need of its memory.
-pub(crate) fn need(
-    pes: u32,
-    nodes: u32,
-    settings: &Settings,
-    statics: StaticsRoom,
-    heap_size: u64,
-) -> Need {
+fn need(pes: u32, nodes: u32, settings: &Settings, statics: StaticsRoom, heap_size: u64) -> Need {
     Need {
         pes: pes.into(),
         nodes: nodes.into(),
@@ -478,8 +476,10 @@ pub(crate) fn need(
     }
 }
 
-fn check_machine(
+/// Whether the part of a job that runs on this machine fits there.
+pub(crate) fn check_machine(
     layout: &Layout,
+    several: bool,
     degree: u32,
     settings: &Settings,
     statics: StaticsRoom,
@@ -489,18 +489,14 @@ fn check_machine(
         let need = need(layout.n_pes(), layout.n_nodes(), settings, statics, heap);
         memory::check(need, machine)?;
     }
-    let allowed = limits::Allowed {
-        nproc: sys::processes_allowed(),
-        descriptors: sys::descriptors_allowed(),
-        ..limits::read()
+    let demand = Demand {
+        pes: layout.n_pes(),
+        nodes: layout.n_nodes(),
+        max_per_node: layout.max_per_node(),
+        children: degree,
+        several,
     };
-    limits::check(
-        layout.n_pes(),
-        layout.n_nodes(),
-        layout.max_per_node(),
-        degree,
-        &allowed,
-    )?;
+    limits::check(&demand, &limits::read(demand.tasks()))?;
     Ok(())
 }
 

@@ -116,6 +116,33 @@ fn a_host_file_says_how_many_pes_a_host_takes() {
 }
 
 #[test]
+fn host_files_of_other_launchers_are_understood() {
+    let net = Network::new();
+    let file = net.dir.join("hosts");
+    let rsh = net.rsh();
+    let run = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let script = "echo $PMI_RANK ${RSH_HOST:-here}";
+        Job::new(&["--hostfile", file, "--rsh", &rsh, "sh", "-c", script]).run()
+    };
+    for text in [
+        "localhost:2\nb:1 # Hydra\n",
+        "localhost slots=2 # Open MPI\nb slots=1\n",
+        "localhost\nlocalhost\nb\n",
+        "localhost\nb\nlocalhost\n",
+    ] {
+        let out = run(text);
+        assert_eq!(out.code(), 0, "{out:?}");
+        assert_eq!(out.sorted(), ["0 here", "1 here", "2 b"]);
+    }
+    let out = run("localhost:2\n\nb slots=many\n");
+    assert_eq!(out.code(), 2, "{out:?}");
+    let want = format!("{}:3: 'many' is no number of slots", file.display());
+    assert!(out.stderr.contains(&want), "{out:?}");
+}
+
+#[test]
 fn this_machine_alone_needs_no_remote_shell() {
     let job = Job::new(&["--hosts", "localhost:3", "echo", "hi"]);
     let out = job.env("SHMEM_RSH", "/no/such/shell").run();
@@ -290,7 +317,7 @@ fn nonsense_is_refused_before_anything_starts() {
     let net = Network::new();
     let rsh = net.rsh();
     for (args, code, part) in [
-        (&["--hosts", "a,a", "true"][..], 2, "named twice"),
+        (&["--hosts", "a:x", "true"][..], 2, "no number of slots"),
         (&["--hosts", "", "true"], 2, "no host"),
         (&["--hosts", "a:2,b:1", "-n", "4", "true"], 2, "3 slots"),
         (
