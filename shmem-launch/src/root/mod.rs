@@ -403,7 +403,7 @@ impl Root {
     /// Whether there is room for what is not bounded by credit.
     fn may_read(&self, stream: Stream) -> bool {
         let at = stream as usize;
-        self.sinks[at].text.is_empty() && self.turns[at].held() < ROOM
+        self.sinks[at].text.is_empty() && self.turns[at].stored() < ROOM
     }
 
     /// Whether node 0's agent has begun to work: one that was forked has, another says so first.
@@ -543,15 +543,14 @@ impl Root {
     /// much later.
     fn go_on(&mut self, by: u64) {
         self.pass_on(SIGCONT);
-        for at in [
+        let times = [
             &mut self.setup.deadline,
             &mut self.stop_at,
             &mut self.give_up_at,
             &mut self.closed_at,
-        ] {
-            if let Some(at) = at {
-                *at = at.saturating_add(by);
-            }
+        ];
+        for at in times.into_iter().flatten() {
+            *at = at.saturating_add(by);
         }
         if let Some(contact) = &mut self.setup.contact {
             contact.postpone(by);

@@ -101,8 +101,9 @@ pub struct Turns {
     waiting: VecDeque<u32>,
     /// Beginnings of lines that rest, with the time of the next look at each.
     resting: VecDeque<(u64, u32)>,
-    /// Bytes of PEs that are held.
+    /// Bytes of PEs that are held, and of links.
     bytes: usize,
+    relayed: usize,
     /// Nobody takes what is passed on, so that nobody is to blame for being silent.
     blocked: bool,
 }
@@ -115,6 +116,11 @@ impl Turns {
     /// Bytes of PEs that are held back.
     pub fn held(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes that are held back, those of links with them.
+    pub fn stored(&self) -> usize {
+        self.bytes + self.relayed
     }
 
     /// Whether nothing is held back at all.
@@ -214,6 +220,7 @@ impl Turns {
         }
         let held = self.held.entry(source).or_default();
         held.parts.push_back((tag, data.to_vec()));
+        self.relayed += data.len();
         (held.last, held.closed) = (now, false);
         self.ask(source, now, emit);
     }
@@ -303,6 +310,7 @@ impl Turns {
         };
         let (mut passed, mut ends) = (0, true);
         for (tag, part) in held.parts.drain(..) {
+            self.relayed -= part.len();
             if !part.is_empty() {
                 (passed, ends) = (passed + part.len(), ends_line(&part));
             }

@@ -240,7 +240,7 @@ proptest! {
             told.turns.close(source, told.now, told.out.take());
         }
         let t = &told.turns;
-        prop_assert!(t.is_empty() && t.held() == 0 && t.owner().is_none());
+        prop_assert!(t.is_empty() && t.stored() == 0 && t.owner().is_none());
         prop_assert_eq!(told.came(), told.said);
     }
 
