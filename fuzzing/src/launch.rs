@@ -1,7 +1,7 @@
 //! Bytes of the links between launch agents.
 
 use shmem_launch::frame::{
-    Command, Frame, FrameReader, Launch, Machines, SpawnMode, SpawnedJob, Spawner,
+    Command, Frame, FrameReader, InputTo, Launch, Machines, SpawnMode, SpawnedJob, Spawner,
 };
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
@@ -93,6 +93,8 @@ fn launch() -> Launch {
         }],
         pmi_cache: CachePolicy::default(),
         respawn: false,
+        input: InputTo::Rank(0),
+        ignored: 0,
         spawner: Some(Spawner {
             job_id: "1.0".into(),
             preputs: vec![(b"key".to_vec(), b"value".to_vec())],

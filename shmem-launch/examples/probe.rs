@@ -67,6 +67,11 @@ fn main() {
                 pmi.write_all(b"this is no PMI\n").unwrap();
                 std::mem::forget(pmi);
             }
+            "signals" => {
+                let status = std::fs::read_to_string("/proc/self/status").unwrap();
+                let line = status.lines().find(|l| l.starts_with("SigIgn"));
+                println!("{}", line.unwrap());
+            }
             "descriptors" => {
                 let open: Vec<_> = std::fs::read_dir("/proc/self/fd")
                     .unwrap()

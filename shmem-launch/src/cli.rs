@@ -20,11 +20,37 @@ pub enum SpawnChoice {
     Exec,
 }
 
+/// `--stdin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StdinTo {
+    /// The PE of this rank.
+    Rank(u32),
+    /// Every PE, each of them all of it.
+    All,
+    /// No PE.
+    None,
+}
+
+impl std::str::FromStr for StdinTo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "none" => Ok(Self::None),
+            rank => rank
+                .parse()
+                .map(Self::Rank)
+                .map_err(|_| "expected the rank of a PE, all, or none".to_owned()),
+        }
+    }
+}
+
 /// Start an OpenSHMEM program.
 ///
 /// N processing elements (PEs) of PROGRAM are started through a tree of launch agents, one per
-/// node. The output of all PEs appears line by line, standard input goes to PE 0, and when a PE
-/// fails the whole job is ended. `shmrun --settings` lists the environment variables.
+/// node. The output of all PEs appears line by line, standard input goes to PE 0 (--stdin), and when a
+/// PE fails the whole job is ended. `shmrun --settings` lists the environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "shmrun",
@@ -32,8 +58,12 @@ pub enum SpawnChoice {
     max_term_width = 100,
     override_usage = "shmrun [OPTIONS] PROGRAM [ARGS]...",
     after_help = "Exit status: 0 if every PE exited with 0; else that of the first PE that failed (128 + \
-                  signal if it was killed); 124 time limit, 125 launcher failure, 126 program not \
-                  executable, 127 program not found, 130 Ctrl-C, 143 SIGTERM."
+                  signal if it was killed); 123 output or input lost (full disk), 124 time limit, 125 \
+                  launcher failure, 126 program not executable, 127 program not found, 130 Ctrl-C, 141 \
+                  nobody reads the output, 143 SIGTERM.\n\n\
+                  Signals: Ctrl-C ends the job, a second one kills it; Ctrl-Z stops all PEs, fg or bg \
+                  continues them; SIGUSR1 and SIGUSR2 are passed on to all PEs once they run; what is \
+                  ignored at the start (nohup) stays ignored, by the PEs, too."
 )]
 pub struct Cli {
     /// Number of PEs
@@ -49,12 +79,13 @@ pub struct Cli {
     pub ppn: Option<u32>,
 
     /// Hosts to run on, a node on each: names with commas between them, perhaps with :SLOTS, the most
-    /// PEs of a host. Without slots PEs are spread evenly. This machine, as the first host, needs no
-    /// remote shell
+    /// PEs of a host; naming a host again adds to them. Without slots PEs are spread evenly. This
+    /// machine, as the first host, needs no remote shell
     #[arg(short = 'H', long, value_name = "LIST", conflicts_with_all = ["nodes", "hostfile"])]
     pub hosts: Option<String>,
 
-    /// File that names the hosts, one on each line, perhaps with slots=N behind it
+    /// File that names the hosts, one on each line: HOST, HOST:SLOTS or HOST slots=N. Lines of the same
+    /// host add up, each without a number being one slot, so that lists of batch systems can be used
     #[arg(
         long,
         visible_alias = "machinefile",
@@ -78,6 +109,11 @@ pub struct Cli {
     /// Put the rank in brackets in front of every line of output
     #[arg(short = 'l', long)]
     pub label: bool,
+
+    /// Who gets standard input: the PE of a rank, all (each of them all of it, as fast as the slowest
+    /// takes it), or none, so that shmrun leaves it alone. Other PEs find it empty
+    #[arg(long, value_name = "RANK|all|none", default_value = "0")]
+    pub stdin: StdinTo,
 
     /// Children of an agent in the launch tree, from 2 to 128 [default: SHMEM_TREE_DEGREE]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(2..=128))]
@@ -153,6 +189,7 @@ const WITH_VALUE: &[&str] = &[
     "--rsh",
     "--remote-shmrun",
     "--spawn",
+    "--stdin",
     "--tree-degree",
     "--env",
     "--chdir",
@@ -176,6 +213,7 @@ fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             b"-hosts" | b"-host" | b"--host" => "--hosts".into(),
             b"-hostfile" => "--hostfile".into(),
             b"-machinefile" => "--machinefile".into(),
+            b"-stdin" => "--stdin".into(),
             b"-timeout" => "--timeout".into(),
             _ => arg,
         };

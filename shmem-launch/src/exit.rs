@@ -7,6 +7,8 @@
 //! | a PE was killed by signal s | 128 + s |
 //! | a PE ended the job itself (global exit) | the status that it gave |
 //! | a PE exited with 0 after init but without finalize | 1 |
+//! | output could not be written or input not be read, and nothing else failed before | 123 |
+//! | nobody reads the output any more, and nothing else failed before | 141 (128 + SIGPIPE) |
 //! | the time of `--timeout` was over | 124 |
 //! | the launcher or an agent failed | 125 |
 //! | the program cannot be executed | 126 |
@@ -23,6 +25,8 @@ use crate::frame::codec::{CodecError, Reader, Writer};
 
 /// A wrong command line.
 pub const USAGE: u8 = 2;
+/// Output was lost, or input.
+pub const OUTPUT: u8 = 123;
 /// The time limit was over.
 pub const TIMEOUT: u8 = 124;
 /// The launcher itself failed.
@@ -146,6 +150,17 @@ pub fn signal_name(signal: u8) -> &'static str {
         .get(usize::from(signal))
         .copied()
         .unwrap_or("a real-time signal")
+}
+
+/// Whether a signal is passed on for programs to do with it what they like: SIGUSR1 and SIGUSR2.
+pub fn is_for_programs(signal: u8) -> bool {
+    matches!(signal.into(), libc::SIGUSR1 | libc::SIGUSR2)
+}
+
+/// Whether a signal that is passed on is to end processes, rather than to stop or continue them, or
+/// to tell them something.
+pub fn ends(signal: u8) -> bool {
+    !is_for_programs(signal) && !matches!(signal.into(), libc::SIGTSTP | libc::SIGCONT)
 }
 
 /// What failed.

@@ -1,9 +1,15 @@
 //! Which machines a job runs on, as users name them: `--hosts a,b:4` and host files.
 //!
+//! Host files of other launchers and of batch systems are understood: `host:slots` (Hydra), `host
+//! slots=N` (Open MPI), and a line for every slot (PBS, LSF), also in any order. A host that is named
+//! several times has the slots of all its lines together, a line without a number being one.
+//!
 //! A host's name is handed to the remote shell as it stands, so it may be whatever that command
 //! understands (an alias of ssh's configuration, `user@host`, an address).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+
+use crate::plan::MAX_PES;
 
 /// A machine, and how many PEs it takes if that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,22 +47,30 @@ pub enum HostsError {
         value: String,
     },
     /// A word in a host file that means nothing.
-    #[error("{place}: '{word}' is not understood; a line is: HOST [slots=N] [# comment]")]
+    #[error(
+        "{place}: '{word}' is not understood; a line is: HOST, HOST:SLOTS or HOST slots=N, and perhaps # comment"
+    )]
     Word {
         /// Where it stands.
         place: String,
         /// What stands there.
         word: String,
     },
-    /// A host that is named again.
-    #[error(
-        "{place}: host {name} is named twice; name it once, with the PEs that it takes as slots"
-    )]
-    Twice {
-        /// The option or the file.
+    /// More slots than there can be PEs.
+    #[error("{place}: host {name} has too many slots: more than {max} PEs cannot be started", max = MAX_PES)]
+    TooMany {
+        /// Where it stands.
         place: String,
         /// The host.
         name: String,
+    },
+    /// Slots that are said twice.
+    #[error("{place}: '{line}' says twice how many slots there are")]
+    SlotsTwice {
+        /// Where it stands.
+        place: String,
+        /// What stands there.
+        line: String,
     },
     /// `localhost` behind another host.
     #[error(
@@ -76,52 +90,98 @@ pub enum HostsError {
 /// The first entry that makes no sense.
 pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
     let place = "--hosts";
-    let mut hosts = Vec::new();
+    let mut hosts = Hosts::default();
     for entry in text.split(',').map(str::trim).filter(|e| !e.is_empty()) {
-        let (name, slots) = match entry.strip_prefix('[').and_then(|e| e.split_once(']')) {
-            Some((address, "")) => (address, None),
-            Some((address, rest)) => match rest.strip_prefix(':') {
-                Some(slots) => (address, Some(slots)),
-                // Refused as a name.
-                None => (entry, None),
-            },
-            // Several colons make an IPv6 address.
-            None if entry.matches(':').count() > 1 => (entry, None),
-            None => match entry.split_once(':') {
-                Some((name, slots)) => (name, Some(slots)),
-                None => (entry, None),
-            },
-        };
-        hosts.push(host(place, name, slots)?);
+        let (name, slots) = split(entry);
+        hosts.add(place, name, slots)?;
     }
-    check(place, hosts)
+    hosts.finish(place)
 }
 
-/// Reads a host file: a host on each line, perhaps `slots=N` behind it; `#` begins a comment.
-/// `path` is for messages.
+/// Reads a host file: a host on each line, as in the list or with `slots=N` behind it; `#` begins a
+/// comment. `path` is for messages.
 ///
 /// # Errors
 /// The first line that makes no sense.
 pub fn parse_file(path: &str, text: &str) -> Result<Vec<Host>, HostsError> {
-    let mut hosts = Vec::new();
+    let mut hosts = Hosts::default();
     for (number, line) in (1..).zip(text.lines()) {
-        let place = format!("{path}, line {number}");
+        let place = format!("{path}:{number}");
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
-        let Some(name) = words.next() else { continue };
-        let mut slots = None;
+        let Some(entry) = words.next() else { continue };
+        let (name, mut slots) = split(entry);
         for word in words {
-            match word.strip_prefix("slots=") {
-                Some(value) if slots.is_none() => slots = Some(value),
-                _ => {
-                    let word = word.to_owned();
-                    return Err(HostsError::Word { place, word });
-                }
+            let Some(value) = word.strip_prefix("slots=") else {
+                let word = word.to_owned();
+                return Err(HostsError::Word { place, word });
+            };
+            if slots.replace(value).is_some() {
+                let line = line.trim().to_owned();
+                return Err(HostsError::SlotsTwice { place, line });
             }
         }
-        hosts.push(host(&place, name, slots)?);
+        hosts.add(&place, name, slots)?;
     }
-    check(path, hosts)
+    hosts.finish(path)
+}
+
+/// The name and the slots of an entry.
+fn split(entry: &str) -> (&str, Option<&str>) {
+    match entry.strip_prefix('[').and_then(|e| e.split_once(']')) {
+        Some((address, "")) => (address, None),
+        Some((address, rest)) => match rest.strip_prefix(':') {
+            Some(slots) => (address, Some(slots)),
+            // Refused as a name.
+            None => (entry, None),
+        },
+        // Several colons make an IPv6 address.
+        None if entry.matches(':').count() > 1 => (entry, None),
+        None => match entry.split_once(':') {
+            Some((name, slots)) => (name, Some(slots)),
+            None => (entry, None),
+        },
+    }
+}
+
+/// Hosts as they are found, in the order in which they are named first.
+#[derive(Debug, Default)]
+struct Hosts {
+    hosts: Vec<Host>,
+    at: HashMap<String, usize>,
+}
+
+impl Hosts {
+    fn add(&mut self, place: &str, name: &str, slots: Option<&str>) -> Result<(), HostsError> {
+        let host = host(place, name, slots)?;
+        let place = || place.to_owned();
+        let Some(&at) = self.at.get(name) else {
+            if name == "localhost" && !self.hosts.is_empty() {
+                return Err(HostsError::Localhost { place: place() });
+            }
+            self.at.insert(host.name.clone(), self.hosts.len());
+            self.hosts.push(host);
+            return Ok(());
+        };
+        let all = &mut self.hosts[at].slots;
+        let sum = all.unwrap_or(1).saturating_add(host.slots.unwrap_or(1));
+        if sum > MAX_PES {
+            let name = host.name;
+            let place = place();
+            return Err(HostsError::TooMany { place, name });
+        }
+        *all = Some(sum);
+        Ok(())
+    }
+
+    fn finish(self, place: &str) -> Result<Vec<Host>, HostsError> {
+        match self.hosts.is_empty() {
+            true => Err(HostsError::None {
+                place: place.to_owned(),
+            }),
+            false => Ok(self.hosts),
+        }
+    }
 }
 
 fn host(place: &str, name: &str, slots: Option<&str>) -> Result<Host, HostsError> {
@@ -146,24 +206,6 @@ fn host(place: &str, name: &str, slots: Option<&str>) -> Result<Host, HostsError
         name: name.to_owned(),
         slots,
     })
-}
-
-fn check(place: &str, hosts: Vec<Host>) -> Result<Vec<Host>, HostsError> {
-    let place = place.to_owned();
-    if hosts.is_empty() {
-        return Err(HostsError::None { place });
-    }
-    let mut seen = HashSet::new();
-    for Host { name, .. } in &hosts {
-        if !seen.insert(name) {
-            let name = name.clone();
-            return Err(HostsError::Twice { place, name });
-        }
-    }
-    match hosts[1..].iter().any(|h| h.name == "localhost") {
-        true => Err(HostsError::Localhost { place }),
-        false => Ok(hosts),
-    }
 }
 
 /// Whether `name` is the machine that calls itself `own`, with or without its domain.
@@ -197,7 +239,7 @@ mod tests {
         for (wrong, part) in [
             ("", "no host"),
             (",,", "no host"),
-            ("a,a", "host a is named twice"),
+            ("a:2000000,a", "host a has too many slots"),
             ("-oProxyCommand=x", "cannot be the name"),
             ("a b", "cannot be the name"),
             ("a;b", "cannot be the name"),
@@ -223,14 +265,49 @@ mod tests {
             [("localhost", Some(2)), ("b", None), ("c", Some(16))]
         );
         let text = parse_file("f", "a\nb max=3\n").unwrap_err().to_string();
-        assert!(text.contains("f, line 2: 'max=3'"), "{text}");
+        assert!(text.contains("f:2: 'max=3'"), "{text}");
         let text = parse_file("f", "a slots=-1").unwrap_err().to_string();
-        assert!(
-            text.contains("f, line 1") && text.contains("'-1'"),
-            "{text}"
-        );
+        assert!(text.contains("f:1: ") && text.contains("'-1'"), "{text}");
         assert!(parse_file("f", "a slots=1 slots=2").is_err());
         assert!(parse_file("f", "#\n").is_err());
+    }
+
+    #[test]
+    fn files_of_other_launchers_are_understood() {
+        let hosts = |text: &str| parse_file("f", text).unwrap();
+        // Hydra.
+        assert_eq!(
+            named(&hosts("a:2\nb:16 # big\n[fd00::2]:3\nfd00::3\n")),
+            [
+                ("a", Some(2)),
+                ("b", Some(16)),
+                ("fd00::2", Some(3)),
+                ("fd00::3", None)
+            ]
+        );
+        // PBS, block by block and cyclic.
+        let want = [("n1", Some(3)), ("n2", Some(2)), ("n3", None)];
+        assert_eq!(named(&hosts("n1\nn1\nn1\nn2\nn2\nn3\n")), want);
+        assert_eq!(named(&hosts("n1\nn2\nn3\nn1\nn2\nn1\n")), want);
+        assert_eq!(named(&hosts("a slots=2\na:3\na\n")), [("a", Some(6))]);
+        assert_eq!(
+            named(&parse_list("a,b,a").unwrap()),
+            [("a", Some(2)), ("b", None)]
+        );
+        for (wrong, part) in [
+            ("a\nb:x\n", "f:2: 'x' is no number of slots"),
+            ("a:2 slots=3", "f:1: 'a:2 slots=3' says twice"),
+            (
+                "a\n\nb cpus=3 # x",
+                "f:3: 'cpus=3' is not understood; a line is: HOST, HOST:SLOTS",
+            ),
+            ("a\nlocalhost", "f:2: localhost has to be the first"),
+            ("a\n-o\n", "f:2: '-o' cannot be the name"),
+            ("# a", "f: no host"),
+        ] {
+            let text = parse_file("f", wrong).unwrap_err().to_string();
+            assert!(text.contains(part), "{wrong}: {text}");
+        }
     }
 
     #[test]

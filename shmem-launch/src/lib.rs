@@ -66,6 +66,7 @@ mod sys;
 use std::ffi::OsString;
 
 use cli::Cli;
+use frame::Stream;
 
 /// Runs `shmrun` with this command line (`args[0]` is its own name) and gives the exit status.
 ///
@@ -76,10 +77,16 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::parse_args(args) {
         Ok(cli) => cli,
         Err(e) => {
-            let status = if e.use_stderr() { exit::USAGE } else { 0 };
-            // Help goes to standard output; a reader that left early is no error.
-            let _ = e.print();
-            return status;
+            if e.use_stderr() {
+                let _ = driver::put(Stream::Err, &e.render().to_string());
+                return exit::USAGE;
+            }
+            use std::io::IsTerminal;
+            let text = e.render();
+            return show(&match std::io::stdout().is_terminal() {
+                true => text.ansi().to_string(),
+                false => text.to_string(),
+            });
         }
     };
     if cli.agent {
@@ -102,8 +109,7 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         Err(e) => return complain(&e, exit::USAGE),
     };
     if cli.settings {
-        print!("{}", shmem_node::settings::text(setting));
-        return 0;
+        return show(&shmem_node::settings::text(setting));
     }
     let job = if cli.spawned {
         let (outer, spawned) = match driver::outer() {
@@ -130,13 +136,13 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     if let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages) {
-        eprintln!("shmrun: {notice}");
+        complain(&notice, 0);
     }
     if cli.verbose || cli.dry_run {
-        eprint!("{}", job::describe(&job));
-    }
-    if cli.dry_run {
-        return 0;
+        let shown = driver::put(Stream::Err, &job::describe(&job));
+        if cli.dry_run {
+            return shown.map_or_else(|lost| lost.status, |()| 0);
+        }
     }
     // SAFETY: one thread, as promised by the caller.
     let outcome = match unsafe { driver::run(job) } {
@@ -150,14 +156,34 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let reports =
         driver::write_reports(&outcome, cli.report.as_deref(), cli.report_json.as_deref());
-    match reports {
-        Err(e) if outcome.facts.status == 0 => complain(&e, exit::LAUNCHER),
-        Err(e) => complain(&e, outcome.facts.status),
-        Ok(()) => outcome.facts.status,
+    match (reports, outcome.facts.status) {
+        (Err(lost), 0) => tell_lost(&lost),
+        (Err(lost), status) => {
+            tell_lost(&lost);
+            status
+        }
+        (Ok(()), status) => status,
+    }
+}
+
+/// Shows what was asked for instead of running a job.
+fn show(text: &str) -> u8 {
+    match driver::put(Stream::Out, text) {
+        Ok(()) => 0,
+        Err(lost) => tell_lost(&lost),
+    }
+}
+
+/// A reader that has gone knows that it has.
+fn tell_lost(lost: &driver::Lost) -> u8 {
+    match &lost.told {
+        Some(what) => complain(what, lost.status),
+        None => lost.status,
     }
 }
 
 fn complain(what: &dyn std::fmt::Display, status: u8) -> u8 {
-    eprintln!("shmrun: {what}");
+    // The status tells it where the message cannot.
+    let _ = driver::put(Stream::Err, &format!("shmrun: {what}\n"));
     status
 }

@@ -1,15 +1,19 @@
 //! Limits of the kernel that a large job meets: processes and descriptors.
 //!
 //! Descriptors are an agent's own matter: it raises its limit to what its PEs need (as far as it
-//! may) after it has forked whatever is not to inherit that. Processes and threads are counted for
-//! the whole machine, and a job that would run into a limit is refused, with the command that
-//! raises it.
+//! may) after it has forked whatever is not to inherit that. Processes and threads are counted as
+//! the kernel counts them: for the whole machine, for the control group, and for a user. A job that
+//! would run into a limit is refused, with the command that raises it.
 
 use crate::exit::LAUNCHER;
+use crate::sys;
 
 /// Descriptors of an agent beside those of PEs and children: its own link, epoll, signals, segment,
 /// template, standard streams, and those on their way to the template.
 const OWN_DESCRIPTORS: u64 = 32 + 3 * 2 * 32;
+
+/// Tasks that are kept for others.
+const SPARE: u64 = 64;
 
 /// Descriptors that an agent likes to have: two output pipes and a PMI socket for each PE, and those
 /// of its `children`.
@@ -76,35 +80,45 @@ pub struct Allowed {
     pub threads_max: Option<u64>,
     /// Limit of the control group, and tasks in it.
     pub group: Option<(u64, u64)>,
-    /// RLIMIT_NPROC, if it binds this user.
-    pub nproc: Option<u64>,
+    /// RLIMIT_NPROC, if it binds this user, and the tasks that the user has, at most.
+    pub nproc: Option<(u64, u64)>,
     /// Most descriptors that a process of this user can get.
     pub descriptors: Option<u64>,
 }
 
-/// Tasks that a job adds: a PE has a progress thread if the job has several nodes; a node has an
-/// agent, a guard and a template.
-pub fn tasks(n_pes: u32, n_nodes: u32) -> u64 {
-    let per_pe = if n_nodes > 1 { 2 } else { 1 };
-    u64::from(n_pes) * per_pe + 3 * u64::from(n_nodes)
+/// What a job starts on a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// PEs.
+    pub pes: u32,
+    /// Nodes.
+    pub nodes: u32,
+    /// PEs of the fullest node.
+    pub max_per_node: u32,
+    /// Child agents of a node at most.
+    pub children: u32,
+    /// Whether the job has other nodes, here or elsewhere.
+    pub several: bool,
+}
+
+impl Demand {
+    /// Tasks: a PE has a progress thread if the job has several nodes; a node has an agent, a guard
+    /// and a template.
+    pub fn tasks(&self) -> u64 {
+        let per_pe = if self.several { 2 } else { 1 };
+        u64::from(self.pes) * per_pe + 3 * u64::from(self.nodes)
+    }
 }
 
 /// Compares the job with the limits.
 ///
 /// # Errors
 /// The first limit that is too low.
-pub fn check(
-    n_pes: u32,
-    n_nodes: u32,
-    max_per_node: u32,
-    degree: u32,
-    allowed: &Allowed,
-) -> Result<(), LimitError> {
-    let need = tasks(n_pes, n_nodes);
+pub fn check(demand: &Demand, allowed: &Allowed) -> Result<(), LimitError> {
+    let need = demand.tasks();
     let test = |name, limit: Option<u64>, used: u64, advice: &dyn Fn(u64) -> String| match limit {
-        // A few more are kept for others on the machine.
-        Some(limit) if used.saturating_add(need).saturating_add(64) > limit => {
-            let advice = advice((used + need + 64).next_power_of_two());
+        Some(limit) if used.saturating_add(need).saturating_add(SPARE) > limit => {
+            let advice = advice((used + need + SPARE).next_power_of_two());
             Err(LimitError::Tasks {
                 need,
                 used,
@@ -129,26 +143,33 @@ pub fn check(
             format!("raise it to {n} or more")
         })?;
     }
-    test(
-        "this user's process limit (ulimit -u)",
-        allowed.nproc,
-        allowed.tasks,
-        &|n| format!("raise it with: ulimit -u {n}"),
-    )?;
-    let need = descriptors_least(max_per_node, degree);
+    if let Some((limit, used)) = allowed.nproc {
+        let name = "this user's process limit (ulimit -u)";
+        test(name, Some(limit), used, &|n| {
+            format!("raise it with: ulimit -u {n}")
+        })?;
+    }
+    let need = descriptors_least(demand.max_per_node, demand.children);
     match allowed.descriptors {
         Some(limit) if need > limit => Err(LimitError::Descriptors { need, limit }),
         _ => Ok(()),
     }
 }
 
-/// What this machine allows this user. `nproc` and `descriptors` are the caller's to know.
-pub fn read() -> Allowed {
+/// What this machine allows this user, who wants `need` more tasks, and whose limit of processes is
+/// raised as far as that goes.
+pub fn read(need: u64) -> Allowed {
     let number =
         |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.trim().parse().ok() };
     let tasks = std::fs::read_to_string("/proc/loadavg")
         .ok()
-        .and_then(|t| parse_loadavg(&t));
+        .and_then(|t| parse_loadavg(&t))
+        .unwrap_or(0);
+    // Counting them takes a look at every process, so it is done only where it matters.
+    let own = |limit: u64| match tasks + need + SPARE > limit {
+        true => tasks_of(sys::user()),
+        false => tasks,
+    };
     let mut group: Option<(u64, u64)> = None;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     for line in groups.lines() {
@@ -173,13 +194,42 @@ pub fn read() -> Allowed {
         }
     }
     Allowed {
-        tasks: tasks.unwrap_or(0),
+        tasks,
         pid_max: number("/proc/sys/kernel/pid_max"),
         threads_max: number("/proc/sys/kernel/threads-max"),
         group,
-        nproc: None,
-        descriptors: None,
+        nproc: sys::processes_allowed().map(|limit| (limit, own(limit))),
+        descriptors: sys::descriptors_allowed(),
     }
+}
+
+/// Tasks of a user, by the real id, as the kernel counts them for RLIMIT_NPROC. Those that cannot be
+/// seen (of other containers) are left out: better a late error than a refusal for nothing.
+fn tasks_of(user: u32) -> u64 {
+    let Ok(all) = std::fs::read_dir("/proc") else {
+        return 0;
+    };
+    let status = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let is_process = name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        is_process.then(|| std::fs::read_to_string(entry.path().join("status")).ok())?
+    };
+    all.flatten()
+        .filter_map(status)
+        .filter_map(|text| parse_status(&text))
+        .filter(|&(of, _)| of == user)
+        .map(|(_, threads)| threads)
+        .sum()
+}
+
+/// The real user and the threads of a process.
+fn parse_status(text: &str) -> Option<(u32, u64)> {
+    let number = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()
+    };
+    let user = number("Uid:")?.parse().ok()?;
+    Some((user, number("Threads:")?.parse().ok()?))
 }
 
 /// Tasks on the machine: the part after the slash of the fourth field.
@@ -196,14 +246,28 @@ fn parse_loadavg(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn demand(pes: u32, nodes: u32, max_per_node: u32, children: u32) -> Demand {
+        Demand {
+            pes,
+            nodes,
+            max_per_node,
+            children,
+            several: nodes > 1,
+        }
+    }
+
     #[test]
     fn small_limits_are_named_with_a_remedy() {
-        let text = |a: Allowed| check(8192, 512, 16, 8, &a).unwrap_err().to_string();
+        let text = |a: Allowed| {
+            check(&demand(8192, 512, 16, 8), &a)
+                .unwrap_err()
+                .to_string()
+        };
         let none = Allowed {
             tasks: 100,
             ..Allowed::default()
         };
-        assert_eq!(check(8192, 512, 16, 8, &none), Ok(()));
+        assert_eq!(check(&demand(8192, 512, 16, 8), &none), Ok(()));
         let t = text(Allowed {
             pid_max: Some(10_000),
             ..none
@@ -213,7 +277,7 @@ mod tests {
             "{t}"
         );
         let t = text(Allowed {
-            nproc: Some(4096),
+            nproc: Some((4096, 10)),
             ..none
         });
         assert!(t.contains("ulimit -u 32768"), "{t}");
@@ -234,13 +298,43 @@ mod tests {
     }
 
     #[test]
+    fn a_users_limit_is_compared_with_the_users_tasks() {
+        // Others have many.
+        let a = Allowed {
+            tasks: 100_000,
+            nproc: Some((2000, 500)),
+            ..Allowed::default()
+        };
+        assert_eq!(check(&demand(1000, 1, 1000, 2), &a), Ok(()));
+        let mine = Allowed {
+            nproc: Some((2000, 1000)),
+            ..a
+        };
+        let t = check(&demand(1000, 1, 1000, 2), &mine)
+            .unwrap_err()
+            .to_string();
+        assert!(t.contains("beside the 1000 that exist"), "{t}");
+    }
+
+    #[test]
+    fn tasks_are_counted_by_real_user() {
+        let text = "Name:\tx\nUid:\t7\t0\t0\t0\nGid:\t1\nThreads:\t3\n";
+        assert_eq!(parse_status(text), Some((7, 3)));
+        assert_eq!(parse_status("Name:\tx\n"), None);
+        assert!(tasks_of(sys::user()) >= 1);
+        assert_eq!(tasks_of(u32::MAX - 7), 0);
+    }
+
+    #[test]
     fn descriptors_are_counted_for_the_fullest_node() {
         let a = Allowed {
             descriptors: Some(1024),
             ..Allowed::default()
         };
-        assert_eq!(check(8192, 512, 16, 8, &a), Ok(()));
-        let t = check(8192, 1, 8192, 2, &a).unwrap_err().to_string();
+        assert_eq!(check(&demand(8192, 512, 16, 8), &a), Ok(()));
+        let t = check(&demand(8192, 1, 8192, 2), &a)
+            .unwrap_err()
+            .to_string();
         assert!(t.contains("17666 descriptors") && t.contains("1024"), "{t}");
     }
 
@@ -248,7 +342,7 @@ mod tests {
     fn this_machine_tells() {
         assert_eq!(parse_loadavg("0.1 0.2 0.3 2/345 678"), Some(345));
         assert_eq!(parse_loadavg("x"), None);
-        let a = read();
+        let a = read(1);
         assert!(a.tasks > 0 && a.pid_max.is_some());
     }
 }

@@ -119,6 +119,11 @@ impl Contact {
         (!self.greeted).then_some(self.deadline)
     }
 
+    /// The greeting may come so many nanoseconds later.
+    pub fn postpone(&mut self, by: u64) {
+        self.deadline = self.deadline.saturating_add(by);
+    }
+
     /// What to say if the greeting should have come by now and has not.
     pub fn overdue(&self, now: u64) -> Option<String> {
         (!self.greeted && now >= self.deadline).then(|| {

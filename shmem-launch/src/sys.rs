@@ -401,11 +401,44 @@ pub(crate) fn set_ignored(signal: i32, ignored: bool) {
     unsafe { libc::signal(signal, handler) };
 }
 
-/// Default effect for all signals and none blocked, as a program expects to find them.
-pub(crate) fn reset_signals() {
+/// Whether a signal is ignored.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: an all-zero sigaction is valid, and the kernel writes a valid one.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Signals that PEs ignore if this process was started so: those that shells and nohup have programs
+/// ignore. (The library of Rust programs ignores SIGPIPE on its own account.) Bit n - 1 for signal n.
+pub(crate) fn ignored_signals() -> u64 {
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP]
+        .into_iter()
+        .filter(|&signal| is_ignored(signal))
+        .fold(0, |mask, signal| mask | 1 << (signal - 1))
+}
+
+/// Stops this process, all of its threads, as SIGTSTP does; returns when it was continued. SIGTSTP is
+/// blocked before and after.
+pub(crate) fn stop() {
+    let set = signal_set(&[libc::SIGTSTP]);
+    // SAFETY: the set is initialised. The signal is pending when it is unblocked, so the process
+    // stops in the second call.
+    unsafe {
+        libc::kill(libc::getpid(), libc::SIGTSTP);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}
+
+/// Default effect for all signals but those that are to be ignored (bit n - 1 for signal n), and none
+/// blocked, as a program expects to find them.
+pub(crate) fn reset_signals(ignored: u64) {
     for signal in 1..libc::SIGRTMAX() + 1 {
         if signal != libc::SIGKILL && signal != libc::SIGSTOP {
-            set_ignored(signal, false);
+            set_ignored(signal, ignored >> (signal - 1) & 1 == 1);
         }
     }
     set_blocked(&[]);
@@ -565,6 +598,12 @@ pub(crate) fn processes_allowed() -> Option<u64> {
     (limit.rlim_max != libc::RLIM_INFINITY).then_some(limit.rlim_max)
 }
 
+/// The real user of this process, for whom the kernel counts processes.
+pub(crate) fn user() -> u32 {
+    // SAFETY: always succeeds.
+    unsafe { libc::getuid() }
+}
+
 fn is_root() -> bool {
     // SAFETY: always succeeds.
     unsafe { libc::geteuid() == 0 }
@@ -577,6 +616,17 @@ pub(crate) fn in_background(fd: BorrowedFd<'_>) -> bool {
         let foreground = libc::tcgetpgrp(fd.as_raw_fd());
         foreground != -1 && foreground != libc::getpgrp()
     }
+}
+
+/// Whether nothing can come from this descriptor any more.
+pub(crate) fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut p = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: `p` is one valid pollfd.
+    unsafe { libc::poll(&mut p, 1, 0) > 0 && p.revents & libc::POLLHUP != 0 }
 }
 
 /// Makes the allocator reuse freed memory rather than give it back. The large buffers of an

@@ -3,7 +3,6 @@
 use crate::exit::{Cause, End, Fault};
 use crate::frame::{FrameReader, OutBuf};
 use crate::remote::Contact;
-use crate::stdio::LineBuffer;
 
 use super::AGENT_DEATH_NS;
 use super::event::ChildSetup;
@@ -14,8 +13,6 @@ pub(super) struct Child {
     pub(super) pid: u32,
     /// How it was called, if it is on another host.
     pub(super) contact: Option<Contact>,
-    /// What its remote shell says.
-    pub(super) lines: LineBuffer,
     pub(super) reader: FrameReader,
     pub(super) out: OutBuf,
     pub(super) ready: bool,

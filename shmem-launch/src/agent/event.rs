@@ -2,6 +2,7 @@
 
 use shmem_pmi::server::Shared;
 
+use super::InputRoute;
 use crate::exit::End;
 use crate::frame::Stream;
 use crate::remote::Contact;
@@ -22,6 +23,8 @@ pub struct Setup {
     pub raw_output: bool,
     /// Whether a PE that dies may be started again.
     pub respawn: bool,
+    /// Where standard input goes.
+    pub input: InputRoute,
     /// The child agents.
     pub children: Vec<ChildSetup>,
 }
@@ -95,13 +98,13 @@ pub enum Event<'a> {
     FromPe(u32, &'a [u8]),
     /// A PE's PMI socket was closed.
     PeClosed(u32),
-    /// PE 0 took bytes of input.
+    /// The PEs that get input have taken so many bytes of it, each of them; 0 if none takes any more.
     StdinTaken(u32),
     /// Somebody sent this agent a signal to end.
     Terminated(u8),
     /// Everything in the process group is gone, and this is the node's report.
     CleanedUp(Reduced),
-    /// Time has passed.
+    /// Time has passed, and what there was to read of output was read.
     Timer,
 }
 
@@ -144,9 +147,9 @@ pub enum Action {
     },
     /// Close the link to a child and end its remote shell.
     DropChild(usize),
-    /// Input for PE 0.
+    /// Input for the PEs that get it.
     Stdin(Vec<u8>),
-    /// PE 0 gets no more input.
+    /// They get no more.
     StdinEnd,
     /// Close the read ends of a stream.
     CloseOutput(Stream),

@@ -25,6 +25,7 @@
 
 mod child;
 mod event;
+mod input;
 mod output;
 mod pes;
 mod pmi;
@@ -35,11 +36,14 @@ use std::collections::VecDeque;
 use shmem_pmi::question::Answer;
 use shmem_pmi::server::{NodeServer, NodeStore, TreeLink};
 
-use crate::exit::{Cause, End, Fault};
+use crate::exit::{Cause, End, Fault, is_for_programs};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
 use crate::report::Reduced;
 use child::Child;
-use output::Upstream;
+use input::Input;
+pub use input::InputRoute;
+use output::Output;
+pub use output::{BUDGET, Reading};
 
 pub use event::{Action, ChildSetup, Event, Setup};
 use pes::Pes;
@@ -81,7 +85,8 @@ pub struct Agent {
     children: Vec<Child>,
     parent: FrameReader,
     up: OutBuf,
-    upstream: Upstream,
+    output: Output,
+    input: Input,
     actions: VecDeque<Action>,
     prepared: bool,
     sent_spawned: bool,
@@ -103,7 +108,13 @@ impl Agent {
             phase: Phase::Preparing,
             pmi,
             pes: Pes::new(setup.n_local),
-            upstream: Upstream::new(children.len()),
+            input: Input::new(&setup.input),
+            output: Output::new(
+                setup.raw_output,
+                setup.first_rank,
+                setup.n_local,
+                children.len(),
+            ),
             children,
             parent: FrameReader::default(),
             up: OutBuf::default(),
@@ -139,18 +150,30 @@ impl Agent {
         self.actions.pop_front()
     }
 
-    /// Whether PEs' output may be read.
+    /// Whether output can be taken at all.
     pub fn may_read_output(&self) -> bool {
-        self.upstream.may_read()
+        self.output.may_read()
+    }
+
+    /// Whose output may be read.
+    pub fn reading(&self) -> Reading {
+        self.output.reading()
     }
 
     /// When [`Event::Timer`] is due at the latest.
     pub fn next_timeout(&self) -> Option<u64> {
         let children = self.children.iter().filter_map(Child::deadline).min();
-        [self.kill_at, self.flush_at, self.pes.next_deaf(), children]
-            .into_iter()
-            .flatten()
-            .min()
+        let output = self.output.deadline();
+        [
+            self.kill_at,
+            self.flush_at,
+            self.pes.next_deaf(),
+            children,
+            output,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Takes note of an event.
@@ -170,15 +193,17 @@ impl Agent {
                 self.children[child].end = Some(end);
                 self.mourn(now);
             }
-            Event::ShellText(child, text) => self.shell_text(child, text),
+            Event::ShellText(child, text) => self.shell_text(child, text, now),
             Event::Prepared => self.prepared = true,
             Event::Failed(what) => self.fault(0, Cause::Node { what }),
             Event::Spawned { pids, error } => self.spawned(pids, error),
             Event::TemplateClosed => self.template_closed(),
-            Event::Output(local, stream, data) => self.output(local, stream, data, now),
+            Event::Output(local, stream, data) => {
+                self.output.own(local, stream, data, now, &mut self.up);
+                self.touch_flush(now);
+            }
             Event::OutputClosed(local, stream) => {
-                let rest = self.pes.output_closed(local, stream);
-                self.pass_on(local, stream, &rest, &[]);
+                self.output_closed(local, stream, now);
                 self.touch_flush(now);
             }
             Event::Reaped {
@@ -196,7 +221,7 @@ impl Agent {
                 self.pmi.handle_client_bytes(local as usize, bytes);
             }
             Event::PeClosed(local) => self.pmi.client_closed(local as usize),
-            Event::StdinTaken(n) => self.up.send(&Frame::StdinCredit(n)),
+            Event::StdinTaken(n) => self.input_taken(None, n),
             Event::Terminated(signal) => {
                 let end = End::Signal {
                     signal,
@@ -206,7 +231,7 @@ impl Agent {
                 self.fault(0, Cause::Node { what });
             }
             Event::CleanedUp(report) => self.cleaned_up(report, now),
-            Event::Timer => {}
+            Event::Timer => self.output.tick(now, &mut self.up),
         }
         self.timers(now);
         self.serve_pmi(now);
@@ -260,14 +285,13 @@ impl Agent {
             }
             Frame::Go => {}
             Frame::Credit(n) => {
-                self.upstream.grant(n, &mut self.up);
+                self.output.grant(n, now, &mut self.up);
                 self.touch_flush(now);
             }
-            Frame::Stdin(data) => self.actions.push_back(Action::Stdin(data.to_vec())),
-            Frame::StdinEnd => self.actions.push_back(Action::StdinEnd),
+            Frame::Stdin(_) | Frame::StdinEnd => self.pass_input(&frame),
             // Before the last PE is started the template is in the group, and only a signal that
             // ends the job may end it.
-            Frame::Signal(10 | 12) if self.phase < Phase::Running => {}
+            Frame::Signal(signal) if is_for_programs(signal) && self.phase < Phase::Running => {}
             Frame::Signal(signal) => self.actions.push_back(Action::Signal(signal)),
             Frame::Stop { grace_ns } => self.stop(grace_ns, now),
             Frame::CloseOutput(stream) => self.actions.push_back(Action::CloseOutput(stream)),
@@ -292,6 +316,27 @@ impl Agent {
         }
     }
 
+    /// Input goes to the children first, like all that is passed on.
+    fn pass_input(&mut self, frame: &Frame<'_>) {
+        for child in self.input.children() {
+            if !self.children[child].gone() {
+                self.children[child].out.send(frame);
+            }
+        }
+        if self.input.is_for_own() {
+            self.actions.push_back(match frame {
+                Frame::Stdin(data) => Action::Stdin(data.to_vec()),
+                _ => Action::StdinEnd,
+            });
+        }
+    }
+
+    fn input_taken(&mut self, child: Option<usize>, n: u32) {
+        if let Some(n) = self.input.taken(child, n) {
+            self.up.send(&Frame::StdinCredit(n));
+        }
+    }
+
     fn child_bytes(&mut self, child: usize, bytes: &[u8], now: u64) {
         let mut bytes = bytes;
         if let Some(contact) = &mut self.children[child].contact
@@ -308,8 +353,9 @@ impl Agent {
                 Err(e) => return self.broken_child(child, &e, now),
             };
             match Frame::decode(content) {
-                Ok(Frame::Output { .. }) => {
-                    self.upstream.relay(child, content, &mut self.up);
+                Ok(Frame::Output { rank, stream, data }) => {
+                    let from = (rank, stream);
+                    self.output.relay(child, from, data, now, &mut self.up);
                     self.touch_flush(now);
                 }
                 Ok(frame) => self.child_frame(child, frame, now),
@@ -340,17 +386,14 @@ impl Agent {
 
     fn hang_up(&mut self, child: usize, now: u64) {
         self.children[child].forget(now);
+        self.output.child_closed(child, now, &mut self.up);
         self.actions.push_back(Action::DropChild(child));
     }
 
     /// Passed on as output of nobody's rank: the launcher knows hosts by the numbers after the last.
-    fn shell_text(&mut self, child: usize, text: &[u8]) {
-        let c = &mut self.children[child];
-        let rank = self.setup.n_pes + c.node;
-        let (upstream, up) = (&mut self.upstream, &mut self.up);
-        c.lines.feed(text, |head, tail| {
-            upstream.own(rank, Stream::Err, head, tail, up);
-        });
+    fn shell_text(&mut self, child: usize, text: &[u8], now: u64) {
+        let number = self.setup.n_pes + self.children[child].node;
+        self.output.shell(child, number, text, now, &mut self.up);
     }
 
     fn child_frame(&mut self, child: usize, frame: Frame<'_>, now: u64) {
@@ -367,6 +410,7 @@ impl Agent {
                 self.told_deaf = false;
                 self.up.send(&frame);
             }
+            Frame::StdinCredit(n) => self.input_taken(Some(child), n),
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
             Frame::Done(body) => match Reduced::decode(body) {
                 Ok(mut report) => {
@@ -375,6 +419,7 @@ impl Agent {
                         report.bring_to(now);
                     }
                     self.report.get_or_insert_default().merge(&report);
+                    self.output.child_closed(child, now, &mut self.up);
                 }
                 Err(e) => self.broken_child(child, &e, now),
             },
@@ -433,24 +478,9 @@ impl Agent {
         }
     }
 
-    fn output(&mut self, local: u32, stream: Stream, data: &[u8], now: u64) {
-        let rank = self.setup.first_rank + local;
-        if self.setup.raw_output {
-            self.upstream.own(rank, stream, data, &[], &mut self.up);
-        } else {
-            let (upstream, up) = (&mut self.upstream, &mut self.up);
-            self.pes.line(local, stream).feed(data, |head, tail| {
-                upstream.own(rank, stream, head, tail, up);
-            });
-        }
-        self.touch_flush(now);
-    }
-
-    fn pass_on(&mut self, local: u32, stream: Stream, head: &[u8], tail: &[u8]) {
-        if !head.is_empty() || !tail.is_empty() {
-            let rank = self.setup.first_rank + local;
-            self.upstream.own(rank, stream, head, tail, &mut self.up);
-        }
+    fn output_closed(&mut self, local: u32, stream: Stream, now: u64) {
+        self.pes.output_closed(local, stream);
+        self.output.closed(local, stream, now, &mut self.up);
     }
 
     fn reaped(&mut self, local: u32, end: End, unfinalized: bool, attached: bool) {
@@ -511,8 +541,7 @@ impl Agent {
             if self.phase == Phase::Finishing && self.may_read_output() {
                 self.actions.push_back(Action::DropOutput);
                 for (local, stream) in self.pes.close_all_output() {
-                    let rest = self.pes.output_closed(local, stream);
-                    self.pass_on(local, stream, &rest, &[]);
+                    self.output_closed(local, stream, now);
                 }
             }
         }
@@ -531,12 +560,8 @@ impl Agent {
         for child in 0..self.children.len() {
             let c = &mut self.children[child];
             if let Some(fault) = c.mourn(now) {
-                let rest = c.lines.finish();
-                let rank = self.setup.n_pes + c.node;
-                if !rest.is_empty() {
-                    self.upstream
-                        .own(rank, Stream::Err, &rest, b"\n", &mut self.up);
-                }
+                self.output.shell_closed(child, now, &mut self.up);
+                self.output.child_closed(child, now, &mut self.up);
                 self.up.send(&Frame::Fault(fault));
             } else if !c.gone()
                 && let Some(what) = c.contact.as_ref().and_then(|c| c.overdue(now))
@@ -548,7 +573,7 @@ impl Agent {
 
     fn return_credit(&mut self) {
         for (at, child) in self.children.iter_mut().enumerate() {
-            if let Some(n) = self.upstream.take_owed(at)
+            if let Some(n) = self.output.take_owed(at)
                 && !child.gone()
             {
                 child.out.send(&Frame::Credit(n));
@@ -595,7 +620,7 @@ impl Agent {
         if self.phase == Phase::Finishing
             && self.pes.all_closed()
             && self.all_children(|c| c.done)
-            && self.upstream.is_empty()
+            && self.output.is_empty()
         {
             self.phase = Phase::CleaningUp;
             self.flush_at = None;

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use crate::frame::Stream;
-use crate::stdio::LineBuffer;
 
 #[derive(Debug, Default)]
 struct Pe {
@@ -17,7 +16,6 @@ struct Pe {
     deaf: bool,
     /// Whether a stream may still bring output.
     open: [bool; 2],
-    lines: [LineBuffer; 2],
 }
 
 /// All of them.
@@ -201,7 +199,6 @@ impl Pes {
         *pe = Pe {
             pid,
             open: [true; 2],
-            lines: std::mem::take(&mut pe.lines),
             ..Pe::default()
         };
     }
@@ -219,17 +216,12 @@ impl Pes {
         self.ended >= self.started
     }
 
-    pub(super) fn line(&mut self, local: u32, stream: Stream) -> &mut LineBuffer {
-        &mut self.pes[local as usize].lines[stream as usize]
-    }
-
-    /// Notes that a stream has ended; gives what was held back of it.
-    pub(super) fn output_closed(&mut self, local: u32, stream: Stream) -> Vec<u8> {
+    /// Notes that a stream has ended.
+    pub(super) fn output_closed(&mut self, local: u32, stream: Stream) {
         let pe = &mut self.pes[local as usize];
         if std::mem::take(&mut pe.open[stream as usize]) {
             self.open -= 1;
         }
-        pe.lines[stream as usize].finish()
     }
 
     /// Whether no stream may bring output.

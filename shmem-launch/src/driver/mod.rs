@@ -46,4 +46,4 @@ mod store;
 mod template;
 
 pub(crate) use agent::run_remote;
-pub(crate) use launcher::{Job, outer, refuse, run, write_reports};
+pub(crate) use launcher::{Job, Lost, outer, put, refuse, run, write_reports};

@@ -20,7 +20,6 @@ use super::group::Group;
 use super::template::Start;
 use crate::frame::Launch;
 use crate::job;
-use crate::memory::{self, Machine};
 use crate::plan::Layout;
 use crate::program;
 use crate::sys;
@@ -90,7 +89,8 @@ impl Node {
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
         let start = Start::of(place, &settings).map_err(failed)?;
         // SAFETY: one thread, as promised by the caller.
-        let (template_pid, template) = unsafe { start.run(&group, &segment) }.map_err(failed)?;
+        let (template_pid, template) =
+            unsafe { start.run(&group, &segment, launch.ignored) }.map_err(failed)?;
         Ok(Self {
             group,
             segment,
@@ -122,12 +122,17 @@ fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
     }
     let file = first.and_then(|program| marker::read(Path::new(&program)).ok());
     let heap = job::heap_need(settings, file.as_ref());
-    let pes = launch.layout().ranks(launch.node).len() as u32;
-    match Machine::read() {
-        Some(machine) => memory::check(job::need(pes, 1, settings, launch.statics, heap), machine)
-            .map_err(|e| e.to_string()),
-        None => Ok(()),
-    }
+    let here = Layout::of(launch.layout().ranks(launch.node).len() as u32, 1);
+    let several = launch.n_nodes > 1;
+    job::check_machine(
+        &here,
+        several,
+        launch.degree,
+        settings,
+        launch.statics,
+        heap,
+    )
+    .map_err(|e| e.to_string())
 }
 
 /// Enters the node's network namespace, if the nodes have their own.

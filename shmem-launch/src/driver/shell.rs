@@ -72,7 +72,7 @@ unsafe fn spawn(shell: &RemoteShell, host: &str) -> io::Result<Shell> {
     let now = sys::monotonic_ns();
     let child = || {
         if sys::new_session().is_ok() && sys::arrange_fds(&placed, 3).is_ok() {
-            sys::reset_signals();
+            sys::reset_signals(0);
             let e = sys::exec(&path, &argv, &env);
             eprintln!("{}: {e}", path.to_string_lossy());
         }

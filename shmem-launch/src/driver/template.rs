@@ -85,7 +85,13 @@ fn program(command: &Command, first_rank: u32) -> io::Result<Program> {
 }
 
 /// Puts descriptors, process group and signals in order in a forked child.
-fn arrange(theirs: &OwnedFd, cloexec: bool, group: i32, segment: &NodeSegment) -> bool {
+fn arrange(
+    theirs: &OwnedFd,
+    cloexec: bool,
+    group: i32,
+    segment: &NodeSegment,
+    ignored: u64,
+) -> bool {
     let null = NULL_FD;
     let placed = [
         (null, 0, false),
@@ -104,7 +110,7 @@ fn arrange(theirs: &OwnedFd, cloexec: bool, group: i32, segment: &NodeSegment) -
         eprintln!("shmrun: cannot prepare the process that starts the PEs: {e}");
         return false;
     }
-    sys::reset_signals();
+    sys::reset_signals(ignored);
     true
 }
 
@@ -150,7 +156,7 @@ impl Start {
         }
     }
 
-    /// Starts it; gives its process id and our end of its socket.
+    /// Starts it, with `ignored` signals; gives its process id and our end of its socket.
     ///
     /// # Safety
     /// This process has a single thread.
@@ -158,17 +164,18 @@ impl Start {
         &self,
         group: &Group,
         segment: &NodeSegment,
+        ignored: u64,
     ) -> io::Result<(i32, OwnedFd)> {
         let recipe = match self {
             // SAFETY: as promised by the caller.
-            Self::Spawner(recipe) => return unsafe { spawner(recipe, group, segment) },
+            Self::Spawner(recipe) => return unsafe { spawner(recipe, group, segment, ignored) },
             Self::Template(recipe) => recipe,
         };
         let Program { path, args, .. } = &recipe.programs[0];
         let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
         sys::set_nonblocking(ours.as_fd())?;
         let child = || {
-            if arrange(&theirs, false, group.id(), segment) {
+            if arrange(&theirs, false, group.id(), segment, ignored) {
                 let e = sys::exec(path, args, &recipe.env);
                 eprintln!("shmrun: {}: {e}", path.to_string_lossy());
             }
@@ -189,11 +196,12 @@ pub(super) unsafe fn spawner(
     recipe: &Recipe,
     group: &Group,
     segment: &NodeSegment,
+    ignored: u64,
 ) -> io::Result<(i32, OwnedFd)> {
     let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
     let child = || {
-        if !arrange(&theirs, true, group.id(), segment) {
+        if !arrange(&theirs, true, group.id(), segment, ignored) {
             return 1;
         }
         sys::set_name(c"shmrun-spawner");

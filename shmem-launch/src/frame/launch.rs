@@ -2,20 +2,23 @@
 //! agent itself was started (a fork on this machine, a remote shell elsewhere).
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Range;
 
 use shmem_node::hca_address::{AddressPlan, HcaAddresses};
 use shmem_node::ip_network::IpNetwork;
 use shmem_node::settings::HeapCommit;
 use shmem_node::template::marker::StaticsRoom;
 use shmem_pmi::server::CachePolicy;
+use shmem_pmi::tree::Tree;
 
 use super::codec::{CodecError, Reader, Writer};
+use crate::agent::InputRoute;
 use crate::plan::Layout;
 use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 5;
+pub const LAUNCH_VERSION: u32 = 6;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +27,17 @@ pub enum SpawnMode {
     Template,
     /// The program is exec'ed for each PE.
     Exec,
+}
+
+/// Which PEs get standard input; the others find it empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputTo {
+    /// None: shmrun does not read it.
+    Nobody,
+    /// One, by default the first.
+    Rank(u32),
+    /// Each gets all of it.
+    All,
 }
 
 /// A variable set for the PEs on top of the agent's own environment.
@@ -104,6 +118,10 @@ pub struct Launch {
     pub cwd: Vec<u8>,
     /// Whether a process that dies may be started again.
     pub respawn: bool,
+    /// Who gets standard input.
+    pub input: InputTo,
+    /// Signals that PEs ignore from the start, because the launcher does: bit n - 1 for signal n.
+    pub ignored: u64,
     /// What is known of the job that spawned this one.
     pub spawner: Option<Spawner>,
 }
@@ -120,6 +138,33 @@ impl Launch {
     pub fn host(&self, node: u32) -> &str {
         let machines = self.machines.as_ref();
         machines.map_or("", |m| m.hosts[node as usize].0.as_str())
+    }
+
+    /// Where standard input goes from the agent of this node.
+    pub fn input_route(&self, tree: &Tree) -> InputRoute {
+        let layout = self.layout();
+        let wanted = match self.input {
+            InputTo::Nobody => 0..0,
+            InputTo::Rank(rank) => rank..rank.saturating_add(1),
+            InputTo::All => 0..self.n_pes,
+        };
+        // Subtrees have consecutive ranks.
+        let common = |of: Range<u32>| of.start.max(wanted.start)..of.end.min(wanted.end);
+        let ranks =
+            |nodes: Range<u32>| layout.ranks(nodes.start).start..layout.ranks(nodes.end - 1).end;
+        let own = layout.ranks(self.node);
+        let here = common(own.clone());
+        let children = tree.children(self.node).enumerate();
+        InputRoute {
+            here: match here.is_empty() {
+                true => 0..0,
+                false => here.start - own.start..here.end - own.start,
+            },
+            children: children
+                .filter(|&(_, child)| !common(ranks(tree.subtree(child))).is_empty())
+                .map(|(at, _)| at)
+                .collect(),
+        }
     }
 
     /// The body of the frame.
@@ -158,8 +203,15 @@ impl Launch {
             command.encode(&mut w);
         }
         encode_pairs(&self.env, &mut w);
-        w.bytes(&self.cwd)
-            .u8(self.respawn.into())
+        w.bytes(&self.cwd).u8(self.respawn.into());
+        let (kind, rank) = match self.input {
+            InputTo::Nobody => (0, 0),
+            InputTo::Rank(rank) => (1, rank),
+            InputTo::All => (2, 0),
+        };
+        w.u8(kind)
+            .u32(rank)
+            .u64(self.ignored)
             .u8(self.spawner.is_some().into());
         if let Some(spawner) = &self.spawner {
             w.bytes(spawner.job_id.as_bytes());
@@ -232,6 +284,18 @@ impl Launch {
             env: decode_pairs(&mut r)?,
             cwd: r.bytes("working directory")?.to_vec(),
             respawn: r.bool("respawn")?,
+            input: match (r.u8("who gets input")?, r.u32("rank that gets input")?) {
+                (0, _) => InputTo::Nobody,
+                (1, rank) => InputTo::Rank(rank),
+                (2, _) => InputTo::All,
+                (kind, _) => {
+                    return Err(CodecError::Value {
+                        what: "who gets input",
+                        value: kind.into(),
+                    });
+                }
+            },
+            ignored: r.u64("ignored signals")?,
             spawner: match r.bool("spawner")? {
                 true => Some(Spawner {
                     job_id: r.text("job id of the spawner")?,
@@ -427,6 +491,8 @@ pub(crate) mod tests {
             env: Vec::new(),
             cwd: b"/".to_vec(),
             respawn: false,
+            input: InputTo::Rank(0),
+            ignored: 0,
             spawner: None,
         }
     }
@@ -512,6 +578,8 @@ pub(crate) mod tests {
                 heap_size, statics: StaticsRoom { bytes, layout }, spins, report, env, cwd,
                 commands: vec![command(n_nodes, program, argv), second],
                 respawn: flip,
+                input: [InputTo::Nobody, InputTo::Rank(more), InputTo::All][cut % 3],
+                ignored: bytes,
                 spawner: flip.then(|| Spawner { job_id: "1.2".into(), preputs }),
                 raw_output: flip,
                 pmi_cache: [
@@ -527,6 +595,38 @@ pub(crate) mod tests {
             let bytes = l.encode();
             prop_assert_eq!(Launch::decode(&bytes), Ok(l));
             prop_assert!(Launch::decode(&bytes[..cut % bytes.len()]).is_err());
+        }
+    }
+
+    #[test]
+    fn input_finds_its_pes_and_takes_no_other_way() {
+        for (n_pes, n_nodes, degree) in [(1, 1, 2), (7, 3, 2), (40, 13, 3), (9, 9, 2)] {
+            let tree = Tree::new(n_nodes, degree);
+            let to = (0..n_pes).map(InputTo::Rank);
+            for input in to.chain([InputTo::Nobody, InputTo::All]) {
+                let mut got = Vec::new();
+                let mut visited = vec![0];
+                while let Some(node) = visited.pop() {
+                    let l = Launch {
+                        input,
+                        ..launch(n_pes, n_nodes, node)
+                    };
+                    let route = l.input_route(&tree);
+                    let first = l.layout().ranks(node).start;
+                    got.extend(route.here.map(|local| first + local));
+                    let children: Vec<u32> = tree.children(node).collect();
+                    visited.extend(route.children.iter().map(|&at| children[at]));
+                    let nothing_below = route.children.is_empty();
+                    assert!(nothing_below || input != InputTo::Nobody);
+                }
+                got.sort_unstable();
+                let want: Vec<u32> = match input {
+                    InputTo::Nobody => Vec::new(),
+                    InputTo::Rank(rank) => vec![rank],
+                    InputTo::All => (0..n_pes).collect(),
+                };
+                assert_eq!(got, want, "{input:?} of {n_pes} on {n_nodes}");
+            }
         }
     }
 

@@ -23,7 +23,7 @@
 //! | `Finish` | down | end whatever is left, flush output |
 //! | `Done` | up | nothing is left of the subtree; carries its report |
 //! | `Output`, `Credit` | up, down | lines of PEs, and of remote shells under numbers after the last rank; bytes that the receiver has room for |
-//! | `Stdin`, `StdinEnd`, `StdinCredit` | down, down, up | input of PE 0 |
+//! | `Stdin`, `StdinEnd`, `StdinCredit` | down, down, up | input, to the subtrees with PEs that get it |
 //! | `CloseOutput` | down | nobody reads that stream any more |
 //! | `Signal`, `Stop` | down | deliver a signal to the PEs; end the job |
 //! | `Fault` | up | something failed; the launcher decides what follows |
@@ -41,7 +41,7 @@ mod launch;
 mod stream;
 
 pub use job::SpawnedJob;
-pub use launch::{Command, EnvVar, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner};
+pub use launch::{Command, EnvVar, InputTo, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner};
 pub use stream::{FrameReader, OutBuf};
 
 use crate::exit::Fault;
@@ -57,7 +57,7 @@ pub const OUTPUT_WINDOW: u32 = 512 << 10;
 /// A receiver returns credit in portions of at least this many bytes.
 pub const CREDIT_STEP: u32 = OUTPUT_WINDOW / 4;
 
-/// Bytes of stdin that may be on their way to PE 0.
+/// Bytes of standard input that may be on their way to PEs.
 pub const STDIN_WINDOW: u32 = 64 << 10;
 
 /// Length of an `Output` frame without its data.
@@ -75,6 +75,14 @@ pub enum Stream {
 impl Stream {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Out, Self::Err];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Out => "standard output",
+            Self::Err => "standard error",
+        }
+    }
 
     fn decode(v: u8) -> Result<Self, CodecError> {
         match v {
@@ -97,9 +105,9 @@ pub enum Frame<'a> {
     Go,
     /// The receiver has written this many bytes of `Output` frames.
     Credit(u32),
-    /// Input for PE 0.
+    /// Standard input.
     Stdin(&'a [u8]),
-    /// PE 0 has had all its input.
+    /// There is no more of it.
     StdinEnd,
     /// Deliver this signal to every PE.
     Signal(u8),
@@ -124,10 +132,11 @@ pub enum Frame<'a> {
         rank: u32,
         /// Where it wrote.
         stream: Stream,
-        /// Whole lines, but for the pieces of very long ones.
+        /// If it does not end a line, the line goes on with the next that comes over this link, or
+        /// was given up.
         data: &'a [u8],
     },
-    /// PE 0 has taken this many bytes of input.
+    /// All who get input there have taken this many bytes of it; 0 if nobody takes any more.
     StdinCredit(u32),
     /// Something failed.
     Fault(Fault),

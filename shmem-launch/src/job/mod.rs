@@ -14,12 +14,12 @@ use shmem_node::template::marker::{self, Marker, StaticsRoom};
 use shmem_pmi::server::CachePolicy;
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
-use crate::cli::{Cli, SpawnChoice};
+use crate::cli::{Cli, SpawnChoice, StdinTo};
 use crate::driver::Job;
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
-use crate::frame::{Command, Launch, Machines, SpawnMode, Spawner};
+use crate::frame::{Command, InputTo, Launch, Machines, SpawnMode, Spawner};
 use crate::hosts::{self, Host, HostsError};
-use crate::limits::{self, LimitError};
+use crate::limits::{self, Demand, LimitError};
 use crate::memory::{self, MemoryError, Need};
 use crate::plan::{Layout, PlanError};
 use crate::program::{self, ProgramError};
@@ -88,6 +88,8 @@ pub(crate) enum JobError {
         value: String,
         why: String,
     },
+    #[error("--stdin {rank}: there is no such PE; ranks are from 0 to {last}")]
+    Stdin { rank: u32, last: u32 },
     #[error("--env {0}: a variable needs a name before the =")]
     Env(String),
     #[error("{what}: {source}")]
@@ -103,6 +105,7 @@ impl JobError {
             Self::Plan(_)
             | Self::Address(_)
             | Self::Env(_)
+            | Self::Stdin { .. }
             | Self::Chdir { .. }
             | Self::Hosts(_)
             | Self::HostFile { .. }
@@ -216,9 +219,13 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         Some(_) if !first_is_here => {}
         Some(_) => {
             let here = Layout::of(layout.ranks(0).len() as u32, 1);
-            check_machine(&here, degree, settings, statics, heap)?;
+            let several = layout.n_nodes() > 1;
+            check_machine(&here, several, degree, settings, statics, heap)?;
         }
-        None => check_machine(&layout, degree, settings, statics, heap)?,
+        None => {
+            let several = layout.n_nodes() > 1;
+            check_machine(&layout, several, degree, settings, statics, heap)?;
+        }
     }
 
     let mut random = [0; 16 + 32 + 4];
@@ -274,6 +281,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         env: environment(&cli.env, std::env::vars_os())?,
         cwd: cwd.into_os_string().into_vec(),
         respawn: respawns > 0,
+        input: input(cli, layout.n_pes())?,
+        ignored: sys::ignored_signals(),
         spawner,
     };
     let facts = Launcher {
@@ -301,6 +310,20 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         outer: None,
         facts,
     })
+}
+
+/// Who gets standard input. That of a spawned job's launcher is its link.
+fn input(cli: &Cli, n_pes: u32) -> Result<InputTo, JobError> {
+    match cli.stdin {
+        _ if cli.spawned => Ok(InputTo::Nobody),
+        StdinTo::None => Ok(InputTo::Nobody),
+        StdinTo::All => Ok(InputTo::All),
+        StdinTo::Rank(rank) if rank < n_pes => Ok(InputTo::Rank(rank)),
+        StdinTo::Rank(rank) => Err(JobError::Stdin {
+            rank,
+            last: n_pes - 1,
+        }),
+    }
 }
 
 /// Polls of a waiting PE before it sleeps, where so many PEs share this machine.
@@ -442,13 +465,7 @@ fn spawn_mode(
 }
 
 /// What PEs on one machine need of its memory.
-pub(crate) fn need(
-    pes: u32,
-    nodes: u32,
-    settings: &Settings,
-    statics: StaticsRoom,
-    heap_size: u64,
-) -> Need {
+fn need(pes: u32, nodes: u32, settings: &Settings, statics: StaticsRoom, heap_size: u64) -> Need {
     Need {
         pes: pes.into(),
         nodes: nodes.into(),
@@ -459,8 +476,10 @@ pub(crate) fn need(
     }
 }
 
-fn check_machine(
+/// Whether the part of a job that runs on this machine fits there.
+pub(crate) fn check_machine(
     layout: &Layout,
+    several: bool,
     degree: u32,
     settings: &Settings,
     statics: StaticsRoom,
@@ -470,18 +489,14 @@ fn check_machine(
         let need = need(layout.n_pes(), layout.n_nodes(), settings, statics, heap);
         memory::check(need, machine)?;
     }
-    let allowed = limits::Allowed {
-        nproc: sys::processes_allowed(),
-        descriptors: sys::descriptors_allowed(),
-        ..limits::read()
+    let demand = Demand {
+        pes: layout.n_pes(),
+        nodes: layout.n_nodes(),
+        max_per_node: layout.max_per_node(),
+        children: degree,
+        several,
     };
-    limits::check(
-        layout.n_pes(),
-        layout.n_nodes(),
-        layout.max_per_node(),
-        degree,
-        &allowed,
-    )?;
+    limits::check(&demand, &limits::read(demand.tasks()))?;
     Ok(())
 }
 

@@ -11,6 +11,12 @@
 //! clean up, and with `Done` from node 0 (or the end of its link) nothing is left; the launcher
 //! exits as soon as what it has was written.
 //!
+//! A stream that can no longer be written is closed for the PEs, too, who go on as they see fit: most end
+//! by SIGPIPE at their next write, which is then not told as a failure of theirs. The status is that of
+//! a program that SIGPIPE ends where the reader has gone, and a status of its own, with a message, where
+//! output is lost for another reason, even if all PEs end well. Input that cannot be read is told and
+//! counted in the same way.
+//!
 //! Ctrl-C is passed on as SIGINT first, so that programs may end in their own way; after the grace
 //! period, `Stop` follows. A second Ctrl-C kills at once.
 //!
@@ -25,14 +31,25 @@ use std::collections::BTreeMap;
 pub use spawned::{Action, MAX_SPAWNED};
 
 use crate::exit::{self, Cause, End, Fault, signal_name};
-use crate::frame::{CREDIT_STEP, Frame, FrameReader, OutBuf, STDIN_WINDOW, Stream};
+use crate::frame::{
+    CREDIT_STEP, Frame, FrameReader, OUTPUT_OVERHEAD, OutBuf, STDIN_WINDOW, Stream,
+};
 use crate::remote::Contact;
 use crate::report::Reduced;
-use crate::stdio::{LineBuffer, Mixer};
+use crate::stdio::{Mixer, Said, Speaker, Turns};
 use spawned::{Outer, Spawned};
 
 /// How long agents may take to answer a `Stop` beyond the grace period.
 const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Bytes that may wait for their turn where no credit bounds them.
+const ROOM: usize = 1 << 20;
+
+/// What a program gets that writes for nobody, and its number in the status of those that it ends.
+const SIGPIPE: u8 = 13;
+
+/// What continues those who were stopped.
+const SIGCONT: u8 = 18;
 
 /// How long the death of node 0's agent may take to follow the end of its link.
 const AGENT_DEATH_NS: u64 = 300_000_000;
@@ -83,8 +100,12 @@ pub enum Event<'a> {
     StdinEnd,
     /// The driver wrote this many bytes of a stream's text.
     Written(Stream, usize),
-    /// Nobody reads a stream any more.
-    StreamClosed(Stream),
+    /// A stream can be written no more: nobody reads it, or for this reason.
+    StreamClosed(Stream, Option<String>),
+    /// Standard input cannot be read on, for this reason.
+    StdinFailed(String),
+    /// The launcher was stopped for so many nanoseconds, and all PEs with it.
+    Continued(u64),
     /// Bytes from the launcher of the spawned job of this number.
     FromSpawned(u32, &'a [u8]),
     /// A spawned job wrote something.
@@ -110,6 +131,12 @@ pub struct Moments {
     pub done: u64,
 }
 
+/// Sources of output: the link to node 0's agent, its remote shell, and spawned jobs from their numbers
+/// on.
+const LINK: u32 = 0;
+const SHELL: u32 = 1;
+const SPAWNED: u32 = 2;
+
 /// The text of one stream on its way out.
 #[derive(Debug, Default)]
 struct Sink {
@@ -124,6 +151,22 @@ struct Sink {
     closed: bool,
 }
 
+impl Sink {
+    /// Whether nothing waits to be written.
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.taken == 0
+    }
+}
+
+impl Setup {
+    /// Name of a node's host, if it has one of its own.
+    fn host(&self, node: u32) -> &str {
+        let first = self.contact.as_ref().filter(|_| node == 0);
+        let named = self.hosts.get(node as usize).map(String::as_str);
+        first.map(Contact::host).or(named).unwrap_or("")
+    }
+}
+
 /// The state machine.
 #[derive(Debug)]
 pub struct Root {
@@ -131,8 +174,8 @@ pub struct Root {
     reader: FrameReader,
     down: OutBuf,
     mixer: Mixer,
-    /// What node 0's remote shell says.
-    shell_lines: LineBuffer,
+    /// Whose line is open, per stream.
+    turns: [Turns; 2],
     sinks: [Sink; 2],
     credit: u32,
     stdin_credit: u32,
@@ -165,7 +208,7 @@ impl Root {
             respawned: BTreeMap::new(),
             setup,
             reader: FrameReader::default(),
-            shell_lines: LineBuffer::default(),
+            turns: Default::default(),
             down: OutBuf::default(),
             sinks: Default::default(),
             credit: 0,
@@ -209,7 +252,7 @@ impl Root {
 
     /// The exit status, once the job is over and everything was written.
     pub fn finished(&self) -> Option<u8> {
-        let written = self.sinks.iter().all(|s| s.text.is_empty() && s.taken == 0);
+        let written = self.sinks.iter().all(Sink::is_empty);
         (self.is_over() && written).then_some(self.status)
     }
 
@@ -241,10 +284,18 @@ impl Root {
         let deadline = self.setup.deadline.filter(|_| !self.ending);
         let death = self.closed_at.map(|at| at + AGENT_DEATH_NS);
         let contact = self.setup.contact.as_ref().and_then(Contact::deadline);
-        [deadline, self.stop_at, self.give_up_at, death, contact]
-            .into_iter()
-            .flatten()
-            .min()
+        let turns = self.turns.iter().filter_map(Turns::deadline).min();
+        [
+            deadline,
+            self.stop_at,
+            self.give_up_at,
+            death,
+            contact,
+            turns,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Takes note of an event.
@@ -254,7 +305,7 @@ impl Root {
             Event::AgentClosed => {
                 self.closed_at.get_or_insert(now);
             }
-            Event::ShellText(text) => self.shell_text(text),
+            Event::ShellText(text) => self.shell_text(text, now),
             Event::AgentReaped(end) => self.agent_end = Some(end),
             Event::Signal(signal) => self.signal(signal, now),
             Event::Stdin(data) => {
@@ -266,46 +317,93 @@ impl Root {
                     self.down.send(&Frame::StdinEnd);
                 }
             }
-            Event::Written(stream, n) => self.written(stream, n),
-            Event::StreamClosed(stream) => {
-                self.sinks[stream as usize].closed = true;
-                self.sinks[stream as usize].text.clear();
-                if !self.finished {
-                    self.down.send(&Frame::CloseOutput(stream));
-                }
-                let taken = self.sinks[stream as usize].taken;
-                self.written(stream, taken);
+            Event::Written(stream, n) => self.written(stream, n, now),
+            Event::StreamClosed(stream, why) => self.stream_closed(stream, why, now),
+            Event::StdinFailed(why) => {
+                self.lose(exit::OUTPUT);
+                self.say(&format!(
+                    "cannot read standard input: {why}; for the program it ends here"
+                ));
             }
+            Event::Continued(stopped) => self.go_on(stopped),
             Event::FromSpawned(number, bytes) => self.spawned_bytes(number, bytes, now),
-            Event::SpawnedText(number, stream, text) => self.spawned_text(number, stream, text),
+            Event::SpawnedText(number, stream, text) => {
+                self.spawned_text(number, stream, text, now);
+            }
             Event::SpawnedEnded(number, end) => self.spawned_ended(number, end, now),
             Event::FromOuter(bytes) => self.outer_bytes(bytes, now),
-            Event::Timer => {}
+            Event::Timer => {
+                for stream in Stream::ALL {
+                    self.turn(stream, now, |turns, emit| turns.tick(now, emit));
+                }
+            }
         }
         self.timers(now);
     }
 
-    fn shell_text(&mut self, text: &[u8]) {
+    /// Has the turns of a stream do something, and adds what they give to its text.
+    fn turn(
+        &mut self,
+        stream: Stream,
+        now: u64,
+        act: impl FnOnce(&mut Turns, &mut dyn FnMut(Said<'_>)),
+    ) {
         let Self {
-            shell_lines,
+            turns,
             mixer,
             sinks,
             setup,
+            credit,
             ..
         } = self;
-        let sink = &mut sinks[Stream::Err as usize];
-        let host = setup.contact.as_ref().map_or("", Contact::host);
-        shell_lines.feed(text, |head, tail| {
-            if !sink.closed {
-                mixer.add_of_host(Stream::Err, host, &[head, tail].concat(), &mut sink.text);
+        let sink = &mut sinks[stream as usize];
+        let turns = &mut turns[stream as usize];
+        act(turns, &mut |said| {
+            let n = said.head.len() + said.tail.len();
+            if said.source == LINK {
+                let frame = (OUTPUT_OVERHEAD + n) as u32;
+                let counts = if sink.closed {
+                    &mut *credit
+                } else {
+                    &mut sink.frames
+                };
+                *counts += frame;
             }
+            if sink.closed {
+                return;
+            }
+            for data in [said.head, said.tail] {
+                if let Some(number) = said.source.checked_sub(SPAWNED) {
+                    mixer.add(stream, Speaker::Spawned(number), data, &mut sink.text);
+                } else if let Some(node) = said.tag.checked_sub(setup.n_pes) {
+                    let host = setup.host(node);
+                    mixer.add_of_host(stream, host, data, &mut sink.text);
+                } else {
+                    mixer.add(stream, Speaker::Pe(said.tag), data, &mut sink.text);
+                }
+            }
+        });
+        turns.set_blocked(!sink.is_empty(), now);
+        self.return_credit();
+    }
+
+    fn shell_text(&mut self, text: &[u8], now: u64) {
+        let number = self.setup.n_pes;
+        self.turn(Stream::Err, now, |turns, emit| {
+            turns.write(SHELL, number, text, now, emit);
         });
     }
 
-    /// Whether what node 0's remote shell says may be read: not while what it said waits for a
-    /// blocked terminal.
+    /// Whether node 0's remote shell may be heard: not while what it said waits for a blocked
+    /// terminal.
     pub fn may_read_shell(&self) -> bool {
-        self.sinks[Stream::Err as usize].text.is_empty()
+        self.may_read(Stream::Err)
+    }
+
+    /// Whether there is room for what is not bounded by credit.
+    fn may_read(&self, stream: Stream) -> bool {
+        let at = stream as usize;
+        self.sinks[at].text.is_empty() && self.turns[at].stored() < ROOM
     }
 
     /// Whether node 0's agent has begun to work: one that was forked has, another says so first.
@@ -337,14 +435,11 @@ impl Root {
         loop {
             let frame = match reader.next_frame(&mut bytes) {
                 Ok(None) => break,
-                Ok(Some(content)) => {
-                    let len = content.len() as u32 + 4;
-                    Frame::decode(content).map(|frame| (len, frame))
-                }
+                Ok(Some(content)) => Frame::decode(content),
                 Err(e) => Err(e),
             };
             match frame {
-                Ok((len, frame)) => self.frame(frame, len, now),
+                Ok(frame) => self.frame(frame, now),
                 Err(e) => {
                     let what = format!("its agent sent what cannot be understood: {e}");
                     self.node_0(what, now);
@@ -356,7 +451,7 @@ impl Root {
         self.reader = reader;
     }
 
-    fn frame(&mut self, frame: Frame<'_>, len: u32, now: u64) {
+    fn frame(&mut self, frame: Frame<'_>, now: u64) {
         match frame {
             Frame::Ready => {
                 self.moments.ready = now;
@@ -377,22 +472,9 @@ impl Root {
                 }
                 self.down.send(&Frame::Finish);
             }
-            Frame::Output { rank, stream, data } => {
-                let sink = &mut self.sinks[stream as usize];
-                let host = rank.checked_sub(self.setup.n_pes);
-                if sink.closed {
-                    self.credit += len;
-                    self.return_credit();
-                } else if let Some(node) = host {
-                    let host = self.setup.hosts.get(node as usize);
-                    let host = host.map_or("", String::as_str);
-                    self.mixer.add_of_host(stream, host, data, &mut sink.text);
-                    sink.frames += len;
-                } else {
-                    self.mixer.add(stream, rank, data, &mut sink.text);
-                    sink.frames += len;
-                }
-            }
+            Frame::Output { rank, stream, data } => self.turn(stream, now, |turns, emit| {
+                turns.relay(LINK, rank, data, now, emit);
+            }),
             Frame::StdinCredit(n) => {
                 self.stdin_credit = self.stdin_credit.saturating_add(n).min(STDIN_WINDOW);
             }
@@ -417,7 +499,7 @@ impl Root {
         }
     }
 
-    fn written(&mut self, stream: Stream, n: usize) {
+    fn written(&mut self, stream: Stream, n: usize, now: u64) {
         let sink = &mut self.sinks[stream as usize];
         sink.taken -= n.min(sink.taken);
         if sink.taken == 0 {
@@ -425,7 +507,53 @@ impl Root {
             if sink.closed {
                 self.credit += std::mem::take(&mut sink.frames);
             }
+            self.turns[stream as usize].set_blocked(!sink.is_empty(), now);
             self.return_credit();
+        }
+    }
+
+    /// What is not yet written of a stream will not be, nor what comes.
+    fn stream_closed(&mut self, stream: Stream, why: Option<String>, now: u64) {
+        let sink = &mut self.sinks[stream as usize];
+        sink.closed = true;
+        sink.text.clear();
+        let taken = sink.taken;
+        if !self.finished {
+            self.down.send(&Frame::CloseOutput(stream));
+        }
+        self.written(stream, taken, now);
+        match why {
+            None => self.lose(128 + SIGPIPE),
+            Some(why) => {
+                self.lose(exit::OUTPUT);
+                let name = stream.name();
+                self.say(&format!("cannot write to {name}: {why}; output is lost"));
+            }
+        }
+    }
+
+    /// Output or input was lost: that is what the status tells if nothing else has failed before.
+    fn lose(&mut self, status: u8) {
+        if !self.ending && self.status == 0 {
+            self.status = status;
+        }
+    }
+
+    /// The job goes on after it was stopped. All that was to be done at some time is to be done so
+    /// much later.
+    fn go_on(&mut self, by: u64) {
+        self.pass_on(SIGCONT);
+        let times = [
+            &mut self.setup.deadline,
+            &mut self.stop_at,
+            &mut self.give_up_at,
+            &mut self.closed_at,
+        ];
+        for at in times.into_iter().flatten() {
+            *at = at.saturating_add(by);
+        }
+        if let Some(contact) = &mut self.setup.contact {
+            contact.postpone(by);
         }
     }
 
@@ -462,7 +590,18 @@ impl Root {
     }
 
     fn fault(&mut self, fault: &Fault, now: u64) {
-        if self.end_with(fault.status()) {
+        // What ends those who write to a stream that is no more is a consequence.
+        let piped = matches!(fault.cause, Cause::Pe { end: End::Signal { signal, .. }, .. } if signal == SIGPIPE);
+        if piped && self.status != 0 && self.end_with(self.status) {
+            self.tell_running();
+            return self.stop(self.setup.grace_ns, now);
+        }
+        // Whatever follows the loss of output may be a consequence, too.
+        let status = match self.status {
+            exit::OUTPUT => exit::OUTPUT,
+            _ => fault.status(),
+        };
+        if self.end_with(status) {
             // A process that fails has run, though the others may still be on their way.
             if fault.cause.is_of_a_pe() {
                 self.tell_running();
@@ -500,17 +639,12 @@ impl Root {
     fn signal(&mut self, signal: u8, now: u64) {
         const SIGINT: u8 = 2;
         const SIGQUIT: u8 = 3;
-        const SIGUSR: [u8; 2] = [10, 12];
-        if SIGUSR.contains(&signal) {
+        if !exit::ends(signal) {
             return self.pass_on(signal);
         }
         if self.is_over() {
             // Only text is left, and somebody does not want to wait for it to be written.
-            for sink in self
-                .sinks
-                .iter_mut()
-                .filter(|s| s.taken > 0 || !s.text.is_empty())
-            {
+            for sink in self.sinks.iter_mut().filter(|s| !s.is_empty()) {
                 (sink.taken, sink.closed) = (0, true);
                 sink.text.clear();
                 if self.status == 0 {
@@ -557,7 +691,7 @@ impl Root {
         }
         if due(self.give_up_at) && !self.is_over() {
             // Text that waits for a slow reader shows that the agents are not to blame.
-            let unwritten = self.sinks.iter().any(|s| s.taken > 0 || !s.text.is_empty());
+            let unwritten = !self.sinks.iter().all(Sink::is_empty);
             let waiting = unwritten && self.interrupts < 3;
             if waiting {
                 self.give_up_at = Some(now.saturating_add(PATIENCE_NS));
@@ -596,9 +730,12 @@ impl Root {
 
     fn finish(&mut self, now: u64) {
         if !self.finished {
-            let rest = self.shell_lines.finish();
-            if !rest.is_empty() {
-                self.shell_text(&[&rest[..], b"\n"].concat());
+            for (stream, source) in [
+                (Stream::Out, LINK),
+                (Stream::Err, LINK),
+                (Stream::Err, SHELL),
+            ] {
+                self.turn(stream, now, |turns, emit| turns.close(source, now, emit));
             }
             self.finished = true;
             self.moments.done = now;

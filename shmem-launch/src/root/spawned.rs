@@ -18,7 +18,7 @@ use crate::exit::{self, End};
 use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream};
 use crate::names::Names;
 use crate::plan::MAX_PES;
-use crate::stdio::LineBuffer;
+use crate::stdio::Speaker;
 
 /// Most spawned jobs that run at a time.
 pub const MAX_SPAWNED: usize = 64;
@@ -55,7 +55,6 @@ struct Child {
     job_id: Option<String>,
     reader: FrameReader,
     out: OutBuf,
-    lines: [LineBuffer; 2],
 }
 
 /// All of them, and what they share.
@@ -129,7 +128,7 @@ impl Root {
 
     /// Whether output of spawned jobs may be read: not while older text waits to be written.
     pub fn may_read_spawned(&self, stream: Stream) -> bool {
-        self.sinks[stream as usize].text.is_empty()
+        self.may_read(stream)
     }
 
     /// A PE asks something.
@@ -214,7 +213,6 @@ impl Root {
             job_id: None,
             reader: FrameReader::default(),
             out,
-            lines: Default::default(),
         });
         self.spawned.actions.push_back(Action::Start { number });
         Ok(())
@@ -278,32 +276,23 @@ impl Root {
         }
     }
 
-    /// A spawned job wrote something, labels and all.
-    pub(super) fn spawned_text(&mut self, number: u32, stream: Stream, text: &[u8]) {
-        let Self {
-            spawned,
-            mixer,
-            sinks,
-            ..
-        } = self;
-        let sink = &mut sinks[stream as usize];
-        if let Some(child) = spawned.child(number) {
-            child.lines[stream as usize].feed(text, |head, tail| {
-                if !sink.closed {
-                    mixer.add_lines(stream, &[head, tail], &mut sink.text);
-                }
-            });
-        }
+    /// A spawned job wrote something, labels and all. Its launcher has put lines in order.
+    pub(super) fn spawned_text(&mut self, number: u32, stream: Stream, text: &[u8], now: u64) {
+        self.turn(stream, now, |turns, emit| {
+            turns.relay(super::SPAWNED + number, 0, text, now, emit);
+        });
     }
 
     /// The launcher of a spawned job has ended, and all that it wrote is here; `None` if it could not
     /// be started, for this reason.
     pub(super) fn spawned_ended(&mut self, number: u32, end: Result<End, String>, now: u64) {
         for stream in Stream::ALL {
-            let child = self.spawned.child(number);
-            let rest = child.map(|c| c.lines[stream as usize].finish());
-            if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-                self.spawned_text(number, stream, &[&rest[..], b"\n"].concat());
+            let source = super::SPAWNED + number;
+            self.turn(stream, now, |turns, emit| turns.close(source, now, emit));
+            let sink = &mut self.sinks[stream as usize];
+            if !sink.closed {
+                let speaker = Speaker::Spawned(number);
+                self.mixer.end(stream, speaker, &mut sink.text);
             }
         }
         let Some(child) = self.spawned.child(number) else {

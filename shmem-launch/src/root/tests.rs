@@ -230,7 +230,7 @@ fn a_closed_stream_stops_its_writers() {
         1,
     );
     r.take_text(Stream::Out);
-    r.handle(Event::StreamClosed(Stream::Out), 2);
+    r.handle(Event::StreamClosed(Stream::Out, None), 2);
     assert_eq!(sent(&mut r), bytes(&[Frame::CloseOutput(Stream::Out)]));
     up(
         &mut r,
@@ -256,4 +256,71 @@ fn stdin_is_read_within_its_window() {
     assert_eq!(r.stdin_room(), STDIN_WINDOW - 1);
     r.handle(Event::StdinEnd, 4);
     assert_eq!(r.stdin_room(), 0);
+}
+
+fn pe_ended(rank: u32, end: End) -> Fault {
+    Fault {
+        node: 0,
+        pid: 5,
+        cause: Cause::Pe { rank, end },
+    }
+}
+
+const PIPED: End = End::Signal {
+    signal: SIGPIPE,
+    core: false,
+};
+
+#[test]
+fn lost_output_is_told_and_is_the_status_whatever_follows() {
+    for end in [PIPED, End::Code(101)] {
+        let mut r = root();
+        up(&mut r, &Frame::Ready, 1);
+        sent(&mut r);
+        r.handle(Event::StreamClosed(Stream::Out, Some("full".into())), 2);
+        assert_eq!(sent(&mut r), bytes(&[Frame::CloseOutput(Stream::Out)]));
+        let want = "shmrun: cannot write to standard output: full; output is lost\n";
+        assert_eq!(write_all(&mut r).1, want);
+        up(&mut r, &Frame::Fault(pe_ended(1, end)), 3);
+        assert_eq!(write_all(&mut r).1.is_empty(), end == PIPED);
+        assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+        assert_eq!(r.status(), exit::OUTPUT);
+    }
+}
+
+#[test]
+fn a_reader_that_left_is_no_failure_of_the_program() {
+    let mut r = root();
+    up(&mut r, &Frame::Ready, 1);
+    r.handle(Event::StreamClosed(Stream::Out, None), 2);
+    up(&mut r, &Frame::Fault(pe_ended(1, PIPED)), 3);
+    assert_eq!(write_all(&mut r).1, "");
+    assert_eq!(r.status(), 141);
+    // But what fails in another way does.
+    let mut r = root();
+    r.handle(Event::StreamClosed(Stream::Out, None), 2);
+    up(&mut r, &Frame::Fault(pe_ended(1, End::Code(7))), 3);
+    assert!(write_all(&mut r).1.contains("status 7"));
+    assert_eq!(r.status(), 7);
+    // And SIGPIPE of a program's own doing is told.
+    let mut r = root();
+    up(&mut r, &Frame::Fault(pe_ended(1, PIPED)), 3);
+    assert!(write_all(&mut r).1.contains("SIGPIPE"));
+}
+
+#[test]
+fn time_stands_still_while_the_job_is_stopped() {
+    let mut r = Root::new(Setup {
+        deadline: Some(1000),
+        timeout_s: 7,
+        n_pes: 1,
+        ..Setup::default()
+    });
+    r.handle(Event::Signal(20), 900);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Signal(20)]));
+    r.handle(Event::Continued(5000), 5900);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Signal(18)]));
+    assert_eq!((r.status(), r.next_timeout()), (0, Some(6000)));
+    r.handle(Event::Timer, 6000);
+    assert_eq!(r.status(), 124);
 }

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::support::{Job, kill, wait_until};
 
 /// A remote shell and its server.
-struct Network {
+pub(crate) struct Network {
     dir: PathBuf,
     server: Child,
 }
 
 impl Network {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir =
@@ -32,19 +32,19 @@ impl Network {
         Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name("examples/rsh")
     }
 
-    fn rsh(&self) -> String {
+    pub(crate) fn rsh(&self) -> String {
         let socket = self.dir.join("socket");
         format!("{} {}", Self::program().display(), socket.display())
     }
 
     /// `shmrun --hosts HOSTS OPTIONS.. PROGRAM..`
-    fn job(&self, hosts: &str, rest: &[&str]) -> Job {
+    pub(crate) fn job(&self, hosts: &str, rest: &[&str]) -> Job {
         let mut args = vec!["--hosts", hosts];
         args.extend_from_slice(rest);
         Job::new(&args).env("SHMEM_RSH", &self.rsh())
     }
 
-    fn sh(&self, hosts: &str, options: &[&str], script: &str) -> Job {
+    pub(crate) fn sh(&self, hosts: &str, options: &[&str], script: &str) -> Job {
         self.job(hosts, &[options, &["/bin/sh", "-c", script]].concat())
     }
 }
@@ -113,6 +113,33 @@ fn a_host_file_says_how_many_pes_a_host_takes() {
     let out = Job::new(&[&args[..], &[script]].concat()).run();
     assert_eq!(out.code(), 0, "{out:?}");
     assert_eq!(out.sorted(), ["0 here", "1 b", "2 b", "3 b", "4 c"]);
+}
+
+#[test]
+fn host_files_of_other_launchers_are_understood() {
+    let net = Network::new();
+    let file = net.dir.join("hosts");
+    let rsh = net.rsh();
+    let run = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let script = "echo $PMI_RANK ${RSH_HOST:-here}";
+        Job::new(&["--hostfile", file, "--rsh", &rsh, "sh", "-c", script]).run()
+    };
+    for text in [
+        "localhost:2\nb:1 # Hydra\n",
+        "localhost slots=2 # Open MPI\nb slots=1\n",
+        "localhost\nlocalhost\nb\n",
+        "localhost\nb\nlocalhost\n",
+    ] {
+        let out = run(text);
+        assert_eq!(out.code(), 0, "{out:?}");
+        assert_eq!(out.sorted(), ["0 here", "1 here", "2 b"]);
+    }
+    let out = run("localhost:2\n\nb slots=many\n");
+    assert_eq!(out.code(), 2, "{out:?}");
+    let want = format!("{}:3: 'many' is no number of slots", file.display());
+    assert!(out.stderr.contains(&want), "{out:?}");
 }
 
 #[test]
@@ -290,7 +317,7 @@ fn nonsense_is_refused_before_anything_starts() {
     let net = Network::new();
     let rsh = net.rsh();
     for (args, code, part) in [
-        (&["--hosts", "a,a", "true"][..], 2, "named twice"),
+        (&["--hosts", "a:x", "true"][..], 2, "no number of slots"),
         (&["--hosts", "", "true"], 2, "no host"),
         (&["--hosts", "a:2,b:1", "-n", "4", "true"], 2, "3 slots"),
         (

@@ -2,5 +2,7 @@
 
 mod exec;
 mod hosts;
+mod signals;
+mod streams;
 mod support;
 mod template;

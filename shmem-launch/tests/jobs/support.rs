@@ -25,15 +25,28 @@ pub(crate) struct Process {
 
 impl Job {
     pub(crate) fn new(args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shmrun"));
+        command.args(args);
+        Self::of(command)
+    }
+
+    /// A job that `sh` becomes after it has done something else, say `trap '' HUP`.
+    pub(crate) fn after(first: &str, args: &[&str]) -> Self {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", &format!("{first}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_shmrun"))
+            .args(args);
+        Self::of(command)
+    }
+
+    /// Any command that starts jobs.
+    pub(crate) fn of(mut command: Command) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("SHMRUN_TEST_MARK={}-{number}-end", std::process::id());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shmrun"));
         let (name, value) = mark.split_once('=').unwrap();
-        command
-            .args(args)
-            .env(name, value)
-            .env_remove("SHMEM_SPAWN");
+        command.env(name, value).env_remove("SHMEM_SPAWN");
         Self { mark, command }
     }
 
@@ -44,12 +57,26 @@ impl Job {
 
     /// Starts the job without waiting.
     pub(crate) fn start(&mut self) -> Child {
+        self.start_with([Stdio::null(), Stdio::piped(), Stdio::piped()])
+    }
+
+    /// Starts it with these standard streams.
+    pub(crate) fn start_with(&mut self, streams: [Stdio; 3]) -> Child {
+        let [input, output, error] = streams;
+        self.command.stdin(input).stdout(output).stderr(error);
+        let child = self.command.spawn().expect("shmrun starts");
+        // The job's ends are the job's alone.
         self.command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("shmrun starts")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        child
+    }
+
+    /// Runs it with these standard streams.
+    pub(crate) fn run_with(mut self, streams: [Stdio; 3]) -> Outcome {
+        let child = self.start_with(streams);
+        self.finish(child)
     }
 
     /// Runs the job to its end, which leaves nothing.
@@ -60,13 +87,7 @@ impl Job {
 
     /// Runs it with input.
     pub(crate) fn run_with_input(mut self, input: Vec<u8>) -> Outcome {
-        let mut child = self
-            .command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("shmrun starts");
+        let mut child = self.start_with([Stdio::piped(), Stdio::piped(), Stdio::piped()]);
         let mut stdin = child.stdin.take().unwrap();
         let writer = std::thread::spawn(move || {
             // A job that does not read all of its input is no failure of the test.

@@ -5,13 +5,18 @@ use std::collections::HashSet;
 use crate::support::{Job, kill};
 
 /// The program that cargo builds beside `shmrun` for these tests.
-pub(crate) fn probe(options: &[&str], words: &[&str]) -> Job {
+pub(crate) fn program() -> String {
     let path = std::path::Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name("examples/probe");
-    let path = path.to_str().expect("an ordinary path");
+    path.to_str().expect("an ordinary path").to_owned()
+}
+
+/// A job of it.
+pub(crate) fn probe(options: &[&str], words: &[&str]) -> Job {
+    let path = program();
     let args: Vec<&str> = options
         .iter()
         .copied()
-        .chain([path])
+        .chain([&path[..]])
         .chain(words.iter().copied())
         .collect();
     Job::new(&args)

@@ -13,7 +13,7 @@ mod steps;
 
 use std::collections::VecDeque;
 
-use shmem_launch::agent::{Action, Agent, ChildSetup, Event, Setup};
+use shmem_launch::agent::{Action, Agent, ChildSetup, Event, InputRoute, Reading, Setup};
 use shmem_launch::exit::End;
 use shmem_launch::frame::{OUTPUT_WINDOW, Stream};
 use shmem_launch::plan::Layout;
@@ -157,6 +157,7 @@ fn world(seed: u64) -> World {
                 n_pes,
                 raw_output: false,
                 respawn: respawns > 0,
+                input: InputRoute::default(),
                 children: tree
                     .children(node)
                     .map(|c| ChildSetup {

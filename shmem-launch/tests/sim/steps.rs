@@ -2,7 +2,41 @@
 
 use super::*;
 
+/// Whether standard output of a PE may be read.
+fn may_read(reading: Reading, local: u32) -> bool {
+    match reading {
+        Reading::All => true,
+        Reading::Only([out, _]) => out == Some(local),
+        Reading::Nothing => false,
+    }
+}
+
+impl Node {
+    /// Whether there is output of its PEs to be read.
+    fn readable(&self) -> bool {
+        let reading = self.agent.reading();
+        let readable = |pe: &Pe| {
+            pe.open
+                && (!pe.pipe.is_empty()
+                    || matches!(pe.life, Life::Reaped | Life::Zombie(_))
+                    || (pe.life == Life::Waiting && !self.template))
+        };
+        let mut pes = (0u32..).zip(&self.pes);
+        pes.any(|(local, pe)| may_read(reading, local) && readable(pe))
+    }
+}
+
 impl World {
+    /// Whether there is output for an agent, from its PEs or below.
+    fn has_output_for(&self, at: usize) -> bool {
+        let n = &self.nodes[at];
+        let says = |&child: &usize| {
+            let child = &self.nodes[child];
+            !child.up.is_empty() && child.greeting.is_none() && !child.dropped
+        };
+        n.readable() || n.children.iter().any(says)
+    }
+
     fn tell(&mut self, at: usize, event: Event<'_>) {
         if self.nodes[at].alive {
             self.nodes[at].agent.handle(event, self.now);
@@ -173,13 +207,7 @@ impl World {
             if !n.template && n.pes.iter().any(|p| matches!(p.life, Life::Zombie(_))) {
                 choices.push((at, 9));
             }
-            let readable = |p: &Pe| {
-                p.open
-                    && (!p.pipe.is_empty()
-                        || matches!(p.life, Life::Reaped | Life::Zombie(_))
-                        || (p.life == Life::Waiting && !n.template))
-            };
-            if n.agent.may_read_output() && n.pes.iter().any(readable) {
+            if n.readable() {
                 choices.push((at, 10));
             }
         }
@@ -330,9 +358,13 @@ impl World {
 
     fn read_output(&mut self, at: usize) {
         let template = self.nodes[at].template;
-        for local in 0..self.nodes[at].pes.len() {
+        let reading = self.nodes[at].agent.reading();
+        // All of them come to their turn, as they do with epoll.
+        let n = self.nodes[at].pes.len();
+        let first = self.rng.below(n);
+        for local in (first..n).chain(0..first) {
             let pe = &mut self.nodes[at].pes[local];
-            if !pe.open {
+            if !pe.open || !may_read(reading, local as u32) {
                 continue;
             }
             if !pe.pipe.is_empty() {
@@ -394,6 +426,10 @@ impl World {
             self.now += self.rng.below(20_000_000) as u64;
         }
         for at in 0..self.nodes.len() {
+            // A driver reads before it looks at the clock.
+            if !idle && self.has_output_for(at) {
+                continue;
+            }
             if self.nodes[at]
                 .agent
                 .next_timeout()

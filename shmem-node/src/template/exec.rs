@@ -45,7 +45,8 @@ impl Recipe {
 /// Serves spawn requests until the launch agent says that there are no more, or goes away.
 ///
 /// The tables and heap descriptors must already be at their numbers and inheritable, standard
-/// input must be empty, and the working directory and process group those of the PEs.
+/// input must be empty, and the working directory, the process group and what becomes of signals those
+/// of the PEs.
 ///
 /// # Errors
 /// When the socket fails or a request is malformed. A program that cannot be executed is reported
@@ -82,13 +83,6 @@ fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
         if let Some(dir) = &program.dir {
             libc::posix_spawn_file_actions_addchdir_np(&mut actions, dir.as_ptr());
         }
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut signals);
-        libc::posix_spawnattr_setsigmask(&mut attr, &signals);
-        libc::sigfillset(&mut signals);
-        libc::posix_spawnattr_setsigdefault(&mut attr, &signals);
-        let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
-        libc::posix_spawnattr_setflags(&mut attr, flags as libc::c_short);
         let errno = libc::posix_spawn(
             &mut pid,
             program.path.as_ptr(),

@@ -116,7 +116,7 @@ impl Driver {
 
     pub(super) fn clean_up(&mut self) {
         self.close_outputs(None, false);
-        self.stdin = None;
+        self.input = Input::default();
         let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
         bury(|pid| agents.contains(&pid), BURY_PATIENCE, BURY_LIMIT);
         let mut report = Reduced {

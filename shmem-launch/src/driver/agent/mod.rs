@@ -2,6 +2,7 @@
 
 mod children;
 mod ending;
+mod input;
 mod pe_io;
 mod respawn;
 mod starting;
@@ -25,13 +26,14 @@ use super::node::{self, Node, Place};
 use super::park::Parking;
 use super::reap::bury;
 use super::store::SharedStore;
-use crate::agent::{Action, Agent, Event, Setup};
-use crate::exit::End;
+use crate::agent::{Action, Agent, Event, Reading, Setup};
+use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
 use crate::limits;
 use crate::report::{Moment, Reduced};
 use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
 use children::ChildIo;
+use input::Input;
 
 /// Standard input and output of an agent are /dev/null.
 pub(super) const NULL_FD: RawFd = 0;
@@ -95,7 +97,9 @@ struct Driver {
     first_rank: u32,
     epoll: Epoll,
     outputs: Epoll,
-    reading_outputs: bool,
+    reading: Reading,
+    /// Further descriptors of the outputs that alone are read.
+    watched: [Option<(u32, OwnedFd)>; 2],
     /// Where stderr's read ends are while silent, if descriptors are scarce.
     parking: Option<Parking>,
     /// Which links wait for room: 0 is the parent's, then the children's.
@@ -110,9 +114,7 @@ struct Driver {
     leaving: Vec<u32>,
     next_search: u64,
     search_due: bool,
-    stdin: Option<OwnedFd>,
-    stdin_queue: Vec<u8>,
-    stdin_ended: bool,
+    input: Input,
     moments: [u64; crate::report::MOMENTS],
     /// Buffers of reads and of nested waits, taken while in use.
     scratch: Vec<u8>,
@@ -256,6 +258,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     let node_of = layout.node_of();
     let pmi = node::pmi_server(&launch, &layout, &tree, &node_of).map_err(|e| bad(&e))?;
     let n_local = ranks.len() as u32;
+    let input = launch.input_route(&tree);
     let mut agent = Agent::new(
         Setup {
             node: launch.node,
@@ -264,6 +267,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
             n_pes: launch.n_pes,
             raw_output: launch.raw_output,
             respawn: launch.respawn,
+            input: input.clone(),
             children: started.setups,
         },
         pmi,
@@ -289,9 +293,10 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     // A remote shell has its standard error beside the link.
     let open = children.iter().flat_map(|c| [&c.link, &c.said]).flatten();
     let links = open.count() as u32;
-    let need = limits::descriptors(n_local, links);
+    let inputs = u64::from(input.here.end - input.here.start);
+    let need = limits::descriptors(n_local, links) + inputs;
     let have = sys::raise_descriptors(need);
-    let least = limits::descriptors_least(n_local, links);
+    let least = limits::descriptors_least(n_local, links) + inputs;
     let node = node.and_then(|node| {
         let short = limits::LimitError::Descriptors {
             need: least,
@@ -326,7 +331,8 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         first_rank: ranks.start,
         epoll,
         outputs,
-        reading_outputs: true,
+        reading: Reading::All,
+        watched: [None, None],
         parking: (have < need).then(Parking::default),
         blocked,
         signals,
@@ -337,9 +343,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         leaving: Vec::new(),
         next_search: 0,
         search_due: false,
-        stdin: None,
-        stdin_queue: Vec::new(),
-        stdin_ended: false,
+        input: Input::new(input.here),
         moments: [0; crate::report::MOMENTS],
         scratch: vec![0; 64 << 10],
         ready_outputs: Vec::with_capacity(256),
@@ -424,7 +428,9 @@ impl Driver {
             TEMPLATE => self.template_ready(),
             OUTPUTS => self.outputs_ready(),
             PMI => self.pmi_ready(at, event),
-            STDIN => self.write_stdin(),
+            STDIN => self.input_ready(at),
+            STDOUT => self.watched_ready(at, Stream::Out),
+            STDERR => self.watched_ready(at, Stream::Err),
             _ => {}
         }
     }
@@ -466,7 +472,7 @@ impl Driver {
                     if let Some(node) = &self.node {
                         node.group.signal(signal.into());
                         // A stopped process would not get to the signal that is to end it.
-                        if !matches!(signal, 10 | 12) {
+                        if ends(signal) {
                             node.group.signal(libc::SIGCONT);
                         }
                     }
@@ -492,14 +498,8 @@ impl Driver {
                 }
                 Action::Respawn { local, count } => self.respawn(local, count),
                 Action::DropChild(at) => self.drop_child(at),
-                Action::Stdin(data) => {
-                    self.stdin_queue.extend_from_slice(&data);
-                    self.write_stdin();
-                }
-                Action::StdinEnd => {
-                    self.stdin_ended = true;
-                    self.write_stdin();
-                }
+                Action::Stdin(data) => self.add_input(&data),
+                Action::StdinEnd => self.end_input(),
                 Action::CloseOutput(stream) => self.close_outputs(Some(stream), true),
                 Action::DropOutput => self.close_outputs(None, false),
                 Action::KillAll => self.kill_all(),
@@ -511,16 +511,7 @@ impl Driver {
                 Action::Die => self.die(),
             }
         }
-        let may_read = self.agent.may_read_output();
-        if may_read != self.reading_outputs {
-            self.reading_outputs = may_read;
-            let interest = if may_read {
-                Interest::Read
-            } else {
-                Interest::Nothing
-            };
-            let _ = self.epoll.change(&self.outputs.fd(), OUTPUTS, interest);
-        }
+        self.watch_outputs();
     }
 
     fn flush(&mut self) {

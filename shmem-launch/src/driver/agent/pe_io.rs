@@ -1,7 +1,8 @@
-//! What flows between an agent and its PEs: output, input, PMI.
+//! What flows from PEs to their agent, and the answers of PMI.
 //!
 //! Output pipes are in an epoll set of their own, nested in the main one: when the way up is
-//! blocked, one change stops the reading of all of them.
+//! blocked, one change stops the reading of all of them. When only the one or two PEs whose lines are
+//! open may be read, the main set gets copies of their descriptors instead.
 
 use super::*;
 
@@ -16,7 +17,7 @@ impl Driver {
         }
         let mut buf = std::mem::take(&mut self.scratch);
         for &event in &ready {
-            if !self.agent.may_read_output() {
+            if self.agent.reading() != Reading::All {
                 break;
             }
             let local = (event.token & !KIND) as u32;
@@ -34,6 +35,64 @@ impl Driver {
         self.scratch = buf;
         self.ready_outputs = ready;
         self.park_overdue();
+    }
+
+    /// Waits for the outputs that may be read now.
+    pub(super) fn watch_outputs(&mut self) {
+        let reading = self.agent.reading();
+        if reading == self.reading {
+            return;
+        }
+        let was = std::mem::replace(&mut self.reading, reading);
+        if (was == Reading::All) != (reading == Reading::All) {
+            let interest = match reading {
+                Reading::All => Interest::Read,
+                _ => Interest::Nothing,
+            };
+            let _ = self.epoll.change(&self.outputs.fd(), OUTPUTS, interest);
+        }
+        for stream in Stream::ALL {
+            // Before it is closed: the registration is that of the pipe, not of the copy.
+            if let Some((_, fd)) = self.watched[stream as usize].take() {
+                let _ = self.epoll.remove(&fd);
+            }
+            let Reading::Only(owners) = reading else {
+                continue;
+            };
+            if let Some(local) = owners[stream as usize] {
+                self.watched[stream as usize] = self.watch(local, stream);
+            }
+        }
+    }
+
+    /// Where that is not possible, the PE counts as silent, and loses its turn in time.
+    fn watch(&mut self, local: u32, stream: Stream) -> Option<(u32, OwnedFd)> {
+        if stream == Stream::Err {
+            self.unpark(local);
+        }
+        let output = self.pes[local as usize].output[stream as usize].as_ref()?;
+        let copy = output.try_clone().ok()?;
+        let kind = match stream {
+            Stream::Out => STDOUT,
+            Stream::Err => STDERR,
+        };
+        let token = kind | u64::from(local);
+        self.epoll.add(&copy, token, Interest::Read).ok()?;
+        Some((local, copy))
+    }
+
+    /// Output of a PE that alone is read.
+    pub(super) fn watched_ready(&mut self, local: u32, stream: Stream) {
+        let watched = self.watched[stream as usize].as_ref();
+        // Another event may have led to it being read.
+        let readable = watched
+            .is_some_and(|(of, fd)| *of == local && sys::poll_readable(fd.as_fd(), Duration::ZERO));
+        if readable && self.agent.may_read_output() {
+            let mut buf = std::mem::take(&mut self.scratch);
+            self.read_output(local, stream, &mut buf, false);
+            self.scratch = buf;
+            self.park_overdue();
+        }
     }
 
     /// Brings a stream's descriptor back from where it is parked.
@@ -187,46 +246,6 @@ impl Driver {
         }
         if wanted == PmiInterest::Requests {
             pe.pmi_out = Vec::new();
-        }
-    }
-
-    pub(super) fn write_stdin(&mut self) {
-        let Some(pipe) = &self.stdin else {
-            // Before PE 0 exists input waits; after it has closed its end input is thrown away,
-            // and without credit no more comes.
-            if self.answered > 0 {
-                self.stdin_queue.clear();
-            }
-            return;
-        };
-        let mut sent = 0;
-        let mut broken = false;
-        while sent < self.stdin_queue.len() {
-            match sys::write(pipe.as_fd(), &self.stdin_queue[sent..]) {
-                Ok(n) => sent += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => {
-                    broken = true;
-                    break;
-                }
-            }
-        }
-        self.stdin_queue.drain(..sent);
-        debug_assert!(self.stdin_queue.len() <= STDIN_WINDOW as usize);
-        if broken || (self.stdin_ended && self.stdin_queue.is_empty()) {
-            self.stdin_queue = Vec::new();
-            self.stdin = None;
-        } else if !self.stdin_queue.is_empty() {
-            // Registered only while something waits: an idle pipe would always be writable.
-            if self.epoll.change(pipe, STDIN, Interest::Write).is_err() {
-                let _ = self.epoll.add(pipe, STDIN, Interest::Write);
-            }
-        } else {
-            let _ = self.epoll.remove(pipe);
-        }
-        if sent > 0 && !broken {
-            self.tell(Event::StdinTaken(sent as u32));
         }
     }
 }

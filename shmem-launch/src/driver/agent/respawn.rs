@@ -65,7 +65,8 @@ impl Driver {
         let count = CString::new(format!("{ENV_PMI_RESPAWNED}={count}"))?;
         recipe.env.push(count);
         // SAFETY: an agent has a single thread.
-        let (spawner, socket) = unsafe { template::spawner(&recipe, &node.group, &node.segment)? };
+        let (spawner, socket) =
+            unsafe { template::spawner(&recipe, &node.group, &node.segment, self.launch.ignored)? };
         let side = NlaSide::new(socket);
         let pe = PeSpec {
             rank: self.first_rank + local,

@@ -27,21 +27,17 @@ impl Driver {
     pub(super) fn try_spawn(&mut self, first: u32, count: u32) -> io::Result<()> {
         let first_rank = self.first_rank;
         let mut specs = Vec::with_capacity(count as usize);
-        let mut theirs: Vec<OwnedFd> = Vec::with_capacity(3 * count as usize + 1);
+        let mut theirs: Vec<OwnedFd> = Vec::with_capacity(4 * count as usize);
         for local in first..first + count {
             let rank = first_rank + local;
             theirs.extend(self.make_ends(local)?);
-            if rank == 0 {
-                let (read, write) = sys::pipe()?;
-                sys::set_nonblocking(write.as_fd())?;
-                theirs.push(read);
-                self.stdin = Some(write);
-            }
+            let input = self.make_input(local)?;
             specs.push(PeSpec {
                 rank,
                 local,
-                has_stdin: rank == 0,
+                has_stdin: input.is_some(),
             });
+            theirs.extend(input);
         }
         if let Some(template) = self.node.as_ref().and_then(|n| n.template.as_ref()) {
             let fds: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
@@ -54,9 +50,7 @@ impl Driver {
         }
         drop(theirs);
         self.park(first..first + count);
-        if first == 0 {
-            self.write_stdin();
-        }
+        self.write_inputs();
         Ok(())
     }
 

@@ -1,17 +1,22 @@
 //! The process that the user started, around [`crate::root::Root`].
 //!
-//! Standard streams may be anything: terminals that take no output for hours, files (which epoll
-//! does not know), pipes shared with other programs (whose blocking mode is not ours to change). So
-//! each has a thread that reads or writes it in the ordinary blocking way, started after the last
-//! fork, and the main loop never waits for any of them.
+//! Each of the standard streams has a thread that reads or writes it, started after the last fork, so
+//! the main loop never waits for any of them: see `streams`.
+//!
+//! # Signals
+//! They are blocked and read from a descriptor, but for those that were ignored when `shmrun` started
+//! (as `nohup` and scripts' background jobs have it): these stay ignored, by the PEs, too. Ctrl-Z
+//! stops the PEs on all nodes, then `shmrun` itself; agents have nothing to do meanwhile. When it is
+//! continued, so are they.
 
 mod spawned;
+mod streams;
 
-use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::agent::fork_agent;
@@ -19,21 +24,25 @@ use super::link::{self, Got};
 use super::reap::bury;
 use super::shell::{self, Shell};
 use crate::exit::End;
-use crate::frame::{Frame, Launch, OutBuf, Stream};
+use crate::frame::{Frame, InputTo, Launch, OutBuf, Stream};
 use crate::report::{self, Launcher, Reduced};
 use crate::root::{Action, Event, Root, Setup};
 use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
 use spawned::{SPAWNED, SpawnedIo};
+use streams::{Note, Notes, Room, put_file, reader, writers};
 
 pub(crate) use spawned::{outer, refuse};
+pub(crate) use streams::{Lost, put};
 
-const SIGNALS: [i32; 7] = [
+/// What `shmrun` acts on.
+const SIGNALS: [i32; 8] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
     libc::SIGQUIT,
     libc::SIGUSR1,
     libc::SIGUSR2,
+    libc::SIGTSTP,
     libc::SIGCHLD,
 ];
 
@@ -47,9 +56,6 @@ const OUTER: u64 = 4;
 /// all.
 const BURY_PATIENCE: Duration = Duration::from_millis(1500);
 const BURY_LIMIT: Duration = Duration::from_secs(5);
-
-/// How often a background process looks whether it got the terminal.
-const FOREGROUND_CHECK: Duration = Duration::from_millis(250);
 
 /// A checked job, ready to be started.
 #[derive(Debug)]
@@ -76,100 +82,6 @@ pub(crate) struct Outcome {
     pub(crate) report: Option<Reduced>,
 }
 
-/// What the threads tell the main loop.
-enum Note {
-    Written(Stream, usize),
-    Closed(Stream),
-    Stdin(Vec<u8>),
-    StdinEnd,
-}
-
-#[derive(Clone)]
-struct Notes {
-    sender: Sender<Note>,
-    wake: Arc<OwnedFd>,
-}
-
-impl Notes {
-    fn send(&self, note: Note) {
-        // Only fails when the main loop is over.
-        if self.sender.send(note).is_ok() {
-            let _ = sys::write(self.wake.as_fd(), &1u64.to_ne_bytes());
-        }
-    }
-}
-
-/// Writes texts of a stream as they come.
-fn writer(stream: Stream, notes: Notes) -> Sender<Vec<u8>> {
-    let (sender, texts) = channel::<Vec<u8>>();
-    std::thread::spawn(move || {
-        for text in texts {
-            // Unbuffered: what is written is out.
-            let fd: OwnedFd = match stream {
-                Stream::Out => io::stdout().as_fd().try_clone_to_owned(),
-                Stream::Err => io::stderr().as_fd().try_clone_to_owned(),
-            }
-            .unwrap_or_else(|_| sys::dev_null().expect("/dev/null can be opened"));
-            match std::fs::File::from(fd).write_all(&text) {
-                Ok(()) => notes.send(Note::Written(stream, text.len())),
-                Err(_) => {
-                    notes.send(Note::Closed(stream));
-                    return;
-                }
-            }
-        }
-    });
-    sender
-}
-
-/// Room for input: the main loop raises it, the reader uses it up.
-#[derive(Default)]
-struct Room {
-    bytes: Mutex<u32>,
-    raised: Condvar,
-}
-
-impl Room {
-    fn set(&self, bytes: u32) {
-        *self.bytes.lock().expect("no panic under the lock") = bytes;
-        self.raised.notify_one();
-    }
-
-    fn wait(&self) -> u32 {
-        let guard = self.bytes.lock().expect("no panic under the lock");
-        let mut guard = self
-            .raised
-            .wait_while(guard, |b| *b == 0)
-            .expect("no panic under the lock");
-        std::mem::take(&mut *guard)
-    }
-}
-
-fn reader(notes: Notes, room: Arc<Room>) {
-    std::thread::spawn(move || {
-        let mut buf = vec![0; crate::frame::STDIN_WINDOW as usize];
-        loop {
-            let n = room.wait() as usize;
-            // What is typed is for the foreground.
-            while sys::in_background(io::stdin().as_fd()) {
-                std::thread::sleep(FOREGROUND_CHECK);
-            }
-            match io::stdin()
-                .lock()
-                .read(&mut buf[..n.min(crate::frame::STDIN_WINDOW as usize)])
-            {
-                Ok(0) => break,
-                Ok(n) => notes.send(Note::Stdin(buf[..n].to_vec())),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => room.set(n as u32),
-                // Sent to the background between the look and the read; SIGTTIN is blocked.
-                Err(_) if sys::in_background(io::stdin().as_fd()) => room.set(n as u32),
-                Err(_) => break,
-            }
-        }
-        notes.send(Note::StdinEnd);
-    });
-}
-
 /// Runs a job to its end.
 ///
 /// # Errors
@@ -189,8 +101,10 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         outer,
         mut facts,
     } = job;
+    let mut taken: Vec<i32> = SIGNALS.to_vec();
+    taken.retain(|&s| s == libc::SIGCHLD || !sys::is_ignored(s));
     // SIGTTIN blocked: a background read fails instead of stopping the launcher.
-    let blocked: Vec<i32> = SIGNALS.iter().copied().chain([libc::SIGTTIN]).collect();
+    let blocked: Vec<i32> = taken.iter().copied().chain([libc::SIGTTIN]).collect();
     sys::set_blocked(&blocked);
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
@@ -218,7 +132,7 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         }
     };
 
-    let signals = sys::signalfd(&SIGNALS)?;
+    let signals = sys::signalfd(&taken)?;
     let wake = Arc::new(sys::eventfd()?);
     let epoll = Epoll::new()?;
     epoll.add(&socket, LINK, Interest::Read)?;
@@ -237,7 +151,8 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     };
     let room = Arc::new(Room::default());
     let number = outer.as_ref().map(|(number, _)| *number);
-    if number.is_none() {
+    let reads = number.is_none() && launch.input != InputTo::Nobody;
+    if reads {
         reader(notes.clone(), room.clone());
     }
     let mut driver = Driver {
@@ -267,7 +182,7 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         signals,
         wake,
         inbox,
-        writers: Stream::ALL.map(|s| writer(s, notes.clone())),
+        writers: writers(&notes),
         busy: [false; 2],
         room,
         room_given: 0,
@@ -276,7 +191,7 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         outer: outer.map(|(_, link)| link),
     };
     *driver.root.outgoing() = first;
-    if number.is_some() {
+    if !reads {
         driver.tell(Event::StdinEnd);
     }
     let status = driver.work()?;
@@ -429,13 +344,27 @@ impl Driver {
 
     fn signals_ready(&mut self, buf: &mut [u8]) {
         while let Some(signal) = sys::next_signal(self.signals.as_fd()) {
-            if i32::from(signal) == libc::SIGCHLD {
-                self.reap();
-                self.reap_spawned(buf);
-            } else {
-                self.tell(Event::Signal(signal));
+            match i32::from(signal) {
+                libc::SIGCHLD => {
+                    self.reap();
+                    self.reap_spawned(buf);
+                }
+                libc::SIGTSTP => self.stop(),
+                _ => self.tell(Event::Signal(signal)),
             }
         }
+    }
+
+    /// Stops the job and this process, until somebody continues it. (If nobody could, as in a session
+    /// without job control, the kernel does not stop it.)
+    fn stop(&mut self) {
+        self.tell(Event::Signal(libc::SIGTSTP as u8));
+        // What the agents do not take at once reaches them when this goes on; they are not blocked
+        // by something that we do.
+        let _ = self.flush().and_then(|()| self.flush_spawned());
+        let stopped = monotonic_ns();
+        sys::stop();
+        self.tell(Event::Continued(monotonic_ns() - stopped));
     }
 
     /// Only the agent: what else becomes our child is an orphan of a lost agent and is buried at
@@ -457,12 +386,20 @@ impl Driver {
                     self.busy[stream as usize] = false;
                     self.tell(Event::Written(stream, n));
                 }
-                Note::Closed(stream) => self.tell(Event::StreamClosed(stream)),
+                Note::Closed(stream, why) => {
+                    self.busy[stream as usize] = false;
+                    self.tell(Event::StreamClosed(stream, why));
+                }
                 Note::Stdin(data) => {
                     self.room_given = 0;
                     self.tell(Event::Stdin(&data));
                 }
-                Note::StdinEnd => self.tell(Event::StdinEnd),
+                Note::StdinEnd(why) => {
+                    if let Some(why) = why {
+                        self.tell(Event::StdinFailed(why));
+                    }
+                    self.tell(Event::StdinEnd);
+                }
             }
         }
     }
@@ -511,9 +448,9 @@ impl Driver {
 /// The file that cannot be written, and why.
 pub(crate) fn write_reports(
     outcome: &Outcome,
-    text: Option<&std::ffi::OsStr>,
-    json: Option<&std::ffi::OsStr>,
-) -> Result<(), String> {
+    text: Option<&OsStr>,
+    json: Option<&OsStr>,
+) -> Result<(), Lost> {
     let none = Reduced::default();
     let reduced = outcome.report.as_ref().unwrap_or(&none);
     let files = [
@@ -523,14 +460,14 @@ pub(crate) fn write_reports(
     for (file, render) in files {
         let Some(file) = file else { continue };
         let content = render(&outcome.facts, reduced);
-        let result = if file == "-" {
-            io::stdout()
-                .write_all(content.as_bytes())
-                .and_then(|()| io::stdout().flush())
-        } else {
-            std::fs::write(file, content)
+        let written = match file == "-" {
+            true => put(Stream::Out, &content),
+            false => put_file(file, &content),
         };
-        result.map_err(|e| format!("cannot write the report to {}: {e}", file.display()))?;
+        written.map_err(|lost| Lost {
+            told: lost.told.map(|why| format!("the report is lost: {why}")),
+            ..lost
+        })?;
     }
     Ok(())
 }

@@ -1,0 +1,160 @@
+//! Writing standard input to the PEs that get it: one copy of what has come, and a position in it for
+//! each of them.
+
+use super::*;
+
+#[derive(Debug, Default)]
+enum Way {
+    /// The PE is not there yet: what comes waits.
+    #[default]
+    NotYet,
+    Open {
+        pipe: OwnedFd,
+        /// Bytes that were written, since the beginning.
+        at: u64,
+    },
+    /// The PE has closed its end, or was given all.
+    Closed,
+}
+
+/// The input of a node's PEs.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    first: u32,
+    ways: Vec<Way>,
+    queue: Vec<u8>,
+    /// Where the queue begins.
+    start: u64,
+    ended: bool,
+}
+
+impl Input {
+    pub(super) fn new(here: std::ops::Range<u32>) -> Self {
+        Self {
+            first: here.start,
+            ways: here.map(|_| Way::NotYet).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the PE of this local number gets input.
+    pub(super) fn is_for(&self, local: u32) -> bool {
+        let at = local.checked_sub(self.first);
+        at.is_some_and(|at| (at as usize) < self.ways.len())
+    }
+}
+
+impl Driver {
+    /// Makes the way to a PE that gets input; gives the PE's end.
+    pub(super) fn make_input(&mut self, local: u32) -> io::Result<Option<OwnedFd>> {
+        if !self.input.is_for(local) {
+            return Ok(None);
+        }
+        let (read, pipe) = sys::pipe()?;
+        sys::set_nonblocking(pipe.as_fd())?;
+        let at = local - self.input.first;
+        self.input.ways[at as usize] = Way::Open { pipe, at: 0 };
+        Ok(Some(read))
+    }
+
+    pub(super) fn add_input(&mut self, data: &[u8]) {
+        // On its way before it was known that nobody takes it.
+        if self.input.ways.is_empty() {
+            return;
+        }
+        self.input.queue.extend_from_slice(data);
+        debug_assert!(self.input.queue.len() <= STDIN_WINDOW as usize);
+        self.write_inputs();
+    }
+
+    pub(super) fn end_input(&mut self) {
+        self.input.ended = true;
+        self.write_inputs();
+    }
+
+    /// Writes what has come to all who have room for it.
+    pub(super) fn write_inputs(&mut self) {
+        for at in 0..self.input.ways.len() as u32 {
+            self.write_input(self.input.first + at);
+        }
+        self.input_taken();
+    }
+
+    /// A PE has room, or takes no more.
+    pub(super) fn input_ready(&mut self, local: u32) {
+        self.write_input(local);
+        self.input_taken();
+    }
+
+    fn write_input(&mut self, local: u32) {
+        let Self { input, epoll, .. } = self;
+        let Some(way) = local.checked_sub(input.first) else {
+            return;
+        };
+        let Some(way) = input.ways.get_mut(way as usize) else {
+            return;
+        };
+        let Way::Open { pipe, at } = way else { return };
+        let end = input.start + input.queue.len() as u64;
+        let mut broken = false;
+        while *at < end {
+            let rest = &input.queue[(*at - input.start) as usize..];
+            match sys::write(pipe.as_fd(), rest) {
+                Ok(n) => *at += n as u64,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    broken = true;
+                    break;
+                }
+            }
+        }
+        if broken || (input.ended && *at == end) {
+            *way = Way::Closed;
+        } else if *at < end {
+            // Registered only while something waits: an idle pipe would always be writable.
+            let token = STDIN | u64::from(local);
+            if epoll.change(pipe, token, Interest::Write).is_err() {
+                let _ = epoll.add(pipe, token, Interest::Write);
+            }
+        } else {
+            let _ = epoll.remove(pipe);
+        }
+    }
+
+    /// Forgets what everybody has taken, and says so.
+    fn input_taken(&mut self) {
+        let Input {
+            ways,
+            queue,
+            start,
+            ended,
+            ..
+        } = &mut self.input;
+        if ways.is_empty() {
+            return;
+        }
+        let positions = ways.iter().filter_map(|way| match way {
+            Way::NotYet => Some(*start),
+            Way::Open { at, .. } => Some(*at),
+            Way::Closed => None,
+        });
+        let taken = match positions.min() {
+            Some(position) => (position - *start) as u32,
+            None => {
+                // Nobody is left, and nobody is waited for.
+                ways.clear();
+                *queue = Vec::new();
+                if !*ended {
+                    self.tell(Event::StdinTaken(0));
+                }
+                return;
+            }
+        };
+        if taken > 0 {
+            queue.drain(..taken as usize);
+            *start += u64::from(taken);
+            self.tell(Event::StdinTaken(taken));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Standard streams of `shmrun`, and what becomes of them.
+//!
+//! They may be anything: terminals that take no output for hours, files (which epoll does not know),
+//! pipes shared with other programs (whose blocking mode is not ours to change, and which may have
+//! been made non-blocking by anybody). So each has a thread, which waits where waiting is what the
+//! stream asks for, and otherwise tells why it cannot go on.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crate::exit;
+use crate::frame::{STDIN_WINDOW, Stream};
+use crate::sys;
+
+/// How often a background process looks whether it got the terminal.
+const FOREGROUND_CHECK: Duration = Duration::from_millis(250);
+
+/// Longest sleep in a wait for a stream, after which the call is tried again.
+const NAP: Duration = Duration::from_secs(60);
+
+/// What the threads tell the main loop.
+pub(super) enum Note {
+    Written(Stream, usize),
+    /// Nobody reads the stream, or it fails for this reason.
+    Closed(Stream, Option<String>),
+    Stdin(Vec<u8>),
+    /// There is no more input, for this reason if it should not have ended.
+    StdinEnd(Option<String>),
+}
+
+#[derive(Clone)]
+pub(super) struct Notes {
+    pub(super) sender: Sender<Note>,
+    pub(super) wake: Arc<OwnedFd>,
+}
+
+impl Notes {
+    fn send(&self, note: Note) {
+        // Only fails when the main loop is over.
+        if self.sender.send(note).is_ok() {
+            let _ = sys::write(self.wake.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Writes all of it, however long that takes.
+fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match sys::write(fd, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                sys::poll_writable(fd, NAP);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Why a stream fails; `None` if its reader has gone, as readers may.
+fn reason(e: &io::Error) -> Option<String> {
+    (e.kind() != io::ErrorKind::BrokenPipe).then(|| e.to_string())
+}
+
+/// Starts what writes the texts of each stream as they come. Where both are the same terminal, pipe or
+/// file, one text is written after the other, so that lines stay whole there, too.
+pub(super) fn writers(notes: &Notes) -> [Sender<Vec<u8>>; 2] {
+    let (out, err) = (Arc::default(), Arc::default());
+    let same = match (identity(Stream::Out), identity(Stream::Err)) {
+        (Ok(out), Ok(err)) => out == err,
+        _ => false,
+    };
+    let turn = if same { Arc::clone(&out) } else { err };
+    [
+        writer(Stream::Out, notes.clone(), out),
+        writer(Stream::Err, notes.clone(), turn),
+    ]
+}
+
+/// What a stream leads to.
+fn identity(stream: Stream) -> io::Result<(u64, u64)> {
+    let (out, err) = (io::stdout(), io::stderr());
+    let file = File::from(of(stream, &out, &err).try_clone_to_owned()?);
+    let file = file.metadata()?;
+    Ok((file.dev(), file.ino()))
+}
+
+fn writer(stream: Stream, notes: Notes, turn: Arc<Mutex<()>>) -> Sender<Vec<u8>> {
+    let (sender, texts) = channel::<Vec<u8>>();
+    std::thread::spawn(move || {
+        let (out, err) = (io::stdout(), io::stderr());
+        let fd = of(stream, &out, &err);
+        for text in texts {
+            let alone = turn.lock().expect("no panic under the lock");
+            let written = write_all(fd, &text);
+            drop(alone);
+            match written {
+                Ok(()) => notes.send(Note::Written(stream, text.len())),
+                Err(e) => {
+                    notes.send(Note::Closed(stream, reason(&e)));
+                    return;
+                }
+            }
+        }
+    });
+    sender
+}
+
+/// Room for input: the main loop raises it, the reader uses it up.
+#[derive(Default)]
+pub(super) struct Room {
+    bytes: Mutex<u32>,
+    raised: Condvar,
+}
+
+impl Room {
+    pub(super) fn set(&self, bytes: u32) {
+        *self.bytes.lock().expect("no panic under the lock") = bytes;
+        self.raised.notify_one();
+    }
+
+    fn wait(&self) -> u32 {
+        let guard = self.bytes.lock().expect("no panic under the lock");
+        let mut guard = self
+            .raised
+            .wait_while(guard, |b| *b == 0)
+            .expect("no panic under the lock");
+        std::mem::take(&mut *guard)
+    }
+}
+
+pub(super) fn reader(notes: Notes, room: Arc<Room>) {
+    std::thread::spawn(move || {
+        let mut buf = vec![0; STDIN_WINDOW as usize];
+        let input = io::stdin();
+        let why = loop {
+            let n = (room.wait() as usize).min(buf.len());
+            // What is typed is for the foreground.
+            while sys::in_background(input.as_fd()) {
+                std::thread::sleep(FOREGROUND_CHECK);
+            }
+            match sys::read(input.as_fd(), &mut buf[..n]) {
+                Ok(0) => break None,
+                Ok(n) => notes.send(Note::Stdin(buf[..n].to_vec())),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => room.set(n as u32),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    sys::poll_readable(input.as_fd(), NAP);
+                    room.set(n as u32);
+                }
+                // Sent to the background between the look and the read; SIGTTIN is blocked.
+                Err(_) if sys::in_background(input.as_fd()) => room.set(n as u32),
+                Err(e) => break (!has_none(&e)).then(|| e.to_string()),
+            }
+        };
+        notes.send(Note::StdinEnd(why));
+    });
+}
+
+/// Whether there never was input, or its end has come: a directory, something that is open for
+/// writing alone (nohup leaves that), a terminal that was hung up.
+fn has_none(e: &io::Error) -> bool {
+    match e.raw_os_error() {
+        Some(libc::EISDIR | libc::EBADF) => true,
+        Some(libc::EIO) => io::stdin().is_terminal() || sys::is_hung_up(io::stdin().as_fd()),
+        _ => false,
+    }
+}
+
+/// Text that could not be written.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// What to say, unless the reader has gone.
+    pub(crate) told: Option<String>,
+    /// The exit status that tells it.
+    pub(crate) status: u8,
+}
+
+impl Lost {
+    fn of(place: &str, e: &io::Error) -> Self {
+        let told = reason(e).map(|why| format!("cannot write to {place}: {why}"));
+        let status = match told {
+            Some(_) => exit::OUTPUT,
+            None => 128 + libc::SIGPIPE as u8,
+        };
+        Self { told, status }
+    }
+}
+
+/// Writes a text of shmrun's own to a standard stream.
+///
+/// # Errors
+/// When it is lost.
+pub(crate) fn put(stream: Stream, text: &str) -> Result<(), Lost> {
+    let (out, err) = (io::stdout(), io::stderr());
+    write_all(of(stream, &out, &err), text.as_bytes()).map_err(|e| Lost::of(stream.name(), &e))
+}
+
+/// The descriptor of a stream. Nothing goes through the library's buffers: what is written is out.
+fn of<'a>(stream: Stream, out: &'a io::Stdout, err: &'a io::Stderr) -> BorrowedFd<'a> {
+    match stream {
+        Stream::Out => out.as_fd(),
+        Stream::Err => err.as_fd(),
+    }
+}
+
+/// Writes a text to a file.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn put_file(file: &OsStr, text: &str) -> Result<(), Lost> {
+    File::create(file)
+        .and_then(|mut to| to.write_all(text.as_bytes()))
+        .map_err(|e| Lost::of(&format!("the file {}", file.display()), &e))
+}

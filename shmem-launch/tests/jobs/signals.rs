@@ -1,0 +1,313 @@
+//! Signals for `shmrun`: ignored ones, those that stop and continue a job, those that programs use.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use crate::hosts::Network;
+use crate::support::{Job, kill, wait_until};
+
+const HUP: i32 = 1;
+const INT: i32 = 2;
+const QUIT: i32 = 3;
+const CONT: i32 = 18;
+const TSTP: i32 = 20;
+
+/// A file that PEs wait for.
+struct Go(std::path::PathBuf);
+
+impl Go {
+    fn new() -> Self {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("shmrun-go-{}-{number}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn give(&self) {
+        File::create(&self.0).unwrap();
+    }
+}
+
+impl Drop for Go {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Signals that a process ignores, as a mask of /proc.
+fn ignored(text: &str) -> u64 {
+    let line = text.lines().find(|l| l.starts_with("SigIgn")).unwrap();
+    u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+const WAIT: &str = "grep SigIgn /proc/self/status; while ! test -e $GO; do sleep 0.05; done";
+
+fn outlives(mut job: Job, pes: usize) {
+    let go = Go::new();
+    job = job.env("GO", go.path());
+    let mut child = job.start();
+    let mut output = child.stdout.take().unwrap();
+    let mut text = Vec::new();
+    while text.iter().filter(|&&b| b == b'\n').count() < pes {
+        let mut part = [0; 512];
+        let n = output.read(&mut part).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&part[..n]);
+    }
+    for line in String::from_utf8(text).unwrap().lines() {
+        let all = bit(HUP) | bit(INT) | bit(QUIT);
+        assert_eq!(ignored(line) & all, all, "{line}");
+    }
+    for signal in [HUP, INT, QUIT, HUP, INT, QUIT] {
+        kill(child.id() as i32, signal);
+    }
+    go.give();
+    let out = job.finish(child);
+    assert_eq!((out.code(), &out.stderr[..]), (0, ""), "{out:?}");
+}
+
+#[test]
+fn what_was_ignored_stays_ignored() {
+    let first = "trap '' HUP INT QUIT";
+    let args = ["-n", "4", "--nodes", "2", "/bin/sh", "-c", WAIT];
+    outlives(Job::after(first, &args), 4);
+    let net = Network::new();
+    let args = [&["--hosts", "a,b", "-n", "4"][..], &args[4..]].concat();
+    let job = Job::after(first, &args).env("SHMEM_RSH", &net.rsh());
+    outlives(job, 4);
+}
+
+#[test]
+fn pes_of_a_template_ignore_what_was_ignored() {
+    let probe = crate::template::program();
+    for nodes in ["1", "2"] {
+        let args = ["-n", "4", "--nodes", nodes, &probe, "signals"];
+        let out = Job::after("trap '' HUP QUIT", &args).run();
+        assert_eq!(out.code(), 0, "{out:?}");
+        assert_eq!(out.stdout.lines().count(), 4);
+        for line in out.stdout.lines() {
+            let all = bit(HUP) | bit(INT) | bit(QUIT) | bit(13);
+            // The library of Rust programs ignores SIGPIPE.
+            assert_eq!(
+                ignored(line) & all,
+                bit(HUP) | bit(QUIT) | bit(13),
+                "{line}"
+            );
+        }
+    }
+}
+
+/// Waits until all processes of this name are in a state.
+fn wait_for_state(job: &Job, name: &str, count: usize, stopped: bool) {
+    wait_until(
+        &format!(
+            "{count} {name} are {}",
+            if stopped { "stopped" } else { "going on" }
+        ),
+        || {
+            let found = job.processes();
+            let of = found.iter().filter(|p| p.name == name && p.state != 'Z');
+            of.filter(|p| (p.state == 'T') == stopped).count() == count
+        },
+        || format!("{:?}", job.processes()),
+    );
+}
+
+fn stops_and_goes_on(mut job: Job) {
+    let go = Go::new();
+    job = job.env("GO", go.path());
+    let child = job.start();
+    job.wait_for("sleep", 4);
+    for _ in 0..3 {
+        kill(child.id() as i32, TSTP);
+        wait_for_state(&job, "sleep", 4, true);
+        wait_for_state(&job, "shmrun", 1, true);
+        kill(child.id() as i32, CONT);
+        wait_for_state(&job, "sleep", 4, false);
+        wait_for_state(&job, "shmrun", 1, false);
+    }
+    for pe in job.wait_for("sleep", 4) {
+        kill(pe, 10);
+    }
+    let out = job.finish(child);
+    assert_eq!(out.code(), 128 + 10, "{out:?}");
+}
+
+#[test]
+fn a_stopped_job_stops_on_all_nodes_and_goes_on() {
+    stops_and_goes_on(Job::new(&["-n", "4", "sleep", "1000"]));
+    let args = [
+        "-n",
+        "4",
+        "--nodes",
+        "4",
+        "--tree-degree",
+        "2",
+        "sleep",
+        "1000",
+    ];
+    stops_and_goes_on(Job::new(&args));
+    let net = Network::new();
+    stops_and_goes_on(net.job("a,b", &["-n", "4", "sleep", "1000"]));
+}
+
+#[test]
+fn a_stopped_job_can_be_ended() {
+    let mut job = Job::new(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
+    let child = job.start();
+    job.wait_for("sleep", 4);
+    kill(child.id() as i32, TSTP);
+    wait_for_state(&job, "shmrun", 1, true);
+    kill(child.id() as i32, 15);
+    kill(child.id() as i32, CONT);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 143, "{out:?}");
+}
+
+#[test]
+fn a_killed_launcher_takes_its_stopped_pes_along() {
+    let mut job = Job::new(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
+    let child = job.start();
+    job.wait_for("sleep", 4);
+    kill(child.id() as i32, TSTP);
+    wait_for_state(&job, "shmrun", 1, true);
+    kill(child.id() as i32, 9);
+    let out = job.finish(child);
+    assert_eq!(out.status, 9, "{out:?}");
+}
+
+#[test]
+fn signals_for_programs_reach_all_of_them() {
+    let script = "trap 'echo one' USR1; trap 'echo two; exit 0' USR2; echo up; \
+         while :; do sleep 1000 & wait; done";
+    for nodes in ["1", "3"] {
+        let args = ["-n", "3", "--nodes", nodes, "/bin/sh", "-c", script];
+        let mut job = Job::new(&args);
+        let mut child = job.start();
+        let mut output = child.stdout.take().unwrap();
+        let mut expect = |line: &str| {
+            let mut text = vec![0; 3 * (line.len() + 1)];
+            output.read_exact(&mut text).unwrap();
+            assert_eq!(
+                String::from_utf8(text).unwrap(),
+                format!("{line}\n").repeat(3)
+            );
+        };
+        expect("up");
+        job.wait_for("sleep", 3);
+        kill(child.id() as i32, 10);
+        expect("one");
+        // A shell that has run its trap starts another sleep, in the group as the first.
+        kill(child.id() as i32, 12);
+        expect("two");
+        let out = job.finish(child);
+        assert_eq!(out.code(), 0, "{out:?}");
+    }
+}
+
+/// A shell with job control on a terminal of its own.
+struct Terminal {
+    keyboard: File,
+    screen: mpsc::Receiver<u8>,
+    seen: String,
+}
+
+impl Terminal {
+    fn open() -> (Self, OwnedFd) {
+        let (mut ours, mut theirs) = (-1, -1);
+        // SAFETY: the two numbers are written; name, settings and size are left out.
+        let opened = unsafe {
+            libc::openpty(
+                &mut ours,
+                &mut theirs,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        assert_eq!(opened, 0);
+        // SAFETY: both are new.
+        let (ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+        let (sender, screen) = mpsc::channel();
+        let mut source = ours.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut part = [0; 256];
+            while let Ok(n @ 1..) = source.read(&mut part) {
+                for &b in &part[..n] {
+                    let _ = sender.send(b);
+                }
+            }
+        });
+        let terminal = Self {
+            keyboard: ours,
+            screen,
+            seen: String::new(),
+        };
+        (terminal, theirs)
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until the screen shows this, after what was waited for before.
+    fn wait_for(&mut self, what: &str) {
+        while !self.seen.contains(what) {
+            let next = self
+                .screen
+                .recv_timeout(std::time::Duration::from_secs(120));
+            let byte = next.unwrap_or_else(|e| panic!("{e}: no {what:?} in {:?}", self.seen));
+            self.seen.push(byte.into());
+        }
+        self.seen.clear();
+    }
+}
+
+#[test]
+fn a_job_is_stopped_and_continued_from_the_keyboard() {
+    let (mut terminal, theirs) = Terminal::open();
+    let number = theirs.as_raw_fd();
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-i"])
+        .env("PS1", "ready> ")
+        .env("HISTFILE", "/dev/null");
+    // SAFETY: two system calls between fork and exec, on a descriptor that is open there.
+    unsafe {
+        shell.pre_exec(move || {
+            if libc::setsid() < 0 || libc::ioctl(number, libc::TIOCSCTTY, 0) < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    let stream = || Stdio::from(theirs.try_clone().unwrap());
+    let mut job = Job::of(shell);
+    let child = job.start_with([stream(), stream(), stream()]);
+    let shmrun = env!("CARGO_BIN_EXE_shmrun");
+    terminal.wait_for("ready> ");
+    terminal.type_in(&format!("{shmrun} -n 4 --nodes 2 sleep 1000\n"));
+    job.wait_for("sleep", 4);
+    terminal.type_in("\x1a");
+    wait_for_state(&job, "sleep", 4, true);
+    terminal.wait_for("ready> ");
+    terminal.type_in("fg\n");
+    wait_for_state(&job, "sleep", 4, false);
+    terminal.type_in("\x03");
+    terminal.wait_for("received SIGINT");
+    terminal.wait_for("ready> ");
+    terminal.type_in("exit 5\n");
+    let out = job.finish(child);
+    assert_eq!(out.code(), 5, "{out:?}");
+}
