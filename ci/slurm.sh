@@ -1,27 +1,21 @@
 #!/usr/bin/env bash
 # Runs jobs under Slurm where there is none: a controller and four nodes on this machine's loopback, as
 # this user, with a munged of their own, in a directory of their own. All of it ends with this script.
-# Usage: ci/slurm.sh [--install] [COMMAND [ARGUMENT...]]
+# Usage: ci/slurm.sh [--packages | COMMAND [ARGUMENT...]]
 # Without a command: the checks below, of the programs that cargo has built. With one: that, with srun
 # and the other commands of Slurm talking to this Slurm (SLURM_CONF).
-#   --install          gets missing Debian packages (as root)
-#   SLURM_REQUIRED=1   fail, where it would otherwise say why it cannot run and pass
+#   --packages         prints the Debian packages that are missing
+#   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   PROGRAMS           where the built programs are (target/release)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+source ci/common.sh
 programs=$(realpath -m "${PROGRAMS:-$target/release}")
 nodes=4
 
-install=
-if [[ ${1:-} == --install ]]; then
-    install=1
-    shift
-fi
-
 cannot() {
-    echo "slurm: skipped: $*" >&2
-    exit "${SLURM_REQUIRED:-0}"
+    skipped slurm "$*"
+    exit 0
 }
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -32,13 +26,11 @@ need slurmctld slurmctld
 need slurmd slurmd
 need slurm-client srun
 compgen -G '/usr/lib/*/slurm*/mpi_pmi2.so' >/dev/null || missing+=(slurm-wlm-basic-plugins)
-if [[ ${#missing[@]} -gt 0 && -n $install ]]; then
-    apt-get update -qq || true
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ||
-        cannot "cannot install ${missing[*]}"
-elif [[ ${#missing[@]} -gt 0 ]]; then
-    cannot "missing packages: ${missing[*]} (--install gets them)"
+if [[ ${1:-} == --packages ]]; then
+    echo "${missing[@]}"
+    exit
 fi
+[[ ${#missing[@]} == 0 ]] || cannot "missing packages: ${missing[*]}"
 
 # Daemons look for their sockets by absolute paths, which may not be long.
 dir=$(mktemp -d /tmp/slurm.XXXXXX)
@@ -152,24 +144,17 @@ processes() {
     done
     return 0
 }
-# What a job may leave behind: this user's sockets, which are named so, and memory files, and processes.
-left() {
-    grep -c "@shmem-$(id -u)-" /proc/net/unix || true
-    find /dev/shm -maxdepth 1 -user "$(id -un)" | sort
-    processes
-}
+# Memory and sockets of a job have no names in any file system, so they end with its processes.
 gone() {
-    for _ in {1..200}; do
-        [[ $(left) == "$before" ]] && return
+    for _ in {1..1200}; do
+        [[ -z $(processes) ]] && return
         sleep 0.1
     done
-    left
-    fail "$1 left something behind"
+    fail "$1 left processes behind: $(processes)"
 }
 for program in ring heat2d histogram; do
     [[ -x $programs/examples/$program ]] || fail "$programs/examples/$program is not built"
 done
-before=$(left)
 
 step -N1 -n1 "$programs/examples/ring"
 step -N1 -n4 "$programs/examples/ring"
