@@ -215,10 +215,7 @@ fn a_sleeping_initiator_repeats_what_was_lost() {
     let start = Instant::now();
     b.connect(&a);
     while b.mem.word(0) != 42 {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "the write was not repeated"
-        );
+        assert!(start.elapsed() < PATIENCE, "the write was not repeated");
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(a.hca.counters().retransmitted > 0);

@@ -102,7 +102,10 @@ mod tests {
             assert_eq!(requires(value, need), Ok(wanted), "{value}");
         }
         let refused = requires("c,mpitch", "c").unwrap_err();
-        assert!(refused.contains("no need mpitch, only all, c,"), "{refused}");
+        assert!(
+            refused.contains("no need mpitch, only all, c,"),
+            "{refused}"
+        );
     }
 
     #[test]

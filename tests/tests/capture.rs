@@ -137,7 +137,10 @@ fn captured(name: &str, first: &str, program: &str) -> Option<(PathBuf, Vec<Capt
     let said = text(&output.stderr) + &std::fs::read_to_string(&log).expect("the log");
     let denied = said.contains("unshare:") || output.status.code() == Some(77);
     if denied {
-        skipped("capture", format_args!("nothing can be captured here: {said}"));
+        skipped(
+            "capture",
+            format_args!("nothing can be captured here: {said}"),
+        );
         return None;
     }
     assert!(output.status.success(), "{program}: {said}");

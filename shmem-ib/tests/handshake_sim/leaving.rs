@@ -411,7 +411,10 @@ impl World {
             if self.unfinished(peer, Some(pe)) {
                 assert!(lingered, "PE {pe} goes, and PE {peer} waits in vain");
                 let us = silence / US;
-                assert!(silence >= LINGER, "PE {pe} goes {us} us after a word of PE {peer}");
+                assert!(
+                    silence >= LINGER,
+                    "PE {pe} goes {us} us after a word of PE {peer}"
+                );
             }
         }
     }

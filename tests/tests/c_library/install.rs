@@ -58,7 +58,10 @@ fn install_moves_and_uninstalls() {
     with_verbs.verbs = true;
     install(&with_verbs, &staged).unwrap();
     let text_of = fs::read_to_string(staged.root().join(licence)).unwrap();
-    assert!(text_of.contains("Permission is hereby granted"), "{text_of}");
+    assert!(
+        text_of.contains("Permission is hereby granted"),
+        "{text_of}"
+    );
     // Again, over what is there: what is no longer installed goes, a file of somebody else stays.
     assert_eq!(install(&c.products, &staged).unwrap(), files);
     fs::write(staged.root().join("lib/other"), "").unwrap();
