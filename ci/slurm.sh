@@ -1,27 +1,21 @@
 #!/usr/bin/env bash
 # Runs jobs under Slurm where there is none: a controller and four nodes on this machine's loopback, as
 # this user, with a munged of their own, in a directory of their own. All of it ends with this script.
-# Usage: ci/slurm.sh [--install] [COMMAND [ARGUMENT...]]
+# Usage: ci/slurm.sh [--packages | COMMAND [ARGUMENT...]]
 # Without a command: the checks below, of the programs that cargo has built. With one: that, with srun
 # and the other commands of Slurm talking to this Slurm (SLURM_CONF).
-#   --install          gets missing Debian packages (as root)
-#   SLURM_REQUIRED=1   fail, where it would otherwise say why it cannot run and pass
+#   --packages         prints the Debian packages that are missing
+#   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   PROGRAMS           where the built programs are (target/release)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+source ci/common.sh
 programs=$(realpath -m "${PROGRAMS:-$target/release}")
 nodes=4
 
-install=
-if [[ ${1:-} == --install ]]; then
-    install=1
-    shift
-fi
-
 cannot() {
-    echo "slurm: skipped: $*" >&2
-    exit "${SLURM_REQUIRED:-0}"
+    skipped slurm "$*"
+    exit 0
 }
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -32,13 +26,11 @@ need slurmctld slurmctld
 need slurmd slurmd
 need slurm-client srun
 compgen -G '/usr/lib/*/slurm*/mpi_pmi2.so' >/dev/null || missing+=(slurm-wlm-basic-plugins)
-if [[ ${#missing[@]} -gt 0 && -n $install ]]; then
-    apt-get update -qq || true
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ||
-        cannot "cannot install ${missing[*]}"
-elif [[ ${#missing[@]} -gt 0 ]]; then
-    cannot "missing packages: ${missing[*]} (--install gets them)"
+if [[ ${1:-} == --packages ]]; then
+    echo "${missing[@]}"
+    exit
 fi
+[[ ${#missing[@]} == 0 ]] || cannot "missing packages: ${missing[*]}"
 
 # Daemons look for their sockets by absolute paths, which may not be long.
 dir=$(mktemp -d /tmp/slurm.XXXXXX)
@@ -139,8 +131,14 @@ out=$dir/out
 step() {
     echo "-- srun $*"
     local status=0
-    timeout 120 srun -Q -O --mpi=pmi2 "$@" >"$out" 2>&1 || status=$?
+    timeout 300 srun -Q -O --mpi=pmi2 "$@" >"$out" 2>&1 || status=$?
     [[ $status == 0 ]] || { cat "$out"; fail "srun $* ended with $status"; }
+}
+# Waits for a command that must fail, and not by hanging; `wait` for a job that writes to $out already.
+fails() {
+    local status=0
+    if [[ $1 == wait ]]; then "$@" || status=$?; else "$@" >"$out" 2>&1 || status=$?; fi
+    [[ $status != 0 && $status != 124 ]] || { cat "$out"; fail "$*: ended with $status"; }
 }
 says() { grep -q -- "$1" "$out" || { cat "$out"; fail "nothing says: $1"; }; }
 # Processes of this Slurm's jobs, and of no other run of this script.
@@ -152,24 +150,17 @@ processes() {
     done
     return 0
 }
-# What a job may leave behind: this user's sockets, which are named so, and memory files, and processes.
-left() {
-    grep -c "@shmem-$(id -u)-" /proc/net/unix || true
-    find /dev/shm -maxdepth 1 -user "$(id -un)" | sort
-    processes
-}
+# Memory and sockets of a job have no names in any file system, so they end with its processes.
 gone() {
-    for _ in {1..200}; do
-        [[ $(left) == "$before" ]] && return
+    for _ in {1..1200}; do
+        [[ -z $(processes) ]] && return
         sleep 0.1
     done
-    left
-    fail "$1 left something behind"
+    fail "$1 left processes behind: $(processes)"
 }
-for program in ring heat2d histogram; do
-    [[ -x $programs/examples/$program ]] || fail "$programs/examples/$program is not built"
+for program in examples/{ring,heat2d,histogram,pmi_ring} pmi-process lives busy mishaps; do
+    [[ -x $programs/$program ]] || fail "$programs/$program is not built"
 done
-before=$(left)
 
 step -N1 -n1 "$programs/examples/ring"
 step -N1 -n4 "$programs/examples/ring"
@@ -182,10 +173,8 @@ step -N4 -n8 env SHMEM_PMI=1 "$programs/examples/ring"
 # PMI alone, through its facade.
 for version in auto 1 2; do
     for program in "$programs/examples/pmi_ring" "$programs/pmi-process all" "$programs/pmi-process threads"; do
-        if [[ -x ${program% *} ]]; then
-            # shellcheck disable=SC2086 # program and argument
-            step -N4 -n8 env SHMEM_PMI=$version $program
-        fi
+        # shellcheck disable=SC2086 # program and argument
+        step -N4 -n8 env SHMEM_PMI=$version $program
     done
 done
 # Ranks dealt out: 7 on 4 nodes, one by one.
@@ -194,51 +183,45 @@ step -N4 -n8 env SHMEM_TRANSPORT=xrc "$programs/examples/histogram"
 step -N4 -n8 env SHMEM_CONNECT=static "$programs/examples/ring"
 step -N4 -n8 env SHMEM_DEBUG=1 "$programs/examples/ring"
 says "PE 7 of 8 on node 3 of 4"
-if [[ -x $programs/lives ]]; then
-    step -N2 -n4 "$programs/lives" 3
-fi
+step -N2 -n4 "$programs/lives" 3
 if command -v mpiexec.hydra >/dev/null; then
     echo "-- Hydra in an allocation"
-    timeout 120 salloc -Q -N4 -n8 mpiexec.hydra -n 8 env SHMEM_DEBUG=1 "$programs/examples/ring" >"$out" 2>&1 ||
+    timeout 300 salloc -Q -N4 -n8 mpiexec.hydra -n 8 env SHMEM_DEBUG=1 "$programs/examples/ring" >"$out" 2>&1 ||
         { cat "$out"; fail "mpiexec.hydra in an allocation"; }
     says "PE 7 of 8 on node 3 of 4"
+else
+    skipped mpich "there is no mpiexec.hydra"
 fi
 gone "jobs that ended"
 
 echo "-- srun --mpi=none is refused"
-if timeout 60 srun -Q --mpi=none -N2 -n2 "$programs/examples/ring" >"$out" 2>&1; then
-    fail "a job without PMI was not refused"
-fi
+fails timeout 300 srun -Q --mpi=none -N2 -n2 "$programs/examples/ring"
 says "srun --mpi=pmi2 -n 2 PROGRAM"
-timeout 60 srun -Q --mpi=none -N1 -n1 "$programs/examples/ring" >"$out" 2>&1 || fail "one PE needs no PMI"
+timeout 300 srun -Q --mpi=none -N1 -n1 "$programs/examples/ring" >"$out" 2>&1 || fail "one PE needs no PMI"
 
-if [[ -x $programs/busy ]]; then
-    # A PE that is killed, and a job that is cancelled, both in the middle of a barrier.
-    busy() {
-        srun -Q -O --mpi=pmi2 -N4 -n8 -J busy "$@" "$programs/busy" >"$out" 2>&1 &
-        for _ in {1..600}; do
-            grep -q "^round 8$" "$out" && return
-            sleep 0.1
-        done
-        cat "$out"
-        fail "the job does not start"
-    }
-    echo "-- kill -9 of one PE"
-    busy -K
-    kill -9 "$(processes | head -n 1)"
-    wait $! && fail "the job succeeded"
-    gone "a job whose PE was killed"
-    echo "-- scancel"
-    busy
-    scancel --name=busy
-    wait $! && fail "the job succeeded"
-    gone "a job that was cancelled"
-fi
-if [[ -x $programs/mishaps ]]; then
-    echo "-- a PE that gives up ends the job"
-    for mishap in global-exit-3 exit-0 exit-3 panic; do
-        timeout 60 srun -Q -O --mpi=pmi2 -N4 -n8 "$programs/mishaps" $mishap >"$out" 2>&1 && fail "$mishap succeeded"
-        gone "$mishap"
+# A PE that is killed, and a job that is cancelled, both in the middle of a barrier.
+busy() {
+    timeout 300 srun -Q -O --mpi=pmi2 -N4 -n8 -J busy "$@" "$programs/busy" >"$out" 2>&1 &
+    for _ in {1..600}; do
+        grep -q "^round 8$" "$out" && return
+        sleep 0.1
     done
-fi
+    cat "$out"
+    fail "the job does not start"
+}
+echo "-- kill -9 of one PE"
+busy -K
+kill -9 "$(processes | head -n 1)"
+fails wait $!
+gone "a job whose PE was killed"
+echo "-- scancel"
+busy
+scancel --name=busy
+fails wait $!
+gone "a job that was cancelled"
+echo "-- a PE that gives up ends the job"
+for mishap in global-exit-3 exit-0 exit-3 panic; do
+    fails timeout 300 srun -Q -O --mpi=pmi2 -N4 -n8 "$programs/mishaps" $mishap
+    gone "$mishap"
+done
 echo "slurm: all good"

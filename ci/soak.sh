@@ -5,8 +5,9 @@
 # Usage: ci/soak.sh [seconds per round] [directory of the programs]. Needs root; nft or iptables.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/common.sh
 seconds=${1:-20}
-bin=${2:-target/release}
+bin=${2:-$target/release}
 nodes=4
 ppn=2
 id=shmem-soak-$$

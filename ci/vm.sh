@@ -2,16 +2,17 @@
 # Runs jobs on real verbs where no RDMA device is: a Debian kernel with Soft-RoCE under QEMU's
 # software emulation, which needs no privileges and no network. Jobs are the files of ci/vm/jobs; each
 # says whether it wants one machine with two devices, or two machines with one device each.
-# Usage: ci/vm.sh [--install] [--list] [JOB...]
+# Usage: ci/vm.sh [--packages | --list | JOB...]
 # Without jobs: all of them but those that measure, and prove nothing.
-#   --install         gets missing Debian packages (as root)
+#   --packages        prints the Debian packages that are missing
+#   --list            prints the jobs
 #   VM_DIR            where the kernel and the results are kept (target/vm)
-#   VM_REQUIRED=1     fail, where it would otherwise say why it cannot run and pass
+#   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
 #   VM_TIMEOUT        seconds for the jobs of one kind (1500)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+source ci/common.sh
 dir=$(realpath -m "${VM_DIR:-$target/vm}")
 jobs_dir=ci/vm/jobs
 
@@ -23,11 +24,11 @@ for file in "$jobs_dir"/*.sh; do
     [[ -z $(about "$name" vm) ]] || all+=("$name")
 done
 
-install=
+packages=
 wanted=()
 for argument in "$@"; do
     case $argument in
-    --install) install=1 ;;
+    --packages) packages=1 ;;
     --list)
         for name in "${all[@]}"; do printf '%-16s %-4s %s\n' "$name" "$(about "$name" vm)" "$(about "$name" shows)"; done
         exit
@@ -46,8 +47,8 @@ if [[ ${#wanted[@]} -eq 0 ]]; then
 fi
 
 cannot() {
-    echo "virtual machine: skipped: $*" >&2
-    exit "${VM_REQUIRED:-0}"
+    skipped vm "$*"
+    exit 0
 }
 
 # Package and what it is needed for.
@@ -72,27 +73,18 @@ need iproute2 ip rdma tc
 need ibverbs-utils ibv_devinfo ibv_rc_pingpong
 need ibverbs-providers '/usr/lib/*/libibverbs/librxe-rdmav*.so'
 need dropbear-bin dropbear dbclient
-# To build with the feature `verbs`.
-need libibverbs-dev /usr/include/infiniband/verbs.h
-need librdmacm-dev /usr/include/rdma/rdma_cma.h
-need pkg-config pkg-config
-need libclang-dev '/usr/lib/llvm-*/lib/libclang*.so*'
-if [[ ${#missing[@]} -gt 0 && -n $install ]]; then
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ||
-        cannot "cannot install ${missing[*]}"
-elif [[ ${#missing[@]} -gt 0 ]]; then
-    cannot "missing packages: ${missing[*]} (--install gets them)"
+# shellcheck disable=SC2207 # lines and words become elements
+missing+=($(verbs_lack))
+if [[ -n $packages ]]; then
+    echo "${missing[@]}"
+    exit
 fi
+[[ ${#missing[@]} == 0 ]] || cannot "missing packages: ${missing[*]}"
 [[ $(uname -m) == x86_64 ]] || cannot "the guest's programs are the host's, and its kernel is for x86_64"
 
 began=$SECONDS
 mkdir -p "$dir"
-if ! bash ci/vm/image.sh "$dir"; then
-    # Package lists that are missing, or name a kernel that has been replaced.
-    [[ -n $install ]] && apt-get update -qq && bash ci/vm/image.sh "$dir" ||
-        cannot "no kernel or no file system for the guest"
-fi
+bash ci/vm/image.sh "$dir" || cannot "no kernel or no file system for the guest"
 echo "-- kernel and file system: $((SECONDS - began)) s"
 began=$SECONDS
 bash ci/vm/programs.sh "$dir/share/bin"
@@ -178,7 +170,6 @@ printf '\n%-16s %-4s %-8s %8s   %s\n' job vm result seconds shows
 for name in "${wanted[@]}"; do
     case ${status[$name]:-none} in
     0) result=ok ;;
-    77) result=skipped ;;
     124) result=timeout ;;
     none) result=lost ;;
     *) result=FAILED ;;
@@ -186,7 +177,7 @@ for name in "${wanted[@]}"; do
     printf '%-16s %-4s %-8s %8s   %s\n' "$name" "$(about "$name" vm)" "$result" "${seconds[$name]:--}" "$(about "$name" shows)"
     log=$share/logs/$name.log
     [[ ! -e $log ]] || sed -n 's/^> /                        /p' "$log"
-    if [[ $result != ok && $result != skipped ]]; then
+    if [[ $result != ok ]]; then
         failed=1
         [[ ! -e $log ]] || tail -25 "$log" | sed 's/^/   | /'
     fi

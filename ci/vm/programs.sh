@@ -5,7 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rm -rf "$1" && mkdir -p "$1"
-target=${CARGO_TARGET_DIR:-target}
+# The same as of ci/verbs.sh.
+target=${CARGO_TARGET_DIR:-target}/verbs
+export CARGO_TARGET_DIR=$target
 cargo build --release --quiet --features shmem-core/verbs --bins --examples \
     -p shmem-core -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches -p shmem-tests
 for program in shmrun shmem-info npb-{bt,ep,mg,sp} footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do

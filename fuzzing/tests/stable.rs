@@ -3,6 +3,7 @@
 //! `SHMEM_FUZZ_RUNS=100000` runs more mutations per target, `SHMEM_SIM_SEED=n` other ones.
 
 use std::panic::catch_unwind;
+use std::path::Path;
 
 use shmem_fuzzing::TARGETS;
 use shmem_fuzzing::mutation::{inputs, mutate};
@@ -29,6 +30,25 @@ fn run(name: &str) {
         if catch_unwind(|| body(&input)).is_err() {
             panic!("target {name}, SHMEM_SIM_SEED={seed}, input {input:02x?}");
         }
+    }
+}
+
+/// Each has a program for libFuzzer, and a row in the page that says how to run it.
+#[test]
+fn all_targets_are_under_libfuzzer() {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+    let page = std::fs::read_to_string(fuzz.join("README.md")).unwrap();
+    let rows: Vec<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(name, _)| name)
+        .collect();
+    let names: Vec<_> = TARGETS.iter().map(|t| t.name).collect();
+    assert_eq!(rows, names);
+    for name in names {
+        let source = fuzz.join("fuzz_targets").join(name).with_extension("rs");
+        let source = std::fs::read_to_string(&source).unwrap_or_default();
+        assert!(source.contains(&format!("{name}(")), "{name}: {source}");
     }
 }
 

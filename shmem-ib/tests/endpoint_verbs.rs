@@ -1,6 +1,6 @@
 //! Endpoints over RDMA devices, with threads as PEs: connections on demand, one-sided operations,
-//! sleeping and waking. Which devices: see `common/device.rs`. Where there is none each test says
-//! so and passes, unless `SHMEM_TEST_HCA_REQUIRED=1`.
+//! sleeping and waking. Which devices: see `common/device.rs`. Where there is none each test is
+//! skipped, for the need `rdma` of `SHMEM_TEST_REQUIRE`.
 
 #[path = "common/device.rs"]
 mod device;
@@ -17,14 +17,14 @@ use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge,
     VerbsError, Wake,
 };
+use shmem_require::skipped;
 
 /// The ports to use, unless there are none and need not be.
 fn ports() -> Option<[VerbsConfig; 2]> {
     match device::pair() {
         Ok((ports, _)) => Some(ports),
-        Err(why) if device::is_required() => panic!("{why}"),
         Err(why) => {
-            println!("nothing was tested: {why}");
+            skipped("rdma", why);
             None
         }
     }
@@ -399,7 +399,7 @@ fn sleeps_end_for_each_reason() {
             send();
             let sent = Instant::now();
             while returns.load(Ordering::Relaxed) == before && deaf == 0 {
-                deaf += u32::from(sent.elapsed() > Duration::from_secs(20));
+                deaf += u32::from(sent.elapsed() > LONG);
                 std::thread::sleep(Duration::from_micros(100));
             }
             while hca.poll_cq(cq, &mut out) == 0 {}

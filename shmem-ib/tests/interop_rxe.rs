@@ -12,7 +12,7 @@
 //!
 //! `SHMEM_INTEROP` is the device, an address of the software HCA, and the namespace where it is. The
 //! first HCA named is the one that requests in most checks. `data` means checks of RC transfers only,
-//! which hold on a network that loses packets, too. Without `SHMEM_INTEROP` this says so and passes.
+//! which hold on a network that loses packets, too. Without `SHMEM_INTEROP` this is skipped.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,7 @@ use shmem_ib::device::Device;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::sys::{VerbsConfig, VerbsHca};
 use shmem_ib::verbs::{Counters, Hca, Mtu};
+use shmem_require::skipped;
 
 /// One HCA of each make, in the order of the check.
 struct Pair {
@@ -194,7 +195,7 @@ static SAID: Mutex<String> = Mutex::new(String::new());
 
 fn main() -> ExitCode {
     let Some(wire) = Wire::from_env() else {
-        println!("no wire to a Soft-RoCE device: SHMEM_INTEROP is not set");
+        skipped("rdma", "SHMEM_INTEROP names no wire to a Soft-RoCE device");
         return ExitCode::SUCCESS;
     };
     let (mut soft_first, mut mtu) = (true, Mtu::M4096);

@@ -1,13 +1,14 @@
 //! What a job puts on the wire, judged by others: every packet is captured, tshark has to dissect it
 //! as RoCEv2 without complaint, and its invariant CRC is computed again from the captured IP header.
 //!
-//! Needs `tshark`, `dumpcap`, `ip`, and the right to make a network namespace. Where these lack, the
-//! tests say so and pass, unless `CAPTURE_REQUIRED` is set, as it is in continuous integration.
+//! Needs `tshark`, `dumpcap`, `ip`, and the right to make a network namespace: the need `capture` of
+//! `SHMEM_TEST_REQUIRE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use shmem_require::skipped;
 use shmem_tests::text;
 
 /// Captures everything on the loopback of a fresh network namespace while the job runs.
@@ -105,20 +106,12 @@ fn read_capture(path: &Path) -> Vec<Captured> {
     packets
 }
 
-fn is_missing(what: &str) {
-    assert!(
-        std::env::var_os("CAPTURE_REQUIRED").is_none(),
-        "CAPTURE_REQUIRED is set, but {what}"
-    );
-    eprintln!("nothing was captured: {what}");
-}
-
 /// Runs `program` on four nodes of one PE, with packets of its own on addresses that begin with
 /// `first`. `None` where this machine cannot capture.
 fn captured(name: &str, first: &str, program: &str) -> Option<(PathBuf, Vec<Captured>)> {
     for tool in ["tshark", "dumpcap"] {
         if Command::new(tool).arg("--version").output().is_err() {
-            is_missing(&format!("{tool} is not installed"));
+            skipped("capture", format_args!("{tool} is not installed"));
             return None;
         }
     }
@@ -144,7 +137,10 @@ fn captured(name: &str, first: &str, program: &str) -> Option<(PathBuf, Vec<Capt
     let said = text(&output.stderr) + &std::fs::read_to_string(&log).expect("the log");
     let denied = said.contains("unshare:") || output.status.code() == Some(77);
     if denied {
-        is_missing(&format!("capturing is not possible here: {said}"));
+        skipped(
+            "capture",
+            format_args!("nothing can be captured here: {said}"),
+        );
         return None;
     }
     assert!(output.status.success(), "{program}: {said}");

@@ -29,8 +29,8 @@ impl Chance {
 }
 
 /// Kills one process named `victim` of a job with these options, at a random moment, again and
-/// again. `spoken` is part of the message that must appear, if any must.
-fn kill_at_random(victim: &str, options: &str, spoken: Option<&str>) {
+/// again. `spoken` are parts of messages of which one must appear, if any must.
+fn kill_at_random(victim: &str, options: &str, spoken: &[&str]) {
     let seed = number("SHMEM_TEST_SEED", 1);
     let mut chance = Chance(seed ^ victim.len() as u64);
     for round in 0..number("SHMEM_TEST_KILLS", 6) {
@@ -69,12 +69,10 @@ fn kill_at_random(victim: &str, options: &str, spoken: Option<&str>) {
             "{context}: {killed:?} killed, yet success"
         );
         let err = text(&output.stderr);
-        if let Some(spoken) = spoken {
-            assert!(
-                err.contains(spoken),
-                "{context}: {killed:?} killed, stderr: {err}"
-            );
-        }
+        assert!(
+            spoken.is_empty() || spoken.iter().any(|part| err.contains(part)),
+            "{context}: {killed:?} killed, stderr: {err}"
+        );
         let start = Instant::now();
         loop {
             let left = family(&mark);
@@ -92,25 +90,27 @@ fn kill_at_random(victim: &str, options: &str, spoken: Option<&str>) {
 
 #[test]
 fn of_a_pe() {
-    kill_at_random("busy-pe", "-n 8 --nodes 4", Some("SIGKILL"));
+    kill_at_random("busy-pe", "-n 8 --nodes 4", &["SIGKILL"]);
 }
 
 #[test]
 fn of_a_pe_on_one_node() {
-    kill_at_random("busy-pe", "-n 5", Some("SIGKILL"));
+    kill_at_random("busy-pe", "-n 5", &["SIGKILL"]);
 }
 
 #[test]
 fn of_a_launch_agent() {
-    kill_at_random("shmrun-agent", "-n 8 --nodes 4", Some("SIGKILL"));
+    // What an agent has just forked has its name for a moment, and becomes the template then.
+    let spoken = ["SIGKILL", "the program ended while it was to fork PEs"];
+    kill_at_random("shmrun-agent", "-n 8 --nodes 4", &spoken);
 }
 
 #[test]
 fn of_a_guard() {
-    kill_at_random("shmrun-guard", "-n 8 --nodes 4", Some("guard"));
+    kill_at_random("shmrun-guard", "-n 8 --nodes 4", &["guard"]);
 }
 
 #[test]
 fn of_shmrun() {
-    kill_at_random("shmrun-under-te", "-n 8 --nodes 4", None);
+    kill_at_random("shmrun-under-te", "-n 8 --nodes 4", &[]);
 }

@@ -29,6 +29,8 @@ pub struct Products {
     pub shared: PathBuf,
     /// The C library, for static linking.
     pub archive: PathBuf,
+    /// Whether they have support for RDMA devices, and so code of rdma-sys in them.
+    pub verbs: bool,
 }
 
 /// The root of the workspace.
@@ -78,6 +80,7 @@ impl Build {
             shmem_info: find("shmem-info")?,
             shared: find("libshmem.so")?,
             archive: find("libshmem.a")?,
+            verbs: self.verbs,
         })
     }
 }

@@ -259,6 +259,11 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
         let to = Path::new("share/doc/shmem").join(document);
         entries.push(Entry::new(to, from, 0o644));
     }
+    if products.verbs {
+        let from = Copy(workspace().join("third-party/rdma-sys/LICENSE"));
+        let to = "share/doc/shmem/LICENSE-rdma-sys";
+        entries.push(Entry::new(to, from, 0o644));
+    }
     Ok(entries)
 }
 

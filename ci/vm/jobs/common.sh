@@ -1,4 +1,4 @@
-# What jobs share. A job exits with 0, or 77 where it cannot run, or anything else where it failed.
+# What jobs share. A job exits with 0, or anything else where it failed.
 export PATH=/host/bin:$PATH RUST_BACKTRACE=1
 # Heaps are pinned by a device: small ones.
 export SHMEM_SYMMETRIC_SIZE=4M

@@ -2,7 +2,7 @@
 # seconds: 400
 # shows: the conformance suite of verbs, and endpoints, on two Soft-RoCE devices
 source /host/jobs/common.sh
-export SHMEM_TEST_HCA=$HCA SHMEM_TEST_HCA_REQUIRED=1
+export SHMEM_TEST_HCA=$HCA SHMEM_TEST_REQUIRE=all
 status=0
 conformance_verbs >/tmp/out 2>&1 || status=1
 cat /tmp/out

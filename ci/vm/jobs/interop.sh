@@ -11,7 +11,7 @@ ip -n soft link set s1 mtu 4200 up
 ip -n soft link set lo up
 rdma link add rxe3 type rxe netdev s0
 until grep -q ffff:0a08:0001 /sys/class/infiniband/rxe3/ports/1/gids/*; do sleep 0.05; done
-export SHMEM_INTEROP=rxe3,10.8.0.2,/run/netns/soft
+export SHMEM_TEST_REQUIRE=all SHMEM_INTEROP=rxe3,10.8.0.2,/run/netns/soft
 
 # A device sends at the rate of its wire, whatever the receiver's socket holds.
 echo $((16 << 20)) >/proc/sys/net/core/rmem_max

@@ -246,7 +246,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "takes seconds unless optimised: cargo test --release -- --ignored"]
     fn classes_w_and_a_are_right_at_every_level() {
         let counts_of_w = [12281576, 11729692, 2202726, 137368, 3371, 36, 0, 0, 0, 0];
         let counts_of_a = [

@@ -34,8 +34,3 @@ fn config(wanted: &Wanted) -> Result<VerbsConfig, String> {
         Err(e) => Err(e.to_string()),
     }
 }
-
-/// Whether it is a failure that there is no device.
-pub(crate) fn is_required() -> bool {
-    std::env::var("SHMEM_TEST_HCA_REQUIRED").is_ok_and(|v| v == "1")
-}

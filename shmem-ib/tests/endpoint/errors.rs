@@ -9,11 +9,29 @@ use shmem_ib::verbs::{Qpn, WcStatus};
 
 use crate::job::{Job, WORDS};
 
-/// Short for a test, long enough for a peer that answers on a busy machine.
+/// For whoever asks those that do not answer. A peer that answers may be later than that where the machine
+/// is busy, so nothing here counts on its being in time.
 const DEADLINE: Duration = Duration::from_secs(1);
+/// After so long a peer that answers counts as hung.
+const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Only PE 0 is in a hurry.
 fn short(config: &mut EndpointConfig, _: &mut SoftConfig) {
-    config.connect_deadline = DEADLINE;
+    config.connect_deadline = match config.pe {
+        0 => DEADLINE,
+        _ => PATIENCE,
+    };
+}
+
+/// An operation that needs a connection with somebody who answers, though perhaps not within the deadline.
+fn patiently(operation: impl Fn() -> Result<u64, ConnError>) -> u64 {
+    let began = Instant::now();
+    loop {
+        match operation() {
+            Err(ConnError::Unreachable { .. }) if began.elapsed() < PATIENCE => {}
+            result => return result.unwrap(),
+        }
+    }
 }
 
 #[test]
@@ -26,6 +44,8 @@ fn a_peer_that_does_not_answer_is_named_and_holds_up_nobody_else() {
     };
     job.set_address(2, Lookup::Ready(nowhere));
     let pe = &job.pes[0];
+    // The connection with PE 1 is there before, so that nothing waits for it.
+    patiently(|| pe.endpoint.fetch_add(1, 8, 1));
     std::thread::scope(|scope| {
         let failing = scope.spawn(|| {
             let began = Instant::now();
@@ -42,16 +62,16 @@ fn a_peer_that_does_not_answer_is_named_and_holds_up_nobody_else() {
         let ConnError::Unreachable { sent, .. } = &error else {
             panic!("{error:?}")
         };
-        assert!(*sent >= 4, "{error}");
+        assert!(*sent > 1, "{error}");
         let text = error.to_string();
         assert!(
             text.contains("PE 2 (node 1)") && text.contains("does not answer"),
             "{text}"
         );
     });
-    // The address becomes right, and it works.
+    // The address becomes right, and it works, though perhaps not within the deadline.
     job.set_address(2, Lookup::Ready(job.address(2)));
-    assert_eq!(pe.endpoint.fetch_add(2, 0, 5).unwrap(), 0);
+    assert_eq!(patiently(|| pe.endpoint.fetch_add(2, 0, 5)), 0);
     assert_eq!(job.pes[2].word(0), 5);
 }
 
@@ -66,7 +86,7 @@ fn a_stranger_without_the_key_gets_no_answer() {
     let error = thief.pes[0].endpoint.fetch_add(1, 0, 1).unwrap_err();
     assert!(matches!(error, ConnError::Unreachable { .. }), "{error:?}");
     let stats = job.pes[1].endpoint.stats();
-    assert!(stats.connect.bad_mac >= 4);
+    assert!(stats.connect.bad_mac > 1);
     assert_eq!(
         (stats.connect.offers_sent, stats.queue_pairs_created),
         (0, 0)
@@ -83,7 +103,7 @@ fn another_job_is_counted_apart() {
     other.set_address(1, Lookup::Ready(job.address(1)));
     assert!(other.pes[0].endpoint.fetch_add(1, 0, 1).is_err());
     let stats = job.pes[1].endpoint.stats();
-    assert!(stats.connect.wrong_job >= 4 && stats.connect.bad_mac == 0);
+    assert!(stats.connect.wrong_job > 1 && stats.connect.bad_mac == 0);
 }
 
 #[test]
@@ -187,7 +207,6 @@ fn ranges_alignment_and_numbers_are_checked() {
 #[test]
 fn addresses_may_come_late_or_never() {
     let job = Job::with(3, short);
-    let right = job.address(1);
     job.set_address(1, Lookup::Pending);
     job.set_address(2, Lookup::Unknown("its node has left the job".into()));
     let pe = &job.pes[0];
@@ -200,9 +219,14 @@ fn addresses_may_come_late_or_never() {
     );
     let error = pe.endpoint.fetch_add(1, 0, 1).unwrap_err();
     assert!(matches!(&error, ConnError::AddressLate { .. }), "{error:?}");
+    // It comes in time to one who is patient.
+    let job = Job::with(2, |config, _| config.connect_deadline = PATIENCE);
+    let right = job.address(1);
+    job.set_address(1, Lookup::Pending);
+    let pe = &job.pes[0];
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| pe.endpoint.fetch_add(1, 0, 4));
-        std::thread::sleep(DEADLINE / 3);
+        std::thread::sleep(Duration::from_millis(300));
         job.set_address(1, Lookup::Ready(right));
         assert_eq!(waiting.join().unwrap().unwrap(), 0);
     });

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use shmem_ib::connect::endpoint::{ConnError, EndpointConfig, Transport};
 use shmem_ib::soft::xrc::SharedWindow;
@@ -187,9 +187,9 @@ fn a_direct_peer_that_leaves_early_gives_its_place_to_another() {
     }
     pe.endpoint.quiet().unwrap();
     assert_eq!(job.pes[2].endpoint.stats().xrc_targets, 1);
-    let began = Instant::now();
     job.pes[2].endpoint.close();
-    assert!(began.elapsed() < Duration::from_secs(10), "it waits for us");
+    let missed = job.pes[2].endpoint.stats().connect.byes_missed;
+    assert_eq!(missed, 0, "it was not released, but lingered");
     assert_eq!(pe.endpoint.fetch_add(3, 8, 5).unwrap(), 0);
     assert_eq!(pe.endpoint.fetch_add(3, 8, 0).unwrap(), 5);
     assert_eq!(job.pes[3].endpoint.stats().xrc_targets, 1);
@@ -353,7 +353,7 @@ fn news_for_a_neighbour_is_told_while_a_call_waits() {
             let began = std::time::Instant::now();
             while news.load(Ordering::SeqCst) == before {
                 assert!(
-                    began.elapsed() < Duration::from_secs(20),
+                    began.elapsed() < Duration::from_secs(60),
                     "write {i} was not told"
                 );
                 std::thread::yield_now();

@@ -439,7 +439,9 @@ fn a_server_that_ends_ends_the_job() {
 fn interrupting_does_not_wait_for_hosts_that_do_not_answer() {
     let net = Network::new();
     for hosts in ["silent", "a,silent,c"] {
-        let mut job = net.job(hosts, &["-n", "3", "sleep", "1000"]);
+        let job = net.job(hosts, &["-n", "3", "sleep", "1000"]);
+        // Whoever waits for it counts as hung.
+        let mut job = job.env("SHMEM_RSH_TIMEOUT", "1h");
         let child = job.start();
         // The client of a host that does not answer, among those of others.
         wait_until(
@@ -448,11 +450,8 @@ fn interrupting_does_not_wait_for_hosts_that_do_not_answer() {
             || format!("{:?}", job.processes()),
         );
         kill(child.id() as i32, 2);
-        let start = std::time::Instant::now();
         let out = job.finish(child);
         assert_eq!(out.code(), 130, "{out:?}");
-        // The host's time would be 30 s.
-        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 }
 

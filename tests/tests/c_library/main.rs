@@ -1,8 +1,7 @@
 //! The C library as users get it: installed under a prefix, with programs in C and C++ compiled by its
 //! wrappers and run through the real `shmrun`.
 //!
-//! Needs a C compiler. Where there is none, the tests say so and pass, unless `C_REQUIRED` is set, as it
-//! is in continuous integration.
+//! Needs compilers of C and C++: the need `c` of `SHMEM_TEST_REQUIRE`.
 
 mod conformance;
 mod coverage;

@@ -1,8 +1,7 @@
 //! Programs that speak PMI, and know nothing of OpenSHMEM, under the real `shmrun`: clients of our own
 //! that speak it without a library, well and badly; MPICH programs; programs with Slurm's library.
 //!
-//! What needs a package (`mpich`, `libpmi2-0-dev`) says so and passes where it is missing, unless
-//! `PMI_REQUIRED=1`, as it is in continuous integration.
+//! Needs of `SHMEM_TEST_REQUIRE`: `mpich`, `mpich-spawn`, `libpmi2`.
 
 mod client;
 mod foreign;

@@ -16,8 +16,16 @@ pub struct RetryPolicy {
     pub max: u64,
     /// A peer that gives no sign of life for so long makes a wanted connection fail.
     pub silence: u64,
-    /// From the first BYE to the second; doubles with each, up to `max`.
+    /// From the first BYE to the second; doubles with each, up to [`Self::longest_bye`].
     pub bye: u64,
+}
+
+impl RetryPolicy {
+    /// Longest interval between two BYEs: so short that some of them must be lost in a row before who
+    /// lingers takes a peer for gone.
+    pub const fn longest_bye(&self) -> u64 {
+        4 * self.bye
+    }
 }
 
 impl Default for RetryPolicy {

@@ -196,7 +196,7 @@ impl Handshake {
                 let retry = &cx.local.retry;
                 s.interval = match s.interval {
                     0 => retry.bye,
-                    interval => interval.saturating_mul(2).min(retry.max.max(retry.bye)),
+                    interval => interval.saturating_mul(2).min(retry.longest_bye()),
                 };
                 s.said = cx.now;
                 s.resend = cx.now + jittered(cx.rng, s.interval);

@@ -55,7 +55,7 @@ fn a_lost_bye_is_repeated_and_answered_at_once() {
         assert!(again.len() == 1 && is_bye(&again[0], true));
         let interval = a.now - before;
         assert!((expected * 3 / 4..=expected * 5 / 4).contains(&interval));
-        expected = (2 * expected).min(250 * MS);
+        expected = (2 * expected).min(80 * MS);
         b.now = a.now;
         let reply = b.receive_all(&again);
         assert!(reply.len() == 1 && is_bye(&reply[0], false));

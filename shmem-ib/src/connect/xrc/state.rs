@@ -73,8 +73,7 @@ impl Repeated {
     }
 
     pub(super) fn again(&mut self, now: u64, retry: &RetryPolicy, rng: &mut Rng) {
-        let longest = retry.max.max(retry.bye);
-        self.interval = self.interval.saturating_mul(2).min(longest);
+        self.interval = self.interval.saturating_mul(2).min(retry.longest_bye());
         self.said = now;
         self.resend = now + jittered(rng, self.interval);
     }
