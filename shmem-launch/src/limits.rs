@@ -7,9 +7,61 @@
 
 use crate::exit::LAUNCHER;
 
+/// PEs in one request to a template, and requests that may be unanswered: one being served, one to
+/// follow.
+const MOST_PES: u32 = shmem_node::template::message::MAX_BATCH as u32;
+const MOST_REQUESTS: u32 = 2;
+
+/// Descriptors that go to the template for a PE: two streams and a PMI socket. PE 0 has an input,
+/// too, which the room that is left free is for.
+const SENT_PER_PE: u32 = 3;
+
 /// Descriptors of an agent beside those of PEs and children: its own link, epoll, signals, segment,
 /// template, standard streams, and those on their way to the template.
-const OWN_DESCRIPTORS: u64 = 32 + 3 * 2 * 32;
+const OWN_DESCRIPTORS: u64 = 32 + (SENT_PER_PE * MOST_REQUESTS * MOST_PES) as u64;
+
+/// How many PEs an agent asks its template for at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portion {
+    /// PEs in one request.
+    pub pes: u32,
+    /// Requests that may be unanswered.
+    pub requests: u32,
+}
+
+impl Portion {
+    /// As much as is of use.
+    pub const FULL: Self = Self {
+        pes: MOST_PES,
+        requests: MOST_REQUESTS,
+    };
+
+    /// The portion of each of `agents` agents on a machine, where a process may have `limit`
+    /// descriptors open.
+    ///
+    /// Descriptors that were sent over a Unix socket and not yet received are counted for the user,
+    /// and the kernel sends no more when those of all processes are more than the sender may have
+    /// open. Half of that is for others: together the agents take no more, unless one PE at a time
+    /// for each is too much already. What the kernel refuses then is sent later.
+    pub fn of(limit: u64, agents: u32) -> Self {
+        let share = limit / 2 / u64::from(agents.max(1));
+        let pes = |requests| share / u64::from(SENT_PER_PE * requests);
+        let requests = if pes(MOST_REQUESTS) > 0 {
+            MOST_REQUESTS
+        } else {
+            1
+        };
+        Self {
+            pes: pes(requests).clamp(1, MOST_PES.into()) as u32,
+            requests,
+        }
+    }
+
+    /// The limit of descriptors at which each of so many agents has a full portion.
+    pub fn limit_for_full(agents: u32) -> u64 {
+        2 * u64::from(SENT_PER_PE * MOST_REQUESTS * MOST_PES) * u64::from(agents)
+    }
+}
 
 /// Descriptors that an agent likes to have: two output pipes and a PMI socket for each PE, and those
 /// of its `children`.
@@ -17,7 +69,7 @@ pub fn descriptors(n_local: u32, children: u32) -> u64 {
     OWN_DESCRIPTORS + 3 * u64::from(n_local) + u64::from(children)
 }
 
-/// Descriptors with which an agent can do, if it keeps one pipe of each PE out of its table (see
+/// Descriptors with which an agent can do, if other processes keep one pipe of each PE open for it (see
 /// `driver::park`).
 pub fn descriptors_least(n_local: u32, children: u32) -> u64 {
     let n = u64::from(n_local);
@@ -234,6 +286,41 @@ mod tests {
     }
 
     #[test]
+    fn agents_share_what_may_be_on_its_way() {
+        let sent = |p: Portion| u64::from(p.pes * p.requests * SENT_PER_PE);
+        for limit in [256, 1024, 4096, 20_000, 1 << 20] {
+            for agents in [1, 2, 8, 64, 512, 5000] {
+                let p = Portion::of(limit, agents);
+                let all = sent(p) * u64::from(agents);
+                assert!(all <= limit / 2 || sent(p) == 3, "{limit} {agents} {p:?}");
+            }
+        }
+        assert_eq!(Portion::of(1024, 1), Portion::FULL);
+        assert_eq!(
+            Portion::of(1024, 64),
+            Portion {
+                pes: 1,
+                requests: 2
+            }
+        );
+        assert_eq!(
+            Portion::of(1024, 512),
+            Portion {
+                pes: 1,
+                requests: 1
+            }
+        );
+        for agents in [1, 64, 512] {
+            let limit = Portion::limit_for_full(agents);
+            assert_eq!(Portion::of(limit, agents), Portion::FULL);
+            assert_ne!(
+                Portion::of(limit - 6 * u64::from(agents), agents),
+                Portion::FULL
+            );
+        }
+    }
+
+    #[test]
     fn descriptors_are_counted_for_the_fullest_node() {
         let a = Allowed {
             descriptors: Some(1024),
@@ -241,7 +328,7 @@ mod tests {
         };
         assert_eq!(check(8192, 512, 16, 8, &a), Ok(()));
         let t = check(8192, 1, 8192, 2, &a).unwrap_err().to_string();
-        assert!(t.contains("17666 descriptors") && t.contains("1024"), "{t}");
+        assert!(t.contains("17707 descriptors") && t.contains("1024"), "{t}");
     }
 
     #[test]

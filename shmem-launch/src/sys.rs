@@ -7,6 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub(crate) use shmem_node::sys::{cerr, monotonic_ns, process_cpu_ns, random};
@@ -162,6 +163,26 @@ pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) 
     cerr(unsafe { libc::close_range(first_closed as u32, u32::MAX, 0) }).map(drop)
 }
 
+/// Closes all descriptors but those in `keep`, which is sorted. For a forked child that owns its
+/// descriptor table.
+pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut from = 0;
+    let gaps = keep.iter().map(|&fd| {
+        let gap = from..fd as u32;
+        from = fd as u32 + 1;
+        gap
+    });
+    let gaps: Vec<_> = gaps.collect();
+    for gap in gaps.into_iter().chain([from..u32::MAX]) {
+        if !gap.is_empty() {
+            // SAFETY: plain system call. What is closed belongs to the parent's objects, which this
+            // child never drops.
+            cerr(unsafe { libc::close_range(gap.start, gap.end - 1, 0) })?;
+        }
+    }
+    Ok(())
+}
+
 /// Opens /dev/null for reading and writing.
 pub(crate) fn dev_null() -> io::Result<OwnedFd> {
     Ok(std::fs::OpenOptions::new()
@@ -282,6 +303,8 @@ impl Ready {
 pub(crate) enum Interest {
     Nothing,
     Read,
+    /// As `Read`, told once for each time that something comes.
+    Edge,
     Write,
     ReadWrite,
 }
@@ -291,6 +314,7 @@ impl Interest {
         (match self {
             Self::Nothing => 0,
             Self::Read => libc::EPOLLIN,
+            Self::Edge => libc::EPOLLIN | libc::EPOLLET,
             Self::Write => libc::EPOLLOUT,
             Self::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
         }) as u32
@@ -514,11 +538,15 @@ fn rlimit(which: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
         .map(|_| limit)
 }
 
+/// The limit of descriptors with which this process began, if it has been raised.
+static FIRST_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
+
 /// Raises the limit of descriptors to `need`, as far as this user may; gives what it is then.
 pub(crate) fn raise_descriptors(need: u64) -> u64 {
     let Some(old) = rlimit(libc::RLIMIT_NOFILE) else {
         return u64::MAX;
     };
+    FIRST_LIMIT.get_or_init(|| old);
     if old.rlim_cur >= need {
         return old.rlim_cur;
     }
@@ -539,6 +567,14 @@ pub(crate) fn raise_descriptors(need: u64) -> u64 {
         }
     }
     old.rlim_cur
+}
+
+/// Takes [`raise_descriptors`] back, for programs that a forked child is to execute.
+pub(crate) fn restore_descriptors() {
+    if let Some(limit) = FIRST_LIMIT.get() {
+        // SAFETY: `limit` is readable.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
+    }
 }
 
 /// Most descriptors that a process of this user can get.

@@ -44,12 +44,6 @@ use output::Upstream;
 pub use event::{Action, ChildSetup, Event, Setup};
 use pes::Pes;
 
-/// PEs in one request to the template. Bounds the descriptors that are on their way at once.
-pub const SPAWN_BATCH: u32 = shmem_node::template::message::MAX_BATCH as u32;
-
-/// Requests to the template that may be unanswered: one being served, one to follow.
-const BATCHES_IN_FLIGHT: usize = 2;
-
 /// How long the death of a child agent may take to follow the end of its link.
 const AGENT_DEATH_NS: u64 = 300_000_000;
 
@@ -567,7 +561,7 @@ impl Agent {
             self.up.send(&Frame::Ready);
         }
         if self.phase == Phase::Starting {
-            while let Some((first, count)) = self.pes.next_batch(SPAWN_BATCH, BATCHES_IN_FLIGHT) {
+            while let Some((first, count)) = self.pes.next_batch(self.setup.portion) {
                 self.actions.push_back(Action::Spawn { first, count });
             }
         }

@@ -104,6 +104,7 @@ fn arrange(theirs: &OwnedFd, cloexec: bool, group: i32, segment: &NodeSegment) -
         eprintln!("shmrun: cannot prepare the process that starts the PEs: {e}");
         return false;
     }
+    sys::restore_descriptors();
     sys::reset_signals();
     true
 }

@@ -2,5 +2,6 @@
 
 mod exec;
 mod hosts;
+mod ordinary;
 mod support;
 mod template;

@@ -25,15 +25,18 @@ pub(crate) struct Process {
 
 impl Job {
     pub(crate) fn new(args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shmrun"));
+        command.args(args);
+        Self::of(command)
+    }
+
+    /// The job that a command starts.
+    pub(crate) fn of(mut command: Command) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("SHMRUN_TEST_MARK={}-{number}-end", std::process::id());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shmrun"));
         let (name, value) = mark.split_once('=').unwrap();
-        command
-            .args(args)
-            .env(name, value)
-            .env_remove("SHMEM_SPAWN");
+        command.env(name, value).env_remove("SHMEM_SPAWN");
         Self { mark, command }
     }
 
