@@ -79,7 +79,8 @@ pub(crate) fn exit_now(status: u8) -> ! {
     unsafe { libc::_exit(status.into()) }
 }
 
-/// Replaces the program of this process. Returns only on failure.
+/// Replaces the program of this process, which gets the limits that this one began with. Returns only
+/// on failure.
 pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
     let list = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings
@@ -89,6 +90,7 @@ pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error 
             .collect()
     };
     let (argv, env) = (list(argv), list(env));
+    restore_limits();
     // SAFETY: the strings and the NULL-terminated lists of them outlive the call.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
     io::Error::last_os_error()
@@ -538,15 +540,28 @@ fn rlimit(which: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
         .map(|_| limit)
 }
 
-/// The limit of descriptors with which this process began, if it has been raised.
-static FIRST_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
+/// The limits with which this process, or the one that it was forked from, began: of descriptors, if it
+/// has been raised, and of core files, if there are to be none.
+static FIRST_DESCRIPTORS: OnceLock<libc::rlimit> = OnceLock::new();
+static FIRST_CORE: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// From now on there is no core file of this process, or of one that is forked from it: its memory
+/// has the key of the job in many places.
+pub(crate) fn leave_no_core_file() {
+    if let Some(old) = rlimit(libc::RLIMIT_CORE) {
+        FIRST_CORE.get_or_init(|| old);
+        let none = libc::rlimit { rlim_cur: 0, ..old };
+        // SAFETY: `none` is readable.
+        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+    }
+}
 
 /// Raises the limit of descriptors to `need`, as far as this user may; gives what it is then.
 pub(crate) fn raise_descriptors(need: u64) -> u64 {
     let Some(old) = rlimit(libc::RLIMIT_NOFILE) else {
         return u64::MAX;
     };
-    FIRST_LIMIT.get_or_init(|| old);
+    FIRST_DESCRIPTORS.get_or_init(|| old);
     if old.rlim_cur >= need {
         return old.rlim_cur;
     }
@@ -569,11 +584,18 @@ pub(crate) fn raise_descriptors(need: u64) -> u64 {
     old.rlim_cur
 }
 
-/// Takes [`raise_descriptors`] back, for programs that a forked child is to execute.
-pub(crate) fn restore_descriptors() {
-    if let Some(limit) = FIRST_LIMIT.get() {
-        // SAFETY: `limit` is readable.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
+/// Takes [`raise_descriptors`] and [`leave_no_core_file`] back, for programs that a forked child is to
+/// execute.
+pub(crate) fn restore_limits() {
+    let first = [
+        (libc::RLIMIT_NOFILE, &FIRST_DESCRIPTORS),
+        (libc::RLIMIT_CORE, &FIRST_CORE),
+    ];
+    for (which, limit) in first {
+        if let Some(limit) = limit.get() {
+            // SAFETY: `limit` is readable.
+            unsafe { libc::setrlimit(which, limit) };
+        }
     }
 }
 

@@ -104,7 +104,6 @@ fn arrange(theirs: &OwnedFd, cloexec: bool, group: i32, segment: &NodeSegment) -
         eprintln!("shmrun: cannot prepare the process that starts the PEs: {e}");
         return false;
     }
-    sys::restore_descriptors();
     sys::reset_signals();
     true
 }
@@ -198,6 +197,8 @@ pub(super) unsafe fn spawner(
             return 1;
         }
         sys::set_name(c"shmrun-spawner");
+        // As its PEs are to have them.
+        sys::restore_limits();
         // SAFETY: the socket was put there just now and nobody else owns it here.
         let socket = unsafe { sys::own(TEMPLATE_FD) };
         match exec::serve(socket.as_fd(), recipe) {

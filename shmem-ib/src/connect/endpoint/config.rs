@@ -36,7 +36,7 @@ pub struct EndpointConfig {
     /// The same for all PEs of the job, different between jobs.
     pub job_id: [u8; 16],
     /// Secret of the job: who does not know it cannot connect.
-    pub job_key: [u8; 32],
+    pub job_key: &'static [u8; 32],
     /// The two above do not count: they come later, with
     /// [`Endpoint::set_identity`](super::Endpoint::set_identity).
     pub identity_later: bool,
@@ -81,7 +81,7 @@ impl Default for EndpointConfig {
             transport: Transport::Rc,
             atomics: Atomics::Auto,
             job_id: [0; 16],
-            job_key: [0; 32],
+            job_key: &[0; 32],
             identity_later: false,
             incarnation: 1,
             seed: 0,

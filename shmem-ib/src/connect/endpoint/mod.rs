@@ -244,7 +244,7 @@ impl<H: Hca> Endpoint<H> {
     /// Says what job this is, if [`EndpointConfig::identity_later`] left that open; else, and when it is
     /// said again, without effect. Until then connection messages of peers are kept unread, and no peer
     /// may be contacted: the directory answers [`Lookup::Pending`].
-    pub fn set_identity(&self, job_id: [u8; 16], job_key: [u8; 32]) {
+    pub fn set_identity(&self, job_id: [u8; 16], job_key: &'static [u8; 32]) {
         let mut locked = self.lock();
         let identity = identity(job_id, job_key, locked.config.n_pes, self.by_owner);
         locked.set_identity(&identity);
@@ -310,7 +310,12 @@ impl<H: Hca> Endpoint<H> {
 }
 
 /// PEs that would not understand each other's atomics are strangers to each other.
-fn identity(mut job_id: [u8; 16], job_key: [u8; 32], n_pes: u32, by_owner: bool) -> Identity {
+fn identity(
+    mut job_id: [u8; 16],
+    job_key: &'static [u8; 32],
+    n_pes: u32,
+    by_owner: bool,
+) -> Identity {
     job_id[15] ^= u8::from(by_owner);
     Identity {
         job_id,

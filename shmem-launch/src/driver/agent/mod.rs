@@ -131,6 +131,7 @@ struct Driver {
 fn run(link: Uplink) -> u8 {
     sys::set_name(c"shmrun-agent");
     sys::keep_freed_memory();
+    sys::leave_no_core_file();
     sys::set_blocked(&SIGNALS);
     for signal in [
         libc::SIGINT,

@@ -192,6 +192,7 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     // SIGTTIN blocked: a background read fails instead of stopping the launcher.
     let blocked: Vec<i32> = SIGNALS.iter().copied().chain([libc::SIGTTIN]).collect();
     sys::set_blocked(&blocked);
+    sys::leave_no_core_file();
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
     let mut first = OutBuf::default();
