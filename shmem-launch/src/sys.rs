@@ -253,6 +253,12 @@ pub(crate) fn send_runs(fd: BorrowedFd<'_>, runs: &[IoSlice<'_>]) -> io::Result<
     read_result(unsafe { libc::sendmsg(fd.as_raw_fd(), &msg, flags) })
 }
 
+/// Ends both directions of a socket.
+pub(crate) fn shut_down(socket: BorrowedFd<'_>) {
+    // SAFETY: plain system call.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Waits until the descriptor can be read (or has ended), at most `max`.
 pub(crate) fn poll_readable(fd: BorrowedFd<'_>, max: Duration) -> bool {
     poll(fd, libc::POLLIN, max)

@@ -103,6 +103,8 @@ impl Driver {
             self.tell(Event::Failed(format!(
                 "the process that keeps pipes of PEs open {end}"
             )));
+        } else if self.node.as_ref().is_some_and(|n| n.template.is_some()) {
+            self.unnamed.insert(pid, status);
         }
     }
 

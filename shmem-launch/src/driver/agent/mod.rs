@@ -112,6 +112,9 @@ struct Driver {
     /// Local number of the PE with this process id.
     by_pid: HashMap<i32, u32>,
     answered: u32,
+    /// Children that ended and whom the template has not named yet: by process id, the status. It may
+    /// have been killed with answers that are not read.
+    unnamed: HashMap<i32, i32>,
     /// PEs whose PMI socket has ended and which are not reaped.
     leaving: Vec<u32>,
     next_search: u64,
@@ -346,6 +349,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         pes: (0..n_local).map(|_| PeIo::default()).collect(),
         by_pid: HashMap::with_capacity(n_local as usize),
         answered: 0,
+        unnamed: HashMap::new(),
         leaving: Vec::new(),
         next_search: 0,
         search_due: false,

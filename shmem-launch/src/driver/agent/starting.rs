@@ -182,12 +182,18 @@ impl Driver {
                         pids: &reply.pids,
                         error,
                     });
+                    for pid in reply.pids {
+                        if let Some(status) = self.unnamed.remove(&pid) {
+                            self.reaped(pid, status);
+                        }
+                    }
                     self.act();
                 }
                 Ok(Reply::Closed) | Err(_) => {
                     if let Some(node) = &mut self.node {
                         node.template = None;
                     }
+                    self.unnamed.clear();
                     // Requests that wait are for nobody.
                     self.send_requests(monotonic_ns());
                     self.tell(Event::TemplateClosed);
