@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 pub use net::{interface_addresses, interface_mtu};
-pub use peer::{end_at_once, peer_user, user, wait_hangup, wait_readable};
+pub use peer::{end_at_once, peer_user, user, wait_hangup, wait_readable, wait_writable};
 
 /// Turns a C return value of -1 into the error in `errno`.
 pub fn cerr(ret: libc::c_int) -> io::Result<libc::c_int> {
@@ -76,6 +76,22 @@ pub fn recv_now(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
             buf.as_mut_ptr().cast(),
             buf.len(),
             libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends what a socket takes now, without waiting and without SIGPIPE: an error of the kind `WouldBlock`
+/// if that is nothing.
+pub fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the buffer is readable for its length.
+    let n = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
         )
     };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())

@@ -41,13 +41,33 @@ pub fn peer_user(sock: BorrowedFd<'_>) -> io::Result<u32> {
 /// # Errors
 /// The descriptor is none.
 pub fn wait_readable(fd: BorrowedFd<'_>, max: Duration) -> io::Result<()> {
+    wait_for(fd, libc::POLLIN, Some(max))
+}
+
+/// Sleeps until the descriptor is writable, or also when it is readable, or `max` has passed, if there
+/// is one, or a signal comes.
+///
+/// # Errors
+/// The descriptor is none.
+pub fn wait_writable(
+    fd: BorrowedFd<'_>,
+    or_readable: bool,
+    max: Option<Duration>,
+) -> io::Result<()> {
+    let read = if or_readable { libc::POLLIN } else { 0 };
+    wait_for(fd, libc::POLLOUT | read, max)
+}
+
+fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, max: Option<Duration>) -> io::Result<()> {
     let mut poll = libc::pollfd {
         fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
+        events,
         revents: 0,
     };
     // Rounded up: with 0 the caller would spin through the last millisecond.
-    let ms = max.as_millis().saturating_add(1).min(i32::MAX as u128) as i32;
+    let ms = max.map_or(-1, |max| {
+        max.as_millis().saturating_add(1).min(i32::MAX as u128) as i32
+    });
     // SAFETY: one pollfd, writable.
     match cerr(unsafe { libc::poll(&mut poll, 1, ms) }) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),

@@ -1,6 +1,7 @@
 //! Tests of the blocking driver against a real server behind socket pairs.
 
 use super::*;
+use std::io::Write as _;
 use crate::server::{Job, NodePlace, NodeServer, Output};
 use crate::tree::Tree;
 use std::thread;
