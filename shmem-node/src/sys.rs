@@ -14,7 +14,9 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 pub use net::{interface_addresses, interface_mtu};
-pub use peer::{end_at_once, peer_user, user, wait_hangup, wait_readable, wait_writable};
+pub use peer::{
+    connect_now, end_at_once, peer_user, user, wait_hangup, wait_readable, wait_writable,
+};
 
 /// Turns a C return value of -1 into the error in `errno`.
 pub fn cerr(ret: libc::c_int) -> io::Result<libc::c_int> {

@@ -83,6 +83,8 @@ pub struct Agent {
     stopping: bool,
     /// Whether it was told that somebody is missing for ever.
     told_absent: bool,
+    /// For which operation, and with how many gone, that was looked for last.
+    looked: Option<(u64, ((u32, u32), u32))>,
     told_deaf: bool,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
@@ -107,6 +109,7 @@ impl Agent {
             template_done: false,
             stopping: false,
             told_absent: false,
+            looked: None,
             told_deaf: false,
             kill_at: None,
             flush_at: None,

@@ -131,8 +131,9 @@ impl Pes {
         pe.ended || pe.deaf
     }
 
-    pub(super) fn any_gone(&self) -> bool {
-        self.ended > 0 || self.deaf > 0
+    /// How many have ended, and how many are deaf.
+    pub(super) fn gone(&self) -> (u32, u32) {
+        (self.ended, self.deaf)
     }
 
     /// Whether there are PEs that live, or lived, without their connection.

@@ -1,7 +1,7 @@
 //! System calls about the process at the other end of a Unix socket.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use super::cerr;
@@ -34,6 +34,33 @@ pub fn peer_user(sock: BorrowedFd<'_>) -> io::Result<u32> {
         )
     })?;
     Ok(cred.uid)
+}
+
+/// Connects to the socket of this name in the abstract namespace, without waiting: an error of the kind
+/// `WouldBlock` if too many others wait there to be accepted.
+///
+/// # Errors
+/// As those of connect(2); `InvalidInput` for a name that is too long.
+pub fn connect_now(name: &[u8]) -> io::Result<OwnedFd> {
+    // SAFETY: an all-zero address is valid.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // The first byte stays 0, which makes the name abstract.
+    let Some(room) = address.sun_path[1..].get_mut(..name.len()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    for (to, &byte) in room.iter_mut().zip(name) {
+        *to = byte as libc::c_char;
+    }
+    let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: the descriptor is new and ours alone; the address is readable for its length.
+    unsafe {
+        let socket = OwnedFd::from_raw_fd(cerr(libc::socket(libc::AF_UNIX, kind, 0))?);
+        let (at, len) = ((&raw const address).cast(), len as libc::socklen_t);
+        cerr(libc::connect(socket.as_raw_fd(), at, len))?;
+        Ok(socket)
+    }
 }
 
 /// Sleeps until the descriptor is readable or `max` has passed, or a signal comes.

@@ -1,9 +1,9 @@
 //! Tests of the blocking driver against a real server behind socket pairs.
 
 use super::*;
-use std::io::Write as _;
 use crate::server::{Job, NodePlace, NodeServer, Output};
 use crate::tree::Tree;
+use std::io::Write as _;
 use std::thread;
 
 /// Serves `count` PEs of one node over blocking sockets, one reader thread each, until all are

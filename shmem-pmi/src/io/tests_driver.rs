@@ -1,8 +1,8 @@
 //! Tests of the driver's promises against servers that play a script.
 
 use super::*;
-use std::io::Write as _;
 use crate::client::Place;
+use std::io::Write as _;
 use std::thread;
 
 const HYDRA: &[u8] = b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\

@@ -213,7 +213,8 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         }
         _ => {
             // SAFETY: one thread, as promised by the caller.
-            let (pid, socket) = unsafe { fork_agent(true)? };
+            let forked = unsafe { fork_agent(true) };
+            let (pid, socket) = forked.map_err(failed("cannot start the first launch agent"))?;
             link::send_all(&socket, &mut first);
             (pid, socket, None, None)
         }
@@ -280,7 +281,8 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     if number.is_some() {
         driver.tell(Event::StdinEnd);
     }
-    let status = driver.work()?;
+    let status = driver.work();
+    let status = status.map_err(failed("cannot wait for what happens in it"))?;
     // A remote shell ends when its link does.
     driver.socket = None;
     driver.spawned.clear();
@@ -295,6 +297,10 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         facts,
         report: driver.root.report().cloned(),
     })
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
+    move |e| io::Error::new(e.kind(), format!("{what}: {e}"))
 }
 
 struct Driver {
