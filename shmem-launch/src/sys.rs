@@ -169,18 +169,13 @@ pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) 
 /// descriptor table.
 pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
     let mut from = 0;
-    let gaps = keep.iter().map(|&fd| {
-        let gap = from..fd as u32;
-        from = fd as u32 + 1;
-        gap
-    });
-    let gaps: Vec<_> = gaps.collect();
-    for gap in gaps.into_iter().chain([from..u32::MAX]) {
-        if !gap.is_empty() {
+    for end in keep.iter().map(|&fd| fd as u32).chain([u32::MAX]) {
+        if from < end {
             // SAFETY: plain system call. What is closed belongs to the parent's objects, which this
             // child never drops.
-            cerr(unsafe { libc::close_range(gap.start, gap.end - 1, 0) })?;
+            cerr(unsafe { libc::close_range(from, end - 1, 0) })?;
         }
+        from = end.saturating_add(1);
     }
     Ok(())
 }

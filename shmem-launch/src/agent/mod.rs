@@ -84,7 +84,7 @@ pub struct Agent {
     /// Whether it was told that somebody is missing for ever.
     told_absent: bool,
     /// For which operation, and with how many gone, that was looked for last.
-    looked: Option<(u64, ((u32, u32), u32))>,
+    looked: Option<(u64, [u32; 3])>,
     told_deaf: bool,
     kill_at: Option<u64>,
     flush_at: Option<u64>,

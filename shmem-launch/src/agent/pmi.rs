@@ -31,8 +31,9 @@ impl Agent {
     pub(super) fn look_for_absent(&mut self) {
         let children = self.children.iter();
         let below = children.fold(0, |n, c| n + u32::from(c.exited) + u32::from(c.deaf));
-        let gone = (self.pes.gone(), below);
-        if self.stopping || self.told_absent || gone == ((0, 0), 0) {
+        let (ended, deaf) = self.pes.gone();
+        let gone = [ended, deaf, below];
+        if self.stopping || self.told_absent || gone == [0; 3] {
             return;
         }
         let Some(request) = self.pmi.oldest_incomplete() else {
