@@ -148,10 +148,7 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let outcome = match unsafe { driver::run(job) } {
         Ok(outcome) => outcome,
         Err(e) => {
-            return complain(
-                &format!("cannot start the first launch agent: {e}"),
-                exit::LAUNCHER,
-            );
+            return complain(&format!("cannot run the job: {e}"), exit::LAUNCHER);
         }
     };
     let reports =

@@ -8,9 +8,62 @@
 use crate::exit::LAUNCHER;
 use crate::sys;
 
+/// PEs in one request to a template, and requests that may be unanswered: one being served, one to
+/// follow.
+const MOST_PES: u32 = shmem_node::template::message::MAX_BATCH as u32;
+const MOST_REQUESTS: u32 = 2;
+
+/// Descriptors that go to the template for a PE: two streams and a PMI socket. If only one PE has an
+/// input, too, the room that is left free is for that.
+const SENT_PER_PE: u32 = 3;
+
 /// Descriptors of an agent beside those of PEs and children: its own link, epoll, signals, segment,
 /// template, standard streams, and those on their way to the template.
-const OWN_DESCRIPTORS: u64 = 32 + 3 * 2 * 32;
+const OWN_DESCRIPTORS: u64 = 32 + (SENT_PER_PE * MOST_REQUESTS * MOST_PES) as u64;
+
+/// How many PEs an agent asks its template for at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portion {
+    /// PEs in one request.
+    pub pes: u32,
+    /// Requests that may be unanswered.
+    pub requests: u32,
+}
+
+impl Portion {
+    /// As much as is of use.
+    pub const FULL: Self = Self {
+        pes: MOST_PES,
+        requests: MOST_REQUESTS,
+    };
+
+    /// The portion of each of `agents` agents on a machine, where a process may have `limit`
+    /// descriptors open, for a node of which `inputs` PEs get standard input.
+    ///
+    /// Descriptors that were sent over a Unix socket and not yet received are counted for the user,
+    /// and the kernel sends no more when those of all processes are more than the sender may have
+    /// open. Half of that is for others: together the agents take no more, unless one PE at a time
+    /// for each is too much already. What the kernel refuses then is sent later.
+    pub fn of(limit: u64, agents: u32, inputs: u32) -> Self {
+        let share = limit / 2 / u64::from(agents.max(1));
+        let sent = SENT_PER_PE + u32::from(inputs > 1);
+        let pes = |requests| share / u64::from(sent * requests);
+        let requests = if pes(MOST_REQUESTS) > 0 {
+            MOST_REQUESTS
+        } else {
+            1
+        };
+        Self {
+            pes: pes(requests).clamp(1, MOST_PES.into()) as u32,
+            requests,
+        }
+    }
+
+    /// The limit of descriptors at which each of so many agents has a full portion.
+    pub fn limit_for_full(agents: u32) -> u64 {
+        2 * u64::from(SENT_PER_PE * MOST_REQUESTS * MOST_PES) * u64::from(agents)
+    }
+}
 
 /// Tasks that are kept for others.
 const SPARE: u64 = 64;
@@ -21,7 +74,7 @@ pub fn descriptors(n_local: u32, children: u32) -> u64 {
     OWN_DESCRIPTORS + 3 * u64::from(n_local) + u64::from(children)
 }
 
-/// Descriptors with which an agent can do, if it keeps one pipe of each PE out of its table (see
+/// Descriptors with which an agent can do, if other processes keep one pipe of each PE open for it (see
 /// `driver::park`).
 pub fn descriptors_least(n_local: u32, children: u32) -> u64 {
     let n = u64::from(n_local);
@@ -326,6 +379,44 @@ mod tests {
     }
 
     #[test]
+    fn agents_share_what_may_be_on_its_way() {
+        let sent = |p: Portion| u64::from(p.pes * p.requests * SENT_PER_PE);
+        for limit in [256, 1024, 4096, 20_000, 1 << 20] {
+            for agents in [1, 2, 8, 64, 512, 5000] {
+                let p = Portion::of(limit, agents, 1);
+                let all = sent(p) * u64::from(agents);
+                assert!(all <= limit / 2 || sent(p) == 3, "{limit} {agents} {p:?}");
+            }
+        }
+        assert_eq!(Portion::of(1024, 1, 1), Portion::FULL);
+        assert_eq!(
+            Portion::of(1024, 64, 1),
+            Portion {
+                pes: 1,
+                requests: 2
+            }
+        );
+        assert_eq!(
+            Portion::of(1024, 512, 1),
+            Portion {
+                pes: 1,
+                requests: 1
+            }
+        );
+        // With input for all of them, too.
+        assert_eq!(Portion::of(1024, 8, 2).pes, 8);
+        assert_eq!(Portion::of(1024, 8, 1).pes, 10);
+        for agents in [1, 64, 512] {
+            let limit = Portion::limit_for_full(agents);
+            assert_eq!(Portion::of(limit, agents, 1), Portion::FULL);
+            assert_ne!(
+                Portion::of(limit - 6 * u64::from(agents), agents, 1),
+                Portion::FULL
+            );
+        }
+    }
+
+    #[test]
     fn descriptors_are_counted_for_the_fullest_node() {
         let a = Allowed {
             descriptors: Some(1024),
@@ -335,7 +426,7 @@ mod tests {
         let t = check(&demand(8192, 1, 8192, 2), &a)
             .unwrap_err()
             .to_string();
-        assert!(t.contains("17666 descriptors") && t.contains("1024"), "{t}");
+        assert!(t.contains("17707 descriptors") && t.contains("1024"), "{t}");
     }
 
     #[test]

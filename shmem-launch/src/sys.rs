@@ -7,6 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub(crate) use shmem_node::sys::{cerr, monotonic_ns, process_cpu_ns, random};
@@ -78,7 +79,8 @@ pub(crate) fn exit_now(status: u8) -> ! {
     unsafe { libc::_exit(status.into()) }
 }
 
-/// Replaces the program of this process. Returns only on failure.
+/// Replaces the program of this process, which gets the limits that this one began with. Returns only
+/// on failure.
 pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
     let list = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings
@@ -88,6 +90,7 @@ pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error 
             .collect()
     };
     let (argv, env) = (list(argv), list(env));
+    restore_limits();
     // SAFETY: the strings and the NULL-terminated lists of them outlive the call.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
     io::Error::last_os_error()
@@ -162,6 +165,21 @@ pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) 
     cerr(unsafe { libc::close_range(first_closed as u32, u32::MAX, 0) }).map(drop)
 }
 
+/// Closes all descriptors but those in `keep`, which is sorted. For a forked child that owns its
+/// descriptor table.
+pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut from = 0;
+    for end in keep.iter().map(|&fd| fd as u32).chain([u32::MAX]) {
+        if from < end {
+            // SAFETY: plain system call. What is closed belongs to the parent's objects, which this
+            // child never drops.
+            cerr(unsafe { libc::close_range(from, end - 1, 0) })?;
+        }
+        from = end.saturating_add(1);
+    }
+    Ok(())
+}
+
 /// Opens /dev/null for reading and writing.
 pub(crate) fn dev_null() -> io::Result<OwnedFd> {
     Ok(std::fs::OpenOptions::new()
@@ -230,6 +248,12 @@ pub(crate) fn send_runs(fd: BorrowedFd<'_>, runs: &[IoSlice<'_>]) -> io::Result<
     read_result(unsafe { libc::sendmsg(fd.as_raw_fd(), &msg, flags) })
 }
 
+/// Ends both directions of a socket.
+pub(crate) fn shut_down(socket: BorrowedFd<'_>) {
+    // SAFETY: plain system call.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Waits until the descriptor can be read (or has ended), at most `max`.
 pub(crate) fn poll_readable(fd: BorrowedFd<'_>, max: Duration) -> bool {
     poll(fd, libc::POLLIN, max)
@@ -282,6 +306,8 @@ impl Ready {
 pub(crate) enum Interest {
     Nothing,
     Read,
+    /// As `Read`, told once for each time that something comes.
+    Edge,
     Write,
     ReadWrite,
 }
@@ -291,6 +317,7 @@ impl Interest {
         (match self {
             Self::Nothing => 0,
             Self::Read => libc::EPOLLIN,
+            Self::Edge => libc::EPOLLIN | libc::EPOLLET,
             Self::Write => libc::EPOLLOUT,
             Self::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
         }) as u32
@@ -547,11 +574,28 @@ fn rlimit(which: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
         .map(|_| limit)
 }
 
+/// The limits with which this process, or the one that it was forked from, began: of descriptors, if it
+/// has been raised, and of core files, if there are to be none.
+static FIRST_DESCRIPTORS: OnceLock<libc::rlimit> = OnceLock::new();
+static FIRST_CORE: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// From now on there is no core file of this process, or of one that is forked from it: its memory
+/// has the key of the job in many places.
+pub(crate) fn leave_no_core_file() {
+    if let Some(old) = rlimit(libc::RLIMIT_CORE) {
+        FIRST_CORE.get_or_init(|| old);
+        let none = libc::rlimit { rlim_cur: 0, ..old };
+        // SAFETY: `none` is readable.
+        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+    }
+}
+
 /// Raises the limit of descriptors to `need`, as far as this user may; gives what it is then.
 pub(crate) fn raise_descriptors(need: u64) -> u64 {
     let Some(old) = rlimit(libc::RLIMIT_NOFILE) else {
         return u64::MAX;
     };
+    FIRST_DESCRIPTORS.get_or_init(|| old);
     if old.rlim_cur >= need {
         return old.rlim_cur;
     }
@@ -572,6 +616,21 @@ pub(crate) fn raise_descriptors(need: u64) -> u64 {
         }
     }
     old.rlim_cur
+}
+
+/// Takes [`raise_descriptors`] and [`leave_no_core_file`] back, for programs that a forked child is to
+/// execute.
+pub(crate) fn restore_limits() {
+    let first = [
+        (libc::RLIMIT_NOFILE, &FIRST_DESCRIPTORS),
+        (libc::RLIMIT_CORE, &FIRST_CORE),
+    ];
+    for (which, limit) in first {
+        if let Some(limit) = limit.get() {
+            // SAFETY: `limit` is readable.
+            unsafe { libc::setrlimit(which, limit) };
+        }
+    }
 }
 
 /// Most descriptors that a process of this user can get.

@@ -170,7 +170,8 @@ impl Meeting {
         self.ranks.first().copied().unwrap_or(0)
     }
 
-    fn address(&self) -> Result<SocketAddr, RendezvousError> {
+    /// The name of the socket, without the zero byte before it.
+    fn name(&self) -> String {
         // The name of a job may be longer than that of a socket. The number is that of FNV-1a.
         let job = self
             .job
@@ -184,8 +185,11 @@ impl Meeting {
             .filter(char::is_ascii_alphanumeric)
             .collect();
         let readable = &readable[..readable.len().min(32)];
-        let name = format!("shmem-{}-{readable}-{job:016x}-{}", sys::user(), self.node);
-        SocketAddr::from_abstract_name(name).map_err(os("name the socket of the node's PEs"))
+        format!("shmem-{}-{readable}-{job:016x}-{}", sys::user(), self.node)
+    }
+
+    fn address(&self) -> Result<SocketAddr, RendezvousError> {
+        SocketAddr::from_abstract_name(self.name()).map_err(os("name the socket of the node's PEs"))
     }
 
     fn hello(&self, rank: u32) -> [u8; HELLO] {
@@ -364,12 +368,15 @@ pub fn join(meeting: &Meeting, rank: u32) -> Result<Shared, RendezvousError> {
 }
 
 fn connect(meeting: &Meeting) -> Result<UnixStream, RendezvousError> {
-    let address = meeting.address()?;
+    let name = meeting.name();
     let began = Instant::now();
     let mut nap = FIRST_NAP;
     loop {
-        match UnixStream::connect_addr(&address) {
-            Ok(stream) => return Ok(stream),
+        match sys::connect_now(name.as_bytes()).map(UnixStream::from) {
+            Ok(stream) => {
+                let blocking = stream.set_nonblocking(false).map(|()| stream);
+                return blocking.map_err(os("talk to the first PE of this node"));
+            }
             // Not there yet, or busy.
             Err(e) if is_early(&e) => {}
             Err(e) => return Err(os("connect to the first PE of this node")(e)),
@@ -407,6 +414,29 @@ mod tests {
     use crate::template::marker::StaticsRoom;
 
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_first_pe_that_accepts_nobody_is_not_waited_for_without_end() {
+        let meeting = meeting("full", 0, &[0, 1]);
+        let host = Host::open(&meeting).unwrap();
+        // As many as may wait to be accepted do, also those that have gone.
+        let error = loop {
+            if let Err(e) = sys::connect_now(meeting.name().as_bytes()) {
+                break e;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
+        let mut late = meeting.clone();
+        late.patience = Duration::from_millis(50);
+        let (told, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(join(&late, 1).map(drop)));
+        let outcome = said.recv_timeout(PATIENCE).expect("it waits without end");
+        assert!(
+            matches!(outcome, Err(RendezvousError::NoFirst { .. })),
+            "{outcome:?}"
+        );
+        drop(host);
+    }
 
     fn meeting(job: &str, node: u32, ranks: &[u32]) -> Meeting {
         Meeting {

@@ -11,10 +11,10 @@ use crate::kvs::{self, StorePlan};
 use crate::layout::{HeapLayout, PAGE, TablesLayout};
 use crate::pages::{self, PagesError};
 use crate::pe_block::{PeBlock, PeState};
-use crate::settings::{HeapCommit, HeapPages};
+use crate::settings::{CoreFile, HeapCommit, HeapPages};
 use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
-use crate::tables::{Header, MAGIC, NodeTables, holds};
+use crate::tables::{Header, KEY_AT, MAGIC, NodeTables, holds};
 use crate::template::marker::StaticsRoom;
 
 /// What the NLA knows about the job when it makes the node segment.
@@ -158,6 +158,7 @@ impl NodeSegment {
             .map_err(os("make the tables memory", tl.len))?;
         let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
             .map_err(os("map the tables memory", tl.len))?;
+        tables.keep_from_cores();
         sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
         let (heap_fd, heap) = heap_memory(facts, n_local, &hl)?;
 
@@ -167,7 +168,6 @@ impl NodeSegment {
         let header = Header {
             magic: MAGIC,
             job_id: facts.job_id,
-            job_key: facts.job_key,
             n_pes: n_pes as u32,
             n_nodes: facts.n_nodes,
             node: facts.node,
@@ -202,6 +202,9 @@ impl NodeSegment {
                 .at(0, size_of::<Header>())
                 .cast::<Header>()
                 .write(header);
+            tables
+                .at(KEY_AT, facts.job_key.len())
+                .copy_from_nonoverlapping(facts.job_key.as_ptr(), facts.job_key.len());
             write_u32s(&tables, tl.node_of, facts.node_of);
             write_u32s(&tables, tl.local_of, &local_of);
             write_u32s(&tables, tl.leader_of, &leader_of);
@@ -299,6 +302,7 @@ fn heap_memory(
             _ => os("map the heap memory", len)(e),
         })?
     };
+    heap.keep_from_cores();
     if facts.heap_commit == HeapCommit::Reserve {
         let reserve = |from: usize, len: usize| {
             sys::reserve(fd.as_fd(), from as u64, len as u64)
@@ -351,6 +355,7 @@ impl NodeView {
         holds(heap, hl.len)?;
         let heap =
             Mapping::aligned(heap, hl.len, hl.align).map_err(os("map the heap memory", hl.len))?;
+        heap.keep_from_cores();
         if header.transparent != 0 {
             heap.prefer_huge_pages();
         }
@@ -380,9 +385,26 @@ impl NodeView {
         self.header.job_id
     }
 
-    /// Secret of the job.
-    pub fn job_key(&self) -> [u8; 32] {
-        self.header.job_key
+    /// Secret of the job, in memory that no core file holds.
+    pub fn job_key(&self) -> &'static [u8; 32] {
+        // SAFETY: the NLA wrote it before any PE existed and nobody writes it again.
+        unsafe { self.tables.get(KEY_AT) }
+    }
+
+    /// Says what of the node's memory a core file of this process holds, which is the one at position
+    /// `local`: at first nothing. The job's key is never in it.
+    pub fn let_into_cores(&self, what: CoreFile, local: usize) {
+        match what {
+            CoreFile::None => {}
+            CoreFile::Own => {
+                let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
+                self.heap.let_into_cores(at, self.segment_len());
+            }
+            CoreFile::All => {
+                self.heap.let_into_cores(0, self.heap_layout.len);
+                self.tables.let_into_cores(PAGE, self.tables.len() - PAGE);
+            }
+        }
     }
 
     /// PEs in the job.
@@ -589,7 +611,7 @@ mod tests {
         assert_eq!(view.leader_of(), [0, 1, 3]);
         assert_eq!(view.node_of(), node_of);
         assert_eq!(view.hca_addresses(), Some(facts(&node_of, 1).hca_addresses));
-        assert_eq!((view.job_id(), view.job_key()), ([7; 16], [9; 32]));
+        assert_eq!((view.job_id(), view.job_key()), ([7; 16], &[9; 32]));
         view.pe_block(2).set_state(PeState::Running);
         assert_eq!(seg.pe_state(2), PeState::Running);
         assert_eq!(seg.pe_state(1), PeState::Fresh);

@@ -14,7 +14,9 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 pub use net::{interface_addresses, interface_mtu};
-pub use peer::{end_at_once, peer_user, user, wait_hangup, wait_readable};
+pub use peer::{
+    connect_now, end_at_once, peer_user, user, wait_hangup, wait_readable, wait_writable,
+};
 
 /// Turns a C return value of -1 into the error in `errno`.
 pub fn cerr(ret: libc::c_int) -> io::Result<libc::c_int> {
@@ -76,6 +78,22 @@ pub fn recv_now(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
             buf.as_mut_ptr().cast(),
             buf.len(),
             libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends what a socket takes now, without waiting and without SIGPIPE: an error of the kind `WouldBlock`
+/// if that is nothing.
+pub fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the buffer is readable for its length.
+    let n = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
         )
     };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
@@ -262,6 +280,20 @@ impl Mapping {
         unsafe { libc::madvise(self.base.cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 
+    /// Leaves the mapping out of core files. The kernel would write all of it, also what nobody has
+    /// touched, which takes memory then.
+    pub fn keep_from_cores(&self) {
+        // SAFETY: the range is this mapping, whose contents stay as they are.
+        unsafe { libc::madvise(self.base.cast(), self.len, libc::MADV_DONTDUMP) };
+    }
+
+    /// Takes [`keep_from_cores`](Self::keep_from_cores) back for a range that begins with a page.
+    pub fn let_into_cores(&self, offset: usize, len: usize) {
+        let at = self.at(offset, len);
+        // SAFETY: as above; the range lies in the mapping by `at`.
+        unsafe { libc::madvise(at.cast(), len, libc::MADV_DODUMP) };
+    }
+
     /// A shared object at `offset`.
     ///
     /// # Safety
@@ -283,6 +315,28 @@ impl Mapping {
         debug_assert_eq!(at as usize % align_of::<T>(), 0);
         // SAFETY: in bounds by `at`, aligned and valid by the caller, never unmapped.
         unsafe { std::slice::from_raw_parts(at.cast::<T>(), n) }
+    }
+}
+
+/// Memory of this process's own for a secret, which no core file holds. It stays until the process ends.
+///
+/// # Errors
+/// When there is no memory.
+pub fn secret<const N: usize>(secret: &[u8; N]) -> io::Result<&'static [u8; N]> {
+    let (access, kind) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let base = unsafe { libc::mmap(ptr::null_mut(), N, access, kind, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is new, ours alone, large enough, and never unmapped.
+    unsafe {
+        libc::madvise(base, N, libc::MADV_DONTDUMP);
+        ptr::copy_nonoverlapping(secret.as_ptr(), base.cast(), N);
+        Ok(&*base.cast())
     }
 }
 

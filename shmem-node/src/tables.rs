@@ -14,13 +14,12 @@ use crate::sys::{self, Mapping};
 
 pub(crate) const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
 
-/// First page of the tables. Plain data: written before any PE exists.
+/// First page of the tables, but for the key behind it. Plain data: written before any PE exists.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) magic: u64,
     pub(crate) job_id: [u8; 16],
-    pub(crate) job_key: [u8; 32],
     pub(crate) n_pes: u32,
     pub(crate) n_nodes: u32,
     pub(crate) node: u32,
@@ -40,6 +39,11 @@ pub(crate) struct Header {
     pub(crate) store_log: u64,
     pub(crate) hca_addresses: [u8; HcaAddresses::LEN],
 }
+
+/// Where the job's key lies: behind the header, of which there are copies, in a page that is in no
+/// core file.
+pub(crate) const KEY_AT: usize = size_of::<Header>();
+const _: () = assert!(KEY_AT + size_of::<[u8; 32]>() <= PAGE);
 
 impl Header {
     /// How PEs read the key-value store. A number that this version does not know was refused before.
@@ -65,6 +69,7 @@ impl NodeTables {
     pub fn attach(tables: BorrowedFd<'_>) -> Result<Self, SegmentError> {
         holds(tables, PAGE)?;
         let first = Mapping::new(tables, PAGE, false).map_err(os("map the tables header", PAGE))?;
+        first.keep_from_cores();
         // SAFETY: the header was complete before this process existed and is never written again.
         let header = unsafe { *first.get::<Header>(0) };
         if header.magic != MAGIC || StoreKind::from_number(header.store).is_none() {
@@ -79,6 +84,7 @@ impl NodeTables {
         holds(tables, layout.len)?;
         let tables = Mapping::new(tables, layout.len, false)
             .map_err(os("map the tables memory", layout.len))?;
+        tables.keep_from_cores();
         Ok(Self {
             header,
             tables,

@@ -4,7 +4,7 @@
 //! their environment.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -67,6 +67,8 @@ struct Shared {
     forgotten: HashSet<Ticket>,
     /// Whether a thread sleeps in a read of the socket.
     reading: bool,
+    /// Whether a thread sends requests, and those of others have to wait.
+    writing: bool,
     broken: Option<Broken>,
 }
 
@@ -169,6 +171,7 @@ impl Connection {
             events: HashMap::new(),
             forgotten: HashSet::new(),
             reading: false,
+            writing: false,
             broken: None,
         };
         Ok(Self {
@@ -222,7 +225,7 @@ impl Connection {
         let mut shared = self.lock();
         shared.check()?;
         let made = calls(&mut shared.client)?;
-        self.flush_until(&mut shared, self.deadline())?;
+        drop(self.flush_until(shared, self.deadline())?);
         Ok(made)
     }
 
@@ -232,7 +235,7 @@ impl Connection {
     ///
     /// The socket fails, or takes nothing within the timeout.
     pub fn flush(&self) -> Result<(), ConnectionError> {
-        self.flush_until(&mut self.lock(), self.deadline())
+        self.flush_until(self.lock(), self.deadline()).map(drop)
     }
 
     /// Waits for the event of one call; the events of others are kept for those who ask.
@@ -246,23 +249,14 @@ impl Connection {
         let mut buffer = [0; 4096];
         let mut shared = self.lock();
         loop {
-            self.flush_until(&mut shared, deadline)?;
+            shared = self.flush_until(shared, deadline)?;
             if let Some(event) = shared.take(ticket) {
                 return Ok(event);
             }
             shared.check()?;
             let left = self.remaining(deadline)?;
             if shared.reading {
-                shared = match left {
-                    Some(left) => {
-                        let waited = self.turn.wait_timeout(shared, left);
-                        waited.unwrap_or_else(PoisonError::into_inner).0
-                    }
-                    None => {
-                        let waited = self.turn.wait(shared);
-                        waited.unwrap_or_else(PoisonError::into_inner)
-                    }
-                };
+                shared = self.wait_turn(shared, left);
                 continue;
             }
             shared.reading = true;
@@ -284,7 +278,7 @@ impl Connection {
         let mut buffer = [0; 4096];
         let mut shared = self.lock();
         loop {
-            self.flush_until(&mut shared, self.deadline())?;
+            shared = self.flush_until(shared, self.deadline())?;
             if let Some(event) = shared.take(ticket) {
                 return Ok(Some(event));
             }
@@ -323,40 +317,97 @@ impl Connection {
         (&self.stream).read(buffer)
     }
 
-    fn flush_until(
-        &self,
-        shared: &mut Shared,
+    /// Sends what is queued, in one write if the socket takes it. Where it does not, replies are taken
+    /// meanwhile, by this thread or by the one that reads: a server need not take more requests before
+    /// its replies have been.
+    fn flush_until<'a>(
+        &'a self,
+        mut shared: MutexGuard<'a, Shared>,
         deadline: Option<Instant>,
-    ) -> Result<(), ConnectionError> {
-        if !shared.client.has_output() {
-            return Ok(());
+    ) -> Result<MutexGuard<'a, Shared>, ConnectionError> {
+        while shared.client.has_output() && shared.writing {
+            // Behind what another thread sends.
+            shared = self.wait_turn(shared, self.remaining(deadline)?);
+            shared.check()?;
         }
+        if !shared.client.has_output() {
+            return Ok(shared);
+        }
+        shared.writing = true;
         let output = shared.client.take_output();
-        let mut rest = &output[..];
+        let (mut shared, sent) = self.send(shared, &output, deadline);
+        shared.writing = false;
+        self.turn.notify_all();
+        sent.map(|()| shared)
+    }
+
+    fn send<'a>(
+        &'a self,
+        mut shared: MutexGuard<'a, Shared>,
+        mut rest: &[u8],
+        deadline: Option<Instant>,
+    ) -> (MutexGuard<'a, Shared>, Result<(), ConnectionError>) {
+        let socket = self.stream.as_fd();
+        let mut buffer = [0; 4096];
         while !rest.is_empty() {
-            match self.remaining(deadline) {
-                Ok(None) => {}
-                Ok(left) => self.stream.set_write_timeout(left)?,
-                Err(error) => {
-                    // The server has a part of a request, and would take the next for its rest.
-                    let late = "the server did not take a request in time, which cut it off";
-                    let late = io::Error::new(io::ErrorKind::TimedOut, late);
-                    shared.broken.get_or_insert(Broken::Socket(late));
-                    return Err(error);
-                }
-            }
-            let broken = match (&self.stream).write(rest) {
+            let broken = match sys::send_now(socket, rest) {
                 Ok(0) => Broken::Closed,
                 Ok(len) => {
                     rest = &rest[len..];
                     continue;
                 }
-                Err(error) if would_retry(&error) => continue,
+                Err(error) if would_retry(&error) => {
+                    let left = match self.remaining(deadline) {
+                        Ok(left) => left,
+                        Err(error) => {
+                            // The server has a part of a request, and would take the next for its
+                            // rest.
+                            let late =
+                                "the server did not take a request in time, which cut it off";
+                            let late = io::Error::new(io::ErrorKind::TimedOut, late);
+                            shared.broken.get_or_insert(Broken::Socket(late));
+                            return (shared, Err(error));
+                        }
+                    };
+                    let reads = !shared.reading;
+                    drop(shared);
+                    let waited = sys::wait_writable(socket, reads, left);
+                    shared = self.lock();
+                    if !shared.reading {
+                        let got = sys::recv_now(socket, &mut buffer);
+                        shared.received(got.map(|len| &buffer[..len]));
+                        self.turn.notify_all();
+                    }
+                    match (waited, shared.check()) {
+                        (Ok(()), Ok(())) => continue,
+                        (Err(error), Ok(())) => Broken::of(error),
+                        (_, Err(error)) => return (shared, Err(error)),
+                    }
+                }
                 Err(error) => Broken::of(error),
             };
-            return Err(shared.broken.get_or_insert(broken).error());
+            let error = shared.broken.get_or_insert(broken).error();
+            return (shared, Err(error));
         }
-        Ok(())
+        (shared, Ok(()))
+    }
+
+    /// Sleeps until another thread has read or sent something.
+    fn wait_turn<'a>(
+        &self,
+        shared: MutexGuard<'a, Shared>,
+        left: Option<Duration>,
+    ) -> MutexGuard<'a, Shared> {
+        match left {
+            Some(left) => {
+                let waited = self.turn.wait_timeout(shared, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.turn.wait(shared);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -60,6 +60,10 @@ pub(super) fn random_identity() -> Result<Identity, Error> {
             source,
         })?;
     }
+    let job_key = sys::secret(&job_key).map_err(|source| Error::Os {
+        what: "get memory for the key of the job",
+        source,
+    })?;
     Ok((job_id, job_key))
 }
 
@@ -72,7 +76,7 @@ pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, 
     let (job_id, job_key) = random_identity()?;
     let segment = NodeSegment::create(&JobFacts {
         job_id,
-        job_key,
+        job_key: *job_key,
         node_of: node.node_of,
         n_nodes: node.n_nodes,
         node: node.number,

@@ -209,6 +209,7 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     let (me, node) = (lasting.me, lasting.node);
     steps.detail(node.report());
     let local = node.local_of()[me] as usize;
+    node.let_into_cores(settings.core, local);
     let block = node.pe_block(local);
     block.set_state(PeState::Starting);
     if let Some(rank) = node.absence().noted() {

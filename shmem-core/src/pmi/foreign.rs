@@ -119,9 +119,14 @@ impl Foreign {
         let bytes = value.as_deref().and_then(unhex).unwrap_or_default();
         match (
             bytes.first_chunk::<16>(),
-            bytes.get(16..).and_then(|rest| rest.try_into().ok()),
+            bytes
+                .get(16..)
+                .and_then(|rest| <&[u8; 32]>::try_from(rest).ok()),
         ) {
-            (Some(id), Some(key)) => Ok(*self.identity.get_or_init(|| (*id, key))),
+            (Some(id), Some(key)) => {
+                let key = sys::secret(key).map_err(|e| e.to_string())?;
+                Ok(*self.identity.get_or_init(|| (*id, key)))
+            }
             _ => Err(format!(
                 "PE 0 has not put a key of {JOB_LEN} bytes for this job"
             )),
@@ -209,7 +214,7 @@ impl KvsBook {
             && let Some((id, key)) = identity.get()
         {
             process
-                .put(JOB, (hex(id) + &hex(key)).as_bytes())
+                .put(JOB, (hex(id) + &hex(*key)).as_bytes())
                 .map_err(refused("give the job's key to PMI"))?;
         }
         process

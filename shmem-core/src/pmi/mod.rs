@@ -20,8 +20,9 @@ pub(crate) use self::book::{Book, Found};
 pub(crate) use self::foreign::{Foreign, give_up};
 use crate::error::Error;
 
-/// What identifies the job in connection messages: its name and its key.
-pub(crate) type Identity = ([u8; 16], [u8; 32]);
+/// What identifies the job in connection messages: its name, and its key, which lies where no core file
+/// holds it.
+pub(crate) type Identity = ([u8; 16], &'static [u8; 32]);
 
 /// The way to the process manager.
 pub(crate) enum Pmi {

@@ -17,7 +17,7 @@ pub(super) struct Admission {
 impl Admission {
     pub(super) fn new(identity: &Identity, pe: u32) -> Self {
         Self {
-            codec: Codec::new(&identity.job_id, &identity.job_key),
+            codec: Codec::new(&identity.job_id, identity.job_key),
             pe,
             n_pes: identity.n_pes,
         }

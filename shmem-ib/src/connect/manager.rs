@@ -41,8 +41,9 @@ use crate::verbs::{Psn, Qpn};
 pub struct Identity {
     /// The same for all PEs of the job, different between jobs.
     pub job_id: [u8; 16],
-    /// Known only to the PEs of the job.
-    pub job_key: [u8; 32],
+    /// Known only to the PEs of the job. Not copied, so that it is where its owner put it and nowhere
+    /// else.
+    pub job_key: &'static [u8; 32],
     /// PEs in the job.
     pub n_pes: u32,
 }

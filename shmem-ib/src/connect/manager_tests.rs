@@ -17,7 +17,7 @@ fn address(pe: u32) -> UdAddress {
 fn identity() -> Identity {
     Identity {
         job_id: [1; 16],
-        job_key: [2; 32],
+        job_key: &[2; 32],
         n_pes: 100_000,
     }
 }
@@ -93,7 +93,7 @@ fn what_is_not_for_us_is_counted_by_reason() {
         drain(&mut sender, 0).remove(0).1
     };
     let other_key = Identity {
-        job_key: [3; 32],
+        job_key: &[3; 32],
         ..identity()
     };
     let other_job = Identity {

@@ -79,7 +79,7 @@ fn a_peer_that_does_not_answer_is_named_and_holds_up_nobody_else() {
 fn a_stranger_without_the_key_gets_no_answer() {
     let job = Job::with(2, short);
     let thief = Job::with(2, |config, _| {
-        config.job_key = [77; 32];
+        config.job_key = &[77; 32];
         config.connect_deadline = DEADLINE;
     });
     thief.set_address(1, Lookup::Ready(job.address(1)));

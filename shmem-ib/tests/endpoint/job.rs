@@ -129,7 +129,7 @@ impl<H: Hca> Pe<H> {
             pe: number,
             n_pes,
             job_id: [1; 16],
-            job_key: [2; 32],
+            job_key: &[2; 32],
             seed: u64::from(number),
             connect_deadline: Duration::from_secs(20),
             spin_rounds: 20,

@@ -88,7 +88,7 @@ fn a_request_waits_for_a_target_that_does_not_know_its_job_yet() {
         // Only the first request is in time: nothing is gained by repeating it.
         config.connect_retry = Duration::from_secs(10);
         if config.pe == 1 {
-            (config.job_id, config.job_key) = ([0; 16], [0; 32]);
+            (config.job_id, config.job_key) = ([0; 16], &[0; 32]);
             config.identity_later = true;
         }
     });
@@ -103,11 +103,11 @@ fn a_request_waits_for_a_target_that_does_not_know_its_job_yet() {
         }
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(target.endpoint.stats().connect.accepted, 0);
-        target.endpoint.set_identity([1; 16], [2; 32]);
+        target.endpoint.set_identity([1; 16], &[2; 32]);
     });
     assert_eq!(target.word(8), 5);
     // Saying it again, or otherwise, changes nothing.
-    target.endpoint.set_identity([9; 16], [9; 32]);
+    target.endpoint.set_identity([9; 16], &[9; 32]);
     asks.put_word(1, 16, 6);
     asks.endpoint.quiet().unwrap();
     assert_eq!(target.word(16), 6);

@@ -396,7 +396,7 @@ impl State {
 fn manager(pe: u32, n: usize, cap: u32, life: u64) -> Manager {
     let identity = Identity {
         job_id: JOB_ID,
-        job_key: JOB_KEY,
+        job_key: &JOB_KEY,
         n_pes: n as u32,
     };
     let segment = Segment {

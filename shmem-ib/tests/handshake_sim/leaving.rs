@@ -122,7 +122,7 @@ impl World {
         let skew = [0, 30 * MS, 2_000 * MS][rng.below(3) as usize];
         let identity = Identity {
             job_id: [1; 16],
-            job_key: [2; 32],
+            job_key: &[2; 32],
             n_pes: n,
         };
         let pes = (0..n)

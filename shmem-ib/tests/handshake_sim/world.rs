@@ -126,7 +126,7 @@ impl World {
         };
         let identity = Identity {
             job_id: [1; 16],
-            job_key: [2; 32],
+            job_key: &[2; 32],
             n_pes: n,
         };
         let mut world = Self {

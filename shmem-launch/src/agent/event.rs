@@ -5,6 +5,7 @@ use shmem_pmi::server::Shared;
 use super::InputRoute;
 use crate::exit::End;
 use crate::frame::Stream;
+use crate::limits::Portion;
 use crate::remote::Contact;
 use crate::report::Reduced;
 
@@ -19,6 +20,8 @@ pub struct Setup {
     pub n_local: u32,
     /// PEs of the job: with several, one that leaves early is missed.
     pub n_pes: u32,
+    /// How many PEs it asks its template for at a time.
+    pub portion: Portion,
     /// Whether output is passed on as it comes.
     pub raw_output: bool,
     /// Whether a PE that dies may be started again.

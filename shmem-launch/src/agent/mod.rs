@@ -48,12 +48,6 @@ pub use output::{BUDGET, Reading};
 pub use event::{Action, ChildSetup, Event, Setup};
 use pes::Pes;
 
-/// PEs in one request to the template. Bounds the descriptors that are on their way at once.
-pub const SPAWN_BATCH: u32 = shmem_node::template::message::MAX_BATCH as u32;
-
-/// Requests to the template that may be unanswered: one being served, one to follow.
-const BATCHES_IN_FLIGHT: usize = 2;
-
 /// How long the death of a child agent may take to follow the end of its link.
 const AGENT_DEATH_NS: u64 = 300_000_000;
 
@@ -94,6 +88,8 @@ pub struct Agent {
     stopping: bool,
     /// Whether it was told that somebody is missing for ever.
     told_absent: bool,
+    /// For which operation, and with how many gone, that was looked for last.
+    looked: Option<(u64, [u32; 3])>,
     told_deaf: bool,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
@@ -124,6 +120,7 @@ impl Agent {
             template_done: false,
             stopping: false,
             told_absent: false,
+            looked: None,
             told_deaf: false,
             kill_at: None,
             flush_at: None,
@@ -592,7 +589,7 @@ impl Agent {
             self.up.send(&Frame::Ready);
         }
         if self.phase == Phase::Starting {
-            while let Some((first, count)) = self.pes.next_batch(SPAWN_BATCH, BATCHES_IN_FLIGHT) {
+            while let Some((first, count)) = self.pes.next_batch(self.setup.portion) {
                 self.actions.push_back(Action::Spawn { first, count });
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::frame::Stream;
+use crate::limits::Portion;
 
 #[derive(Debug, Default)]
 struct Pe {
@@ -53,9 +54,9 @@ impl Pes {
 
     /// The next PEs to ask for, unless enough requests are unanswered. Their output counts as open
     /// from now on.
-    pub(super) fn next_batch(&mut self, size: u32, in_flight: usize) -> Option<(u32, u32)> {
-        let count = size.min(self.wanted - self.asked);
-        if count == 0 || self.in_flight.len() >= in_flight {
+    pub(super) fn next_batch(&mut self, portion: Portion) -> Option<(u32, u32)> {
+        let count = portion.pes.min(self.wanted - self.asked);
+        if count == 0 || self.in_flight.len() >= portion.requests as usize {
             return None;
         }
         let first = self.asked;
@@ -128,8 +129,9 @@ impl Pes {
         pe.ended || pe.deaf
     }
 
-    pub(super) fn any_gone(&self) -> bool {
-        self.ended > 0 || self.deaf > 0
+    /// How many have ended, and how many are deaf.
+    pub(super) fn gone(&self) -> (u32, u32) {
+        (self.ended, self.deaf)
     }
 
     /// Whether there are PEs that live, or lived, without their connection.

@@ -29,15 +29,21 @@ impl Agent {
     /// Tells when some have joined an operation that others, who have ended, cannot join any more:
     /// those who did would wait for ever. What a PE brought before its end has been read before.
     pub(super) fn look_for_absent(&mut self) {
-        if self.stopping
-            || self.told_absent
-            || !(self.pes.any_gone() || self.children.iter().any(|c| c.exited || c.deaf))
-        {
+        let children = self.children.iter();
+        let below = children.fold(0, |n, c| n + u32::from(c.exited) + u32::from(c.deaf));
+        let (ended, deaf) = self.pes.gone();
+        let gone = [ended, deaf, below];
+        if self.stopping || self.told_absent || gone == [0; 3] {
             return;
         }
         let Some(request) = self.pmi.oldest_incomplete() else {
             return;
         };
+        // Looking costs a look at each PE, and those who are missing only get fewer: there is nothing
+        // new to find before another one goes, or another operation is the oldest.
+        if self.looked.replace((request, gone)) == Some((request, gone)) {
+            return;
+        }
         let missing = self.pmi.who_is_missing(request);
         let first = self.setup.first_rank;
         let here = missing.local.iter().find(|r| self.pes.is_gone(r - first));

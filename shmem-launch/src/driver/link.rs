@@ -42,17 +42,42 @@ pub(super) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> Got {
 /// Sends what the socket takes. True if everything went out (or never will: a link that is gone
 /// shows when it is read).
 pub(super) fn flush(socket: &OwnedFd, out: &mut OutBuf) -> bool {
+    match flush_by(|runs| sys::send_runs(socket.as_fd(), runs), out) {
+        Flushed::All => true,
+        Flushed::Blocked => false,
+        Flushed::Broken => {
+            // The other end would take what comes next for the rest of a frame.
+            sys::shut_down(socket.as_fd());
+            true
+        }
+    }
+}
+
+/// Writes by `send` until that refuses, and forgets the rest if it will never take it.
+fn flush_by(
+    mut send: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    out: &mut OutBuf,
+) -> Flushed {
     while !out.is_empty() {
         let mut runs = [IoSlice::new(&[]); RUNS];
         let n = out.runs(&mut runs);
-        match sys::send_runs(socket.as_fd(), &runs[..n]) {
+        match send(&runs[..n]) {
             Ok(n) => out.consume(n),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => out.clear(),
+            Err(e) if may_be_taken_later(&e) => return Flushed::Blocked,
+            Err(_) => {
+                out.clear();
+                return Flushed::Broken;
+            }
         }
     }
-    true
+    Flushed::All
+}
+
+/// Whether a write failed for want of room: in the socket, or of memory for what is written.
+fn may_be_taken_later(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::WouldBlock
+        || matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// The link of an agent to its parent.
@@ -137,18 +162,7 @@ impl Uplink {
             }
             Self::Pipes { output, .. } => output,
         };
-        while !out.is_empty() {
-            match sys::write(output.as_fd(), out.pending()) {
-                Ok(n) => out.consume(n),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Flushed::Blocked,
-                Err(_) => {
-                    out.clear();
-                    return Flushed::Broken;
-                }
-            }
-        }
-        Flushed::All
+        flush_by(|runs| sys::write(output.as_fd(), &runs[0]), out)
     }
 
     /// As [`send_all`].
@@ -156,6 +170,9 @@ impl Uplink {
         send_all(self.output().unwrap_or_else(|| self.input()), out);
     }
 }
+
+/// How long memory may take to come back, where nothing else tells.
+const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
 /// Longest sleep in a wait for a descriptor, after which the call is tried again.
 const NAP: Duration = Duration::from_secs(60);
@@ -203,7 +220,65 @@ pub(super) fn send_all(socket: &OwnedFd, out: &mut OutBuf) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 sys::poll_writable(socket.as_fd(), NAP);
             }
+            Err(e) if may_be_taken_later(&e) => std::thread::sleep(SHORT_OF_MEMORY),
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+
+    /// What arrives when every other write fails with `errno` after one that took a part of a frame.
+    fn arrives(errno: i32) -> (Flushed, usize, Vec<u8>) {
+        let (mut out, mut seen, mut calls) = (OutBuf::default(), Vec::new(), 0);
+        for n in 0..4 {
+            out.send(&Frame::Credit(n));
+        }
+        let flushed = flush_by(
+            |runs| {
+                calls += 1;
+                if calls % 2 == 0 {
+                    return Err(io::Error::from_raw_os_error(errno));
+                }
+                let n = runs[0].len().min(7);
+                seen.extend_from_slice(&runs[0][..n]);
+                Ok(n)
+            },
+            &mut out,
+        );
+        (flushed, out.pending().len(), seen)
+    }
+
+    #[test]
+    fn want_of_memory_loses_nothing() {
+        let mut all = Vec::new();
+        for n in 0..4 {
+            Frame::Credit(n).encode(&mut all);
+        }
+        for errno in [libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM] {
+            let (flushed, left, seen) = arrives(errno);
+            assert_eq!(
+                (flushed, left),
+                (Flushed::Blocked, all.len() - 7),
+                "{errno}"
+            );
+            assert_eq!(seen, all[..7]);
+        }
+        let (flushed, left, _) = arrives(libc::EPIPE);
+        assert_eq!((flushed, left), (Flushed::Broken, 0));
+    }
+
+    #[test]
+    fn a_link_that_fails_in_a_frame_carries_nothing_more() {
+        let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM).unwrap();
+        sys::shut_down(ours.as_fd());
+        let mut out = OutBuf::default();
+        out.send(&Frame::Credit(1));
+        assert!(flush(&ours, &mut out) && out.is_empty());
+        assert_eq!(receive(&theirs, &mut [0; 8]), Got::End);
+        assert_eq!(receive(&ours, &mut [0; 8]), Got::End);
     }
 }

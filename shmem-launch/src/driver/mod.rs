@@ -7,6 +7,7 @@
 //!   |  |  |\
 //!   |  |  | guard           group.rs: leads the node's process group, kills it when the agent is gone
 //!   |  |  template          forks the node's PEs, or executes them, then exits
+//!   |  keepers              park.rs: have pipes open for which the agent's table has no room
 //!   |  PEs                  children of the agent once the template has gone
 //!   agents of nodes 1, ..   forked before anything else was opened
 //! ```

@@ -1,176 +1,151 @@
 //! Parking: more open pipes than the descriptor table has room for.
 //!
 //! Where the limit of descriptors cannot be raised, an agent with thousands of PEs would be refused
-//! for want of a third descriptor per PE. A descriptor that was sent over a Unix socket and not yet
-//! received is open without occupying a place in any table, and epoll goes on watching it: a
-//! registration lives as long as the open file, and is reported with its token (epoll(7), Q6). So
-//! the read ends of stderr, which mostly stay silent, are parked in sockets, a *lot* of PEs in one
-//! message, and fetched when one of them has something to say.
+//! for want of a third descriptor per PE. So the read ends of stderr, which mostly stay silent, are
+//! left to *keepers*: forked copies of the agent that have them open and do nothing. epoll goes on
+//! watching an open file that is in no table of ours (a registration lives as long as the open file,
+//! and is reported with its token: epoll(7), Q6), and when it has something to say, the pipe is opened
+//! anew under the name that it has in the keeper's part of /proc, and read as any other. Nothing is
+//! sent to a keeper, so nothing counts as being on its way.
+//!
+//! Registrations that are left behind cannot be changed any more; they are edge-triggered, so what is
+//! read elsewhere, or has ended, is told once.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 
-use shmem_node::sys::{recv_with_fds, send_with_fds};
-
-use crate::agent::SPAWN_BATCH;
 use crate::sys;
 
-/// PEs of one lot: those of one spawn request.
-pub(super) const LOT: u32 = SPAWN_BATCH;
+/// Pipes that a keeper takes.
+const LOT: usize = 1024;
 
-/// Lots that may be out at once before the one fetched first is parked again.
-const MOST_OUT: usize = 16;
+/// Pipes that may be open anew before those that have been so for longest are closed again.
+const MOST_OUT: usize = 64;
 
-/// Descriptors that parking needs for `n` PEs: two sockets per lot, and the lots that are out.
+/// Descriptors that parking needs for `n` PEs: a lot that is not full yet, what is open anew, and the
+/// life of each keeper.
 pub(crate) fn descriptors(n: u64) -> u64 {
-    2 * n.div_ceil(LOT.into()) + (MOST_OUT as u64 + 1) * u64::from(LOT)
+    (LOT + MOST_OUT + 1) as u64 + n.div_ceil(LOT as u64)
 }
 
 #[derive(Debug)]
-struct Lot {
-    send: OwnedFd,
-    receive: OwnedFd,
-    /// Whose descriptors are in the message; empty while none is parked.
-    parked: Vec<u32>,
+struct Keeper {
+    pid: i32,
+    /// Never written; its end ends the keeper.
+    _life: OwnedFd,
 }
 
-/// All lots of a node.
+impl Keeper {
+    /// Forks a process that keeps `fds` open and nothing else.
+    ///
+    /// # Safety
+    /// This process has a single thread.
+    unsafe fn start(fds: impl Iterator<Item = RawFd>) -> io::Result<Self> {
+        let (read, write) = sys::pipe()?;
+        let mut keep: Vec<RawFd> = fds.chain([read.as_raw_fd()]).collect();
+        keep.sort_unstable();
+        let child = || {
+            sys::block_all();
+            sys::set_name(c"shmrun-keeper");
+            if sys::close_all_but(&keep).is_err() {
+                return 1;
+            }
+            while let Err(e) = sys::read(read.as_fd(), &mut [0])
+                && e.kind() == io::ErrorKind::Interrupted
+            {}
+            0
+        };
+        // SAFETY: one thread, as promised by the caller.
+        let pid = unsafe { sys::fork(child)? };
+        Ok(Self { pid, _life: write })
+    }
+}
+
+/// All that is parked of a node's pipes.
 #[derive(Debug, Default)]
 pub(super) struct Parking {
-    lots: Vec<Option<Lot>>,
-    out: VecDeque<usize>,
+    keepers: Vec<Keeper>,
+    /// The process and the number under which a local PE's pipe is kept.
+    kept: HashMap<u32, (i32, RawFd)>,
+    /// Local PEs whose pipe is open anew, in that order.
+    out: VecDeque<u32>,
 }
 
 impl Parking {
-    /// The lot of a local PE.
-    fn lot_of(local: u32) -> usize {
-        (local / LOT) as usize
+    /// Whether so many pipes make a lot.
+    pub(super) fn is_lot(pipes: usize) -> bool {
+        pipes >= LOT
     }
 
-    /// Parks descriptors of PEs of one lot; on failure they stay open in the table.
+    /// Leaves the pipes of these local PEs to a keeper. They are still open here, so that their
+    /// registrations can be changed before they are closed.
+    ///
+    /// # Safety
+    /// This process has a single thread.
     ///
     /// # Errors
-    /// With the descriptors, when sockets cannot be had.
-    pub(super) fn park(
-        &mut self,
-        fds: Vec<(u32, OwnedFd)>,
-    ) -> Result<(), (io::Error, Vec<(u32, OwnedFd)>)> {
-        let Some(&(first, _)) = fds.first() else {
-            return Ok(());
-        };
-        let at = Self::lot_of(first);
-        debug_assert!(fds.iter().all(|&(local, _)| Self::lot_of(local) == at));
-        if self.lots.len() <= at {
-            self.lots.resize_with(at + 1, || None);
-        }
-        if self.lots[at].is_none() {
-            match sys::socketpair(libc::SOCK_SEQPACKET) {
-                Ok((send, receive)) => {
-                    self.lots[at] = Some(Lot {
-                        send,
-                        receive,
-                        parked: Vec::new(),
-                    })
-                }
-                Err(e) => return Err((e, fds)),
-            }
-        }
-        let lot = self.lots[at].as_mut().expect("made above");
-        debug_assert!(lot.parked.is_empty(), "one message per lot");
-        let raw: Vec<RawFd> = fds.iter().map(|(_, fd)| fd.as_raw_fd()).collect();
-        match send_with_fds(lot.send.as_fd(), &[1], &raw) {
-            Ok(_) => {
-                lot.parked = fds.into_iter().map(|(local, _)| local).collect();
-                Ok(())
-            }
-            Err(e) => Err((e, fds)),
+    /// When there can be no keeper; nothing is kept then.
+    pub(super) unsafe fn keep(&mut self, pipes: &[(u32, OwnedFd)]) -> io::Result<()> {
+        let numbers = pipes.iter().map(|(_, fd)| fd.as_raw_fd());
+        // SAFETY: as promised by the caller.
+        let keeper = unsafe { Keeper::start(numbers)? };
+        let kept = pipes
+            .iter()
+            .map(|(local, fd)| (*local, (keeper.pid, fd.as_raw_fd())));
+        self.kept.extend(kept);
+        self.keepers.push(keeper);
+        Ok(())
+    }
+
+    /// Opens the pipe of a local PE anew, if it is kept; reading it does not block.
+    pub(super) fn open(&mut self, local: u32) -> Option<io::Result<OwnedFd>> {
+        let (pid, number) = self.kept.get(&local)?;
+        let open = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(format!("/proc/{pid}/fd/{number}"));
+        self.out.push_back(local);
+        Some(open.map(OwnedFd::from))
+    }
+
+    /// A local PE whose pipe should be closed here again, because too many are open.
+    pub(super) fn overdue(&mut self) -> Option<u32> {
+        (self.out.len() > MOST_OUT)
+            .then(|| self.out.pop_front())
+            .flatten()
+    }
+
+    /// Keeps the pipe of a local PE open here after all.
+    pub(super) fn stays_out(&mut self, local: u32) {
+        self.out.push_back(local);
+    }
+
+    /// Whether the pipe of a local PE is kept.
+    pub(super) fn has(&self, local: u32) -> bool {
+        self.kept.contains_key(&local)
+    }
+
+    /// Forgets a pipe that has ended.
+    pub(super) fn ended(&mut self, local: u32) {
+        if self.kept.remove(&local).is_some() {
+            self.out.retain(|&l| l != local);
         }
     }
 
-    /// Fetches the lot of a local PE, if it is parked.
-    pub(super) fn fetch(&mut self, local: u32) -> Vec<(u32, OwnedFd)> {
-        let at = Self::lot_of(local);
-        let Some(Some(lot)) = self.lots.get_mut(at) else {
-            return Vec::new();
-        };
-        if lot.parked.is_empty() {
-            return Vec::new();
-        }
-        let locals = std::mem::take(&mut lot.parked);
-        match recv_with_fds(lot.receive.as_fd(), &mut [0; 8]) {
-            Ok((_, fds)) => {
-                self.out.push_back(at);
-                locals.into_iter().zip(fds).collect()
-            }
-            Err(_) => Vec::new(),
-        }
+    /// Whether a process is a keeper that is needed.
+    pub(super) fn is_keeper(&self, pid: i32) -> bool {
+        self.keepers.iter().any(|k| k.pid == pid)
     }
 
-    /// The PEs of a lot that should be parked again, because too many are out.
-    pub(super) fn overdue(&mut self) -> Option<std::ops::Range<u32>> {
-        if self.out.len() <= MOST_OUT {
-            return None;
+    /// Closes what is kept: nobody reads it any more.
+    pub(super) fn close(&mut self) {
+        for keeper in self.keepers.drain(..) {
+            sys::kill(keeper.pid, libc::SIGKILL);
         }
-        let at = self.out.pop_front()? as u32;
-        Some(at * LOT..(at + 1) * LOT)
-    }
-
-    /// Whether a PE's descriptor is parked.
-    #[cfg(test)]
-    fn holds(&self, local: u32) -> bool {
-        matches!(self.lots.get(Self::lot_of(local)), Some(Some(lot)) if lot.parked.contains(&local))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::{Epoll, Interest};
-    use std::time::Duration;
-
-    #[test]
-    fn a_parked_pipe_is_watched_and_comes_back() {
-        let epoll = Epoll::new().unwrap();
-        let mut parking = Parking::default();
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for local in LOT..LOT + 3 {
-            let (read, write) = sys::pipe().unwrap();
-            epoll.add(&read, local.into(), Interest::Read).unwrap();
-            reads.push((local, read));
-            writes.push(write);
-        }
-        parking.park(reads).unwrap();
-        assert!(parking.holds(LOT + 1) && !parking.holds(0));
-        let mut ready = Vec::new();
-        epoll.wait(&mut ready, Some(Duration::ZERO)).unwrap();
-        assert!(ready.is_empty());
-
-        sys::write(writes[1].as_fd(), b"hello").unwrap();
-        epoll
-            .wait(&mut ready, Some(Duration::from_secs(10)))
-            .unwrap();
-        assert_eq!(
-            ready.iter().map(|r| r.token).collect::<Vec<_>>(),
-            [u64::from(LOT + 1)]
-        );
-        let mut out = parking.fetch(LOT + 1);
-        assert_eq!(out.len(), 3);
-        assert!(!parking.holds(LOT + 1) && parking.fetch(LOT).is_empty());
-        let mut buf = [0; 16];
-        assert_eq!(sys::read(out[1].1.as_fd(), &mut buf).unwrap(), 5);
-
-        // Parked again without one of them: the others are still watched.
-        drop(out.remove(0));
-        parking.park(out).unwrap();
-        writes.clear();
-        epoll
-            .wait(&mut ready, Some(Duration::from_secs(10)))
-            .unwrap();
-        let mut tokens: Vec<_> = ready.iter().map(|r| r.token).collect();
-        tokens.sort_unstable();
-        assert_eq!(tokens, [u64::from(LOT + 1), u64::from(LOT + 2)]);
-        assert!(ready.iter().all(|r| r.hangup()));
-        assert_eq!(parking.fetch(LOT + 2).len(), 2);
+        self.kept.clear();
+        self.out.clear();
     }
 }

@@ -205,6 +205,8 @@ pub(super) unsafe fn spawner(
             return 1;
         }
         sys::set_name(c"shmrun-spawner");
+        // As its PEs are to have them.
+        sys::restore_limits();
         // SAFETY: the socket was put there just now and nobody else owns it here.
         let socket = unsafe { sys::own(TEMPLATE_FD) };
         match exec::serve(socket.as_fd(), recipe) {

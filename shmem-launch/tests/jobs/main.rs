@@ -2,6 +2,7 @@
 
 mod exec;
 mod hosts;
+mod ordinary;
 mod signals;
 mod streams;
 mod support;

@@ -40,7 +40,7 @@ impl Job {
         Self::of(command)
     }
 
-    /// Any command that starts jobs.
+    /// The job that a command starts.
     pub(crate) fn of(mut command: Command) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use shmem_launch::agent::{Action, Agent, ChildSetup, Event, InputRoute, Reading, Setup};
 use shmem_launch::exit::End;
 use shmem_launch::frame::{OUTPUT_WINDOW, Stream};
+use shmem_launch::limits::Portion;
 use shmem_launch::plan::Layout;
 use shmem_launch::remote::{Contact, RemoteShell, greeting};
 use shmem_launch::report::Reduced;
@@ -155,6 +156,10 @@ fn world(seed: u64) -> World {
                 first_rank: ranks.start,
                 n_local: ranks.len() as u32,
                 n_pes,
+                portion: Portion {
+                    pes: 1 + rng.below(Portion::FULL.pes as usize) as u32,
+                    requests: 1 + rng.below(2) as u32,
+                },
                 raw_output: false,
                 respawn: respawns > 0,
                 input: InputRoute::default(),

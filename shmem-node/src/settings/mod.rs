@@ -8,8 +8,8 @@ mod value;
 
 pub use hca::{HcaChoice, HcaPort};
 pub use value::{
-    Atomics, Connect, Faults, HeapCommit, HeapPages, HeapRegister, Pmi, PmiCache, Spawn, Spin,
-    StaticsSize, StoreKind, Transport, ValueError,
+    Atomics, Connect, CoreFile, Faults, HeapCommit, HeapPages, HeapRegister, Pmi, PmiCache, Spawn,
+    Spin, StaticsSize, StoreKind, Transport, ValueError,
 };
 
 use std::time::Duration;
@@ -123,6 +123,12 @@ settings! {
         "When heaps are registered with the network device: all at once in init, in parts as they \
          are allocated (grow), or by on-demand paging of the device (odp, at once); auto grows where \
          a registration takes the memory of untouched pages.";
+    core: CoreFile = "own", "SHMEM_CORE",
+        "none, own or all", value::core_file,
+        "Which symmetric heaps a core file of a PE holds, if the system writes any (ulimit -c): none, \
+         its own, or all of its node, which takes as much memory and disk as all of them have bytes, \
+         used or not. Static data is always in it; the job's key, and the memory of shmrun and its \
+         launch agents, never.";
     connect: Connect = "ondemand", "SHMEM_CONNECT",
         "ondemand or static", value::connect,
         "Connect two PEs when they first talk, or all pairs on different nodes in init.";

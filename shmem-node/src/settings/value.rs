@@ -64,6 +64,17 @@ pub enum HeapCommit {
     Reserve,
 }
 
+/// What of the node's symmetric memory a core file of a PE holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoreFile {
+    /// Nothing.
+    None,
+    /// The PE's own segment.
+    Own,
+    /// The segments of all PEs of the node, and what they share.
+    All,
+}
+
 /// How symmetric memory is registered with the network device. Without effect on one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapRegister {
@@ -303,6 +314,15 @@ pub(super) fn heap_commit(text: &str) -> Result<HeapCommit, ValueError> {
         text,
         &[("lazy", HeapCommit::Lazy), ("reserve", HeapCommit::Reserve)],
     )
+}
+
+pub(super) fn core_file(text: &str) -> Result<CoreFile, ValueError> {
+    let words = [
+        ("none", CoreFile::None),
+        ("own", CoreFile::Own),
+        ("all", CoreFile::All),
+    ];
+    choice(text, &words)
 }
 
 pub(super) fn heap_register(text: &str) -> Result<HeapRegister, ValueError> {

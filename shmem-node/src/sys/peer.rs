@@ -1,7 +1,7 @@
 //! System calls about the process at the other end of a Unix socket.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use super::cerr;
@@ -36,18 +36,65 @@ pub fn peer_user(sock: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(cred.uid)
 }
 
+/// Connects to the socket of this name in the abstract namespace, without waiting: an error of the kind
+/// `WouldBlock` if too many others wait there to be accepted.
+///
+/// # Errors
+/// As those of connect(2); `InvalidInput` for a name that is too long.
+pub fn connect_now(name: &[u8]) -> io::Result<OwnedFd> {
+    // SAFETY: an all-zero address is valid.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // The first byte stays 0, which makes the name abstract.
+    let Some(room) = address.sun_path[1..].get_mut(..name.len()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    for (to, &byte) in room.iter_mut().zip(name) {
+        *to = byte as libc::c_char;
+    }
+    let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: the descriptor is new and ours alone; the address is readable for its length.
+    unsafe {
+        let socket = OwnedFd::from_raw_fd(cerr(libc::socket(libc::AF_UNIX, kind, 0))?);
+        let (at, len) = ((&raw const address).cast(), len as libc::socklen_t);
+        cerr(libc::connect(socket.as_raw_fd(), at, len))?;
+        Ok(socket)
+    }
+}
+
 /// Sleeps until the descriptor is readable or `max` has passed, or a signal comes.
 ///
 /// # Errors
 /// The descriptor is none.
 pub fn wait_readable(fd: BorrowedFd<'_>, max: Duration) -> io::Result<()> {
+    wait_for(fd, libc::POLLIN, Some(max))
+}
+
+/// Sleeps until the descriptor is writable, or also when it is readable, or `max` has passed, if there
+/// is one, or a signal comes.
+///
+/// # Errors
+/// The descriptor is none.
+pub fn wait_writable(
+    fd: BorrowedFd<'_>,
+    or_readable: bool,
+    max: Option<Duration>,
+) -> io::Result<()> {
+    let read = if or_readable { libc::POLLIN } else { 0 };
+    wait_for(fd, libc::POLLOUT | read, max)
+}
+
+fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, max: Option<Duration>) -> io::Result<()> {
     let mut poll = libc::pollfd {
         fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
+        events,
         revents: 0,
     };
     // Rounded up: with 0 the caller would spin through the last millisecond.
-    let ms = max.as_millis().saturating_add(1).min(i32::MAX as u128) as i32;
+    let ms = max.map_or(-1, |max| {
+        max.as_millis().saturating_add(1).min(i32::MAX as u128) as i32
+    });
     // SAFETY: one pollfd, writable.
     match cerr(unsafe { libc::poll(&mut poll, 1, ms) }) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::server::{Job, NodePlace, NodeServer, Output};
 use crate::tree::Tree;
+use std::io::Write as _;
 use std::thread;
 
 /// Serves `count` PEs of one node over blocking sockets, one reader thread each, until all are

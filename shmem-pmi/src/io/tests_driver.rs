@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::client::Place;
+use std::io::Write as _;
 use std::thread;
 
 const HYDRA: &[u8] = b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\
@@ -88,4 +89,73 @@ fn the_end_of_the_server_wakes_all_threads() {
             );
         }
     });
+}
+
+/// Serves one PE as a launch agent does that is given no more to do before what it has done is taken:
+/// one thread reads, and writes until all of it has been read.
+fn strict_server(mut stream: UnixStream) -> thread::JoinHandle<()> {
+    use crate::server::{Job, NodePlace, NodeServer, Output};
+    let job = Job {
+        id: "io".into(),
+        size: 1,
+        process_mapping: "(vector,(0,1,1))".into(),
+        extensions: true,
+        ..Job::default()
+    };
+    let place = NodePlace::in_tree(&crate::tree::Tree::new(1, 2), 0, &[0]);
+    let mut server = NodeServer::new(job, place).unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 512];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(len @ 1..) => server.handle_client_bytes(0, &buffer[..len]),
+                _ => return,
+            }
+            while let Some(output) = server.poll_output() {
+                if let Output::ToClient { bytes, .. } = output
+                    && stream.write_all(&bytes).is_err()
+                {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn requests_that_fill_the_socket_do_not_keep_replies_out() {
+    const GETS: usize = 20_000;
+    let (server, stream) = UnixStream::pair().unwrap();
+    let server = strict_server(server);
+    let config = ClientConfig {
+        rank: 0,
+        job_id: None,
+        extensions: true,
+    };
+    let limit = Some(Duration::from_secs(60));
+    let pmi = Connection::new(stream, config, limit).unwrap();
+    pmi.initialise().unwrap();
+    let flood = || {
+        let gets = pmi.submit(|client| {
+            (0..GETS)
+                .map(|i| client.get(&format!("a-key-of-some-length-{i}")))
+                .collect::<Result<Vec<_>, _>>()
+        });
+        for get in gets.unwrap() {
+            assert_eq!(pmi.wait_for(get).unwrap(), Event::Got(None));
+        }
+    };
+    // Nobody else reads; then others do, and write in between.
+    flood();
+    thread::scope(|scope| {
+        scope.spawn(flood);
+        scope.spawn(flood);
+        scope.spawn(|| {
+            for _ in 0..200 {
+                assert_eq!(pmi.get("another").unwrap(), None);
+            }
+        });
+    });
+    drop(pmi);
+    server.join().unwrap();
 }

@@ -125,6 +125,7 @@ impl NodeServer {
         match self.towards(asker) {
             Hop::Here => {
                 if let Some(asking) = self.asking.remove(&ticket) {
+                    self.no_longer_withheld(asking.local, asking.life);
                     self.answered(asking, answer);
                 } else {
                     self.looked_up(ticket, answer);

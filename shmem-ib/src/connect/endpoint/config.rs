@@ -37,7 +37,7 @@ pub struct EndpointConfig {
     /// The same for all PEs of the job, different between jobs.
     pub job_id: [u8; 16],
     /// Secret of the job: who does not know it cannot connect.
-    pub job_key: [u8; 32],
+    pub job_key: &'static [u8; 32],
     /// The two above do not count: they come later, with
     /// [`Endpoint::set_identity`](super::Endpoint::set_identity).
     pub identity_later: bool,
@@ -85,7 +85,7 @@ impl Default for EndpointConfig {
             transport: Transport::Rc,
             atomics: Atomics::Auto,
             job_id: [0; 16],
-            job_key: [0; 32],
+            job_key: &[0; 32],
             identity_later: false,
             life: 0,
             incarnation: 1,
@@ -127,7 +127,7 @@ impl EndpointConfig {
     pub(super) fn identity(
         &self,
         mut job_id: [u8; 16],
-        job_key: [u8; 32],
+        job_key: &'static [u8; 32],
         by_owner: bool,
     ) -> Identity {
         for (byte, life) in job_id.iter_mut().zip(self.life.to_be_bytes()) {

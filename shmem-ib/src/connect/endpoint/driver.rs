@@ -408,7 +408,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// From here on messages can be read and written.
-    pub(super) fn set_identity(&mut self, job_id: [u8; 16], job_key: [u8; 32]) {
+    pub(super) fn set_identity(&mut self, job_id: [u8; 16], job_key: &'static [u8; 32]) {
         let Some(sealed) = self.sealed.take() else {
             return;
         };

@@ -253,7 +253,7 @@ impl<H: Hca> Endpoint<H> {
     /// Says what job this is, if [`EndpointConfig::identity_later`] left that open; else, and when it is
     /// said again, without effect. Until then connection messages of peers are kept unread, and no peer
     /// may be contacted: the directory answers [`Lookup::Pending`].
-    pub fn set_identity(&self, job_id: [u8; 16], job_key: [u8; 32]) {
+    pub fn set_identity(&self, job_id: [u8; 16], job_key: &'static [u8; 32]) {
         let mut locked = self.lock();
         locked.set_identity(job_id, job_key);
     }

@@ -252,7 +252,7 @@ impl World {
             fabric: Fabric::limited(cap),
             identity: Identity {
                 job_id: [1; 16],
-                job_key: [2; 32],
+                job_key: &[2; 32],
                 n_pes: n,
             },
             cap,

@@ -99,6 +99,12 @@ impl Driver {
             && node.template_pid == pid
         {
             node.template_pid = 0;
+        } else if self.parking.as_ref().is_some_and(|p| p.is_keeper(pid)) {
+            self.tell(Event::Failed(format!(
+                "the process that keeps pipes of PEs open {end}"
+            )));
+        } else if self.node.as_ref().is_some_and(|n| n.template.is_some()) {
+            self.unnamed.insert(pid, status);
         }
     }
 
@@ -106,8 +112,10 @@ impl Driver {
         if let Some(node) = &self.node {
             node.group.signal(libc::SIGKILL);
         }
+        // What the PEs said last may lie in pipes that only keepers have open.
+        let keeper = |pid| self.parking.as_ref().is_some_and(|p| p.is_keeper(pid));
         for pid in sys::children() {
-            if !self.children.iter().any(|c| c.pid == pid) {
+            if !self.children.iter().any(|c| c.pid == pid) && !keeper(pid) {
                 sys::kill(pid, libc::SIGKILL);
             }
         }

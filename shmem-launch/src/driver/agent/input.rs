@@ -64,18 +64,24 @@ impl Driver {
         }
         self.input.queue.extend_from_slice(data);
         debug_assert!(self.input.queue.len() <= STDIN_WINDOW as usize);
-        self.write_inputs();
+        self.write_all_inputs();
     }
 
     pub(super) fn end_input(&mut self) {
         self.input.ended = true;
-        self.write_inputs();
+        self.write_all_inputs();
     }
 
     /// Writes what has come to all who have room for it.
-    pub(super) fn write_inputs(&mut self) {
-        for at in 0..self.input.ways.len() as u32 {
-            self.write_input(self.input.first + at);
+    fn write_all_inputs(&mut self) {
+        let first = self.input.first;
+        self.write_inputs(first..first + self.input.ways.len() as u32);
+    }
+
+    /// Writes what has come to those of these PEs who have room for it.
+    pub(super) fn write_inputs(&mut self, locals: std::ops::Range<u32>) {
+        for local in locals {
+            self.write_input(local);
         }
         self.input_taken();
     }

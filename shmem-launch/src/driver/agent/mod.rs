@@ -7,7 +7,7 @@ mod pe_io;
 mod respawn;
 mod starting;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -29,11 +29,12 @@ use super::store::SharedStore;
 use crate::agent::{Action, Agent, Event, Reading, Setup};
 use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
-use crate::limits;
+use crate::limits::{self, Portion};
 use crate::report::{Moment, Reduced};
 use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
 use children::ChildIo;
 use input::Input;
+use starting::{Refused, Request};
 
 /// Standard input and output of an agent are /dev/null.
 pub(super) const NULL_FD: RawFd = 0;
@@ -102,6 +103,11 @@ struct Driver {
     watched: [Option<(u32, OwnedFd)>; 2],
     /// Where stderr's read ends are while silent, if descriptors are scarce.
     parking: Option<Parking>,
+    /// PEs whose read end is not there yet.
+    unparked: Vec<u32>,
+    /// Requests for the template that wait to be sent, and whether the kernel refuses them for now.
+    unsent: VecDeque<Request>,
+    refused: Option<Refused>,
     /// Which links wait for room: 0 is the parent's, then the children's.
     blocked: Vec<bool>,
     signals: OwnedFd,
@@ -110,6 +116,9 @@ struct Driver {
     /// Local number of the PE with this process id.
     by_pid: HashMap<i32, u32>,
     answered: u32,
+    /// Children that ended and whom the template has not named yet: by process id, the status. It may
+    /// have been killed with answers that are not read.
+    unnamed: HashMap<i32, i32>,
     /// PEs whose PMI socket has ended and which are not reaped.
     leaving: Vec<u32>,
     next_search: u64,
@@ -127,6 +136,7 @@ struct Driver {
 fn run(link: Uplink) -> u8 {
     sys::set_name(c"shmrun-agent");
     sys::keep_freed_memory();
+    sys::leave_no_core_file();
     sys::set_blocked(&SIGNALS);
     for signal in [
         libc::SIGINT,
@@ -259,22 +269,6 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     let pmi = node::pmi_server(&launch, &layout, &tree, &node_of).map_err(|e| bad(&e))?;
     let n_local = ranks.len() as u32;
     let input = launch.input_route(&tree);
-    let mut agent = Agent::new(
-        Setup {
-            node: launch.node,
-            first_rank: ranks.start,
-            n_local,
-            n_pes: launch.n_pes,
-            raw_output: launch.raw_output,
-            respawn: launch.respawn,
-            input: input.clone(),
-            children: started.setups,
-        },
-        pmi,
-    );
-    for (at, unsent) in started.unsent.into_iter().enumerate() {
-        *agent.outgoing(Some(at)) = unsent;
-    }
     let node = addresses.and_then(|addresses| {
         let place = Place {
             launch: &launch,
@@ -283,21 +277,19 @@ fn start(parent: Uplink) -> io::Result<Driver> {
             far,
         };
         // SAFETY: an agent has a single thread.
-        let mut node = unsafe { Node::prepare(&place, group) }?;
-        if let Some(writer) = node.segment.kvs_writer() {
-            agent.use_store(Box::new(SharedStore::new(writer)));
-        }
-        Ok(node)
+        unsafe { Node::prepare(&place, group) }
     });
 
-    // A remote shell has its standard error beside the link.
+    // After everything was forked that is not to inherit it. A remote shell has its standard error
+    // beside the link.
     let open = children.iter().flat_map(|c| [&c.link, &c.said]).flatten();
     let links = open.count() as u32;
-    let inputs = u64::from(input.here.end - input.here.start);
-    let need = limits::descriptors(n_local, links) + inputs;
-    let have = sys::raise_descriptors(need);
-    let least = limits::descriptors_least(n_local, links) + inputs;
-    let node = node.and_then(|node| {
+    let inputs = input.here.end - input.here.start;
+    let agents_here = launch.machines.as_ref().map_or(launch.n_nodes, |_| 1);
+    let need = limits::descriptors(n_local, links) + u64::from(inputs);
+    let have = sys::raise_descriptors(need.max(Portion::limit_for_full(agents_here)));
+    let least = limits::descriptors_least(n_local, links) + u64::from(inputs);
+    let mut node = node.and_then(|node| {
         let short = limits::LimitError::Descriptors {
             need: least,
             limit: have,
@@ -308,6 +300,26 @@ fn start(parent: Uplink) -> io::Result<Driver> {
             Ok(node)
         }
     });
+    let mut agent = Agent::new(
+        Setup {
+            node: launch.node,
+            first_rank: ranks.start,
+            n_local,
+            n_pes: launch.n_pes,
+            portion: Portion::of(have, agents_here, inputs),
+            raw_output: launch.raw_output,
+            respawn: launch.respawn,
+            input: input.clone(),
+            children: started.setups,
+        },
+        pmi,
+    );
+    for (at, unsent) in started.unsent.into_iter().enumerate() {
+        *agent.outgoing(Some(at)) = unsent;
+    }
+    if let Some(writer) = node.as_mut().ok().and_then(|n| n.segment.kvs_writer()) {
+        agent.use_store(Box::new(SharedStore::new(writer)));
+    }
     let epoll = Epoll::new()?;
     let outputs = Epoll::new()?;
     let signals = sys::signalfd(&SIGNALS)?;
@@ -334,12 +346,16 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         reading: Reading::All,
         watched: [None, None],
         parking: (have < need).then(Parking::default),
+        unparked: Vec::new(),
+        unsent: VecDeque::new(),
+        refused: None,
         blocked,
         signals,
         node: None,
         pes: (0..n_local).map(|_| PeIo::default()).collect(),
         by_pid: HashMap::with_capacity(n_local as usize),
         answered: 0,
+        unnamed: HashMap::new(),
         leaving: Vec::new(),
         next_search: 0,
         search_due: false,
@@ -397,7 +413,8 @@ impl Driver {
             let now = monotonic_ns();
             let search = self.search_due.then_some(self.next_search);
             let timer = self.agent.next_timeout();
-            let until = [timer, search].into_iter().flatten().min();
+            let retry = self.refused.map(|r| r.again);
+            let until = [timer, search, retry].into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
                 eprintln!(
@@ -410,6 +427,9 @@ impl Driver {
                 self.dispatch(event);
             }
             let now = monotonic_ns();
+            if retry.is_some_and(|at| now >= at) {
+                self.send_requests(now);
+            }
             if self.search_due && now >= self.next_search {
                 self.search_children(now);
             }

@@ -95,36 +95,64 @@ impl Driver {
         }
     }
 
-    /// Brings a stream's descriptor back from where it is parked.
+    /// Opens a pipe that is parked anew.
     pub(super) fn unpark(&mut self, local: u32) {
         if let Some(parking) = &mut self.parking
             && self.pes[local as usize].output[Stream::Err as usize].is_none()
+            && let Some(opened) = parking.open(local)
         {
-            for (local, fd) in parking.fetch(local) {
-                self.pes[local as usize].output[Stream::Err as usize] = Some(fd);
+            let watched = opened.and_then(|fd| {
+                let token = STDERR | u64::from(local);
+                self.outputs.add(&fd, token, Interest::Read).map(|()| fd)
+            });
+            match watched {
+                Ok(fd) => self.pes[local as usize].output[Stream::Err as usize] = Some(fd),
+                // Only without its keeper, whose end is noticed.
+                Err(_) => parking.ended(local),
             }
         }
     }
 
+    /// Notes that stderr of more PEs is open, and parks a lot of them when there is one.
     pub(super) fn park(&mut self, locals: std::ops::Range<u32>) {
         let Some(parking) = &mut self.parking else {
             return;
         };
-        let end = locals.end.min(self.pes.len() as u32);
-        let fds = (locals.start..end)
+        self.unparked.extend(locals);
+        if !Parking::is_lot(self.unparked.len()) {
+            return;
+        }
+        let lot = std::mem::take(&mut self.unparked).into_iter();
+        let pipes: Vec<(u32, OwnedFd)> = lot
             .filter_map(|l| Some((l, self.pes[l as usize].output[Stream::Err as usize].take()?)))
             .collect();
-        // What cannot be parked stays in the table.
-        if let Err((_, fds)) = parking.park(fds) {
-            for (local, fd) in fds {
+        // SAFETY: an agent has a single thread.
+        let kept = unsafe { parking.keep(&pipes) };
+        for (local, fd) in pipes {
+            let token = STDERR | u64::from(local);
+            if kept.is_err() || self.outputs.change(&fd, token, Interest::Edge).is_err() {
+                // What cannot be parked stays in the table.
                 self.pes[local as usize].output[Stream::Err as usize] = Some(fd);
             }
         }
     }
 
+    /// Closes parked pipes again of which too many are open, unless they have something to say.
     pub(super) fn park_overdue(&mut self) {
-        while let Some(lot) = self.parking.as_mut().and_then(Parking::overdue) {
-            self.park(lot);
+        for _ in 0..self.pes.len() {
+            let Some(local) = self.parking.as_mut().and_then(Parking::overdue) else {
+                return;
+            };
+            let output = &mut self.pes[local as usize].output[Stream::Err as usize];
+            let speaks = |fd: &OwnedFd| sys::poll_readable(fd.as_fd(), Duration::ZERO);
+            if output.as_ref().is_some_and(speaks) {
+                if let Some(parking) = &mut self.parking {
+                    parking.stays_out(local);
+                }
+                return;
+            }
+            // What comes from now on is told by the registration that was left behind.
+            *output = None;
         }
     }
 
@@ -142,10 +170,16 @@ impl Driver {
                 self.tell(Event::Output(local, stream, &buf[..n]));
                 last && n < buf.len()
             }
-            Err(e) => e.kind() != io::ErrorKind::Interrupted,
+            Err(e) => !matches!(
+                e.kind(),
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+            ),
         };
         if end {
             self.pes[local as usize].output[stream as usize] = None;
+            if let (Stream::Err, Some(parking)) = (stream, &mut self.parking) {
+                parking.ended(local);
+            }
             self.tell(Event::OutputClosed(local, stream));
         }
     }
@@ -174,17 +208,18 @@ impl Driver {
                 .into_iter()
                 .filter(|&s| only.is_none_or(|o| o == s))
             {
-                if stream == Stream::Err {
-                    self.unpark(local);
-                }
-                if self.pes[local as usize].output[stream as usize]
-                    .take()
-                    .is_some()
-                    && tell
-                {
+                let output = &mut self.pes[local as usize].output[stream as usize];
+                let parked = |p: &Parking| stream == Stream::Err && p.has(local);
+                let parked = self.parking.as_ref().is_some_and(parked);
+                if (output.take().is_some() || parked) && tell {
                     self.tell(Event::OutputClosed(local, stream));
                 }
             }
+        }
+        if let Some(parking) = &mut self.parking
+            && only != Some(Stream::Out)
+        {
+            parking.close();
         }
     }
 

@@ -2,56 +2,132 @@
 
 use super::*;
 
+/// How soon a request that the kernel has refused for now is tried again, at first and at most.
+const RETRY_FIRST: Duration = Duration::from_millis(1);
+const RETRY_LAST: Duration = Duration::from_millis(64);
+
+/// How long the kernel may refuse it.
+const RETRY_LIMIT: Duration = Duration::from_secs(120);
+
+/// A request to the template that waits to be sent.
+#[derive(Debug)]
+pub(super) struct Request {
+    first: u32,
+    specs: Vec<PeSpec>,
+    /// The PEs' ends.
+    theirs: Vec<OwnedFd>,
+}
+
+/// Since when the kernel refuses to take descriptors to the template, and when to try again: many
+/// agents of one user may have too many of them on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused {
+    since: u64,
+    pub(super) again: u64,
+    pause: u64,
+}
+
+impl Refused {
+    /// After another refusal; `None` when it has lasted too long.
+    fn once_more(before: Option<Self>, now: u64) -> Option<Self> {
+        let since = before.map_or(now, |r| r.since);
+        let pause = before.map_or(RETRY_FIRST.as_nanos() as u64, |r| {
+            (2 * r.pause).min(RETRY_LAST.as_nanos() as u64)
+        });
+        (now - since < RETRY_LIMIT.as_nanos() as u64).then_some(Self {
+            since,
+            again: now + pause,
+            pause,
+        })
+    }
+}
+
 impl Driver {
     pub(super) fn spawn(&mut self, first: u32, count: u32) {
-        if let Err(e) = self.try_spawn(first, count) {
-            let raise = if e.raw_os_error() == Some(libc::EMFILE) {
-                " (ulimit -n)"
-            } else {
-                ""
-            };
-            for local in first..first + count {
-                self.pes[local as usize].output = [None, None];
-                for stream in Stream::ALL {
-                    self.tell(Event::OutputClosed(local, stream));
-                }
+        match self.prepare_request(first, count) {
+            Ok(request) => {
+                self.unsent.push_back(request);
+                self.send_requests(monotonic_ns());
             }
-            self.tell(Event::Spawned {
-                pids: &[],
-                error: Some(format!("{e}{raise}")),
-            });
+            Err(e) => {
+                let raise = match e.raw_os_error() {
+                    Some(libc::EMFILE) => " (ulimit -n)",
+                    _ => "",
+                };
+                self.not_spawned(first..first + count, format!("{e}{raise}"));
+            }
         }
     }
 
-    /// Makes the descriptors of a batch of PEs and asks the template for them.
-    pub(super) fn try_spawn(&mut self, first: u32, count: u32) -> io::Result<()> {
-        let first_rank = self.first_rank;
-        let mut specs = Vec::with_capacity(count as usize);
-        let mut theirs: Vec<OwnedFd> = Vec::with_capacity(4 * count as usize);
+    fn not_spawned(&mut self, locals: std::ops::Range<u32>, error: String) {
+        for local in locals {
+            self.pes[local as usize].output = [None, None];
+            for stream in Stream::ALL {
+                self.tell(Event::OutputClosed(local, stream));
+            }
+        }
+        self.tell(Event::Spawned {
+            pids: &[],
+            error: Some(error),
+        });
+    }
+
+    /// Makes the descriptors of a batch of PEs.
+    fn prepare_request(&mut self, first: u32, count: u32) -> io::Result<Request> {
+        let mut request = Request {
+            first,
+            specs: Vec::with_capacity(count as usize),
+            theirs: Vec::with_capacity(4 * count as usize),
+        };
         for local in first..first + count {
-            let rank = first_rank + local;
-            theirs.extend(self.make_ends(local)?);
+            let rank = self.first_rank + local;
+            request.theirs.extend(self.make_ends(local)?);
             let input = self.make_input(local)?;
-            specs.push(PeSpec {
+            request.specs.push(PeSpec {
                 rank,
                 local,
                 has_stdin: input.is_some(),
             });
-            theirs.extend(input);
+            request.theirs.extend(input);
         }
-        if let Some(template) = self.node.as_ref().and_then(|n| n.template.as_ref()) {
-            let fds: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
-            match template.spawn(&specs, &fds) {
-                Ok(()) => {}
+        Ok(request)
+    }
+
+    /// Asks the template for PEs, as far as the kernel takes the requests.
+    pub(super) fn send_requests(&mut self, now: u64) {
+        while let Some(request) = self.unsent.front() {
+            let template = self.node.as_ref().and_then(|n| n.template.as_ref());
+            let fds: Vec<RawFd> = request.theirs.iter().map(AsRawFd::as_raw_fd).collect();
+            let sent = template.map_or(Ok(()), |t| t.spawn(&request.specs, &fds));
+            let locals = request.first..request.first + request.specs.len() as u32;
+            match sent.as_ref().map_err(io::Error::raw_os_error) {
+                Err(Some(libc::ETOOMANYREFS | libc::EAGAIN)) => {
+                    self.refused = Refused::once_more(self.refused, now);
+                    if self.refused.is_some() {
+                        return;
+                    }
+                    self.unsent.clear();
+                    let error = format!(
+                        "its descriptors cannot be handed over: this user's processes have too many \
+                         on their way over Unix sockets, for {} s already; end others of them, or \
+                         raise the limit (ulimit -n)",
+                        RETRY_LIMIT.as_secs()
+                    );
+                    return self.not_spawned(locals, error);
+                }
                 // Its end is noticed when it is read.
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {}
-                Err(e) => return Err(e),
+                Ok(()) | Err(Some(libc::EPIPE | libc::ECONNRESET)) => {}
+                Err(_) => {
+                    let error = sent.expect_err("matched").to_string();
+                    self.unsent.clear();
+                    return self.not_spawned(locals, error);
+                }
             }
+            self.refused = None;
+            self.unsent.pop_front();
+            self.park(locals.clone());
+            self.write_inputs(locals);
         }
-        drop(theirs);
-        self.park(first..first + count);
-        self.write_inputs();
-        Ok(())
     }
 
     /// Makes the descriptors of a PE, keeps its agent's ends and gives its own: standard output and
@@ -59,6 +135,10 @@ impl Driver {
     pub(super) fn make_ends(&mut self, local: u32) -> io::Result<[OwnedFd; 3]> {
         let mut output = |stream: Stream, kind| -> io::Result<OwnedFd> {
             let (read, write) = sys::pipe()?;
+            if self.parking.is_some() {
+                // A registration that was left behind may tell of what was read already.
+                sys::set_nonblocking(read.as_fd())?;
+            }
             self.outputs
                 .add(&read, kind | u64::from(local), Interest::Read)?;
             self.pes[local as usize].output[stream as usize] = Some(read);
@@ -96,12 +176,20 @@ impl Driver {
                         pids: &reply.pids,
                         error,
                     });
+                    for pid in reply.pids {
+                        if let Some(status) = self.unnamed.remove(&pid) {
+                            self.reaped(pid, status);
+                        }
+                    }
                     self.act();
                 }
                 Ok(Reply::Closed) | Err(_) => {
                     if let Some(node) = &mut self.node {
                         node.template = None;
                     }
+                    self.unnamed.clear();
+                    // Requests that wait are for nobody.
+                    self.send_requests(monotonic_ns());
                     self.tell(Event::TemplateClosed);
                     self.search_due = true;
                     return;

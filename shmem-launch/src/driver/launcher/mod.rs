@@ -106,6 +106,7 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     // SIGTTIN blocked: a background read fails instead of stopping the launcher.
     let blocked: Vec<i32> = taken.iter().copied().chain([libc::SIGTTIN]).collect();
     sys::set_blocked(&blocked);
+    sys::leave_no_core_file();
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
     let mut first = OutBuf::default();
@@ -126,7 +127,8 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         }
         _ => {
             // SAFETY: one thread, as promised by the caller.
-            let (pid, socket) = unsafe { fork_agent(true)? };
+            let forked = unsafe { fork_agent(true) };
+            let (pid, socket) = forked.map_err(failed("cannot start the first launch agent"))?;
             link::send_all(&socket, &mut first);
             (pid, socket, None, None)
         }
@@ -194,7 +196,8 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     if !reads {
         driver.tell(Event::StdinEnd);
     }
-    let status = driver.work()?;
+    let status = driver.work();
+    let status = status.map_err(failed("cannot wait for what happens in it"))?;
     // A remote shell ends when its link does.
     driver.socket = None;
     driver.spawned.clear();
@@ -209,6 +212,10 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         facts,
         report: driver.root.report().cloned(),
     })
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
+    move |e| io::Error::new(e.kind(), format!("{what}: {e}"))
 }
 
 struct Driver {

@@ -48,6 +48,8 @@ fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
     for fd in [&out, &err] {
         sys::set_nonblocking(fd.as_fd())?;
     }
+    // Its PEs are to have the limits that this launcher began with.
+    sys::restore_limits();
     let child = Command::new("/proc/self/exe")
         .arg0("shmrun")
         .arg("--spawned")
@@ -56,7 +58,9 @@ fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
         .stdout(out_end)
         .stderr(err_end)
         .process_group(0)
-        .spawn()?;
+        .spawn();
+    sys::leave_no_core_file();
+    let child = child?;
     Ok((child.id() as i32, ours, [out, err]))
 }
 

@@ -540,7 +540,6 @@ impl NodeServer {
         if life != self.sessions[local].life {
             return;
         }
-        self.no_longer_withheld(local, life);
         let reply = match (answer, command) {
             (Answer::Value { value, .. }, "kvs-get") => Reply::KvsGet(value.map(Cow::Owned)),
             (Answer::Bytes(value), "kvs-get") => Reply::KvsGet(Some(Cow::Owned(value))),

@@ -177,6 +177,20 @@ fn threads_do_not_disturb_each_other() {
 }
 
 #[test]
+fn gets_make_no_room_for_more_waits() {
+    let mut server = server(1, 0);
+    greet(&mut server, 0);
+    ask(&mut server, 0, "cmd=ifence;");
+    for _ in 0..4096 {
+        assert_eq!(ask(&mut server, 0, "cmd=wait;request=0;"), "");
+    }
+    let reply = ask(&mut server, 0, "cmd=kvs-get;key=k;");
+    assert!(reply.contains("found=FALSE"), "{reply}");
+    let reply = ask(&mut server, 0, "cmd=wait;request=0;");
+    assert!(reply.contains("more than 4096 requests"), "{reply}");
+}
+
+#[test]
 fn unanswered_requests_and_attributes_are_bounded() {
     let mut server = server(1, 0);
     greet(&mut server, 0);
