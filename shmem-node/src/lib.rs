@@ -49,3 +49,4 @@ mod sync;
 pub mod sys;
 pub mod tables;
 pub mod template;
+pub mod turns;

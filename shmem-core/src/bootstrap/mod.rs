@@ -75,7 +75,8 @@ impl Past {
     }
 }
 
-/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again.
+/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again, if it waits
+/// alone.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LAST_NAP: Duration = Duration::from_millis(1);
 
@@ -108,6 +109,7 @@ impl Lasting {
     /// Waits until all PEs of this node have begun their `life`th life, so that nobody is left in the one
     /// before. Polls, because whoever ends instead rings nobody.
     fn begin_together(&self, life: u32) -> Result<(), Error> {
+        let turn = self.node.turns().take();
         let mut nap = FIRST_NAP;
         for (local, &rank) in self.node.ranks().iter().enumerate() {
             let block = self.node.pe_block(local);
@@ -122,7 +124,10 @@ impl Lasting {
                     )));
                 }
                 std::thread::sleep(nap);
-                nap = (nap * 2).min(LAST_NAP);
+                nap = match nap < LAST_NAP {
+                    true => nap * 2,
+                    false => turn.after(LAST_NAP),
+                };
             }
         }
         Ok(())
@@ -247,6 +252,7 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 
     let my_node = node.node() as u32;
+    let notices_inbound = remote.as_ref().is_none_or(Remote::notices_inbound);
     let rt = install(Runtime {
         me,
         n_pes: node.n_pes(),
@@ -265,8 +271,13 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
         },
         block,
         patience: Patience::new(node.spins()),
+        turns: match notices_inbound {
+            true => node.turns(),
+            // Looks are all that tells this PE of others' writes: they may take of all cores.
+            false => node.turns().over(cores()),
+        },
         heap: Mutex::new(Allocator::new(node.heap_size(), node.heap_start(), dirty)),
-        notices_inbound: remote.as_ref().is_none_or(Remote::notices_inbound),
+        notices_inbound,
         remote,
         contexts: Contexts::new(),
         teams: Teams::new(&node, me),
@@ -312,6 +323,12 @@ impl Lasting {
         let identity = self.pmi.identity(&self.node);
         Remote::open(&self.node, self.me, settings, adapter, xrc, book, identity)
     }
+}
+
+/// Cores that this process may use.
+fn cores() -> u32 {
+    let cores = std::thread::available_parallelism();
+    cores.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
 /// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its
