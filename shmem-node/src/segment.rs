@@ -17,6 +17,7 @@ use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
 use crate::tables::{Header, MAGIC, NodeTables, holds};
 use crate::template::marker::StaticsRoom;
+use crate::traces::Traces;
 use crate::turns::Turns;
 
 /// What the NLA knows about the job when it makes the node segment.
@@ -516,11 +517,19 @@ impl NodeView {
     /// At which times the sleepers of the node look.
     pub fn turns(&self) -> Turns<'static> {
         const AT: usize = NodeView::ABSENCE + size_of::<Absence>();
-        const { assert!(AT + size_of::<AtomicU32>() <= PAGE) };
+        const { assert!(AT + size_of::<AtomicU32>() + size_of::<Traces>() <= PAGE) };
         let nodes = self.on_machine().div_ceil(self.n_local());
         // SAFETY: behind the note of who is absent, which is a word; it is an atomic, and zero is its
         // initial state.
         Turns::new(unsafe { self.heap.get(AT) }, nodes as u32)
+    }
+
+    /// Backtraces that the node's PEs have told.
+    pub fn traces(&self) -> &'static Traces {
+        const AT: usize = PAGE - size_of::<Traces>();
+        // SAFETY: at the end of the page of whose beginning the others take a little; it consists of
+        // atomics, and zero is its initial state.
+        unsafe { self.heap.get(AT) }
     }
 
     /// Block of a local PE.

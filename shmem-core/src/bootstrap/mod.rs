@@ -25,6 +25,7 @@ use shmem_pmi::process::launchers::{self, Launcher};
 
 use crate::context::Contexts;
 use crate::error::Error;
+use crate::fault;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
 use crate::life::ThreadLevel;
@@ -82,7 +83,27 @@ const LAST_NAP: Duration = Duration::from_millis(1);
 
 static LASTING: OnceLock<Lasting> = OnceLock::new();
 
+/// What this process keeps, if it has ever begun an init.
+pub(crate) fn lasting() -> Option<&'static Lasting> {
+    LASTING.get()
+}
+
 impl Lasting {
+    /// Number of this PE.
+    pub(crate) fn me(&self) -> usize {
+        self.me
+    }
+
+    /// Its node.
+    pub(crate) fn node(&self) -> &NodeView {
+        &self.node
+    }
+
+    /// Its way to the process manager.
+    pub(crate) fn pmi(&self) -> &Pmi {
+        &self.pmi
+    }
+
     fn new(me: usize, node: NodeView, heap: OwnedFd, xrc: Option<OwnedFd>, pmi: Pmi) -> Self {
         Self {
             me,
@@ -197,6 +218,7 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
             LASTING.get_or_init(|| taken)
         }
     };
+    fault::watch_panics();
     let (me, node) = (lasting.me, lasting.node);
     steps.detail(node.report());
     let local = node.local_of()[me] as usize;

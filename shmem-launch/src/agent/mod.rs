@@ -36,8 +36,10 @@ use shmem_pmi::question::Answer;
 use shmem_pmi::server::{NodeServer, NodeStore, TreeLink};
 
 use crate::exit::{Cause, End, Fault};
+use crate::fold::{Fold, Passed, Told};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
 use crate::report::Reduced;
+use crate::stdio::LINE_MAX;
 use child::Child;
 use output::Upstream;
 
@@ -87,6 +89,10 @@ pub struct Agent {
     sent_spawned: bool,
     template_done: bool,
     stopping: bool,
+    /// What PEs of the subtree have said.
+    fold: Fold,
+    /// Whether a fault has gone up: the job ends with it, and what follows is a consequence.
+    told_fault: bool,
     /// Whether it was told that somebody is missing for ever.
     told_absent: bool,
     told_deaf: bool,
@@ -112,6 +118,8 @@ impl Agent {
             sent_spawned: false,
             template_done: false,
             stopping: false,
+            fold: Fold::default(),
+            told_fault: false,
             told_absent: false,
             told_deaf: false,
             kill_at: None,
@@ -329,12 +337,11 @@ impl Agent {
 
     /// A host whose agent does not answer as it should. Nothing of the job runs there.
     fn give_up(&mut self, child: usize, what: String, now: u64) {
-        let fault = Fault {
+        self.pass_fault(Fault {
             node: self.children[child].node,
             pid: 0,
             cause: Cause::Node { what },
-        };
-        self.up.send(&Frame::Fault(fault));
+        });
         self.hang_up(child, now);
     }
 
@@ -360,7 +367,8 @@ impl Agent {
             Frame::Spawned => c.spawned = true,
             Frame::Exited => c.exited = true,
             Frame::Deaf => c.deaf = true,
-            Frame::Fault(_) => self.up.send(&frame),
+            Frame::Fault(fault) => self.pass_fault(fault),
+            Frame::Told(told) => self.told(told),
             Frame::Died(_) => {
                 // One of its PEs may join again.
                 c.deaf = false;
@@ -391,12 +399,34 @@ impl Agent {
     }
 
     fn fault(&mut self, pid: u32, cause: Cause) {
-        let fault = Fault {
+        self.pass_fault(Fault {
             node: self.setup.node,
             pid,
             cause,
-        };
-        self.up.send(&Frame::Fault(fault));
+        });
+    }
+
+    fn pass_fault(&mut self, fault: Fault) {
+        if !std::mem::replace(&mut self.told_fault, true) {
+            self.up.send(&Frame::Fault(fault));
+        }
+    }
+
+    /// A PE of the subtree says something.
+    fn told(&mut self, told: Told) {
+        match self.fold.add(told) {
+            Passed::On(told) => self.up.send(&Frame::Told(told)),
+            Passed::Counted => {}
+            // Bounded as all output is.
+            Passed::Unknown(told) if told.node == self.setup.node => {
+                let line = format!("shmem: {}\n", told.line(&[]));
+                for piece in line.as_bytes().chunks(LINE_MAX) {
+                    let (upstream, up) = (&mut self.upstream, &mut self.up);
+                    upstream.own(told.rank, Stream::Err, piece, &[], up);
+                }
+            }
+            Passed::Unknown(told) => self.up.send(&Frame::Told(told)),
+        }
     }
 
     fn spawned(&mut self, pids: &[i32], error: Option<String>) {
@@ -537,7 +567,7 @@ impl Agent {
                     self.upstream
                         .own(rank, Stream::Err, &rest, b"\n", &mut self.up);
                 }
-                self.up.send(&Frame::Fault(fault));
+                self.pass_fault(fault);
             } else if !c.gone()
                 && let Some(what) = c.contact.as_ref().and_then(|c| c.overdue(now))
             {
@@ -590,6 +620,9 @@ impl Agent {
         if self.phase == Phase::Running && self.pes.all_ended() && self.all_children(|c| c.exited) {
             self.phase = Phase::Exited;
             self.kill_at = None;
+            for told in self.fold.take_counts() {
+                self.up.send(&Frame::Told(told));
+            }
             self.up.send(&Frame::Exited);
         }
         if self.phase == Phase::Finishing
