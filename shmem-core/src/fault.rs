@@ -132,7 +132,11 @@ fn panicked(who: &Lasting, info: &PanicHookInfo<'_>, hook: Option<&Hook>) {
 }
 
 fn words<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
-    info.payload_as_str().unwrap_or("Box<dyn Any>")
+    let payload = info.payload();
+    match payload.downcast_ref::<String>() {
+        Some(text) => text,
+        None => payload.downcast_ref::<&str>().unwrap_or(&"Box<dyn Any>"),
+    }
 }
 
 fn hash(what: impl Hash) -> u64 {

@@ -38,7 +38,7 @@ impl Pace {
 }
 
 /// Longest sleep where no bell can be missed.
-const LONG_NAP: Duration = Duration::from_secs(2);
+const LONG_NAP: Duration = Duration::from_secs(10);
 /// Longest sleep where one can.
 const SHORT_NAP: Duration = Duration::from_millis(5);
 
