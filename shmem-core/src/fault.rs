@@ -47,7 +47,7 @@ pub fn complain(text: &str) {
 
 /// Tells the user something about this PE; `adds`: it only adds to what it told before.
 fn tell(who: &Lasting, text: &str, adds: bool) {
-    if !who.pmi().tell(text, adds) {
+    if !(who.is_own_process() && who.pmi().tell(text, adds)) {
         let (me, node) = (who.me(), who.node().node());
         write(&format!("PE {me} (node {node}): {text}"));
     }
@@ -80,11 +80,9 @@ pub(crate) fn watch_panics() {
         // What there is when nobody has set one.
         let default = panic::take_hook();
         let is_default = std::ptr::eq(&raw const *hook, &raw const *default);
-        let own = process::id();
         panic::set_hook(Box::new(move |info| match lasting() {
             _ if ENDS.load(Ordering::Relaxed) => end(info),
-            // Processes that a PE has forked are none.
-            Some(who) if who.node().n_pes() > 1 && process::id() == own => {
+            Some(who) if who.node().n_pes() > 1 && who.is_own_process() => {
                 panicked(who, info, (!is_default).then_some(&hook));
             }
             _ => hook(info),

@@ -9,8 +9,8 @@
 //! costs nothing while nobody sleeps. Who rings takes the announcement away and wakes all who
 //! announced, so of many stores only the first rings, however long the sleeper takes to wake.
 //!
-//! Where the kernel refuses `membarrier`, a bell can be missed, so sleepers look at least every
-//! [`SHORT_NAP`]. They look as well for what nobody rings for; how often, all sleepers of a node
+//! Where the kernel refuses `membarrier`, a bell can be missed, so sleepers look every few
+//! milliseconds. They look as well for what nobody rings for; how often, all sleepers of a node
 //! together decide ([`Turns`]).
 
 use std::time::Duration;

@@ -22,6 +22,7 @@ pub const TURN: Duration = Duration::from_millis(4);
 #[derive(Debug, Clone, Copy)]
 pub struct Turns<'a> {
     sleepers: &'a AtomicU32,
+    nodes: u32,
     turn: Duration,
 }
 
@@ -29,15 +30,17 @@ impl<'a> Turns<'a> {
     /// Those who count themselves in `sleepers`; as do others on `nodes` nodes, this one among them,
     /// that share the machine.
     pub fn new(sleepers: &'a AtomicU32, nodes: u32) -> Self {
-        let turn = TURN * nodes.max(1);
-        Self { sleepers, turn }
+        Self {
+            sleepers,
+            nodes,
+            turn: TURN,
+        }
     }
 
-    /// The same at a hundredth of `cores` cores: for looks that are not a precaution but the only way
-    /// to learn of something.
+    /// The same with turns of another length: for looks that are not a precaution but the only way to
+    /// learn of something.
     #[must_use]
-    pub fn over(self, cores: u32) -> Self {
-        let turn = self.turn / cores.max(1);
+    pub fn each(self, turn: Duration) -> Self {
         Self { turn, ..self }
     }
 
@@ -56,8 +59,13 @@ impl Turn<'_> {
     /// How long to sleep before the next look: until it is this sleeper's turn, and not less than
     /// `least`.
     pub fn after(&self, least: Duration) -> Duration {
-        let sleepers = self.0.sleepers.load(Ordering::Relaxed);
-        least.max(self.0.turn.saturating_mul(sleepers))
+        let Turns {
+            sleepers,
+            nodes,
+            turn,
+        } = self.0;
+        let all = sleepers.load(Ordering::Relaxed).saturating_mul(nodes);
+        least.max(turn.saturating_mul(all))
     }
 }
 
@@ -84,7 +92,8 @@ mod tests {
         assert_eq!(first.after(2000 * TURN), 2000 * TURN);
         let emulated = Turns::new(&count, 8);
         assert_eq!(emulated.take().after(Duration::ZERO), 808 * TURN);
-        assert_eq!(turns.over(4).take().after(Duration::ZERO), 101 * TURN / 4);
+        let often = turns.each(TURN / 4);
+        assert_eq!(often.take().after(Duration::ZERO), 101 * (TURN / 4));
         drop(rest);
         assert_eq!(first.after(Duration::ZERO), TURN);
         drop(first);

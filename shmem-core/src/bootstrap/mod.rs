@@ -39,6 +39,7 @@ use crate::startup;
 use crate::statics::{self, Statics, Why};
 use crate::team::Teams;
 use crate::tell;
+use crate::wait;
 
 /// What a process keeps from its first init to its end. The launch agent left it (descriptors, a place
 /// in the node's memory) to be taken once; everything else is made anew by each outermost init.
@@ -76,8 +77,8 @@ impl Past {
     }
 }
 
-/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again, if it waits
-/// alone.
+/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again, where no more
+/// wait than there are cores.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LAST_NAP: Duration = Duration::from_millis(1);
 
@@ -102,6 +103,12 @@ impl Lasting {
     /// Its way to the process manager.
     pub(crate) fn pmi(&self) -> &Pmi {
         &self.pmi
+    }
+
+    /// Whether this process is the PE, and not one that it has forked.
+    pub(crate) fn is_own_process(&self) -> bool {
+        let local = self.node.local_of()[self.me] as usize;
+        self.node.pe_block(local).pid() == std::process::id()
     }
 
     fn new(me: usize, node: NodeView, heap: OwnedFd, xrc: Option<OwnedFd>, pmi: Pmi) -> Self {
@@ -130,7 +137,7 @@ impl Lasting {
     /// Waits until all PEs of this node have begun their `life`th life, so that nobody is left in the one
     /// before. Polls, because whoever ends instead rings nobody.
     fn begin_together(&self, life: u32) -> Result<(), Error> {
-        let turn = self.node.turns().take();
+        let mut turn = None;
         let mut nap = FIRST_NAP;
         for (local, &rank) in self.node.ranks().iter().enumerate() {
             let block = self.node.pe_block(local);
@@ -147,7 +154,10 @@ impl Lasting {
                 std::thread::sleep(nap);
                 nap = match nap < LAST_NAP {
                     true => nap * 2,
-                    false => turn.after(LAST_NAP),
+                    false => {
+                        let turns = || self.node.turns().each(LAST_NAP / cores());
+                        turn.get_or_insert_with(|| turns().take()).after(LAST_NAP)
+                    }
                 };
             }
         }
@@ -295,8 +305,8 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
         patience: Patience::new(node.spins()),
         turns: match notices_inbound {
             true => node.turns(),
-            // Looks are all that tells this PE of others' writes: they may take of all cores.
-            false => node.turns().over(cores()),
+            // Looks are all that tells this PE of others' writes.
+            false => node.turns().each(wait::LAST_NAP / cores()),
         },
         heap: Mutex::new(Allocator::new(node.heap_size(), node.heap_start(), dirty)),
         notices_inbound,

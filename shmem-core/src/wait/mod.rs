@@ -17,11 +17,11 @@ use crate::runtime::Runtime;
 /// How often a PE that cannot be told of a change offers its core to others before it naps: a
 /// device that is driven by the kernel may need it.
 const YIELDS: u32 = 64;
-/// Its first and its longest nap, unless PEs outnumber cores. The first is about what a round trip
+/// Its first and its longest nap, where no more PEs wait than there are cores. The first is about what a round trip
 /// through a kernel takes; the last bounds how late a change is seen, and costs a thousandth of a core
 /// or two.
 const FIRST_NAP: Duration = Duration::from_micros(50);
-const LAST_NAP: Duration = Duration::from_millis(1);
+pub(crate) const LAST_NAP: Duration = Duration::from_millis(1);
 
 /// A store of a program's own, by a thread of the PE that waits or through a pointer to another PE's
 /// memory, rings no bell: how often a PE that waits for memory of the program looks for one, unless so
