@@ -34,6 +34,9 @@ fn main() -> Result<(), shmem::Error> {
             return Ok(());
         }
         "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
+        "own-hook" => {
+            std::panic::set_hook(Box::new(|info| eprintln!("the program's hook: {info}")))
+        }
         _ => {}
     }
     let world = match mishap.as_str() {
@@ -91,6 +94,14 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         shmem::global_exit(number(mishap));
     }
     match mishap {
+        "all-panic" => fail_alike(),
+        "all-panic-apart" => panic!("PE {} of {} fails", my_pe(), shmem::n_pes()),
+        "own-hook" | "all-panic-and-catch" => {
+            std::panic::catch_unwind(fail_alike).expect_err("it fails");
+            barrier_all();
+            return Ok(());
+        }
+        "all-ask-for-no-such-pe" => shmem::p(array, 1, 1 << 20),
         "other-size" => {
             let cells = array.at(..1 + my_pe());
             shmem::reduce(cells, cells, shmem::Op::Sum);
@@ -160,6 +171,12 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     }
     barrier_all();
     Ok(())
+}
+
+/// An assertion that holds on no PE.
+#[inline(never)]
+fn fail_alike() {
+    assert_eq!(shmem::n_pes(), 0, "nobody is\nwanted");
 }
 
 /// At the end of the name.

@@ -4,8 +4,7 @@
 //! has happened: the message is for the programmer, and the job ends with it.
 
 use std::ffi::c_int;
-use std::fmt::{self, Display};
-use std::io::Write;
+use std::fmt;
 
 use shmem::raw::{self, Sym};
 
@@ -18,30 +17,10 @@ pub(crate) fn refuse(name: &str, what: fmt::Arguments<'_>) -> ! {
     std::process::exit(1)
 }
 
-/// Writes a message of this PE.
+/// Says something about this PE.
 #[cold]
 pub(crate) fn say(name: &str, what: fmt::Arguments<'_>) {
-    write(format_args!("{name}: {what}"));
-}
-
-/// Writes a line at once: others write, too.
-pub(crate) fn write(what: fmt::Arguments<'_>) {
-    let line = format!("shmem: {Who}{what}\n");
-    // Where there is no stderr, nobody can be told.
-    let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
-/// This PE at the beginning of a message, if the process is one.
-struct Who;
-
-impl Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !raw::initialized() {
-            return Ok(());
-        }
-        let me = shmem::my_pe();
-        write!(f, "PE {me} (node {}): ", shmem::node_of(me))
-    }
+    raw::complain(&format!("{name}: {what}"));
 }
 
 /// Ends the job unless this process is a PE.

@@ -1,8 +1,6 @@
 //! Init, finalize, thread levels, queries, exit.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::panic;
-use std::sync::Once;
 
 use shmem::raw::{self, ThreadLevel};
 
@@ -12,31 +10,8 @@ use crate::handles;
 
 const _: () = assert!(raw::VENDOR.len() < SHMEM_MAX_NAME_LEN as usize);
 
-/// What the engines panic with (mistakes of the program that they are the first to see) ends a C
-/// program with a message like all others.
-fn report_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        panic::set_hook(Box::new(|info| {
-            let payload = info.payload();
-            let text = payload
-                .downcast_ref::<String>()
-                .map(String::as_str)
-                .or_else(|| payload.downcast_ref::<&str>().copied())
-                .unwrap_or("panic");
-            match info.location() {
-                Some(at) if std::env::var_os("RUST_BACKTRACE").is_some() => {
-                    check::write(format_args!("{text} ({at})"));
-                }
-                _ => check::write(format_args!("{text}")),
-            }
-            std::process::exit(1)
-        }));
-    });
-}
-
 pub(crate) fn init(name: &str) {
-    report_panics();
+    raw::end_at_panic();
     if let Err(e) = raw::init(ThreadLevel::Single) {
         check::refuse(name, format_args!("{e}"));
     }
@@ -44,7 +19,7 @@ pub(crate) fn init(name: &str) {
 
 /// 0 if it went well.
 pub(crate) unsafe fn init_thread(name: &str, requested: c_int, provided: *mut c_int) -> c_int {
-    report_panics();
+    raw::end_at_panic();
     let level = u8::try_from(requested)
         .ok()
         .and_then(ThreadLevel::from_number);
@@ -72,7 +47,7 @@ pub(crate) unsafe fn init_thread(name: &str, requested: c_int, provided: *mut c_
 
 /// The argument has had no meaning since version 1.2.
 pub(crate) fn start_pes(name: &str, _npes: c_int) {
-    report_panics();
+    raw::end_at_panic();
     if let Err(e) = raw::start_pes() {
         check::refuse(name, format_args!("{e}"));
     }

@@ -56,6 +56,7 @@ mod context;
 mod datum;
 mod device;
 mod error;
+mod fault;
 mod heap;
 mod life;
 mod lock;

@@ -5,6 +5,7 @@
 //! two thin layers over the same engines, so both may be used in one program.
 
 // ---- Life and memory.
+pub use crate::fault::{complain, end_at_panic};
 pub use crate::heap::address::{
     Sym, addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
 };

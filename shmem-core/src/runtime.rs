@@ -10,6 +10,7 @@ use shmem_ib::device::Device;
 use shmem_ib::patience::Patience;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
+use shmem_node::turns::Turns;
 
 use crate::context::Contexts;
 use crate::heap::address::Ranges;
@@ -36,6 +37,8 @@ pub(crate) struct Runtime {
     pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
     pub(crate) patience: Patience,
+    /// When this PE looks while it sleeps.
+    pub(crate) turns: Turns<'static>,
     pub(crate) heap: Mutex<Allocator>,
     /// Other nodes, if there are any.
     pub(crate) remote: Option<Remote>,

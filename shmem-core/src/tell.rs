@@ -5,6 +5,7 @@ use std::fmt::Write;
 use shmem_node::machine::Size;
 use shmem_node::settings::{self, Settings};
 
+use crate::fault;
 use crate::runtime::Runtime;
 use crate::statics::Statics;
 
@@ -59,7 +60,7 @@ pub(crate) fn started(rt: &Runtime, settings: &Settings, life: u32) {
             }
             Statics::Private(why) => format!("static data is private: {why}"),
         };
-        say(&format!(
+        fault::write(&format!(
             "PE {} of {} on node {} of {} (pid {}): initialised, heap of {} at {:#x}, {statics}",
             rt.me,
             rt.n_pes,
@@ -75,15 +76,6 @@ pub(crate) fn started(rt: &Runtime, settings: &Settings, life: u32) {
 /// The same when it has finalized.
 pub(crate) fn finalized(me: usize) {
     if Settings::from_env().is_ok_and(|s| s.debug) {
-        say(&format!("PE {me}: finalized"));
+        fault::write(&format!("PE {me}: finalized"));
     }
-}
-
-/// Says a line on standard error, in one write: others may write there, too.
-pub(crate) fn say(text: &str) {
-    // There is nobody to tell that it cannot be told.
-    let _ = std::io::Write::write_all(
-        &mut std::io::stderr(),
-        format!("shmem: {text}\n").as_bytes(),
-    );
 }

@@ -47,6 +47,7 @@
 pub mod agent;
 pub mod cli;
 pub mod exit;
+pub mod fold;
 pub mod frame;
 pub mod hosts;
 pub mod limits;

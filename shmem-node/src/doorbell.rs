@@ -9,18 +9,38 @@
 //! costs nothing while nobody sleeps. Who rings takes the announcement away and wakes all who
 //! announced, so of many stores only the first rings, however long the sleeper takes to wake.
 //!
-//! Where the kernel refuses `membarrier`, a bell can be missed, and sleeps are bounded to
-//! [`SHORT_NAP`] instead.
+//! Where the kernel refuses `membarrier`, a bell can be missed, so sleepers look every few
+//! milliseconds. They look as well for what nobody rings for; how often, all sleepers of a node
+//! together decide ([`Turns`]).
 
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, Ordering, fence};
 use crate::sys;
+use crate::turns::Turns;
 
-/// Longest sleep where no bell can be missed. Only a safeguard.
-pub const LONG_NAP: Duration = Duration::from_secs(2);
+/// How often who sleeps looks by itself: after `first`, then each time after twice as long, up to
+/// `last`; or when its turn comes, if that is later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Time to the first look.
+    pub first: Duration,
+    /// Longest time from one look to the next.
+    pub last: Duration,
+}
+
+impl Pace {
+    /// For what changes only with a bell. A safeguard.
+    pub const RUNG: Self = Self {
+        first: LONG_NAP,
+        last: LONG_NAP,
+    };
+}
+
+/// Longest sleep where no bell can be missed.
+const LONG_NAP: Duration = Duration::from_secs(10);
 /// Longest sleep where one can.
-pub const SHORT_NAP: Duration = Duration::from_millis(5);
+const SHORT_NAP: Duration = Duration::from_millis(5);
 
 /// One PE's bell, in shared memory.
 #[repr(C)]
@@ -73,24 +93,25 @@ impl Doorbell {
         !ready() && sys::futex_wait(&self.rings, seen, Some(max))
     }
 
-    /// Sleeps until the bell rings unless `ready()` already holds. May return early for no reason.
-    /// Returns whether it slept as long as it may: if `ready()` holds then, a bell was missed.
-    pub fn sleep(&self, mut ready: impl FnMut() -> bool) -> bool {
-        let (seen, longest) = self.announce_everywhere();
-        !ready() && sys::futex_wait(&self.rings, seen, Some(longest))
-    }
-
-    /// [`sleep`](Self::sleep) for what somebody may change who rings no bell: wakes after `first`, and
-    /// then each time after twice as long, up to `last`, to look. Returns when `ready()` holds or the
-    /// bell has rung.
-    pub fn sleep_and_look(&self, first: Duration, last: Duration, mut ready: impl FnMut() -> bool) {
+    /// Sleeps until the bell rings, or `ready()` holds when it looks, which it does at first and then
+    /// at `pace`. May return early for no reason. Returns how often it looked by itself.
+    pub fn sleep(&self, turns: Turns<'_>, pace: Pace, mut ready: impl FnMut() -> bool) -> u64 {
         // Announced once: to interrupt every processor for every look would cost those who compute. The
         // announcement stands until somebody rings, who changes the count, on which nobody sleeps then.
         let (seen, longest) = self.announce_everywhere();
-        let mut nap = first;
-        while !ready() && sys::futex_wait(&self.rings, seen, Some(nap.min(longest))) {
-            nap = (nap * 2).min(last);
+        let mut looks = 0;
+        if ready() {
+            return looks;
         }
+        let (turn, mut nap) = (turns.take(), pace.first);
+        while sys::futex_wait(&self.rings, seen, Some(turn.after(nap.min(longest)))) {
+            looks += 1;
+            if ready() {
+                break;
+            }
+            nap = (nap * 2).min(pace.last);
+        }
+        looks
     }
 
     /// Announces a sleep to all who write from now on; gives the count of rings before it, and how long
@@ -132,22 +153,31 @@ mod tests {
     /// A change without a bell is found, and a bell ends the sleep.
     #[test]
     fn who_looks_sees_what_nobody_rings_for() {
-        const SOON: Duration = Duration::from_micros(100);
         let (bell, done) = (&Doorbell::default(), &AtomicU64::new(0));
+        let sleepers = AtomicU32::new(0);
+        let turns = Turns::new(&sleepers, 1);
+        let pace = |first| Pace { first, last: first };
         std::thread::scope(|s| {
-            s.spawn(|| bell.sleep_and_look(SOON, SOON * 4, || done.load(Ordering::Acquire) == 1));
+            let soon = pace(Duration::from_micros(100));
+            let looks = s.spawn(move || {
+                bell.sleep(turns, soon, || done.load(Ordering::Acquire) == 1);
+            });
             while bell.waiting.load(Ordering::Relaxed) == 0 {
                 std::thread::yield_now();
             }
             done.store(1, Ordering::Release);
+            looks.join().expect("no panic");
         });
         std::thread::scope(|s| {
-            let rung = s.spawn(|| bell.sleep_and_look(LONG_NAP, LONG_NAP, || false));
+            let never = pace(Duration::from_secs(3600));
+            let rung = s.spawn(move || bell.sleep(turns, never, || false));
             while !rung.is_finished() {
                 bell.ring();
                 std::thread::yield_now();
             }
+            assert_eq!(rung.join().expect("no panic"), 0);
         });
+        assert_eq!(sleepers.into_inner(), 0);
     }
 
     /// Two threads hand a counter to and fro with plain stores, and count the bells that they miss.
@@ -164,6 +194,8 @@ mod tests {
         let bells = [Apart(Doorbell::default()), Apart(Doorbell::default())];
         let Apart(turn) = &Apart(AtomicU64::new(0));
         let missed = AtomicU64::new(0);
+        let sleepers = AtomicU32::new(0);
+        let turns = Turns::new(&sleepers, 1);
         std::thread::scope(|s| {
             for me in 0..2 {
                 let (bells, missed) = (&bells, &missed);
@@ -171,7 +203,8 @@ mod tests {
                     for t in (me..TURNS).step_by(2) {
                         let ready = || turn.load(Ordering::Acquire) == t;
                         while !ready() && missed.load(Ordering::Relaxed) == 0 {
-                            if bells[me as usize].0.sleep(ready) && ready() {
+                            let bell = &bells[me as usize].0;
+                            if bell.sleep(turns, Pace::RUNG, ready) > 0 && ready() {
                                 missed.fetch_add(1, Ordering::Relaxed);
                             }
                         }

@@ -49,3 +49,5 @@ mod sync;
 pub mod sys;
 pub mod tables;
 pub mod template;
+pub mod traces;
+pub mod turns;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
 
 use crate::absence::Absence;
 use crate::barrier::NodeBarrier;
@@ -16,6 +17,8 @@ use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
 use crate::tables::{Header, KEY_AT, MAGIC, NodeTables, holds};
 use crate::template::marker::StaticsRoom;
+use crate::traces::Traces;
+use crate::turns::Turns;
 
 /// What the NLA knows about the job when it makes the node segment.
 #[derive(Debug, Clone)]
@@ -523,12 +526,31 @@ impl NodeView {
         unsafe { self.heap.get(0) }
     }
 
+    /// Where in the first page of the heap memory they are noted.
+    const ABSENCE: usize = size_of::<NodeBarrier>();
+
     /// PEs of the node that ended without initialising.
     pub fn absence(&self) -> &'static Absence {
-        const AT: usize = size_of::<NodeBarrier>();
-        const { assert!(AT + size_of::<Absence>() <= PAGE) };
         // SAFETY: behind the barrier in the first page, aligned as the barrier is; it consists of
         // atomics and zero is its initial state.
+        unsafe { self.heap.get(Self::ABSENCE) }
+    }
+
+    /// At which times the sleepers of the node look.
+    pub fn turns(&self) -> Turns<'static> {
+        const AT: usize = NodeView::ABSENCE + size_of::<Absence>();
+        const { assert!(AT + size_of::<AtomicU32>() + size_of::<Traces>() <= PAGE) };
+        let nodes = self.on_machine().div_ceil(self.n_local());
+        // SAFETY: behind the note of who is absent, which is a word; it is an atomic, and zero is its
+        // initial state.
+        Turns::new(unsafe { self.heap.get(AT) }, nodes as u32)
+    }
+
+    /// Backtraces that the node's PEs have told.
+    pub fn traces(&self) -> &'static Traces {
+        const AT: usize = PAGE - size_of::<Traces>();
+        // SAFETY: at the end of the page of whose beginning the others take a little; it consists of
+        // atomics, and zero is its initial state.
         unsafe { self.heap.get(AT) }
     }
 

@@ -64,6 +64,7 @@ stats! {
     ConnectMessages, "connection messages sent", Count;
     ConnectRetransmissions, "connection retransmissions", Count;
     AtomicsServed, "atomics served as owner", Count;
+    Looks, "looks of sleepers", Count;
     PacketsSent, "packets sent", Count;
     PacketsReceived, "packets received", Count;
     BytesSent, "bytes sent", Bytes;
@@ -96,6 +97,11 @@ impl StatsRecord {
     /// Stores one figure.
     pub fn set(&self, stat: Stat, value: u64) {
         self.0[stat as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to one figure.
+    pub fn add(&self, stat: Stat, more: u64) {
+        self.0[stat as usize].fetch_add(more, Ordering::Relaxed);
     }
 
     /// Copies the record.

@@ -30,7 +30,7 @@ pub use event::{
 use crate::nla::{MAX_CONTRIBUTION, MAX_MESSAGE, Operation};
 use crate::question::SpawnRequest;
 use crate::wire::v2::{Command, Request};
-use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
+use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_TOLD, MAX_VALUE};
 use call::Call;
 use queue::{Pending, Queue};
 pub(crate) use text::check_pair;
@@ -501,6 +501,25 @@ impl Client {
             is_world: true,
             exit_code: Some(exit_code),
             message: Cow::Borrowed(clean.as_bytes()),
+        });
+        Ok(request.encode(&mut self.output)?)
+    }
+
+    /// Tells the user something, behind whatever was sent before; has no event. Of a long text the
+    /// first [`MAX_TOLD`] bytes. `adds`: it only adds to what was said before.
+    ///
+    /// # Errors
+    ///
+    /// As all calls; or the server has no extensions.
+    pub fn tell(&mut self, text: &str, adds: bool) -> Result<(), ClientError> {
+        self.check_state("tell")?;
+        self.need_extensions("tell")?;
+        let mut ends = (0..=text.len().min(MAX_TOLD)).rev();
+        let end = ends.find(|&at| text.is_char_boundary(at));
+        let text = &text[..end.unwrap_or(0)];
+        let request = Request::new(Command::Tell {
+            text: Cow::Borrowed(text.as_bytes()),
+            adds,
         });
         Ok(request.encode(&mut self.output)?)
     }

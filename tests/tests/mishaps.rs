@@ -109,6 +109,78 @@ fn a_panic_ends_the_job() {
     );
 }
 
+/// How often `words` stand in `text`.
+fn times(words: &str, text: &str) -> usize {
+    text.matches(words).count()
+}
+
+#[test]
+fn what_all_pes_say_alike_is_told_once_and_counted() {
+    for options in ["-n 40", "-n 40 --nodes 8"] {
+        for backtrace in ["0", "1"] {
+            let env = [("RUST_BACKTRACE", backtrace)];
+            let (code, err) = run(options, "all-panic-and-catch", &env);
+            assert_eq!(code, Some(0), "{options}: {err}");
+            assert_eq!(times("nobody is\nwanted", &err), 1, "{options}: {err}");
+            let many = "39 more say the same as PE ";
+            assert_eq!(times(many, &err), 1, "{options}: {err}");
+            let wanted = usize::from(backtrace == "1");
+            assert_eq!(times("stack backtrace:", &err), wanted, "{options}: {err}");
+            assert_eq!(times("fail_alike", &err), wanted, "{err}");
+            let strangers = |line: &&str| line.starts_with("shmem: ") && !line.contains("PE ");
+            assert_eq!(err.lines().find(strangers), None, "{err}");
+        }
+    }
+}
+
+/// Who is late may be ended before it says anything, but what is said is said once, and first.
+#[test]
+fn when_all_pes_fail_the_first_message_is_out() {
+    for options in ["-n 40", "-n 40 --nodes 8"] {
+        for backtrace in ["0", "1"] {
+            let (code, err) = run(options, "all-panic", &[("RUST_BACKTRACE", backtrace)]);
+            assert_eq!(code, Some(101), "{options}: {err}");
+            assert_eq!(times("nobody is\nwanted", &err), 1, "{options}: {err}");
+            let wanted = usize::from(backtrace == "1");
+            assert_eq!(times("stack backtrace:", &err), wanted, "{options}: {err}");
+            let (words, end) = (err.find("nobody is"), err.find("exited with status 101"));
+            assert!(words < end, "{options}: {err}");
+        }
+        let (code, err) = run(options, "all-ask-for-no-such-pe", &[]);
+        assert_eq!(code, Some(101), "{options}: {err}");
+        let said = times("does not exist: this job has PEs 0 to 39", &err);
+        assert_eq!(said, 1, "{options}: {err}");
+    }
+}
+
+#[test]
+fn pes_that_fail_apart_are_all_named_and_one_backtrace_is_made_of_a_place() {
+    for options in ["-n 20", "-n 20 --nodes 4"] {
+        let (code, err) = run(options, "all-panic-apart", &[("RUST_BACKTRACE", "1")]);
+        assert_eq!(code, Some(101), "{options}: {err}");
+        for line in err.lines().filter(|line| line.contains(" of 20 fails")) {
+            let (_, pe) = line.split_once("PE ").expect("a PE is named");
+            let (pe, _) = pe.split_once(' ').expect("its number");
+            let said = format!("shmem: PE {pe} (node ");
+            assert_eq!(times(&said, &err).min(1), 1, "{line} of {err}");
+        }
+        assert_eq!(times("stack backtrace:", &err), 1, "{options}: {err}");
+    }
+}
+
+#[test]
+fn a_hook_of_the_programs_own_is_called_on_all_pes() {
+    for options in ["-n 5", "-n 6 --nodes 3"] {
+        let (code, err) = run(options, "own-hook", &[]);
+        assert_eq!(code, Some(0), "{options}: {err}");
+        let n = usize::from(options.as_bytes()[3] - b'0');
+        assert_eq!(times("the program's hook: ", &err), n, "{options}: {err}");
+        for pe in 0..n {
+            assert!(err.contains(&format!("shmem: PE {pe} (node ")), "{err}");
+        }
+    }
+}
+
 #[test]
 fn global_exit_ends_the_job_with_its_status() {
     ends("global-exit-0", 0, &[]);

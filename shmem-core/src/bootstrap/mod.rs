@@ -25,6 +25,7 @@ use shmem_pmi::process::launchers::{self, Launcher};
 
 use crate::context::Contexts;
 use crate::error::Error;
+use crate::fault;
 use crate::heap::access;
 use crate::heap::address::Ranges;
 use crate::heap::alloc::Allocator;
@@ -39,6 +40,7 @@ use crate::startup;
 use crate::statics::{self, Statics, Why};
 use crate::team::Teams;
 use crate::tell;
+use crate::wait;
 
 /// What a process keeps from its first init to its end. The launch agent left it (descriptors, a place
 /// in the node's memory) to be taken once; everything else is made anew by each outermost init.
@@ -89,13 +91,40 @@ impl Past {
     }
 }
 
-/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again.
+/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again, where no more
+/// wait than there are cores.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LAST_NAP: Duration = Duration::from_millis(1);
 
 static LASTING: OnceLock<Lasting> = OnceLock::new();
 
+/// What this process keeps, if it has ever begun an init.
+pub(crate) fn lasting() -> Option<&'static Lasting> {
+    LASTING.get()
+}
+
 impl Lasting {
+    /// Number of this PE.
+    pub(crate) fn me(&self) -> usize {
+        self.me
+    }
+
+    /// Its node.
+    pub(crate) fn node(&self) -> &NodeView {
+        &self.node
+    }
+
+    /// Its way to the process manager.
+    pub(crate) fn pmi(&self) -> &Pmi {
+        &self.pmi
+    }
+
+    /// Whether this process is the PE, and not one that it has forked.
+    pub(crate) fn is_own_process(&self) -> bool {
+        let local = self.node.local_of()[self.me] as usize;
+        self.node.pe_block(local).pid() == std::process::id()
+    }
+
     fn new(me: usize, node: NodeView, heap: OwnedFd, xrc: Option<OwnedFd>, pmi: Pmi) -> Self {
         Self {
             me,
@@ -122,6 +151,7 @@ impl Lasting {
     /// Waits until all PEs of this node have begun their `life`th life, so that nobody is left in the one
     /// before. Polls, because whoever ends instead rings nobody.
     fn begin_together(&self, life: u32) -> Result<(), Error> {
+        let mut turn = None;
         let mut nap = FIRST_NAP;
         for (local, &rank) in self.node.ranks().iter().enumerate() {
             let block = self.node.pe_block(local);
@@ -136,7 +166,13 @@ impl Lasting {
                     )));
                 }
                 std::thread::sleep(nap);
-                nap = (nap * 2).min(LAST_NAP);
+                nap = match nap < LAST_NAP {
+                    true => nap * 2,
+                    false => {
+                        let turns = || self.node.turns().each(LAST_NAP / cores());
+                        turn.get_or_insert_with(|| turns().take()).after(LAST_NAP)
+                    }
+                };
             }
         }
         Ok(())
@@ -206,6 +242,7 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
             LASTING.get_or_init(|| taken)
         }
     };
+    fault::watch_panics();
     let (me, node) = (lasting.me, lasting.node);
     steps.detail(node.report());
     let local = node.local_of()[me] as usize;
@@ -263,6 +300,7 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
     }
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 
+    let notices_inbound = remote.is_none_or(Remote::notices_inbound);
     let heap = Allocator::new(node.heap_size(), node.heap_start(), dirty);
     let rt = match again {
         Some(rt) => {
@@ -288,8 +326,13 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
                 },
                 block,
                 patience: Patience::new(node.spins()),
+                turns: match notices_inbound {
+                    true => node.turns(),
+                    // Looks are all that tells this PE of others' writes.
+                    false => node.turns().each(wait::LAST_NAP / cores()),
+                },
                 heap: Mutex::new(heap),
-                notices_inbound: made.as_ref().is_none_or(Remote::notices_inbound),
+                notices_inbound,
                 remote: made,
                 contexts: Contexts::new(),
                 teams: Teams::new(&node, me),
@@ -350,6 +393,12 @@ impl Lasting {
         })?;
         Remote::open(&self.node, self.me, settings, adapter, xrc, book, identity).map(Some)
     }
+}
+
+/// Cores that this process may use.
+fn cores() -> u32 {
+    let cores = std::thread::available_parallelism();
+    cores.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
 /// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its

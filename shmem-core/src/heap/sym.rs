@@ -144,7 +144,8 @@ impl<T: Datum> SymSlice<T> {
     }
 
     /// Where this PE can load and store `pe`'s copy directly: its own, or that of a PE of the same
-    /// node. Stores do not wake a PE that waits in [`wait_until`](crate::wait_until): say so with a put.
+    /// node. Stores do not wake a PE that waits in [`wait_until`](crate::wait_until), which finds them
+    /// only when it looks; a put tells it at once.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_ptr`.

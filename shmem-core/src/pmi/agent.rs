@@ -9,7 +9,7 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use shmem_node::contract::PMI_FD;
 use shmem_node::sys;
@@ -60,12 +60,33 @@ impl Agent {
         let _ = self.send("abort the job", |client| client.abort(status, message));
     }
 
+    /// Has the agent tell the user something; `adds`: it only adds to what was told before. Returns
+    /// whether it does.
+    pub(super) fn tell(&self, text: &str, adds: bool) -> bool {
+        // Not `lock`: a thread that panics may have the lock itself.
+        let connected = match self.0.try_lock() {
+            Ok(connected) => connected,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let tell = |client: &mut Client| client.tell(text, adds);
+        Self::send_in(connected, "tell the user something", tell).is_ok()
+    }
+
     fn send<T>(
         &self,
         what: &'static str,
         queue: impl FnOnce(&mut Client) -> Result<T, ClientError>,
     ) -> Result<T, Error> {
-        let mut connected = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let connected = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        Self::send_in(connected, what, queue)
+    }
+
+    fn send_in<T>(
+        mut connected: MutexGuard<'_, Connected>,
+        what: &'static str,
+        queue: impl FnOnce(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<T, Error> {
         let Connected {
             config,
             socket,

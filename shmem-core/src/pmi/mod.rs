@@ -92,6 +92,15 @@ impl Pmi {
         }
     }
 
+    /// Has the launcher tell the user something about this PE, if there is one that can; `adds`: it only
+    /// adds to what was told before.
+    pub(crate) fn tell(&self, text: &str, adds: bool) -> bool {
+        match self {
+            Self::Agent(agent) => agent.tell(text, adds),
+            Self::Alone | Self::Foreign(_) => false,
+        }
+    }
+
     /// This process does not become a PE, because of `why`. The agent of `shmrun` sees that itself.
     pub(crate) fn init_failed(&self, why: &Error) {
         if let Self::Foreign(foreign) = self {

@@ -193,7 +193,7 @@ impl Runtime {
 
     #[cold]
     fn die(&self, error: &dyn std::fmt::Display) -> ! {
-        eprintln!("shmem: PE {} (node {}): {error}", self.me, self.my_node);
+        crate::fault::complain(&error.to_string());
         std::process::exit(1)
     }
 }

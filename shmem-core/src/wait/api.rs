@@ -5,6 +5,11 @@ use crate::wait::words::{self, Cmp, Mask, Values, Waitable, Words};
 
 /// Waits until this PE's first element of `word` compares as asked; gives its value then.
 ///
+/// A PE that sleeps here is woken by what others put or execute there. A store through
+/// [`SymSlice::ptr`], or of another thread of this PE, wakes nobody and is seen late: after 32 ms at
+/// most, or after 4 ms for every PE of the node that waits, if that is more (times the emulated nodes of
+/// the machine).
+///
 /// # Completion
 /// What the PE that wrote the value had put to this PE before it, with a fence between, is
 /// visible on return.

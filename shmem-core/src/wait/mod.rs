@@ -9,45 +9,51 @@ pub(crate) mod words;
 
 use std::time::Duration;
 
+use shmem_node::doorbell::Pace;
+use shmem_node::stats::Stat;
+
 use crate::runtime::Runtime;
 
 /// How often a PE that cannot be told of a change offers its core to others before it naps: a
 /// device that is driven by the kernel may need it.
 const YIELDS: u32 = 64;
-/// Its first and its longest nap. The first is about what a round trip through a kernel takes; the
-/// last bounds how late a change is seen, and costs a thousandth of a core or two.
+/// Its first and its longest nap, where no more PEs wait than there are cores. The first is about what a round trip
+/// through a kernel takes; the last bounds how late a change is seen, and costs a thousandth of a core
+/// or two.
 const FIRST_NAP: Duration = Duration::from_micros(50);
-const LAST_NAP: Duration = Duration::from_millis(1);
+pub(crate) const LAST_NAP: Duration = Duration::from_millis(1);
 
 /// A store of a program's own, by a thread of the PE that waits or through a pointer to another PE's
-/// memory, rings no bell: the first and the longest time until a PE that waits for memory of the
-/// program looks for one.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LAST_LOOK: Duration = Duration::from_millis(32);
+/// memory, rings no bell: how often a PE that waits for memory of the program looks for one, unless so
+/// many PEs of the node wait that its turn comes later.
+const FOR_SILENT_STORES: Pace = Pace {
+    first: Duration::from_millis(1),
+    last: Duration::from_millis(32),
+};
 
 impl Runtime {
     /// Returns when `ready()` holds, which depends on memory of the program. As [`wait_for`], but sees
     /// changes that were made without the library, too, if late.
     ///
     /// [`wait_for`]: Self::wait_for
-    pub(crate) fn wait_for_memory(&self, mut ready: impl FnMut() -> bool) {
-        while !self.spin_until(&mut ready) {
-            if self.notices_inbound {
-                let bell = &self.block.doorbell;
-                bell.sleep_and_look(FIRST_LOOK, LAST_LOOK, &mut ready);
-            } else {
-                self.look_again(&mut ready);
-            }
-        }
+    pub(crate) fn wait_for_memory(&self, ready: impl FnMut() -> bool) {
+        self.wait_at(FOR_SILENT_STORES, ready);
     }
 
     /// Returns when `ready()` holds. Polls while cores are to spare, then sleeps; memory written
     /// by other PEs, of this node or of others, wakes it, and it polls again. `ready` may be asked
     /// again after it held; the last time it did.
-    pub(crate) fn wait_for(&self, mut ready: impl FnMut() -> bool) {
+    pub(crate) fn wait_for(&self, ready: impl FnMut() -> bool) {
+        self.wait_at(Pace::RUNG, ready);
+    }
+
+    fn wait_at(&self, pace: Pace, mut ready: impl FnMut() -> bool) {
         while !self.spin_until(&mut ready) {
             if self.notices_inbound {
-                self.block.doorbell.sleep(&mut ready);
+                let looks = self.block.doorbell.sleep(self.turns, pace, &mut ready);
+                if looks > 0 {
+                    self.block.stats.add(Stat::Looks, looks);
+                }
             } else {
                 self.look_again(&mut ready);
             }
@@ -65,9 +71,13 @@ impl Runtime {
                 return;
             }
         }
+        let turn = self.turns.take();
         let mut nap = FIRST_NAP;
         while self.block.doorbell.nap(nap, &mut ready) && !ready() && !self.progress() {
-            nap = (nap * 2).min(LAST_NAP);
+            nap = match nap < LAST_NAP {
+                true => nap * 2,
+                false => turn.after(LAST_NAP),
+            };
         }
     }
 

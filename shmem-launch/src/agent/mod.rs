@@ -37,6 +37,7 @@ use shmem_pmi::question::Answer;
 use shmem_pmi::server::{NodeServer, NodeStore, TreeLink};
 
 use crate::exit::{Cause, End, Fault, is_for_programs};
+use crate::fold::{Fold, Passed, Told};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream};
 use crate::report::Reduced;
 use child::Child;
@@ -86,6 +87,10 @@ pub struct Agent {
     sent_spawned: bool,
     template_done: bool,
     stopping: bool,
+    /// What PEs of the subtree have said.
+    fold: Fold,
+    /// Whether a fault has gone up: the job ends with it, and what follows is a consequence.
+    told_fault: bool,
     /// Whether it was told that somebody is missing for ever.
     told_absent: bool,
     /// For which operation, and with how many gone, that was looked for last.
@@ -119,6 +124,8 @@ impl Agent {
             sent_spawned: false,
             template_done: false,
             stopping: false,
+            fold: Fold::default(),
+            told_fault: false,
             told_absent: false,
             looked: None,
             told_deaf: false,
@@ -372,12 +379,11 @@ impl Agent {
 
     /// A host whose agent does not answer as it should. Nothing of the job runs there.
     fn give_up(&mut self, child: usize, what: String, now: u64) {
-        let fault = Fault {
+        self.pass_fault(Fault {
             node: self.children[child].node,
             pid: 0,
             cause: Cause::Node { what },
-        };
-        self.up.send(&Frame::Fault(fault));
+        });
         self.hang_up(child, now);
     }
 
@@ -400,7 +406,8 @@ impl Agent {
             Frame::Spawned => c.spawned = true,
             Frame::Exited => c.exited = true,
             Frame::Deaf => c.deaf = true,
-            Frame::Fault(_) => self.up.send(&frame),
+            Frame::Fault(fault) => self.pass_fault(fault),
+            Frame::Told(told) => self.told(told, now),
             Frame::Died(_) => {
                 // One of its PEs may join again.
                 c.deaf = false;
@@ -433,12 +440,33 @@ impl Agent {
     }
 
     fn fault(&mut self, pid: u32, cause: Cause) {
-        let fault = Fault {
+        self.pass_fault(Fault {
             node: self.setup.node,
             pid,
             cause,
-        };
-        self.up.send(&Frame::Fault(fault));
+        });
+    }
+
+    fn pass_fault(&mut self, fault: Fault) {
+        if !std::mem::replace(&mut self.told_fault, true) {
+            self.up.send(&Frame::Fault(fault));
+        }
+    }
+
+    /// A PE of the subtree says something.
+    fn told(&mut self, told: Told, now: u64) {
+        match self.fold.add(told) {
+            Passed::On(told) => self.up.send(&Frame::Told(told)),
+            Passed::Counted => {}
+            // Bounded as all output is.
+            Passed::Unknown(told) if told.node == self.setup.node => {
+                let line = format!("shmem: {}\n", told.line(&[]));
+                let local = told.rank - self.setup.first_rank;
+                let (data, up) = (line.as_bytes(), &mut self.up);
+                self.output.own(local, Stream::Err, data, now, up);
+            }
+            Passed::Unknown(told) => self.up.send(&Frame::Told(told)),
+        }
     }
 
     fn spawned(&mut self, pids: &[i32], error: Option<String>) {
@@ -559,7 +587,7 @@ impl Agent {
             if let Some(fault) = c.mourn(now) {
                 self.output.shell_closed(child, now, &mut self.up);
                 self.output.child_closed(child, now, &mut self.up);
-                self.up.send(&Frame::Fault(fault));
+                self.pass_fault(fault);
             } else if !c.gone()
                 && let Some(what) = c.contact.as_ref().and_then(|c| c.overdue(now))
             {
@@ -612,6 +640,9 @@ impl Agent {
         if self.phase == Phase::Running && self.pes.all_ended() && self.all_children(|c| c.exited) {
             self.phase = Phase::Exited;
             self.kill_at = None;
+            for told in self.fold.take_counts() {
+                self.up.send(&Frame::Told(told));
+            }
             self.up.send(&Frame::Exited);
         }
         if self.phase == Phase::Finishing

@@ -8,6 +8,7 @@ use shmem_pmi::server::{Output, TreeLink};
 use super::child::Child;
 use super::{Action, Agent};
 use crate::exit::Cause;
+use crate::fold::Told;
 use crate::frame::{Frame, OutBuf};
 
 /// Bytes of PMI's stream in one frame at most.
@@ -129,6 +130,16 @@ impl Agent {
                             message,
                         },
                     );
+                }
+                Output::Told { local, text, adds } => {
+                    let told = Told {
+                        rank: self.identify(local as u32).0,
+                        node: self.setup.node,
+                        count: 1,
+                        adds,
+                        text,
+                    };
+                    self.told(told, now);
                 }
                 Output::ProtocolError { local, text } => {
                     let (rank, pid) = self.identify(local as u32);

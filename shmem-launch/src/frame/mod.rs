@@ -26,7 +26,8 @@
 //! | `Stdin`, `StdinEnd`, `StdinCredit` | down, down, up | input, to the subtrees with PEs that get it |
 //! | `CloseOutput` | down | nobody reads that stream any more |
 //! | `Signal`, `Stop` | down | deliver a signal to the PEs; end the job |
-//! | `Fault` | up | something failed; the launcher decides what follows |
+//! | `Fault` | up | something failed; the launcher decides what follows. An agent passes one on, the first |
+//! | `Told` | up | what a PE says to the user, or how often the same was said since |
 //! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
 //! | `Pmi` | both | messages between the agents' PMI servers |
 //! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
@@ -45,6 +46,7 @@ pub use launch::{Command, EnvVar, InputTo, LAUNCH_VERSION, Launch, Machines, Spa
 pub use stream::{FrameReader, OutBuf};
 
 use crate::exit::Fault;
+use crate::fold::Told;
 use codec::{CodecError, Reader, Writer};
 
 /// Longest frame in bytes. The longest real one is the result of an allgather.
@@ -175,6 +177,8 @@ pub enum Frame<'a> {
     },
     /// No PE of the subtree will join an operation any more, though some live.
     Deaf,
+    /// What a PE says to the user.
+    Told(Told),
 }
 
 impl<'a> Frame<'a> {
@@ -221,6 +225,10 @@ impl<'a> Frame<'a> {
             }
             Self::Respawn { rank, count } => w.u8(22).u32(*rank).u32(*count),
             Self::Deaf => w.u8(23),
+            Self::Told(told) => {
+                told.encode(w.u8(24));
+                &mut w
+            }
         };
         finish(out, start);
     }
@@ -272,6 +280,7 @@ impl<'a> Frame<'a> {
                 count: r.u32("count of starts")?,
             },
             23 => Self::Deaf,
+            24 => Self::Told(Told::decode(&mut r)?),
             v => {
                 return Err(CodecError::Value {
                     what: "frame kind",
@@ -389,6 +398,13 @@ mod tests {
             Frame::Respawn { rank: 4, count: 2 },
             Frame::Deaf,
             fault(Cause::Deaf { rank: 2 }),
+            Frame::Told(Told {
+                rank: 2,
+                node: 1,
+                count: 1 << 40,
+                adds: true,
+                text: "oh".into(),
+            }),
         ]
     }
 
@@ -427,7 +443,7 @@ mod tests {
         }
 
         #[test]
-        fn every_truncation_is_noticed(at in 0usize..31) {
+        fn every_truncation_is_noticed(at in 0usize..32) {
             let frames = all(b"payload");
             let mut wire = Vec::new();
             frames[at].encode(&mut wire);

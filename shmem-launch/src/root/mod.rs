@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 pub use spawned::{Action, MAX_SPAWNED};
 
 use crate::exit::{self, Cause, End, Fault, signal_name};
+use crate::fold::{Fold, Passed, Told};
 use crate::frame::{
     CREDIT_STEP, Frame, FrameReader, OUTPUT_OVERHEAD, OutBuf, STDIN_WINDOW, Stream,
 };
@@ -176,6 +177,8 @@ pub struct Root {
     mixer: Mixer,
     /// Whose line is open, per stream.
     turns: [Turns; 2],
+    /// What PEs have said.
+    fold: Fold,
     sinks: [Sink; 2],
     credit: u32,
     stdin_credit: u32,
@@ -203,6 +206,7 @@ impl Root {
     pub fn new(setup: Setup) -> Self {
         Self {
             mixer: Mixer::new(setup.n_pes, setup.label, setup.spawned),
+            fold: Fold::default(),
             outer: setup.spawned.map(|_| Outer::default()),
             spawned: Spawned::default(),
             respawned: BTreeMap::new(),
@@ -466,6 +470,7 @@ impl Root {
             Frame::Exited => {
                 self.exited = true;
                 self.moments.exited = now;
+                self.tell_counts();
                 // Spawned jobs may still have to be told that their time is up.
                 if self.spawned.is_empty() {
                     self.stop_at = None;
@@ -480,6 +485,7 @@ impl Root {
             }
             Frame::Fault(fault) => self.fault(&fault, now),
             Frame::Died(fault) => self.died(&fault, now),
+            Frame::Told(told) => self.told(told),
             Frame::Ask {
                 asker,
                 ticket,
@@ -566,10 +572,36 @@ impl Root {
 
     /// Says something to the user, behind what PEs said before.
     fn say(&mut self, text: &str) {
+        self.say_as("shmrun", text);
+    }
+
+    /// A PE says something to the user.
+    fn told(&mut self, told: Told) {
+        let (Passed::On(told) | Passed::Unknown(told)) = self.fold.add(told) else {
+            return;
+        };
+        let line = told.line(&self.setup.hosts).to_string();
+        self.say_as("shmem", &line);
+        if told.count > 1 {
+            let count = told.count - 1;
+            let again = Told { count, ..told };
+            self.say_as("shmem", &again.repetition().to_string());
+        }
+    }
+
+    /// Says how often PEs have said the same.
+    fn tell_counts(&mut self) {
+        for told in self.fold.take_counts() {
+            self.say_as("shmem", &told.repetition().to_string());
+        }
+    }
+
+    fn say_as(&mut self, who: &str, text: &str) {
         let sink = &mut self.sinks[Stream::Err as usize];
         if !sink.closed {
             self.mixer.finish(Stream::Err, &mut sink.text);
-            sink.text.extend_from_slice(b"shmrun: ");
+            sink.text.extend_from_slice(who.as_bytes());
+            sink.text.extend_from_slice(b": ");
             if let Some(number) = self.setup.spawned {
                 let job = format!("spawned job {number}: ");
                 sink.text.extend_from_slice(job.as_bytes());
@@ -739,6 +771,8 @@ impl Root {
             }
             self.finished = true;
             self.moments.done = now;
+            // Of agents that are lost, too, what has come.
+            self.tell_counts();
             for stream in Stream::ALL {
                 let sink = &mut self.sinks[stream as usize];
                 if !sink.closed {

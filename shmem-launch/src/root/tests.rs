@@ -103,6 +103,31 @@ fn the_first_fault_counts_and_is_told_once() {
 }
 
 #[test]
+fn what_pes_say_alike_is_told_once_and_counted_at_the_end() {
+    let mut r = root();
+    let told = |rank, count, text: &str| {
+        Frame::Told(Told {
+            rank,
+            node: rank / 2,
+            count,
+            adds: false,
+            text: text.into(),
+        })
+    };
+    for (rank, text) in [(2, "ouch\nit hurts\n"), (0, "ouch\nit hurts\n"), (1, "oh")] {
+        up(&mut r, &told(rank, 1, text), 1);
+    }
+    let now = "shmem: PE 2 (node 1): ouch\nit hurts\nshmem: PE 1 (node 0): oh\n";
+    assert_eq!(write_all(&mut r).1, now);
+    up(&mut r, &told(3, 7, "ouch\nit hurts\n"), 2);
+    up(&mut r, &Frame::Exited, 4);
+    let then = "shmem: 8 more say the same as PE 2: ouch ...\n";
+    assert_eq!(write_all(&mut r).1, then);
+    up(&mut r, &Frame::Done(&done()), 5);
+    assert_eq!(write_all(&mut r).1, "", "it is said once");
+}
+
+#[test]
 fn a_fault_before_ready_starts_nothing() {
     let mut r = root();
     up(

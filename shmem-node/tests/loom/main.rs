@@ -28,6 +28,9 @@ mod kvs;
 #[path = "../../src/slot.rs"]
 mod slot;
 mod sys;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../src/turns.rs"]
+mod turns;
 #[path = "../../src/kvs/two_n.rs"]
 mod two_n;
 
@@ -35,12 +38,13 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
 
 use barrier::NodeBarrier;
-use doorbell::Doorbell;
+use doorbell::{Doorbell, Pace};
 use slot::SlotHeader;
+use turns::Turns;
 
 /// Runs `f` in every interleaving with at most `preemptions` preemptions.
 fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
@@ -65,8 +69,9 @@ impl Watched {
 
     fn wait_for(&self, value: u64) {
         let ready = || self.word.load(Ordering::Relaxed) >= value;
+        let sleepers = AtomicU32::new(0);
         while !ready() {
-            self.bell.sleep(ready);
+            self.bell.sleep(Turns::new(&sleepers, 1), Pace::RUNG, ready);
         }
     }
 }

@@ -107,6 +107,15 @@ pub enum Output {
         /// Its words; may be empty.
         message: String,
     },
+    /// A PE says something to the user.
+    Told {
+        /// Index of the PE on its node.
+        local: usize,
+        /// Its words.
+        text: String,
+        /// Whether they only add to what it said before.
+        adds: bool,
+    },
     /// A PE has finalized and got its reply; from now on it may close and exit freely.
     Finalized {
         /// Index of the PE on its node.

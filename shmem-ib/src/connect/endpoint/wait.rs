@@ -26,8 +26,10 @@ use crate::patience::Spin;
 use crate::verbs::Hca;
 
 const YIELD_ROUNDS: u32 = 16;
+/// Shortest and longest sleep. Completions, timers and other threads end it, so the longest is only a
+/// safeguard: thousands of PEs that wait for one must not look again and again.
 const FIRST_SLEEP: Duration = Duration::from_micros(250);
-const LAST_SLEEP: Duration = Duration::from_millis(32);
+const LAST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The locked endpoint.
 pub(super) struct Locked<'a, H: Hca> {

@@ -82,6 +82,7 @@ impl Driver {
                 });
             if end != End::Code(0) || unfinalized {
                 self.drain_output(local);
+                self.drain_pmi(local);
             }
             self.moment(Moment::Ended, monotonic_ns());
             self.tell(Event::Reaped {

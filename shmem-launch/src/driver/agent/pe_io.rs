@@ -6,6 +6,12 @@
 
 use super::*;
 
+/// Reads of what an ended process left in its PMI socket, at most.
+const LAST_READS: u32 = 64;
+
+/// How a message of a PE to the user begins.
+const TELL: &[u8] = b"cmd=tell;";
+
 /// Replies to a PE, in bytes, that may wait for it to read while more of its requests are taken.
 const PMI_BACKLOG: usize = 1 << 20;
 
@@ -240,7 +246,16 @@ impl Driver {
         let mut buf = std::mem::take(&mut self.scratch);
         let got = link::receive(socket, &mut buf);
         if let Got::Bytes(n) = got {
-            self.tell(Event::FromPe(local, &buf[..n]));
+            if buf[..n].windows(TELL.len()).any(|w| w == TELL) {
+                // What it has written stands before what it tells.
+                let bytes = buf[..n].to_vec();
+                self.scratch = buf;
+                self.drain_output(local);
+                self.tell(Event::FromPe(local, &bytes));
+                buf = std::mem::take(&mut self.scratch);
+            } else {
+                self.tell(Event::FromPe(local, &buf[..n]));
+            }
         }
         // Before anybody is reaped, whose last words are read into it.
         self.scratch = buf;
@@ -252,6 +267,15 @@ impl Driver {
             self.reap_leaving();
         }
         matches!(got, Got::Bytes(_))
+    }
+
+    /// Reads the last that a PE has said.
+    pub(super) fn drain_pmi(&mut self, local: u32) {
+        for _ in 0..LAST_READS {
+            if !self.read_pmi(local) {
+                break;
+            }
+        }
     }
 
     /// Sends what waits for a PE and then `more`.

@@ -13,9 +13,6 @@ use std::time::Instant;
 /// How long the spawner may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads of what an ended process left in its PMI socket, at most.
-const LAST_READS: u32 = 64;
-
 impl Driver {
     pub(super) fn respawn(&mut self, local: u32, count: u32) {
         self.forget(local);
@@ -46,11 +43,7 @@ impl Driver {
             }
         }
         // What it left in the socket; another process that holds the other end may go on for ever.
-        for _ in 0..LAST_READS {
-            if !self.read_pmi(local) {
-                break;
-            }
-        }
+        self.drain_pmi(local);
         if self.pes[local as usize].pmi.take().is_some() {
             self.tell(Event::PeClosed(local));
         }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::{NodeServer, Phase, check_pair, rc, refusal};
 use crate::question::Question;
-use crate::server::WaitKind;
 use crate::server::operation::Contribution;
+use crate::server::{Output, WaitKind};
 use crate::wire::WireError;
 use crate::wire::v2::{Command, Fields, FullInitReply, Reply};
 
@@ -186,6 +186,11 @@ impl NodeServer {
             Command::Abort {
                 exit_code, message, ..
             } => self.abort(local, exit_code, &message),
+            Command::Tell { text, adds } => self.events.push_back(Output::Told {
+                local,
+                text: String::from_utf8_lossy(&text).into_owned(),
+                adds,
+            }),
         }
         Ok(())
     }

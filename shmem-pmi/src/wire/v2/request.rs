@@ -162,6 +162,13 @@ pub enum Command<'a> {
         /// Rank of the sender.
         from: u32,
     },
+    /// Extension `tell`: has no reply.
+    Tell {
+        /// What the user is to read of this PE, at most [`MAX_TOLD`](crate::wire::MAX_TOLD) bytes.
+        text: Cow<'a, [u8]>,
+        /// Whether it only adds to what the PE has said before.
+        adds: bool,
+    },
 }
 
 impl<'a> Command<'a> {
@@ -192,6 +199,7 @@ impl<'a> Command<'a> {
             Self::Nla { .. } => "nla",
             Self::NlaSend { .. } => "nla-send",
             Self::NlaRecv { .. } => "nla-recv",
+            Self::Tell { .. } => "tell",
         }
     }
 
@@ -302,6 +310,10 @@ impl<'a> Command<'a> {
             b"nla-recv" => Self::NlaRecv {
                 from: fields.need_number("from", "a rank")?,
             },
+            b"tell" => Self::Tell {
+                text: fields.need("text")?,
+                adds: fields.flag("adds")?.unwrap_or(false),
+            },
             _ => {
                 return Err(WireError::UnknownCommand {
                     name: fields.command_text(),
@@ -315,7 +327,14 @@ impl<'a> Command<'a> {
 pub(crate) fn is_extension(name: &[u8]) -> bool {
     matches!(
         name,
-        b"iallgather" | b"allgather" | b"ifence" | b"wait" | b"nla" | b"nla-send" | b"nla-recv"
+        b"iallgather"
+            | b"allgather"
+            | b"ifence"
+            | b"wait"
+            | b"nla"
+            | b"nla-send"
+            | b"nla-recv"
+            | b"tell"
     )
 }
 
@@ -437,6 +456,10 @@ impl<'a> Request<'a> {
                 w.hex_if_any("value", value);
             }
             Command::NlaRecv { from } => w.number("from", *from),
+            Command::Tell { text, adds } => {
+                w.field("text", text);
+                w.flag("adds", *adds);
+            }
             Command::JobGetId | Command::KvsFence | Command::Finalize | Command::Ifence => {}
         }
         w.finish()
@@ -497,6 +520,7 @@ mod tests {
                 }
             }),
             any::<u32>().prop_map(|from| Command::NlaRecv { from }),
+            (bytes(), any::<bool>()).prop_map(|(text, adds)| Command::Tell { text, adds }),
             Just(Command::KvsFence),
             Just(Command::Finalize),
             (any::<bool>(), any::<Option<i32>>(), bytes()).prop_map(

@@ -1,0 +1,237 @@
+//! What PEs say alike is told once, with how often it was said.
+//!
+//! When a program fails, it often fails on all PEs at once and in the same words. Every agent, and the
+//! launcher, remembers what has passed through it: what is new goes on at once, what is not is counted,
+//! and the counts go up when the subtree's PEs have ended. So however many fail, few messages travel,
+//! and the first is out at once.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::frame::codec::{CodecError, Reader, Writer};
+
+/// Bytes of texts that are remembered. What comes after is told each time.
+const REMEMBERED: usize = 256 << 10;
+/// What remembering costs beside the text.
+const OVERHEAD: usize = 128;
+
+/// Longest beginning of a text that stands for it, in characters.
+const EXCERPT: usize = 100;
+
+/// What a PE has said to the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Its rank; of several, that of one of them.
+    pub rank: u32,
+    /// Its node.
+    pub node: u32,
+    /// How often it was said.
+    pub count: u64,
+    /// Whether it only adds to what was said before: then it is told once and not counted.
+    pub adds: bool,
+    /// The words.
+    pub text: String,
+}
+
+impl Told {
+    /// Appends it to a frame.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(self.rank)
+            .u32(self.node)
+            .u64(self.count)
+            .u8(self.adds.into())
+            .bytes(self.text.as_bytes());
+    }
+
+    /// Reads it from a frame.
+    ///
+    /// # Errors
+    /// When the bytes are none.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok(Self {
+            rank: r.u32("rank")?,
+            node: r.u32("node")?,
+            count: r.u64("count")?,
+            adds: r.bool("whether a text adds to another")?,
+            text: r.text("text")?,
+        })
+    }
+
+    /// The words, with who says them; `hosts` are the names of the nodes' hosts, if they have their own.
+    pub fn line(&self, hosts: &[String]) -> impl fmt::Display {
+        let (rank, node) = (self.rank, self.node);
+        let host = hosts.get(node as usize);
+        let host = host.map_or_else(String::new, |host| format!(", {host}"));
+        let text = self.text.trim_end();
+        format!("PE {rank} (node {node}{host}): {text}")
+    }
+
+    /// How often the same was said besides.
+    pub fn repetition(&self) -> impl fmt::Display {
+        let first: String = self.text.lines().next().unwrap_or_default().into();
+        let excerpt: String = first.chars().take(EXCERPT).collect();
+        let rest = if excerpt.len() < self.text.trim_end().len() {
+            " ..."
+        } else {
+            ""
+        };
+        let (count, rank) = (self.count, self.rank);
+        let says = if count == 1 { "says" } else { "say" };
+        format!("{count} more {says} the same as PE {rank}: {excerpt}{rest}")
+    }
+}
+
+/// What has been told so far.
+#[derive(Debug, Default)]
+pub struct Fold {
+    known: Vec<Told>,
+    by_text: HashMap<String, usize>,
+    bytes: usize,
+}
+
+/// What becomes of something that was told.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// It is new, and goes on.
+    On(Told),
+    /// It was counted.
+    Counted,
+    /// Nothing more can be remembered. It goes on, however often it comes.
+    Unknown(Told),
+}
+
+impl Fold {
+    /// Takes note of something that was told.
+    pub fn add(&mut self, told: Told) -> Passed {
+        if let Some(&at) = self.by_text.get(&told.text) {
+            let known = &mut self.known[at];
+            if !known.adds {
+                known.count = known.count.saturating_add(told.count);
+            }
+            return Passed::Counted;
+        }
+        let bytes = 2 * told.text.len() + OVERHEAD;
+        if self.bytes + bytes > REMEMBERED {
+            return Passed::Unknown(told);
+        }
+        self.bytes += bytes;
+        self.by_text.insert(told.text.clone(), self.known.len());
+        // Once is what is told now.
+        let count = told.count.saturating_sub(1);
+        self.known.push(Told {
+            count,
+            ..told.clone()
+        });
+        Passed::On(Told { count: 1, ..told })
+    }
+
+    /// What was said again since it was told, in the order in which it was first said.
+    pub fn take_counts(&mut self) -> Vec<Told> {
+        let again = self.known.iter_mut().filter(|known| known.count > 0);
+        let taken = again.map(|known| Told {
+            count: std::mem::take(&mut known.count),
+            ..known.clone()
+        });
+        taken.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn told(rank: u32, text: &str) -> Told {
+        Told {
+            rank,
+            node: rank / 2,
+            count: 1,
+            adds: false,
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn equal_words_pass_once_and_are_counted() {
+        let mut fold = Fold::default();
+        assert_eq!(fold.add(told(3, "ouch")), Passed::On(told(3, "ouch")));
+        for rank in 4..10 {
+            assert_eq!(fold.add(told(rank, "ouch")), Passed::Counted);
+        }
+        assert_eq!(fold.add(told(5, "oh")), Passed::On(told(5, "oh")));
+        let added = |rank| Told {
+            adds: true,
+            ..told(rank, "stack")
+        };
+        assert_eq!(fold.add(added(1)), Passed::On(added(1)));
+        assert_eq!(fold.add(added(2)), Passed::Counted);
+        let six = Told {
+            count: 6,
+            ..told(3, "ouch")
+        };
+        assert_eq!(fold.take_counts(), [six]);
+        assert_eq!(fold.take_counts(), []);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut fold = Fold::default();
+        let text = |i: usize| format!("{i} {}", "x".repeat(1000));
+        let unknown = (0..10_000).filter(|&i| {
+            let passed = fold.add(told(0, &text(i)));
+            matches!(passed, Passed::Unknown(_))
+        });
+        assert!(unknown.count() > 9_000);
+        assert_eq!(fold.add(told(1, &text(0))), Passed::Counted);
+        assert!(fold.bytes <= REMEMBERED);
+    }
+
+    #[test]
+    fn lines_say_who_and_how_often() {
+        let t = told(3, "it\nhurts\n");
+        assert_eq!(t.line(&[]).to_string(), "PE 3 (node 1): it\nhurts");
+        let hosts = ["a".into(), "b".into()];
+        assert_eq!(t.line(&hosts).to_string(), "PE 3 (node 1, b): it\nhurts");
+        let again = t.repetition().to_string();
+        assert_eq!(again, "1 more says the same as PE 3: it ...");
+        let many = Told {
+            count: 8191,
+            ..told(0, "no")
+        };
+        let again = many.repetition().to_string();
+        assert_eq!(again, "8191 more say the same as PE 0: no");
+    }
+
+    proptest! {
+        /// Whatever the tree, nothing is lost: what the root has told and counted is what was said.
+        #[test]
+        fn a_tree_of_folds_counts_all(said in proptest::collection::vec((0usize..7, 0u32..4), 0..60)) {
+            // Of seven agents, each is the parent of two.
+            let mut folds: Vec<Fold> = (0..7).map(|_| Fold::default()).collect();
+            let (mut told_at_all, mut shown) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
+            fn up(folds: &mut [Fold], at: usize, told: Told, shown: &mut HashMap<String, u64>) {
+                if let Passed::On(told) = folds[at].add(told) {
+                    match at {
+                        0 => *shown.entry(told.text).or_default() += told.count,
+                        _ => up(folds, (at - 1) / 2, told, shown),
+                    }
+                }
+            }
+            for (at, what) in said {
+                let text = format!("words {what}");
+                *told_at_all.entry(text.clone()).or_default() += 1;
+                up(&mut folds, at, told(at as u32, &text), &mut shown);
+            }
+            prop_assert_eq!(shown.values().filter(|n| **n != 1).count(), 0);
+            for at in (1..7).rev() {
+                for told in folds[at].take_counts() {
+                    up(&mut folds, (at - 1) / 2, told, &mut shown);
+                }
+            }
+            for told in folds[0].take_counts() {
+                *shown.entry(told.text).or_default() += told.count;
+            }
+            prop_assert_eq!(shown, told_at_all);
+        }
+    }
+}

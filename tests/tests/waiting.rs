@@ -1,0 +1,46 @@
+//! Many PEs that wait for one: they wake when they must, and leave the machine alone until then.
+
+use std::path::Path;
+use std::time::Instant;
+
+use shmem_benches::report::figure;
+use shmem_node::turns::TURN;
+use shmem_tests::Job;
+
+/// Runs `waiting HOW SECONDS` on so many PEs; gives how often they looked, all together, and how
+/// often they may have: once a turn for as long as the job took, and as often again, and at the
+/// beginning, when the first do not know yet how many will come.
+fn looks(n_pes: usize, how: &str, seconds: &str) -> (f64, f64) {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("waiting-{how}-{n_pes}.json"));
+    let options = format!("-n {n_pes} --report-json {}", file.display());
+    let program = [env!("CARGO_BIN_EXE_waiting-under-test"), how, seconds];
+    let start = Instant::now();
+    let job = Job::new(env!("CARGO_BIN_EXE_shmrun-under-test"), &options, &program);
+    let told = job.succeed();
+    let turns = start.elapsed().as_secs_f64() / TURN.as_secs_f64();
+    assert!(told.contains(&format!("{n_pes} PEs waited")), "{told}");
+    let report = std::fs::read_to_string(&file).expect("a report was asked for");
+    let looks = figure(&report, "looks of sleepers").expect("PEs count their looks");
+    (looks.sum, 2.0 * turns + 2.0 * n_pes as f64)
+}
+
+/// However many sleep, all of a node together look once a turn.
+#[test]
+fn five_hundred_sleepers_hardly_look() {
+    let (looks, most) = looks(500, "word", "3");
+    assert!(looks <= most, "{looks} looks, where {most} are many");
+}
+
+/// A store that rings no bell is found, if only by a look.
+#[test]
+fn stores_that_ring_no_bell_are_seen() {
+    let (looks, most) = looks(100, "silent", "0.5");
+    assert!(looks > 0.0, "somebody must have looked");
+    assert!(looks <= most, "{looks} looks, where {most} are many");
+}
+
+/// In a barrier only bells matter.
+#[test]
+fn who_is_in_a_barrier_does_not_look() {
+    assert_eq!(looks(200, "barrier", "2").0, 0.0);
+}
