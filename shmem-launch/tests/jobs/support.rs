@@ -1,6 +1,7 @@
 //! Starting `shmrun` in tests, and looking for what it might leave behind.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ impl Job {
     pub(crate) fn new(args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shmrun"));
         command.args(args);
-        Self::of(command)
+        Self::under_control(command)
     }
 
     /// A job that `sh` becomes after it has done something else, say `trap '' HUP`.
@@ -37,6 +38,13 @@ impl Job {
             .args(["-c", &format!("{first}; exec \"$0\" \"$@\"")])
             .arg(env!("CARGO_BIN_EXE_shmrun"))
             .args(args);
+        Self::under_control(command)
+    }
+
+    /// In a process group of its own, as a shell with job control has it. The tests themselves may be in one
+    /// that nobody could continue, and such a group is not stopped by the kernel.
+    fn under_control(mut command: Command) -> Self {
+        command.process_group(0);
         Self::of(command)
     }
 
