@@ -204,6 +204,12 @@ impl Remote {
         let bells = Bells { view, first, count };
         // Whichever thread takes in what peers have written tells at once, not when its own wait ends.
         endpoint.on_inbound(move || bells.ring());
+        // The program may be in no call that could tell: it computes, or waits for its memory to change.
+        let node = view.node();
+        endpoint.on_failure(move |error| {
+            eprintln!("shmem: PE {me} (node {node}): {error}");
+            std::process::exit(1)
+        });
         Ok(Self {
             endpoint,
             registrar,

@@ -362,7 +362,9 @@ impl Responder {
         let (mut imm, mut invalidated) = (None, None);
         match packet.ext {
             Ext::Imm(value) => imm = Some(value),
-            Ext::Inval(rkey) if target.mrs.invalidate(rkey) => invalidated = Some(rkey),
+            Ext::Inval(rkey) if target.mrs.invalidate(rkey, target.access) => {
+                invalidated = Some(rkey);
+            }
             Ext::Inval(_) => {
                 // The receive is flushed with those behind it.
                 self.message = Some(Message::Send(send));

@@ -39,6 +39,17 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
+/// Random bytes of the system.
+pub(super) fn secret() -> io::Result<[u8; 16]> {
+    let mut bytes = [0_u8; 16];
+    // SAFETY: as many bytes are on the stack. So few are given at once, or none.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    match got == bytes.len() as isize {
+        true => Ok(bytes),
+        false => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A socket address of either family.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -131,6 +142,8 @@ pub(super) struct Socket {
     fd: OwnedFd,
     v4: bool,
     av: AddressVector,
+    #[cfg(test)]
+    pub(super) unwilling: super::unwilling::Unwilling,
 }
 
 impl Socket {
@@ -149,6 +162,8 @@ impl Socket {
             fd,
             v4: ip.is_ipv4(),
             av: AddressVector::default(),
+            #[cfg(test)]
+            unwilling: super::unwilling::Unwilling::default(),
         };
         // Unconnected and with path MTU discovery, Linux sends IP identification 0 and the
         // don't-fragment bit, as the ICRC supposes.
@@ -209,6 +224,8 @@ impl Socket {
     /// # Errors
     /// The first train was refused.
     pub(super) fn send(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
+        #[cfg(test)]
+        let trains = self.unwilling.limit(trains)?;
         match trains {
             [] => Ok(0),
             // One packet to one peer, the usual case, is worth the leanest call.
@@ -509,9 +526,11 @@ fn timespec(d: Duration) -> libc::timespec {
     }
 }
 
-/// Sleeps until one of these is ready or the time is over; returns which are ready.
+/// Sleeps until one of these is ready or the time is over; returns which are ready. With `room` the
+/// socket is so, too, when it has room to send.
 pub(super) fn sleep(
     socket: Option<&Socket>,
+    room: bool,
     event: Option<&Event>,
     timer: Option<&Timer>,
     max: Duration,
@@ -527,6 +546,9 @@ pub(super) fn sleep(
         entry(event.map_or(-1, |e| e.0.as_raw_fd())),
         entry(timer.map_or(-1, |t| t.0.as_raw_fd())),
     ];
+    if room {
+        fds[0].events |= libc::POLLOUT;
+    }
     let time = timespec(max);
     let n = fds.len() as libc::nfds_t;
     // SAFETY: `fds` and `time` are alive; no signal mask is given.

@@ -12,7 +12,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,46 +32,6 @@ pub(super) struct Sleepers {
     pub(super) polls: Polls,
     event: Event,
     started: Instant,
-    told: Told,
-}
-
-/// Whether sleepers were told of the asynchronous events that are there. Those that nobody takes end
-/// one sleep, not every one.
-///
-/// Relaxed throughout: a sleeper that sees an older number of looks wakes once more for nothing.
-#[derive(Debug)]
-struct Told {
-    /// Counts how often somebody has taken events.
-    looks: AtomicU64,
-    /// How many looks there were before a sleep that events have ended.
-    at: AtomicU64,
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Self {
-            looks: AtomicU64::new(1),
-            at: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Told {
-    /// Somebody has taken events, and whatever is there later is news.
-    fn looked(&self) {
-        self.looks.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Before a sleep: the number of looks, if events are to end it.
-    fn watch(&self) -> Option<u64> {
-        let looks = self.looks.load(Ordering::Relaxed);
-        (self.at.load(Ordering::Relaxed) != looks).then_some(looks)
-    }
-
-    /// Events have ended a sleep before which there were so many looks.
-    fn tell(&self, looks: u64) {
-        self.at.store(looks, Ordering::Relaxed);
-    }
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +50,6 @@ impl Sleepers {
             polls: Polls::default(),
             event: Event::new()?,
             started: Instant::now(),
-            told: Told::default(),
         })
     }
 
@@ -102,12 +61,6 @@ impl Sleepers {
     /// A completion queue without a channel is destroyed.
     pub(super) fn remove(&self, cq: u32) {
         self.lock().silent.retain(|number| *number != cq);
-    }
-
-    /// Somebody has taken asynchronous events. To be called afterwards: a sleeper may have returned
-    /// for the very events that were taken.
-    pub(super) fn looked_for_events(&self) {
-        self.told.looked();
     }
 }
 
@@ -122,12 +75,17 @@ impl Desk for Locked<'_> {
         &mut self.state.rest
     }
 
-    /// The device keeps its timers itself.
+    /// The device keeps its timers itself. Only a port that is down has a time of ours, and the look
+    /// at it is made by whoever asks for a failure.
     fn next_timeout(&mut self) -> Option<u64> {
-        None
+        let left = self.hca.port_is_due_in()?;
+        Some(self.hca.now() + left)
     }
 
     fn has_unpolled(&self) -> bool {
+        if self.hca.failure_is_news() {
+            return true;
+        }
         // Each is asked, even if an earlier one has something already.
         let look = |any: bool, number: &u32| self.hca.ask_and_look(*number) | any;
         self.state.silent.iter().fold(false, look)
@@ -223,11 +181,9 @@ impl Host for VerbsHca {
         let sleepers = &self.sleepers;
         let bell = watch.wire.then(|| self.bell.fd());
         let event = watch.event.then(|| sleepers.event.as_fd());
-        let looks = sleepers.told.watch().filter(|_| watch.wire);
-        let asynchronous = looks.map(|_| self.event_fd());
+        let asynchronous = Some(self.event_fd());
         let [bell, event, asynchronous] = sleep([bell, event, asynchronous], time);
-        if let Some(looks) = looks.filter(|_| asynchronous) {
-            sleepers.told.tell(looks);
+        if asynchronous && self.take_events() {
             sleepers.lock().event = true;
         }
         Ready {
@@ -271,29 +227,4 @@ fn sleep(fds: [Option<BorrowedFd<'_>>; 3], max: Duration) -> [bool; 3] {
     let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), n, &raw const time, ptr::null()) };
     // Nothing: time is over, or a signal came, and the caller looks.
     polled.map(|p| ready > 0 && p.revents != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_that_nobody_takes_end_one_sleep() {
-        let told = Told::default();
-        let looks = told.watch().expect("nobody was told of anything");
-        told.tell(looks);
-        assert_eq!(told.watch(), None);
-        told.looked();
-        assert!(told.watch().is_some());
-    }
-
-    #[test]
-    fn a_sleeper_that_is_late_does_not_hide_the_next_event() {
-        let told = Told::default();
-        let late = told.watch().expect("nobody was told of anything");
-        // Another thread takes the event that has ended this sleep.
-        told.looked();
-        told.tell(late);
-        assert!(told.watch().is_some());
-    }
 }

@@ -42,10 +42,10 @@ impl<H: Hca> Driver<H> {
         inline: Option<&[u8]>,
     ) -> Result<Posted, ConnError> {
         if self.closing {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         }
         let Some(peer) = self.peers.get_mut(&pe) else {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         };
         if let Some(error) = &peer.broken {
             return Err(error.clone());
@@ -55,7 +55,7 @@ impl<H: Hca> Driver<H> {
             return Err(ConnError::PeerLeft { peer });
         }
         let Some(op) = self.ops.get_mut(id) else {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         };
         if peer.open != Some(qpn) {
             // The connection was closed or replaced meanwhile.
@@ -192,6 +192,9 @@ impl<H: Hca> Driver<H> {
     }
 
     fn explain(&self, op: &Op, failed: Failed) -> ConnError {
+        if let (Failed::Lost, Some(failure)) = (failed, &self.failure) {
+            return failure.clone();
+        }
         let (kind, peer) = (op.kind.name(), self.describe_way(op.pe));
         let (offset, len) = (op.offset, op.len);
         match failed {
