@@ -102,6 +102,9 @@ impl Adapter {
             }),
             interop: settings.soft_interop,
             silent: faults.silent,
+            receive_buffer: settings.soft_buffer.try_into().unwrap_or(u32::MAX),
+            // Where PEs outnumber cores, so that nobody spins, senders take turns anyway.
+            shares: view.spins() > 0,
             // SAFETY: the heap memory of the node, whole, as every PE of it maps it until its end; the
             // library and the program access it through raw pointers or atomics.
             shared: Some(unsafe { SharedWindow::new(window, window_len) }),

@@ -23,6 +23,7 @@ use super::mr::{Memory, MrTable};
 use super::qp::{QpTable, Service};
 use super::receive::{Received, RecvWqe};
 use super::requester::Expiry;
+use super::share::Share;
 use super::srq::SrqTable;
 use super::wqe::{Done, Wqe};
 use super::xrc::DomainTable;
@@ -79,6 +80,7 @@ pub struct Engine<M> {
     pub(super) counters: Counters,
     pub(super) done: Vec<Done>,
     pub(super) events: EventQueue,
+    pub(super) share: Share,
     overrun: Option<Cq>,
     pub(super) rng: Rng,
     /// See [`Engine::set_interop`].
@@ -117,6 +119,7 @@ impl<M: Memory> Engine<M> {
             counters: Counters::default(),
             done: Vec::new(),
             events: EventQueue::default(),
+            share: Share::default(),
             overrun: None,
             srqs: SrqTable::default(),
             xrcds: DomainTable::default(),
@@ -137,6 +140,12 @@ impl<M: Memory> Engine<M> {
     /// packets have identifications that we do not see.
     pub const fn set_interop(&mut self, interop: bool) {
         self.interop = interop;
+    }
+
+    /// So many bytes of packets wait for [`Engine::handle_datagram`] at most, what is more is lost: peers
+    /// are told to send no more than that. Not to be said where peers are devices of other makes.
+    pub fn set_receive_buffer(&mut self, bytes: u32) {
+        self.share.set_buffer(bytes, self.port.active_mtu);
     }
 
     /// What this port is.

@@ -37,6 +37,8 @@ use crate::wire::PACKET_MAX;
 
 /// After so long without packets the memory that a bulk transfer has touched is given back.
 const RELEASE_AFTER_NS: u64 = 20_000_000;
+/// Usual [`SoftConfig::receive_buffer`]: as much as the system allows. It takes memory only when used.
+const RECEIVE_BUFFER: u32 = 64 << 20;
 /// Datagrams received before the caller gets its turn, and while a timer is due.
 const RECEIVES_PER_PUMP: usize = 16;
 const MOST_RECEIVES: usize = 64;
@@ -66,6 +68,12 @@ pub struct SoftConfig {
     /// Tells nothing of what peers do to the memory, as RDMA devices do not: for tests of those who
     /// have to look for themselves then. See [`PortInfo::notices_inbound`].
     pub silent: bool,
+    /// Bytes of received packets that the kernel keeps for this port, unless the system allows less
+    /// (`net.core.rmem_max`).
+    pub receive_buffer: u32,
+    /// Tells peers how much each may send when many do. It costs system calls instead of losses, and pays
+    /// where all of them run at the same time: not where processes outnumber cores, and take turns.
+    pub shares: bool,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
     /// Decides jitter. Keys and queue pair numbers are random numbers of the system.
@@ -83,6 +91,8 @@ impl SoftConfig {
             interop: false,
             shared: None,
             silent: false,
+            receive_buffer: RECEIVE_BUFFER,
+            shares: true,
             faults: Faults::default(),
             seed,
         }
@@ -146,16 +156,21 @@ impl SoftHca {
             });
         }
         let failed = |what: String| move |source| VerbsError::Io { what, source };
-        let socket = Socket::bind(config.bind, config.port).map_err(failed(format!(
-            "cannot bind a UDP socket to {} port {}",
-            config.bind, config.port
-        )))?;
+        let socket = Socket::bind(config.bind, config.port, config.receive_buffer).map_err(
+            failed(format!(
+                "cannot bind a UDP socket to {} port {}",
+                config.bind, config.port
+            )),
+        )?;
         let event = Event::new().map_err(failed("cannot make an event descriptor".into()))?;
         // SAFETY: the engine accesses only registered ranges and the shared window; `reg_mr` and
         // `SharedWindow` make their callers promise that these stay valid.
         let memory = unsafe { RawMemory::new() };
         let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
         engine.set_interop(config.interop);
+        if config.shares && !config.interop {
+            engine.set_receive_buffer(socket.receive_buffer());
+        }
         engine.set_secret(secret().map_err(failed("cannot read random bytes".into()))?);
         let inner = Inner {
             engine,
@@ -291,7 +306,8 @@ impl SoftHca {
         } else {
             self.transmit_trains(inner, now, left);
         }
-        inner.cut_short = *left == 0 && inner.outbox.waiting().is_empty();
+        let more = inner.engine.has_ready() && inner.outbox.waiting().is_empty();
+        inner.cut_short = *left == 0 && more;
     }
 
     fn transmit_trains(&self, inner: &mut Inner, now: u64, left: &mut usize) {
@@ -442,9 +458,11 @@ impl Desk for Locked<'_> {
 
     fn tidy(&mut self) {
         self.rx_bulky = false;
-        let Inner { rx, tx, .. } = &mut *self.inner;
+        let Inner { rx, tx, outbox, .. } = &mut *self.inner;
         rx.release();
-        tx.release();
+        if outbox.waiting().is_empty() {
+            tx.release();
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`];
 //!   `modify` moves queue pairs between states, `checks` refuses what a verb may not do.
 //! * `requester`, `responder`: the two halves of a reliable connection; `pacing` decides when
-//!   to repeat and how much to send at once, `burst` in which portions.
+//!   to repeat and how much to send at once, `burst` in which portions,
+//!   `share`: how much each of many peers may send.
 //! * `wqe`, `receive`: work requests as they lie in queues; `sge`: their buffer lists.
 //! * `ud`: datagrams. `srq`: shared receive queues. `events`: asynchronous events.
 //! * [`xrc`]: domains, in which the target of one process serves others; `target`: whose memory
@@ -53,6 +54,7 @@ mod requester;
 mod responder;
 mod rx;
 mod sge;
+mod share;
 pub(crate) mod slots;
 mod socket;
 mod srq;

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use super::receive::RecvWqe;
 use super::requester::Requester;
 use super::responder::Responder;
+use super::share::Sent;
 use super::wqe::{Done, Wqe};
 use crate::secrets::Secrets;
 use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, SrqNum, WcStatus};
@@ -25,6 +26,8 @@ pub(crate) struct RcService {
     pub(crate) dest: Option<RcDest>,
     pub(crate) responder: Option<Responder>,
     pub(crate) requester: Option<Requester>,
+    /// When it last brought much.
+    pub(crate) sent: Sent,
 }
 
 #[derive(Debug, Default)]

@@ -136,6 +136,8 @@ pub(crate) struct Responder {
     max_rd_atomic: usize,
     /// Timer code of RNR NAKs.
     rnr_timer: u8,
+    /// What acknowledgements say.
+    ack: Syndrome,
 }
 
 impl Responder {
@@ -157,7 +159,13 @@ impl Responder {
             mtu,
             max_rd_atomic: usize::from(max_rd_atomic),
             rnr_timer,
+            ack: Syndrome::OK,
         }
+    }
+
+    /// Acknowledgements say this from now on.
+    pub(crate) const fn set_ack(&mut self, ack: Syndrome) {
+        self.ack = ack;
     }
 
     /// Whether it refused a request, and thus the queue pair has failed.
@@ -588,7 +596,7 @@ impl Responder {
     ) -> Option<Response> {
         let msn = self.msn;
         let aeth = |syndrome| Aeth { syndrome, msn };
-        let ack = aeth(Syndrome::OK);
+        let ack = aeth(self.ack);
         let plain = |psn, opcode, ext| {
             Some(Response {
                 psn,

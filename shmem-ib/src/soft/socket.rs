@@ -147,7 +147,9 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn bind(ip: IpAddr, port: u16) -> io::Result<Self> {
+    /// A socket for `ip` and `port` that keeps so many bytes of received packets, or as many as the system
+    /// allows.
+    pub(super) fn bind(ip: IpAddr, port: u16, receive_buffer: u32) -> io::Result<Self> {
         let family = if ip.is_ipv4() {
             libc::AF_INET
         } else {
@@ -177,8 +179,10 @@ impl Socket {
             // RoCEv2 devices leave the UDP checksum 0: the ICRC covers more.
             socket.option(libc::SOL_UDP, UDP_NO_CHECK6_RX, 1)?;
         }
-        // The kernel cuts these to its limits (rmem_max, wmem_max).
-        socket.option(libc::SOL_SOCKET, libc::SO_RCVBUF, 64 << 20)?;
+        // The kernel cuts these to its limits (rmem_max, wmem_max), but for privileged processes.
+        let wanted = i32::try_from(receive_buffer).unwrap_or(i32::MAX);
+        let forced = socket.option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted);
+        forced.or_else(|_| socket.option(libc::SOL_SOCKET, libc::SO_RCVBUF, wanted))?;
         socket.option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4 << 20)?;
         // Without it (kernels before 5.0) every packet comes alone, which works as well.
         let _ = socket.option(libc::SOL_UDP, UDP_GRO, 1);
@@ -208,6 +212,18 @@ impl Socket {
         let value = ptr::from_ref(&value).cast();
         // SAFETY: `value` points to an i32 on the stack.
         check(unsafe { libc::setsockopt(self.raw(), level, name, value, len) }).map(drop)
+    }
+
+    /// Bytes of received packets that the kernel keeps, with what it adds to each.
+    pub(super) fn receive_buffer(&self) -> u32 {
+        let mut bytes = 0_i32;
+        let mut len = size_of::<i32>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
+        let value = ptr::from_mut(&mut bytes).cast();
+        // SAFETY: `value` points to an i32 on the stack, and `len` says so.
+        let rc = unsafe { libc::getsockopt(self.raw(), level, name, value, &raw mut len) };
+        // Not known is said as 0.
+        if rc == 0 { bytes.max(0) as u32 } else { 0 }
     }
 
     /// The name of `dst` in the family of the socket.

@@ -184,6 +184,14 @@ fn an_overrun_queue_is_a_failure_and_still_an_event() {
 }
 
 #[test]
+fn a_device_that_is_taken_away_is_a_failure() {
+    let pe = Pe::new();
+    pe.fake.vanish();
+    let text = pe.is_told();
+    assert!(text.contains("it is gone"), "{text}");
+}
+
+#[test]
 fn a_port_that_stays_down_is_a_failure() {
     let pe = Pe::new();
     pe.fake.port(false);

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use rdma_sys::{
@@ -34,7 +35,7 @@ pub(super) struct Fake {
     /// The completion queue made last.
     newest_cq: AtomicPtr<ibv_cq>,
     numbers: AtomicU32,
-    events_in: OwnedFd,
+    events_in: Mutex<Option<OwnedFd>>,
     _events_out: OwnedFd,
 }
 
@@ -77,7 +78,7 @@ impl Fake {
             polled: AtomicI32::new(0),
             newest_cq: AtomicPtr::new(ptr::null_mut()),
             numbers: AtomicU32::new(1),
-            events_in,
+            events_in: Mutex::new(Some(events_in)),
             _events_out: out,
         }));
         PRESENT.set(fake);
@@ -88,15 +89,21 @@ impl Fake {
         let mut bytes = [0_u8; size_of::<ibv_async_event>()];
         bytes[..8].copy_from_slice(&element.expose_provenance().to_ne_bytes());
         bytes[8..12].copy_from_slice(&(kind as i32).to_ne_bytes());
-        let (fd, at) = (self.events_in.as_raw_fd(), bytes.as_ptr().cast());
+        let events_in = self.events_in.lock().expect("no panics");
+        let fd = events_in.as_ref().expect("it is there").as_raw_fd();
         // SAFETY: the bytes are alive.
-        let written = unsafe { libc::write(fd, at, bytes.len()) };
+        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
         assert_eq!(written, bytes.len() as isize);
     }
 
     /// The device stops.
     pub(super) fn die(&self) {
         self.tell(ptr::null_mut(), ibv_event_type::IBV_EVENT_DEVICE_FATAL);
+    }
+
+    /// The device is taken away.
+    pub(super) fn vanish(&self) {
+        self.events_in.lock().expect("no panics").take();
     }
 
     /// Its port goes down or comes up.

@@ -181,9 +181,16 @@ impl Host for VerbsHca {
         let sleepers = &self.sleepers;
         let bell = watch.wire.then(|| self.bell.fd());
         let event = watch.event.then(|| sleepers.event.as_fd());
-        let asynchronous = Some(self.event_fd());
-        let [bell, event, asynchronous] = sleep([bell, event, asynchronous], time);
-        if asynchronous && self.take_events() {
+        // A device that is gone would not let anybody sleep.
+        let alive = self.failed().is_none();
+        let asynchronous = alive.then(|| self.event_fd());
+        let ready = sleep([bell, event, asynchronous], time);
+        let [bell, event, asynchronous] = ready.map(|events| events != 0);
+        if asynchronous {
+            let any = self.take_events();
+            if !any && ready[2] & (libc::POLLERR | libc::POLLHUP) != 0 {
+                self.fail("it is gone, or was taken from this process".to_owned());
+            }
             sleepers.lock().event = true;
         }
         Ready {
@@ -210,8 +217,8 @@ impl Host for VerbsHca {
     }
 }
 
-/// Sleeps until one of these is readable or the time is over; returns which are.
-fn sleep(fds: [Option<BorrowedFd<'_>>; 3], max: Duration) -> [bool; 3] {
+/// Sleeps until one of these is readable or the time is over; returns what is to be said of each.
+fn sleep(fds: [Option<BorrowedFd<'_>>; 3], max: Duration) -> [libc::c_short; 3] {
     // A negative descriptor is skipped by the kernel.
     let mut polled = fds.map(|fd| libc::pollfd {
         fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
@@ -226,5 +233,5 @@ fn sleep(fds: [Option<BorrowedFd<'_>>; 3], max: Duration) -> [bool; 3] {
     // SAFETY: `polled` and `time` are alive; no signal mask is given.
     let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), n, &raw const time, ptr::null()) };
     // Nothing: time is over, or a signal came, and the caller looks.
-    polled.map(|p| ready > 0 && p.revents != 0)
+    polled.map(|p| if ready > 0 { p.revents } else { 0 })
 }

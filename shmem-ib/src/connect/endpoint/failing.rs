@@ -26,7 +26,7 @@ impl<H: Hca> Driver<H> {
     /// Ends everything if the HCA has failed.
     #[inline]
     pub(super) fn look_for_failure(&mut self) {
-        if self.hca.failure().is_some() {
+        if self.failure.is_some() || self.hca.failure().is_some() {
             self.end_failed();
         }
     }
@@ -36,32 +36,28 @@ impl<H: Hca> Driver<H> {
         if self.closed {
             return;
         }
-        if let Some(failure) = self.hca.failure() {
+        let by_hca = || {
+            let failure = self.hca.failure()?;
             let peer = failure.peer.and_then(|av| self.peer_at(av));
-            self.fail(ConnError::device(failure, peer));
-        }
+            Some(ConnError::device(failure, peer))
+        };
+        let error = self.failure.clone().or_else(by_hca);
+        (self.failure, self.untold_failure) = (error.clone(), error);
+        self.tear_down();
     }
 
-    /// Connection messages cannot be sent or received any more: their queue pair is in error.
+    /// Connection messages cannot be sent or received any more: their queue pair is in error. The
+    /// poll that has found it ends everything.
     #[cold]
     pub(super) fn datagrams_failed(&mut self, what: &str, status: WcStatus) {
-        if self.closed {
-            return;
-        }
         let reason = format!("{what} a connection message ended with {status:?}");
         let device = format!("the network device at {}", self.hca.port().av);
         let peer = None;
-        self.fail(ConnError::Device {
+        self.failure.get_or_insert(ConnError::Device {
             device,
             peer,
             reason,
         });
-    }
-
-    fn fail(&mut self, error: ConnError) {
-        self.failure = Some(error.clone());
-        self.untold_failure = Some(error);
-        self.tear_down();
     }
 
     /// Why nothing may be started any more.
