@@ -12,6 +12,8 @@ use super::socket::Train;
 #[derive(Debug, Default)]
 pub(crate) struct Unwilling {
     rules: Mutex<HashMap<u16, Rule>>,
+    /// Packets of the longest train to each peer.
+    longest: Mutex<HashMap<u16, usize>>,
     /// Datagrams refused so far.
     pub(crate) refused: AtomicU64,
 }
@@ -47,8 +49,19 @@ impl Unwilling {
         };
     }
 
+    /// Packets of the longest train to this peer since the last call.
+    pub(crate) fn longest_train(&self, port: u16) -> usize {
+        let mut longest = self.longest.lock().expect("tests do not panic here");
+        longest.remove(&port).unwrap_or_default()
+    }
+
     /// The trains before the first that is refused; an error if that is the first of all.
     pub(super) fn limit<'t>(&self, trains: &'t [Train]) -> io::Result<&'t [Train]> {
+        let mut longest = self.longest.lock().expect("tests do not panic here");
+        for train in trains {
+            let longest = longest.entry(train.dst.udp_port).or_default();
+            *longest = train.packets.max(*longest);
+        }
         let mut rules = self.rules.lock().expect("tests do not panic here");
         for (i, train) in trains.iter().enumerate() {
             let Some(rule) = rules.get_mut(&train.dst.udp_port) else {

@@ -241,17 +241,16 @@ fn a_way_without_segmentation_costs_other_peers_nothing() {
         assert_eq!(job.word(pe as usize, WORDS - 1), 0x0707_0707_0707_0707);
     }
     assert_eq!(job.refused(), 1, "once is enough to know");
-    // 256 packets and more: singly to the one, in trains to the other.
-    let calls = |pe| {
-        let before = job.hcas[0].counters();
-        job.put(pe, 8, WORDS * 8).expect("it arrives");
-        let after = job.hcas[0].counters();
-        let packets = after.packets_sent - before.packets_sent;
-        packets as f64 / (after.send_calls - before.send_calls) as f64
+    let longest = |pe: usize| {
+        let port = job.hcas[pe].port().av.udp_port;
+        let unwilling = job.hcas[0].unwilling();
+        unwilling.longest_train(port);
+        job.put(pe as u32, 8, WORDS * 8).expect("it arrives");
+        unwilling.longest_train(port)
     };
-    let (singly, trains) = (calls(1), calls(2));
-    assert!(trains > 4.0, "{trains} packets a call");
-    assert!(job.hcas[0].failure().is_none() && singly > 0.0);
+    assert_eq!(longest(1), 1);
+    assert!(longest(2) > 4);
+    assert!(job.hcas[0].failure().is_none());
 }
 
 #[test]
