@@ -21,6 +21,7 @@ use shmem_node::sys;
 
 use crate::device::wanted;
 use crate::error::Error;
+use crate::fault;
 use crate::heap::register::{self, Registrar, Shape};
 use crate::pmi::{Book, Found, Identity};
 
@@ -102,6 +103,9 @@ impl Adapter {
             }),
             interop: settings.soft_interop,
             silent: faults.silent,
+            receive_buffer: settings.soft_buffer.try_into().unwrap_or(u32::MAX),
+            // Where PEs outnumber cores, so that nobody spins, senders take turns anyway.
+            shares: view.spins() > 0,
             // SAFETY: the heap memory of the node, whole, as every PE of it maps it until its end; the
             // library and the program access it through raw pointers or atomics.
             shared: Some(unsafe { SharedWindow::new(window, window_len) }),
@@ -246,6 +250,11 @@ impl Remote {
         let bells = Bells { view, first, count };
         // Whichever thread takes in what peers have written tells at once, not when its own wait ends.
         self.endpoint.on_inbound(move || bells.ring());
+        // The program may be in no call that could tell: it computes, or waits for its memory to change.
+        self.endpoint.on_failure(|error| {
+            fault::complain(&error.to_string());
+            std::process::exit(1)
+        });
     }
 
     /// Whether somebody rings when other nodes have written this PE's memory.

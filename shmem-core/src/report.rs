@@ -116,6 +116,7 @@ pub(crate) fn record_connections(rt: &Runtime) {
             (Stat::Retransmissions, s.hca.retransmitted),
             (Stat::Duplicates, s.hca.duplicates),
             (Stat::OutOfSequence, s.hca.out_of_sequence),
+            (Stat::SendRefusals, s.hca.send_refusals),
         ] {
             record.set(stat, value);
         }

@@ -42,6 +42,7 @@ pub mod device;
 pub mod patience;
 mod rest;
 pub mod rng;
+mod secrets;
 pub mod sim;
 pub mod soft;
 mod sync;

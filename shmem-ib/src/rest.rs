@@ -154,6 +154,12 @@ impl Rest {
         Some(self.armed.map_or(first, |at| at.min(first)))
     }
 
+    /// A wake-up; says whether the event has to be put up for a sleeper.
+    pub(crate) fn call(&mut self) -> bool {
+        self.wakes += 1;
+        self.anybody()
+    }
+
     /// Whether the event is up for some sleeper.
     fn is_up(&self) -> bool {
         self.sleepers.iter().any(|s| s.seen != self.wakes)
@@ -211,8 +217,7 @@ pub(crate) fn wakes<H: Host>(host: &H) -> u64 {
 /// Ends every sleep that knows of fewer wake-ups than there are with this one.
 pub(crate) fn wake<H: Host>(host: &H) {
     let mut desk = host.lock();
-    desk.rest().wakes += 1;
-    if desk.rest().anybody() {
+    if desk.rest().call() {
         host.raise(); // under the mutex, as `lower` is
     }
 }

@@ -110,6 +110,7 @@ impl World {
             delay_ns: 1_000 + rng.below(50_000),
             jitter_ns: rng.below(50_000),
             mtu,
+            receiver: None,
         };
         let mut net = SimNet::new(config, (0..2).map(|i| VecMemory::new(base(i), NODE_LEN)));
         let (mut mrs, mut cqs, mut srqs) = (Vec::new(), Vec::new(), Vec::new());

@@ -105,6 +105,7 @@ impl World {
             delay_ns: 1_000 + rng.below(50_000),
             jitter_ns: rng.below(50_000),
             mtu,
+            receiver: None,
         };
         let mut net = SimNet::new(
             config,

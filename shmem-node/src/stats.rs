@@ -71,6 +71,7 @@ stats! {
     Retransmissions, "packets retransmitted", Count;
     Duplicates, "duplicate packets received", Count;
     OutOfSequence, "packets out of sequence", Count;
+    SendRefusals, "datagrams refused by the kernel", Count;
     PrivateMemory, "private memory", Bytes;
     ProportionalMemory, "proportional memory", Bytes;
     FinalizeWall, "finalize wall", Ns;

@@ -24,8 +24,9 @@ use crate::soft::SoftHca;
 #[cfg(feature = "verbs")]
 use crate::sys::VerbsHca;
 use crate::verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Hca, Mr, PortInfo, QpAttr,
-    QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
+    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo,
+    QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake,
+    Xrcd,
 };
 
 /// An [`Hca`] of whatever kind.
@@ -109,6 +110,7 @@ delegate! {
         fn inbound_mark(&self, qp: Qpn) -> Option<u32>;
         fn counters(&self) -> Counters;
         fn inbound(&self) -> u64;
+        fn failure(&self) -> Option<&Failure>;
     }
     unsafe {
         fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError>;

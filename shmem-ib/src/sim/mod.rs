@@ -12,5 +12,5 @@ mod reference;
 
 pub use hca::{SimFabric, SimHca};
 pub use memory::VecMemory;
-pub use net::{NetConfig, NetStats, SimNet};
+pub use net::{NetConfig, NetStats, Receiver, SimNet};
 pub use reference::{Place, Proposal, Reference, Sums};

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::rng::Rng;
 use crate::soft::{Engine, Memory};
@@ -29,6 +29,18 @@ pub struct NetConfig {
     pub jitter_ns: u64,
     /// Payload per packet.
     pub mtu: Mtu,
+    /// Every receiver takes so long for a packet, and keeps so many bytes of them; what finds no room is
+    /// lost.
+    pub receiver: Option<Receiver>,
+}
+
+/// A receiver of limited speed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Receiver {
+    /// Time for a packet.
+    pub service_ns: u64,
+    /// Bytes that wait, at most. A packet takes 256 more than its length, and 2304 at least.
+    pub buffer: u32,
 }
 
 impl NetConfig {
@@ -44,6 +56,7 @@ impl NetConfig {
             delay_ns: 10_000,
             jitter_ns: 0,
             mtu: Mtu::M4096,
+            receiver: None,
         }
     }
 }
@@ -55,6 +68,8 @@ pub struct NetStats {
     pub sent: u64,
     /// Packets lost.
     pub lost: u64,
+    /// Of those, the ones for which their receiver had no room.
+    pub overflowed: u64,
     /// Packets doubled.
     pub duplicated: u64,
     /// Packets of which a bit was flipped.
@@ -86,6 +101,10 @@ pub struct SimNet<M> {
     sequence: u64,
     stats: NetStats,
     buf: Vec<u8>,
+    /// When each receiver will have taken all that waits for it.
+    free_at: Vec<u64>,
+    /// What waits: when it will be taken, and its bytes.
+    waiting: Vec<VecDeque<(u64, u32)>>,
 }
 
 fn address(index: usize) -> AddressVector {
@@ -110,8 +129,16 @@ impl<M: Memory> SimNet<M> {
             .into_iter()
             .enumerate()
             .map(|(i, memory)| Engine::new(address(i), config.mtu, rng.next_u64(), memory))
-            .collect();
+            .map(|mut engine| {
+                if let Some(receiver) = config.receiver {
+                    engine.set_receive_buffer(receiver.buffer);
+                }
+                engine
+            })
+            .collect::<Vec<_>>();
         Self {
+            free_at: vec![0; engines.len()],
+            waiting: engines.iter().map(|_| VecDeque::new()).collect(),
             engines,
             config,
             rng,
@@ -191,7 +218,12 @@ impl<M: Memory> SimNet<M> {
             delay += self.rng.below(7 * delay.max(1));
         }
         self.sequence += 1;
-        let (at, sequence) = (self.now + delay, self.sequence);
+        let Some(at) = self.taken_at(to, self.now + delay, bytes.len() as u32) else {
+            self.stats.lost += 1;
+            self.stats.overflowed += 1;
+            return;
+        };
+        let sequence = self.sequence;
         self.queue.push(Reverse(InFlight {
             at,
             sequence,
@@ -199,6 +231,25 @@ impl<M: Memory> SimNet<M> {
             from,
             bytes,
         }));
+    }
+
+    /// When a receiver will have taken a packet that arrives at `at`; `None` if it has no room.
+    fn taken_at(&mut self, to: usize, at: u64, len: u32) -> Option<u64> {
+        let Some(Receiver { service_ns, buffer }) = self.config.receiver else {
+            return Some(at);
+        };
+        let (waiting, free_at) = (&mut self.waiting[to], &mut self.free_at[to]);
+        while waiting.front().is_some_and(|(taken, _)| *taken <= at) {
+            waiting.pop_front();
+        }
+        let len = len.max(2048) + 256;
+        let held: u32 = waiting.iter().map(|(_, len)| len).sum();
+        if held + len > buffer {
+            return None;
+        }
+        *free_at = at.max(*free_at) + service_ns;
+        waiting.push_back((*free_at, len));
+        Some(*free_at)
     }
 
     /// When something happens next.

@@ -23,10 +23,12 @@ use super::mr::{Memory, MrTable};
 use super::qp::{QpTable, Service};
 use super::receive::{Received, RecvWqe};
 use super::requester::Expiry;
+use super::share::Share;
 use super::srq::SrqTable;
 use super::wqe::{Done, Wqe};
 use super::xrc::DomainTable;
 use crate::rng::Rng;
+use crate::secrets::Secrets;
 use crate::verbs::checks;
 use crate::verbs::{
     Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit,
@@ -78,6 +80,8 @@ pub struct Engine<M> {
     pub(super) counters: Counters,
     pub(super) done: Vec<Done>,
     pub(super) events: EventQueue,
+    pub(super) share: Share,
+    overrun: Option<Cq>,
     pub(super) rng: Rng,
     /// See [`Engine::set_interop`].
     pub(super) interop: bool,
@@ -86,7 +90,7 @@ pub struct Engine<M> {
 impl<M: Memory> Engine<M> {
     /// An HCA without objects. `seed` decides keys, QPNs and jitter.
     pub fn new(av: AddressVector, mtu: Mtu, seed: u64, memory: M) -> Self {
-        let mut rng = Rng::new(seed);
+        let (rng, mut secrets) = (Rng::new(seed), Secrets::from(seed));
         let port = PortInfo {
             av,
             active_mtu: mtu,
@@ -105,16 +109,18 @@ impl<M: Memory> Engine<M> {
         Self {
             port,
             memory,
-            mrs: MrTable::new(rng.next_u64()),
+            mrs: MrTable::new(secrets.fork()),
             cqs: CqTable::default(),
             channels: ChannelTable::default(),
-            qps: QpTable::new(rng.next_u64()),
+            qps: QpTable::new(secrets.fork()),
             ready: VecDeque::new(),
             turn: 0,
             timers: BinaryHeap::new(),
             counters: Counters::default(),
             done: Vec::new(),
             events: EventQueue::default(),
+            share: Share::default(),
+            overrun: None,
             srqs: SrqTable::default(),
             xrcds: DomainTable::default(),
             rng,
@@ -122,10 +128,24 @@ impl<M: Memory> Engine<M> {
         }
     }
 
+    /// Keys and queue pair numbers follow from this instead of the seed. To be called before anything
+    /// else.
+    pub(super) fn set_secret(&mut self, secret: [u8; 16]) {
+        let mut secrets = Secrets::from(secret);
+        self.mrs.set_secret(secrets.fork());
+        self.qps = QpTable::new(secrets.fork());
+    }
+
     /// Whether peers may be devices of other makes: they send from any UDP port, and their IPv4
     /// packets have identifications that we do not see.
     pub const fn set_interop(&mut self, interop: bool) {
         self.interop = interop;
+    }
+
+    /// So many bytes of packets wait for [`Engine::handle_datagram`] at most, what is more is lost: peers
+    /// are told to send no more than that. Not to be said where peers are devices of other makes.
+    pub fn set_receive_buffer(&mut self, bytes: u32) {
+        self.share.set_buffer(bytes, self.port.active_mtu);
     }
 
     /// What this port is.
@@ -282,7 +302,7 @@ impl<M: Memory> Engine<M> {
         if let Some(queue) = qp.init.srq.and_then(|srq| self.srqs.get_mut(srq)) {
             queue.users -= 1;
         }
-        self.events.forget_qp(qpn);
+        self.events.forget(|e| e.qp() == Some(qpn));
         Ok(())
     }
 
@@ -369,6 +389,11 @@ impl<M: Memory> Engine<M> {
     /// Completions waiting in all CQs.
     pub const fn unpolled(&self) -> usize {
         self.cqs.unpolled()
+    }
+
+    /// A completion queue that has lost completions since the last call.
+    pub(super) const fn overrun(&mut self) -> Option<Cq> {
+        self.overrun.take()
     }
 
     /// Whether [`Engine::poll_transmit`] may have a packet.
@@ -565,6 +590,7 @@ impl<M: Memory> Engine<M> {
             return;
         }
         if pushed == Pushed::Overflow {
+            self.overrun = Some(cq);
             self.raise(AsyncEvent::CqErr(cq));
         }
         let qpn = completion.qpn;

@@ -6,10 +6,10 @@ use std::ptr;
 
 /// Readable when one of the descriptors added to it is.
 #[derive(Debug)]
-pub(super) struct Epoll(OwnedFd);
+pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -20,7 +20,7 @@ impl Epoll {
     }
 
     /// Adds a descriptor. When it is closed the kernel forgets it.
-    pub(super) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let mut event = libc::epoll_event {
             events: libc::EPOLLIN as u32,
             u64: 0,

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use super::engine::Engine;
 use super::mr::Memory;
-use crate::verbs::{AsyncEvent, Qpn};
+use crate::verbs::AsyncEvent;
 
 /// Beyond so many waiting events no hint is added.
 const HINTS: usize = 64;
@@ -24,7 +24,7 @@ pub(crate) struct EventQueue(VecDeque<AsyncEvent>);
 
 impl EventQueue {
     /// Appends an event; returns whether it was lost.
-    fn push(&mut self, event: AsyncEvent) -> bool {
+    pub(crate) fn push(&mut self, event: AsyncEvent) -> bool {
         let hint = matches!(event, AsyncEvent::CommEst(_));
         let bound = if hint { HINTS } else { MAX_EVENTS };
         if self.0.len() >= bound {
@@ -39,25 +39,25 @@ impl EventQueue {
         self.0.retain(|e| !of_this(e));
     }
 
-    pub(crate) fn forget_qp(&mut self, qpn: Qpn) {
-        use AsyncEvent::{CommEst, QpAccessErr, QpFatal, QpLastWqeReached, QpReqErr, SqDrained};
-        self.forget(|e| match e {
-            QpFatal(q) | QpReqErr(q) | QpAccessErr(q) | CommEst(q) | SqDrained(q)
-            | QpLastWqeReached(q) => *q == qpn,
-            _ => false,
-        });
+    /// Takes the oldest.
+    pub(crate) fn pop(&mut self) -> Option<AsyncEvent> {
+        self.0.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
 impl<M: Memory> Engine<M> {
     /// Takes the oldest asynchronous event.
     pub fn poll_async(&mut self) -> Option<AsyncEvent> {
-        self.events.0.pop_front()
+        self.events.pop()
     }
 
     /// Whether there is an asynchronous event to take.
     pub fn has_async(&self) -> bool {
-        !self.events.0.is_empty()
+        !self.events.is_empty()
     }
 
     pub(super) fn raise(&mut self, event: AsyncEvent) {
@@ -68,7 +68,7 @@ impl<M: Memory> Engine<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::Cq;
+    use crate::verbs::{Cq, Qpn};
 
     #[test]
     fn hints_are_few_and_the_rest_is_bounded() {
@@ -88,7 +88,7 @@ mod tests {
         events.push(AsyncEvent::QpFatal(Qpn(1)));
         events.push(AsyncEvent::CqErr(Cq(1)));
         events.push(AsyncEvent::QpFatal(Qpn(2)));
-        events.forget_qp(Qpn(1));
+        events.forget(|e| e.qp() == Some(Qpn(1)));
         assert_eq!(
             events.0,
             [AsyncEvent::CqErr(Cq(1)), AsyncEvent::QpFatal(Qpn(2))]

@@ -16,35 +16,35 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-
-use smallvec::SmallVec;
 
 use super::engine::{Doorbell, Engine};
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
 use super::notify::{Notifier, Told};
-use super::socket::{
-    DATAGRAM_MAX, Event, Pages, Socket, TRAIN_BYTES, TRAIN_PACKETS, TX_TRAINS, Timer, Train, sleep,
-};
+use super::outbox::{Next, Outbox};
+use super::socket::{DATAGRAM_MAX, Event, Pages, Socket, TRAIN_BYTES, Timer, secret, sleep};
 use super::xrc::{self, SharedWindow};
 use crate::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
 use crate::verbs::{
-    Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Gid, Hca, Mr,
-    Mtu, PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
-    VerbsError, Wake, Xrcd,
+    Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Failure, Hca,
+    Mr, Mtu, PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
+    Troubles, VerbsError, Wake, Xrcd,
 };
 use crate::wire::PACKET_MAX;
 
-/// UDP port of RoCEv2; a hardware device may be behind it.
-const ROCE_PORT: u16 = 4791;
 /// After so long without packets the memory that a bulk transfer has touched is given back.
 const RELEASE_AFTER_NS: u64 = 20_000_000;
+/// Usual [`SoftConfig::receive_buffer`]: as much as the system allows. It takes memory only when used.
+const RECEIVE_BUFFER: u32 = 64 << 20;
 /// Datagrams received before the caller gets its turn, and while a timer is due.
 const RECEIVES_PER_PUMP: usize = 16;
 const MOST_RECEIVES: usize = 64;
+/// Bytes sent before others get their turn. Requests are paced by acknowledgements, and so are answers
+/// to READs of software HCAs, which ask for little at a time; others may ask for a gigabyte at once.
+const BYTES_PER_PUMP: usize = 1 << 20;
 /// Bytes of packets that wait for one send call.
 const TX_BUFFER: usize = 2 * TRAIN_BYTES;
 
@@ -68,9 +68,15 @@ pub struct SoftConfig {
     /// Tells nothing of what peers do to the memory, as RDMA devices do not: for tests of those who
     /// have to look for themselves then. See [`PortInfo::notices_inbound`].
     pub silent: bool,
+    /// Bytes of received packets that the kernel keeps for this port, unless the system allows less
+    /// (`net.core.rmem_max`).
+    pub receive_buffer: u32,
+    /// Tells peers how much each may send when many do. It costs system calls instead of losses, and pays
+    /// where all of them run at the same time: not where processes outnumber cores, and take turns.
+    pub shares: bool,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
-    /// Decides keys, queue pair numbers and jitter. Keys are as secret as this.
+    /// Decides jitter. Keys and queue pair numbers are random numbers of the system.
     pub seed: u64,
 }
 
@@ -85,6 +91,8 @@ impl SoftConfig {
             interop: false,
             shared: None,
             silent: false,
+            receive_buffer: RECEIVE_BUFFER,
+            shares: true,
             faults: Faults::default(),
             seed,
         }
@@ -106,6 +114,10 @@ pub struct SoftHca {
     polls: Polls,
     /// The engine's count of operations by peers, for those who do not hold the mutex.
     inbound: AtomicU64,
+    /// The kernel has no room for what is to be sent. Relaxed: whoever sleeps without knowing is
+    /// woken.
+    full: AtomicBool,
+    failed: OnceLock<Failure>,
     started: Instant,
 }
 
@@ -119,8 +131,11 @@ pub(crate) struct Inner {
     rx: Pages,
     /// More than the first pages of `rx` are in use.
     rx_bulky: bool,
-    /// Whether the kernel takes trains.
-    trains: bool,
+    pub(super) outbox: Outbox,
+    /// Sending has stopped so that others get their turn, and is to go on at once.
+    pub(super) cut_short: bool,
+    /// Nothing can be received.
+    deaf: Troubles<()>,
     faults: Option<FaultFilter>,
     pub(super) rest: Rest,
 }
@@ -141,16 +156,22 @@ impl SoftHca {
             });
         }
         let failed = |what: String| move |source| VerbsError::Io { what, source };
-        let socket = Socket::bind(config.bind, config.port).map_err(failed(format!(
-            "cannot bind a UDP socket to {} port {}",
-            config.bind, config.port
-        )))?;
+        let socket = Socket::bind(config.bind, config.port, config.receive_buffer).map_err(
+            failed(format!(
+                "cannot bind a UDP socket to {} port {}",
+                config.bind, config.port
+            )),
+        )?;
         let event = Event::new().map_err(failed("cannot make an event descriptor".into()))?;
         // SAFETY: the engine accesses only registered ranges and the shared window; `reg_mr` and
         // `SharedWindow` make their callers promise that these stay valid.
         let memory = unsafe { RawMemory::new() };
         let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
         engine.set_interop(config.interop);
+        if config.shares && !config.interop {
+            engine.set_receive_buffer(socket.receive_buffer());
+        }
+        engine.set_secret(secret().map_err(failed("cannot read random bytes".into()))?);
         let inner = Inner {
             engine,
             told: Told::default(),
@@ -158,7 +179,9 @@ impl SoftHca {
             rx: Pages::none(),
             rx_bulky: false,
             // The kernel numbers the packets of a train that it takes apart, which breaks the ICRC.
-            trains: !config.interop,
+            outbox: Outbox::new(socket.av().gid, config.interop),
+            cut_short: false,
+            deaf: Troubles::default(),
             faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
             rest: Rest::default(),
         };
@@ -177,6 +200,8 @@ impl SoftHca {
             timer: OnceLock::new(),
             polls: Polls::default(),
             inbound: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            failed: OnceLock::new(),
             started: Instant::now(),
         })
     }
@@ -200,7 +225,7 @@ impl SoftHca {
 
     /// Receives, lets timers act, and sends. Returns whether anything happened.
     pub(super) fn pump(&self, inner: &mut Inner) -> bool {
-        let (mut busy, mut receives) = (false, 0);
+        let (mut busy, mut receives, mut left) = (false, 0, BYTES_PER_PUMP);
         if inner.rx.is_empty() {
             inner.rx = Pages::new(DATAGRAM_MAX);
         }
@@ -209,8 +234,12 @@ impl SoftHca {
         let looked_at = loop {
             let now = self.now();
             inner.engine.counters_mut().recv_calls += 1;
-            let Ok(datagram) = self.socket.receive(&mut inner.rx) else {
-                break Some(now);
+            let datagram = match self.socket.receive(&mut inner.rx) {
+                Ok(datagram) => datagram,
+                Err(e) => {
+                    self.not_received(inner, now, &e);
+                    break Some(now);
+                }
             };
             busy = true;
             inner.rx_bulky |= datagram.len > 4096;
@@ -220,8 +249,11 @@ impl SoftHca {
             }
             // The answer goes out before the look for more: a peer with one operation in flight
             // waits for it.
-            self.transmit(inner, now);
+            self.transmit(inner, now, &mut left);
             receives += 1;
+            if left == 0 {
+                break None;
+            }
             if receives >= RECEIVES_PER_PUMP || inner.engine.unpolled() > 0 {
                 let due = inner.engine.next_timeout().is_some_and(|at| at <= now);
                 if !due || receives >= MOST_RECEIVES {
@@ -238,38 +270,65 @@ impl SoftHca {
         // Posts may have been left for this call even if nothing has come.
         if let Some(now) = looked_at {
             busy |= inner.engine.handle_timeout(now);
-            self.transmit(inner, now);
+            self.transmit(inner, now, &mut left);
         }
-        busy
+        busy || left == 0
     }
 
-    /// Sends everything that may be sent.
-    fn transmit(&self, inner: &mut Inner, now: u64) {
-        if !inner.engine.has_ready() {
+    /// Most often there is just nothing to receive.
+    fn not_received(&self, inner: &mut Inner, now: u64, error: &io::Error) {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => inner.deaf.over(&()),
+            io::ErrorKind::Interrupted => {}
+            _ => {
+                if inner.deaf.met((), now) {
+                    let reason = format!("its socket receives nothing any more: {error}");
+                    self.fail(&mut inner.rest, None, reason);
+                }
+            }
+        }
+    }
+
+    /// Sends everything that may be sent, as far as the kernel has room, and until `left` bytes are used
+    /// up.
+    fn transmit(&self, inner: &mut Inner, now: u64, left: &mut usize) {
+        // What waits lies in the buffer, and goes first.
+        inner.cut_short = false;
+        if !self.flush(inner, now) || !inner.engine.has_ready() {
             return;
         }
         if inner.tx.is_empty() {
             inner.tx = Pages::new(TX_BUFFER);
         }
         if let Some(mut filter) = inner.faults.take() {
-            self.transmit_faulty(inner, now, &mut filter);
+            self.transmit_faulty(inner, now, left, &mut filter);
             inner.faults = Some(filter);
-            return;
+        } else {
+            self.transmit_trains(inner, now, left);
         }
-        let mut trains = Trains::new(self.socket.av().gid, inner.trains);
+        let more = inner.engine.has_ready() && inner.outbox.waiting().is_empty();
+        inner.cut_short = *left == 0 && more;
+    }
+
+    fn transmit_trains(&self, inner: &mut Inner, now: u64, left: &mut usize) {
         let mut at = 0;
         loop {
-            let packet = inner.engine.poll_transmit(now, &mut inner.tx[at..]);
+            let packet = match *left {
+                0 => None,
+                _ => inner.engine.poll_transmit(now, &mut inner.tx[at..]),
+            };
             let mut due = packet.is_none();
             if let Some(t) = packet {
-                trains.add(t.dst, at, t.len);
+                inner.outbox.add(t.dst, at, t.len);
                 at += t.len;
-                due = t.ends_burst || trains.is_due() || at + PACKET_MAX > inner.tx.len();
+                *left = left.saturating_sub(t.len);
+                due = t.ends_burst || inner.outbox.is_due() || at + PACKET_MAX > inner.tx.len();
             }
             // What is due leaves while the next train is made: the peer works meanwhile.
             if due {
-                self.send(inner, trains.as_slice());
-                trains.clear(inner.trains);
+                if !self.flush(inner, now) {
+                    return;
+                }
                 at = 0;
             }
             if packet.is_none() {
@@ -278,64 +337,79 @@ impl SoftHca {
         }
     }
 
-    fn send(&self, inner: &mut Inner, mut trains: &[Train]) {
-        while !trains.is_empty() {
-            inner.engine.counters_mut().send_calls += 1;
-            match self.socket.send(&inner.tx, trains) {
-                Ok(sent) => trains = &trains[sent.max(1)..],
-                Err(e) => {
-                    let unsupported = matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO));
-                    if unsupported && trains[0].packets > 1 {
-                        // No segmentation offload on this way: packet by packet from now on.
-                        inner.trains = false;
-                        self.send_singly(inner, &trains[0]);
-                    }
-                    // Otherwise the packets of the first train are lost, and will be repeated.
-                    trains = &trains[1..];
+    /// Hands to the kernel what waits for it; returns whether all of it is out of the buffer.
+    fn flush(&self, inner: &mut Inner, now: u64) -> bool {
+        let Inner {
+            outbox, tx, engine, ..
+        } = inner;
+        while !outbox.waiting().is_empty() {
+            engine.counters_mut().send_calls += 1;
+            let answer = self.socket.send(tx, outbox.waiting());
+            let refused = answer.is_err();
+            let next = outbox.answered(now, answer);
+            if next == Next::Wait {
+                // A thread that sleeps already does not watch for room yet.
+                if !self.full.swap(true, Ordering::Relaxed) && inner.rest.anybody() {
+                    self.event.signal();
                 }
+                return false;
+            }
+            engine.counters_mut().send_refusals += u64::from(refused);
+            if let Next::Fail(refusal) = next {
+                self.fail(&mut inner.rest, Some(refusal.dst), refusal.reason());
             }
         }
-    }
-
-    fn send_singly(&self, inner: &mut Inner, train: &Train) {
-        let mut start = train.start;
-        let end = train.start + train.len;
-        while start < end {
-            let len = train.packet_len.min(end - start);
-            let single = Train {
-                start,
-                len,
-                packet_len: len,
-                packets: 1,
-                ..*train
-            };
-            inner.engine.counters_mut().send_calls += 1;
-            let _ = self.socket.send(&inner.tx, &[single]);
-            start += len;
+        if self.full.load(Ordering::Relaxed) {
+            self.full.store(false, Ordering::Relaxed);
         }
+        true
     }
 
-    fn transmit_faulty(&self, inner: &mut Inner, now: u64, filter: &mut FaultFilter) {
+    fn transmit_faulty(
+        &self,
+        inner: &mut Inner,
+        now: u64,
+        left: &mut usize,
+        filter: &mut FaultFilter,
+    ) {
         let mut out = Vec::new();
-        while let Some(t) = inner.engine.poll_transmit(now, &mut inner.tx) {
+        while *left > 0
+            && let Some(t) = inner.engine.poll_transmit(now, &mut inner.tx)
+        {
+            *left = left.saturating_sub(t.len);
             let parcel = Parcel {
                 dst: t.dst,
                 bytes: inner.tx[..t.len].to_vec(),
             };
             filter.pass(parcel, &mut out);
-            for parcel in out.drain(..) {
-                let len = parcel.bytes.len();
-                let single = Train {
-                    dst: parcel.dst,
-                    start: 0,
-                    len,
-                    packet_len: len,
-                    packets: 1,
-                };
-                inner.engine.counters_mut().send_calls += 1;
-                let _ = self.socket.send(&parcel.bytes, &[single]);
+            for Parcel { dst, bytes } in out.drain(..) {
+                inner.tx[..bytes.len()].copy_from_slice(&bytes);
+                inner.outbox.add(dst, 0, bytes.len());
+                if !self.flush(inner, now) {
+                    return; // What else was to go out is lost: that is what faults are for.
+                }
             }
         }
+    }
+
+    /// This HCA serves nobody any more. Whoever sleeps is to hear of it.
+    fn fail(&self, rest: &mut Rest, peer: Option<AddressVector>, reason: String) {
+        let av = self.socket.av();
+        let failure = Failure {
+            device: format!("the software HCA at {av}"),
+            peer,
+            reason,
+        };
+        if self.failed.set(failure).is_ok() && rest.call() {
+            self.event.signal();
+        }
+    }
+
+    /// A completion queue has lost completions: whoever waits for those would wait for ever.
+    #[cold]
+    fn overrun(&self, inner: &mut Inner, cq: Cq) {
+        let reason = format!("completion queue {cq} was full, and has lost completions");
+        self.fail(&mut inner.rest, None, reason);
     }
 }
 
@@ -364,7 +438,10 @@ impl Desk for Locked<'_> {
     }
 
     fn next_timeout(&mut self) -> Option<u64> {
-        self.engine.next_timeout()
+        match self.cut_short {
+            true => Some(0),
+            false => self.engine.next_timeout(),
+        }
     }
 
     fn has_unpolled(&self) -> bool {
@@ -381,9 +458,11 @@ impl Desk for Locked<'_> {
 
     fn tidy(&mut self) {
         self.rx_bulky = false;
-        let Inner { rx, tx, .. } = &mut *self.inner;
+        let Inner { rx, tx, outbox, .. } = &mut *self.inner;
         rx.release();
-        tx.release();
+        if outbox.waiting().is_empty() {
+            tx.release();
+        }
     }
 }
 
@@ -406,7 +485,8 @@ impl Host for SoftHca {
         let socket = watch.wire.then_some(&self.socket);
         let timer = self.timer().filter(|_| watch.wire);
         let event = watch.event.then_some(&self.event);
-        let (packet, event, timer) = sleep(socket, event, timer, time);
+        let room = self.full.load(Ordering::Relaxed);
+        let (packet, event, timer) = sleep(socket, room, event, timer, time);
         Ready {
             packet,
             event,
@@ -437,77 +517,11 @@ impl Host for SoftHca {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        if let Some(cq) = self.inner.engine.overrun() {
+            self.hca.overrun(&mut self.inner, cq);
+        }
         self.hca.tell(&mut self.inner);
     }
-}
-
-/// Collects packets into trains.
-struct Trains {
-    list: SmallVec<[Train; 8]>,
-    own: Gid,
-    enabled: bool,
-    /// The last train ended with a shorter packet.
-    closed: bool,
-}
-
-impl Trains {
-    fn new(own: Gid, enabled: bool) -> Self {
-        Self {
-            list: SmallVec::new(),
-            own,
-            enabled,
-            closed: false,
-        }
-    }
-
-    fn clear(&mut self, enabled: bool) {
-        self.list.clear();
-        self.enabled = enabled;
-        self.closed = false;
-    }
-
-    /// Whether waiting for more packets is of no use.
-    fn is_due(&self) -> bool {
-        let full = |t: &Train| t.packets == TRAIN_PACKETS || t.len + t.packet_len > TRAIN_BYTES;
-        self.list.len() == TX_TRAINS || self.list.last().is_some_and(full)
-    }
-
-    fn as_slice(&self) -> &[Train] {
-        &self.list
-    }
-
-    /// Appends the packet at `start`, behind the one added before.
-    fn add(&mut self, dst: AddressVector, start: usize, len: usize) {
-        if self.enabled
-            && !self.closed
-            && let Some(last) = self.list.last_mut()
-            && last.dst == dst
-            && len <= last.packet_len
-            && last.packets < TRAIN_PACKETS
-            && last.len + len <= TRAIN_BYTES
-            && may_segment(self.own, dst)
-        {
-            self.closed = len < last.packet_len;
-            last.len += len;
-            last.packets += 1;
-            return;
-        }
-        self.closed = false;
-        self.list.push(Train {
-            dst,
-            start,
-            len,
-            packet_len: len,
-            packets: 1,
-        });
-    }
-}
-
-/// A train that is segmented on its way gets IP identifications other than 0, which are in the
-/// ICRC. Software HCAs do not see them; a device behind the port of RoCEv2 does. On the way to
-/// this machine itself nothing is segmented.
-fn may_segment(own: Gid, dst: AddressVector) -> bool {
-    dst.udp_port != ROCE_PORT || dst.gid == own || dst.gid.ip().is_loopback()
 }
 
 impl Hca for SoftHca {
@@ -607,7 +621,7 @@ impl Hca for SoftHca {
         if *attr == QpAttr::Resume {
             // What was posted meanwhile would otherwise wait for the next poll.
             let now = self.now();
-            self.transmit(&mut inner, now);
+            self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
             rest::announce(self, &mut inner, now);
         }
         Ok(())
@@ -632,7 +646,7 @@ impl Hca for SoftHca {
         let mut inner = self.lock();
         if inner.engine.post_send(qp, wr)? == Doorbell::Now {
             let now = self.now();
-            self.transmit(&mut inner, now);
+            self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
             rest::announce(self, &mut inner, now);
         }
         Ok(())
@@ -695,5 +709,10 @@ impl Hca for SoftHca {
 
     fn inbound(&self) -> u64 {
         self.inbound.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn failure(&self) -> Option<&Failure> {
+        self.failed.get()
     }
 }

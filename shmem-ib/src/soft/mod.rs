@@ -4,7 +4,8 @@
 //! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`];
 //!   `modify` moves queue pairs between states, `checks` refuses what a verb may not do.
 //! * `requester`, `responder`: the two halves of a reliable connection; `pacing` decides when
-//!   to repeat and how much to send at once, `burst` in which portions.
+//!   to repeat and how much to send at once, `burst` in which portions,
+//!   `share`: how much each of many peers may send.
 //! * `wqe`, `receive`: work requests as they lie in queues; `sge`: their buffer lists.
 //! * `ud`: datagrams. `srq`: shared receive queues. `events`: asynchronous events.
 //! * [`xrc`]: domains, in which the target of one process serves others; `target`: whose memory
@@ -15,7 +16,7 @@
 //!   tables have in common.
 //! * `memory`: raw access to the memory of this process (unsafe).
 //! * `socket`, `epoll`: system calls (unsafe); `hca`: the driver and its threads; `crate::rest`: how these
-//!   sleep; `faults`: packet loss on purpose.
+//!   sleep; `outbox`: what the kernel takes, and does not; `faults`: packet loss on purpose.
 //!
 //! # What it models
 //! Everything of [`crate::verbs`] with the rules of hardware: state transitions, keys and
@@ -24,7 +25,9 @@
 //!
 //! # Limits
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
-//! a checksum and no signature. Keys, PSNs and QPNs are random to make blind forging hard.
+//! a checksum and no signature. What stands against those who cannot is that a packet has to name a key (32
+//! bits, as secret as the system's random numbers) and the next PSN (24 random bits). QPNs differ from
+//! process to process, but are no secrets.
 
 mod burst;
 mod channel;
@@ -37,10 +40,13 @@ mod faults;
 mod hca;
 #[cfg(test)]
 mod interop_tests;
+#[cfg(test)]
+mod long_read_tests;
 mod memory;
 mod modify;
 mod mr;
 mod notify;
+mod outbox;
 mod pacing;
 mod qp;
 mod receive;
@@ -48,12 +54,15 @@ mod requester;
 mod responder;
 mod rx;
 mod sge;
+mod share;
 pub(crate) mod slots;
 mod socket;
 mod srq;
 mod target;
 mod tx;
 mod ud;
+#[cfg(test)]
+pub(crate) mod unwilling;
 mod wqe;
 pub mod xrc;
 #[cfg(test)]
@@ -62,6 +71,10 @@ mod xrc_tests;
 pub use engine::{
     Doorbell, Engine, MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE,
 };
+#[cfg(feature = "verbs")]
+pub(crate) use epoll::Epoll;
+#[cfg(feature = "verbs")]
+pub(crate) use events::EventQueue;
 pub use faults::Faults;
 pub use hca::{SoftConfig, SoftHca};
 pub(crate) use memory::RawMemory;

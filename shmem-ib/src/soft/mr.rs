@@ -4,7 +4,7 @@
 
 use hashbrown::HashMap;
 
-use crate::rng::Rng;
+use crate::secrets::Secrets;
 use crate::verbs::checks::check_registration;
 use crate::verbs::{Access, Lkey, Mr, MrHandle, Rkey, VerbsError};
 
@@ -64,16 +64,21 @@ impl Region {
 #[derive(Debug)]
 pub(crate) struct MrTable {
     regions: HashMap<u32, Region>,
-    rng: Rng,
+    secrets: Secrets,
 }
 
 impl MrTable {
-    /// `seed` decides the keys.
-    pub(crate) fn new(seed: u64) -> Self {
+    /// `secret` decides the keys.
+    pub(crate) fn new(secret: impl Into<Secrets>) -> Self {
         Self {
             regions: HashMap::new(),
-            rng: Rng::new(seed),
+            secrets: secret.into(),
         }
+    }
+
+    /// Keys are another secret's from now on.
+    pub(crate) fn set_secret(&mut self, secret: Secrets) {
+        self.secrets = secret;
     }
 
     /// Registers a range under a new random key: a peer that was not told cannot guess it.
@@ -91,7 +96,7 @@ impl MrTable {
 
     fn new_key(&mut self) -> u32 {
         loop {
-            let key = self.rng.next_u32();
+            let key = self.secrets.next_u32();
             if key != 0 && !self.regions.contains_key(&key) {
                 return key;
             }
@@ -147,11 +152,12 @@ impl MrTable {
         }
     }
 
-    /// Makes a key useless, as a peer asked; returns whether there was such a key. The
+    /// Makes a key useless, as a peer asked over a queue pair with `rights`; returns whether there was
+    /// such a key, and the peer has any use for it: what it may not touch it may not take from others. The
     /// registration itself stays until its owner ends it.
-    pub(crate) fn invalidate(&mut self, rkey: Rkey) -> bool {
+    pub(crate) fn invalidate(&mut self, rkey: Rkey, rights: Access) -> bool {
         match self.regions.get_mut(&rkey.0) {
-            Some(region) if !region.invalid => {
+            Some(region) if !region.invalid && region.access.shares_remote(rights) => {
                 region.invalid = true;
                 true
             }
@@ -229,7 +235,7 @@ mod tests {
         // What is refused changes nothing, and an invalidated key stays invalid.
         assert!(table.reregister(now.handle, Some((1, 0)), None).is_err());
         assert!(table.covers(now.rkey.0, 900, 300, more));
-        assert!(table.invalidate(now.rkey));
+        assert!(table.invalidate(now.rkey, more));
         let fresh = table.reregister(now.handle, None, None).unwrap();
         assert_ne!(fresh.rkey, now.rkey);
         assert!(matches!(

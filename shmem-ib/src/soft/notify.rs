@@ -34,6 +34,10 @@ use super::socket::{Event, Timer};
 use crate::rest;
 use crate::verbs::{AsyncEvent, CompChannel, Cq, VerbsError};
 
+/// When to look whether the kernel has room for what is to be sent: its buffers hold less than a link
+/// sends in so long.
+const ROOM_AGAIN_NS: u64 = 1_000_000;
+
 /// A descriptor, and the eventfd in it.
 #[derive(Debug)]
 struct Sign {
@@ -197,7 +201,13 @@ impl SoftHca {
     }
 
     fn tell_signs(&self, inner: &mut Inner, timer: &Timer) {
-        let Inner { engine, told, .. } = inner;
+        let Inner {
+            engine,
+            told,
+            outbox,
+            cut_short,
+            ..
+        } = inner;
         let set = |sign: &Sign, raised: &mut bool, wanted: bool| {
             match (*raised, wanted) {
                 (false, true) => sign.event.signal(),
@@ -213,7 +223,15 @@ impl SoftHca {
         if let Some(sign) = self.notifier.asynchronous.get() {
             set(sign, &mut told.asynchronous, engine.has_async());
         }
-        if let Some(at) = engine.next_timeout()
+        let mut next = engine.next_timeout();
+        if !outbox.waiting().is_empty() {
+            // These descriptors do not tell when the kernel has room again.
+            let soon = self.now() + ROOM_AGAIN_NS;
+            next = Some(next.map_or(soon, |at| at.min(soon)));
+        } else if *cut_short {
+            next = Some(0);
+        }
+        if let Some(at) = next
             && told.armed.is_none_or(|armed| at < armed)
         {
             timer.arm(Duration::from_nanos(at.saturating_sub(self.now())));

@@ -17,6 +17,8 @@
 //! longest burst, and a burst begins when there is room for all of it: otherwise every
 //! acknowledgement would let a few packets out, in a datagram of their own.
 //!
+//! The receiver may have room for less, and then says so (see `share`).
+//!
 //! Short packets count less: a receive buffer has room for several instead of one of 4096 bytes.
 
 #![forbid(unsafe_code)]
@@ -50,6 +52,8 @@ pub(crate) struct Pacing {
     /// Window and threshold before the last timeout, until that proves right or wrong.
     before_timeout: Option<(u32, u32)>,
     window_max: u32,
+    /// What the receiver has room for.
+    share: Option<u32>,
     /// Packets acknowledged towards the next additive increase.
     credit: u32,
     rng: Rng,
@@ -67,6 +71,7 @@ impl Pacing {
             threshold: window_max,
             before_timeout: None,
             window_max,
+            share: None,
             credit: 0,
             rng: Rng::new(seed),
         }
@@ -75,14 +80,27 @@ impl Pacing {
     /// How many packets of a whole MTU may be in flight; one from a timeout on until something is
     /// acknowledged.
     pub(crate) const fn window(&self) -> u32 {
-        if self.backoff > 0 { 1 } else { self.window }
+        if self.backoff > 0 { 1 } else { self.shared() }
+    }
+
+    /// The window, or the receiver's share if that is smaller.
+    const fn shared(&self) -> u32 {
+        match self.share {
+            Some(share) if share < self.window => share,
+            _ => self.window,
+        }
+    }
+
+    /// What the receiver has room for, in packets, at least 1; `None`: for all that we send.
+    pub(crate) const fn set_share(&mut self, share: Option<u32>) {
+        self.share = share;
     }
 
     /// Whether a packet with `len` bytes of payload may join `in_flight` others, where so many
     /// belong to the burst that it begins.
     pub(crate) fn allows(&self, in_flight: u32, len: u32, burst: u32) -> bool {
         if len <= SHORT && self.before_timeout.is_none() {
-            return in_flight < self.window * SHORT_FACTOR;
+            return in_flight < self.shared() * SHORT_FACTOR;
         }
         // After losses the window may be shorter than a burst.
         let window = self.window();
@@ -223,6 +241,22 @@ mod tests {
         p.on_timeout_served();
         assert!(p.allows(0, 4096, 15) && p.allows(1, 4096, 15) && !p.allows(2, 4096, 15));
         assert!(p.allows(2, 8, 1));
+    }
+
+    #[test]
+    fn a_share_bounds_the_window_and_does_not_change_it() {
+        let mut p = Pacing::new(4096, 3);
+        p.on_acked(1000);
+        p.set_share(Some(6));
+        assert_eq!(p.window(), 6);
+        assert!(p.allows(3, 4096, 15) && !p.allows(4, 4096, 15) && p.allows(5, 4096, 1));
+        assert!(p.allows(47, 8, 1) && !p.allows(48, 8, 1));
+        p.set_share(Some(1));
+        assert!(p.allows(0, 4096, 15) && !p.allows(1, 4096, 1));
+        p.set_share(Some(1000));
+        assert_eq!(p.window(), 60);
+        p.set_share(None);
+        assert_eq!(p.window(), 60);
     }
 
     #[test]

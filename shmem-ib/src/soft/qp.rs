@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use super::receive::RecvWqe;
 use super::requester::Requester;
 use super::responder::Responder;
+use super::share::Sent;
 use super::wqe::{Done, Wqe};
+use crate::secrets::Secrets;
 use crate::verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, SrqNum, WcStatus};
 
 /// What only one type of queue pair has.
@@ -24,6 +26,8 @@ pub(crate) struct RcService {
     pub(crate) dest: Option<RcDest>,
     pub(crate) responder: Option<Responder>,
     pub(crate) requester: Option<Requester>,
+    /// When it last brought much.
+    pub(crate) sent: Sent,
 }
 
 #[derive(Debug, Default)]
@@ -141,12 +145,16 @@ const GENERATIONS: u32 = 1 << (24 - INDEX_BITS);
 /// All queue pairs of one HCA.
 ///
 /// A QPN is a place in the table and a generation (1 to 255), so that packets for a destroyed
-/// queue pair do not reach its successor. Free places are reused oldest first.
+/// queue pair do not reach its successor. Free places are reused oldest first. Generations begin anywhere,
+/// and the bits of places are mixed, so that numbers tell a stranger little; but who knows one of them
+/// knows half of the others, so they are no secrets.
 #[derive(Debug)]
 pub(crate) struct QpTable {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
-    first_generation: u32,
+    /// What places are mixed with.
+    mask: u32,
+    secrets: Secrets,
 }
 
 #[derive(Debug)]
@@ -156,13 +164,14 @@ struct Slot {
 }
 
 impl QpTable {
-    /// `seed` decides at which number the table begins.
-    pub(crate) fn new(seed: u64) -> Self {
-        let first_generation = 1 + (seed % u64::from(GENERATIONS - 1)) as u32;
+    /// `secret` decides the numbers.
+    pub(crate) fn new(secret: impl Into<Secrets>) -> Self {
+        let mut secrets = secret.into();
         Self {
             slots: Vec::new(),
             free: VecDeque::new(),
-            first_generation,
+            mask: secrets.next_u32() % MAX_QP,
+            secrets,
         }
     }
 
@@ -172,33 +181,38 @@ impl QpTable {
             self.free.pop_front()?
         } else {
             self.slots.push(Slot {
-                generation: self.first_generation,
+                generation: 1 + self.secrets.next_u32() % (GENERATIONS - 1),
                 qp: None,
             });
             self.slots.len() as u32 - 1
         };
         let slot = &mut self.slots[index as usize];
-        let qpn = Qpn((slot.generation << INDEX_BITS) | index);
+        let qpn = Qpn((slot.generation << INDEX_BITS) | (index ^ self.mask));
         slot.qp = Some(Box::new(Qp::new(qpn, init)));
         Some(qpn)
     }
 
     pub(crate) fn remove(&mut self, qpn: Qpn) -> Option<Box<Qp>> {
         self.get_mut(qpn)?;
-        let index = qpn.0 & (MAX_QP - 1);
+        let index = self.index(qpn);
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation % (GENERATIONS - 1) + 1;
         self.free.push_back(index);
         slot.qp.take()
     }
 
+    const fn index(&self, qpn: Qpn) -> u32 {
+        (qpn.0 ^ self.mask) & (MAX_QP - 1)
+    }
+
     pub(crate) fn get(&self, qpn: Qpn) -> Option<&Qp> {
-        let slot = self.slots.get((qpn.0 & (MAX_QP - 1)) as usize)?;
+        let slot = self.slots.get(self.index(qpn) as usize)?;
         slot.qp.as_deref().filter(|qp| qp.qpn == qpn)
     }
 
     pub(crate) fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
-        let slot = self.slots.get_mut((qpn.0 & (MAX_QP - 1)) as usize)?;
+        let index = self.index(qpn) as usize;
+        let slot = self.slots.get_mut(index)?;
         slot.qp.as_deref_mut().filter(|qp| qp.qpn == qpn)
     }
 }
@@ -228,6 +242,28 @@ mod tests {
             assert!(table.remove(qpn).is_some());
             assert!(table.get(qpn).is_none() && table.remove(qpn).is_none());
         }
+    }
+
+    #[test]
+    fn numbers_of_two_tables_have_little_in_common() {
+        let numbers = |secret: u64| -> Vec<u32> {
+            let mut table = QpTable::new(secret);
+            (0..256).map(|_| table.insert(init()).unwrap().0).collect()
+        };
+        let (one, two) = (numbers(1), numbers(2));
+        assert_eq!(one, numbers(1));
+        let same = |bits: u32| {
+            one.iter()
+                .zip(&two)
+                .filter(|(a, b)| *a & bits == *b & bits)
+                .count()
+        };
+        assert_eq!((same(0xff_ffff), same(0xffff)), (0, 0));
+        // Of a generation a few are the same by chance.
+        assert!(same(0xff_0000) < 16, "{}", same(0xff_0000));
+        // And one after the other is not one more.
+        let steps = one.windows(2).filter(|w| w[1] == w[0] + 1).count();
+        assert!(steps < 16, "{steps}");
     }
 
     #[test]

@@ -173,6 +173,11 @@ impl Requester {
         }
     }
 
+    /// What the receiver has room for, in packets; `None`: for all that we send.
+    pub(crate) const fn set_share(&mut self, share: Option<u32>) {
+        self.pacing.set_share(share);
+    }
+
     /// Places of the send queue in use.
     pub(crate) fn len(&self) -> usize {
         self.sq.len() + self.unreported

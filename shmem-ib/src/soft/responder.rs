@@ -136,6 +136,8 @@ pub(crate) struct Responder {
     max_rd_atomic: usize,
     /// Timer code of RNR NAKs.
     rnr_timer: u8,
+    /// What acknowledgements say.
+    ack: Syndrome,
 }
 
 impl Responder {
@@ -157,7 +159,13 @@ impl Responder {
             mtu,
             max_rd_atomic: usize::from(max_rd_atomic),
             rnr_timer,
+            ack: Syndrome::OK,
         }
+    }
+
+    /// Acknowledgements say this from now on.
+    pub(crate) const fn set_ack(&mut self, ack: Syndrome) {
+        self.ack = ack;
     }
 
     /// Whether it refused a request, and thus the queue pair has failed.
@@ -362,7 +370,9 @@ impl Responder {
         let (mut imm, mut invalidated) = (None, None);
         match packet.ext {
             Ext::Imm(value) => imm = Some(value),
-            Ext::Inval(rkey) if target.mrs.invalidate(rkey) => invalidated = Some(rkey),
+            Ext::Inval(rkey) if target.mrs.invalidate(rkey, target.access) => {
+                invalidated = Some(rkey);
+            }
             Ext::Inval(_) => {
                 // The receive is flushed with those behind it.
                 self.message = Some(Message::Send(send));
@@ -586,7 +596,7 @@ impl Responder {
     ) -> Option<Response> {
         let msn = self.msn;
         let aeth = |syndrome| Aeth { syndrome, msn };
-        let ack = aeth(Syndrome::OK);
+        let ack = aeth(self.ack);
         let plain = |psn, opcode, ext| {
             Some(Response {
                 psn,

@@ -510,6 +510,39 @@ fn invalidation_hits_a_key_once() {
 }
 
 #[test]
+fn a_peer_invalidates_no_key_that_is_of_no_use_to_it() {
+    let of_peers = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let cases = [
+        // A buffer of the receiver's own, whatever the queue pair allows.
+        (Access::LOCAL_WRITE, Access::ALL, false),
+        (Access::NONE, Access::ALL, false),
+        // A queue pair for messages alone, or for something else.
+        (of_peers, Access::NONE, false),
+        (of_peers, Access::LOCAL_WRITE, false),
+        (of_peers, Access::REMOTE_WRITE, false),
+        (of_peers, Access::REMOTE_READ, true),
+        (Access::ALL, Access::REMOTE_ATOMIC, true),
+    ];
+    for (region, queue_pair, allowed) in cases {
+        let mut b = Bench::new();
+        b.access = queue_pair;
+        let other = b.mrs.register(BASE, 64, region).unwrap();
+        b.receive(7, &[(0, 8)]);
+        let handled = b.handle(0, Opcode::SendOnlyInv, Ext::Inval(other.rkey), &[1]);
+        let case = format!("{region:?} over {queue_pair:?}");
+        assert_eq!(handled == Handled::Executed(true), allowed, "{case}");
+        assert_eq!(
+            b.mrs.covers(other.lkey.0, BASE, 64, region),
+            !allowed,
+            "{case}"
+        );
+        if !allowed {
+            assert_eq!(b.replies(), [(Opcode::Ack, 0, DENIED)], "{case}");
+        }
+    }
+}
+
+#[test]
 fn the_receive_of_a_broken_message_is_not_forgotten() {
     let mut b = Bench::new();
     b.receive(7, &[(0, 600)]);

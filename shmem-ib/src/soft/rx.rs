@@ -19,6 +19,7 @@ impl<M: Memory> Engine<M> {
     /// Anything wrong with it is counted and otherwise ignored, as an HCA does: whoever sent
     /// it in good faith will send it again.
     pub fn handle_datagram(&mut self, now: u64, src: AddressVector, bytes: &[u8]) {
+        self.share.tick(now);
         self.counters.packets_received += 1;
         self.counters.bytes_received += bytes.len() as u64;
         let Ok(packet) = Packet::decode(bytes) else {
@@ -95,6 +96,11 @@ impl<M: Memory> Engine<M> {
         let Some(responder) = &mut rc.responder else {
             return false;
         };
+        // Of a long message; a packet that is shorter counts little in any buffer.
+        let whole = rc.dest.as_ref().map(|dest| dest.mtu.bytes());
+        if whole == Some(packet.payload.len()) {
+            self.share.brought(&mut rc.sent);
+        }
         // In ERR nothing is executed, but a refusal is repeated.
         if qp.state == QpState::Err && !responder.has_failed() {
             return false;
@@ -188,7 +194,13 @@ impl<M: Memory> Engine<M> {
         let mut failure = None;
         match (packet.bth.opcode, &packet.ext) {
             (Opcode::Ack, Ext::Aeth(aeth)) => match aeth.syndrome {
-                Syndrome::Ack(_) => requester.on_ack(now, psn, done),
+                syndrome @ Syndrome::Ack(_) => {
+                    // Credits of other makes are about receives.
+                    if !self.interop {
+                        requester.set_share(syndrome.credits());
+                    }
+                    requester.on_ack(now, psn, done);
+                }
                 Syndrome::Rnr(timer) => {
                     self.counters.naks_received += 1;
                     if requester.on_rnr(now, psn, rnr_delay_ns(timer), done) {

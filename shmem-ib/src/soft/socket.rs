@@ -39,6 +39,17 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
+/// Random bytes of the system.
+pub(super) fn secret() -> io::Result<[u8; 16]> {
+    let mut bytes = [0_u8; 16];
+    // SAFETY: as many bytes are on the stack. So few are given at once, or none.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    match got == bytes.len() as isize {
+        true => Ok(bytes),
+        false => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A socket address of either family.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -131,10 +142,14 @@ pub(super) struct Socket {
     fd: OwnedFd,
     v4: bool,
     av: AddressVector,
+    #[cfg(test)]
+    pub(super) unwilling: super::unwilling::Unwilling,
 }
 
 impl Socket {
-    pub(super) fn bind(ip: IpAddr, port: u16) -> io::Result<Self> {
+    /// A socket for `ip` and `port` that keeps so many bytes of received packets, or as many as the system
+    /// allows.
+    pub(super) fn bind(ip: IpAddr, port: u16, receive_buffer: u32) -> io::Result<Self> {
         let family = if ip.is_ipv4() {
             libc::AF_INET
         } else {
@@ -149,6 +164,8 @@ impl Socket {
             fd,
             v4: ip.is_ipv4(),
             av: AddressVector::default(),
+            #[cfg(test)]
+            unwilling: super::unwilling::Unwilling::default(),
         };
         // Unconnected and with path MTU discovery, Linux sends IP identification 0 and the
         // don't-fragment bit, as the ICRC supposes.
@@ -162,8 +179,10 @@ impl Socket {
             // RoCEv2 devices leave the UDP checksum 0: the ICRC covers more.
             socket.option(libc::SOL_UDP, UDP_NO_CHECK6_RX, 1)?;
         }
-        // The kernel cuts these to its limits (rmem_max, wmem_max).
-        socket.option(libc::SOL_SOCKET, libc::SO_RCVBUF, 64 << 20)?;
+        // The kernel cuts these to its limits (rmem_max, wmem_max), but for privileged processes.
+        let wanted = i32::try_from(receive_buffer).unwrap_or(i32::MAX);
+        let forced = socket.option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted);
+        forced.or_else(|_| socket.option(libc::SOL_SOCKET, libc::SO_RCVBUF, wanted))?;
         socket.option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4 << 20)?;
         // Without it (kernels before 5.0) every packet comes alone, which works as well.
         let _ = socket.option(libc::SOL_UDP, UDP_GRO, 1);
@@ -195,6 +214,18 @@ impl Socket {
         check(unsafe { libc::setsockopt(self.raw(), level, name, value, len) }).map(drop)
     }
 
+    /// Bytes of received packets that the kernel keeps, with what it adds to each.
+    pub(super) fn receive_buffer(&self) -> u32 {
+        let mut bytes = 0_i32;
+        let mut len = size_of::<i32>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
+        let value = ptr::from_mut(&mut bytes).cast();
+        // SAFETY: `value` points to an i32 on the stack, and `len` says so.
+        let rc = unsafe { libc::getsockopt(self.raw(), level, name, value, &raw mut len) };
+        // Not known is said as 0.
+        if rc == 0 { bytes.max(0) as u32 } else { 0 }
+    }
+
     /// The name of `dst` in the family of the socket.
     fn name(&self, dst: AddressVector) -> (SockAddr, libc::socklen_t) {
         let ip = match (self.v4, dst.gid.ip()) {
@@ -209,6 +240,8 @@ impl Socket {
     /// # Errors
     /// The first train was refused.
     pub(super) fn send(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
+        #[cfg(test)]
+        let trains = self.unwilling.limit(trains)?;
         match trains {
             [] => Ok(0),
             // One packet to one peer, the usual case, is worth the leanest call.
@@ -509,9 +542,11 @@ fn timespec(d: Duration) -> libc::timespec {
     }
 }
 
-/// Sleeps until one of these is ready or the time is over; returns which are ready.
+/// Sleeps until one of these is ready or the time is over; returns which are ready. With `room` the
+/// socket is so, too, when it has room to send.
 pub(super) fn sleep(
     socket: Option<&Socket>,
+    room: bool,
     event: Option<&Event>,
     timer: Option<&Timer>,
     max: Duration,
@@ -527,6 +562,9 @@ pub(super) fn sleep(
         entry(event.map_or(-1, |e| e.0.as_raw_fd())),
         entry(timer.map_or(-1, |t| t.0.as_raw_fd())),
     ];
+    if room {
+        fds[0].events |= libc::POLLOUT;
+    }
     let time = timespec(max);
     let n = fds.len() as libc::nfds_t;
     // SAFETY: `fds` and `time` are alive; no signal mask is given.

@@ -98,6 +98,9 @@ impl<M: Memory> Engine<M> {
                 if let Some(domain) = domain {
                     domain.enter();
                 }
+                if let Some(responder) = &mut rc.responder {
+                    responder.set_ack(self.share.syndrome());
+                }
                 if let Some(responder) = &mut rc.responder
                     && let Some(r) = responder.poll(&self.mrs, qp.access, domain)
                 {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::context::Pd;
 use super::datagrams::Ways;
 use super::error::{io_error, registration_advice};
+use super::events::Events;
 use super::map::{Origin, access_flags};
 use super::objects::{Channel, CqObject, MrObject, SrqObject, XrcdObject};
 use super::poll::Found;
@@ -20,8 +21,8 @@ use super::table::Table;
 use crate::device::memlock::Memlock;
 use crate::soft::slots::{MAX_SLOTS, Slots};
 use crate::verbs::{
-    Access, CompChannel, Cq, Mr, MrHandle, PortInfo, QpInit, QpType, Qpn, Rereg, Srq, SrqInit,
-    SrqKind, VerbsError, Xrcd,
+    Access, AsyncEvent, CompChannel, Cq, Mr, MrHandle, PortInfo, QpInit, QpType, Qpn, Rereg, Srq,
+    SrqInit, SrqKind, VerbsError, Xrcd,
 };
 use crate::verbs::{Lkey, Rkey, checks};
 
@@ -44,6 +45,7 @@ pub struct VerbsHca {
     /// The channel of all completion queues that have none of their own.
     pub(super) bell: Arc<Channel>,
     pub(super) sleepers: Sleepers,
+    pub(super) events: Events,
     pub(super) found: Found,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
@@ -59,6 +61,7 @@ pub(super) struct Parts {
     pub(super) pd: Arc<Pd>,
     pub(super) bell: Arc<Channel>,
     pub(super) sleepers: Sleepers,
+    pub(super) events: Events,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
     pub(super) max_ah: u32,
@@ -113,6 +116,7 @@ impl VerbsHca {
             pd,
             bell,
             sleepers,
+            events,
             port,
             origin,
             max_ah,
@@ -131,6 +135,7 @@ impl VerbsHca {
             ways: Ways::new(max_ah),
             bell,
             sleepers,
+            events,
             found: Found::default(),
             port,
             origin,
@@ -290,6 +295,8 @@ impl VerbsHca {
         found.take();
         // Only then may the number be given again.
         self.sleepers.remove(cq.0);
+        let of_this = |e: &AsyncEvent| matches!(e, AsyncEvent::CqErr(c) if *c == cq);
+        self.events.forget(of_this);
         lock(&self.numbers).cqs.remove(cq.0);
         Ok(())
     }
@@ -380,6 +387,10 @@ impl VerbsHca {
             cq.xrc.end(object.srqn);
         }
         found.take();
+        self.events.forget(|e| {
+            use AsyncEvent::{SrqErr, SrqLimitReached};
+            matches!(e, SrqErr(s) | SrqLimitReached(s) if *s == srq)
+        });
         lock(&self.numbers).srqs.remove(srq.0);
         Ok(())
     }
@@ -446,6 +457,7 @@ impl VerbsHca {
         qp.close()
             .map_err(|errno| io_error(format!("cannot destroy QP {qpn}"), errno))?;
         qp.take();
+        self.events.forget(|e| e.qp() == Some(qpn));
         Ok(())
     }
 }

@@ -118,6 +118,10 @@ unsafe fn find(handle: *mut c_void, symbol: &str) -> Option<*mut c_void> {
 /// pointers into themselves.
 pub(super) fn library() -> Result<&'static Library, SysError> {
     static LIBRARY: OnceLock<Result<Library, SysError>> = OnceLock::new();
+    #[cfg(test)]
+    if let Some(fake) = super::fake::library() {
+        return Ok(fake);
+    }
     LIBRARY.get_or_init(load).as_ref().map_err(SysError::clone)
 }
 

@@ -22,6 +22,10 @@ mod device;
 mod discover;
 mod error;
 mod events;
+#[cfg(test)]
+mod failing_tests;
+#[cfg(test)]
+mod fake;
 mod hca;
 mod library;
 mod map;

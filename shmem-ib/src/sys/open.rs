@@ -7,6 +7,7 @@ use super::context::{Context, Pd};
 use super::device::{Atomics, DeviceInfo, DevicePort, LinkLayer, PortState};
 use super::discover::describe;
 use super::error::reason;
+use super::events::Events;
 use super::hca::{Parts, VerbsHca};
 use super::map::Origin;
 use super::objects::{Channel, CqObject};
@@ -69,6 +70,8 @@ impl VerbsHca {
         let bell = Arc::new(bell);
         let sleepers = Sleepers::new()
             .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
+        let events = Events::new()
+            .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
         let pd = Arc::new(Pd::alloc(context)?);
         let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
         let port = port_info(&info, port, &origin, max_inline, on_demand);
@@ -76,6 +79,7 @@ impl VerbsHca {
             pd,
             bell,
             sleepers,
+            events,
             port,
             origin,
             max_ah: info.caps.max_ah,

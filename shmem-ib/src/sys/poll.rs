@@ -72,8 +72,13 @@ impl VerbsHca {
             // SAFETY: the queue is open while the caller uses it, and there is room for so many.
             let got =
                 unsafe { ibv_poll_cq(queue.raw(), most as i32, raw.as_mut_ptr().cast::<ibv_wc>()) };
-            // A negative number is a queue that has failed, which an event tells.
-            let got = usize::try_from(got).unwrap_or(0).min(most);
+            let got = match usize::try_from(got) {
+                Ok(got) => got.min(most),
+                Err(_) => {
+                    self.queue_failed(got);
+                    0
+                }
+            };
             for (slot, wc) in out[n..n + got].iter_mut().zip(&raw) {
                 // SAFETY: the driver has filled in so many.
                 *slot = self.completion(queue, unsafe { wc.assume_init_ref() });
@@ -84,6 +89,14 @@ impl VerbsHca {
             }
         }
         n
+    }
+
+    #[cold]
+    fn queue_failed(&self, code: i32) {
+        self.fail(format!(
+            "a completion queue cannot be polled any more (ibv_poll_cq gave {code}): see the kernel's \
+             log (`dmesg`)"
+        ));
     }
 
     fn completion(&self, queue: &CqObject, wc: &ibv_wc) -> Completion {

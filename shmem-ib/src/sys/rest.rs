@@ -12,7 +12,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,46 +34,6 @@ pub(super) struct Sleepers {
     /// Unless the kernel refuses it.
     timer: Option<Timer>,
     started: Instant,
-    told: Told,
-}
-
-/// Whether sleepers were told of the asynchronous events that are there. Those that nobody takes end
-/// one sleep, not every one.
-///
-/// Relaxed throughout: a sleeper that sees an older number of looks wakes once more for nothing.
-#[derive(Debug)]
-struct Told {
-    /// Counts how often somebody has taken events.
-    looks: AtomicU64,
-    /// How many looks there were before a sleep that events have ended.
-    at: AtomicU64,
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Self {
-            looks: AtomicU64::new(1),
-            at: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Told {
-    /// Somebody has taken events, and whatever is there later is news.
-    fn looked(&self) {
-        self.looks.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Before a sleep: the number of looks, if events are to end it.
-    fn watch(&self) -> Option<u64> {
-        let looks = self.looks.load(Ordering::Relaxed);
-        (self.at.load(Ordering::Relaxed) != looks).then_some(looks)
-    }
-
-    /// Events have ended a sleep before which there were so many looks.
-    fn tell(&self, looks: u64) {
-        self.at.store(looks, Ordering::Relaxed);
-    }
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +53,6 @@ impl Sleepers {
             event: Event::new()?,
             timer: Timer::new().ok(),
             started: Instant::now(),
-            told: Told::default(),
         })
     }
 
@@ -105,12 +64,6 @@ impl Sleepers {
     /// A completion queue without a channel is destroyed.
     pub(super) fn remove(&self, cq: u32) {
         self.lock().silent.retain(|number| *number != cq);
-    }
-
-    /// Somebody has taken asynchronous events. To be called afterwards: a sleeper may have returned
-    /// for the very events that were taken.
-    pub(super) fn looked_for_events(&self) {
-        self.told.looked();
     }
 }
 
@@ -125,12 +78,17 @@ impl Desk for Locked<'_> {
         &mut self.state.rest
     }
 
-    /// The device keeps its timers itself.
+    /// The device keeps its timers itself. Only a port that is down has a time of ours, and the look
+    /// at it is made by whoever asks for a failure.
     fn next_timeout(&mut self) -> Option<u64> {
-        None
+        let left = self.hca.port_is_due_in()?;
+        Some(self.hca.now() + left)
     }
 
     fn has_unpolled(&self) -> bool {
+        if self.hca.failure_is_news() {
+            return true;
+        }
         // Each is asked, even if an earlier one has something already.
         let look = |any: bool, number: &u32| self.hca.ask_and_look(*number) | any;
         self.state.silent.iter().fold(false, look)
@@ -228,11 +186,16 @@ impl Host for VerbsHca {
         let event = watch.event.then(|| sleepers.event.as_fd());
         let timer = sleepers.timer.as_ref().filter(|_| watch.wire);
         let timer = timer.map(AsFd::as_fd);
-        let looks = sleepers.told.watch().filter(|_| watch.wire);
-        let asynchronous = looks.map(|_| self.event_fd());
-        let [bell, event, timer, asynchronous] = sleep([bell, event, timer, asynchronous], time);
-        if let Some(looks) = looks.filter(|_| asynchronous) {
-            sleepers.told.tell(looks);
+        // A device that is gone would not let anybody sleep.
+        let alive = self.failed().is_none();
+        let asynchronous = alive.then(|| self.event_fd());
+        let found = sleep([bell, event, timer, asynchronous], time);
+        let [bell, event, timer, asynchronous] = found.map(|events| events != 0);
+        if asynchronous {
+            let any = self.take_events();
+            if !any && found[3] & (libc::POLLERR | libc::POLLHUP) != 0 {
+                self.fail("it is gone, or was taken from this process".to_owned());
+            }
             sleepers.lock().event = true;
         }
         Ready {
@@ -260,8 +223,8 @@ impl Host for VerbsHca {
     }
 }
 
-/// Sleeps until one of these is readable or the time is over; returns which are.
-fn sleep(fds: [Option<BorrowedFd<'_>>; 4], max: Duration) -> [bool; 4] {
+/// Sleeps until one of these is readable or the time is over; returns what is to be said of each.
+fn sleep(fds: [Option<BorrowedFd<'_>>; 4], max: Duration) -> [libc::c_short; 4] {
     // A negative descriptor is skipped by the kernel.
     let mut polled = fds.map(|fd| libc::pollfd {
         fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
@@ -276,30 +239,5 @@ fn sleep(fds: [Option<BorrowedFd<'_>>; 4], max: Duration) -> [bool; 4] {
     // SAFETY: `polled` and `time` are alive; no signal mask is given.
     let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), n, &raw const time, ptr::null()) };
     // Nothing: time is over, or a signal came, and the caller looks.
-    polled.map(|p| ready > 0 && p.revents != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_that_nobody_takes_end_one_sleep() {
-        let told = Told::default();
-        let looks = told.watch().expect("nobody was told of anything");
-        told.tell(looks);
-        assert_eq!(told.watch(), None);
-        told.looked();
-        assert!(told.watch().is_some());
-    }
-
-    #[test]
-    fn a_sleeper_that_is_late_does_not_hide_the_next_event() {
-        let told = Told::default();
-        let late = told.watch().expect("nobody was told of anything");
-        // Another thread takes the event that has ended this sleep.
-        told.looked();
-        told.tell(late);
-        assert!(told.watch().is_some());
-    }
+    polled.map(|p| if ready > 0 { p.revents } else { 0 })
 }

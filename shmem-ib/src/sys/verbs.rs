@@ -8,13 +8,13 @@ use std::time::Duration;
 use rdma_sys::{ibv_req_notify_cq, ibv_srq_attr, ibv_srq_attr_mask};
 
 use super::error::io_error;
-use super::events::next_event;
 use super::hca::VerbsHca;
 use crate::rest;
 use crate::verbs::checks::in_range;
 use crate::verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Hca, Mr, PortInfo, QpAttr,
-    QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
+    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo,
+    QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake,
+    Xrcd,
 };
 
 impl Hca for VerbsHca {
@@ -161,13 +161,11 @@ impl Hca for VerbsHca {
     }
 
     fn poll_async(&self) -> Option<AsyncEvent> {
-        let event = next_event(&self.pd.context);
-        self.sleepers.looked_for_events();
-        event
+        self.next_async()
     }
 
     fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        Ok(self.event_fd())
+        self.lend_async_fd()
     }
 
     fn wait(&self, max: Duration) -> Wake {
@@ -196,6 +194,11 @@ impl Hca for VerbsHca {
             ud_received: self.found.datagrams.load(Ordering::Relaxed),
             ..Counters::default()
         }
+    }
+
+    #[inline]
+    fn failure(&self) -> Option<&Failure> {
+        self.failed()
     }
 
     fn inbound(&self) -> u64 {

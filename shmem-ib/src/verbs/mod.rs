@@ -16,6 +16,7 @@
 
 pub(crate) mod checks;
 mod error;
+mod failure;
 pub mod qp_table;
 mod types;
 mod wr;
@@ -24,6 +25,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 pub use error::VerbsError;
+pub use failure::Failure;
+#[cfg(feature = "verbs")]
+pub(crate) use failure::LASTING_NS;
+pub(crate) use failure::Troubles;
 pub use types::{
     Access, AddressVector, AsyncEvent, CompChannel, Counters, Cq, Fabric, Gid, Lkey, Mr, MrHandle,
     Mtu, PortInfo, Psn, Qkey, QpState, QpType, Qpn, Rkey, Srq, SrqNum, Wake, Xrcd,
@@ -236,6 +241,14 @@ pub trait Hca: Send + Sync + 'static {
     /// # Errors
     /// This HCA has no descriptors.
     fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError>;
+
+    /// Why this HCA serves nobody any more, if that is so: completions are missing that would never
+    /// come, and nothing may arrive any more. It costs next to nothing to ask, never changes back, and is
+    /// found out by whichever call meets it: [`Hca::poll_cq`], [`Hca::post_send`], and [`Hca::wait`],
+    /// which returns then.
+    fn failure(&self) -> Option<&Failure> {
+        None
+    }
 
     /// Sleeps without using the CPU until there is something to do or `max` has passed, and
     /// handles the packets and timers it woke for.

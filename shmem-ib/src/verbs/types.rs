@@ -270,6 +270,12 @@ impl Access {
         self.0 & other.0 == other.0
     }
 
+    /// Whether these and `other` have a right of peers in common.
+    pub(crate) const fn shares_remote(self, other: Self) -> bool {
+        let remote = Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
+        self.0 & other.0 & remote != 0
+    }
+
     /// Whether any right of `other` is among these.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {
@@ -439,6 +445,9 @@ pub struct Counters {
     pub events_lost: u64,
     /// System calls that sent packets.
     pub send_calls: u64,
+    /// Of those, the ones that were refused, except for want of room: what they were to send is lost, or
+    /// goes out in smaller pieces.
+    pub send_refusals: u64,
     /// System calls that received packets, successful or not.
     pub recv_calls: u64,
 }
@@ -467,4 +476,20 @@ pub enum AsyncEvent {
     SrqErr(Srq),
     /// A shared receive queue holds fewer receives than its limit, which is now disarmed.
     SrqLimitReached(Srq),
+}
+
+impl AsyncEvent {
+    /// The queue pair that it is about, if it is about one.
+    #[must_use]
+    pub const fn qp(&self) -> Option<Qpn> {
+        match *self {
+            Self::QpFatal(qp)
+            | Self::QpReqErr(qp)
+            | Self::QpAccessErr(qp)
+            | Self::CommEst(qp)
+            | Self::SqDrained(qp)
+            | Self::QpLastWqeReached(qp) => Some(qp),
+            Self::CqErr(_) | Self::SrqErr(_) | Self::SrqLimitReached(_) => None,
+        }
+    }
 }

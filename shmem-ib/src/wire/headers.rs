@@ -116,6 +116,12 @@ pub enum NakCode {
     RemoteOperational,
 }
 
+/// What the 31 codes for credits mean (InfiniBand, volume 1, "End-to-End Flow Control").
+const CREDITS: [u32; 31] = [
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
+];
+
 /// The verdict of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Syndrome {
@@ -132,6 +138,22 @@ pub enum Syndrome {
 impl Syndrome {
     /// Executed, and credits are not counted.
     pub const OK: Self = Self::Ack(0x1f);
+
+    /// Executed, with `credits`, or the next smaller number that can be said, but 1 at least.
+    #[must_use]
+    pub fn with_credits(credits: u32) -> Self {
+        let at_most = CREDITS.partition_point(|n| *n <= credits);
+        Self::Ack(at_most.saturating_sub(1).max(1) as u8)
+    }
+
+    /// The credits of an acknowledgement, if they are counted.
+    #[must_use]
+    pub fn credits(self) -> Option<u32> {
+        match self {
+            Self::Ack(code) => CREDITS.get(usize::from(code)).copied(),
+            _ => None,
+        }
+    }
 
     /// The byte on the wire.
     #[must_use]

@@ -205,3 +205,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn credits_are_said_as_the_next_smaller_number() {
+    for credits in 0..40_000 {
+        let said = Syndrome::with_credits(credits).credits().unwrap();
+        assert!(said >= 1 && said <= credits.max(1), "{credits}: {said}");
+        assert!(said * 2 > credits || said == 32_768, "{credits}: {said}");
+    }
+    assert_eq!(Syndrome::OK.credits(), None);
+    assert_eq!(Syndrome::Rnr(3).credits(), None);
+}

@@ -105,6 +105,7 @@ impl Conversation {
             delay_ns: 1_000 + rng.below(50_000),
             jitter_ns: rng.below(50_000),
             mtu,
+            receiver: None,
         };
         let memories = (0..nodes).map(|i| VecMemory::new(base(i), MEMORY));
         let mut net = SimNet::new(config, memories);

@@ -159,7 +159,7 @@ impl<H: Hca> Locked<'_, H> {
             self.poll();
             self.unlocked(|_| directory.wait(pe, DIRECTORY_WAIT.min(deadline - waited)));
             if self.closing {
-                return Err(ConnError::Closed);
+                return Err(self.over());
             }
         };
         self.peers.entry(pe).or_default().address = Some(address);

@@ -80,7 +80,7 @@ impl<H: Hca> Context<'_, H> {
     pub fn quiet(self) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
         if locked.closed {
-            return Err(ConnError::Closed);
+            return Err(locked.over());
         }
         if locked.is_busy() {
             locked.wait_for_context(self.id, None);
@@ -100,7 +100,7 @@ impl<H: Hca> Context<'_, H> {
     pub fn quiet_towards(self, pe: u32) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
         if locked.closed {
-            return Err(ConnError::Closed);
+            return Err(locked.over());
         }
         if locked.is_busy() {
             locked.wait_for_context(self.id, Some(pe));

@@ -116,6 +116,9 @@ pub(super) struct Driver<H> {
     pub(super) on_inbound: Option<Box<dyn Fn() + Send + Sync>>,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
+    /// The HCA has failed, and why; and the same until somebody was told.
+    pub(super) failure: Option<ConnError>,
+    pub(super) untold_failure: Option<ConnError>,
     /// Nothing may be started any more.
     pub(super) closing: bool,
     /// Threads that sleep until `closed`.
@@ -190,6 +193,8 @@ impl<H: Hca> Driver<H> {
             inbound: 0,
             on_inbound: None,
             notify: false,
+            failure: None,
+            untold_failure: None,
             closing: false,
             await_end: 0,
             closed: false,
@@ -341,6 +346,7 @@ impl<H: Hca> Driver<H> {
         }
         // Another thread may have found what the one that closes sleeps for.
         self.notify |= self.closing && self.manager.has_left();
+        self.look_for_failure();
         busy
     }
 
@@ -378,25 +384,28 @@ impl<H: Hca> Driver<H> {
                 if let Some(ud) = &mut self.ud {
                     ud.sent(which as u32);
                 }
+                if !matches!(completion.status, WcStatus::Success | WcStatus::WrFlushErr) {
+                    self.datagrams_failed("sending", completion.status);
+                }
             }
         }
     }
 
     fn datagram(&mut self, slot: u32, completion: &Completion) {
         let Some(ud) = &self.ud else { return };
-        if completion.status == WcStatus::WrFlushErr {
-            return;
+        match completion.status {
+            WcStatus::Success => {}
+            WcStatus::WrFlushErr => return,
+            status => return self.datagrams_failed("receiving", status),
         }
         let (bytes, len) = ud.received(slot, completion);
         // The slot was taken from the queue by this completion, so there is room for it.
         let _ = ud.post_receive(&*self.hca, slot, ud_recv_id(slot));
-        if completion.status == WcStatus::Success {
-            match &mut self.sealed {
-                None => self.datagram_in(&bytes[..len]),
-                // As for one that finds no receive: it will be sent again.
-                Some(sealed) if sealed.len() == SEALED_MAX => {}
-                Some(sealed) => sealed.push((bytes, len)),
-            }
+        match &mut self.sealed {
+            None => self.datagram_in(&bytes[..len]),
+            // As for one that finds no receive: it will be sent again.
+            Some(sealed) if sealed.len() == SEALED_MAX => {}
+            Some(sealed) => sealed.push((bytes, len)),
         }
     }
 
@@ -523,7 +532,7 @@ impl<H: Hca> Driver<H> {
     /// The peer's entry if its connection is open and sound, and does not make room for another.
     pub(super) fn usable(&self, pe: u32) -> Result<Option<&Peer>, ConnError> {
         if self.closing {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         }
         let Some(peer) = self.peers.get(&pe) else {
             return Ok(None);

@@ -199,6 +199,16 @@ pub enum ConnError {
     /// `register` was called twice.
     #[error("the symmetric segment is registered already; replace it with register_segment")]
     AlreadyRegistered,
+    /// The network device has failed: nothing can be started, and what was under way is lost.
+    #[error("{device} has failed{}: {reason}", towards(.peer.as_deref()))]
+    Device {
+        /// The device.
+        device: String,
+        /// The peer that it cannot send to, if it can send to others.
+        peer: Option<String>,
+        /// What has happened, and what may help.
+        reason: String,
+    },
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     Closed,
@@ -221,6 +231,10 @@ impl ConnError {
             source: Arc::new(source),
         }
     }
+}
+
+fn towards(peer: Option<&str>) -> String {
+    peer.map_or_else(String::new, |peer| format!(" on the way to {peer}"))
 }
 
 /// What the status of a failed completion usually means for a user.

@@ -27,6 +27,10 @@
 //! The HCA executes atomics of peers, or, where its atomics are not coherent with the processor's, the
 //! PE that owns the memory does while it makes progress ([`Atomics`]).
 //!
+//! # Failure
+//! A failed HCA ends the endpoint: all waits end, all calls give the reason, and who asked is told
+//! ([`Endpoint::on_failure`]).
+//!
 //! # Contexts
 //! Operations belong to a [`Context`], of which each completes by itself; those of the endpoint are the
 //! default context's. Contexts share connections.
@@ -48,6 +52,7 @@ mod context;
 mod driver;
 mod error;
 mod evict;
+mod failing;
 mod leave;
 mod ops;
 mod path;
@@ -61,7 +66,7 @@ mod ud;
 mod wait;
 mod xrc;
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 #[doc(hidden)]
@@ -95,6 +100,7 @@ pub struct Endpoint<H: Hca> {
     asleep: Asleep,
     /// Signalled when the endpoint is closed.
     gone: Condvar,
+    on_failure: OnceLock<failing::Tell>,
     patience: Patience,
 }
 
@@ -143,6 +149,9 @@ impl<H: Hca> Endpoint<H> {
                 })
             }
         };
+        if let Some(failure) = hca.failure() {
+            return Err(ConnError::device(failure, None));
+        }
         let port = hca.port();
         let (pe, n_pes) = (u64::from(config.pe), config.n_pes);
         check("pe", pe, config.pe < n_pes, "below n_pes")?;
@@ -203,6 +212,7 @@ impl<H: Hca> Endpoint<H> {
             coherent: port.atomics_coherent,
             asleep: Asleep::default(),
             gone: Condvar::new(),
+            on_failure: OnceLock::new(),
             patience,
         }))
     }

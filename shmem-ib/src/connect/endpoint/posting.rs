@@ -43,11 +43,11 @@ impl<H: Hca> Driver<H> {
         inline: Option<&[u8]>,
     ) -> Result<Posted, ConnError> {
         if self.closing {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         }
         let (pe, qpn) = (target.pe, target.qpn);
         let Some(peer) = self.peers.get_mut(&pe) else {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         };
         if let Some(error) = &peer.broken {
             return Err(error.clone());
@@ -57,7 +57,7 @@ impl<H: Hca> Driver<H> {
             return Err(ConnError::PeerLeft { peer });
         }
         let Some(op) = self.ops.get_mut(id) else {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         };
         let replaced = peer.open != Some(qpn);
         // The peer keeps the registrations with which an operation has begun until that is over.
@@ -195,6 +195,9 @@ impl<H: Hca> Driver<H> {
     }
 
     fn explain(&self, op: &Op, failed: Failed) -> ConnError {
+        if let (Failed::Lost, Some(failure)) = (failed, &self.failure) {
+            return failure.clone();
+        }
         let (kind, peer) = (op.kind.name(), self.describe_way(op.pe));
         let (offset, len) = (op.offset, op.len);
         match failed {

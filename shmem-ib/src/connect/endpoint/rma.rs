@@ -296,7 +296,7 @@ impl<H: Hca> Locked<'_, H> {
     pub(super) fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
         self.wait_until(|d| {
             if d.closing {
-                Some(Err(ConnError::Closed))
+                Some(Err(d.over()))
             } else {
                 d.take_slot(len)
             }
@@ -411,7 +411,7 @@ impl<H: Hca> Locked<'_, H> {
     /// Connects again, or looks where the memory is now, for an operation of which nothing was posted.
     fn retarget(&mut self, id: OpId, target: &mut Target) -> Result<(), ConnError> {
         let Some(op) = self.ops.get_mut(id) else {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         };
         let (kind, offset, len) = (op.kind, op.offset, op.len as usize);
         *target = self.connected(target.pe, target.segment, kind, offset, len)?;
@@ -444,7 +444,7 @@ impl<H: Hca> Locked<'_, H> {
                 .then_some(())
         });
         let Some(op) = self.ops.remove(id) else {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         };
         match op.failed {
             Some(failed) => Err(self.explain_or_cause(&op, failed)),

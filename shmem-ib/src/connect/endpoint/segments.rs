@@ -96,7 +96,7 @@ impl<H: Hca> Locked<'_, H> {
     /// As [`Endpoint::register_segment`].
     unsafe fn add_segment(&mut self, id: u8, base: *mut u8, len: usize) -> Result<(), ConnError> {
         if self.closing {
-            return Err(ConnError::Closed);
+            return Err(self.over());
         }
         let at = self.segments.iter().position(|s| s.id == id);
         if at.is_none() && self.segments.len() >= MAX_SEGMENTS {

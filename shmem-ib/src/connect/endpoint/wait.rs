@@ -79,9 +79,14 @@ impl<H: Hca> Locked<'_, H> {
         if let Some(mut guard) = self.guard.take() {
             guard.set_alarm();
             let notify = std::mem::take(&mut guard.notify);
+            // It comes with a notice.
+            let failure = notify.then(|| guard.untold_failure.take()).flatten();
             drop(guard);
             if notify && self.endpoint.asleep.anybody() {
                 self.endpoint.hca.wake();
+            }
+            if let (Some(error), Some(tell)) = (failure, self.endpoint.on_failure.get()) {
+                tell(&error);
             }
         }
     }
@@ -174,10 +179,9 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Destroys everything, and wakes those who wait for that.
     pub(super) fn end(&mut self) {
-        if self.closed {
-            return;
+        if !self.closed {
+            self.tear_down();
         }
-        self.tear_down();
         if self.await_end > 0 {
             self.endpoint.gone.notify_all();
         }

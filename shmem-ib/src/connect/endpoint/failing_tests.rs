@@ -1,0 +1,320 @@
+//! Endpoints whose software HCA meets a kernel that does not take its datagrams, or loses completions.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::connect::UdAddress;
+use crate::connect::endpoint::{ConnError, Directory, Endpoint, EndpointConfig, Lookup};
+use crate::soft::unwilling::Rule;
+use crate::soft::{SoftConfig, SoftHca};
+use crate::verbs::{Hca, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
+
+/// 64-bit words of a segment: 1 MiB.
+const WORDS: usize = 1 << 17;
+/// Whatever takes as long is taken for a hang.
+const HANG: Duration = Duration::from_secs(120);
+/// The retry budgets of connections and handshakes are far above this: an error within it is told by
+/// the HCA.
+const LONG: Duration = Duration::from_secs(600);
+
+struct Book(Vec<UdAddress>);
+
+impl Directory for Book {
+    fn lookup(&self, pe: u32) -> Lookup {
+        Lookup::Ready(self.0[pe as usize])
+    }
+    fn wait(&self, _: u32, _: Duration) {}
+    fn describe(&self, pe: u32) -> String {
+        format!("PE {pe} (node 7)")
+    }
+}
+
+/// A few PEs with progress threads, and what the first one was told.
+struct Job {
+    ends: Vec<Arc<Endpoint<SoftHca>>>,
+    hcas: Vec<Arc<SoftHca>>,
+    words: Vec<Box<[AtomicU64]>>,
+    told: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Job {
+    fn new(n: u32) -> Self {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (mut ends, mut hcas) = (Vec::new(), Vec::new());
+        for pe in 0..n {
+            let hca = Arc::new(SoftHca::open(&SoftConfig::loopback(pe.into())).expect("a socket"));
+            let config = EndpointConfig {
+                pe,
+                n_pes: n,
+                seed: pe.into(),
+                rc_timeout: 31,
+                rc_retry: 7,
+                connect_deadline: LONG,
+                ..EndpointConfig::default()
+            };
+            ends.push(Endpoint::new(Arc::clone(&hca), config).expect("an endpoint"));
+            hcas.push(hca);
+        }
+        let news = Arc::clone(&told);
+        ends[0].on_failure(move |error| {
+            news.lock().expect("no panics").push(error.to_string());
+        });
+        let book: Arc<dyn Directory> =
+            Arc::new(Book(ends.iter().map(|e| e.ud_address()).collect()));
+        let words: Vec<Box<[AtomicU64]>> = ends
+            .iter()
+            .map(|_| (0..WORDS).map(|_| AtomicU64::new(0)).collect())
+            .collect();
+        let mut threads = Vec::new();
+        for (end, words) in ends.iter().zip(&words) {
+            end.set_directory(Arc::clone(&book));
+            let base = words.as_ptr().cast_mut().cast();
+            // SAFETY: the words outlive the endpoints (`drop`), and are accessed by atomics only.
+            unsafe { end.register(base, WORDS * 8).expect("memory") };
+            let (end, stop) = (Arc::clone(end), Arc::clone(&stop));
+            threads.push(std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    end.progress_wait(Duration::from_secs(3600));
+                }
+            }));
+        }
+        Self {
+            ends,
+            hcas,
+            words,
+            told,
+            stop,
+            threads,
+        }
+    }
+
+    /// What PE 0 is refused on its way to `pe`.
+    fn refuse(&self, pe: usize, rule: Rule) {
+        let port = self.hcas[pe].port().av.udp_port;
+        self.hcas[0].unwilling().set(port, Some(rule));
+    }
+
+    fn refused(&self) -> u64 {
+        let unwilling = self.hcas[0].unwilling();
+        unwilling.refused.load(Ordering::Relaxed)
+    }
+
+    /// Writes the first `len` bytes of the segment of `pe`.
+    fn put(&self, pe: u32, byte: u8, len: usize) -> Result<(), ConnError> {
+        let data = vec![byte; len];
+        // SAFETY: `data` is copied, or waited for.
+        unsafe { self.ends[0].put(pe, 0, data.as_ptr(), len, false) }?;
+        self.ends[0].quiet()
+    }
+
+    fn word(&self, pe: usize, at: usize) -> u64 {
+        self.words[pe][at].load(Ordering::Acquire)
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.told.lock().expect("no panics").clone()
+    }
+
+    fn wait_until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+        let end = Instant::now() + HANG;
+        while !condition(self) {
+            assert!(Instant::now() < end, "waited in vain until {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.hcas.iter().for_each(|hca| hca.wake());
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.ends.iter().for_each(|end| end.abort());
+    }
+}
+
+/// Runs `call` on a thread of its own: one that hangs fails the test instead.
+fn bounded<R: Send>(what: &str, call: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(call);
+        let end = Instant::now() + HANG;
+        while !thread.is_finished() {
+            if Instant::now() >= end {
+                // Not a panic: the scope would wait for the thread.
+                eprintln!("{what} hangs");
+                std::process::abort();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().expect("no panic")
+    })
+}
+
+fn device_error(error: &ConnError) -> String {
+    assert!(matches!(error, ConnError::Device { .. }), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_way_that_is_forbidden_ends_all_that_waits_and_names_peer_and_reason() {
+    let job = Job::new(3);
+    job.put(1, 1, 8).expect("a sound way");
+    job.refuse(1, Rule::always(libc::EPERM));
+    // Who wants to connect to this one waits.
+    job.ends[2].abort();
+    let (put, connect) = bounded("a put that is refused", || {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| job.put(2, 1, 8));
+            (job.put(1, 2, 8), other.join().expect("no panic"))
+        })
+    });
+    for error in [put, connect] {
+        let text = device_error(&error.expect_err("nothing gets through"));
+        for part in [
+            "the software HCA at",
+            "PE 1 (node 7)",
+            "not permitted",
+            "firewall",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    job.wait_until("somebody is told", |job| !job.told().is_empty());
+    assert_eq!(job.told().len(), 1, "{:?}", job.told());
+    let later = device_error(&job.put(2, 1, 8).expect_err("it is over"));
+    assert_eq!(vec![later], job.told());
+    // Whoever opens another endpoint on it is told, too.
+    let again = Endpoint::new(Arc::clone(&job.hcas[0]), EndpointConfig::default());
+    device_error(&again.expect_err("the HCA has failed"));
+}
+
+#[test]
+fn a_program_that_computes_is_told_that_nothing_gets_through() {
+    let job = Job::new(2);
+    job.put(1, 1, 8).expect("a sound way");
+    job.refuse(1, Rule::always(libc::ENETUNREACH));
+    // SAFETY: inline data is copied.
+    unsafe { job.ends[0].put(1, 0, [2_u8; 8].as_ptr(), 8, false) }.expect("it is only posted");
+    // In no call: the progress thread alone meets the refusals.
+    job.wait_until("the program is told", |job| !job.told().is_empty());
+    let text = &job.told()[0];
+    assert!(
+        text.contains("PE 1") && text.contains("ip route get"),
+        "{text}"
+    );
+}
+
+#[test]
+fn packets_too_long_for_the_way_are_a_failure_at_once() {
+    let job = Job::new(2);
+    job.put(1, 1, 8).expect("short ones fit");
+    let rule = Rule {
+        bytes: 1500,
+        ..Rule::always(libc::EMSGSIZE)
+    };
+    job.refuse(1, rule);
+    let error = bounded("a long put", || job.put(1, 2, 1 << 16)).expect_err("they do not fit");
+    let text = device_error(&error);
+    assert!(
+        text.contains("PE 1") && text.contains("SHMEM_SOFT_MTU"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_way_without_segmentation_costs_other_peers_nothing() {
+    let job = Job::new(3);
+    let rule = Rule {
+        packets: 1,
+        ..Rule::always(libc::EINVAL)
+    };
+    job.refuse(1, rule);
+    for pe in [1, 2] {
+        job.put(pe, 7, WORDS * 8).expect("it arrives");
+        assert_eq!(job.word(pe as usize, WORDS - 1), 0x0707_0707_0707_0707);
+    }
+    assert_eq!(job.refused(), 1, "once is enough to know");
+    let longest = |pe: usize| {
+        let port = job.hcas[pe].port().av.udp_port;
+        let unwilling = job.hcas[0].unwilling();
+        unwilling.longest_train(port);
+        job.put(pe as u32, 8, WORDS * 8).expect("it arrives");
+        unwilling.longest_train(port)
+    };
+    assert_eq!(longest(1), 1);
+    assert!(longest(2) > 4);
+    assert!(job.hcas[0].failure().is_none());
+}
+
+#[test]
+fn a_full_kernel_is_waited_for_and_nothing_is_lost() {
+    let job = Job::new(2);
+    job.put(1, 1, 8).expect("a sound way");
+    let before = job.hcas[0].counters();
+    let rule = Rule {
+        times: 400,
+        ..Rule::always(libc::EAGAIN)
+    };
+    job.refuse(1, rule);
+    bounded("a put that waits for room", || job.put(1, 9, WORDS * 8)).expect("it arrives");
+    job.wait_until("all refusals have come", |job| {
+        let _ = job.put(1, 9, WORDS * 8);
+        job.refused() == 400
+    });
+    assert_eq!(job.word(1, WORDS - 1), 0x0909_0909_0909_0909);
+    let after = job.hcas[0].counters();
+    // Each of them would have been the loss of a datagram.
+    let again = after.retransmitted - before.retransmitted;
+    assert!(again < 100, "{again} packets were sent again");
+    assert_eq!(after.send_refusals, before.send_refusals);
+}
+
+#[test]
+fn lost_completions_end_the_endpoint() {
+    let job = Job::new(2);
+    job.put(1, 1, 8).expect("a sound way");
+    {
+        let locked = job.ends[0].lock();
+        let (hca, cq) = (locked.hca(), locked.cq);
+        // Somebody posts what the endpoint has not reckoned with.
+        let qp = hca.create_qp(&QpInit::new(QpType::Ud, cq)).expect("a QP");
+        let init = QpAttr::Init {
+            access: crate::verbs::Access::NONE,
+            qkey: Some(Qkey(1)),
+        };
+        let rts = QpAttr::Rts {
+            sq_psn: crate::verbs::Psn::new(0),
+            timeout: 0,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            max_rd_atomic: 0,
+        };
+        for attr in [init, QpAttr::Rtr { dest: None }, rts] {
+            hca.modify_qp(qp, &attr).expect("ready to send");
+        }
+        let to = job.ends[1].ud_address();
+        let op = SendOp::UdSend {
+            av: to.av(),
+            qpn: to.qpn,
+            qkey: Qkey(2),
+            imm: None,
+        };
+        let end = Instant::now() + HANG;
+        while hca.failure().is_none() {
+            assert!(Instant::now() < end, "the completion queue is never full");
+            // SAFETY: no buffers.
+            let _ = unsafe { hca.post_send(qp, &SendWr::new(0, op, &[])) };
+        }
+    }
+    let error = bounded("a put", || job.put(1, 2, 8)).expect_err("completions are missing");
+    let text = device_error(&error);
+    assert!(text.contains("completion queue"), "{text}");
+    job.wait_until("somebody is told", |job| !job.told().is_empty());
+}
