@@ -36,7 +36,7 @@ documentation() {
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 }
 
-stage "tests" cargo test --workspace --quiet
+stage "tests" cargo test --workspace --no-fail-fast --quiet
 stage "jobs in release mode" release
 stage "explorations that take release mode" explorations
 stage "models of what threads share" ci/models.sh
