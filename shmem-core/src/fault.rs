@@ -25,8 +25,9 @@ use std::time::{Duration, Instant};
 
 use shmem_node::contract;
 use shmem_node::segment::NodeView;
+use shmem_node::sys;
 
-use crate::bootstrap::{Lasting, lasting};
+use crate::bootstrap::{self, Lasting, lasting};
 
 /// How long a PE that fails waits for the backtraces of others.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -96,6 +97,30 @@ fn end(info: &PanicHookInfo<'_>) -> ! {
     match info.location() {
         Some(at) if wants_backtrace() => complain(&format!("{text} ({at})")),
         _ => complain(text),
+    }
+    leave()
+}
+
+/// Whether the process exits already.
+static EXITS: AtomicBool = AtomicBool::new(false);
+
+/// The process exits: its exit handler runs.
+pub(crate) fn exit_has_begun() {
+    EXITS.store(true, Ordering::Relaxed);
+}
+
+/// Says what has failed, and ends this process; the launcher ends the job.
+#[cold]
+pub(crate) fn fail(text: &str) -> ! {
+    complain(text);
+    leave()
+}
+
+fn leave() -> ! {
+    if EXITS.load(Ordering::Relaxed) {
+        // There is no second exit: the same thread would abort, and another one wait for the end of the first.
+        bootstrap::process_exits(STATUS);
+        sys::end_at_once(STATUS);
     }
     process::exit(STATUS)
 }

@@ -18,6 +18,7 @@ use shmem_node::sys;
 
 use crate::bootstrap;
 use crate::error::Error;
+use crate::fault;
 use crate::runtime::{collective, try_rt};
 use crate::tell;
 
@@ -264,6 +265,7 @@ fn register_at_exit() {
 
 /// What the library does when the process exits in order.
 extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
+    fault::exit_has_begun();
     if ENDS_JOB.load(Ordering::Relaxed) {
         // SAFETY: null stands for all streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };

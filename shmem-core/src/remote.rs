@@ -251,10 +251,8 @@ impl Remote {
         // Whichever thread takes in what peers have written tells at once, not when its own wait ends.
         self.endpoint.on_inbound(move || bells.ring());
         // The program may be in no call that could tell: it computes, or waits for its memory to change.
-        self.endpoint.on_failure(|error| {
-            fault::complain(&error.to_string());
-            std::process::exit(1)
-        });
+        self.endpoint
+            .on_failure(|error| fault::fail(&error.to_string()));
     }
 
     /// Whether somebody rings when other nodes have written this PE's memory.

@@ -9,9 +9,9 @@
 //! costs nothing while nobody sleeps. Who rings takes the announcement away and wakes all who
 //! announced, so of many stores only the first rings, however long the sleeper takes to wake.
 //!
-//! Where the kernel refuses `membarrier`, a bell can be missed, so sleepers look every few
-//! milliseconds. They look as well for what nobody rings for; how often, all sleepers of a node
-//! together decide ([`Turns`]).
+//! Sleepers look for what nobody rings for, too; how often, all of a node together decide
+//! ([`Turns`]). Where the kernel refuses `membarrier` a bell can be missed, so they look after a few
+//! milliseconds, or in their turn, if that is later.
 
 use std::time::Duration;
 

@@ -34,6 +34,14 @@ fn ends(mishap: &str, status: i32, said: &[&str]) {
 }
 
 #[test]
+fn a_network_that_fails_at_the_exit_ends_the_job() {
+    let (code, err) = run("-n 2 --nodes 2", "two-fabrics-at-exit", &[]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("SHMEM_HCA"), "{err}");
+    assert!(!err.contains("re-entrant"), "{err}");
+}
+
+#[test]
 fn pes_that_chose_different_fabrics_name_both() {
     let (code, err) = run("-n 2 --nodes 2", "two-fabrics", &[]);
     assert!(code.is_some_and(|code| code != 0), "{err}");

@@ -193,8 +193,7 @@ impl Runtime {
 
     #[cold]
     fn die(&self, error: &dyn std::fmt::Display) -> ! {
-        crate::fault::complain(&error.to_string());
-        std::process::exit(1)
+        crate::fault::fail(&error.to_string())
     }
 }
 

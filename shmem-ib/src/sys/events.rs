@@ -225,13 +225,14 @@ enum Happened {
 /// The oldest event of a device.
 fn next_event(context: &Context) -> Option<Happened> {
     let library = context.library;
-    let mut raw = MaybeUninit::<RawEvent>::uninit();
-    // SAFETY: the context is open; the structure is written on success.
+    // Of some events only a part is written.
+    let mut raw = MaybeUninit::<RawEvent>::zeroed();
+    // SAFETY: the context is open.
     let rc = unsafe { (library.get_async_event)(context.raw.as_ptr(), raw.as_mut_ptr().cast()) };
     if rc != 0 {
         return None;
     }
-    // SAFETY: the call has succeeded. Until the event is acknowledged its object cannot be
+    // SAFETY: zeroes are an event, too. Until the event is acknowledged its object cannot be
     // destroyed, so the pointer in it is valid.
     let event = unsafe { event(raw.assume_init_ref()) };
     // SAFETY: taken and not acknowledged yet.

@@ -86,12 +86,11 @@ impl Desk for Locked<'_> {
     }
 
     fn has_unpolled(&self) -> bool {
-        if self.hca.failure_is_news() {
-            return true;
-        }
-        // Each is asked, even if an earlier one has something already.
+        // Each is asked, even if an earlier one has something already. That one cannot be polled is a
+        // failure, which may be found here.
         let look = |any: bool, number: &u32| self.hca.ask_and_look(*number) | any;
-        self.state.silent.iter().fold(false, look)
+        let any = self.state.silent.iter().fold(false, look);
+        any || self.hca.failure_is_news()
     }
 
     /// Takes announcements. That completions are there shows when they are looked for. Those who

@@ -127,8 +127,8 @@ settings! {
         "none, own or all", value::core_file,
         "Which symmetric heaps a core file of a PE holds, if the system writes any (ulimit -c): none, \
          its own, or all of its node, which takes as much memory and disk as all of them have bytes, \
-         used or not. Static data is always in it; the job's key, and the memory of shmrun and its \
-         launch agents, never.";
+         used or not. Static data is always in it; the memory of shmrun and its launch agents never, \
+         nor, under shmrun, the job's key.";
     connect: Connect = "ondemand", "SHMEM_CONNECT",
         "ondemand or static", value::connect,
         "Connect two PEs when they first talk, or all pairs on different nodes in init.";

@@ -274,13 +274,18 @@ impl<H: Hca> Locked<'_, H> {
             let since = *missing_since.get_or_insert_with(Instant::now);
             let deadline = self.config.connect_deadline;
             let found = self.wait_until(|d| {
+                if d.closing {
+                    return Some(true);
+                }
                 let now = d.now();
                 d.manager.refresh(now, pe);
                 d.act();
-                let peer = d.peers.get(&pe)?;
-                let known = peer.segment(segment).is_some();
                 let over = since.elapsed() >= deadline;
-                (known || over || peer.open.is_none() || d.closing).then_some(!over)
+                let known = d
+                    .peers
+                    .get(&pe)
+                    .is_none_or(|peer| peer.segment(segment).is_some() || peer.open.is_none());
+                (known || over).then_some(!over)
             });
             if !found {
                 return Err(ConnError::NoSegment {

@@ -6,7 +6,7 @@
 
 use super::*;
 
-/// Reads of what an ended process left in its PMI socket, at most.
+/// Reads of what an ended process left in a pipe or in its PMI socket, at most.
 const LAST_READS: u32 = 64;
 
 /// How a message of a PE to the user begins.
@@ -23,10 +23,14 @@ impl Driver {
         }
         let mut buf = std::mem::take(&mut self.scratch);
         for &event in &ready {
-            if self.agent.reading() != Reading::All {
-                break;
-            }
             let local = (event.token & !KIND) as u32;
+            if self.agent.reading() != Reading::All {
+                // What is parked tells once. The pipe opened anew tells until it is read.
+                if event.token & KIND == STDERR {
+                    self.unpark(local);
+                }
+                continue;
+            }
             if event.token & KIND == SHELL {
                 self.read_shell(local as usize, &mut buf);
                 continue;
@@ -190,12 +194,15 @@ impl Driver {
         }
     }
 
-    /// Passes on what a failed PE wrote last, so that it stands before the message about it.
+    /// Passes on what a failed PE wrote last, so that it stands before the message about it. Others that hold
+    /// its pipe may write for ever.
     pub(super) fn drain_output(&mut self, local: u32) {
         let mut buf = std::mem::take(&mut self.scratch);
         self.unpark(local);
         for stream in Stream::ALL {
+            let mut reads = 0..LAST_READS;
             while self.agent.may_read_output()
+                && reads.next().is_some()
                 && self.pes[local as usize].output[stream as usize]
                     .as_ref()
                     .is_some_and(|fd| sys::poll_readable(fd.as_fd(), Duration::ZERO))
