@@ -105,7 +105,7 @@ pub struct Turns {
     bytes: usize,
     relayed: usize,
     /// Nobody takes what is passed on, so that nobody is to blame for being silent.
-    blocked: bool,
+    blocked: Option<u64>,
 }
 
 fn ends_line(bytes: &[u8]) -> bool {
@@ -137,7 +137,7 @@ impl Turns {
     pub fn deadline(&self) -> Option<u64> {
         let rest = self.resting.front().map(|&(at, _)| at);
         let owner = self.owner.as_ref();
-        let owner = owner.filter(|_| !self.blocked && !self.waiting.is_empty());
+        let owner = owner.filter(|_| self.blocked.is_none() && !self.waiting.is_empty());
         let end = owner.map(Owner::end);
         [rest, end].into_iter().flatten().min()
     }
@@ -276,16 +276,19 @@ impl Turns {
     /// Whether the owner's turn is over before its line.
     fn is_over(&self, now: u64) -> bool {
         let owner = self.owner.as_ref();
-        owner.is_some_and(|owner| now >= owner.end()) && !self.waiting.is_empty() && !self.blocked
+        owner.is_some_and(|owner| now >= owner.end()) && !self.waiting.is_empty() && self.blocked.is_none()
     }
 
-    /// Nobody takes what is passed on; or somebody does again.
+    /// Nobody takes what is passed on; or somebody does again: the time between does not count.
     pub fn set_blocked(&mut self, blocked: bool, now: u64) {
-        if std::mem::replace(&mut self.blocked, blocked)
-            && !blocked
+        if blocked {
+            self.blocked.get_or_insert(now);
+        } else if let Some(since) = self.blocked.take()
             && let Some(owner) = &mut self.owner
         {
-            (owner.last, owner.renewed, owner.flown) = (now, now, 0);
+            for at in [&mut owner.last, &mut owner.renewed] {
+                *at += now.saturating_sub(since.max(*at));
+            }
         }
     }
 

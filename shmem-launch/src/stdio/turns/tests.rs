@@ -116,6 +116,25 @@ fn silence_and_dribble_end_a_turn_that_others_wait_for() {
 }
 
 #[test]
+fn dots_that_are_taken_one_by_one_renew_no_turn() {
+    let (mut t, mut out) = (Turns::default(), Out::default());
+    t.relay(1, 0, b".", 0, out.take());
+    t.write(2, 0, b"two\n", 0, out.take());
+    let (mut now, mut blocked) = (0, 0);
+    while t.owner() == Some(1) {
+        assert!(now < 2 * DRIBBLE);
+        now += 100 * MS;
+        t.relay(1, 0, b".", now, out.take());
+        t.set_blocked(true, now);
+        now += MS;
+        blocked += MS;
+        t.set_blocked(false, now);
+        t.tick(now, out.take());
+    }
+    assert!(now - blocked >= DRIBBLE, "{now}");
+}
+
+#[test]
 fn nobody_loses_a_turn_while_nobody_reads() {
     let (mut t, mut out) = (Turns::default(), Out::default());
     t.relay(1, 0, b"open", 0, out.take());
@@ -124,9 +143,9 @@ fn nobody_loses_a_turn_while_nobody_reads() {
     assert_eq!(t.deadline(), None);
     t.tick(100 * SILENCE, out.take());
     t.set_blocked(false, 100 * SILENCE);
-    t.tick(101 * SILENCE - 1, out.take());
+    t.tick(101 * SILENCE - 2, out.take());
     assert_eq!(out.text(), "1:open|");
-    t.relay(1, 0, b"ed\n", 101 * SILENCE - 1, out.take());
+    t.relay(1, 0, b"ed\n", 101 * SILENCE - 2, out.take());
     assert_eq!(out.text(), "1:ed\n|2:two\n|");
 }
 
