@@ -58,6 +58,10 @@ pub fn find(name: &OsStr, path: Option<OsString>) -> Result<PathBuf, ProgramErro
             dir
         };
         let candidate = dir.join(name);
+        // A directory that may not be searched has nothing for this user.
+        if std::fs::metadata(&candidate).is_err() {
+            continue;
+        }
         match check(&candidate) {
             Some(Ok(())) => return Ok(candidate),
             Some(Err(e)) => refused = refused.or(Some(e)),

@@ -43,6 +43,9 @@ pub enum ConnectionError {
     WrongReply(Event),
 }
 
+/// How long a thread that sends leaves reading to another one before it looks again.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// A client and its socket, for any number of threads.
 ///
 /// Two ways to use it: [`Connection::submit`] to make calls that overlap, and
@@ -369,9 +372,14 @@ impl Connection {
                             return (shared, Err(error));
                         }
                     };
+                    // Who reads may have got its reply before there is room, and nobody would read then.
                     let reads = !shared.reading;
+                    let max = match reads {
+                        true => left,
+                        false => Some(left.map_or(LOOK, |left| left.min(LOOK))),
+                    };
                     drop(shared);
-                    let waited = sys::wait_writable(socket, reads, left);
+                    let waited = sys::wait_writable(socket, reads, max);
                     shared = self.lock();
                     if !shared.reading {
                         let got = sys::recv_now(socket, &mut buffer);

@@ -276,7 +276,9 @@ impl Turns {
     /// Whether the owner's turn is over before its line.
     fn is_over(&self, now: u64) -> bool {
         let owner = self.owner.as_ref();
-        owner.is_some_and(|owner| now >= owner.end()) && !self.waiting.is_empty() && self.blocked.is_none()
+        owner.is_some_and(|owner| now >= owner.end())
+            && !self.waiting.is_empty()
+            && self.blocked.is_none()
     }
 
     /// Nobody takes what is passed on; or somebody does again: the time between does not count.
