@@ -532,9 +532,7 @@ impl Agent {
             return;
         }
         self.stopping = true;
-        let respawns = |a: &Action| matches!(a, Action::Respawn { .. });
-        self.actions.retain(|a| !respawns(a));
-        self.pes.bury_down();
+        self.respawn_nobody();
         // Hosts that have not answered have nothing to end, and may take their time.
         for child in 0..self.children.len() {
             if !self.children[child].gone() && !self.children[child].answered() {
