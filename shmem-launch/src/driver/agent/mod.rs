@@ -9,7 +9,7 @@ mod starting;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -497,6 +497,8 @@ impl Driver {
                         let _ = template.finish();
                     }
                 }
+                // Who cannot be told is not.
+                Action::Say(text) => drop(writeln!(io::stderr(), "shmrun: {text}")),
                 Action::Signal(signal) => {
                     if let Some(node) = &self.node {
                         node.group.signal(signal.into());
