@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         "direct" => direct(&pmi),
         "unequal" => unequal(&pmi),
         "twice" => twice(&pmi),
+        "lives" => lives(&pmi),
         "spawn" => spawn(&pmi),
         "child" => child(&pmi),
         "abort" => {
@@ -56,6 +57,43 @@ fn main() -> ExitCode {
         pmi.server()
     );
     ExitCode::SUCCESS
+}
+
+/// Rank 1 dies twice; whoever takes its place goes on with the operation that comes next, of whichever
+/// kind those before it were.
+fn lives(pmi: &Process) {
+    let me = pmi.rank();
+    let life = std::env::var("PMI_RESPAWNED").map_or(0, |count| count.parse().expect("a number"));
+    let value = |rank: u32, life: u8, round: u8| [rank as u8, life, round];
+    // Each life of rank 1 joins one round of all kinds of operations.
+    let rounds = match me {
+        1 => life..life + 1,
+        _ => 0..3,
+    };
+    for round in rounds {
+        pmi.put(&format!("of-{me}-{round}"), life.to_string().as_bytes())
+            .unwrap();
+        pmi.fence().unwrap();
+        let first = pmi.iallgather(&value(me, life, round)).unwrap();
+        let ring = pmi.ring(format!("{me}-{round}").as_bytes()).unwrap();
+        let second = pmi.allgather(&value(me, life, round + 100)).unwrap();
+        let first = first.wait().unwrap();
+        for rank in 0..pmi.size() {
+            let life = if rank == 1 { round } else { 0 };
+            let put = pmi.get(&format!("of-{rank}-{round}")).unwrap();
+            assert_eq!(put, Some(life.to_string().into_bytes()));
+            assert_eq!(
+                first.value(rank).as_deref(),
+                Some(&value(rank, life, round)[..])
+            );
+            let expected = value(rank, life, round + 100);
+            assert_eq!(second.value(rank).as_deref(), Some(&expected[..]));
+        }
+        assert!(ring.left.ends_with(format!("-{round}").as_bytes()));
+    }
+    if me == 1 && life < 2 {
+        std::process::abort();
+    }
 }
 
 fn facts(pmi: &Process) {

@@ -99,8 +99,9 @@ struct Inner {
     size: u32,
     appnum: i32,
     spawned: bool,
-    /// Number of the next operation that is made of keys. Held while a collective operation is
-    /// started, so that the calls it consists of stay together.
+    /// Number of this PE's next collective operation, from which keys are made; those of former
+    /// processes of the PE count. Held while one is started, so that the calls it consists of stay
+    /// together.
     next: Mutex<u64>,
     way: Way,
 }
@@ -227,7 +228,7 @@ impl Process {
             size: facts.size,
             appnum: facts.appnum,
             spawned: environment.spawned || facts.spawner.is_some(),
-            next: Mutex::new(0),
+            next: Mutex::new(facts.first_request.0),
             way,
         };
         Ok(Self {

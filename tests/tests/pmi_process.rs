@@ -92,6 +92,16 @@ fn a_process_is_one_once() {
     under_shmrun("twice");
 }
 
+#[test]
+fn a_process_that_is_started_again_goes_on_with_the_next_operation() {
+    for options in ["-n 3 --respawn 2", "-n 5 --nodes 2 --respawn 2"] {
+        for (way, server) in WAYS {
+            let job = shmrun(options, &[PROGRAM, "lives"]).env("SHMEM_PMI", way);
+            all_ok(job, options, server);
+        }
+    }
+}
+
 /// PMI-1, PMI-2 and PMI-1 over TCP at a server that is not ours.
 #[test]
 fn everything_under_hydra() {

@@ -123,6 +123,8 @@ pub enum Action {
     },
     /// Let the template exit.
     FinishTemplate,
+    /// Tell the user, whatever becomes of the job.
+    Say(String),
     /// Start a PE again that was reaped, and answer with [`Event::Respawned`].
     Respawn {
         /// Local number of the PE.

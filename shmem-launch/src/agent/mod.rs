@@ -30,6 +30,7 @@ mod output;
 mod pes;
 mod pmi;
 mod respawn;
+mod silence;
 
 use std::collections::VecDeque;
 
@@ -45,6 +46,7 @@ use input::Input;
 pub use input::InputRoute;
 use output::Output;
 pub use output::{BUDGET, Reading};
+use silence::Silence;
 
 pub use event::{Action, ChildSetup, Event, Setup};
 use pes::Pes;
@@ -96,6 +98,8 @@ pub struct Agent {
     /// For which operation, and with how many gone, that was looked for last.
     looked: Option<(u64, [u32; 3])>,
     told_deaf: bool,
+    /// Whether the template takes long to answer.
+    silence: Silence,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
     report: Option<Reduced>,
@@ -129,6 +133,7 @@ impl Agent {
             told_absent: false,
             looked: None,
             told_deaf: false,
+            silence: Silence::default(),
             kill_at: None,
             flush_at: None,
             report: None,
@@ -171,6 +176,7 @@ impl Agent {
         [
             self.kill_at,
             self.flush_at,
+            self.silence.deadline(),
             self.pes.next_deaf(),
             children,
             output,
@@ -243,6 +249,7 @@ impl Agent {
         self.look_for_absent();
         self.look_for_deaf();
         self.advance();
+        self.look_for_silence(now);
     }
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {
@@ -532,9 +539,7 @@ impl Agent {
             return;
         }
         self.stopping = true;
-        let respawns = |a: &Action| matches!(a, Action::Respawn { .. });
-        self.actions.retain(|a| !respawns(a));
-        self.pes.bury_down();
+        self.respawn_nobody();
         // Hosts that have not answered have nothing to end, and may take their time.
         for child in 0..self.children.len() {
             if !self.children[child].gone() && !self.children[child].answered() {

@@ -11,6 +11,8 @@ struct Pe {
     ended: bool,
     /// Has failed, and may be started again.
     down: bool,
+    /// Is being started again: it is not known yet whether it runs.
+    again: bool,
     /// Has taken leave of PMI: whatever it does then, nobody waits for it.
     finalized: bool,
     /// Has closed its PMI connection after init and without taking leave, a while ago, and lives.
@@ -205,10 +207,17 @@ impl Pes {
         };
     }
 
-    /// PEs that are down have ended: nobody will start them again.
+    /// Notes whether a PE that is down is being started again.
+    pub(super) fn set_again(&mut self, local: u32, again: bool) {
+        self.pes[local as usize].again = again;
+    }
+
+    /// PEs that are down have ended: nobody will start them again. Those that are being started may run
+    /// already.
     pub(super) fn bury_down(&mut self) {
         for local in 0..self.started {
-            if std::mem::take(&mut self.pes[local as usize].down) {
+            let pe = &mut self.pes[local as usize];
+            if !pe.again && std::mem::take(&mut pe.down) {
                 self.ended(local);
             }
         }
@@ -242,5 +251,48 @@ impl Pes {
                     .map(move |s| (local, s))
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pe_that_is_being_started_again_has_not_ended() {
+        let mut pes = Pes::new(2);
+        let portion = Portion {
+            pes: 2,
+            requests: 1,
+        };
+        assert_eq!(pes.next_batch(portion), Some((0, 2)));
+        assert_eq!(pes.spawned(&[10, 11]), 2);
+        pes.down(0);
+        pes.down(1);
+        pes.set_again(0, true);
+        // The job ends.
+        pes.bury_down();
+        assert!(pes.has_ended(1) && !pes.all_ended());
+        pes.respawned(0, 12);
+        assert!(!pes.is_down(0) && !pes.all_ended());
+        assert!(pes.ended(0) && pes.all_ended());
+    }
+
+    #[test]
+    fn a_pe_that_could_not_be_started_again_has_ended() {
+        let mut pes = Pes::new(1);
+        let portion = Portion {
+            pes: 1,
+            requests: 1,
+        };
+        assert_eq!(pes.next_batch(portion), Some((0, 1)));
+        pes.spawned(&[10]);
+        pes.down(0);
+        pes.set_again(0, true);
+        pes.bury_down();
+        assert!(!pes.all_ended());
+        pes.set_again(0, false);
+        pes.bury_down();
+        assert!(pes.all_ended());
     }
 }

@@ -36,11 +36,25 @@ impl Agent {
         let local = rank.checked_sub(self.setup.first_rank);
         let here = local.filter(|&local| local < self.setup.n_local);
         if let Some(local) = here.filter(|&local| self.pes.is_down(local) && !self.stopping) {
+            self.pes.set_again(local, true);
             self.actions.push_back(Action::Respawn { local, count });
         }
     }
 
-    /// The driver has started it, or could not.
+    /// The job ends: those that the driver has not begun to start are not started.
+    pub(super) fn respawn_nobody(&mut self) {
+        let pes = &mut self.pes;
+        self.actions.retain(|action| match action {
+            Action::Respawn { local, .. } => {
+                pes.set_again(*local, false);
+                false
+            }
+            _ => true,
+        });
+        pes.bury_down();
+    }
+
+    /// The driver has started it, or could not. Much may have happened since it was asked to.
     pub(super) fn respawned(&mut self, local: u32, pid: Result<i32, String>) {
         match pid {
             Ok(pid) => {
@@ -50,8 +64,12 @@ impl Agent {
             Err(e) => {
                 let rank = self.setup.first_rank + local;
                 let what = format!("cannot start PE {rank} again: {e}");
+                self.pes.set_again(local, false);
                 self.pes.bury_down();
-                self.fault(0, Cause::Node { what });
+                // After `Stop` the launcher has its cause, and the spawner ended of it.
+                if !self.stopping {
+                    self.fault(0, Cause::Node { what });
+                }
             }
         }
     }

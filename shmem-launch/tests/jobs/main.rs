@@ -3,6 +3,7 @@
 mod exec;
 mod hosts;
 mod ordinary;
+mod respawn;
 mod signals;
 mod streams;
 mod support;

@@ -56,6 +56,7 @@ impl World {
                 }
                 Action::Respawn { local, .. } => self.respawn(at, local),
                 Action::FinishTemplate => self.nodes[at].finishing = true,
+                Action::Say(_) => {}
                 Action::Signal(signal) => self.signal(at, signal),
                 Action::KillAll => self.signal(at, 9),
                 Action::CleanUp => {

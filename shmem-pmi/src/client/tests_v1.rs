@@ -211,6 +211,21 @@ fn the_port_model() {
 }
 
 #[test]
+fn a_process_that_is_started_again_counts_on() {
+    let mut client = Client::pmi1(Place::Known { rank: 1, size: 2 });
+    client.initialise().unwrap();
+    let init =
+        "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0 restarts=2 first-request=7\n";
+    play(&mut client, &[(HYDRA[0].0, init)]);
+    play(&mut client, &HYDRA[1..]);
+    let [Event::Initialised(facts)] = &events(&mut client)[..] else {
+        panic!("not initialised");
+    };
+    assert_eq!((facts.restarts, facts.first_request), (2, RequestId(7)));
+    assert_eq!(client.ifence().unwrap().request, RequestId(7));
+}
+
+#[test]
 fn spawning() {
     let mut client = introduced(HYDRA);
     client

@@ -48,6 +48,8 @@ struct Facts {
     size: Option<u32>,
     value_max: usize,
     kvsname: Vec<u8>,
+    restarts: u32,
+    first_request: u64,
 }
 
 /// What follows from a reply before requests can be sent.
@@ -70,6 +72,8 @@ impl Speaker {
             size,
             value_max: MAX_VALUE,
             kvsname: Vec::new(),
+            restarts: 0,
+            first_request: 0,
         };
         Self {
             decoder: Decoder::new(),
@@ -163,8 +167,8 @@ impl Speaker {
                     size: self.facts.size.unwrap_or(1),
                     appnum,
                     spawner: None,
-                    restarts: 0,
-                    first_request: RequestId(0),
+                    restarts: self.facts.restarts,
+                    first_request: RequestId(self.facts.first_request),
                 }),
             }
         };
@@ -198,6 +202,7 @@ impl Facts {
                         rc: init.rc,
                     });
                 }
+                (self.restarts, self.first_request) = (init.restarts, init.first_request);
                 (Step::Maxes, Next::Ask(Command::GetMaxes))
             }
             (Step::Maxes, Reply::Maxes(maxes)) => {

@@ -81,6 +81,7 @@ fn init_reply(line: &[u8]) -> Result<Heard, ClientError> {
         version,
         subversion,
         rc,
+        ..
     } = InitReply::decode(line)?;
     if rc != 0 || version != InitLine::V2.version {
         return Err(ClientError::Version {

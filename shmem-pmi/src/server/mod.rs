@@ -369,8 +369,8 @@ impl NodeServer {
     ///
     /// The new process has the same rank and begins as any other, except that the server goes on
     /// counting its collective operations: those that its predecessors joined stay joined, and its
-    /// first is the next after them. (`fullinit-response` tells that number to clients that want to
-    /// know; see [`crate::wire::v2`].) What the dead process put and no fence covers is
+    /// first is the next after them. (The reply to `init`, with PMI-2 to `fullinit`, tells that number
+    /// to clients that want to know; see [`crate::wire::v1`], [`crate::wire::v2`].) What the dead process put and no fence covers is
     /// forgotten, unless the cache policy had sent it up already; what it published, and its
     /// attributes of the node, stay. Its unanswered requests get no reply.
     ///

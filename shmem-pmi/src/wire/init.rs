@@ -60,6 +60,11 @@ pub struct InitReply {
     pub subversion: u32,
     /// 0 if the client's version is served.
     pub rc: i32,
+    /// With PMI-1, how often the PE's process has been started again; above 0, the server also tells the
+    /// next field. With PMI-2 the reply to `fullinit` tells it.
+    pub restarts: u32,
+    /// Number of the PE's next collective operation.
+    pub first_request: u64,
 }
 
 impl InitReply {
@@ -74,17 +79,24 @@ impl InitReply {
             version: fields.version,
             subversion: fields.subversion,
             rc: fields.rc,
+            restarts: fields.restarts,
+            first_request: fields.first_request,
         })
     }
 }
 
 impl fmt::Display for InitReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        write!(
             f,
             "cmd=response_to_init pmi_version={} pmi_subversion={} rc={}",
             self.version, self.subversion, self.rc
-        )
+        )?;
+        if self.restarts > 0 {
+            let (restarts, first) = (self.restarts, self.first_request);
+            write!(f, " restarts={restarts} first-request={first}")?;
+        }
+        writeln!(f)
     }
 }
 
@@ -92,6 +104,8 @@ struct LineFields {
     version: u32,
     subversion: u32,
     rc: i32,
+    restarts: u32,
+    first_request: u64,
 }
 
 impl LineFields {
@@ -101,12 +115,17 @@ impl LineFields {
         };
         let text = std::str::from_utf8(line).map_err(|_| not_init())?;
         let (mut cmd, mut version, mut subversion, mut rc) = (None, None, None, None);
+        let (mut restarts, mut first_request) = (0, 0);
         for word in text.split_ascii_whitespace() {
             match word.split_once('=').ok_or_else(not_init)? {
                 ("cmd", value) => cmd = Some(value),
                 ("pmi_version", value) => version = value.parse().ok(),
                 ("pmi_subversion", value) => subversion = value.parse().ok(),
                 ("rc", value) => rc = Some(value.parse().map_err(|_| not_init())?),
+                ("restarts", value) => restarts = value.parse().map_err(|_| not_init())?,
+                ("first-request", value) => {
+                    first_request = value.parse().map_err(|_| not_init())?;
+                }
                 _ => {}
             }
         }
@@ -117,6 +136,8 @@ impl LineFields {
             version: version.ok_or_else(not_init)?,
             subversion: subversion.ok_or_else(not_init)?,
             rc: rc.unwrap_or(0),
+            restarts,
+            first_request,
         })
     }
 }
@@ -146,14 +167,22 @@ mod tests {
         ] {
             assert!(InitLine::decode(bad.as_bytes()).is_err(), "{bad}");
         }
-        let reply = InitReply {
+        let again = |reply: InitReply| InitReply::decode(reply.to_string().trim_end().as_bytes());
+        let refused = InitReply {
             version: 2,
             subversion: 0,
             rc: -1,
+            restarts: 0,
+            first_request: 0,
         };
-        assert_eq!(
-            InitReply::decode(reply.to_string().trim_end().as_bytes()),
-            Ok(reply)
-        );
+        assert_eq!(again(refused), Ok(refused));
+        let restarted = InitReply {
+            version: 1,
+            subversion: 1,
+            rc: 0,
+            restarts: 2,
+            first_request: 7,
+        };
+        assert_eq!(again(restarted), Ok(restarted));
     }
 }

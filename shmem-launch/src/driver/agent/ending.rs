@@ -94,6 +94,8 @@ impl Driver {
             if missed && end == End::Code(0) {
                 self.tell(Event::Missed(local));
             }
+        } else if self.spawner_ended(pid) {
+            // Its PE was told.
         } else if let Some(at) = self.children.iter().position(|c| c.pid == pid) {
             self.child_reaped(at, end);
         } else if let Some(node) = &mut self.node
@@ -104,8 +106,21 @@ impl Driver {
             self.tell(Event::Failed(format!(
                 "the process that keeps pipes of PEs open {end}"
             )));
-        } else if self.node.as_ref().is_some_and(|n| n.template.is_some()) {
+        } else if self.may_be_named() {
             self.unnamed.insert(pid, status);
+        }
+    }
+
+    /// Whether somebody may name a process of this node that has ended already.
+    fn may_be_named(&self) -> bool {
+        let template = self.node.as_ref().is_some_and(|n| n.template.is_some());
+        template || !self.respawning.is_empty()
+    }
+
+    /// Forgets the processes that nobody will name.
+    pub(super) fn forget_unnamed(&mut self) {
+        if !self.may_be_named() {
+            self.unnamed.clear();
         }
     }
 

@@ -9,7 +9,7 @@ mod starting;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -34,6 +34,7 @@ use crate::report::{Moment, Reduced};
 use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
 use children::ChildIo;
 use input::Input;
+use respawn::Respawning;
 use starting::{Refused, Request};
 
 /// Standard input and output of an agent are /dev/null.
@@ -116,9 +117,11 @@ struct Driver {
     /// Local number of the PE with this process id.
     by_pid: HashMap<i32, u32>,
     answered: u32,
-    /// Children that ended and whom the template has not named yet: by process id, the status. It may
-    /// have been killed with answers that are not read.
+    /// Children that ended and whom the template, or a spawner, has not named yet: by process id, the
+    /// status. It may have been killed with answers that are not read.
     unnamed: HashMap<i32, i32>,
+    /// PEs that are being started again.
+    respawning: Vec<Respawning>,
     /// PEs whose PMI socket has ended and which are not reaped.
     leaving: Vec<u32>,
     next_search: u64,
@@ -356,6 +359,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         by_pid: HashMap::with_capacity(n_local as usize),
         answered: 0,
         unnamed: HashMap::new(),
+        respawning: Vec::new(),
         leaving: Vec::new(),
         next_search: 0,
         search_due: false,
@@ -414,7 +418,8 @@ impl Driver {
             let search = self.search_due.then_some(self.next_search);
             let timer = self.agent.next_timeout();
             let retry = self.refused.map(|r| r.again);
-            let until = [timer, search, retry].into_iter().flatten().min();
+            let overdue = self.next_overdue();
+            let until = [timer, search, retry, overdue].into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
                 eprintln!(
@@ -429,6 +434,9 @@ impl Driver {
             let now = monotonic_ns();
             if retry.is_some_and(|at| now >= at) {
                 self.send_requests(now);
+            }
+            if overdue.is_some_and(|at| now >= at) {
+                self.end_overdue(now);
             }
             if self.search_due && now >= self.next_search {
                 self.search_children(now);
@@ -470,6 +478,7 @@ impl Driver {
     fn signals_ready(&mut self) {
         while let Some(signal) = sys::next_signal(self.signals.as_fd()) {
             if i32::from(signal) == libc::SIGCHLD {
+                self.reap_spawners();
                 self.reap_leaving();
                 self.search_due = true;
             } else {
@@ -488,6 +497,8 @@ impl Driver {
                         let _ = template.finish();
                     }
                 }
+                // Who cannot be told is not.
+                Action::Say(text) => drop(writeln!(io::stderr(), "shmrun: {text}")),
                 Action::Signal(signal) => {
                     if let Some(node) = &self.node {
                         node.group.signal(signal.into());

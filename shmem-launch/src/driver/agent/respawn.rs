@@ -1,35 +1,38 @@
 //! Starting a PE again that has died.
 //!
-//! It must become a child of this agent, as it was before: so a spawner is started for it alone, and
-//! has ended before anything else happens.
+//! It must become a child of this agent, as it was before: so a spawner is started for it alone. The
+//! others are served meanwhile. When the spawner has ended, the PE is this agent's child, and the answer
+//! lies in the socket.
 
+use super::starting::Ends;
 use super::*;
 use crate::driver::template;
 use shmem_node::contract::ENV_PMI_RESPAWNED;
 use shmem_node::template::NlaSide;
 use std::ffi::CString;
-use std::time::Instant;
 
 /// How long the spawner may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A PE that is being started again.
+#[derive(Debug)]
+pub(super) struct Respawning {
+    local: u32,
+    spawner: i32,
+    socket: NlaSide,
+    /// What will lead to the new process. Nobody listens before it is known.
+    ours: Ends,
+    /// When the spawner is killed, unless it has been.
+    overdue: Option<u64>,
+}
 
 impl Driver {
     pub(super) fn respawn(&mut self, local: u32, count: u32) {
         self.forget(local);
-        let pid = self.try_respawn(local, count);
-        match &pid {
-            Ok(pid) => {
-                self.pes[local as usize].pid = *pid;
-                self.by_pid.insert(*pid, local);
-            }
-            Err(_) => self.pes[local as usize] = PeIo::default(),
+        match self.start_spawner(local, count) {
+            Ok(respawning) => self.respawning.push(respawning),
+            Err(e) => self.respawned(local, Err(e)),
         }
-        // It may have ended while it was the spawner's child.
-        self.search_due = true;
-        self.tell(Event::Respawned {
-            local,
-            pid: pid.map_err(|e| e.to_string()),
-        });
     }
 
     /// Takes the last of what the old process said, and closes what led to it.
@@ -50,8 +53,8 @@ impl Driver {
         self.pes[local as usize] = PeIo::default();
     }
 
-    fn try_respawn(&mut self, local: u32, count: u32) -> io::Result<i32> {
-        let theirs = self.make_ends(local)?;
+    fn start_spawner(&mut self, local: u32, count: u32) -> io::Result<Respawning> {
+        let (ours, theirs) = Ends::pairs()?;
         let gone = || io::Error::other("there is nothing to start it from");
         let node = self.node.as_ref().ok_or_else(gone)?;
         let mut recipe = node.recipe.clone().ok_or_else(gone)?;
@@ -60,41 +63,103 @@ impl Driver {
         // SAFETY: an agent has a single thread.
         let (spawner, socket) =
             unsafe { template::spawner(&recipe, &node.group, &node.segment, self.launch.ignored)? };
-        let side = NlaSide::new(socket);
+        let socket = NlaSide::new(socket);
         let pe = PeSpec {
             rank: self.first_rank + local,
             local,
             has_stdin: false,
         };
         let fds: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
-        let asked = side.spawn(&[pe], &fds).and_then(|()| side.finish());
-        let start = Instant::now();
-        let reply = loop {
-            if start.elapsed() > PATIENCE {
-                sys::kill(spawner, libc::SIGKILL);
+        if let Err(e) = socket.spawn(&[pe], &fds).and_then(|()| socket.finish()) {
+            // Without a request it has nothing to do, and is reaped as any child.
+            sys::kill(spawner, libc::SIGKILL);
+            return Err(e);
+        }
+        Ok(Respawning {
+            local,
+            spawner,
+            socket,
+            ours,
+            overdue: Some(monotonic_ns() + PATIENCE.as_nanos() as u64),
+        })
+    }
+
+    /// When the next spawner has taken too long.
+    pub(super) fn next_overdue(&self) -> Option<u64> {
+        self.respawning.iter().filter_map(|r| r.overdue).min()
+    }
+
+    /// Kills spawners that have taken too long.
+    pub(super) fn end_overdue(&mut self, now: u64) {
+        for respawning in &mut self.respawning {
+            if respawning.overdue.take_if(|at| *at <= now).is_some() {
+                sys::kill(respawning.spawner, libc::SIGKILL);
             }
-            sys::poll_readable(side.as_fd(), PATIENCE);
-            match side.receive() {
-                Ok(Reply::NotYet) => {}
-                Ok(Reply::Spawned(reply)) => break Ok(reply),
-                Ok(Reply::Closed) => {
-                    break Err(io::Error::other("the process that was to start it ended"));
-                }
-                Err(e) => break Err(e),
+        }
+    }
+
+    /// Asks for spawners that have ended.
+    pub(super) fn reap_spawners(&mut self) {
+        let spawners: Vec<i32> = self.respawning.iter().map(|r| r.spawner).collect();
+        for spawner in spawners {
+            if let Waited::Child(pid, status) = sys::wait(spawner) {
+                self.reaped(pid, status);
             }
+        }
+    }
+
+    /// Whether a process that has ended was the spawner of a PE, which is then known.
+    pub(super) fn spawner_ended(&mut self, pid: i32) -> bool {
+        let Some(at) = self.respawning.iter().position(|r| r.spawner == pid) else {
+            return false;
         };
-        // Only when it has ended is the PE our child.
-        while let Waited::NotYet = sys::wait(spawner) {
-            if start.elapsed() > PATIENCE {
-                sys::kill(spawner, libc::SIGKILL);
+        let Respawning {
+            local,
+            socket,
+            ours,
+            overdue,
+            ..
+        } = self.respawning.swap_remove(at);
+        let pid = match socket.receive() {
+            Ok(Reply::Spawned(reply)) => match reply.pids.first() {
+                Some(&pid) => Ok(pid),
+                None => Err(io::Error::from_raw_os_error(reply.errno)),
+            },
+            Ok(_) if overdue.is_none() => {
+                let what = format!("that took more than {} s", PATIENCE.as_secs());
+                Err(io::Error::other(what))
             }
-            std::thread::sleep(Duration::from_micros(100));
+            Ok(_) => Err(io::Error::other(
+                "the process that was to start it has ended",
+            )),
+            Err(e) => Err(e),
+        };
+        // What was for the old process must not reach the new one.
+        self.act();
+        let pid = pid.and_then(|pid| self.keep_ends(local, ours).map(|()| pid));
+        self.respawned(local, pid);
+        true
+    }
+
+    fn respawned(&mut self, local: u32, pid: io::Result<i32>) {
+        match &pid {
+            Ok(pid) => {
+                self.pes[local as usize].pid = *pid;
+                self.by_pid.insert(*pid, local);
+            }
+            Err(_) => self.pes[local as usize] = PeIo::default(),
         }
-        asked?;
-        let reply = reply?;
-        match reply.pids.first() {
-            Some(&pid) => Ok(pid),
-            None => Err(io::Error::from_raw_os_error(reply.errno)),
+        // It may have ended while it was the spawner's child.
+        self.search_due = true;
+        let ended = pid.as_ref().ok().and_then(|pid| self.unnamed.remove(pid));
+        let new = pid.as_ref().ok().copied();
+        self.tell(Event::Respawned {
+            local,
+            pid: pid.map_err(|e| e.to_string()),
+        });
+        if let (Some(pid), Some(status)) = (new, ended) {
+            self.reaped(pid, status);
         }
+        self.forget_unnamed();
     }
 }

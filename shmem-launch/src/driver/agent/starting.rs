@@ -42,6 +42,23 @@ impl Refused {
     }
 }
 
+/// The agent's ends of what leads to a PE: its standard output and error, and its PMI socket.
+#[derive(Debug)]
+pub(super) struct Ends {
+    out: OwnedFd,
+    err: OwnedFd,
+    pmi: OwnedFd,
+}
+
+impl Ends {
+    /// They, and the PE's own, in this order.
+    pub(super) fn pairs() -> io::Result<(Self, [OwnedFd; 3])> {
+        let ((out, its_out), (err, its_err)) = (sys::pipe()?, sys::pipe()?);
+        let (pmi, its_pmi) = sys::socketpair(libc::SOCK_STREAM)?;
+        Ok((Self { out, err, pmi }, [its_out, its_err, its_pmi]))
+    }
+}
+
 impl Driver {
     pub(super) fn spawn(&mut self, first: u32, count: u32) {
         match self.prepare_request(first, count) {
@@ -81,7 +98,9 @@ impl Driver {
         };
         for local in first..first + count {
             let rank = self.first_rank + local;
-            request.theirs.extend(self.make_ends(local)?);
+            let (ours, theirs) = Ends::pairs()?;
+            self.keep_ends(local, ours)?;
+            request.theirs.extend(theirs);
             let input = self.make_input(local)?;
             request.specs.push(PeSpec {
                 rank,
@@ -130,11 +149,12 @@ impl Driver {
         }
     }
 
-    /// Makes the descriptors of a PE, keeps its agent's ends and gives its own: standard output and
-    /// error, and its PMI socket.
-    pub(super) fn make_ends(&mut self, local: u32) -> io::Result<[OwnedFd; 3]> {
-        let mut output = |stream: Stream, kind| -> io::Result<OwnedFd> {
-            let (read, write) = sys::pipe()?;
+    /// Listens to a PE from now on.
+    pub(super) fn keep_ends(&mut self, local: u32, ends: Ends) -> io::Result<()> {
+        for (stream, kind, read) in [
+            (Stream::Out, STDOUT, ends.out),
+            (Stream::Err, STDERR, ends.err),
+        ] {
             if self.parking.is_some() {
                 // A registration that was left behind may tell of what was read already.
                 sys::set_nonblocking(read.as_fd())?;
@@ -142,14 +162,11 @@ impl Driver {
             self.outputs
                 .add(&read, kind | u64::from(local), Interest::Read)?;
             self.pes[local as usize].output[stream as usize] = Some(read);
-            Ok(write)
-        };
-        let (out, err) = (output(Stream::Out, STDOUT)?, output(Stream::Err, STDERR)?);
-        let (ours, pmi) = sys::socketpair(libc::SOCK_STREAM)?;
+        }
         self.epoll
-            .add(&ours, PMI | u64::from(local), Interest::Read)?;
-        self.pes[local as usize].pmi = Some(ours);
-        Ok([out, err, pmi])
+            .add(&ends.pmi, PMI | u64::from(local), Interest::Read)?;
+        self.pes[local as usize].pmi = Some(ends.pmi);
+        Ok(())
     }
 
     pub(super) fn template_ready(&mut self) {
@@ -187,7 +204,7 @@ impl Driver {
                     if let Some(node) = &mut self.node {
                         node.template = None;
                     }
-                    self.unnamed.clear();
+                    self.forget_unnamed();
                     // Requests that wait are for nobody.
                     self.send_requests(monotonic_ns());
                     self.tell(Event::TemplateClosed);

@@ -347,8 +347,11 @@ impl NodeServer {
 
     /// The line that decides the version. An error is fatal to the PE's connection.
     fn init_line(&mut self, local: usize, asked: InitLine) -> Result<(), String> {
-        let reply = InitReply::to_init(asked);
+        let mut reply = InitReply::to_init(asked);
         let session = &mut self.sessions[local];
+        if reply.version == InitLine::V1.version && reply.rc == 0 {
+            (reply.restarts, reply.first_request) = (session.life, session.started);
+        }
         session
             .replies
             .extend_from_slice(reply.to_string().as_bytes());

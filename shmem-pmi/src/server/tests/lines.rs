@@ -252,6 +252,22 @@ fn life_and_death() {
 }
 
 #[test]
+fn a_process_that_is_started_again_learns_which_operation_is_next() {
+    let mut server = begin([false, false]);
+    for local in [0, 1, 0] {
+        say(&mut server, local, "cmd=barrier_in\n");
+    }
+    server.client_closed(0);
+    assert_eq!(outputs(&mut server), [Output::Lost { local: 0 }]);
+    server.restart(0);
+    let [reply, _] = say(&mut server, 0, "cmd=init pmi_version=1 pmi_subversion=1\n");
+    assert_eq!(
+        reply,
+        "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0 restarts=1 first-request=2\n"
+    );
+}
+
+#[test]
 fn programs_have_numbers() {
     let mut job = job(4);
     job.programs = vec![1, 0, 2];

@@ -224,6 +224,8 @@ impl InitReply {
             version: served.version,
             subversion: served.subversion,
             rc,
+            restarts: 0,
+            first_request: 0,
         }
     }
 }

@@ -24,6 +24,10 @@
 //! It connects, sends `cmd=initack pmiid=N` before the init line, and learns its rank and the size
 //! of the job from the lines `cmd=set` of the answer.
 //!
+//! If a PE's process died and another was started in its place, the reply to `init` of our server has
+//! two more words, which other clients ignore: `restarts=K`, how often, and `first-request=N`, the
+//! number of the next collective operation of this PE: the former processes joined all before it.
+//!
 //! # Limits
 //!
 //! Clients in use read replies of less than 1024 bytes and servers in use take requests of at most

@@ -163,6 +163,8 @@ impl<'a> Reply<'a> {
                 version: version("pmi_version")?,
                 subversion: version("pmi_subversion")?,
                 rc,
+                restarts: fields.number("restarts", "a number")?.unwrap_or(0),
+                first_request: fields.number("first-request", "a number")?.unwrap_or(0),
             }));
         }
         let failed = fields.get("info") == Some(b"fail");
@@ -230,6 +232,10 @@ impl<'a> Reply<'a> {
                 w.number("pmi_version", init.version);
                 w.number("pmi_subversion", init.subversion);
                 w.number("rc", init.rc);
+                if init.restarts > 0 {
+                    w.number("restarts", init.restarts);
+                    w.number("first-request", init.first_request);
+                }
             }
             Self::InitAck => w.number("rc", 0),
             Self::Set(Fact::Size(size)) => w.number("size", *size),
@@ -343,11 +349,19 @@ mod tests {
         let word = || "[a-zA-Z0-9=;,:$#(){}./_-]{1,30}".prop_map(|s| &*s.into_bytes().leak());
         let stored = "[a-z=;\\\\]{1,30}".prop_map(|s| &*s.into_bytes().leak());
         prop_oneof![
-            any::<(u32, u32, i32)>().prop_map(|(version, subversion, rc)| Reply::Init(InitReply {
-                version,
-                subversion,
-                rc
-            })),
+            (
+                any::<(u32, u32, i32)>(),
+                prop_oneof![Just((0, 0)), (1u32.., any::<u64>())]
+            )
+                .prop_map(|((version, subversion, rc), (restarts, first_request))| {
+                    Reply::Init(InitReply {
+                        version,
+                        subversion,
+                        rc,
+                        restarts,
+                        first_request,
+                    })
+                }),
             (any::<u32>(), any::<i32>()).prop_flat_map(|(number, level)| {
                 let facts = [
                     Fact::Size(number),
@@ -432,6 +446,8 @@ mod tests {
             version: 1,
             subversion: 1,
             rc: 0,
+            restarts: 0,
+            first_request: 0,
         };
         for line in [
             "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",

@@ -1,0 +1,126 @@
+//! Processes that are started again, when that takes its time.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::support::{Job, wait_until};
+
+/// Of `fcntl`, which the crate does not name: the signal that tells of a lease that is to end.
+const F_SETSIG: i32 = 10;
+
+/// A program that nobody can start while it is held: the kernel has whoever executes a file wait for the
+/// one who has a lease on it.
+struct Held {
+    program: PathBuf,
+    file: File,
+}
+
+impl Held {
+    fn new(program: &Path) -> Self {
+        let held = Self {
+            program: program.to_owned(),
+            file: File::open(program).unwrap(),
+        };
+        // What tells the holder that somebody waits would end this process.
+        held.control(F_SETSIG, libc::SIGURG).unwrap();
+        // Not while a shell has the script open.
+        wait_until(
+            "nobody reads the program",
+            || held.control(libc::F_SETLEASE, libc::F_WRLCK).is_ok(),
+            || format!("{:?}", held.program),
+        );
+        held
+    }
+
+    fn control(&self, command: i32, value: i32) -> std::io::Result<i32> {
+        // SAFETY: the descriptor is open; these commands take numbers.
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), command, value) } {
+            -1 => Err(std::io::Error::last_os_error()),
+            done => Ok(done),
+        }
+    }
+
+    fn wait_until_somebody_waits(&self) {
+        wait_until(
+            "the program is executed",
+            || self.control(libc::F_GETLEASE, 0).unwrap() != libc::F_WRLCK,
+            || "nobody does".to_owned(),
+        );
+    }
+
+    fn release(self) {
+        self.control(libc::F_SETLEASE, libc::F_UNLCK).unwrap();
+    }
+}
+
+/// Directory with the program `name`: its first PE copies its input; the second dies when `go` is there,
+/// and is content when it is started again.
+fn directory(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("shmrun-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir(&dir).unwrap();
+    let script = "#!/bin/sh\nexec /bin/sh -c '\
+        [ $PMI_RANK = 0 ] && exec cat\n\
+        [ $PMI_RESPAWNED ] && { echo again; exit 0; }\n\
+        until [ -e $GO ]; do sleep 0.01; done\n\
+        kill -9 $$'\n";
+    fs::write(dir.join("program"), script).unwrap();
+    fs::set_permissions(dir.join("program"), fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+#[test]
+fn the_others_are_served_while_a_process_is_started_again() {
+    let dir = directory("slow-respawn");
+    let (program, go) = (dir.join("program"), dir.join("go"));
+    let mut job = Job::new(&["-n", "2", "--respawn", "1", program.to_str().unwrap()])
+        .env("GO", go.to_str().unwrap());
+    let mut child = job.start_with([Stdio::piped(), Stdio::piped(), Stdio::piped()]);
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut echo = |line: &[u8]| {
+        stdin.write_all(line).unwrap();
+        let mut back = vec![0; line.len()];
+        stdout.read_exact(&mut back).unwrap();
+        assert_eq!(back, line);
+    };
+    echo(b"before\n");
+    job.wait_for("cat", 1);
+    job.wait_for("sh", 1);
+    let held = Held::new(&program);
+    fs::write(&go, "").unwrap();
+    held.wait_until_somebody_waits();
+    echo(b"meanwhile\n");
+    held.release();
+    let mut again = [0; 6];
+    stdout.read_exact(&mut again).unwrap();
+    assert_eq!(&again, b"again\n");
+    drop(stdin);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 0, "{out:?}");
+    assert_eq!(out.messages().len(), 1, "{out:?}");
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_job_ends_while_a_process_is_started_again() {
+    let dir = directory("ended-respawn");
+    let (program, go) = (dir.join("program"), dir.join("go"));
+    let mut job = Job::new(&["-n", "2", "--respawn", "1", program.to_str().unwrap()])
+        .env("GO", go.to_str().unwrap());
+    let child = job.start_with([Stdio::piped(), Stdio::piped(), Stdio::piped()]);
+    job.wait_for("cat", 1);
+    job.wait_for("sh", 1);
+    let held = Held::new(&program);
+    fs::write(&go, "").unwrap();
+    held.wait_until_somebody_waits();
+    crate::support::kill(child.id() as i32, libc::SIGTERM);
+    let out = job.finish(child);
+    assert_eq!(out.code(), 128 + libc::SIGTERM, "{out:?}");
+    // Nothing had to be released for it.
+    held.release();
+    fs::remove_dir_all(dir).unwrap();
+}
