@@ -1,5 +1,6 @@
 //! Every example, at several sizes: they assert their results themselves.
 
+use shmem_require::skipped;
 use shmem_tests::Job;
 
 fn run(options: &str, program: &[&str]) -> String {
@@ -65,10 +66,26 @@ fn heat2d() {
 }
 
 /// More PEs than cores by far, each with a heap: nothing spins, nothing is allocated in full.
+fn a_thousand_pes(options: &str) {
+    let options = format!("-n 1000 {options}");
+    let out = run(&options, &[env!("CARGO_BIN_EXE_hello-under-test")]);
+    assert_eq!(out.lines().count(), 1000, "{options}");
+}
+
 #[test]
-fn a_thousand_pes() {
-    for options in ["-n 1000", "-n 1000 --nodes 40"] {
-        let out = run(options, &[env!("CARGO_BIN_EXE_hello-under-test")]);
-        assert_eq!(out.lines().count(), 1000, "{options}");
+fn a_thousand_pes_on_forty_nodes() {
+    a_thousand_pes("--nodes 40");
+}
+
+#[test]
+fn a_thousand_pes_on_one_node() {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let limit = limits
+        .lines()
+        .find_map(|l| l.strip_prefix("Max open files"));
+    let hard = limit.and_then(|l| l.split_whitespace().nth(1)).unwrap();
+    if hard.parse().is_ok_and(|hard: u64| hard < 4096) {
+        return skipped("descriptors", format!("the hard limit is {hard}"));
     }
+    a_thousand_pes("");
 }
