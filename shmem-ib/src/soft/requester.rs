@@ -126,6 +126,8 @@ pub(crate) struct Requester {
     /// READ pieces and atomics without (complete) answer: first PSN and PSNs.
     awaiting: VecDeque<(Psn, u32)>,
     gone_back_to: Option<Psn>,
+    /// Behind the last packet in flight that asks for an acknowledgement.
+    asked_to: Psn,
     /// What was in flight when a timeout began to repeat it.
     before_timeout: Option<InFlight>,
     /// A packet sent once, whose acknowledgement gives a round trip.
@@ -159,6 +161,7 @@ impl Requester {
             cur_wqe: 0,
             awaiting: VecDeque::new(),
             gone_back_to: None,
+            asked_to: sq_psn,
             before_timeout: None,
             probe: None,
             rnr_until: None,
@@ -174,7 +177,7 @@ impl Requester {
     }
 
     /// What the receiver has room for, in packets; `None`: for all that we send.
-    pub(crate) const fn set_share(&mut self, share: Option<u32>) {
+    pub(crate) fn set_share(&mut self, share: Option<u32>) {
         self.pacing.set_share(share);
     }
 
@@ -236,27 +239,29 @@ impl Requester {
         let index = self.cur.since(wqe.first) as u32;
         let left = wqe.packets - index;
         let in_flight = self.cur.since(self.una) as u32;
-        let window = self.pacing.window();
         let again = self.cur.since(self.high) < 0;
         let offset = index * mtu;
         let place = Place::of(index, wqe.packets, mtu);
         let (take, opcode, ext, ack_req, payload) = match wqe.op {
             SendOp::Send { .. } | SendOp::SendInv { .. } | SendOp::Write { .. } => {
                 let len = (wqe.len - offset).min(mtu);
-                if !self.pacing.allows(in_flight, len, place.needs) {
+                let allowed = self.pacing.allows(in_flight, len, place.needs);
+                // What is in flight may be above a share that was told since, and ask for nothing.
+                if !allowed && self.asked_to.since(self.una) > 0 {
                     return None;
                 }
                 let (opcode, ext) = wqe.message_packet(index, left);
                 // If nothing may follow this packet, only its acknowledgement helps.
                 let next = if place.ends { burst::longest(mtu) } else { 1 };
-                let ack_req = place.ends_pair || !self.pacing.allows(in_flight + 1, mtu, next);
+                let last = !allowed || !self.pacing.allows(in_flight + 1, mtu, next);
+                let ack_req = place.ends_pair || last;
                 (1, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
                 let piece = READ_BURSTS * burst::longest(mtu);
                 let take = left.min(piece - index % piece);
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || (in_flight > 0 && in_flight + take > window)
+                    || (in_flight > 0 && in_flight + take > self.pacing.read_window())
                 {
                     return None;
                 }
@@ -327,6 +332,9 @@ impl Requester {
             self.cur_wqe += 1;
         }
         self.cur = self.cur.add(take);
+        if ack_req {
+            self.asked_to = self.cur;
+        }
         if let Some(before) = &self.before_timeout
             && self.cur.since(before.cur) >= 0
         {
@@ -484,6 +492,7 @@ impl Requester {
         self.before_timeout = None;
         self.cur = self.una;
         self.cur_wqe = 0;
+        self.asked_to = self.una;
         self.awaiting.clear();
         self.probe = None;
         self.gone_back_to = Some(self.una);
