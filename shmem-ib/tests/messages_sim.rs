@@ -10,6 +10,8 @@
 //!
 //! `SHMEM_SIM_SEEDS=100000` runs more seeds, `SHMEM_SIM_SEED=n` only that one.
 
+#[path = "common/ladder.rs"]
+mod ladder;
 #[path = "common/seeds.rs"]
 mod seeds;
 
@@ -110,6 +112,7 @@ impl World {
             delay_ns: 1_000 + rng.below(50_000),
             jitter_ns: rng.below(50_000),
             mtu,
+            link_ns: 0,
             receiver: None,
         };
         let mut net = SimNet::new(config, (0..2).map(|i| VecMemory::new(base(i), NODE_LEN)));
@@ -175,23 +178,7 @@ impl World {
                 max_dest_rd_atomic: 4,
                 min_rnr_timer: 1 + self.rng.below(10) as u8,
             };
-            let attrs = [
-                QpAttr::Init {
-                    access: Access::ALL,
-                    qkey: None,
-                },
-                QpAttr::Rtr { dest: Some(dest) },
-                QpAttr::Rts {
-                    sq_psn,
-                    timeout: 0,
-                    retry_cnt: 7,
-                    rnr_retry: 7,
-                    max_rd_atomic: 4,
-                },
-            ];
-            for attr in &attrs {
-                self.net.engine(me).modify_qp(qpn, attr).unwrap();
-            }
+            ladder::climb(self.net.engine(me), qpn, dest, sq_psn, 4);
             self.directions.push(Direction {
                 index: self.directions.len(),
                 from: me,

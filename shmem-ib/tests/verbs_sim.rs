@@ -9,6 +9,8 @@
 //!
 //! `SHMEM_SIM_SEEDS=100000` runs more seeds, `SHMEM_SIM_SEED=n` only that one.
 
+#[path = "common/ladder.rs"]
+mod ladder;
 #[path = "common/seeds.rs"]
 mod seeds;
 
@@ -16,8 +18,8 @@ use seeds::number;
 use shmem_ib::rng::Rng;
 use shmem_ib::sim::{NetConfig, SimNet, VecMemory};
 use shmem_ib::verbs::{
-    Access, AsyncEvent, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest,
-    Rkey, SendOp, SendWr, Sge, VerbsError, WcStatus,
+    Access, AsyncEvent, Completion, Cq, Mr, Mtu, Psn, QpInit, QpState, QpType, Qpn, RcDest, Rkey,
+    SendOp, SendWr, Sge, VerbsError, WcStatus,
 };
 
 /// Memory of a node: words that all connections add to, then an area per direction.
@@ -105,6 +107,7 @@ impl World {
             delay_ns: 1_000 + rng.below(50_000),
             jitter_ns: rng.below(50_000),
             mtu,
+            link_ns: 0,
             receiver: None,
         };
         let mut net = SimNet::new(
@@ -175,23 +178,7 @@ impl World {
                 max_dest_rd_atomic,
                 min_rnr_timer: 1,
             };
-            for attr in [
-                QpAttr::Init {
-                    access: Access::ALL,
-                    qkey: None,
-                },
-                QpAttr::Rtr { dest: Some(dest) },
-                // No limit of retries: these networks are worse than any budget.
-                QpAttr::Rts {
-                    sq_psn,
-                    timeout: 0,
-                    retry_cnt: 7,
-                    rnr_retry: 7,
-                    max_rd_atomic,
-                },
-            ] {
-                self.net.engine(node).modify_qp(qpn, &attr).unwrap();
-            }
+            ladder::climb(self.net.engine(node), qpn, dest, sq_psn, max_rd_atomic);
             let i = self.directions.len();
             self.directions.push(Direction {
                 from: node,

@@ -29,6 +29,8 @@ pub struct NetConfig {
     pub jitter_ns: u64,
     /// Payload per packet.
     pub mtu: Mtu,
+    /// Every sender needs so long for a packet, and is asked for the next one then; 0: it sends all at once.
+    pub link_ns: u64,
     /// Every receiver takes so long for a packet, and keeps so many bytes of them; what finds no room is
     /// lost.
     pub receiver: Option<Receiver>,
@@ -56,6 +58,7 @@ impl NetConfig {
             delay_ns: 10_000,
             jitter_ns: 0,
             mtu: Mtu::M4096,
+            link_ns: 0,
             receiver: None,
         }
     }
@@ -101,6 +104,8 @@ pub struct SimNet<M> {
     sequence: u64,
     stats: NetStats,
     buf: Vec<u8>,
+    /// When each sender may send the next packet.
+    sends_at: Vec<u64>,
     /// When each receiver will have taken all that waits for it.
     free_at: Vec<u64>,
     /// What waits: when it will be taken, and its bytes.
@@ -137,6 +142,7 @@ impl<M: Memory> SimNet<M> {
             })
             .collect::<Vec<_>>();
         Self {
+            sends_at: vec![0; engines.len()],
             free_at: vec![0; engines.len()],
             waiting: engines.iter().map(|_| VecDeque::new()).collect(),
             engines,
@@ -183,10 +189,13 @@ impl<M: Memory> SimNet<M> {
         self.config.corrupt_ppm = 0;
     }
 
-    /// Takes what all engines have to send into the network.
+    /// Takes what all engines may send now into the network.
     pub fn flush(&mut self) {
         for from in 0..self.engines.len() {
-            while let Some(t) = self.engines[from].poll_transmit(self.now, &mut self.buf) {
+            while self.sends_at[from] <= self.now
+                && let Some(t) = self.engines[from].poll_transmit(self.now, &mut self.buf)
+            {
+                self.sends_at[from] = self.now + self.config.link_ns;
                 let bytes = self.buf[..t.len].to_vec();
                 self.send(from, t.dst, bytes);
             }
@@ -260,9 +269,15 @@ impl<M: Memory> SimNet<M> {
             .filter_map(Engine::next_timeout)
             .min();
         let arrival = self.queue.peek().map(|Reverse(p)| p.at);
+        let senders = self.engines.iter().zip(&self.sends_at);
+        let departure = senders
+            .filter(|(engine, _)| engine.has_ready())
+            .map(|(_, at)| *at)
+            .min();
         timer
             .into_iter()
             .chain(arrival)
+            .chain(departure)
             .min()
             .map(|at| at.max(self.now))
     }

@@ -2,8 +2,8 @@
 //!
 //! # Who moves the wire
 //! Two kinds of threads use an HCA: application threads, which post, and poll while they wait
-//! for something; and one progress thread, which sleeps in [`Hca::wait`] so that peers are
-//! answered while the application computes. The engine is behind one mutex, never held while
+//! for something; and one progress thread, which sleeps in [`wait`](crate::verbs::Hca::wait) so that
+//! peers are answered while the application computes. The engine is behind one mutex, never held while
 //! sleeping.
 //!
 //! *A post* sends at once if nothing of that queue pair is in flight, or if a batch is
@@ -15,24 +15,19 @@
 use std::io;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::engine::{Doorbell, Engine};
+use super::engine::Engine;
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
 use super::notify::{Notifier, Told};
 use super::outbox::{Next, Outbox};
 use super::socket::{DATAGRAM_MAX, Event, Pages, Socket, TRAIN_BYTES, Timer, secret, sleep};
-use super::xrc::{self, SharedWindow};
-use crate::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
-use crate::verbs::{
-    Access, AddressVector, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Failure, Hca,
-    Mr, Mtu, PortInfo, QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum,
-    Troubles, VerbsError, Wake, Xrcd,
-};
+use super::xrc::SharedWindow;
+use crate::rest::{Desk, Host, Polls, Ready, Rest, Watch};
+use crate::verbs::{AddressVector, Cq, Fabric, Failure, Mtu, Troubles, VerbsError};
 use crate::wire::PACKET_MAX;
 
 /// After so long without packets the memory that a bulk transfer has touched is given back.
@@ -44,7 +39,7 @@ const RECEIVES_PER_PUMP: usize = 16;
 const MOST_RECEIVES: usize = 64;
 /// Bytes sent before others get their turn. Requests are paced by acknowledgements, and so are answers
 /// to READs of software HCAs, which ask for little at a time; others may ask for a gigabyte at once.
-const BYTES_PER_PUMP: usize = 1 << 20;
+pub(super) const BYTES_PER_PUMP: usize = 1 << 20;
 /// Bytes of packets that wait for one send call.
 const TX_BUFFER: usize = 2 * TRAIN_BYTES;
 
@@ -66,7 +61,7 @@ pub struct SoftConfig {
     /// [`super::xrc`].
     pub shared: Option<SharedWindow>,
     /// Tells nothing of what peers do to the memory, as RDMA devices do not: for tests of those who
-    /// have to look for themselves then. See [`PortInfo::notices_inbound`].
+    /// have to look for themselves then. See [`notices_inbound`](crate::verbs::PortInfo::notices_inbound).
     pub silent: bool,
     /// Bytes of received packets that the kernel keeps for this port, unless the system allows less
     /// (`net.core.rmem_max`).
@@ -105,19 +100,19 @@ pub struct SoftHca {
     inner: Mutex<Inner>,
     pub(super) socket: Socket,
     pub(super) notifier: Notifier,
-    window: SharedWindow,
-    fabric: Fabric,
-    silent: bool,
+    pub(super) window: SharedWindow,
+    pub(super) fabric: Fabric,
+    pub(super) silent: bool,
     event: Event,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
-    polls: Polls,
+    pub(super) polls: Polls,
     /// The engine's count of operations by peers, for those who do not hold the mutex.
-    inbound: AtomicU64,
+    pub(super) inbound: AtomicU64,
     /// The kernel has no room for what is to be sent. Relaxed: whoever sleeps without knowing is
     /// woken.
     full: AtomicBool,
-    failed: OnceLock<Failure>,
+    pub(super) failed: OnceLock<Failure>,
     started: Instant,
 }
 
@@ -207,7 +202,7 @@ impl SoftHca {
     }
 
     /// The timer descriptor, unless the kernel refuses it.
-    fn timer(&self) -> Option<&Timer> {
+    pub(super) fn timer(&self) -> Option<&Timer> {
         self.timer.get_or_init(|| Timer::new().ok()).as_ref()
     }
 
@@ -291,7 +286,7 @@ impl SoftHca {
 
     /// Sends everything that may be sent, as far as the kernel has room, and until `left` bytes are used
     /// up.
-    fn transmit(&self, inner: &mut Inner, now: u64, left: &mut usize) {
+    pub(super) fn transmit(&self, inner: &mut Inner, now: u64, left: &mut usize) {
         // What waits lies in the buffer, and goes first.
         inner.cut_short = false;
         if !self.flush(inner, now) || !inner.engine.has_ready() {
@@ -521,198 +516,5 @@ impl Drop for Locked<'_> {
             self.hca.overrun(&mut self.inner, cq);
         }
         self.hca.tell(&mut self.inner);
-    }
-}
-
-impl Hca for SoftHca {
-    fn port(&self) -> PortInfo {
-        let port = *self.lock().engine.port();
-        PortInfo {
-            notices_inbound: port.notices_inbound && !self.silent,
-            ..port
-        }
-    }
-
-    fn fabric(&self) -> Fabric {
-        self.fabric
-    }
-
-    unsafe fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError> {
-        self.lock()
-            .engine
-            .reg_mr(addr.expose_provenance() as u64, len as u64, access)
-    }
-
-    fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError> {
-        self.lock().engine.dereg_mr(mr)
-    }
-
-    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
-        let range = change.range.map(|(addr, len)| {
-            let addr = addr.expose_provenance() as u64;
-            (addr, len as u64)
-        });
-        self.lock().engine.rereg_mr(mr, range, change.access)
-    }
-
-    fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        self.lock().engine.create_announcing_cq(depth, channel)
-    }
-
-    fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
-        self.lock().engine.destroy_cq(cq)
-    }
-
-    fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        self.new_channel()
-    }
-
-    fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        self.lock().engine.destroy_comp_channel(channel)
-    }
-
-    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
-        self.lock().engine.req_notify_cq(cq, solicited_only)
-    }
-
-    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
-        self.next_cq_event(channel)
-    }
-
-    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        self.channel_fd(channel)
-    }
-
-    fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
-        self.lock().engine.create_srq(init)
-    }
-
-    fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError> {
-        self.lock().engine.arm_srq(srq, limit)
-    }
-
-    fn srq_num(&self, srq: Srq) -> Result<SrqNum, VerbsError> {
-        self.lock().engine.srq_num(srq)
-    }
-
-    fn destroy_srq(&self, srq: Srq) -> Result<(), VerbsError> {
-        self.lock().engine.destroy_srq(srq)
-    }
-
-    unsafe fn post_srq_recv(&self, srq: Srq, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
-        self.lock().engine.post_srq_recv(srq, wr)
-    }
-
-    fn open_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
-        xrc::open(&mut self.lock().engine, domain, self.window)
-    }
-
-    fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError> {
-        self.lock().engine.close_xrcd(xrcd)
-    }
-
-    fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
-        self.lock().engine.create_qp(init)
-    }
-
-    fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
-        let mut inner = self.lock();
-        inner.engine.modify_qp(qp, attr)?;
-        if *attr == QpAttr::Resume {
-            // What was posted meanwhile would otherwise wait for the next poll.
-            let now = self.now();
-            self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
-            rest::announce(self, &mut inner, now);
-        }
-        Ok(())
-    }
-
-    fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {
-        self.lock().engine.query_qp(qp)
-    }
-
-    fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
-        if self.silent {
-            return None;
-        }
-        self.lock().engine.inbound_mark(qp)
-    }
-
-    fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
-        self.lock().engine.destroy_qp(qp)
-    }
-
-    unsafe fn post_send(&self, qp: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError> {
-        let mut inner = self.lock();
-        if inner.engine.post_send(qp, wr)? == Doorbell::Now {
-            let now = self.now();
-            self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
-            rest::announce(self, &mut inner, now);
-        }
-        Ok(())
-    }
-
-    unsafe fn post_recv(&self, qp: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
-        self.lock().engine.post_recv(qp, wr)
-    }
-
-    fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize {
-        self.polls.bump();
-        let mut inner = self.lock();
-        if inner.engine.cq_is_empty(cq) {
-            self.pump(&mut inner);
-            if inner.rest.anybody() {
-                let now = self.now();
-                rest::announce(self, &mut inner, now);
-            }
-        }
-        inner.engine.poll_cq(cq, out)
-    }
-
-    fn poll_async(&self) -> Option<AsyncEvent> {
-        self.next_async()
-    }
-
-    fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        self.event_fd()
-    }
-
-    fn wait(&self, max: Duration) -> Wake {
-        self.timer(); // so that posters find it from the first sleep on
-        rest::wait(self, None, max)
-    }
-
-    fn wakes(&self) -> u64 {
-        rest::wakes(self)
-    }
-
-    fn wait_since(&self, wakes: u64, max: Duration) -> Wake {
-        self.timer();
-        rest::wait(self, Some(wakes), max)
-    }
-
-    fn set_alarm(&self, after: Option<Duration>) {
-        rest::set_alarm(self, after);
-    }
-
-    fn wake(&self) {
-        rest::wake(self);
-    }
-
-    fn counters(&self) -> Counters {
-        let mut counters = self.lock().engine.counters();
-        if self.silent {
-            (counters.rdma_inbound, counters.packets_received) = (0, 0);
-        }
-        counters
-    }
-
-    fn inbound(&self) -> u64 {
-        self.inbound.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn failure(&self) -> Option<&Failure> {
-        self.failed.get()
     }
 }

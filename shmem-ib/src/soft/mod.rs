@@ -3,7 +3,7 @@
 //! # Map
 //! * `engine` with `rx` and `tx`: the whole HCA as a pure machine, generic over [`Memory`];
 //!   `modify` moves queue pairs between states, `checks` refuses what a verb may not do.
-//! * `requester`, `responder`: the two halves of a reliable connection; `pacing` decides when
+//! * `requester` with its `answers`, `responder`: the two halves of a reliable connection; `pacing` decides when
 //!   to repeat and how much to send at once, `burst` in which portions,
 //!   `share`: how much each of many peers may send.
 //! * `wqe`, `receive`: work requests as they lie in queues; `sge`: their buffer lists.
@@ -15,8 +15,9 @@
 //! * `mr`, `cq`, `qp`: tables of memory regions, completion queues and queue pairs; `slots`: what
 //!   tables have in common.
 //! * `memory`: raw access to the memory of this process (unsafe).
-//! * `socket`, `epoll`: system calls (unsafe); `hca`: the driver and its threads; `crate::rest`: how these
-//!   sleep; `outbox`: what the kernel takes, and does not; `faults`: packet loss on purpose.
+//! * `socket`, `epoll`: system calls (unsafe); `hca`: the driver and its threads, `verbs`: what they
+//!   call; `crate::rest`: how they sleep; `outbox`: what the kernel takes, and does not; `faults`: packet
+//!   loss on purpose.
 //!
 //! # What it models
 //! Everything of [`crate::verbs`] with the rules of hardware: state transitions, keys and
@@ -63,6 +64,7 @@ mod tx;
 mod ud;
 #[cfg(test)]
 pub(crate) mod unwilling;
+mod verbs;
 mod wqe;
 pub mod xrc;
 #[cfg(test)]

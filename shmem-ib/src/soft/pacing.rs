@@ -79,8 +79,13 @@ impl Pacing {
 
     /// How many packets of a whole MTU may be in flight; one from a timeout on until something is
     /// acknowledged.
-    pub(crate) const fn window(&self) -> u32 {
+    const fn window(&self) -> u32 {
         if self.backoff > 0 { 1 } else { self.shared() }
+    }
+
+    /// As the window, for answers to READs: they take room here, and none of the peer's.
+    pub(crate) const fn read_window(&self) -> u32 {
+        if self.backoff > 0 { 1 } else { self.window }
     }
 
     /// The window, or the receiver's share if that is smaller.
@@ -91,9 +96,10 @@ impl Pacing {
         }
     }
 
-    /// What the receiver has room for, in packets, at least 1; `None`: for all that we send.
-    pub(crate) const fn set_share(&mut self, share: Option<u32>) {
-        self.share = share;
+    /// What the receiver has room for, in packets; `None`: for all that we send. One may always be sent,
+    /// or nothing would ever tell of more.
+    pub(crate) fn set_share(&mut self, share: Option<u32>) {
+        self.share = share.map(|share| share.max(1));
     }
 
     /// Whether a packet with `len` bytes of payload may join `in_flight` others, where so many
@@ -251,8 +257,12 @@ mod tests {
         assert_eq!(p.window(), 6);
         assert!(p.allows(3, 4096, 15) && !p.allows(4, 4096, 15) && p.allows(5, 4096, 1));
         assert!(p.allows(47, 8, 1) && !p.allows(48, 8, 1));
-        p.set_share(Some(1));
-        assert!(p.allows(0, 4096, 15) && !p.allows(1, 4096, 1));
+        assert_eq!(p.read_window(), 60);
+        for least in [1, 0] {
+            p.set_share(Some(least));
+            assert!(p.allows(0, 4096, 15) && !p.allows(1, 4096, 1));
+            assert!(p.allows(7, 8, 1) && !p.allows(8, 8, 1));
+        }
         p.set_share(Some(1000));
         assert_eq!(p.window(), 60);
         p.set_share(None);

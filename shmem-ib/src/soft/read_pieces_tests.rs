@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::rng::Rng;
-use crate::verbs::{Lkey, Rkey, SendWr};
+use crate::verbs::{Lkey, Rkey, SendWr, Sge};
 
 const MTU: u32 = 1024;
 const PSN: Psn = Psn(0xff_fff0);

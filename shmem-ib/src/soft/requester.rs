@@ -17,13 +17,6 @@
 //! where that piece ends, whatever the window is by then: responders drop a repeated request that is
 //! no part of one which they have executed.
 //!
-//! # What acknowledges what
-//! * ACK(p): everything up to p, but only up to the first READ or atomic without answer: that
-//!   answer was lost, for the responder answers in order. Go back to it (*implied NAK*).
-//! * An answer with the expected PSN acknowledges all WRITEs before it.
-//! * NAK(sequence, p): everything before p is executed, p is missing. Go back to p.
-//! * NAK(receiver not ready, p): as that, but wait first; so often and not more.
-//!
 //! # Timeouts without a loss
 //! Most often nothing was lost, but the peer's process did not run for a while, and its answers to
 //! what was sent will come. Therefore a timeout repeats one packet only. An answer to a packet that
@@ -31,17 +24,18 @@
 //! was, and nothing else is repeated (as in F-RTO, RFC 5682). Should something be lost
 //! after all, the peer's NAK or the next timeout tells.
 //!
-//! One loss is reported by many packets; `gone_back_to` lets only the first of them count until
-//! there is progress. If the repeated packet is lost as well, the timer notices.
+//! What the peer's packets say is in `answers`.
 
 #![forbid(unsafe_code)]
+
+mod answers;
 
 use std::collections::VecDeque;
 
 use super::burst::{self, Place};
 use super::pacing::Pacing;
 use super::wqe::{Done, Payload, Wqe};
-use crate::verbs::{Psn, SendOp, Sge, SrqNum, WcStatus};
+use crate::verbs::{Psn, SendOp, SrqNum, WcStatus};
 use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
@@ -64,15 +58,6 @@ pub(crate) struct Request<'a> {
     pub(crate) again: bool,
     /// It is the last one of a burst, which had better not wait for more.
     pub(crate) ends_burst: bool,
-}
-
-/// Where an answer goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ResponseTarget<'a> {
-    pub(crate) sges: &'a [Sge],
-    pub(crate) offset: u32,
-    pub(crate) len: u32,
-    pub(crate) atomic: bool,
 }
 
 /// What a timer did.
@@ -109,9 +94,6 @@ struct InFlight {
     awaiting: VecDeque<(Psn, u32)>,
 }
 
-/// The `rnr_retry` which has no end.
-const RNR_FOREVER: u8 = 7;
-
 #[derive(Debug)]
 pub(crate) struct Requester {
     sq: VecDeque<Wqe>,
@@ -126,6 +108,8 @@ pub(crate) struct Requester {
     /// READ pieces and atomics without (complete) answer: first PSN and PSNs.
     awaiting: VecDeque<(Psn, u32)>,
     gone_back_to: Option<Psn>,
+    /// Behind the last packet in flight that asks for an acknowledgement.
+    asked_to: Psn,
     /// What was in flight when a timeout began to repeat it.
     before_timeout: Option<InFlight>,
     /// A packet sent once, whose acknowledgement gives a round trip.
@@ -159,6 +143,7 @@ impl Requester {
             cur_wqe: 0,
             awaiting: VecDeque::new(),
             gone_back_to: None,
+            asked_to: sq_psn,
             before_timeout: None,
             probe: None,
             rnr_until: None,
@@ -174,7 +159,7 @@ impl Requester {
     }
 
     /// What the receiver has room for, in packets; `None`: for all that we send.
-    pub(crate) const fn set_share(&mut self, share: Option<u32>) {
+    pub(crate) fn set_share(&mut self, share: Option<u32>) {
         self.pacing.set_share(share);
     }
 
@@ -236,27 +221,29 @@ impl Requester {
         let index = self.cur.since(wqe.first) as u32;
         let left = wqe.packets - index;
         let in_flight = self.cur.since(self.una) as u32;
-        let window = self.pacing.window();
         let again = self.cur.since(self.high) < 0;
         let offset = index * mtu;
         let place = Place::of(index, wqe.packets, mtu);
         let (take, opcode, ext, ack_req, payload) = match wqe.op {
             SendOp::Send { .. } | SendOp::SendInv { .. } | SendOp::Write { .. } => {
                 let len = (wqe.len - offset).min(mtu);
-                if !self.pacing.allows(in_flight, len, place.needs) {
+                let allowed = self.pacing.allows(in_flight, len, place.needs);
+                // What is in flight may be above a share that was told since, and ask for nothing.
+                if !allowed && self.asked_to.since(self.una) > 0 {
                     return None;
                 }
                 let (opcode, ext) = wqe.message_packet(index, left);
                 // If nothing may follow this packet, only its acknowledgement helps.
                 let next = if place.ends { burst::longest(mtu) } else { 1 };
-                let ack_req = place.ends_pair || !self.pacing.allows(in_flight + 1, mtu, next);
+                let last = !allowed || !self.pacing.allows(in_flight + 1, mtu, next);
+                let ack_req = place.ends_pair || last;
                 (1, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
                 let piece = READ_BURSTS * burst::longest(mtu);
                 let take = left.min(piece - index % piece);
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || (in_flight > 0 && in_flight + take > window)
+                    || (in_flight > 0 && in_flight + take > self.pacing.read_window())
                 {
                     return None;
                 }
@@ -327,6 +314,9 @@ impl Requester {
             self.cur_wqe += 1;
         }
         self.cur = self.cur.add(take);
+        if ack_req {
+            self.asked_to = self.cur;
+        }
         if let Some(before) = &self.before_timeout
             && self.cur.since(before.cur) >= 0
         {
@@ -395,221 +385,20 @@ impl Requester {
         ));
     }
 
-    /// Whether `psn` belongs to a packet that was sent and is not acknowledged.
-    fn is_outstanding(&self, psn: Psn) -> bool {
-        psn.since(self.una) >= 0 && psn.since(self.high) < 0
-    }
-
-    /// How far an acknowledgement of everything before `end` reaches: it stops at the first
-    /// request that needs an answer of its own.
-    fn reach(&self, end: Psn) -> Psn {
-        let mut at = self.una;
-        for wqe in self.sq.iter().take(self.started) {
-            if wqe.awaits_response() {
-                return at;
-            }
-            if wqe.end().since(end) >= 0 {
-                return end;
-            }
-            at = wqe.end();
-        }
-        at
-    }
-
-    /// Everything before `to` is done.
-    fn advance(&mut self, now: u64, to: Psn, out: &mut Vec<Done>) {
-        let acked = to.since(self.una);
-        if acked <= 0 {
-            return;
-        }
-        self.una = to;
-        while self.started > 0 && self.sq[0].end().since(to) <= 0 {
-            let Some(wqe) = self.sq.pop_front() else {
-                break;
-            };
-            if wqe.signaled {
-                out.push(wqe.done(WcStatus::Success));
-                self.unreported = 0;
-            } else {
-                self.unreported += 1;
-            }
-            self.started -= 1;
-            self.cur_wqe = self.cur_wqe.saturating_sub(1);
-            if let Some(before) = &mut self.before_timeout {
-                before.cur_wqe = before.cur_wqe.saturating_sub(1);
-            }
-        }
-        if self.cur.since(to) < 0 {
-            // Packets that were to be repeated turn out to have arrived.
-            self.pacing.on_needless_timeout();
-            match self.before_timeout.take() {
-                Some(before) if before.cur.since(to) >= 0 => {
-                    self.cur = before.cur;
-                    self.cur_wqe = before.cur_wqe;
-                    self.awaiting = before.awaiting;
-                }
-                _ => {
-                    self.cur = to;
-                    self.cur_wqe = 0;
-                }
-            }
-        }
-        while self
-            .awaiting
-            .front()
-            .is_some_and(|(p, n)| p.add(*n).since(to) <= 0)
-        {
-            self.awaiting.pop_front();
-        }
-        if let Some((psn, sent_at)) = self.probe
-            && to.since(psn) > 0
-        {
-            self.pacing.on_rtt(now.saturating_sub(sent_at));
-            self.probe = None;
-        }
-        self.pacing.on_acked(acked as u32);
-        self.gone_back_to = None;
-        self.rnr_until = None;
-        self.rnr_naks = 0;
-        self.progress_at = now;
-        self.resends = 0;
-        self.timer = None;
-        if self.cur != self.una {
-            self.arm(now);
-        }
-    }
-
     /// Sends everything from `una` on again.
     fn rewind(&mut self) {
         self.before_timeout = None;
         self.cur = self.una;
         self.cur_wqe = 0;
+        self.asked_to = self.una;
         self.awaiting.clear();
         self.probe = None;
         self.gone_back_to = Some(self.una);
     }
 
-    /// A packet of the peer shows that `una` was lost. Whether something is to be repeated.
-    fn go_back(&mut self) -> bool {
-        if self.gone_back_to == Some(self.una) {
-            return false;
-        }
-        self.rewind();
-        self.pacing.on_loss();
-        true
-    }
-
-    /// ACK up to and with `psn`.
-    pub(crate) fn on_ack(&mut self, now: u64, psn: Psn, out: &mut Vec<Done>) {
-        if !self.is_outstanding(psn) {
-            return;
-        }
-        let end = psn.add(1);
-        let to = self.reach(end);
-        self.advance(now, to, out);
-        if to != end {
-            self.go_back();
-        }
-    }
-
-    /// NAK: the responder has everything before `psn`, and waits for it.
-    pub(crate) fn on_nak_sequence(&mut self, now: u64, psn: Psn, out: &mut Vec<Done>) {
-        if psn.since(self.una) < 0 || psn.since(self.high) > 0 {
-            return;
-        }
-        let to = self.reach(psn);
-        self.advance(now, to, out);
-        if self.una != self.high {
-            self.go_back();
-        }
-    }
-
-    /// RNR NAK: as a NAK of the sequence, but not before `delay_ns` have passed. Returns whether
-    /// it was one too many.
-    pub(crate) fn on_rnr(
-        &mut self,
-        now: u64,
-        psn: Psn,
-        delay_ns: u64,
-        out: &mut Vec<Done>,
-    ) -> bool {
-        if !self.is_outstanding(psn) {
-            return false;
-        }
-        let to = self.reach(psn);
-        self.advance(now, to, out);
-        if to != psn {
-            // An answer before it was lost: that comes first.
-            self.go_back();
-            return false;
-        }
-        if self.rnr_until.is_some() {
-            return false; // The same one once more.
-        }
-        if self.limits.rnr_retry != RNR_FOREVER {
-            if self.rnr_naks >= self.limits.rnr_retry {
-                return true;
-            }
-            self.rnr_naks += 1;
-        }
-        self.rewind();
-        self.pacing.on_needless_timeout();
-        self.progress_at = now; // The peer is alive: waiting for it is not silence.
-        self.resends = 0;
-        self.timer = None;
-        self.rnr_until = Some(now + delay_ns);
-        false
-    }
-
-    /// An answer to a READ or atomic. Tells where it goes if it is the expected one; then
-    /// [`Requester::on_response_stored`] follows.
-    pub(crate) fn on_response(
-        &mut self,
-        now: u64,
-        psn: Psn,
-        out: &mut Vec<Done>,
-    ) -> Option<ResponseTarget<'_>> {
-        if !self.is_outstanding(psn) {
-            return None;
-        }
-        let to = self.reach(psn.add(1));
-        if to.since(psn) > 0 {
-            return None; // No request up to this PSN has an answer: a stray packet.
-        }
-        self.advance(now, to, out);
-        if to != psn {
-            self.go_back();
-            return None;
-        }
-        let mtu = self.limits.mtu;
-        let wqe = self.sq.front()?;
-        let offset = psn.since(wqe.first) as u32 * mtu;
-        let atomic = !matches!(wqe.op, SendOp::Read { .. });
-        Some(ResponseTarget {
-            sges: wqe.buffers(),
-            offset,
-            len: if atomic {
-                8
-            } else {
-                (wqe.len - offset).min(mtu)
-            },
-            atomic,
-        })
-    }
-
-    /// The answer with this PSN is in memory.
-    pub(crate) fn on_response_stored(&mut self, now: u64, psn: Psn, out: &mut Vec<Done>) {
-        self.advance(now, psn.add(1), out);
-    }
-
     /// The oldest unacknowledged packet.
     pub(crate) fn oldest(&self) -> Psn {
         self.una
-    }
-
-    /// Whether an error report about `psn` can be meant for a packet in flight.
-    pub(crate) fn concerns(&self, psn: Psn) -> bool {
-        self.is_outstanding(psn)
     }
 
     /// The request that `psn` belongs to failed: it ends with `status`, what was before it as

@@ -1,7 +1,7 @@
 //! Tests of the requester alone: what it sends, and when.
 
 use super::*;
-use crate::verbs::{Lkey, Rkey, SendWr};
+use crate::verbs::{Lkey, Rkey, SendWr, Sge};
 
 const MTU: u32 = 1024;
 const PSN: Psn = Psn(0xff_fff0);

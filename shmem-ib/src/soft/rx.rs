@@ -190,17 +190,18 @@ impl<M: Memory> Engine<M> {
         let Some(requester) = &mut rc.requester else {
             return false;
         };
+        // Credits of other makes are about receives.
+        if let Ext::Aeth(aeth) | Ext::AtomicAck(aeth, _) = &packet.ext
+            && let ack @ Syndrome::Ack(_) = aeth.syndrome
+            && !self.interop
+        {
+            requester.set_share(ack.credits());
+        }
         let done = &mut self.done;
         let mut failure = None;
         match (packet.bth.opcode, &packet.ext) {
             (Opcode::Ack, Ext::Aeth(aeth)) => match aeth.syndrome {
-                syndrome @ Syndrome::Ack(_) => {
-                    // Credits of other makes are about receives.
-                    if !self.interop {
-                        requester.set_share(syndrome.credits());
-                    }
-                    requester.on_ack(now, psn, done);
-                }
+                Syndrome::Ack(_) => requester.on_ack(now, psn, done),
                 Syndrome::Rnr(timer) => {
                     self.counters.naks_received += 1;
                     if requester.on_rnr(now, psn, rnr_delay_ns(timer), done) {

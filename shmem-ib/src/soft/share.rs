@@ -3,9 +3,10 @@
 //!
 //! A peer's own window is made for a buffer that it has to itself. When many write to one PE at the same
 //! time, their windows together exceed any buffer; and as nothing is kept behind a missing packet, each
-//! packet that finds it full costs all that the sender has sent after it. So acknowledgements carry a
-//! share, in the field that InfiniBand has for the receives of a responder (credits), which says nothing
-//! about WRITEs. A sender keeps to the last share that it was told also when it begins again: those who
+//! packet that finds it full costs all that the sender has sent after it. So acknowledgements, also those
+//! that READs and atomics are answered with, carry a share, in the field that InfiniBand has for the
+//! receives of a responder (credits), which says nothing about WRITEs. READs are not bound by it: what they
+//! ask for comes to the other side. A sender keeps to the last share that it was told also when it begins again: those who
 //! send in turns, as collectives do, do so together.
 //!
 //! Who counts is counted anew in each period, long enough for all processes of a busy machine to have run.

@@ -118,7 +118,9 @@ impl VerbsHca {
 
     #[cold]
     fn look_at_port(&self) {
-        if self.events.left() == Some(0) {
+        let is_due = || self.events.left() == Some(0);
+        // It may have come up again while nobody took events.
+        if is_due() && (!self.take_events() || is_due()) {
             self.fail(format!(
                 "port {} is down (IBV_EVENT_PORT_ERR), and has not come back: look at the cable, the \
                  switch, and with RoCE at the network interface",

@@ -206,6 +206,25 @@ fn a_port_that_comes_back_is_none() {
     assert!(pe.hca.failure().is_none() && pe.told().is_empty());
 }
 
+#[test]
+fn a_port_that_came_back_while_nobody_looked_is_none() {
+    let fake = Fake::new();
+    let hca = VerbsHca::open(&VerbsConfig::new(NAME, 1, 0)).expect("the fake opens");
+    fake.port(false);
+    assert_eq!(hca.poll_async(), None);
+    fake.port(true);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(hca.failure(), None);
+    // And one that did not, is.
+    fake.port(false);
+    assert_eq!(hca.poll_async(), None);
+    let end = Instant::now() + HANG;
+    while hca.failure().is_none() {
+        assert!(Instant::now() < end, "it is down for good");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
     use std::os::fd::AsRawFd;
     let mut polled = libc::pollfd {

@@ -2,11 +2,12 @@
 
 use std::ops::AddAssign;
 
+use crate::ladder;
 use shmem_ib::rng::Rng;
 use shmem_ib::sim::{NetConfig, Place, Reference, SimNet, Sums, VecMemory};
 use shmem_ib::verbs::{
-    Access, AsyncEvent, Completion, Cq, Lkey, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
-    RecvWr, Sge, VerbsError, WcOpcode,
+    Access, AsyncEvent, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RecvWr,
+    Sge, VerbsError, WcOpcode,
 };
 
 /// Words at the front of each memory that all connections add to.
@@ -105,6 +106,7 @@ impl Conversation {
             delay_ns: 1_000 + rng.below(50_000),
             jitter_ns: rng.below(50_000),
             mtu,
+            link_ns: 0,
             receiver: None,
         };
         let memories = (0..nodes).map(|i| VecMemory::new(base(i), MEMORY));
@@ -165,24 +167,7 @@ impl Conversation {
                 max_dest_rd_atomic,
                 min_rnr_timer: 1 + self.rng.below(12) as u8,
             };
-            for attr in [
-                QpAttr::Init {
-                    access: Access::ALL,
-                    qkey: None,
-                },
-                QpAttr::Rtr { dest: Some(dest) },
-                // No limit of retries: these networks are worse than any budget.
-                QpAttr::Rts {
-                    sq_psn,
-                    timeout: 0,
-                    retry_cnt: 7,
-                    rnr_retry: 7,
-                    max_rd_atomic,
-                },
-            ] {
-                let engine = self.net.engine(node);
-                engine.modify_qp(qpn, &attr).expect("a legal transition");
-            }
+            ladder::climb(self.net.engine(node), qpn, dest, sq_psn, max_rd_atomic);
             let i = self.directions.len();
             let local = LOCAL_AT + i * LOCAL;
             let place = Place {

@@ -85,6 +85,7 @@ fn after(patience: Duration) -> libc::timespec {
 const PREFER_WRITER_NONRECURSIVE: libc::c_int = 2;
 
 // In POSIX or the GNU C library, but not in the `libc` crate.
+// SAFETY: the types are those of the C library's headers.
 unsafe extern "C" {
     fn pthread_rwlock_timedrdlock(
         lock: *mut libc::pthread_rwlock_t,

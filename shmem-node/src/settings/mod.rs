@@ -223,8 +223,8 @@ settings! {
     soft_buffer: u64 = "64M", "SHMEM_SOFT_BUFFER",
         "bytes, as for SHMEM_SYMMETRIC_SIZE", value::size,
         "Received packets that the kernel keeps for a software HCA until it looks. The system allows \
-         ordinary users net.core.rmem_max at most. Where PEs do not outnumber cores, many that send to \
-         one at the same time are told to send no more than fits.";
+         ordinary users net.core.rmem_max at most. Where waiting PEs poll (SHMEM_SPIN), many that send \
+         to one at the same time are told to send no more than fits.";
     soft_netns: Option<String> = "none", "SHMEM_SOFT_NETNS",
         "none, or a path such as /run/netns/node", value::netns,
         "Network namespaces of the nodes: node i enters the one at this path with i appended.";

@@ -1,14 +1,13 @@
 //! Endpoints whose software HCA meets a kernel that does not take its datagrams, or loses completions.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::connect::UdAddress;
-use crate::connect::endpoint::{ConnError, Directory, Endpoint, EndpointConfig, Lookup};
+use crate::connect::endpoint::test_job::Job;
+use crate::connect::endpoint::{ConnError, Endpoint, EndpointConfig};
 use crate::soft::unwilling::Rule;
-use crate::soft::{SoftConfig, SoftHca};
 use crate::verbs::{Hca, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
 
 /// 64-bit words of a segment: 1 MiB.
@@ -19,78 +18,34 @@ const HANG: Duration = Duration::from_secs(120);
 /// the HCA.
 const LONG: Duration = Duration::from_secs(600);
 
-struct Book(Vec<UdAddress>);
-
-impl Directory for Book {
-    fn lookup(&self, pe: u32) -> Lookup {
-        Lookup::Ready(self.0[pe as usize])
-    }
-    fn wait(&self, _: u32, _: Duration) {}
-    fn describe(&self, pe: u32) -> String {
-        format!("PE {pe} (node 7)")
-    }
-}
-
-/// A few PEs with progress threads, and what the first one was told.
-struct Job {
-    ends: Vec<Arc<Endpoint<SoftHca>>>,
-    hcas: Vec<Arc<SoftHca>>,
-    words: Vec<Box<[AtomicU64]>>,
+/// A job, and what its first PE was told.
+struct Failing {
+    job: Job,
     told: Arc<Mutex<Vec<String>>>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
 }
 
-impl Job {
+impl Deref for Failing {
+    type Target = Job;
+    fn deref(&self) -> &Job {
+        &self.job
+    }
+}
+
+impl Failing {
     fn new(n: u32) -> Self {
+        let config = EndpointConfig {
+            rc_timeout: 31,
+            rc_retry: 7,
+            connect_deadline: LONG,
+            ..EndpointConfig::default()
+        };
+        let job = Job::new(n, WORDS, &config);
         let told = Arc::new(Mutex::new(Vec::new()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let (mut ends, mut hcas) = (Vec::new(), Vec::new());
-        for pe in 0..n {
-            let hca = Arc::new(SoftHca::open(&SoftConfig::loopback(pe.into())).expect("a socket"));
-            let config = EndpointConfig {
-                pe,
-                n_pes: n,
-                seed: pe.into(),
-                rc_timeout: 31,
-                rc_retry: 7,
-                connect_deadline: LONG,
-                ..EndpointConfig::default()
-            };
-            ends.push(Endpoint::new(Arc::clone(&hca), config).expect("an endpoint"));
-            hcas.push(hca);
-        }
         let news = Arc::clone(&told);
-        ends[0].on_failure(move |error| {
+        job.ends[0].on_failure(move |error| {
             news.lock().expect("no panics").push(error.to_string());
         });
-        let book: Arc<dyn Directory> =
-            Arc::new(Book(ends.iter().map(|e| e.ud_address()).collect()));
-        let words: Vec<Box<[AtomicU64]>> = ends
-            .iter()
-            .map(|_| (0..WORDS).map(|_| AtomicU64::new(0)).collect())
-            .collect();
-        let mut threads = Vec::new();
-        for (end, words) in ends.iter().zip(&words) {
-            end.set_directory(Arc::clone(&book));
-            let base = words.as_ptr().cast_mut().cast();
-            // SAFETY: the words outlive the endpoints (`drop`), and are accessed by atomics only.
-            unsafe { end.register(base, WORDS * 8).expect("memory") };
-            let (end, stop) = (Arc::clone(end), Arc::clone(&stop));
-            threads.push(std::thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    end.progress_wait(Duration::from_secs(3600));
-                }
-            }));
-        }
-        Self {
-            ends,
-            hcas,
-            words,
-            told,
-            stop,
-            threads,
-        }
+        Self { job, told }
     }
 
     /// What PE 0 is refused on its way to `pe`.
@@ -129,17 +84,6 @@ impl Job {
     }
 }
 
-impl Drop for Job {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.hcas.iter().for_each(|hca| hca.wake());
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-        self.ends.iter().for_each(|end| end.abort());
-    }
-}
-
 /// Runs `call` on a thread of its own: one that hangs fails the test instead.
 fn bounded<R: Send>(what: &str, call: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
@@ -164,7 +108,7 @@ fn device_error(error: &ConnError) -> String {
 
 #[test]
 fn a_way_that_is_forbidden_ends_all_that_waits_and_names_peer_and_reason() {
-    let job = Job::new(3);
+    let job = Failing::new(3);
     job.put(1, 1, 8).expect("a sound way");
     job.refuse(1, Rule::always(libc::EPERM));
     // Who wants to connect to this one waits.
@@ -197,7 +141,7 @@ fn a_way_that_is_forbidden_ends_all_that_waits_and_names_peer_and_reason() {
 
 #[test]
 fn a_program_that_computes_is_told_that_nothing_gets_through() {
-    let job = Job::new(2);
+    let job = Failing::new(2);
     job.put(1, 1, 8).expect("a sound way");
     job.refuse(1, Rule::always(libc::ENETUNREACH));
     // SAFETY: inline data is copied.
@@ -213,7 +157,7 @@ fn a_program_that_computes_is_told_that_nothing_gets_through() {
 
 #[test]
 fn packets_too_long_for_the_way_are_a_failure_at_once() {
-    let job = Job::new(2);
+    let job = Failing::new(2);
     job.put(1, 1, 8).expect("short ones fit");
     let rule = Rule {
         bytes: 1500,
@@ -230,7 +174,7 @@ fn packets_too_long_for_the_way_are_a_failure_at_once() {
 
 #[test]
 fn a_way_without_segmentation_costs_other_peers_nothing() {
-    let job = Job::new(3);
+    let job = Failing::new(3);
     let rule = Rule {
         packets: 1,
         ..Rule::always(libc::EINVAL)
@@ -255,7 +199,7 @@ fn a_way_without_segmentation_costs_other_peers_nothing() {
 
 #[test]
 fn a_full_kernel_is_waited_for_and_nothing_is_lost() {
-    let job = Job::new(2);
+    let job = Failing::new(2);
     job.put(1, 1, 8).expect("a sound way");
     let before = job.hcas[0].counters();
     let rule = Rule {
@@ -278,7 +222,7 @@ fn a_full_kernel_is_waited_for_and_nothing_is_lost() {
 
 #[test]
 fn lost_completions_end_the_endpoint() {
-    let job = Job::new(2);
+    let job = Failing::new(2);
     job.put(1, 1, 8).expect("a sound way");
     {
         let locked = job.ends[0].lock();

@@ -62,6 +62,8 @@ mod posting;
 mod rc;
 mod rma;
 mod segments;
+#[cfg(test)]
+mod test_job;
 mod ud;
 mod wait;
 mod xrc;

@@ -376,7 +376,8 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Posts one work request of operation `id`, waiting for room in the queue. If the connection
     /// has made room for another before anything of the operation was posted, it opens again, and
-    /// `target` changes; so it does if the peer's memory has changed since. If posting fails, the operation is over when this returns.
+    /// `target` changes; so it does if the peer's memory has changed since. If posting fails, the
+    /// operation is over when this returns.
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.

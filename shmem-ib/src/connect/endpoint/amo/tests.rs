@@ -1,126 +1,60 @@
 //! Two endpoints whose requester misbehaves, or whose device has no inline data.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use super::books::WINDOW;
 use super::message::{MAX_LEN, Message, Request};
 use super::{Atomics, Refusal};
 use crate::atomic::{AtomicOp, Width};
-use crate::connect::UdAddress;
 use crate::connect::endpoint::ops::{Op, OpKind};
 use crate::connect::endpoint::rma::new_op;
-use crate::connect::endpoint::{ConnError, ContextId, Directory, Endpoint, EndpointConfig, Lookup};
-use crate::soft::{SoftConfig, SoftHca};
-use crate::verbs::{Hca, SendOp, Sge};
+use crate::connect::endpoint::test_job::Job;
+use crate::connect::endpoint::{ConnError, ContextId, EndpointConfig};
+use crate::verbs::{SendOp, Sge};
 
 const WORDS: usize = 64;
 
-struct Book(Vec<UdAddress>);
-
-impl Directory for Book {
-    fn lookup(&self, pe: u32) -> Lookup {
-        Lookup::Ready(self.0[pe as usize])
+/// `n` PEs, whose devices take no more than `max_inline` bytes inline.
+fn job(n: u32, max_inline: Option<usize>) -> Job {
+    let config = EndpointConfig {
+        atomics: Atomics::Owner,
+        rc_timeout: 12,
+        rc_retry: 3,
+        ..EndpointConfig::default()
+    };
+    let job = Job::new(n, WORDS, &config);
+    if let Some(max_inline) = max_inline {
+        for end in &job.ends {
+            end.lock().max_inline = max_inline;
+        }
     }
-    fn wait(&self, _: u32, _: Duration) {}
+    job
 }
 
-struct Pair {
-    ends: Vec<Arc<Endpoint<SoftHca>>>,
-    hcas: Vec<Arc<SoftHca>>,
-    words: Vec<Box<[AtomicU64]>>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Pair {
-    fn new(n: u32, max_inline: Option<usize>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (mut ends, mut hcas) = (Vec::new(), Vec::new());
-        for pe in 0..n {
-            let hca = Arc::new(SoftHca::open(&SoftConfig::loopback(pe.into())).expect("a socket"));
-            let config = EndpointConfig {
-                pe,
-                n_pes: n,
-                atomics: Atomics::Owner,
-                seed: pe.into(),
-                rc_timeout: 12,
-                rc_retry: 3,
-                ..EndpointConfig::default()
-            };
-            let end = Endpoint::new(Arc::clone(&hca), config).expect("an endpoint");
-            if let Some(max_inline) = max_inline {
-                end.lock().max_inline = max_inline;
-            }
-            ends.push(end);
-            hcas.push(hca);
-        }
-        let book: Arc<dyn Directory> =
-            Arc::new(Book(ends.iter().map(|e| e.ud_address()).collect()));
-        let words: Vec<Box<[AtomicU64]>> = ends
-            .iter()
-            .map(|_| (0..WORDS).map(|_| AtomicU64::new(0)).collect())
-            .collect();
-        let mut threads = Vec::new();
-        for (end, words) in ends.iter().zip(&words) {
-            end.set_directory(Arc::clone(&book));
-            let base = words.as_ptr().cast_mut().cast();
-            // SAFETY: the words outlive the endpoints (`drop`), and are accessed by atomics only.
-            unsafe { end.register(base, WORDS * 8).expect("memory") };
-            let (end, stop) = (Arc::clone(end), Arc::clone(&stop));
-            threads.push(std::thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    end.progress_wait(Duration::from_millis(50));
-                }
-            }));
-        }
-        Self {
-            ends,
-            hcas,
-            words,
-            stop,
-            threads,
-        }
-    }
-
-    /// Has PE 0 send PE 1 a request as it is, whatever it says.
-    fn ask(&self, segment: u8, offset: u64, what: Option<(AtomicOp, Width)>) -> ConnError {
-        let kind = OpKind::Asked("request");
-        let mut locked = self.ends[0].lock();
-        let mut target = locked.connected(1, 0, kind, 0, 8).expect("a connection");
-        let id = locked.ops.insert(Op {
-            waited: true,
-            asks: true,
-            ..new_op(ContextId::DEFAULT, kind, 1, offset, 8)
-        });
-        let request = Message::Request(Request {
-            token: id.to_bits(),
-            segment,
-            offset,
-            what,
-        });
-        let posted = locked.post_message(id, &mut target, &request);
-        posted.expect("room");
-        locked.result(id).expect_err("it cannot be executed")
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.hcas.iter().for_each(|hca| hca.wake());
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-        self.ends.iter().for_each(|end| end.abort());
-    }
+/// Has PE 0 send PE 1 a request as it is, whatever it says.
+fn ask(job: &Job, segment: u8, offset: u64, what: Option<(AtomicOp, Width)>) -> ConnError {
+    let kind = OpKind::Asked("request");
+    let mut locked = job.ends[0].lock();
+    let mut target = locked.connected(1, 0, kind, 0, 8).expect("a connection");
+    let id = locked.ops.insert(Op {
+        waited: true,
+        asks: true,
+        ..new_op(ContextId::DEFAULT, kind, 1, offset, 8)
+    });
+    let request = Message::Request(Request {
+        token: id.to_bits(),
+        segment,
+        offset,
+        what,
+    });
+    let posted = locked.post_message(id, &mut target, &request);
+    posted.expect("room");
+    locked.result(id).expect_err("it cannot be executed")
 }
 
 #[test]
 fn impossible_requests_are_refused_and_change_nothing() {
-    let pair = Pair::new(2, None);
+    let job = job(2, None);
     let add = AtomicOp::Add(u64::MAX);
     let (w4, w8) = (Some((add, Width::W4)), Some((add, Width::W8)));
     let size = WORDS as u64 * 8;
@@ -136,24 +70,24 @@ fn impossible_requests_are_refused_and_change_nothing() {
         (0, 0, None, Refusal::Unknown),
     ];
     for (segment, at, what, expected) in cases {
-        match pair.ask(segment, at, what) {
+        match ask(&job, segment, at, what) {
             ConnError::Refused { why, offset, .. } if why == expected && offset == at => {}
             e => panic!("{expected} was expected: {e}"),
         }
     }
     // The connection has not suffered.
-    assert_eq!(pair.ends[0].fetch_add(1, 8, 3).expect("it is sound"), 0);
-    let sum: u64 = pair.words[1].iter().map(|w| w.load(Ordering::SeqCst)).sum();
+    assert_eq!(job.ends[0].fetch_add(1, 8, 3).expect("it is sound"), 0);
+    let sum: u64 = job.words[1].iter().map(|w| w.load(Ordering::SeqCst)).sum();
     assert_eq!(sum, 3);
-    assert_eq!(pair.ends[1].stats().atomics_served, 1);
+    assert_eq!(job.ends[1].stats().atomics_served, 1);
 }
 
 #[test]
 fn garbage_ends_its_connection_and_no_other() {
     for garbage in [&[0u8; 8][..], &[1, 9, 0, 0, 0, 0, 0, 0], &[1], &[1; 128]] {
-        let pair = Pair::new(3, None);
+        let job = job(3, None);
         {
-            let mut locked = pair.ends[0].lock();
+            let mut locked = job.ends[0].lock();
             let kind = OpKind::Asked("garbage");
             let mut target = locked.connected(1, 0, kind, 0, 8).expect("a connection");
             let id = locked.ops.insert(new_op(ContextId::DEFAULT, kind, 1, 0, 0));
@@ -165,17 +99,17 @@ fn garbage_ends_its_connection_and_no_other() {
             locked.all_posted(id);
         }
         // The owner gives the connection up, which PE 0 finds out, one way or another.
-        let error = pair.ends[0].fetch_add(1, 0, 1).map(drop);
-        let later = pair.ends[0].quiet();
+        let error = job.ends[0].fetch_add(1, 0, 1).map(drop);
+        let later = job.ends[0].quiet();
         assert!(error.is_err() || later.is_err(), "{garbage:?}");
-        assert_eq!(pair.ends[2].fetch_add(1, 0, 1).expect("another one"), 0);
+        assert_eq!(job.ends[2].fetch_add(1, 0, 1).expect("another one"), 0);
     }
 }
 
 #[test]
 fn who_asks_for_more_than_it_may_is_cut_off() {
-    let pair = Pair::new(2, None);
-    pair.ends[0].fetch_add(1, 8, 1).expect("a connection");
+    let job = job(2, None);
+    job.ends[0].fetch_add(1, 8, 1).expect("a connection");
     let request = Request {
         token: 1 << 40,
         segment: 0,
@@ -184,7 +118,7 @@ fn who_asks_for_more_than_it_may_is_cut_off() {
     };
     {
         // With the lock no answer leaves, as if PE 0 did not acknowledge them.
-        let mut locked = pair.ends[1].lock();
+        let mut locked = job.ends[1].lock();
         let qpn = locked.manager.rc_qp(0).expect("PE 0 has connected");
         for _ in 0..WINDOW {
             locked.serve(0, qpn, &request);
@@ -192,21 +126,17 @@ fn who_asks_for_more_than_it_may_is_cut_off() {
         assert!(locked.peers[&0].broken.is_none());
         locked.serve(0, qpn, &request);
     }
-    let error = pair.ends[1]
-        .fetch_add(0, 0, 1)
-        .expect_err("it was given up");
+    let error = job.ends[1].fetch_add(0, 0, 1).expect_err("it was given up");
     assert!(matches!(error, ConnError::Conversation { .. }), "{error}");
-    let error = pair.ends[0]
-        .fetch_add(1, 8, 1)
-        .expect_err("nobody is there");
+    let error = job.ends[0].fetch_add(1, 8, 1).expect_err("nobody is there");
     assert!(error.to_string().contains("PE 1"), "{error}");
 }
 
 #[test]
 fn without_inline_data_messages_leave_from_registered_memory() {
     for max_inline in [0, 8, 48, MAX_LEN - 1] {
-        let pair = Pair::new(2, Some(max_inline));
-        for (me, end) in (0u32..).zip(&pair.ends) {
+        let job = job(2, Some(max_inline));
+        for (me, end) in (0u32..).zip(&job.ends) {
             for i in 0..300u64 {
                 end.add_nbi(1 - me, 0, 1).expect("a connection");
                 if i % 3 == 0 {
@@ -215,7 +145,7 @@ fn without_inline_data_messages_leave_from_registered_memory() {
             }
             end.quiet().expect("all answers");
         }
-        for words in &pair.words {
+        for words in &job.words {
             let seen = [0, 1].map(|i| words[i].load(Ordering::SeqCst));
             assert_eq!(seen, [300, 100], "with {max_inline} bytes inline");
         }
