@@ -289,9 +289,9 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     let links = open.count() as u32;
     let inputs = input.here.end - input.here.start;
     let agents_here = launch.machines.as_ref().map_or(launch.n_nodes, |_| 1);
-    let need = limits::descriptors(n_local, links) + u64::from(inputs);
+    let need = limits::descriptors(n_local, links, inputs);
     let have = sys::raise_descriptors(need.max(Portion::limit_for_full(agents_here)));
-    let least = limits::descriptors_least(n_local, links) + u64::from(inputs);
+    let least = limits::descriptors_least(n_local, links, inputs);
     let mut node = node.and_then(|node| {
         let short = limits::LimitError::Descriptors {
             need: least,
