@@ -33,6 +33,7 @@
 //!   reports the loss.
 //! * Agents and the launcher are sub-reapers, so no descendant, not even one that made its own
 //!   session, escapes to init while any of them lives; at the end each kills and reaps what is left.
+//!   On another host a warden (warden.rs) is above the agent for that.
 
 mod address;
 mod agent;
@@ -45,6 +46,7 @@ mod reap;
 mod shell;
 mod store;
 mod template;
+mod warden;
 
 pub(crate) use agent::run_remote;
 pub(crate) use launcher::{Job, Lost, outer, put, refuse, run, write_reports};

@@ -9,7 +9,7 @@ mod starting;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -26,6 +26,7 @@ use super::node::{self, Node, Place};
 use super::park::Parking;
 use super::reap::bury;
 use super::store::SharedStore;
+use super::warden;
 use crate::agent::{Action, Agent, Event, Reading, Setup};
 use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
@@ -161,10 +162,7 @@ fn run(link: Uplink) -> u8 {
             driver.work()
         }
         // Without its parent an agent has nobody to tell; with it, the exit status speaks.
-        Err(e) => {
-            eprintln!("shmrun: a launch agent cannot start: {e}");
-            crate::exit::LAUNCHER
-        }
+        Err(e) => cannot_start(&e),
     }
 }
 
@@ -194,13 +192,20 @@ pub(crate) unsafe fn run_remote() -> u8 {
         link.send_all(&mut greeting);
         Ok(link)
     };
-    match link() {
+    let agent = || match link() {
         Ok(link) => run(link),
-        Err(e) => {
-            eprintln!("shmrun: a launch agent cannot start: {e}");
-            crate::exit::LAUNCHER
-        }
+        Err(e) => cannot_start(&e),
+    };
+    // SAFETY: as promised by the caller.
+    match unsafe { warden::watch(agent) } {
+        Ok(status) => status,
+        Err(e) => cannot_start(&e),
     }
+}
+
+fn cannot_start(e: &io::Error) -> u8 {
+    crate::say!("shmrun: a launch agent cannot start: {e}");
+    crate::exit::LAUNCHER
 }
 
 /// Forks an agent; gives its process id and the link to it. With `own_group` this process is the
@@ -225,8 +230,7 @@ pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
             (theirs.as_raw_fd(), LINK_FD, true),
         ];
         if let Err(e) = sys::arrange_fds(&placed, LINK_FD + 1) {
-            eprintln!("shmrun: a launch agent cannot start: {e}");
-            return crate::exit::LAUNCHER;
+            return cannot_start(&e);
         }
         // SAFETY: the link was put there just now and nobody else owns it here.
         run(Uplink::Socket(unsafe { sys::own(LINK_FD) }))
@@ -422,7 +426,7 @@ impl Driver {
             let until = [timer, search, retry, overdue].into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
-                eprintln!(
+                crate::say!(
                     "shmrun: the launch agent of node {} cannot wait: {e}",
                     self.launch.node
                 );
@@ -497,8 +501,7 @@ impl Driver {
                         let _ = template.finish();
                     }
                 }
-                // Who cannot be told is not.
-                Action::Say(text) => drop(writeln!(io::stderr(), "shmrun: {text}")),
+                Action::Say(text) => crate::say!("shmrun: {text}"),
                 Action::Signal(signal) => {
                     if let Some(node) = &self.node {
                         node.group.signal(signal.into());
