@@ -24,7 +24,7 @@ use super::group::Group;
 use super::link::{self, Flushed, Got, Uplink};
 use super::node::{self, Node, Place};
 use super::park::Parking;
-use super::reap::bury;
+use super::reap::{Burial, bury};
 use super::store::SharedStore;
 use super::warden;
 use crate::agent::{Action, Agent, Event, Reading, Setup};
@@ -132,6 +132,8 @@ struct Driver {
     /// Buffers of reads and of nested waits, taken while in use.
     scratch: Vec<u8>,
     ready_outputs: Vec<Ready>,
+    /// What is left is being ended.
+    burial: Option<Burial>,
     exiting: bool,
 }
 
@@ -371,6 +373,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         moments: [0; crate::report::MOMENTS],
         scratch: vec![0; 64 << 10],
         ready_outputs: Vec::with_capacity(256),
+        burial: None,
         exiting: false,
     };
     driver.moment(Moment::Launched, launched);
@@ -419,11 +422,14 @@ impl Driver {
                 return 0;
             }
             let now = monotonic_ns();
-            let search = self.search_due.then_some(self.next_search);
+            let search = self.search_due && self.burial.is_none();
+            let search = search.then_some(self.next_search);
             let timer = self.agent.next_timeout();
             let retry = self.refused.map(|r| r.again);
             let overdue = self.next_overdue();
-            let until = [timer, search, retry, overdue].into_iter().flatten().min();
+            let burial = self.burial.as_ref().map(Burial::again);
+            let until = [timer, search, retry, overdue, burial];
+            let until = until.into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
                 crate::say!(
@@ -442,7 +448,9 @@ impl Driver {
             if overdue.is_some_and(|at| now >= at) {
                 self.end_overdue(now);
             }
-            if self.search_due && now >= self.next_search {
+            if self.burial.is_some() {
+                self.go_on_burying(now);
+            } else if self.search_due && now >= self.next_search {
                 self.search_children(now);
             }
             if timer.is_some_and(|at| now >= at) {
