@@ -167,6 +167,13 @@ impl Pes {
         self.lost.front().map(|&(at, _)| at)
     }
 
+    /// All of them count as deaf so much later.
+    pub(super) fn postpone_deaf(&mut self, by: u64) {
+        for (at, _) in &mut self.lost {
+            *at = at.saturating_add(by);
+        }
+    }
+
     /// Those who closed their connection long enough ago and did not end since are deaf. Gives them
     /// one by one.
     pub(super) fn settle_lost(&mut self, now: u64) -> Option<u32> {

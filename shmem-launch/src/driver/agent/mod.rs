@@ -123,6 +123,8 @@ struct Driver {
     unnamed: HashMap<i32, i32>,
     /// PEs that are being started again.
     respawning: Vec<Respawning>,
+    /// Since when the job is stopped, and with it whoever starts PEs.
+    stopped: Option<u64>,
     /// PEs whose PMI socket has ended and which are not reaped.
     leaving: Vec<u32>,
     next_search: u64,
@@ -366,6 +368,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         answered: 0,
         unnamed: HashMap::new(),
         respawning: Vec::new(),
+        stopped: None,
         leaving: Vec::new(),
         next_search: 0,
         search_due: false,
@@ -425,8 +428,9 @@ impl Driver {
             let search = self.search_due && self.burial.is_none();
             let search = search.then_some(self.next_search);
             let timer = self.agent.next_timeout();
-            let retry = self.refused.map(|r| r.again);
-            let overdue = self.next_overdue();
+            let going_on = self.stopped.is_none();
+            let retry = self.refused.filter(|_| going_on).map(|r| r.again);
+            let overdue = self.next_overdue().filter(|_| going_on);
             let burial = self.burial.as_ref().map(Burial::again);
             let until = [timer, search, retry, overdue, burial];
             let until = until.into_iter().flatten().min();
@@ -510,15 +514,7 @@ impl Driver {
                     }
                 }
                 Action::Say(text) => crate::say!("shmrun: {text}"),
-                Action::Signal(signal) => {
-                    if let Some(node) = &self.node {
-                        node.group.signal(signal.into());
-                        // A stopped process would not get to the signal that is to end it.
-                        if ends(signal) {
-                            node.group.signal(libc::SIGCONT);
-                        }
-                    }
-                }
+                Action::Signal(signal) => self.signal(signal),
                 Action::ToPe(local, bytes) => self.write_pmi(local, &bytes),
                 Action::Publish {
                     request,
@@ -554,6 +550,38 @@ impl Driver {
             }
         }
         self.watch_outputs();
+    }
+
+    fn signal(&mut self, signal: u8) {
+        let now = monotonic_ns();
+        match signal.into() {
+            libc::SIGTSTP => self.stopped = self.stopped.or(Some(now)),
+            libc::SIGCONT => {
+                if let Some(since) = self.stopped.take() {
+                    self.postpone(now - since);
+                }
+            }
+            _ => {}
+        }
+        if let Some(node) = &self.node {
+            node.group.signal(signal.into());
+            // A stopped process would not get to the signal that is to end it.
+            if ends(signal) {
+                node.group.signal(libc::SIGCONT);
+            }
+        }
+    }
+
+    /// Whoever starts PEs was stopped for so long.
+    fn postpone(&mut self, by: u64) {
+        if let Some(refused) = &mut self.refused {
+            refused.postpone(by);
+        }
+        let overdue = self
+            .respawning
+            .iter_mut()
+            .filter_map(|r| r.overdue.as_mut());
+        overdue.for_each(|at| *at += by);
     }
 
     fn flush(&mut self) {

@@ -23,7 +23,7 @@ pub(super) struct Respawning {
     /// What will lead to the new process. Nobody listens before it is known.
     ours: Ends,
     /// When the spawner is killed, unless it has been.
-    overdue: Option<u64>,
+    pub(super) overdue: Option<u64>,
 }
 
 impl Driver {
