@@ -105,6 +105,9 @@ pub struct Agent {
     flush_at: Option<u64>,
     /// Since when the job is stopped.
     stopped: Option<u64>,
+    /// PEs that are to be started again when all that they have written was read, and how often that
+    /// makes.
+    respawns: Vec<(u32, u32)>,
     report: Option<Reduced>,
 }
 
@@ -140,6 +143,7 @@ impl Agent {
             kill_at: None,
             flush_at: None,
             stopped: None,
+            respawns: Vec::new(),
             report: None,
             setup,
         }
@@ -595,6 +599,7 @@ impl Agent {
     }
 
     fn advance(&mut self) {
+        self.start_again();
         if self.phase == Phase::Preparing && self.prepared && self.all_children(|c| c.ready) {
             self.phase = Phase::Ready;
             self.up.send(&Frame::Ready);

@@ -242,6 +242,11 @@ impl Pes {
         }
     }
 
+    /// Whether no stream of a PE may bring output.
+    pub(super) fn is_closed(&self, local: u32) -> bool {
+        self.pes[local as usize].open == [false; 2]
+    }
+
     /// Whether no stream may bring output.
     pub(super) fn all_closed(&self) -> bool {
         self.open == 0

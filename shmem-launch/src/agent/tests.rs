@@ -109,6 +109,31 @@ fn what_a_pe_has_written_stands_before_what_is_said_of_it() {
 }
 
 #[test]
+fn a_pe_is_started_again_when_all_that_it_wrote_was_read() {
+    let mut agent = Agent::running(2, true);
+    agent.handle(failed(1), MS);
+    assert_eq!(agent.said(), ["<died>"]);
+    agent.hear(&Frame::Respawn { rank: 1, count: 1 }, 2 * MS);
+    assert_eq!(agent.done(), [Action::CloseOutputOf(1)]);
+    agent.handle(Event::Output(1, Stream::Out, b"last\n"), 3 * MS);
+    agent.handle(Event::OutputClosed(1, Stream::Out), 3 * MS);
+    assert_eq!(agent.done(), []);
+    agent.handle(Event::OutputClosed(1, Stream::Err), 4 * MS);
+    let again = Action::Respawn { local: 1, count: 1 };
+    assert_eq!(agent.done(), [again]);
+
+    // A job that ends meanwhile does not wait for it.
+    let mut agent = Agent::running(1, true);
+    agent.handle(failed(0), MS);
+    agent.hear(&Frame::Respawn { rank: 0, count: 1 }, 2 * MS);
+    agent.hear(&Frame::Stop { grace_ns: 0 }, 3 * MS);
+    agent.handle(Event::OutputClosed(0, Stream::Out), 4 * MS);
+    agent.handle(Event::OutputClosed(0, Stream::Err), 4 * MS);
+    let done = [Action::CloseOutputOf(0), Action::KillAll];
+    assert_eq!((agent.done(), agent.phase), (done.into(), Phase::Exited));
+}
+
+#[test]
 fn a_stop_takes_nothing_of_the_time_that_pes_have() {
     let (stop, go_on) = (Frame::Signal(20), Frame::Signal(18));
     let mut agent = Agent::running(2, false);

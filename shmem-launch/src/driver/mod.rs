@@ -10,6 +10,7 @@
 //!   |  keepers              park.rs: have pipes open for which the agent's table has no room
 //!   |  PEs                  children of the agent once the template has gone
 //!   agents of nodes 1, ..   forked before anything else was opened
+//!                           (on another host below a warden, warden.rs)
 //! ```
 //!
 //! A job that a PE spawns has a `shmrun --spawned` beside the agent of node 0, and from there the same

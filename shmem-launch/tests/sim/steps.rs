@@ -59,6 +59,8 @@ impl World {
                     }
                     self.nodes[at].requests.push_back((first, count));
                 }
+                // A PE that was reaped has nobody else who writes: its pipe ends.
+                Action::CloseOutputOf(_) => {}
                 Action::Respawn { local, .. } => self.respawn(at, local),
                 Action::FinishTemplate => self.nodes[at].finishing = true,
                 Action::Say(_) => {}
@@ -106,16 +108,7 @@ impl World {
         let node = &mut self.nodes[at];
         let pe = &mut node.pes[local as usize];
         assert_eq!(pe.life, Life::Reaped);
-        if std::mem::take(&mut pe.open) {
-            let rest = std::mem::take(&mut pe.pipe);
-            node.agent
-                .handle(Event::Output(local, Stream::Out, &rest), self.now);
-            for stream in Stream::ALL {
-                node.agent
-                    .handle(Event::OutputClosed(local, stream), self.now);
-            }
-        }
-        pe.pipe.clear();
+        assert!(!pe.open && pe.pipe.is_empty());
         let pid = match works {
             true => {
                 (pe.life, pe.open) = (Life::Alive, true);

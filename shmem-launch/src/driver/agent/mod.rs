@@ -121,6 +121,9 @@ struct Driver {
     /// Children that ended and whom the template, or a spawner, has not named yet: by process id, the
     /// status. It may have been killed with answers that are not read.
     unnamed: HashMap<i32, i32>,
+    /// PEs that have ended and whose pipes are to be read to their end, and how many reads of each that may
+    /// take.
+    left: Vec<(u32, [u32; 2])>,
     /// PEs that are being started again.
     respawning: Vec<Respawning>,
     /// Since when the job is stopped, and with it whoever starts PEs.
@@ -367,6 +370,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         by_pid: HashMap::with_capacity(n_local as usize),
         answered: 0,
         unnamed: HashMap::new(),
+        left: Vec::new(),
         respawning: Vec::new(),
         stopped: None,
         leaving: Vec::new(),
@@ -504,6 +508,16 @@ impl Driver {
     }
 
     fn act(&mut self) {
+        loop {
+            self.act_once();
+            if !self.read_left() {
+                break;
+            }
+        }
+        self.watch_outputs();
+    }
+
+    fn act_once(&mut self) {
         while let Some(action) = self.agent.poll_action() {
             match action {
                 Action::Spawn { first, count } => self.spawn(first, count),
@@ -534,6 +548,7 @@ impl Driver {
                         }
                     }
                 }
+                Action::CloseOutputOf(local) => self.left.push((local, [pe_io::LAST_READS; 2])),
                 Action::Respawn { local, count } => self.respawn(local, count),
                 Action::DropChild(at) => self.drop_child(at),
                 Action::Stdin(data) => self.add_input(&data),
@@ -549,7 +564,6 @@ impl Driver {
                 Action::Die => self.die(),
             }
         }
-        self.watch_outputs();
     }
 
     fn signal(&mut self, signal: u8) {
