@@ -468,11 +468,11 @@ impl World {
         // Hosts answer in their own time, so they have done it.
         let ready = self.root.moments().ready > 0;
         match self.root_stopped {
-            None if ready && self.rng.one_in(2000) => {
+            None if ready && self.rng.one_in(4000) => {
                 self.tell_root(root::Event::Signal(STOP));
                 self.root_stopped = Some(self.now);
             }
-            Some(since) if idle || self.rng.one_in(100) => {
+            Some(since) if idle || self.rng.one_in(30) => {
                 self.now += self.rng.below(MINUTES) as u64;
                 self.timers(false);
                 self.root_stopped = None;
