@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// This process has a single thread.
 pub(super) unsafe fn watch(agent: impl FnOnce() -> u8) -> io::Result<u8> {
     sys::become_subreaper()?;
+    // Whoever started this process may have ignored it, and nobody could be waited for.
+    sys::set_ignored(libc::SIGCHLD, false);
     let agent = || {
         sys::end_with_parent();
         agent()
