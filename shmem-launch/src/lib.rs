@@ -60,6 +60,15 @@ pub mod report;
 pub mod root;
 pub mod stdio;
 
+/// Writes a line to standard error. Who cannot be told is not.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use say;
+
 mod driver;
 mod job;
 mod sys;

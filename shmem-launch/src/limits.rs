@@ -68,18 +68,31 @@ impl Portion {
 /// Tasks that are kept for others.
 const SPARE: u64 = 64;
 
-/// Descriptors that an agent likes to have: two output pipes and a PMI socket for each PE, and those
-/// of its `children`.
-pub fn descriptors(n_local: u32, children: u32) -> u64 {
-    OWN_DESCRIPTORS + 3 * u64::from(n_local) + u64::from(children)
+/// Descriptors that an agent needs beside those of its PEs' output: its own, those of its `children` and
+/// of the `inputs` PEs that get standard input, and a PMI socket for each PE.
+fn descriptors_without_output(n_local: u32, children: u32, inputs: u32) -> u64 {
+    let sent = match inputs {
+        0 | 1 => 0,
+        _ => MOST_REQUESTS * MOST_PES,
+    };
+    OWN_DESCRIPTORS
+        + [n_local, children, inputs, sent]
+            .map(u64::from)
+            .iter()
+            .sum::<u64>()
+}
+
+/// Descriptors that an agent likes to have: two output pipes for each PE, too.
+pub fn descriptors(n_local: u32, children: u32, inputs: u32) -> u64 {
+    descriptors_without_output(n_local, children, inputs) + 2 * u64::from(n_local)
 }
 
 /// Descriptors with which an agent can do, if other processes keep one pipe of each PE open for it (see
 /// `driver::park`).
-pub fn descriptors_least(n_local: u32, children: u32) -> u64 {
+pub fn descriptors_least(n_local: u32, children: u32, inputs: u32) -> u64 {
     let n = u64::from(n_local);
-    descriptors(n_local, children)
-        .min(OWN_DESCRIPTORS + 2 * n + u64::from(children) + crate::driver::park::descriptors(n))
+    let parked = n + crate::driver::park::descriptors(n);
+    descriptors_without_output(n_local, children, inputs) + parked.min(2 * n)
 }
 
 /// A limit that the job would run into.
@@ -150,6 +163,8 @@ pub struct Demand {
     pub max_per_node: u32,
     /// Child agents of a node at most.
     pub children: u32,
+    /// PEs of a node that get standard input at most.
+    pub inputs: u32,
     /// Whether the job has other nodes, here or elsewhere.
     pub several: bool,
 }
@@ -202,7 +217,7 @@ pub fn check(demand: &Demand, allowed: &Allowed) -> Result<(), LimitError> {
             format!("raise it with: ulimit -u {n}")
         })?;
     }
-    let need = descriptors_least(demand.max_per_node, demand.children);
+    let need = descriptors_least(demand.max_per_node, demand.children, demand.inputs);
     match allowed.descriptors {
         Some(limit) if need > limit => Err(LimitError::Descriptors { need, limit }),
         _ => Ok(()),
@@ -305,6 +320,7 @@ mod tests {
             nodes,
             max_per_node,
             children,
+            inputs: 1,
             several: nodes > 1,
         }
     }
@@ -426,7 +442,21 @@ mod tests {
         let t = check(&demand(8192, 1, 8192, 2), &a)
             .unwrap_err()
             .to_string();
-        assert!(t.contains("17707 descriptors") && t.contains("1024"), "{t}");
+        assert!(t.contains("17708 descriptors") && t.contains("1024"), "{t}");
+        // With input for all of them, too.
+        let few = demand(300, 1, 300, 2);
+        let all = Demand { inputs: 300, ..few };
+        let a = Allowed {
+            descriptors: Some(1200),
+            ..a
+        };
+        assert_eq!(check(&few, &a), Ok(()));
+        let need = descriptors(300, 2, 1) + 299 + 64;
+        let limit = 1200;
+        assert_eq!(
+            check(&all, &a),
+            Err(LimitError::Descriptors { need, limit })
+        );
     }
 
     #[test]

@@ -519,6 +519,19 @@ pub(crate) fn wait(pid: i32) -> Waited {
     }
 }
 
+/// Waits until a child has ended, and reaps it.
+pub(crate) fn wait_for(pid: i32) -> io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is writable.
+        match cerr(unsafe { libc::waitpid(pid, &mut status, 0) }) {
+            Ok(_) => return Ok(status),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
 /// Sends a signal to a process, or with a negative number to a group. A target that is gone is
 /// no error.
 pub(crate) fn kill(pid: i32, signal: i32) {
@@ -547,6 +560,12 @@ pub(crate) fn new_session() -> io::Result<()> {
 pub(crate) fn become_subreaper() -> io::Result<()> {
     // SAFETY: plain system call.
     cerr(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// From now on the end of the parent sends this process SIGTERM.
+pub(crate) fn end_with_parent() {
+    // SAFETY: plain system call.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
 }
 
 /// Names this process in listings.

@@ -40,6 +40,8 @@ use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
 const PSN_WINDOW: u32 = 1 << 23;
+/// Who looks at a timer so much too late was stopped, or has had no processor.
+const STOPPED_NS: u64 = 1_000_000_000;
 /// Bursts of a piece of a READ: with two the next piece is asked for while one is on its way.
 const READ_BURSTS: u32 = 2;
 
@@ -448,8 +450,12 @@ impl Requester {
             self.progress_at = now;
             return Expiry::RnrOver;
         }
-        if self.timer.is_none_or(|at| now < at) {
+        let Some(late) = self.timer.and_then(|at| now.checked_sub(at)) else {
             return Expiry::NotDue;
+        };
+        // A process that was stopped has heard nobody, and its peers may go on a while after it.
+        if late >= STOPPED_NS {
+            self.progress_at += late;
         }
         let silent = now.saturating_sub(self.progress_at);
         if self

@@ -320,13 +320,31 @@ fn timeouts_double_and_end_with_the_budget() {
     assert!(r.deadline().is_none());
 }
 
-/// A process that was stopped for longer than the budget repeats before it gives up.
+/// A process that was stopped for longer than the budget repeats before it gives up, and its peer, which
+/// may have been stopped as well, has what is left of the budget to answer.
 #[test]
 fn a_late_look_at_the_clock_is_not_silence_of_the_peer() {
+    const BUDGET: u64 = 5_000_000_000;
+    let mut r = requester(4, Some(BUDGET));
+    r.post(write(0, 1));
+    assert_eq!(psns(&mut r, 0), [0]);
+    let went_on = 300_000_000_000;
+    let left = BUDGET - r.deadline().expect("a timer");
+    let mut now = went_on;
+    while r.on_timeout(now) == Expiry::Resend {
+        assert_eq!(psns(&mut r, now), [0]);
+        now = r.deadline().expect("a timer");
+    }
+    assert_eq!(now, went_on + left);
+}
+
+/// One that could not be scheduled for longer than the budget, but not for long, repeats, too.
+#[test]
+fn a_short_budget_is_no_reason_to_give_up_unheard() {
     let mut r = requester(4, Some(100_000_000));
     r.post(write(0, 1));
     assert_eq!(psns(&mut r, 0), [0]);
-    let mut now = 10_000_000_000;
+    let mut now = 900_000_000;
     for _ in 0..3 {
         assert_eq!(r.on_timeout(now), Expiry::Resend);
         assert_eq!(psns(&mut r, now), [0]);

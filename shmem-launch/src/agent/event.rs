@@ -125,7 +125,9 @@ pub enum Action {
     FinishTemplate,
     /// Tell the user, whatever becomes of the job.
     Say(String),
-    /// Start a PE again that was reaped, and answer with [`Event::Respawned`].
+    /// Read what a PE that was reaped has left in its pipes, as far as output may be read, and close them.
+    CloseOutputOf(u32),
+    /// Start a PE again that was reaped and whose pipes are closed, and answer with [`Event::Respawned`].
     Respawn {
         /// Local number of the PE.
         local: u32,

@@ -31,6 +31,7 @@ mod pes;
 mod pmi;
 mod respawn;
 mod silence;
+mod timers;
 
 use std::collections::VecDeque;
 
@@ -102,6 +103,11 @@ pub struct Agent {
     silence: Silence,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
+    /// Since when the job is stopped.
+    stopped: Option<u64>,
+    /// PEs that are to be started again when all that they have written was read, and how often that
+    /// makes.
+    respawns: Vec<(u32, u32)>,
     report: Option<Reduced>,
 }
 
@@ -136,6 +142,8 @@ impl Agent {
             silence: Silence::default(),
             kill_at: None,
             flush_at: None,
+            stopped: None,
+            respawns: Vec::new(),
             report: None,
             setup,
         }
@@ -167,23 +175,6 @@ impl Agent {
     /// Whose output may be read.
     pub fn reading(&self) -> Reading {
         self.output.reading()
-    }
-
-    /// When [`Event::Timer`] is due at the latest.
-    pub fn next_timeout(&self) -> Option<u64> {
-        let children = self.children.iter().filter_map(Child::deadline).min();
-        let output = self.output.deadline();
-        [
-            self.kill_at,
-            self.flush_at,
-            self.silence.deadline(),
-            self.pes.next_deaf(),
-            children,
-            output,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
     }
 
     /// Takes note of an event.
@@ -221,7 +212,7 @@ impl Agent {
                 end,
                 unfinalized,
                 attached,
-            } => self.reaped(local, end, unfinalized, attached),
+            } => self.reaped(local, end, unfinalized, attached, now),
             Event::Respawned { local, pid } => self.respawned(local, pid),
             Event::Missed(local) => {
                 let (rank, pid) = self.identify(local);
@@ -303,7 +294,10 @@ impl Agent {
             // Before the last PE is started the template is in the group, and only a signal that
             // ends the job may end it.
             Frame::Signal(signal) if is_for_programs(signal) && self.phase < Phase::Running => {}
-            Frame::Signal(signal) => self.actions.push_back(Action::Signal(signal)),
+            Frame::Signal(signal) => {
+                self.actions.push_back(Action::Signal(signal));
+                self.note_stop(signal, now);
+            }
             Frame::Stop { grace_ns } => self.stop(grace_ns, now),
             Frame::CloseOutput(stream) => self.actions.push_back(Action::CloseOutput(stream)),
             Frame::Finish if self.phase < Phase::Finishing => {
@@ -460,10 +454,23 @@ impl Agent {
         }
     }
 
+    /// Passes on all that a PE has written, the beginning of a line too: what is said about the PE
+    /// comes behind it.
+    fn press(&mut self, local: u32, now: u64) {
+        for stream in Stream::ALL {
+            self.output.press(local, stream, now, &mut self.up);
+        }
+    }
+
     /// A PE of the subtree says something.
     fn told(&mut self, told: Told, now: u64) {
         match self.fold.add(told) {
-            Passed::On(told) => self.up.send(&Frame::Told(told)),
+            Passed::On(told) => {
+                if told.node == self.setup.node {
+                    self.press(told.rank - self.setup.first_rank, now);
+                }
+                self.up.send(&Frame::Told(told));
+            }
             Passed::Counted => {}
             // Bounded as all output is.
             Passed::Unknown(told) if told.node == self.setup.node => {
@@ -515,8 +522,9 @@ impl Agent {
         self.output.closed(local, stream, now, &mut self.up);
     }
 
-    fn reaped(&mut self, local: u32, end: End, unfinalized: bool, attached: bool) {
+    fn reaped(&mut self, local: u32, end: End, unfinalized: bool, attached: bool, now: u64) {
         if self.may_respawn(local, end, attached) {
+            self.press(local, now);
             return self.down(local, end);
         }
         if !self.pes.ended(local) {
@@ -530,6 +538,7 @@ impl Agent {
         };
         // After `Stop` the launcher has its cause and every PE dies of it.
         if !self.stopping {
+            self.press(local, now);
             self.fault(pid, cause);
         }
     }
@@ -555,33 +564,6 @@ impl Agent {
             self.actions.push_back(Action::Signal(15));
             let at = now.saturating_add(grace_ns);
             self.kill_at = Some(self.kill_at.map_or(at, |k| k.min(at)));
-        }
-    }
-
-    fn timers(&mut self, now: u64) {
-        while let Some(local) = self.pes.settle_lost(now) {
-            self.pmi.will_not_return(local as usize);
-        }
-        if self.kill_at.is_some_and(|at| at <= now) {
-            self.kill_at = None;
-            self.actions.push_back(Action::KillAll);
-        }
-        if self.flush_at.is_some_and(|at| at <= now) {
-            self.flush_at = None;
-            if self.phase == Phase::Finishing && self.may_read_output() {
-                self.actions.push_back(Action::DropOutput);
-                for (local, stream) in self.pes.close_all_output() {
-                    self.output_closed(local, stream, now);
-                }
-            }
-        }
-        self.mourn(now);
-    }
-
-    /// Output moves: an end of patience is pushed back.
-    fn touch_flush(&mut self, now: u64) {
-        if self.phase == Phase::Finishing {
-            self.flush_at = Some(now + FLUSH_NS);
         }
     }
 
@@ -617,6 +599,7 @@ impl Agent {
     }
 
     fn advance(&mut self) {
+        self.start_again();
         if self.phase == Phase::Preparing && self.prepared && self.all_children(|c| c.ready) {
             self.phase = Phase::Ready;
             self.up.send(&Frame::Ready);
@@ -681,3 +664,6 @@ impl Agent {
         self.actions.push_back(Action::Die);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,6 +92,8 @@ pub(super) struct Output {
     first_rank: u32,
     n_local: u32,
     children: u32,
+    /// The job is stopped: nobody is to blame for being silent.
+    stopped: bool,
     turns: [Turns; 2],
     upstream: Upstream,
 }
@@ -103,6 +105,7 @@ impl Output {
             first_rank,
             n_local,
             children: children as u32,
+            stopped: false,
             turns: Default::default(),
             upstream: Upstream {
                 credit: OUTPUT_WINDOW as usize,
@@ -177,7 +180,7 @@ impl Output {
     }
 
     fn set_blocked(&mut self, now: u64) {
-        let blocked = !self.may_read();
+        let blocked = self.stopped || !self.may_read();
         for turns in &mut self.turns {
             turns.set_blocked(blocked, now);
         }
@@ -200,10 +203,19 @@ impl Output {
             turns.write(local, 0, data, now, emit);
         });
         if self.waiting() > BUDGET {
-            self.turn(stream, now, up, |turns, emit| {
-                turns.press(local, now, emit);
-            });
+            self.press(local, stream, now, up);
         }
+    }
+
+    /// What a PE has written is passed on as soon as it has its turn, though its line has no end.
+    pub(super) fn press(&mut self, local: u32, stream: Stream, now: u64, up: &mut OutBuf) {
+        self.turn(stream, now, up, |turns, emit| turns.press(local, now, emit));
+    }
+
+    /// The job is stopped, or goes on.
+    pub(super) fn set_stopped(&mut self, stopped: bool, now: u64) {
+        self.stopped = stopped;
+        self.set_blocked(now);
     }
 
     /// A PE writes nothing more to a stream.

@@ -167,6 +167,13 @@ impl Pes {
         self.lost.front().map(|&(at, _)| at)
     }
 
+    /// All of them count as deaf so much later.
+    pub(super) fn postpone_deaf(&mut self, by: u64) {
+        for (at, _) in &mut self.lost {
+            *at = at.saturating_add(by);
+        }
+    }
+
     /// Those who closed their connection long enough ago and did not end since are deaf. Gives them
     /// one by one.
     pub(super) fn settle_lost(&mut self, now: u64) -> Option<u32> {
@@ -233,6 +240,11 @@ impl Pes {
         if std::mem::take(&mut pe.open[stream as usize]) {
             self.open -= 1;
         }
+    }
+
+    /// Whether no stream of a PE may bring output.
+    pub(super) fn is_closed(&self, local: u32) -> bool {
+        self.pes[local as usize].open == [false; 2]
     }
 
     /// Whether no stream may bring output.

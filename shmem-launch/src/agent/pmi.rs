@@ -122,6 +122,7 @@ impl Agent {
                     message,
                 } => {
                     let (rank, pid) = self.identify(local as u32);
+                    self.press(local as u32, now);
                     self.fault(
                         pid,
                         Cause::Abort {

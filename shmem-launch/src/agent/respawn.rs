@@ -36,13 +36,32 @@ impl Agent {
         let local = rank.checked_sub(self.setup.first_rank);
         let here = local.filter(|&local| local < self.setup.n_local);
         if let Some(local) = here.filter(|&local| self.pes.is_down(local) && !self.stopping) {
-            self.pes.set_again(local, true);
-            self.actions.push_back(Action::Respawn { local, count });
+            self.respawns.push((local, count));
+            self.actions.push_back(Action::CloseOutputOf(local));
         }
+    }
+
+    /// Has those started again of whom all was read: what they wrote comes before what follows.
+    pub(super) fn start_again(&mut self) {
+        let Self {
+            respawns,
+            pes,
+            actions,
+            ..
+        } = self;
+        respawns.retain(|&(local, count)| {
+            let closed = pes.is_closed(local);
+            if closed {
+                pes.set_again(local, true);
+                actions.push_back(Action::Respawn { local, count });
+            }
+            !closed
+        });
     }
 
     /// The job ends: those that the driver has not begun to start are not started.
     pub(super) fn respawn_nobody(&mut self) {
+        self.respawns.clear();
         let pes = &mut self.pes;
         self.actions.retain(|action| match action {
             Action::Respawn { local, .. } => {

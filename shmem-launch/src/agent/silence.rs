@@ -46,7 +46,8 @@ impl Silence {
 impl Agent {
     /// Tells once when an answer of the template takes long.
     pub(super) fn look_for_silence(&mut self, now: u64) {
-        let awaited = self.phase == Phase::Starting && !self.stopping && !self.pes.all_answered();
+        let going_on = !self.stopping && self.stopped.is_none();
+        let awaited = self.phase == Phase::Starting && going_on && !self.pes.all_answered();
         let started = self.pes.started();
         if self.silence.look(awaited, started, now) {
             let (node, n) = (self.setup.node, self.setup.n_local);

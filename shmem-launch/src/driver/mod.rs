@@ -10,6 +10,7 @@
 //!   |  keepers              park.rs: have pipes open for which the agent's table has no room
 //!   |  PEs                  children of the agent once the template has gone
 //!   agents of nodes 1, ..   forked before anything else was opened
+//!                           (on another host below a warden, warden.rs)
 //! ```
 //!
 //! A job that a PE spawns has a `shmrun --spawned` beside the agent of node 0, and from there the same
@@ -33,6 +34,7 @@
 //!   reports the loss.
 //! * Agents and the launcher are sub-reapers, so no descendant, not even one that made its own
 //!   session, escapes to init while any of them lives; at the end each kills and reaps what is left.
+//!   On another host a warden (warden.rs) is above the agent for that.
 
 mod address;
 mod agent;
@@ -45,6 +47,7 @@ mod reap;
 mod shell;
 mod store;
 mod template;
+mod warden;
 
 pub(crate) use agent::run_remote;
 pub(crate) use launcher::{Job, Lost, outer, put, refuse, run, write_reports};

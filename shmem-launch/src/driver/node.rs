@@ -128,6 +128,7 @@ fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
         &here,
         several,
         launch.degree,
+        launch.input,
         settings,
         launch.statics,
         heap,

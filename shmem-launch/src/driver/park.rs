@@ -123,6 +123,11 @@ impl Parking {
         self.out.push_back(local);
     }
 
+    /// The process that keeps the pipe of a local PE.
+    pub(super) fn keeper_of(&self, local: u32) -> Option<i32> {
+        self.kept.get(&local).map(|&(pid, _)| pid)
+    }
+
     /// Whether the pipe of a local PE is kept.
     pub(super) fn has(&self, local: u32) -> bool {
         self.kept.contains_key(&local)

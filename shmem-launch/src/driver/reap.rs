@@ -1,32 +1,67 @@
 //! The last thing that launcher and agents do: end and reap every descendant that is left.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::sys::{self, Waited};
+use crate::sys::{self, Waited, monotonic_ns};
 
-/// Reaps all children, killing those that `spare` does not protect. Protected children (agents
-/// that are exiting on their own) lose their protection after `patience`. Children of children
-/// that die become ours, hence the loop. Gives up after `limit`; what is left then cannot be
-/// killed.
-pub(super) fn bury(spare: impl Fn(i32) -> bool, patience: Duration, limit: Duration) {
-    let start = Instant::now();
-    let mut pause = Duration::from_micros(200);
-    loop {
-        match sys::wait(-1) {
-            Waited::NoChild => return,
-            Waited::Child(..) => continue,
-            Waited::NotYet => {}
+/// Pauses between two looks, at first and at most.
+const PAUSE_FIRST: u64 = 200_000;
+const PAUSE_LAST: u64 = 10_000_000;
+
+/// All children are ended and reaped. Children of children that die become ours, so it takes some looks.
+#[derive(Debug)]
+pub(super) struct Burial {
+    /// When those that are spared are killed, too.
+    late: u64,
+    /// When what is left cannot be killed.
+    end: u64,
+    again: u64,
+    pause: u64,
+}
+
+impl Burial {
+    /// Protected children (agents that are exiting on their own) lose their protection after `patience`;
+    /// all of it takes `limit` at most.
+    pub(super) fn new(patience: Duration, limit: Duration, now: u64) -> Self {
+        Self {
+            late: now + patience.as_nanos() as u64,
+            end: now + limit.as_nanos() as u64,
+            again: now,
+            pause: PAUSE_FIRST,
         }
-        let late = start.elapsed() >= patience;
+    }
+
+    /// When to look again at the latest.
+    pub(super) fn again(&self) -> u64 {
+        self.again
+    }
+
+    /// Reaps, and kills whom `spare` does not protect. Whether that was all.
+    pub(super) fn look(&mut self, spare: impl Fn(i32) -> bool, now: u64) -> bool {
+        loop {
+            match sys::wait(-1) {
+                Waited::NoChild => return true,
+                Waited::Child(..) => {}
+                Waited::NotYet => break,
+            }
+        }
         for child in sys::children() {
-            if late || !spare(child) {
+            if now >= self.late || !spare(child) {
                 sys::kill(child, libc::SIGKILL);
             }
         }
-        if start.elapsed() >= limit {
-            return;
-        }
-        std::thread::sleep(pause);
-        pause = (2 * pause).min(Duration::from_millis(10));
+        self.again = now + self.pause;
+        self.pause = (2 * self.pause).min(PAUSE_LAST);
+        now >= self.end
+    }
+}
+
+/// A whole [`Burial`].
+pub(super) fn bury(spare: impl Fn(i32) -> bool, patience: Duration, limit: Duration) {
+    let mut now = monotonic_ns();
+    let mut burial = Burial::new(patience, limit, now);
+    while !burial.look(&spare, now) {
+        std::thread::sleep(Duration::from_nanos(burial.again - now));
+        now = monotonic_ns();
     }
 }

@@ -74,7 +74,7 @@ unsafe fn spawn(shell: &RemoteShell, host: &str) -> io::Result<Shell> {
         if sys::new_session().is_ok() && sys::arrange_fds(&placed, 3).is_ok() {
             sys::reset_signals(0);
             let e = sys::exec(&path, &argv, &env);
-            eprintln!("{}: {e}", path.to_string_lossy());
+            crate::say!("{}: {e}", path.to_string_lossy());
         }
         crate::exit::NOT_EXECUTABLE
     };

@@ -2,7 +2,6 @@
 //! the PEs read it, and nowhere else.
 
 use std::collections::HashSet;
-use std::io::Write;
 
 use shmem_node::kvs::{self, StoreError, Writer};
 use shmem_pmi::server::{NodeStore, StoreFull};
@@ -37,8 +36,7 @@ impl SharedStore {
         }
         let intended = error == StoreError::None;
         if !intended && !std::mem::replace(&mut self.told, true) {
-            // Who cannot be told goes on without.
-            let _ = writeln!(std::io::stderr(), "shmrun: {error}");
+            crate::say!("shmrun: {error}");
         }
     }
 }

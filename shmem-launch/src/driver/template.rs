@@ -107,7 +107,7 @@ fn arrange(
     let arranged =
         sys::set_group(0, group).and_then(|()| sys::arrange_fds(&placed, TEMPLATE_FD + 1));
     if let Err(e) = arranged {
-        eprintln!("shmrun: cannot prepare the process that starts the PEs: {e}");
+        crate::say!("shmrun: cannot prepare the process that starts the PEs: {e}");
         return false;
     }
     sys::reset_signals(ignored);
@@ -177,7 +177,7 @@ impl Start {
         let child = || {
             if arrange(&theirs, false, group.id(), segment, ignored) {
                 let e = sys::exec(path, args, &recipe.env);
-                eprintln!("shmrun: {}: {e}", path.to_string_lossy());
+                crate::say!("shmrun: {}: {e}", path.to_string_lossy());
             }
             1
         };
@@ -212,7 +212,7 @@ pub(super) unsafe fn spawner(
         match exec::serve(socket.as_fd(), recipe) {
             Ok(()) => 0,
             Err(e) => {
-                eprintln!("shmrun: the process that starts the PEs failed: {e}");
+                crate::say!("shmrun: the process that starts the PEs failed: {e}");
                 1
             }
         }

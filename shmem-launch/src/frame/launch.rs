@@ -40,6 +40,17 @@ pub enum InputTo {
     All,
 }
 
+impl InputTo {
+    /// How many of so many PEs of a node get it at most.
+    pub fn most(self, n_local: u32) -> u32 {
+        match self {
+            Self::Nobody => 0,
+            Self::Rank(_) => 1,
+            Self::All => n_local,
+        }
+    }
+}
+
 /// A variable set for the PEs on top of the agent's own environment.
 pub type EnvVar = (Vec<u8>, Vec<u8>);
 

@@ -214,17 +214,18 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         Some(_) => None,
         None => Some(spins(settings.spin, layout.n_pes())),
     };
+    let input = input(cli, layout.n_pes())?;
     match machines {
         // Each host looks for itself; this one may run none.
         Some(_) if !first_is_here => {}
         Some(_) => {
             let here = Layout::of(layout.ranks(0).len() as u32, 1);
             let several = layout.n_nodes() > 1;
-            check_machine(&here, several, degree, settings, statics, heap)?;
+            check_machine(&here, several, degree, input, settings, statics, heap)?;
         }
         None => {
             let several = layout.n_nodes() > 1;
-            check_machine(&layout, several, degree, settings, statics, heap)?;
+            check_machine(&layout, several, degree, input, settings, statics, heap)?;
         }
     }
 
@@ -281,7 +282,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         env: environment(&cli.env, std::env::vars_os())?,
         cwd: cwd.into_os_string().into_vec(),
         respawn: respawns > 0,
-        input: input(cli, layout.n_pes())?,
+        input,
         ignored: sys::ignored_signals(),
         spawner,
     };
@@ -481,6 +482,7 @@ pub(crate) fn check_machine(
     layout: &Layout,
     several: bool,
     degree: u32,
+    input: InputTo,
     settings: &Settings,
     statics: StaticsRoom,
     heap: u64,
@@ -494,6 +496,7 @@ pub(crate) fn check_machine(
         nodes: layout.n_nodes(),
         max_per_node: layout.max_per_node(),
         children: degree,
+        inputs: input.most(layout.max_per_node()),
         several,
     };
     limits::check(&demand, &limits::read(demand.tasks()))?;

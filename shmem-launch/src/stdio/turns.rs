@@ -236,7 +236,7 @@ impl Turns {
         }
     }
 
-    /// There is no room for what a PE has said: the beginning of its line is due.
+    /// There is no room for what a PE has said, or it has ended: the beginning of its line is due.
     pub fn press(&mut self, source: u32, now: u64, emit: impl FnMut(Said<'_>)) {
         if let Some(held) = self.held.get_mut(&source) {
             held.due = true;

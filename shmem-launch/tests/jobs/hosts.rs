@@ -406,6 +406,38 @@ fn the_loss_of_an_agent_ends_the_job_everywhere() {
 }
 
 #[test]
+fn processes_with_a_session_of_their_own_end_with_their_agent() {
+    let net = Network::new();
+    let mut job = net.sh("a,b", &[], "setsid sleep 1000 & exec sleep 1000");
+    for victim in ["shmrun-agent", "shmrun-warden"] {
+        for number in 0..2 {
+            let child = job.start();
+            job.wait_for("sleep", 4);
+            kill(job.wait_for(victim, 2)[number], 9);
+            let out = job.finish(child);
+            assert_eq!(out.code(), 125, "{out:?}");
+            assert_eq!(out.messages().len(), 1, "{out:?}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_can_tell_nobody_why_it_cannot_start_has_a_status() {
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_shmrun"))
+        .arg("--agent")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(full)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(125));
+}
+
+#[test]
 fn the_loss_of_a_remote_shell_ends_the_job_everywhere() {
     for number in 0..4 {
         let out = killed("rsh", number, 4);

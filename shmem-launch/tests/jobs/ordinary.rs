@@ -35,7 +35,10 @@ impl Account {
         let from = Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name(name);
         let to = self.dir.join(from.file_name().unwrap());
         if !to.exists() {
-            fs::copy(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+            // By another process: a program that is open for writing in this one, or in one that is being
+            // forked from it, could not be executed.
+            let copied = Command::new("cp").args([&from, &to]).status().unwrap();
+            assert!(copied.success(), "{}", from.display());
             fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
         }
         to.to_str().expect("an ordinary path").to_owned()
@@ -101,6 +104,51 @@ fn more_pes_than_one_table_has_room_for() {
     assert_eq!(out.code(), 125);
     assert!(out.stderr.contains("more --nodes"), "{}", out.stderr);
     assert_eq!(out.stdout, "");
+}
+
+/// A job of which one agent has more PEs than its table has room for; `script` is that of the first 81. The
+/// last PE is started when the pipes of those are parked, and gives `$DIR/go` then.
+fn parked(account: &Account, script: &str) -> Job {
+    let rest = "[ $PMI_RANK = 1369 ] && : > $DIR/go; [ $PMI_RANK -gt 80 ] && exit";
+    let wait = "wait_for() { until [ -e $DIR/$1 ]; do sleep 0.3; done; }";
+    let script = format!("{rest}\n{wait}\n{script}");
+    let options = ["-n", "1370", "--respawn", "1", "/bin/sh", "-c", &script];
+    let job = account.shmrun(4096, &options);
+    fs::set_permissions(&account.dir, fs::Permissions::from_mode(0o777)).unwrap();
+    job.env("DIR", account.dir.to_str().unwrap())
+}
+
+#[test]
+fn a_process_whose_pipe_is_kept_elsewhere_is_started_again() {
+    let account = Account::new(USER + 3);
+    // Another process holds the old pipe, and those of the others come and go before the new one is used.
+    let script = "if [ $PMI_RANK != 0 ]; then wait_for again; echo err >&2; : > $DIR/said.$PMI_RANK; wait_for end\n\
+        elif [ $PMI_RESPAWNED ]; then\n\
+        : > $DIR/again; while [ $(ls $DIR | grep -c said) != 80 ]; do sleep 0.1; done\n\
+        sleep 0.3; : > $DIR/end; echo new >&2\n\
+        else sleep 1000 & wait_for go; printf 'an old ' >&2; printf 'life' >&2; kill -9 $$; fi";
+    let out = parked(&account, script).run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    let (old, new) = (out.stderr.find("an old life"), out.stderr.find("new\n"));
+    assert!(old.is_some() && old < new, "{out:?}");
+    let told = out.stderr.find("starting it again");
+    assert!(old < told && told < new, "{out:?}");
+    assert_eq!(out.stderr.matches("err\n").count(), 80, "{out:?}");
+}
+
+#[test]
+fn a_pipe_that_is_kept_elsewhere_and_cannot_be_opened_is_told() {
+    let account = Account::new(USER + 4);
+    // The parent of a PE is its agent, when all have been started.
+    let script = "[ $PMI_RANK = 0 ] || exit 0; wait_for go; agent=$$\n\
+        until [ \"$(cat /proc/$agent/comm)\" = shmrun-agent ]; do\n\
+        read _ _ _ agent _ < /proc/$$/stat; sleep 0.1; done\n\
+        prlimit --pid $agent --nofile=3:4096; echo lost >&2";
+    let out = parked(&account, script).run();
+    assert_eq!(out.code(), 125, "{out:?}");
+    for part in ["standard error of PE 0", "Too many open files", "ulimit -n"] {
+        assert!(out.messages()[0].contains(part), "{out:?}");
+    }
 }
 
 /// A program that takes all that its user may have on their way.

@@ -124,3 +124,42 @@ fn a_job_ends_while_a_process_is_started_again() {
     held.release();
     fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn what_a_process_wrote_last_is_read_before_it_is_started_again() {
+    // Nobody takes output, so it writes until there is no room on the way, nor in its pipe.
+    let script = "[ $PMI_RESPAWNED ] && { echo again; exit 0; }\n\
+        for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do\n\
+        dd if=/dev/zero bs=4096 count=1000 oflag=nonblock 2>> $COUNTS; sleep 0.02; done\n\
+        kill -9 $$";
+    let counts = std::env::temp_dir().join(format!("shmrun-counts-{}", std::process::id()));
+    let args = ["-n", "1", "--respawn", "1", "/bin/sh", "-c", script];
+    let mut job = Job::new(&args).env("COUNTS", counts.to_str().unwrap());
+    let mut child = job.start();
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("starting it again") {
+        let mut part = [0; 512];
+        let n = stderr.read(&mut part).unwrap();
+        assert!(n > 0, "{said}");
+        said.push_str(std::str::from_utf8(&part[..n]).unwrap());
+    }
+    // For whoever would start it at once.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let mut text = Vec::new();
+    stdout.read_to_end(&mut text).unwrap();
+    let out = job.finish(child);
+    assert_eq!(out.code(), 0, "{out:?}");
+    let counted = fs::read_to_string(&counts).unwrap();
+    fs::remove_file(counts).unwrap();
+    let counted = counted
+        .lines()
+        .filter_map(|l| l.strip_suffix("+0 records out"));
+    let records = counted
+        .map(|n| n.parse::<usize>().unwrap())
+        .collect::<Vec<_>>();
+    let written = 4096 * records.iter().sum::<usize>();
+    assert!(written > 0 && records.last() == Some(&0), "{records:?}");
+    assert_eq!(text.len(), written + "again\n".len(), "{records:?}");
+    assert!(text.ends_with(b"\0again\n"));
+}

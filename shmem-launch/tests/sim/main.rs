@@ -1,7 +1,8 @@
 //! Whole trees of agents under a launcher, simulated: real state machines, simulated links, PEs,
 //! deaths, terminal and time. Everything follows from a seed; `SHMEM_SIM_SEED=n` replays one.
 //!
-//! In some worlds processes that die are started again, some times.
+//! In some worlds processes that die are started again, some times. Now and then the job is stopped, for
+//! minutes.
 //!
 //! In some worlds each node is a host, whose agent a remote shell starts: it has to greet first, and
 //! some never do, or say something else.
@@ -78,6 +79,8 @@ struct Node {
     greeting: Option<Vec<u8>>,
     /// Its parent has given it up.
     dropped: bool,
+    /// Its PEs and its template are stopped.
+    stopped: bool,
     /// How the process ended, until the parent knows.
     unreaped: Option<End>,
     parent: Option<usize>,
@@ -96,6 +99,8 @@ struct World {
     now: u64,
     root: Root,
     root_alive: bool,
+    /// Since when the launcher is stopped.
+    root_stopped: Option<u64>,
     root_told_closed: bool,
     root_reaped: bool,
     nodes: Vec<Node>,
@@ -198,6 +203,7 @@ fn world(seed: u64) -> World {
                     false => greeting(),
                 }),
                 dropped: false,
+                stopped: false,
                 unreaped: None,
                 parent,
                 index,
@@ -221,6 +227,7 @@ fn world(seed: u64) -> World {
             ..Default::default()
         }),
         root_alive: true,
+        root_stopped: None,
         root_told_closed: false,
         root_reaped: false,
         nodes,

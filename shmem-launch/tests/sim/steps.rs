@@ -2,6 +2,11 @@
 
 use super::*;
 
+const STOP: u8 = 20;
+
+/// How long the job may be stopped.
+const MINUTES: usize = 300_000_000_000;
+
 /// Whether standard output of a PE may be read.
 fn may_read(reading: Reading, local: u32) -> bool {
     match reading {
@@ -54,11 +59,17 @@ impl World {
                     }
                     self.nodes[at].requests.push_back((first, count));
                 }
+                // A PE that was reaped has nobody else who writes: its pipe ends.
+                Action::CloseOutputOf(_) => {}
                 Action::Respawn { local, .. } => self.respawn(at, local),
                 Action::FinishTemplate => self.nodes[at].finishing = true,
                 Action::Say(_) => {}
                 Action::Signal(signal) => self.signal(at, signal),
-                Action::KillAll => self.signal(at, 9),
+                Action::KillAll => {
+                    // They have had no time to end.
+                    assert!(!self.nodes[at].stopped);
+                    self.signal(at, 9);
+                }
                 Action::CleanUp => {
                     assert!(self.nodes[at].pes.iter().all(|p| p.life != Life::Alive));
                     let report = Reduced {
@@ -97,16 +108,7 @@ impl World {
         let node = &mut self.nodes[at];
         let pe = &mut node.pes[local as usize];
         assert_eq!(pe.life, Life::Reaped);
-        if std::mem::take(&mut pe.open) {
-            let rest = std::mem::take(&mut pe.pipe);
-            node.agent
-                .handle(Event::Output(local, Stream::Out, &rest), self.now);
-            for stream in Stream::ALL {
-                node.agent
-                    .handle(Event::OutputClosed(local, stream), self.now);
-            }
-        }
-        pe.pipe.clear();
+        assert!(!pe.open && pe.pipe.is_empty());
         let pid = match works {
             true => {
                 (pe.life, pe.open) = (Life::Alive, true);
@@ -132,6 +134,7 @@ impl World {
 
     fn signal(&mut self, at: usize, signal: u8) {
         let node = &mut self.nodes[at];
+        node.stopped = signal == STOP;
         for pe in node.pes.iter_mut().filter(|p| p.life == Life::Alive) {
             if signal == 9 || (signal == 15 && !pe.stubborn) {
                 pe.life = Life::Zombie(End::Signal {
@@ -165,7 +168,8 @@ impl World {
     pub(super) fn step(&mut self) -> bool {
         let mut choices: Vec<(usize, u8)> = Vec::new();
         for (at, n) in self.nodes.iter().enumerate() {
-            let parent_alive = n.parent.map_or(self.root_alive, |p| self.nodes[p].alive);
+            let root_at_work = self.root_alive && self.root_stopped.is_none();
+            let parent_alive = n.parent.map_or(root_at_work, |p| self.nodes[p].alive);
             if parent_alive && !n.dropped {
                 let told = n.parent.is_none() && self.root_told_closed;
                 if !n.up.is_empty() && n.greeting.is_none() {
@@ -197,12 +201,14 @@ impl World {
             if !n.prepared {
                 choices.push((at, 5));
             }
-            if !n.requests.is_empty() {
+            if n.stopped {
+                // Neither template nor PEs do anything.
+            } else if !n.requests.is_empty() {
                 choices.push((at, 6));
             } else if n.finishing && n.template {
                 choices.push((at, 7));
             }
-            if n.pes.iter().any(|p| p.life == Life::Alive) {
+            if !n.stopped && n.pes.iter().any(|p| p.life == Life::Alive) {
                 choices.push((at, 8));
             }
             if !n.template && n.pes.iter().any(|p| matches!(p.life, Life::Zombie(_))) {
@@ -212,8 +218,12 @@ impl World {
                 choices.push((at, 10));
             }
         }
-        if self.root_alive && self.blocked_for == 0 {
+        let root_at_work = self.root_alive && self.root_stopped.is_none();
+        if root_at_work && self.blocked_for == 0 {
             choices.push((0, 11));
+        }
+        if self.stop_or_go_on(choices.is_empty()) {
+            return true;
         }
         self.blocked_for = self.blocked_for.saturating_sub(1);
         if self.deaths_left > 0 && self.rng.one_in(150) {
@@ -418,7 +428,8 @@ impl World {
                 .iter()
                 .filter(|n| n.alive)
                 .filter_map(|n| n.agent.next_timeout());
-            let root = self.root.next_timeout().filter(|_| self.root_alive);
+            let at_work = self.root_alive && self.root_stopped.is_none();
+            let root = self.root.next_timeout().filter(|_| at_work);
             let Some(next) = timers.chain(root).min() else {
                 return false;
             };
@@ -426,6 +437,14 @@ impl World {
         } else {
             self.now += self.rng.below(20_000_000) as u64;
         }
+        self.timers(idle);
+        if self.root_alive && self.root_stopped.is_none() {
+            self.tell_root(root::Event::Timer);
+        }
+        true
+    }
+
+    fn timers(&mut self, idle: bool) {
         for at in 0..self.nodes.len() {
             // A driver reads before it looks at the clock.
             if !idle && self.has_output_for(at) {
@@ -439,16 +458,35 @@ impl World {
                 self.tell(at, Event::Timer);
             }
         }
-        if self.root_alive {
-            self.tell_root(root::Event::Timer);
+    }
+
+    /// Somebody stops the launcher, or has it go on. True if so.
+    fn stop_or_go_on(&mut self, idle: bool) -> bool {
+        if !self.root_alive || self.root.is_over() {
+            return false;
+        }
+        // Hosts answer in their own time, so they have done it.
+        let ready = self.root.moments().ready > 0;
+        match self.root_stopped {
+            None if ready && self.rng.one_in(4000) => {
+                self.tell_root(root::Event::Signal(STOP));
+                self.root_stopped = Some(self.now);
+            }
+            Some(since) if idle || self.rng.one_in(30) => {
+                self.now += self.rng.below(MINUTES) as u64;
+                self.timers(false);
+                self.root_stopped = None;
+                self.tell_root(root::Event::Continued(self.now - since));
+            }
+            _ => return false,
         }
         true
     }
 
     fn death(&mut self) {
         match self.rng.below(5) {
-            // A signal after the end only drops what is unwritten.
-            3 | 4 if self.root.is_over() => {}
+            // A signal after the end only drops what is unwritten; while it is stopped, none is seen.
+            3 | 4 if self.root.is_over() || self.root_stopped.is_some() => {}
             0 | 1 => {
                 let at = self.rng.below(self.nodes.len());
                 let local = self.rng.below(self.nodes[at].pes.len());

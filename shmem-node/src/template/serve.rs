@@ -1,6 +1,7 @@
 //! The template's end: a loop in a constructor that forks PEs.
 
-use std::io;
+use std::fmt;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::message::PeSpec;
@@ -33,10 +34,15 @@ pub fn constructor(warm_up: fn()) {
         Ok(Role::Pe) => {}
         Ok(Role::Finished) => exit(0),
         Err(e) => {
-            eprintln!("shmem: the template of this program failed: {e}");
+            tell(format_args!("the template of this program failed: {e}"));
             exit(1)
         }
     }
+}
+
+/// Who cannot be told is not.
+fn tell(what: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "shmem: {what}");
 }
 
 fn exit(status: i32) -> ! {
@@ -54,7 +60,7 @@ fn serve(fd: RawFd) -> io::Result<Role> {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 if let Err(e) = become_pe(pe, own) {
-                    eprintln!("shmem: cannot start PE {}: {e}", pe.rank);
+                    tell(format_args!("cannot start PE {}: {e}", pe.rank));
                     exit(1);
                 }
                 Ok(None)

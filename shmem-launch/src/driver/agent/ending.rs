@@ -141,8 +141,22 @@ impl Driver {
     pub(super) fn clean_up(&mut self) {
         self.close_outputs(None, false);
         self.input = Input::default();
-        let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
-        bury(|pid| agents.contains(&pid), BURY_PATIENCE, BURY_LIMIT);
+        let now = monotonic_ns();
+        self.burial = Some(Burial::new(BURY_PATIENCE, BURY_LIMIT, now));
+        self.go_on_burying(now);
+    }
+
+    pub(super) fn go_on_burying(&mut self, now: u64) {
+        let children = &self.children;
+        let is_agent = |pid| children.iter().any(|c| c.pid == pid);
+        let burial = self.burial.as_mut();
+        if burial.is_some_and(|burial| burial.look(is_agent, now)) {
+            self.burial = None;
+            self.report();
+        }
+    }
+
+    fn report(&mut self) {
         let mut report = Reduced {
             agents: 1,
             ..Reduced::default()

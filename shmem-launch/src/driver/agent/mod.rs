@@ -9,7 +9,7 @@ mod starting;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,8 +24,9 @@ use super::group::Group;
 use super::link::{self, Flushed, Got, Uplink};
 use super::node::{self, Node, Place};
 use super::park::Parking;
-use super::reap::bury;
+use super::reap::{Burial, bury};
 use super::store::SharedStore;
+use super::warden;
 use crate::agent::{Action, Agent, Event, Reading, Setup};
 use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
@@ -120,8 +121,13 @@ struct Driver {
     /// Children that ended and whom the template, or a spawner, has not named yet: by process id, the
     /// status. It may have been killed with answers that are not read.
     unnamed: HashMap<i32, i32>,
+    /// PEs that have ended and whose pipes are to be read to their end, and how many reads of each that may
+    /// take.
+    left: Vec<(u32, [u32; 2])>,
     /// PEs that are being started again.
     respawning: Vec<Respawning>,
+    /// Since when the job is stopped, and with it whoever starts PEs.
+    stopped: Option<u64>,
     /// PEs whose PMI socket has ended and which are not reaped.
     leaving: Vec<u32>,
     next_search: u64,
@@ -131,6 +137,8 @@ struct Driver {
     /// Buffers of reads and of nested waits, taken while in use.
     scratch: Vec<u8>,
     ready_outputs: Vec<Ready>,
+    /// What is left is being ended.
+    burial: Option<Burial>,
     exiting: bool,
 }
 
@@ -161,10 +169,7 @@ fn run(link: Uplink) -> u8 {
             driver.work()
         }
         // Without its parent an agent has nobody to tell; with it, the exit status speaks.
-        Err(e) => {
-            eprintln!("shmrun: a launch agent cannot start: {e}");
-            crate::exit::LAUNCHER
-        }
+        Err(e) => cannot_start(&e),
     }
 }
 
@@ -194,13 +199,20 @@ pub(crate) unsafe fn run_remote() -> u8 {
         link.send_all(&mut greeting);
         Ok(link)
     };
-    match link() {
+    let agent = || match link() {
         Ok(link) => run(link),
-        Err(e) => {
-            eprintln!("shmrun: a launch agent cannot start: {e}");
-            crate::exit::LAUNCHER
-        }
+        Err(e) => cannot_start(&e),
+    };
+    // SAFETY: as promised by the caller.
+    match unsafe { warden::watch(agent) } {
+        Ok(status) => status,
+        Err(e) => cannot_start(&e),
     }
+}
+
+fn cannot_start(e: &io::Error) -> u8 {
+    crate::say!("shmrun: a launch agent cannot start: {e}");
+    crate::exit::LAUNCHER
 }
 
 /// Forks an agent; gives its process id and the link to it. With `own_group` this process is the
@@ -225,8 +237,7 @@ pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
             (theirs.as_raw_fd(), LINK_FD, true),
         ];
         if let Err(e) = sys::arrange_fds(&placed, LINK_FD + 1) {
-            eprintln!("shmrun: a launch agent cannot start: {e}");
-            return crate::exit::LAUNCHER;
+            return cannot_start(&e);
         }
         // SAFETY: the link was put there just now and nobody else owns it here.
         run(Uplink::Socket(unsafe { sys::own(LINK_FD) }))
@@ -289,9 +300,9 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     let links = open.count() as u32;
     let inputs = input.here.end - input.here.start;
     let agents_here = launch.machines.as_ref().map_or(launch.n_nodes, |_| 1);
-    let need = limits::descriptors(n_local, links) + u64::from(inputs);
+    let need = limits::descriptors(n_local, links, inputs);
     let have = sys::raise_descriptors(need.max(Portion::limit_for_full(agents_here)));
-    let least = limits::descriptors_least(n_local, links) + u64::from(inputs);
+    let least = limits::descriptors_least(n_local, links, inputs);
     let mut node = node.and_then(|node| {
         let short = limits::LimitError::Descriptors {
             need: least,
@@ -359,7 +370,9 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         by_pid: HashMap::with_capacity(n_local as usize),
         answered: 0,
         unnamed: HashMap::new(),
+        left: Vec::new(),
         respawning: Vec::new(),
+        stopped: None,
         leaving: Vec::new(),
         next_search: 0,
         search_due: false,
@@ -367,6 +380,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         moments: [0; crate::report::MOMENTS],
         scratch: vec![0; 64 << 10],
         ready_outputs: Vec::with_capacity(256),
+        burial: None,
         exiting: false,
     };
     driver.moment(Moment::Launched, launched);
@@ -415,14 +429,18 @@ impl Driver {
                 return 0;
             }
             let now = monotonic_ns();
-            let search = self.search_due.then_some(self.next_search);
+            let search = self.search_due && self.burial.is_none();
+            let search = search.then_some(self.next_search);
             let timer = self.agent.next_timeout();
-            let retry = self.refused.map(|r| r.again);
-            let overdue = self.next_overdue();
-            let until = [timer, search, retry, overdue].into_iter().flatten().min();
+            let going_on = self.stopped.is_none();
+            let retry = self.refused.filter(|_| going_on).map(|r| r.again);
+            let overdue = self.next_overdue().filter(|_| going_on);
+            let burial = self.burial.as_ref().map(Burial::again);
+            let until = [timer, search, retry, overdue, burial];
+            let until = until.into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
-                eprintln!(
+                crate::say!(
                     "shmrun: the launch agent of node {} cannot wait: {e}",
                     self.launch.node
                 );
@@ -438,7 +456,9 @@ impl Driver {
             if overdue.is_some_and(|at| now >= at) {
                 self.end_overdue(now);
             }
-            if self.search_due && now >= self.next_search {
+            if self.burial.is_some() {
+                self.go_on_burying(now);
+            } else if self.search_due && now >= self.next_search {
                 self.search_children(now);
             }
             if timer.is_some_and(|at| now >= at) {
@@ -488,6 +508,16 @@ impl Driver {
     }
 
     fn act(&mut self) {
+        loop {
+            self.act_once();
+            if !self.read_left() {
+                break;
+            }
+        }
+        self.watch_outputs();
+    }
+
+    fn act_once(&mut self) {
         while let Some(action) = self.agent.poll_action() {
             match action {
                 Action::Spawn { first, count } => self.spawn(first, count),
@@ -497,17 +527,8 @@ impl Driver {
                         let _ = template.finish();
                     }
                 }
-                // Who cannot be told is not.
-                Action::Say(text) => drop(writeln!(io::stderr(), "shmrun: {text}")),
-                Action::Signal(signal) => {
-                    if let Some(node) = &self.node {
-                        node.group.signal(signal.into());
-                        // A stopped process would not get to the signal that is to end it.
-                        if ends(signal) {
-                            node.group.signal(libc::SIGCONT);
-                        }
-                    }
-                }
+                Action::Say(text) => crate::say!("shmrun: {text}"),
+                Action::Signal(signal) => self.signal(signal),
                 Action::ToPe(local, bytes) => self.write_pmi(local, &bytes),
                 Action::Publish {
                     request,
@@ -527,6 +548,7 @@ impl Driver {
                         }
                     }
                 }
+                Action::CloseOutputOf(local) => self.left.push((local, [pe_io::LAST_READS; 2])),
                 Action::Respawn { local, count } => self.respawn(local, count),
                 Action::DropChild(at) => self.drop_child(at),
                 Action::Stdin(data) => self.add_input(&data),
@@ -542,7 +564,38 @@ impl Driver {
                 Action::Die => self.die(),
             }
         }
-        self.watch_outputs();
+    }
+
+    fn signal(&mut self, signal: u8) {
+        let now = monotonic_ns();
+        match signal.into() {
+            libc::SIGTSTP => self.stopped = self.stopped.or(Some(now)),
+            libc::SIGCONT => {
+                if let Some(since) = self.stopped.take() {
+                    self.postpone(now - since);
+                }
+            }
+            _ => {}
+        }
+        if let Some(node) = &self.node {
+            node.group.signal(signal.into());
+            // A stopped process would not get to the signal that is to end it.
+            if ends(signal) {
+                node.group.signal(libc::SIGCONT);
+            }
+        }
+    }
+
+    /// Whoever starts PEs was stopped for so long.
+    fn postpone(&mut self, by: u64) {
+        if let Some(refused) = &mut self.refused {
+            refused.postpone(by);
+        }
+        let overdue = self
+            .respawning
+            .iter_mut()
+            .filter_map(|r| r.overdue.as_mut());
+        overdue.for_each(|at| *at += by);
     }
 
     fn flush(&mut self) {

@@ -7,7 +7,7 @@
 use super::*;
 
 /// Reads of what an ended process left in a pipe or in its PMI socket, at most.
-const LAST_READS: u32 = 64;
+pub(super) const LAST_READS: u32 = 64;
 
 /// How a message of a PE to the user begins.
 const TELL: &[u8] = b"cmd=tell;";
@@ -40,7 +40,9 @@ impl Driver {
             } else {
                 Stream::Err
             };
-            self.read_output(local, stream, &mut buf, event.hangup());
+            // A registration that a parked pipe has left behind may tell the end of another one.
+            let last = event.hangup() && self.parking.is_none();
+            self.read_output(local, stream, &mut buf, last);
         }
         self.scratch = buf;
         self.ready_outputs = ready;
@@ -117,10 +119,26 @@ impl Driver {
             });
             match watched {
                 Ok(fd) => self.pes[local as usize].output[Stream::Err as usize] = Some(fd),
-                // Only without its keeper, whose end is noticed.
-                Err(_) => parking.ended(local),
+                Err(e) => {
+                    let keeper = parking.keeper_of(local);
+                    parking.ended(local);
+                    self.not_unparked(local, keeper, &e);
+                }
             }
         }
+    }
+
+    /// The end of a keeper says more than that its pipes cannot be opened.
+    fn not_unparked(&mut self, local: u32, keeper: Option<i32>, e: &io::Error) {
+        if let Some(Waited::Child(pid, status)) = keeper.map(sys::wait) {
+            self.reaped(pid, status);
+        }
+        let rank = self.first_rank + local;
+        self.tell(Event::Failed(format!(
+            "cannot open the pipe with standard error of PE {rank}, which another process keeps (there are \
+             fewer descriptors, ulimit -n, than three per PE): {e}"
+        )));
+        self.tell(Event::OutputClosed(local, Stream::Err));
     }
 
     /// Notes that stderr of more PEs is open, and parks a lot of them when there is one.
@@ -153,16 +171,14 @@ impl Driver {
             let Some(local) = self.parking.as_mut().and_then(Parking::overdue) else {
                 return;
             };
-            let output = &mut self.pes[local as usize].output[Stream::Err as usize];
-            let speaks = |fd: &OwnedFd| sys::poll_readable(fd.as_fd(), Duration::ZERO);
-            if output.as_ref().is_some_and(speaks) {
+            if self.is_readable(local, Stream::Err) {
                 if let Some(parking) = &mut self.parking {
                     parking.stays_out(local);
                 }
                 return;
             }
             // What comes from now on is told by the registration that was left behind.
-            *output = None;
+            self.pes[local as usize].output[Stream::Err as usize] = None;
         }
     }
 
@@ -194,24 +210,68 @@ impl Driver {
         }
     }
 
-    /// Passes on what a failed PE wrote last, so that it stands before the message about it. Others that hold
-    /// its pipe may write for ever.
+    /// Passes on what a failed PE wrote last, so that it stands before the message about it.
     pub(super) fn drain_output(&mut self, local: u32) {
+        self.read_last(local, &mut [LAST_READS; 2]);
+    }
+
+    /// Reads what a PE that has ended has left, as far as output may be read. Others that hold its pipes may
+    /// write for ever, so `reads` says how often at most. Whether nothing is left.
+    fn read_last(&mut self, local: u32, reads: &mut [u32; 2]) -> bool {
         let mut buf = std::mem::take(&mut self.scratch);
         self.unpark(local);
+        let mut done = true;
         for stream in Stream::ALL {
-            let mut reads = 0..LAST_READS;
-            while self.agent.may_read_output()
-                && reads.next().is_some()
-                && self.pes[local as usize].output[stream as usize]
-                    .as_ref()
-                    .is_some_and(|fd| sys::poll_readable(fd.as_fd(), Duration::ZERO))
-            {
+            let reads = &mut reads[stream as usize];
+            while *reads > 0 && self.is_readable(local, stream) {
+                if !self.agent.may_read_output() {
+                    done = false;
+                    break;
+                }
+                *reads -= 1;
                 self.read_output(local, stream, &mut buf, false);
             }
         }
         self.scratch = buf;
         self.park_overdue();
+        done
+    }
+
+    fn is_readable(&self, local: u32, stream: Stream) -> bool {
+        let output = &self.pes[local as usize].output[stream as usize];
+        let readable = |fd: &OwnedFd| sys::poll_readable(fd.as_fd(), Duration::ZERO);
+        output.as_ref().is_some_and(readable)
+    }
+
+    /// Goes on reading what PEs have left whose pipes are to be closed. Whether there was something.
+    pub(super) fn read_left(&mut self) -> bool {
+        let mut told = false;
+        for (local, before) in std::mem::take(&mut self.left) {
+            let mut reads = before;
+            let done = self.read_last(local, &mut reads);
+            match done {
+                true => self.close_output_of(local),
+                false => self.left.push((local, reads)),
+            }
+            told |= done || reads != before;
+        }
+        told
+    }
+
+    fn close_output_of(&mut self, local: u32) {
+        for stream in Stream::ALL {
+            // Another process may have a copy for a moment, and the registration would live as long.
+            if let Some(fd) = self.pes[local as usize].output[stream as usize].take() {
+                let _ = self.outputs.remove(&fd);
+            }
+        }
+        if let Some(parking) = &mut self.parking {
+            parking.ended(local);
+            self.unparked.retain(|&l| l != local);
+        }
+        for stream in Stream::ALL {
+            self.tell(Event::OutputClosed(local, stream));
+        }
     }
 
     /// Closes the read ends of one stream or of both; `tell` lets the agent know.

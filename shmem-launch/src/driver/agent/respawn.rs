@@ -23,7 +23,7 @@ pub(super) struct Respawning {
     /// What will lead to the new process. Nobody listens before it is known.
     ours: Ends,
     /// When the spawner is killed, unless it has been.
-    overdue: Option<u64>,
+    pub(super) overdue: Option<u64>,
 }
 
 impl Driver {
@@ -35,16 +35,9 @@ impl Driver {
         }
     }
 
-    /// Takes the last of what the old process said, and closes what led to it.
+    /// Takes the last of what the old process said to PMI, and closes what led to it. Its output was closed
+    /// before.
     fn forget(&mut self, local: u32) {
-        self.drain_output(local);
-        self.unpark(local);
-        for stream in Stream::ALL {
-            let output = &mut self.pes[local as usize].output[stream as usize];
-            if output.take().is_some() {
-                self.tell(Event::OutputClosed(local, stream));
-            }
-        }
         // What it left in the socket; another process that holds the other end may go on for ever.
         self.drain_pmi(local);
         if self.pes[local as usize].pmi.take().is_some() {
@@ -146,6 +139,7 @@ impl Driver {
             Ok(pid) => {
                 self.pes[local as usize].pid = *pid;
                 self.by_pid.insert(*pid, local);
+                self.park(local..local + 1);
             }
             Err(_) => self.pes[local as usize] = PeIo::default(),
         }

@@ -40,6 +40,12 @@ impl Refused {
             pause,
         })
     }
+
+    /// Nobody could take anything for so long.
+    pub(super) fn postpone(&mut self, by: u64) {
+        self.since += by;
+        self.again += by;
+    }
 }
 
 /// The agent's ends of what leads to a PE: its standard output and error, and its PMI socket.

@@ -1,0 +1,173 @@
+//! One agent without children, told what happens.
+
+use super::*;
+use crate::limits::Portion;
+use shmem_pmi::process_mapping::ProcessMapping;
+use shmem_pmi::server::{Job, NodePlace};
+use shmem_pmi::tree::Tree;
+
+const MS: u64 = 1_000_000;
+const MINUTE: u64 = 60_000 * MS;
+
+fn failed(local: u32) -> Event<'static> {
+    Event::Reaped {
+        local,
+        end: End::Code(3),
+        unfinalized: false,
+        attached: false,
+    }
+}
+
+impl Agent {
+    /// An agent of `n` PEs, which run.
+    fn running(n: u32, respawn: bool) -> Self {
+        let node_of = vec![0; n as usize];
+        let tree = Tree::new(1, 2);
+        let job = Job {
+            size: n,
+            process_mapping: ProcessMapping::from_nodes(&node_of).to_string(),
+            ..Job::default()
+        };
+        let pmi = NodeServer::new(job, NodePlace::in_tree(&tree, 0, &node_of)).unwrap();
+        let setup = Setup {
+            node: 0,
+            first_rank: 0,
+            n_local: n,
+            n_pes: n,
+            portion: Portion::FULL,
+            raw_output: false,
+            respawn,
+            input: InputRoute::default(),
+            children: Vec::new(),
+        };
+        let mut agent = Self::new(setup, pmi);
+        agent.handle(Event::Prepared, 0);
+        agent.hear(&Frame::Go, 0);
+        let pids: Vec<i32> = (10..10 + n as i32).collect();
+        let started = Event::Spawned {
+            pids: &pids,
+            error: None,
+        };
+        agent.handle(started, 0);
+        agent.handle(Event::TemplateClosed, 0);
+        assert_eq!(agent.phase, Phase::Running);
+        agent.said();
+        agent.done();
+        agent
+    }
+
+    fn hear(&mut self, frame: &Frame<'_>, now: u64) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.handle(Event::FromParent(&bytes), now);
+    }
+
+    /// What has gone up: output as it is, anything else by its name.
+    fn said(&mut self) -> Vec<String> {
+        let bytes = self.up.take();
+        let (mut reader, mut bytes) = (FrameReader::default(), &bytes[..]);
+        let mut said = Vec::new();
+        while let Some(content) = reader.next_frame(&mut bytes).unwrap() {
+            said.push(match Frame::decode(content).unwrap() {
+                Frame::Output { data, .. } => String::from_utf8(data.to_vec()).unwrap(),
+                Frame::Fault(_) => "<fault>".into(),
+                Frame::Died(_) => "<died>".into(),
+                Frame::Told(_) => "<told>".into(),
+                other => format!("{other:?}"),
+            });
+        }
+        said
+    }
+
+    fn done(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.poll_action()).collect()
+    }
+}
+
+#[test]
+fn what_a_pe_has_written_stands_before_what_is_said_of_it() {
+    for respawn in [false, true] {
+        let mut agent = Agent::running(2, respawn);
+        agent.handle(Event::Output(1, Stream::Out, b"half"), MS);
+        agent.handle(Event::Output(1, Stream::Err, b" a line"), MS);
+        assert_eq!(agent.said(), [""; 0]);
+        agent.handle(failed(1), 2 * MS);
+        let end = ["<fault>", "<died>"][usize::from(respawn)];
+        assert_eq!(agent.said(), ["half", " a line", end]);
+    }
+    let mut agent = Agent::running(2, false);
+    agent.handle(Event::Output(1, Stream::Err, b"well, "), MS);
+    let told = Told {
+        rank: 1,
+        node: 0,
+        count: 1,
+        adds: false,
+        text: "no".into(),
+    };
+    agent.told(told, 2 * MS);
+    assert_eq!(agent.said(), ["well, ", "<told>"]);
+}
+
+#[test]
+fn a_pe_is_started_again_when_all_that_it_wrote_was_read() {
+    let mut agent = Agent::running(2, true);
+    agent.handle(failed(1), MS);
+    assert_eq!(agent.said(), ["<died>"]);
+    agent.hear(&Frame::Respawn { rank: 1, count: 1 }, 2 * MS);
+    assert_eq!(agent.done(), [Action::CloseOutputOf(1)]);
+    agent.handle(Event::Output(1, Stream::Out, b"last\n"), 3 * MS);
+    agent.handle(Event::OutputClosed(1, Stream::Out), 3 * MS);
+    assert_eq!(agent.done(), []);
+    agent.handle(Event::OutputClosed(1, Stream::Err), 4 * MS);
+    let again = Action::Respawn { local: 1, count: 1 };
+    assert_eq!(agent.done(), [again]);
+
+    // A job that ends meanwhile does not wait for it.
+    let mut agent = Agent::running(1, true);
+    agent.handle(failed(0), MS);
+    agent.hear(&Frame::Respawn { rank: 0, count: 1 }, 2 * MS);
+    agent.hear(&Frame::Stop { grace_ns: 0 }, 3 * MS);
+    agent.handle(Event::OutputClosed(0, Stream::Out), 4 * MS);
+    agent.handle(Event::OutputClosed(0, Stream::Err), 4 * MS);
+    let done = [Action::CloseOutputOf(0), Action::KillAll];
+    assert_eq!((agent.done(), agent.phase), (done.into(), Phase::Exited));
+}
+
+#[test]
+fn a_stop_takes_nothing_of_the_time_that_pes_have() {
+    let (stop, go_on) = (Frame::Signal(20), Frame::Signal(18));
+    let mut agent = Agent::running(2, false);
+    let grace_ns = 250 * MS;
+    agent.hear(&Frame::Stop { grace_ns }, 0);
+    agent.hear(&stop, 100 * MS);
+    agent.done();
+    assert_eq!(agent.next_timeout(), None);
+    agent.handle(Event::Timer, 5 * MINUTE);
+    assert_eq!(agent.done(), []);
+    agent.hear(&go_on, 5 * MINUTE + 100 * MS);
+    assert_eq!(agent.next_timeout(), Some(5 * MINUTE + grace_ns));
+    agent.handle(Event::Timer, 5 * MINUTE + grace_ns - 1);
+    assert_eq!(agent.done(), [Action::Signal(18)]);
+    agent.handle(Event::Timer, 5 * MINUTE + grace_ns);
+    assert_eq!(agent.done(), [Action::KillAll]);
+
+    // The time in which a PE that has closed its connection may end.
+    let mut agent = Agent::running(2, false);
+    agent.pes.lost(1, 1000 * MS);
+    agent.hear(&stop, 400 * MS);
+    agent.handle(Event::Timer, 5 * MINUTE);
+    agent.hear(&go_on, 5 * MINUTE + 400 * MS);
+    assert_eq!(agent.next_timeout(), Some(5 * MINUTE + 1000 * MS));
+    assert_eq!(agent.pes.gone(), (0, 0));
+
+    // The turn of a PE that is in the middle of a line for which another one waits.
+    let mut agent = Agent::running(2, false);
+    agent.handle(Event::Output(0, Stream::Out, b"so "), 0);
+    agent.handle(Event::Timer, 100 * MS);
+    agent.handle(Event::Output(1, Stream::Out, b"other\n"), 200 * MS);
+    agent.hear(&stop, 300 * MS);
+    agent.handle(Event::Timer, 5 * MINUTE);
+    agent.hear(&go_on, 5 * MINUTE);
+    agent.handle(Event::Output(0, Stream::Out, b"far\n"), 5 * MINUTE);
+    assert_eq!(agent.said(), ["so ", "far\n", "other\n"]);
+}

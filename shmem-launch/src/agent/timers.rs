@@ -1,0 +1,83 @@
+//! What an agent does at some time, if nothing happens before.
+//!
+//! While the job is stopped (Ctrl-Z) its PEs cannot do what they have time for, so that time does not
+//! count. Agents, on the other hand, go on, and so does what is expected of child agents.
+
+use super::event::Action;
+use super::{Agent, Child, FLUSH_NS, Phase};
+
+impl Agent {
+    /// When [`Event::Timer`] is due at the latest.
+    pub fn next_timeout(&self) -> Option<u64> {
+        let children = self.children.iter().filter_map(Child::deadline).min();
+        let output = self.output.deadline();
+        let own = [
+            self.kill_at,
+            self.flush_at,
+            self.silence.deadline(),
+            self.pes.next_deaf(),
+        ];
+        let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
+        own.chain(children).chain(output).min()
+    }
+
+    /// Does what is due.
+    pub(super) fn timers(&mut self, now: u64) {
+        if self.stopped.is_none() {
+            self.own_timers(now);
+        }
+        self.mourn(now);
+    }
+
+    fn own_timers(&mut self, now: u64) {
+        while let Some(local) = self.pes.settle_lost(now) {
+            self.pmi.will_not_return(local as usize);
+        }
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.kill_at = None;
+            self.actions.push_back(Action::KillAll);
+        }
+        if self.flush_at.is_some_and(|at| at <= now) {
+            self.flush_at = None;
+            if self.phase == Phase::Finishing && self.may_read_output() {
+                self.actions.push_back(Action::DropOutput);
+                for (local, stream) in self.pes.close_all_output() {
+                    self.output_closed(local, stream, now);
+                }
+            }
+        }
+    }
+
+    /// Output moves: an end of patience is pushed back.
+    pub(super) fn touch_flush(&mut self, now: u64) {
+        if self.phase == Phase::Finishing {
+            self.flush_at = Some(now + FLUSH_NS);
+        }
+    }
+
+    /// A signal passes by that may stop the PEs or continue them.
+    pub(super) fn note_stop(&mut self, signal: u8, now: u64) {
+        match signal.into() {
+            libc::SIGTSTP => {
+                self.stopped.get_or_insert(now);
+            }
+            libc::SIGCONT => {
+                if let Some(since) = self.stopped.take() {
+                    self.postpone(now.saturating_sub(since));
+                }
+            }
+            _ => return,
+        }
+        self.output.set_stopped(self.stopped.is_some(), now);
+    }
+
+    fn postpone(&mut self, by: u64) {
+        for at in [&mut self.kill_at, &mut self.flush_at]
+            .into_iter()
+            .flatten()
+        {
+            *at = at.saturating_add(by);
+        }
+        self.pes.postpone_deaf(by);
+    }
+}

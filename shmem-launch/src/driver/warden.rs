@@ -1,0 +1,40 @@
+//! The process above an agent on another host.
+//!
+//! What an agent leaves when it is killed, and is out of the guard's reach because it made a session of its
+//! own, becomes a child of whoever is a sub-reaper above. On the launcher's machine that is another agent
+//! or the launcher. On another host it is the warden: it does nothing but wait for the agent, and then ends
+//! what is left.
+
+use std::io;
+use std::time::Duration;
+
+use super::reap::bury;
+use crate::exit::End;
+use crate::sys;
+
+/// How long ending what is left may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs an agent in a process below this one, and gives its exit status. Should this process end first, the
+/// agent is told to end, too.
+///
+/// # Safety
+/// This process has a single thread.
+pub(super) unsafe fn watch(agent: impl FnOnce() -> u8) -> io::Result<u8> {
+    sys::become_subreaper()?;
+    // Whoever started this process may have ignored it, and nobody could be waited for.
+    sys::set_ignored(libc::SIGCHLD, false);
+    let agent = || {
+        sys::end_with_parent();
+        agent()
+    };
+    // SAFETY: one thread, as promised by the caller.
+    let pid = unsafe { sys::fork(agent)? };
+    sys::block_all();
+    sys::set_name(c"shmrun-warden");
+    // The link is the agent's alone.
+    sys::close_all_but(&[])?;
+    let end = End::from_wait(sys::wait_for(pid)?);
+    bury(|_| false, Duration::ZERO, LIMIT);
+    Ok(end.status())
+}
