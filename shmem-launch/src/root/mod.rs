@@ -11,18 +11,14 @@
 //! clean up, and with `Done` from node 0 (or the end of its link) nothing is left; the launcher
 //! exits as soon as what it has was written.
 //!
-//! A stream that can no longer be written is closed for the PEs, too, who go on as they see fit: most end
-//! by SIGPIPE at their next write, which is then not told as a failure of theirs. The status is that of
-//! a program that SIGPIPE ends where the reader has gone, and a status of its own, with a message, where
-//! output is lost for another reason, even if all PEs end well. Input that cannot be read is told and
-//! counted in the same way.
-//!
 //! Ctrl-C is passed on as SIGINT first, so that programs may end in their own way; after the grace
 //! period, `Stop` follows. A second Ctrl-C kills at once.
 //!
-//! Jobs that PEs spawn, and the names that they publish: `spawned`. Processes that are started again
-//! instead of ending the job: `respawn`.
+//! What the user reads, and what becomes of output that cannot be written: `output`. Jobs that PEs
+//! spawn, and the names that they publish: `spawned`. Processes that are started again instead of ending
+//! the job: `respawn`.
 
+mod output;
 mod respawn;
 mod spawned;
 
@@ -31,20 +27,16 @@ use std::collections::BTreeMap;
 pub use spawned::{Action, MAX_SPAWNED};
 
 use crate::exit::{self, Cause, End, Fault, signal_name};
-use crate::fold::{Fold, Passed, Told};
-use crate::frame::{
-    CREDIT_STEP, Frame, FrameReader, OUTPUT_OVERHEAD, OutBuf, STDIN_WINDOW, Stream,
-};
+use crate::fold::Fold;
+use crate::frame::{Frame, FrameReader, OutBuf, STDIN_WINDOW, Stream};
 use crate::remote::Contact;
 use crate::report::Reduced;
-use crate::stdio::{Mixer, Said, Speaker, Turns};
+use crate::stdio::{Mixer, Turns};
+use output::{LINK, SHELL, Sink};
 use spawned::{Outer, Spawned};
 
 /// How long agents may take to answer a `Stop` beyond the grace period.
 const PATIENCE_NS: u64 = 10_000_000_000;
-
-/// Bytes that may wait for their turn where no credit bounds them.
-const ROOM: usize = 1 << 20;
 
 /// What a program gets that writes for nobody, and its number in the status of those that it ends.
 const SIGPIPE: u8 = 13;
@@ -132,33 +124,6 @@ pub struct Moments {
     pub done: u64,
 }
 
-/// Sources of output: the link to node 0's agent, its remote shell, and spawned jobs from their numbers
-/// on.
-const LINK: u32 = 0;
-const SHELL: u32 = 1;
-const SPAWNED: u32 = 2;
-
-/// The text of one stream on its way out.
-#[derive(Debug, Default)]
-struct Sink {
-    text: Vec<u8>,
-    /// Bytes of text that the driver has taken and not yet written.
-    taken: usize,
-    /// Bytes of `Output` frames that are in `text` or taken; credit for them is due once all is
-    /// written.
-    frames: u32,
-    /// The part of `frames` that belongs to what was taken.
-    frames_taken: u32,
-    closed: bool,
-}
-
-impl Sink {
-    /// Whether nothing waits to be written.
-    fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.taken == 0
-    }
-}
-
 impl Setup {
     /// Name of a node's host, if it has one of its own.
     fn host(&self, node: u32) -> &str {
@@ -235,14 +200,6 @@ impl Root {
     /// Bytes for node 0's agent; the driver consumes what it has written.
     pub fn outgoing(&mut self) -> &mut OutBuf {
         &mut self.down
-    }
-
-    /// Takes the text of a stream to be written; the driver reports it with [`Event::Written`].
-    pub fn take_text(&mut self, stream: Stream) -> Vec<u8> {
-        let sink = &mut self.sinks[stream as usize];
-        sink.taken += sink.text.len();
-        sink.frames_taken += std::mem::take(&mut sink.frames);
-        std::mem::take(&mut sink.text)
     }
 
     /// Bytes of input that may be read now.
@@ -345,71 +302,6 @@ impl Root {
         self.timers(now);
     }
 
-    /// Has the turns of a stream do something, and adds what they give to its text.
-    fn turn(
-        &mut self,
-        stream: Stream,
-        now: u64,
-        act: impl FnOnce(&mut Turns, &mut dyn FnMut(Said<'_>)),
-    ) {
-        let Self {
-            turns,
-            mixer,
-            sinks,
-            setup,
-            credit,
-            ..
-        } = self;
-        let sink = &mut sinks[stream as usize];
-        let turns = &mut turns[stream as usize];
-        act(turns, &mut |said| {
-            let n = said.head.len() + said.tail.len();
-            if said.source == LINK {
-                let frame = (OUTPUT_OVERHEAD + n) as u32;
-                let counts = if sink.closed {
-                    &mut *credit
-                } else {
-                    &mut sink.frames
-                };
-                *counts += frame;
-            }
-            if sink.closed {
-                return;
-            }
-            for data in [said.head, said.tail] {
-                if let Some(number) = said.source.checked_sub(SPAWNED) {
-                    mixer.add(stream, Speaker::Spawned(number), data, &mut sink.text);
-                } else if let Some(node) = said.tag.checked_sub(setup.n_pes) {
-                    let host = setup.host(node);
-                    mixer.add_of_host(stream, host, data, &mut sink.text);
-                } else {
-                    mixer.add(stream, Speaker::Pe(said.tag), data, &mut sink.text);
-                }
-            }
-        });
-        turns.set_blocked(!sink.is_empty(), now);
-        self.return_credit();
-    }
-
-    fn shell_text(&mut self, text: &[u8], now: u64) {
-        let number = self.setup.n_pes;
-        self.turn(Stream::Err, now, |turns, emit| {
-            turns.write(SHELL, number, text, now, emit);
-        });
-    }
-
-    /// Whether node 0's remote shell may be heard: not while what it said waits for a blocked
-    /// terminal.
-    pub fn may_read_shell(&self) -> bool {
-        self.may_read(Stream::Err)
-    }
-
-    /// Whether there is room for what is not bounded by credit.
-    fn may_read(&self, stream: Stream) -> bool {
-        let at = stream as usize;
-        self.sinks[at].text.is_empty() && self.turns[at].stored() < ROOM
-    }
-
     /// Whether node 0's agent has begun to work: one that was forked has, another says so first.
     fn answered(&self) -> bool {
         self.setup.contact.as_ref().is_none_or(Contact::greeted)
@@ -505,46 +397,6 @@ impl Root {
         }
     }
 
-    fn written(&mut self, stream: Stream, n: usize, now: u64) {
-        let sink = &mut self.sinks[stream as usize];
-        sink.taken -= n.min(sink.taken);
-        if sink.taken == 0 {
-            self.credit += std::mem::take(&mut sink.frames_taken);
-            if sink.closed {
-                self.credit += std::mem::take(&mut sink.frames);
-            }
-            self.turns[stream as usize].set_blocked(!sink.is_empty(), now);
-            self.return_credit();
-        }
-    }
-
-    /// What is not yet written of a stream will not be, nor what comes.
-    fn stream_closed(&mut self, stream: Stream, why: Option<String>, now: u64) {
-        let sink = &mut self.sinks[stream as usize];
-        sink.closed = true;
-        sink.text.clear();
-        let taken = sink.taken;
-        if !self.finished {
-            self.down.send(&Frame::CloseOutput(stream));
-        }
-        self.written(stream, taken, now);
-        match why {
-            None => self.lose(128 + SIGPIPE),
-            Some(why) => {
-                self.lose(exit::OUTPUT);
-                let name = stream.name();
-                self.say(&format!("cannot write to {name}: {why}; output is lost"));
-            }
-        }
-    }
-
-    /// Output or input was lost: that is what the status tells if nothing else has failed before.
-    fn lose(&mut self, status: u8) {
-        if !self.ending && self.status == 0 {
-            self.status = status;
-        }
-    }
-
     /// The job goes on after it was stopped. All that was to be done at some time is to be done so
     /// much later.
     fn go_on(&mut self, by: u64) {
@@ -560,54 +412,6 @@ impl Root {
         }
         if let Some(contact) = &mut self.setup.contact {
             contact.postpone(by);
-        }
-    }
-
-    fn return_credit(&mut self) {
-        if self.credit >= CREDIT_STEP && !self.finished {
-            self.down
-                .send(&Frame::Credit(std::mem::take(&mut self.credit)));
-        }
-    }
-
-    /// Says something to the user, behind what PEs said before.
-    fn say(&mut self, text: &str) {
-        self.say_as("shmrun", text);
-    }
-
-    /// A PE says something to the user.
-    fn told(&mut self, told: Told) {
-        let (Passed::On(told) | Passed::Unknown(told)) = self.fold.add(told) else {
-            return;
-        };
-        let line = told.line(&self.setup.hosts).to_string();
-        self.say_as("shmem", &line);
-        if told.count > 1 {
-            let count = told.count - 1;
-            let again = Told { count, ..told };
-            self.say_as("shmem", &again.repetition().to_string());
-        }
-    }
-
-    /// Says how often PEs have said the same.
-    fn tell_counts(&mut self) {
-        for told in self.fold.take_counts() {
-            self.say_as("shmem", &told.repetition().to_string());
-        }
-    }
-
-    fn say_as(&mut self, who: &str, text: &str) {
-        let sink = &mut self.sinks[Stream::Err as usize];
-        if !sink.closed {
-            self.mixer.finish(Stream::Err, &mut sink.text);
-            sink.text.extend_from_slice(who.as_bytes());
-            sink.text.extend_from_slice(b": ");
-            if let Some(number) = self.setup.spawned {
-                let job = format!("spawned job {number}: ");
-                sink.text.extend_from_slice(job.as_bytes());
-            }
-            sink.text.extend_from_slice(text.as_bytes());
-            sink.text.push(b'\n');
         }
     }
 

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use shmem_pmi::question::{Answer, Question, SpawnRequest};
 
 use super::Root;
+use super::output::SPAWNED;
 use crate::exit::{self, End};
 use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream};
 use crate::names::Names;
@@ -279,7 +280,7 @@ impl Root {
     /// A spawned job wrote something, labels and all. Its launcher has put lines in order.
     pub(super) fn spawned_text(&mut self, number: u32, stream: Stream, text: &[u8], now: u64) {
         self.turn(stream, now, |turns, emit| {
-            turns.relay(super::SPAWNED + number, 0, text, now, emit);
+            turns.relay(SPAWNED + number, 0, text, now, emit);
         });
     }
 
@@ -287,7 +288,7 @@ impl Root {
     /// be started, for this reason.
     pub(super) fn spawned_ended(&mut self, number: u32, end: Result<End, String>, now: u64) {
         for stream in Stream::ALL {
-            let source = super::SPAWNED + number;
+            let source = SPAWNED + number;
             self.turn(stream, now, |turns, emit| turns.close(source, now, emit));
             let sink = &mut self.sinks[stream as usize];
             if !sink.closed {

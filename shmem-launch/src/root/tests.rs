@@ -1,6 +1,8 @@
 //! The launcher's decisions, one dialogue each.
 
 use super::*;
+use crate::fold::Told;
+use crate::frame::{CREDIT_STEP, OUTPUT_OVERHEAD};
 
 pub(super) fn root() -> Root {
     Root::new(Setup {
@@ -237,7 +239,7 @@ fn credit_comes_back_when_text_is_written() {
     r.handle(Event::Written(Stream::Out, n - 1), 2);
     assert_eq!(sent(&mut r), b"");
     r.handle(Event::Written(Stream::Out, 1), 3);
-    let frames = CREDIT_STEP + crate::frame::OUTPUT_OVERHEAD as u32;
+    let frames = CREDIT_STEP + OUTPUT_OVERHEAD as u32;
     assert_eq!(sent(&mut r), bytes(&[Frame::Credit(frames)]));
     assert_eq!(n, data.len());
 }

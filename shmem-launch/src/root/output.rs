@@ -1,0 +1,207 @@
+//! What the user reads: the output of all, put in order, with the launcher's own words behind what was
+//! said before.
+//!
+//! A stream that can no longer be written is closed for the PEs, too, who go on as they see fit: most end
+//! by SIGPIPE at their next write, which is then not told as a failure of theirs. The status is that of
+//! a program that SIGPIPE ends where the reader has gone, and a status of its own, with a message, where
+//! output is lost for another reason, even if all PEs end well. Input that cannot be read is told and
+//! counted in the same way.
+
+use super::{Root, SIGPIPE};
+use crate::exit;
+use crate::fold::{Passed, Told};
+use crate::frame::{CREDIT_STEP, Frame, OUTPUT_OVERHEAD, Stream};
+use crate::stdio::{Said, Speaker, Turns};
+
+/// Bytes that may wait for their turn where no credit bounds them.
+const ROOM: usize = 1 << 20;
+
+/// Sources of output: the link to node 0's agent, its remote shell, and spawned jobs from their numbers
+/// on.
+pub(super) const LINK: u32 = 0;
+pub(super) const SHELL: u32 = 1;
+pub(super) const SPAWNED: u32 = 2;
+
+/// The text of one stream on its way out.
+#[derive(Debug, Default)]
+pub(super) struct Sink {
+    pub(super) text: Vec<u8>,
+    /// Bytes of text that the driver has taken and not yet written.
+    pub(super) taken: usize,
+    /// Bytes of `Output` frames that are in `text` or taken; credit for them is due once all is
+    /// written.
+    frames: u32,
+    /// The part of `frames` that belongs to what was taken.
+    frames_taken: u32,
+    pub(super) closed: bool,
+}
+
+impl Sink {
+    /// Whether nothing waits to be written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.taken == 0
+    }
+}
+
+impl Root {
+    /// Takes the text of a stream to be written; the driver reports it with [`Event::Written`](super::Event::Written).
+    pub fn take_text(&mut self, stream: Stream) -> Vec<u8> {
+        let sink = &mut self.sinks[stream as usize];
+        sink.taken += sink.text.len();
+        sink.frames_taken += std::mem::take(&mut sink.frames);
+        std::mem::take(&mut sink.text)
+    }
+
+    /// Has the turns of a stream do something, and adds what they give to its text.
+    pub(super) fn turn(
+        &mut self,
+        stream: Stream,
+        now: u64,
+        act: impl FnOnce(&mut Turns, &mut dyn FnMut(Said<'_>)),
+    ) {
+        let Self {
+            turns,
+            mixer,
+            sinks,
+            setup,
+            credit,
+            ..
+        } = self;
+        let sink = &mut sinks[stream as usize];
+        let turns = &mut turns[stream as usize];
+        act(turns, &mut |said| {
+            let n = said.head.len() + said.tail.len();
+            if said.source == LINK {
+                let frame = (OUTPUT_OVERHEAD + n) as u32;
+                let counts = if sink.closed {
+                    &mut *credit
+                } else {
+                    &mut sink.frames
+                };
+                *counts += frame;
+            }
+            if sink.closed {
+                return;
+            }
+            for data in [said.head, said.tail] {
+                if let Some(number) = said.source.checked_sub(SPAWNED) {
+                    mixer.add(stream, Speaker::Spawned(number), data, &mut sink.text);
+                } else if let Some(node) = said.tag.checked_sub(setup.n_pes) {
+                    let host = setup.host(node);
+                    mixer.add_of_host(stream, host, data, &mut sink.text);
+                } else {
+                    mixer.add(stream, Speaker::Pe(said.tag), data, &mut sink.text);
+                }
+            }
+        });
+        turns.set_blocked(!sink.is_empty(), now);
+        self.return_credit();
+    }
+
+    pub(super) fn shell_text(&mut self, text: &[u8], now: u64) {
+        let number = self.setup.n_pes;
+        self.turn(Stream::Err, now, |turns, emit| {
+            turns.write(SHELL, number, text, now, emit);
+        });
+    }
+
+    /// Whether node 0's remote shell may be heard: not while what it said waits for a blocked
+    /// terminal.
+    pub fn may_read_shell(&self) -> bool {
+        self.may_read(Stream::Err)
+    }
+
+    /// Whether there is room for what is not bounded by credit.
+    pub(super) fn may_read(&self, stream: Stream) -> bool {
+        let at = stream as usize;
+        self.sinks[at].text.is_empty() && self.turns[at].stored() < ROOM
+    }
+
+    pub(super) fn written(&mut self, stream: Stream, n: usize, now: u64) {
+        let sink = &mut self.sinks[stream as usize];
+        sink.taken -= n.min(sink.taken);
+        if sink.taken == 0 {
+            self.credit += std::mem::take(&mut sink.frames_taken);
+            if sink.closed {
+                self.credit += std::mem::take(&mut sink.frames);
+            }
+            self.turns[stream as usize].set_blocked(!sink.is_empty(), now);
+            self.return_credit();
+        }
+    }
+
+    /// What is not yet written of a stream will not be, nor what comes.
+    pub(super) fn stream_closed(&mut self, stream: Stream, why: Option<String>, now: u64) {
+        let sink = &mut self.sinks[stream as usize];
+        sink.closed = true;
+        sink.text.clear();
+        let taken = sink.taken;
+        if !self.finished {
+            self.down.send(&Frame::CloseOutput(stream));
+        }
+        self.written(stream, taken, now);
+        match why {
+            None => self.lose(128 + SIGPIPE),
+            Some(why) => {
+                self.lose(exit::OUTPUT);
+                let name = stream.name();
+                self.say(&format!("cannot write to {name}: {why}; output is lost"));
+            }
+        }
+    }
+
+    /// Output or input was lost: that is what the status tells if nothing else has failed before.
+    pub(super) fn lose(&mut self, status: u8) {
+        if !self.ending && self.status == 0 {
+            self.status = status;
+        }
+    }
+
+    pub(super) fn return_credit(&mut self) {
+        if self.credit >= CREDIT_STEP && !self.finished {
+            self.down
+                .send(&Frame::Credit(std::mem::take(&mut self.credit)));
+        }
+    }
+
+    /// Says something to the user, behind what PEs said before.
+    pub(super) fn say(&mut self, text: &str) {
+        self.say_as("shmrun", text);
+    }
+
+    /// A PE says something to the user.
+    pub(super) fn told(&mut self, told: Told) {
+        let (Passed::On(told) | Passed::Unknown(told)) = self.fold.add(told) else {
+            return;
+        };
+        let line = told.line(&self.setup.hosts).to_string();
+        self.say_as("shmem", &line);
+        if told.count > 1 {
+            let count = told.count - 1;
+            let again = Told { count, ..told };
+            self.say_as("shmem", &again.repetition().to_string());
+        }
+    }
+
+    /// Says how often PEs have said the same.
+    pub(super) fn tell_counts(&mut self) {
+        for told in self.fold.take_counts() {
+            self.say_as("shmem", &told.repetition().to_string());
+        }
+    }
+
+    pub(super) fn say_as(&mut self, who: &str, text: &str) {
+        let sink = &mut self.sinks[Stream::Err as usize];
+        if !sink.closed {
+            self.mixer.finish(Stream::Err, &mut sink.text);
+            sink.text.extend_from_slice(who.as_bytes());
+            sink.text.extend_from_slice(b": ");
+            if let Some(number) = self.setup.spawned {
+                let job = format!("spawned job {number}: ");
+                sink.text.extend_from_slice(job.as_bytes());
+            }
+            sink.text.extend_from_slice(text.as_bytes());
+            sink.text.push(b'\n');
+        }
+    }
+}
