@@ -1,7 +1,7 @@
 //! Starts jobs through the `shmrun` built beside the tests, and judges them.
 
 use std::io::Read;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a job may take before it counts as hung. Generous: a loaded machine is no failure.
@@ -29,6 +29,12 @@ impl Job {
         }
     }
 
+    /// The job's standard input brings nothing and does not end before the job.
+    pub fn open_input(mut self) -> Self {
+        self.command.stdin(Stdio::piped());
+        self
+    }
+
     /// Sets a variable for the job.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
@@ -53,6 +59,7 @@ impl Job {
         let stdout = drain(Box::new(child.stdout.take().expect("piped")));
         let stderr = drain(Box::new(child.stderr.take().expect("piped")));
         Running {
+            _input: child.stdin.take(),
             child,
             pipes: Some([stdout, stderr]),
             shown: self.shown,
@@ -96,6 +103,7 @@ fn drained(drain: Drain) -> Option<Vec<u8>> {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    _input: Option<ChildStdin>,
     pipes: Option<[Drain; 2]>,
     shown: String,
 }

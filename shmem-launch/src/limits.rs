@@ -69,7 +69,8 @@ impl Portion {
 const SPARE: u64 = 64;
 
 /// Descriptors that an agent needs beside those of its PEs' output: its own, those of its `children` and
-/// of the `inputs` PEs that get standard input, and a PMI socket for each PE.
+/// of the `inputs` PEs that get standard input, the PEs' ends of these on their way, and a PMI socket for
+/// each PE.
 fn descriptors_without_output(n_local: u32, children: u32, inputs: u32) -> u64 {
     let sent = match inputs {
         0 | 1 => 0,

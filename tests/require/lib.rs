@@ -85,6 +85,26 @@ pub fn skipped(need: &str, why: impl Display) {
     }
 }
 
+/// Whether a process of the calling test may not have `n` descriptors; it was skipped then.
+///
+/// # Panics
+/// As [`skipped`].
+#[track_caller]
+pub fn lacks_descriptors(n: u64) -> bool {
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("limits of this process");
+    let files = limits
+        .lines()
+        .find_map(|l| l.strip_prefix("Max open files"));
+    let hard = files.and_then(|l| l.split_whitespace().nth(1));
+    let hard = hard.expect("a soft and a hard limit of descriptors");
+    // There may be no limit.
+    let lacks = hard.parse().is_ok_and(|hard: u64| hard < n);
+    if lacks {
+        skipped("descriptors", format!("the hard limit of them is {hard}"));
+    }
+    lacks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

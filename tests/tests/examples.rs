@@ -1,6 +1,6 @@
 //! Every example, at several sizes: they assert their results themselves.
 
-use shmem_require::skipped;
+use shmem_require::lacks_descriptors;
 use shmem_tests::Job;
 
 fn run(options: &str, program: &[&str]) -> String {
@@ -79,13 +79,7 @@ fn a_thousand_pes_on_forty_nodes() {
 
 #[test]
 fn a_thousand_pes_on_one_node() {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-    let limit = limits
-        .lines()
-        .find_map(|l| l.strip_prefix("Max open files"));
-    let hard = limit.and_then(|l| l.split_whitespace().nth(1)).unwrap();
-    if hard.parse().is_ok_and(|hard: u64| hard < 4096) {
-        return skipped("descriptors", format!("the hard limit is {hard}"));
+    if !lacks_descriptors(4096) {
+        a_thousand_pes("");
     }
-    a_thousand_pes("");
 }

@@ -43,9 +43,11 @@ fn remote_shell() -> &'static Path {
     })
 }
 
-/// A job of Hydra; none if that is not installed.
+/// A job of Hydra; none if that is not installed. Its `mpiexec` tells the first process's proxy when its input
+/// ends, and dies of SIGPIPE if that has gone by then, so the input does not end.
 fn hydra(options: &str, program: &[&str]) -> Option<Job> {
-    installed("mpiexec.hydra", "mpich").then(|| Job::new("mpiexec.hydra", options, program))
+    let job = || Job::new("mpiexec.hydra", options, program).open_input();
+    installed("mpiexec.hydra", "mpich").then(job)
 }
 
 /// The same, with 2 PEs on each of some hosts.

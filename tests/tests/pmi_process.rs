@@ -22,7 +22,8 @@ fn shmrun(options: &str, program: &[&str]) -> Job {
 fn hydra(options: &str, program: &[&str]) -> Option<Job> {
     let there = Command::new("mpiexec.hydra").arg("--version").output();
     if there.is_ok() {
-        return Some(Job::new("mpiexec.hydra", options, program));
+        // It may not survive that its input ends (see launchers.rs).
+        return Some(Job::new("mpiexec.hydra", options, program).open_input());
     }
     skipped("mpich", "mpiexec.hydra is not installed");
     None

@@ -26,8 +26,8 @@ fn looks(n_pes: usize, how: &str, seconds: &str) -> (f64, f64) {
 
 /// However many sleep, all of a node together look once a turn.
 #[test]
-fn five_hundred_sleepers_hardly_look() {
-    let (looks, most) = looks(500, "word", "3");
+fn hundreds_of_sleepers_hardly_look() {
+    let (looks, most) = looks(250, "word", "3");
     assert!(looks <= most, "{looks} looks, where {most} are many");
 }
 

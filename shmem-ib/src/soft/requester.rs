@@ -92,6 +92,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 struct InFlight {
     cur: Psn,
+    asked_to: Psn,
     cur_wqe: usize,
     awaiting: VecDeque<(Psn, u32)>,
 }
@@ -127,6 +128,8 @@ pub(crate) struct Requester {
     unreported: usize,
     timer: Option<u64>,
     progress_at: u64,
+    /// Whether a look that came late was forgiven since then.
+    was_late: bool,
     /// Timeouts since then.
     resends: u32,
     pacing: Pacing,
@@ -154,6 +157,7 @@ impl Requester {
             unreported: 0,
             timer: None,
             progress_at: 0,
+            was_late: false,
             resends: 0,
             pacing: Pacing::new(limits.mtu, seed),
             limits,
@@ -453,8 +457,9 @@ impl Requester {
         let Some(late) = self.timer.and_then(|at| now.checked_sub(at)) else {
             return Expiry::NotDue;
         };
-        // A process that was stopped has heard nobody, and its peers may go on a while after it.
-        if late >= STOPPED_NS {
+        // A process that was stopped has heard nobody, and its peers may go on a while after it. One that
+        // is always late would wait too long for a peer that is gone.
+        if late >= STOPPED_NS && !std::mem::replace(&mut self.was_late, true) {
             self.progress_at += late;
         }
         let silent = now.saturating_sub(self.progress_at);
@@ -469,6 +474,7 @@ impl Requester {
         self.resends += 1;
         let before = self.before_timeout.take().unwrap_or_else(|| InFlight {
             cur: self.cur,
+            asked_to: self.asked_to,
             cur_wqe: self.cur_wqe,
             awaiting: std::mem::take(&mut self.awaiting),
         });

@@ -304,7 +304,7 @@ impl Agent {
                 self.phase = Phase::Finishing;
                 self.kill_at = None;
                 self.actions.push_back(Action::KillAll);
-                self.flush_at = Some(now + FLUSH_NS);
+                self.flush_at = Some(self.clock(now) + FLUSH_NS);
             }
             Frame::Finish => {}
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Parent, bytes),
@@ -549,6 +549,8 @@ impl Agent {
         }
         self.stopping = true;
         self.respawn_nobody();
+        // Those that are asked to end are continued for it.
+        self.note_stop(libc::SIGCONT as u8, now);
         // Hosts that have not answered have nothing to end, and may take their time.
         for child in 0..self.children.len() {
             if !self.children[child].gone() && !self.children[child].answered() {

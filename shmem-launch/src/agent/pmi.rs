@@ -158,7 +158,8 @@ impl Agent {
                 }),
                 Output::Finalized { local } => self.pes.finalized(local as u32),
                 Output::Lost { local } => {
-                    self.pes.lost(local as u32, now.saturating_add(LOST_NS));
+                    let deaf_at = self.clock(now).saturating_add(LOST_NS);
+                    self.pes.lost(local as u32, deaf_at);
                 }
                 _ => {}
             }

@@ -41,7 +41,8 @@ impl Agent {
         }
     }
 
-    /// Has those started again of whom all was read: what they wrote comes before what follows.
+    /// Has those started again of whom all was read: what they wrote comes before what follows. Those that
+    /// were given up meanwhile are not.
     pub(super) fn start_again(&mut self) {
         let Self {
             respawns,
@@ -49,6 +50,7 @@ impl Agent {
             actions,
             ..
         } = self;
+        respawns.retain(|&(local, _)| pes.is_down(local));
         respawns.retain(|&(local, count)| {
             let closed = pes.is_closed(local);
             if closed {

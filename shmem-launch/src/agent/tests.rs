@@ -171,3 +171,49 @@ fn a_stop_takes_nothing_of_the_time_that_pes_have() {
     agent.handle(Event::Output(0, Stream::Out, b"far\n"), 5 * MINUTE);
     assert_eq!(agent.said(), ["so ", "far\n", "other\n"]);
 }
+
+#[test]
+fn who_is_to_end_is_continued_and_has_its_time_from_then_on() {
+    let mut agent = Agent::running(2, false);
+    agent.hear(&Frame::Signal(20), 0);
+    agent.done();
+    agent.hear(&Frame::Stop { grace_ns: 250 * MS }, 5 * MINUTE);
+    assert_eq!(agent.done(), [Action::Signal(15)]);
+    agent.handle(Event::Timer, 5 * MINUTE + 250 * MS);
+    assert_eq!(agent.done(), [Action::KillAll]);
+}
+
+#[test]
+fn time_that_begins_while_the_job_is_stopped_begins_when_it_goes_on() {
+    let mut agent = Agent::running(1, false);
+    agent.hear(&Frame::Finish, 0);
+    agent.hear(&Frame::Signal(20), 0);
+    agent.handle(Event::Output(0, Stream::Out, b"late\n"), 4 * MINUTE);
+    agent.hear(&Frame::Signal(18), 5 * MINUTE);
+    assert_eq!(agent.next_timeout(), Some(5 * MINUTE + FLUSH_NS));
+}
+
+#[test]
+fn a_pe_that_was_given_up_is_not_started() {
+    let mut agent = Agent::running(2, true);
+    for local in 0..2 {
+        agent.handle(failed(local), MS);
+        let again = Frame::Respawn {
+            rank: local,
+            count: 1,
+        };
+        agent.hear(&again, 2 * MS);
+    }
+    for stream in Stream::ALL {
+        agent.handle(Event::OutputClosed(0, stream), 3 * MS);
+    }
+    let again = Action::Respawn { local: 0, count: 1 };
+    assert!(agent.done().contains(&again));
+    let pid = Err("no memory".into());
+    agent.handle(Event::Respawned { local: 0, pid }, 4 * MS);
+    for stream in Stream::ALL {
+        agent.handle(Event::OutputClosed(1, stream), 5 * MS);
+    }
+    assert_eq!(agent.done(), []);
+    assert!(agent.pes.all_ended());
+}

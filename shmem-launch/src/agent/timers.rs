@@ -48,10 +48,15 @@ impl Agent {
         }
     }
 
+    /// When the job was stopped, while it is; or else now. What PEs have time for is counted by this.
+    pub(super) fn clock(&self, now: u64) -> u64 {
+        self.stopped.unwrap_or(now)
+    }
+
     /// Output moves: an end of patience is pushed back.
     pub(super) fn touch_flush(&mut self, now: u64) {
         if self.phase == Phase::Finishing {
-            self.flush_at = Some(now + FLUSH_NS);
+            self.flush_at = Some(self.clock(now) + FLUSH_NS);
         }
     }
 

@@ -6,6 +6,7 @@
 //! what is left.
 
 use std::io;
+use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use super::reap::bury;
@@ -14,6 +15,20 @@ use crate::sys;
 
 /// How long ending what is left may take.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// What must not end or stop it. SIGTERM does, and the agent hears of that.
+const BLOCKED: [i32; 10] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGPIPE,
+    libc::SIGALRM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
 
 /// Runs an agent in a process below this one, and gives its exit status. Should this process end first, the
 /// agent is told to end, too.
@@ -24,13 +39,18 @@ pub(super) unsafe fn watch(agent: impl FnOnce() -> u8) -> io::Result<u8> {
     sys::become_subreaper()?;
     // Whoever started this process may have ignored it, and nobody could be waited for.
     sys::set_ignored(libc::SIGCHLD, false);
+    let warden = std::process::id();
     let agent = || {
         sys::end_with_parent();
+        // It may have ended before that.
+        if parent_id() != warden {
+            return crate::exit::LAUNCHER;
+        }
         agent()
     };
     // SAFETY: one thread, as promised by the caller.
     let pid = unsafe { sys::fork(agent)? };
-    sys::block_all();
+    sys::set_blocked(&BLOCKED);
     sys::set_name(c"shmrun-warden");
     // The link is the agent's alone.
     sys::close_all_but(&[])?;

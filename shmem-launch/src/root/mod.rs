@@ -41,7 +41,8 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// What a program gets that writes for nobody, and its number in the status of those that it ends.
 const SIGPIPE: u8 = 13;
 
-/// What continues those who were stopped.
+/// What stops PEs, and continues them.
+const SIGTSTP: u8 = 20;
 const SIGCONT: u8 = 18;
 
 /// How long the death of node 0's agent may take to follow the end of its link.
@@ -243,20 +244,15 @@ impl Root {
             return None;
         }
         let deadline = self.setup.deadline.filter(|_| !self.ending);
+        let of_pes = [deadline, self.stop_at, self.give_up_at];
+        let of_pes = of_pes
+            .into_iter()
+            .filter(|_| self.clock(u64::MAX) == u64::MAX);
         let death = self.closed_at.map(|at| at + AGENT_DEATH_NS);
         let contact = self.setup.contact.as_ref().and_then(Contact::deadline);
         let turns = self.turns.iter().filter_map(Turns::deadline).min();
-        [
-            deadline,
-            self.stop_at,
-            self.give_up_at,
-            death,
-            contact,
-            turns,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let others = [death, contact, turns];
+        of_pes.chain(others).flatten().min()
     }
 
     /// Takes note of an event.
@@ -460,7 +456,8 @@ impl Root {
             // A host that has not answered has nothing to end, and may take its time.
             return self.finish(now);
         }
-        self.give_up_at = Some(now.saturating_add(grace_ns).saturating_add(PATIENCE_NS));
+        let from = self.clock(now);
+        self.give_up_at = Some(from.saturating_add(grace_ns).saturating_add(PATIENCE_NS));
         if !self.exited {
             self.down.send(&Frame::Stop { grace_ns });
         }
@@ -514,7 +511,8 @@ impl Root {
     }
 
     fn timers(&mut self, now: u64) {
-        let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
+        let clock = self.clock(now);
+        let due = |at: Option<u64>| at.is_some_and(|at| at <= clock);
         if due(self.setup.deadline) && self.end_with(exit::TIMEOUT) {
             self.say(&format!(
                 "the time limit of {} s (--timeout) is over; ending the job",

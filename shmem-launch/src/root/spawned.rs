@@ -15,6 +15,7 @@ use shmem_pmi::question::{Answer, Question, SpawnRequest};
 
 use super::Root;
 use super::output::SPAWNED;
+use super::{SIGCONT, SIGTSTP};
 use crate::exit::{self, End};
 use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream};
 use crate::names::Names;
@@ -98,6 +99,8 @@ pub(super) struct Outer {
     out: OutBuf,
     /// Whether it was told that the job runs, or that it does not.
     told: bool,
+    /// Since when it has the job stopped; this launcher is not stopped itself.
+    stopped: Option<u64>,
 }
 
 impl Outer {
@@ -356,7 +359,14 @@ impl Root {
     fn outer_frame(&mut self, frame: &Frame<'_>, now: u64) {
         match *frame {
             Frame::Answer { .. } => self.down.send(frame),
+            Frame::Signal(SIGCONT) => {
+                let stopped = self.outer.as_mut().and_then(|outer| outer.stopped.take());
+                self.go_on(now.saturating_sub(stopped.unwrap_or(now)));
+            }
             Frame::Signal(signal) => {
+                if let Some(outer) = self.outer.as_mut().filter(|_| signal == SIGTSTP) {
+                    outer.stopped.get_or_insert(now);
+                }
                 // The other launcher has said that it came, and will say when time is up.
                 if matches!(signal, 2 | 3) {
                     self.end_with(128 + signal);
@@ -369,6 +379,12 @@ impl Root {
             }
             _ => {}
         }
+    }
+
+    /// When the job was stopped, while it is; or else now. What PEs and agents have time for is counted by this.
+    pub(super) fn clock(&self, now: u64) -> u64 {
+        let stopped = self.outer.as_ref().and_then(|outer| outer.stopped);
+        stopped.unwrap_or(now)
     }
 
     /// Tells the launcher that started this one, if any, that the job runs.

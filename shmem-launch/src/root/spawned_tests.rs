@@ -341,3 +341,22 @@ fn processes_are_started_again_as_often_as_allowed() {
     assert_eq!(err.lines().count(), 3, "{err}");
     assert_eq!(r.status(), 7);
 }
+
+/// The launcher of a spawned job is not stopped with it.
+#[test]
+fn time_for_which_a_spawned_job_is_stopped_does_not_count() {
+    const MINUTE: u64 = 60_000_000_000;
+    let mut r = spawned_root();
+    let grace_ns = 100;
+    r.handle(Event::FromOuter(&bytes(&[Frame::Stop { grace_ns }])), 2);
+    let due = r.next_timeout().expect("the end of patience");
+    r.handle(Event::FromOuter(&bytes(&[Frame::Signal(20)])), 50);
+    assert_eq!(r.next_timeout(), None);
+    r.handle(Event::Timer, 10 * MINUTE);
+    assert!(!r.is_over());
+    sent(&mut r);
+    let go_on = bytes(&[Frame::Signal(18)]);
+    r.handle(Event::FromOuter(&go_on), 10 * MINUTE + 50);
+    assert_eq!(sent(&mut r), go_on);
+    assert_eq!(r.next_timeout(), Some(due + 10 * MINUTE));
+}

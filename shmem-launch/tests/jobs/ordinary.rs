@@ -9,11 +9,17 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use shmem_require::lacks_descriptors;
+
 use crate::support::Job;
 
 /// The first of the users of these tests, if root runs them: one for each, so that nobody else's
 /// descriptors count.
 const USER: u32 = 54_321;
+
+/// Descriptors with which an agent can have more than a thousand PEs, but not three descriptors for each. An
+/// account that may have no more than 1024 has not so many.
+const FEW: u32 = 4096;
 
 /// A directory of programs that the user may execute, and what starts them.
 struct Account {
@@ -81,11 +87,14 @@ fn many_nodes_on_few_descriptors() {
 
 #[test]
 fn more_pes_than_one_table_has_room_for() {
+    if lacks_descriptors(FEW.into()) {
+        return;
+    }
     let account = Account::new(USER + 1);
     // Three descriptors for each would be more, two are not.
     let script = "echo out $PMI_RANK; echo err $PMI_RANK >&2; ulimit -n";
     let options = ["-n", "1370", "/bin/sh", "-c", script];
-    let out = account.shmrun(4096, &options).run();
+    let out = account.shmrun(FEW, &options).run();
     assert_eq!(out.code(), 0, "{out:?}");
     let lines = |text: &str, what: &str| {
         let mut lines: Vec<u32> = text
@@ -98,9 +107,16 @@ fn more_pes_than_one_table_has_room_for() {
     let all: Vec<u32> = (0..1370).collect();
     assert_eq!(lines(&out.stdout, "out "), all);
     assert_eq!(lines(&out.stderr, "err "), all);
-    assert_eq!(out.stdout.lines().filter(|&l| l == "4096").count(), 1370);
+    assert_eq!(
+        out.stdout.lines().filter(|&l| l == FEW.to_string()).count(),
+        1370
+    );
+}
 
-    let out = account.shmrun(1024, &options).run();
+#[test]
+fn more_pes_than_a_user_may_have_descriptors_for_are_refused() {
+    let account = Account::new(USER + 5);
+    let out = account.shmrun(1024, &["-n", "1370", "true"]).run();
     assert_eq!(out.code(), 125);
     assert!(out.stderr.contains("more --nodes"), "{}", out.stderr);
     assert_eq!(out.stdout, "");
@@ -113,13 +129,16 @@ fn parked(account: &Account, script: &str) -> Job {
     let wait = "wait_for() { until [ -e $DIR/$1 ]; do sleep 0.3; done; }";
     let script = format!("{rest}\n{wait}\n{script}");
     let options = ["-n", "1370", "--respawn", "1", "/bin/sh", "-c", &script];
-    let job = account.shmrun(4096, &options);
+    let job = account.shmrun(FEW, &options);
     fs::set_permissions(&account.dir, fs::Permissions::from_mode(0o777)).unwrap();
     job.env("DIR", account.dir.to_str().unwrap())
 }
 
 #[test]
 fn a_process_whose_pipe_is_kept_elsewhere_is_started_again() {
+    if lacks_descriptors(FEW.into()) {
+        return;
+    }
     let account = Account::new(USER + 3);
     // Another process holds the old pipe, and those of the others come and go before the new one is used.
     let script = "if [ $PMI_RANK != 0 ]; then wait_for again; echo err >&2; : > $DIR/said.$PMI_RANK; wait_for end\n\
@@ -138,6 +157,9 @@ fn a_process_whose_pipe_is_kept_elsewhere_is_started_again() {
 
 #[test]
 fn a_pipe_that_is_kept_elsewhere_and_cannot_be_opened_is_told() {
+    if lacks_descriptors(FEW.into()) {
+        return;
+    }
     let account = Account::new(USER + 4);
     // The parent of a PE is its agent, when all have been started.
     let script = "[ $PMI_RANK = 0 ] || exit 0; wait_for go; agent=$$\n\

@@ -79,6 +79,7 @@ impl Requester {
             match self.before_timeout.take() {
                 Some(before) if before.cur.since(to) >= 0 => {
                     self.cur = before.cur;
+                    self.asked_to = before.asked_to;
                     self.cur_wqe = before.cur_wqe;
                     self.awaiting = before.awaiting;
                 }
@@ -107,6 +108,7 @@ impl Requester {
         self.rnr_naks = 0;
         self.progress_at = now;
         self.resends = 0;
+        self.was_late = false;
         self.timer = None;
         if self.cur != self.una {
             self.arm(now);

@@ -141,6 +141,11 @@ impl Driver {
     pub(super) fn clean_up(&mut self) {
         self.close_outputs(None, false);
         self.input = Input::default();
+        if let Some(node) = &mut self.node {
+            // Whoever reaps does not tell whom from now on.
+            node.group.signal(libc::SIGKILL);
+            node.group.guard_reaped();
+        }
         let now = monotonic_ns();
         self.burial = Some(Burial::new(BURY_PATIENCE, BURY_LIMIT, now));
         self.go_on_burying(now);

@@ -570,7 +570,8 @@ impl Driver {
         let now = monotonic_ns();
         match signal.into() {
             libc::SIGTSTP => self.stopped = self.stopped.or(Some(now)),
-            libc::SIGCONT => {
+            // Who is to end is continued for it.
+            _ if signal == libc::SIGCONT as u8 || ends(signal) => {
                 if let Some(since) = self.stopped.take() {
                     self.postpone(now - since);
                 }

@@ -47,6 +47,7 @@ impl Driver {
     }
 
     fn start_spawner(&mut self, local: u32, count: u32) -> io::Result<Respawning> {
+        let began = self.stopped.unwrap_or_else(monotonic_ns);
         let (ours, theirs) = Ends::pairs()?;
         let gone = || io::Error::other("there is nothing to start it from");
         let node = self.node.as_ref().ok_or_else(gone)?;
@@ -73,7 +74,7 @@ impl Driver {
             spawner,
             socket,
             ours,
-            overdue: Some(monotonic_ns() + PATIENCE.as_nanos() as u64),
+            overdue: Some(began + PATIENCE.as_nanos() as u64),
         })
     }
 

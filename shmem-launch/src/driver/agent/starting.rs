@@ -34,7 +34,7 @@ impl Refused {
         let pause = before.map_or(RETRY_FIRST.as_nanos() as u64, |r| {
             (2 * r.pause).min(RETRY_LAST.as_nanos() as u64)
         });
-        (now - since < RETRY_LIMIT.as_nanos() as u64).then_some(Self {
+        (now.saturating_sub(since) < RETRY_LIMIT.as_nanos() as u64).then_some(Self {
             since,
             again: now + pause,
             pause,
@@ -127,7 +127,7 @@ impl Driver {
             let locals = request.first..request.first + request.specs.len() as u32;
             match sent.as_ref().map_err(io::Error::raw_os_error) {
                 Err(Some(libc::ETOOMANYREFS | libc::EAGAIN)) => {
-                    self.refused = Refused::once_more(self.refused, now);
+                    self.refused = Refused::once_more(self.refused, self.stopped.unwrap_or(now));
                     if self.refused.is_some() {
                         return;
                     }
