@@ -7,7 +7,7 @@ use super::event::Action;
 use super::{Agent, Child, FLUSH_NS, Phase};
 
 impl Agent {
-    /// When [`Event::Timer`] is due at the latest.
+    /// When [`Event::Timer`](super::Event::Timer) is due at the latest.
     pub fn next_timeout(&self) -> Option<u64> {
         let children = self.children.iter().filter_map(Child::deadline).min();
         let output = self.output.deadline();
