@@ -118,5 +118,5 @@ cp kernel/lib/modules/"$version"/modules.{builtin,builtin.modinfo,order} "root/l
 depmod -b root "$version"
 
 install -m 755 "$here/init" root/init
-(cd root && find . | cpio -o -H newc --quiet) >initramfs.new
+(cd root && find . | cpio -o -H newc --quiet -R +0:+0) >initramfs.new
 mv initramfs.new initramfs
