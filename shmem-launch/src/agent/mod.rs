@@ -466,8 +466,9 @@ impl Agent {
     fn told(&mut self, told: Told, now: u64) {
         match self.fold.add(told) {
             Passed::On(told) => {
-                if told.node == self.setup.node {
-                    self.press(told.rank - self.setup.first_rank, now);
+                let local = told.rank.checked_sub(self.setup.first_rank);
+                if let Some(local) = local.filter(|_| told.node == self.setup.node) {
+                    self.press(local, now);
                 }
                 self.up.send(&Frame::Told(told));
             }
