@@ -43,7 +43,7 @@ mod stream;
 
 pub use job::SpawnedJob;
 pub use launch::{Command, EnvVar, InputTo, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner};
-pub use stream::{FrameReader, OutBuf};
+pub use stream::{FrameReader, OutBuf, each_frame};
 
 use crate::exit::Fault;
 use crate::fold::Told;

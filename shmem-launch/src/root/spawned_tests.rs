@@ -3,6 +3,7 @@
 
 use super::tests::{bytes, done, root, sent, up, write_all};
 use super::*;
+use crate::frame::FrameReader;
 use crate::frame::SpawnedJob;
 use crate::plan::MAX_PES;
 use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};

@@ -8,7 +8,10 @@ pub(super) fn root() -> Root {
     Root::new(Setup {
         n_pes: 4,
         grace_ns: 100,
-        agent_pid: 9,
+        agent: ChildSetup {
+            pid: 9,
+            ..ChildSetup::default()
+        },
         ..Setup::default()
     })
 }
