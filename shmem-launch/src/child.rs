@@ -5,7 +5,6 @@
 //! ended without `Done`, the host has not answered, or what came cannot be understood.
 
 use crate::exit::{Cause, End, Fault};
-use crate::frame::codec::CodecError;
 use crate::frame::{Frame, FrameReader, OutBuf, each_frame};
 use crate::remote::Contact;
 use crate::report::Reduced;
@@ -169,14 +168,12 @@ impl Child {
         self.out.clear();
     }
 
-    /// The report of its subtree, with which it is done.
-    pub(crate) fn done(&mut self, body: &[u8], now: u64) -> Result<Reduced, CodecError> {
-        let mut report = Reduced::decode(body)?;
+    /// It is done: nothing is left of its subtree, whose report this is.
+    pub(crate) fn done(&mut self, report: &mut Reduced, now: u64) {
         self.done = true;
         if self.setup.contact.is_some() {
             report.bring_to(now);
         }
-        Ok(report)
     }
 }
 

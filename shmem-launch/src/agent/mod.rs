@@ -379,16 +379,11 @@ impl Agent {
                 self.output.relay(child, from, data, now, &mut self.up);
                 self.touch_flush(now);
             }
-            Frame::Done(body) => match c.done(body, now) {
-                Ok(report) => {
-                    self.report.get_or_insert_default().merge(&report);
-                    self.output.child_closed(child, now, &mut self.up);
-                }
-                Err(e) => {
-                    let failure = c.fail_to_understand(&e, now);
-                    self.child_failed(child, failure, now);
-                }
-            },
+            Frame::Done(mut report) => {
+                c.done(&mut report, now);
+                self.report.get_or_insert_default().merge(&report);
+                self.output.child_closed(child, now, &mut self.up);
+            }
             other => {
                 let e = format!("a frame that only goes down: {other:?}");
                 let failure = c.fail_to_understand(&e, now);
@@ -610,9 +605,7 @@ impl Agent {
         let mut report = self.report.take().unwrap_or_default();
         report.merge(&own);
         report.sent = now;
-        let mut body = Vec::new();
-        report.encode(&mut body);
-        self.up.send(&Frame::Done(&body));
+        self.up.send(&Frame::Done(Box::new(report)));
         self.phase = Phase::Gone;
         self.actions.push_back(Action::Exit);
     }

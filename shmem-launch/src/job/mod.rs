@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
-use shmem_node::settings::{HeapCommit, PmiCache, Settings, Spawn, Spin};
+use shmem_node::settings::{HeapCommit, Settings, Spawn, Spin};
 use shmem_node::template::marker::{self, Marker, StaticsRoom};
-use shmem_pmi::server::CachePolicy;
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
 use crate::cli::{Cli, SpawnChoice, StdinTo};
@@ -279,18 +278,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         job_key: *job_key,
         machines,
         addresses,
-        heap_size: settings.symmetric_size,
         statics,
-        heap_commit: settings.heap_commit,
         spins,
-        pmi_cache: match settings.pmi_cache {
-            PmiCache::Hcs => CachePolicy::Hcs,
-            PmiCache::Hcma => CachePolicy::Hcma,
-            PmiCache::Hcmab => CachePolicy::Hcmab,
-            PmiCache::HcmabLru => CachePolicy::HcmabLru {
-                bytes: settings.pmi_cache_size as usize,
-            },
-        },
         report: cli.report.is_some() || cli.report_json.is_some(),
         raw_output: layout.n_pes() == 1 && !cli.label,
         spawn,

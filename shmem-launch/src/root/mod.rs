@@ -329,16 +329,11 @@ impl Root {
                 ticket,
                 question,
             } => self.ask(0, asker, ticket, question),
-            Frame::Done(body) => match self.agent.done(body, now) {
-                Ok(report) => {
-                    self.report = Some(report);
-                    self.finish(now);
-                }
-                Err(e) => {
-                    let failure = self.agent.fail_to_understand(&e, now);
-                    self.agent_failed(&failure, now);
-                }
-            },
+            Frame::Done(mut report) => {
+                self.agent.done(&mut report, now);
+                self.report = Some(*report);
+                self.finish(now);
+            }
             // Frames that only go down, and PMI beyond its root: nobody sends them.
             _ => {}
         }

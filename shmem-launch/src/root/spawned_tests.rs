@@ -80,7 +80,7 @@ fn running(r: &mut Root) {
 
 fn end_own_job(r: &mut Root) {
     up(r, &Frame::Exited, 20);
-    up(r, &Frame::Done(&done()), 21);
+    up(r, &done(), 21);
     sent(r);
 }
 

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use shmem_node::pe_block::PeState;
+use shmem_node::settings::Settings;
 use shmem_node::template::{PeSpec, Reply};
 use shmem_pmi::tree::Tree;
 
@@ -284,12 +285,18 @@ fn start(parent: LinkIo) -> io::Result<Driver> {
     let layout = launch.layout();
     let ranks = layout.ranks(launch.node);
     let node_of = layout.node_of();
-    let pmi = node::pmi_server(&launch, &layout, &tree, &node_of).map_err(|e| bad(&e))?;
+    let (settings, refused) = match node::settings(&launch) {
+        Ok(settings) => (settings, Ok(())),
+        Err(e) => (Settings::default(), Err(e)),
+    };
+    let pmi = node::pmi_server(&launch, &settings, &layout, &tree, &node_of);
+    let pmi = pmi.map_err(|e| bad(&e))?;
     let n_local = ranks.len() as u32;
     let input = launch.input_route(&tree);
-    let node = addresses.and_then(|addresses| {
+    let node = refused.and(addresses).and_then(|addresses| {
         let place = Place {
             launch: &launch,
+            settings: &settings,
             node_of: &node_of,
             addresses,
             far,
