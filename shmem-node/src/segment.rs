@@ -291,13 +291,13 @@ fn heap_memory(
     let fd = make(c"shmem-heap", len as u64).map_err(os("make the heap memory", len))?;
     sys::seal(fd.as_fd(), false).map_err(os("seal the heap memory", len))?;
     let heap = if huge {
-        Mapping::reserving(fd.as_fd(), len).map_err(|e| match e.raw_os_error() {
-            Some(libc::ENOMEM) => pages::too_few(len).into(),
+        Mapping::reserving(fd.as_fd(), len).map_err(|e| match e.kind() {
+            io::ErrorKind::OutOfMemory => pages::too_few(len).into(),
             _ => os("map the heap memory", len)(e),
         })?
     } else {
-        Mapping::aligned(fd.as_fd(), len, layout.align).map_err(|e| match e.raw_os_error() {
-            Some(libc::ENOMEM) => SegmentError::TooLarge {
+        Mapping::aligned(fd.as_fd(), len, layout.align).map_err(|e| match e.kind() {
+            io::ErrorKind::OutOfMemory => SegmentError::TooLarge {
                 n_local,
                 heap_size: facts.heap_size,
                 statics: facts.statics.bytes,
