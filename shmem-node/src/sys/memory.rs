@@ -9,6 +9,14 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
+/// Alignment of every region, and the unit of protection.
+pub const PAGE: usize = 4096;
+
+/// Rounds up to a whole page.
+pub const fn page_up(n: usize) -> usize {
+    n.div_ceil(PAGE) * PAGE
+}
+
 /// A new anonymous memory file of `len` bytes, not backed by pages until touched.
 pub fn memfd(name: &CStr, len: u64) -> io::Result<OwnedFd> {
     memfd_of(name, len, MemfdFlags::empty())
@@ -90,7 +98,7 @@ impl Mapping {
             if start > from {
                 let _ = munmap(taken, start - from);
             }
-            let kept_to = (start + len).next_multiple_of(align.min(crate::layout::PAGE));
+            let kept_to = (start + len).next_multiple_of(align.min(PAGE));
             if end > kept_to {
                 let _ = munmap(kept_to as *mut c_void, end - kept_to);
             }

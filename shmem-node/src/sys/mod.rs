@@ -16,7 +16,9 @@ use rustix::io::{Errno, FdFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
-pub use memory::{Mapping, file_len, give_back, huge_memfd, memfd, reserve, seal, secret};
+pub use memory::{
+    Mapping, PAGE, file_len, give_back, huge_memfd, memfd, page_up, reserve, seal, secret,
+};
 pub use net::{interface_addresses, interface_mtu};
 pub use socket::{
     MAX_FDS, connect_now, peer_user, recv_now, recv_with_fds, send_now, send_with_fds, user,
