@@ -142,7 +142,7 @@ pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
         },
         Frame::Job(&job),
         Frame::Respawn { rank: 1, count: 1 },
-        Frame::Deaf,
+        Frame::Disconnected,
     ];
     let mut stream = Vec::new();
     let mut seeds = Vec::new();

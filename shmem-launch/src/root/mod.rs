@@ -33,7 +33,7 @@ use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream};
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
 use output::{LINK, SHELL, Sink};
-use spawned::{Outer, Spawned};
+use spawned::{Outer, SpawnedJobs};
 
 /// How long agents may take to answer a `Stop` beyond the grace period.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -61,7 +61,7 @@ pub struct Setup {
     /// Id of the job.
     pub job_id: String,
     /// Its number, if another job has spawned it.
-    pub spawned: Option<u32>,
+    pub spawned_as: Option<u32>,
 }
 
 /// Something that happened.
@@ -107,7 +107,7 @@ pub struct Moments {
     /// All agents were prepared.
     pub ready: u64,
     /// All PEs were started.
-    pub spawned: u64,
+    pub started: u64,
     /// All PEs had ended.
     pub exited: u64,
     /// Nothing was left.
@@ -147,7 +147,7 @@ pub struct Root {
     finished: bool,
     moments: Moments,
     report: Option<Reduced>,
-    spawned: Spawned,
+    jobs: SpawnedJobs,
     outer: Option<Outer>,
     /// How often each PE was started again.
     respawned: BTreeMap<u32, u32>,
@@ -157,10 +157,10 @@ impl Root {
     /// A launcher whose agent of node 0 is being started.
     pub fn new(setup: Setup) -> Self {
         Self {
-            mixer: Mixer::new(setup.n_pes, setup.options.label, setup.spawned),
+            mixer: Mixer::new(setup.n_pes, setup.options.label, setup.spawned_as),
             fold: Fold::default(),
-            outer: setup.spawned.map(|_| Outer::default()),
-            spawned: Spawned::default(),
+            outer: setup.spawned_as.map(|_| Outer::default()),
+            jobs: SpawnedJobs::default(),
             respawned: BTreeMap::new(),
             agent: Child::new(setup.agent.clone()),
             turns: Default::default(),
@@ -210,7 +210,7 @@ impl Root {
 
     /// Whether agents and spawned jobs are gone, though text may still have to be written.
     pub fn is_over(&self) -> bool {
-        self.finished && self.spawned.is_empty()
+        self.finished && self.jobs.is_empty()
     }
 
     /// The exit status as far as it is known.
@@ -305,8 +305,8 @@ impl Root {
                     self.agent.out.send(&Frame::Go);
                 }
             }
-            Frame::Spawned => {
-                self.moments.spawned = now;
+            Frame::Started => {
+                self.moments.started = now;
                 self.tell_running();
             }
             Frame::Exited => {
@@ -314,7 +314,7 @@ impl Root {
                 self.moments.exited = now;
                 self.tell_counts();
                 // Spawned jobs may still have to be told that their time is up.
-                if self.spawned.is_empty() {
+                if self.jobs.is_empty() {
                     self.stop_at = None;
                 }
                 self.agent.out.send(&Frame::Finish);
@@ -327,7 +327,7 @@ impl Root {
             }
             Frame::Fault(fault) => self.fault(&fault, now),
             Frame::Died(fault) => self.died(&fault, now),
-            Frame::Told(told) => self.told(told),
+            Frame::Notice(notice) => self.notice(notice),
             Frame::Ask {
                 asker,
                 ticket,
@@ -364,6 +364,8 @@ impl Root {
         true
     }
 
+    /// The job ends with it, which alone frees PEs that wait for a dead one: see [`exit`](crate::exit),
+    /// "Who frees those that wait".
     fn fault(&mut self, fault: &Fault, now: u64) {
         // What ends those who write to a stream that is no more is a consequence.
         let piped = matches!(fault.cause, Cause::Pe { end: End::Signal { signal, .. }, .. } if signal == SIGPIPE);
@@ -382,7 +384,7 @@ impl Root {
                 self.tell_running();
             }
             if !fault.is_silent() {
-                let text = fault.told(&self.setup.hosts).to_string();
+                let text = fault.message(&self.setup.hosts).to_string();
                 if !self.tell_refused(&text) {
                     let rest = if self.agent.exited {
                         ""
@@ -398,7 +400,7 @@ impl Root {
 
     fn stop(&mut self, grace_ns: u64, now: u64) {
         self.stop_at = None;
-        self.spawned.send(&Frame::Stop { grace_ns });
+        self.jobs.send(&Frame::Stop { grace_ns });
         if !self.agent.answered() {
             // A host that has not answered has nothing to end, and may take its time.
             return self.finish(now);
@@ -413,7 +415,7 @@ impl Root {
     /// Passes a signal on to all processes.
     fn pass_on(&mut self, signal: u8) {
         self.agent.out.send(&Frame::Signal(signal));
-        self.spawned.send(&Frame::Signal(signal));
+        self.jobs.send(&Frame::Signal(signal));
     }
 
     fn signal(&mut self, signal: u8, now: u64) {
@@ -478,7 +480,7 @@ impl Root {
                 self.give_up_at = Some(now.saturating_add(PATIENCE_NS));
             } else {
                 self.say("the agents did not end in time; leaving their processes to the kernel");
-                self.spawned.give_up();
+                self.jobs.give_up();
                 self.finish(now);
             }
         }

@@ -22,7 +22,7 @@ impl Root {
         *count += 1;
         let count = *count;
         self.agent.out.send(&Frame::Respawn { rank, count });
-        let told = fault.told(&self.setup.hosts).to_string();
+        let told = fault.message(&self.setup.hosts).to_string();
         let of = self.setup.options.respawns;
         let text = format!("{told}; starting it again ({} of {of})", done + 1);
         self.say(&text);

@@ -227,7 +227,7 @@ fn spawned_root() -> Root {
         n_pes: 2,
         options: options(),
         job_id: "inner".into(),
-        spawned: Some(4),
+        spawned_as: Some(4),
         ..Setup::default()
     });
     up(&mut r, &Frame::Ready, 1);
@@ -261,7 +261,7 @@ fn told(answer: &Answer) -> Vec<u8> {
 #[test]
 fn a_spawned_job_says_that_it_runs_and_passes_questions_on() {
     let mut r = spawned_root();
-    up(&mut r, &Frame::Spawned, 2);
+    up(&mut r, &Frame::Started, 2);
     let job_id = "inner".into();
     assert_eq!(to_outer(&mut r), told(&Answer::Spawned { job_id }));
     let question = ask(&request(1));

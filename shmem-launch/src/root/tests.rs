@@ -1,7 +1,7 @@
 //! The launcher's decisions, one dialogue each.
 
 use super::*;
-use crate::fold::Told;
+use crate::fold::Notice;
 use crate::frame::{CREDIT_STEP, OUTPUT_OVERHEAD};
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn a_peaceful_job() {
     let mut r = root();
     up(&mut r, &Frame::Ready, 1);
     assert_eq!(sent(&mut r), bytes(&[Frame::Go]));
-    up(&mut r, &Frame::Spawned, 2);
+    up(&mut r, &Frame::Started, 2);
     up(
         &mut r,
         &Frame::Output {
@@ -80,7 +80,7 @@ fn a_peaceful_job() {
         r.moments(),
         Moments {
             ready: 1,
-            spawned: 2,
+            started: 2,
             exited: 4,
             done: 5
         }
@@ -119,7 +119,7 @@ fn the_first_fault_counts_and_is_told_once() {
 fn what_pes_say_alike_is_told_once_and_counted_at_the_end() {
     let mut r = root();
     let told = |rank, count, text: &str| {
-        Frame::Told(Told {
+        Frame::Notice(Notice {
             rank,
             node: rank / 2,
             count,

@@ -1,5 +1,7 @@
 //! Asking the template for PEs, a batch at a time.
 
+use rustix::net::SocketType;
+
 use super::*;
 
 /// How soon a request that the kernel has refused for now is tried again, at first and at most.
@@ -65,7 +67,7 @@ impl Ends {
     }
 }
 
-impl Driver {
+impl AgentProcess {
     pub(super) fn spawn(&mut self, first: u32, count: u32) {
         match self.prepare_request(first, count) {
             Ok(request) => {
@@ -89,7 +91,7 @@ impl Driver {
                 self.tell(Event::OutputClosed(local, stream));
             }
         }
-        self.tell(Event::Spawned {
+        self.tell(Event::Started {
             pids: &[],
             error: Some(error),
         });
@@ -127,7 +129,8 @@ impl Driver {
             let locals = request.first..request.first + request.specs.len() as u32;
             match sent.as_ref().map_err(io::Error::raw_os_error) {
                 Err(Some(libc::ETOOMANYREFS | libc::EAGAIN)) => {
-                    self.refused = Refused::once_more(self.refused, self.stopped.unwrap_or(now));
+                    self.refused =
+                        Refused::once_more(self.refused, self.agent.stopped().unwrap_or(now));
                     if self.refused.is_some() {
                         return;
                     }
@@ -195,7 +198,7 @@ impl Driver {
                     }
                     let error = (reply.errno != 0)
                         .then(|| io::Error::from_raw_os_error(reply.errno).to_string());
-                    self.tell(Event::Spawned {
+                    self.tell(Event::Started {
                         pids: &reply.pids,
                         error,
                     });
