@@ -59,7 +59,8 @@
 //! One PE and its server, with bytes passed by hand:
 //!
 //! ```
-//! use shmem_pmi::client::{Client, ClientConfig, Event};
+//! use shmem_pmi::client::calls::{Iallgather, Initialise, Wait};
+//! use shmem_pmi::client::{Client, ClientConfig};
 //! use shmem_pmi::process_mapping::ProcessMapping;
 //! use shmem_pmi::server::{Job, NodePlace, NodeServer, Output};
 //! use shmem_pmi::tree::Tree;
@@ -76,17 +77,17 @@
 //! let mut server = NodeServer::new(job, NodePlace::in_tree(&Tree::new(1, 2), 0, &[0]))?;
 //! let mut client = Client::new(ClientConfig { rank: 0, job_id: None, extensions: true });
 //!
-//! client.initialise()?;
-//! let address = client.iallgather(b"my address")?;
-//! let done = client.wait(address.request)?;
+//! client.call(&Initialise)?;
+//! let address = client.next_request();
+//! client.call(&Iallgather(b"my address"))?;
+//! let done = client.call(&Wait(address))?;
 //! server.handle_client_bytes(0, &client.take_output());
 //!
 //! let Some(Output::Publish { values, .. }) = server.poll_output() else { panic!() };
 //! assert_eq!(values[..], *b"my address");
 //! let Some(Output::ToClient { bytes, .. }) = server.poll_output() else { panic!() };
 //! client.handle_bytes(&bytes)?;
-//! let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
-//! assert_eq!(events.last(), Some(&(done, Event::RequestDone(address.request))));
+//! assert_eq!(done.take(), Some(Ok(())));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -14,6 +14,7 @@
 //! # Ok::<(), shmem_pmi::pmgr::PmgrError>(())
 //! ```
 
+use crate::client::calls::{Finalize, Initialise};
 use crate::io::{Connection, ConnectionError};
 use crate::nla::{Nla, NlaError};
 
@@ -69,9 +70,9 @@ impl<'c> Pmgr<'c> {
     ///
     /// # Errors
     ///
-    /// That of [`Connection::initialise`].
+    /// That of [`Connection::call`].
     pub fn open(connection: &'c Connection) -> Result<Self, PmgrError> {
-        let facts = connection.initialise()?;
+        let facts = connection.call(&Initialise)?;
         Ok(Self::over(Nla::new(connection, facts.rank, facts.size)))
     }
 
@@ -181,7 +182,7 @@ impl<'c> Pmgr<'c> {
     ///
     /// The connection.
     pub fn close(self) -> Result<(), PmgrError> {
-        Ok(self.nla.connection().finalize()?)
+        Ok(self.nla.connection().call(&Finalize)?)
     }
 
     /// The parts of a buffer, as many as there are PEs if it has the right length and else not.

@@ -3,20 +3,26 @@
 use std::fmt;
 
 use super::{Operation, pack, unpack};
-use crate::client::{Client, ClientError, Event, Ticket};
+use crate::client::{Call, Client, ClientError, calls};
 use crate::io::{Connection, ConnectionError};
 
 /// Starts collective operations. Where a PE's others are counted, these have to be, too.
 pub(crate) trait Starter: fmt::Debug {
-    fn start(&self, connection: &Connection, call: Call<'_>) -> Result<Ticket, ConnectionError>;
+    /// Makes `calls`, of which one is collective.
+    fn start(
+        &self,
+        connection: &Connection,
+        calls: &mut dyn FnMut(&mut Client) -> Result<(), ClientError>,
+    ) -> Result<(), ConnectionError>;
 }
 
-/// A call of the client that is collective.
-pub(crate) type Call<'a> = &'a dyn Fn(&mut Client) -> Result<Ticket, ClientError>;
-
 impl Starter for Connection {
-    fn start(&self, _: &Connection, call: Call<'_>) -> Result<Ticket, ConnectionError> {
-        self.submit(call)
+    fn start(
+        &self,
+        _: &Connection,
+        calls: &mut dyn FnMut(&mut Client) -> Result<(), ClientError>,
+    ) -> Result<(), ConnectionError> {
+        self.submit(calls)
     }
 }
 
@@ -92,13 +98,7 @@ impl<'c> Nla<'c> {
     ///
     /// No such rank, too long, or more than [`super::MAX_UNRECEIVED`] bytes not received by others.
     pub fn send(&self, to: u32, message: &[u8]) -> Result<(), NlaError> {
-        let ticket = self
-            .connection()
-            .submit(|client| client.nla_send(to, message))?;
-        match self.connection.wait_for(ticket)? {
-            Event::Sent => Ok(()),
-            other => Err(failed(other).into()),
-        }
+        Ok(self.connection.call(&calls::SendTo { to, message })?)
     }
 
     /// `NLA_Recv`: waits for the next message of a PE to this one.
@@ -107,15 +107,17 @@ impl<'c> Nla<'c> {
     ///
     /// No such rank, or that PE has ended without sending one.
     pub fn recv(&self, from: u32) -> Result<Vec<u8>, NlaError> {
-        let ticket = self.connection.submit(|client| client.nla_recv(from))?;
-        self.received(ticket)
+        Ok(self.connection.call(&calls::ReceiveFrom(from))?)
     }
 
-    fn received(&self, ticket: Ticket) -> Result<Vec<u8>, NlaError> {
-        match self.connection.wait_for(ticket)? {
-            Event::Received(bytes) => Ok(bytes),
-            other => Err(failed(other).into()),
-        }
+    fn in_order<C: Call>(&self, call: &C) -> Result<C::Reply, ConnectionError> {
+        let mut ticket = None;
+        let mut made = |client: &mut Client| client.call(call).map(|made| ticket = Some(made));
+        self.starter.start(self.connection, &mut made)?;
+        // Not absent: the call was made, or start would have failed.
+        ticket.map_or(Err(ConnectionError::Closed), |ticket| {
+            self.connection.wait(&ticket)
+        })
     }
 
     fn collective(
@@ -124,10 +126,11 @@ impl<'c> Nla<'c> {
         root: u32,
         value: &[u8],
     ) -> Result<Vec<u8>, NlaError> {
-        let ticket = self.starter.start(self.connection, &|client| {
-            client.nla(operation, root, value)
-        })?;
-        self.received(ticket)
+        Ok(self.in_order(&calls::Exchange {
+            operation,
+            root,
+            value,
+        })?)
     }
 
     fn list(&self, operation: Operation, bytes: &[u8]) -> Result<Vec<Vec<u8>>, NlaError> {
@@ -206,7 +209,7 @@ impl<'c> Nla<'c> {
     ///
     /// The key or value cannot be sent.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<(), NlaError> {
-        Ok(self.connection.put(key, value)?)
+        Ok(self.connection.call(&calls::Put(key, value))?)
     }
 
     /// `NLA_Get`: the value of a key on the bulletin board.
@@ -215,7 +218,7 @@ impl<'c> Nla<'c> {
     ///
     /// The key cannot be sent.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, NlaError> {
-        Ok(self.connection.get(key)?)
+        Ok(self.connection.call(&calls::Get(key))?)
     }
 
     /// `NLA_Barrier`: returns when all PEs have called it.
@@ -224,17 +227,6 @@ impl<'c> Nla<'c> {
     ///
     /// As [`Nla::gather`].
     pub fn barrier(&self) -> Result<(), NlaError> {
-        let ticket = self.starter.start(self.connection, &Client::fence)?;
-        match self.connection.wait_for(ticket)? {
-            Event::FenceDone => Ok(()),
-            other => Err(failed(other).into()),
-        }
-    }
-}
-
-fn failed(event: Event) -> ConnectionError {
-    match event {
-        Event::Error(refusal) => refusal.into(),
-        other => ConnectionError::WrongReply(other),
+        Ok(self.in_order(&calls::Fence)?)
     }
 }

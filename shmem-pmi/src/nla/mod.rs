@@ -14,7 +14,7 @@
 
 mod calls;
 
-pub(crate) use calls::{Call, Starter};
+pub(crate) use calls::Starter;
 pub use calls::{Nla, NlaError};
 
 use std::fmt;

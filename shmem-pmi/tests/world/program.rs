@@ -1,5 +1,6 @@
 //! What PEs of a simulated job do, what they give, and what they are to get.
 
+use shmem_pmi::client::{Initialised, Ticket};
 use shmem_pmi::nla::{Operation, pack};
 
 use super::Rng;
@@ -52,23 +53,24 @@ pub(super) enum Step {
     Finalize,
 }
 
-/// What a PE waits for before its next step.
+/// What a PE waits for before its next step, and what it has to be.
 #[derive(Debug)]
-pub(super) enum Expect {
-    Initialised,
-    JobId,
-    JobAttr,
+pub(super) enum Await {
+    Initialised(Ticket<Initialised>),
+    JobId(Ticket<String>),
+    JobAttr(Ticket<Option<Vec<u8>>>),
     NodeAttr {
+        value: Ticket<Option<Vec<u8>>>,
         may_be_absent: bool,
     },
-    Done(usize),
-    Value(Option<Vec<u8>>),
+    Done(Ticket<()>, usize),
+    Value(Ticket<Option<Vec<u8>>>, Option<Vec<u8>>),
     /// The value of a fence with this number or, as this one need not be the last, a larger one.
-    NotOlder(usize),
+    NotOlder(Ticket<Option<Vec<u8>>>, usize),
     /// A direct get of what that rank puts for that fence, or the value that it puts just before.
-    From(usize, u32),
-    Received(Vec<u8>),
-    Finalized,
+    From(Ticket<Vec<u8>>, usize, u32),
+    Received(Ticket<Vec<u8>>, Vec<u8>),
+    Finalized(Ticket<()>),
 }
 
 pub(super) fn gather_value(rank: u32, op: usize, len: usize) -> Vec<u8> {

@@ -551,7 +551,7 @@ impl NodeServer {
             (Answer::Done, "name-unpublish") => Reply::NameUnpublished,
             (Answer::Port(port), "name-lookup") => Reply::NameFound(Cow::Owned(port)),
             (Answer::Spawned { job_id }, "spawn") => Reply::Spawned {
-                job_id: Cow::Owned(job_id),
+                job_id: Some(Cow::Owned(job_id)),
                 // More would fit no message.
                 errcodes: vec![
                     0;

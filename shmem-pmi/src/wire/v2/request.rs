@@ -208,6 +208,38 @@ impl<'a> Command<'a> {
         is_extension(self.name().as_bytes())
     }
 
+    /// Whether all PEs send it in the same order.
+    pub fn is_collective(&self) -> bool {
+        matches!(
+            self,
+            Self::KvsFence
+                | Self::Ifence
+                | Self::Iallgather { .. }
+                | Self::Allgather { .. }
+                | Self::Ring { .. }
+                | Self::Nla { .. }
+        )
+    }
+
+    /// Whether the server may answer later requests first.
+    pub(crate) fn may_be_withheld(&self) -> bool {
+        matches!(
+            self,
+            Self::KvsFence
+                | Self::Allgather { .. }
+                | Self::Wait { .. }
+                | Self::NamePublish { .. }
+                | Self::NameLookup { .. }
+                | Self::NameUnpublish { .. }
+                | Self::Spawn(_)
+                | Self::Ring { .. }
+                | Self::KvsGet { .. }
+                | Self::Nla { .. }
+                | Self::NlaRecv { .. }
+                | Self::NodeAttr { wait: true, .. }
+        )
+    }
+
     /// Reads a command from its fields.
     ///
     /// # Errors

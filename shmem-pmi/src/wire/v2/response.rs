@@ -83,8 +83,8 @@ pub enum Reply<'a> {
     NameUnpublished,
     /// To `spawn`: the processes run.
     Spawned {
-        /// The new job.
-        job_id: Cow<'a, str>,
+        /// The new job. Ours always tells.
+        job_id: Option<Cow<'a, str>>,
         /// For each process 0 or an error, if the server tells.
         errcodes: Vec<i32>,
     },
@@ -156,6 +156,18 @@ impl Reply<'_> {
             Self::Refused { command, .. } => command,
         }
     }
+
+    /// The number of the collective operation that it is about, if it tells.
+    pub(crate) fn request(&self) -> Option<u64> {
+        match self {
+            Self::Iallgather(request)
+            | Self::Allgather(request)
+            | Self::Ifence(request)
+            | Self::Wait(request)
+            | Self::Nla { request, .. } => Some(*request),
+            _ => None,
+        }
+    }
 }
 
 const SUFFIX: &str = "-response";
@@ -221,7 +233,7 @@ impl<'a> Response<'a> {
                 },
                 b"name-unpublish" => Reply::NameUnpublished,
                 b"spawn" => Reply::Spawned {
-                    job_id: fields.need_text("jobid")?,
+                    job_id: Some(fields.need_text("jobid")?),
                     errcodes: spawn::errcodes(&fields)?,
                 },
                 b"ring" => Reply::Ring(RingReply {
@@ -299,7 +311,9 @@ impl<'a> Response<'a> {
                 w.flag("found", true);
             }
             Reply::Spawned { job_id, errcodes } => {
-                w.field("jobid", job_id.as_bytes());
+                if let Some(job_id) = job_id {
+                    w.field("jobid", job_id.as_bytes());
+                }
                 w.number(
                     "nerrs",
                     errcodes.iter().filter(|&&code| code != 0).count() as u64,
@@ -393,8 +407,12 @@ mod tests {
             Just(Reply::NamePublished),
             text().prop_map(|port| Reply::NameFound(Cow::Owned(port.as_bytes().to_vec()))),
             Just(Reply::NameUnpublished),
-            (text(), prop::collection::vec(any::<i32>(), 0..5))
-                .prop_map(|(job_id, errcodes)| Reply::Spawned { job_id, errcodes }),
+            (text(), prop::collection::vec(any::<i32>(), 0..5)).prop_map(|(job_id, errcodes)| {
+                Reply::Spawned {
+                    job_id: Some(job_id),
+                    errcodes,
+                }
+            }),
             (any::<u32>(), any::<Option<u32>>(), text()).prop_map(|(rank, size, value)| {
                 let value: Cow<'static, [u8]> = Cow::Owned(value.as_bytes().to_vec());
                 let (left, right) = (value.clone(), value);
