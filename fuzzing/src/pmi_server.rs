@@ -7,14 +7,14 @@
 use std::borrow::Cow;
 
 use shmem_pmi::client::calls::{
-    Exchange, Get, GetFrom, Iallgather, Ifence, Initialise, JobAttr, JobId, NodeAttr, Put,
-    PutNodeAttr, ReceiveFrom, SendTo,
+    Data, Get, GetFrom, Iallgather, Ifence, Initialise, JobAttr, JobId, NodeAttr, Put, PutNodeAttr,
+    ReceiveFrom, SendTo,
 };
 use shmem_pmi::client::{Call, Client, ClientConfig};
-use shmem_pmi::nla::Operation;
 use shmem_pmi::question::Answer;
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::Tree;
+use shmem_pmi::wire::data::Operation;
 use shmem_pmi::wire::v2::{Command, InitLine, Request};
 
 use crate::Choices;
@@ -196,7 +196,7 @@ impl World {
             0 => self.answer(node, &Ifence),
             1 => self.answer(node, &Iallgather(b"abcd")),
             2 => {
-                let joined = self.good[node].call(&Exchange {
+                let joined = self.good[node].call(&Data {
                     operation: Operation::Allgather,
                     root: 0,
                     value: b"abc",

@@ -26,8 +26,7 @@
 //! * [`tree`]: the k-ary tree of nodes and the choice of its degree.
 //! * [`process_mapping`]: the attribute that says which PE runs where.
 //! * [`question`]: what agents ask each other on behalf of a PE: keys, names, new jobs.
-//! * [`nla`]: the communication primitives of ScELA over the agents' tree; [`pmgr`]: the start-up
-//!   protocol of that name on top of them.
+//! * [`papers`]: what reproduces a paper, for those who select it.
 //! * [`ranks`]: sets of ranks.
 //!
 //! # Terms
@@ -95,8 +94,7 @@
 
 pub mod client;
 pub mod io;
-pub mod nla;
-pub mod pmgr;
+pub mod papers;
 pub mod process;
 pub mod process_mapping;
 pub mod question;

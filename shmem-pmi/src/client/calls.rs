@@ -3,8 +3,8 @@
 
 use super::error::{ClientError, RequestId};
 use super::text::{self, Rule};
-use crate::nla::{MAX_CONTRIBUTION, MAX_MESSAGE, Operation};
 use crate::question::SpawnRequest;
+use crate::wire::data::{MAX_CONTRIBUTION, MAX_MESSAGE, Operation};
 use crate::wire::v2::{Command, Reply};
 use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
 
@@ -445,10 +445,10 @@ impl Call for Ring<'_> {
     });
 }
 
-/// A collective operation with data of any length, see [`crate::nla`]: gives what this PE gets. An
-/// extension.
+/// A collective operation with data of any length, see [`crate::wire::data`]: gives what this PE gets.
+/// An extension.
 #[derive(Debug, Clone, Copy)]
-pub struct Exchange<'a> {
+pub struct Data<'a> {
     /// Which one.
     pub operation: Operation,
     /// Rank of its root; 0 where there is none.
@@ -457,12 +457,12 @@ pub struct Exchange<'a> {
     pub value: &'a [u8],
 }
 
-impl Call for Exchange<'_> {
+impl Call for Data<'_> {
     type Reply = Vec<u8>;
 
     fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
         terms.need_extensions("nla")?;
-        Ok(Command::Nla {
+        Ok(Command::Data {
             operation: self.operation,
             root: self.root,
             value: terms.data(self.operation.name(), self.value, MAX_CONTRIBUTION)?,
@@ -470,7 +470,7 @@ impl Call for Exchange<'_> {
         })
     }
 
-    reply!(Reply::Nla { value, .. } => value.into());
+    reply!(Reply::Data { value, .. } => value.into());
 }
 
 /// Sends a message of at most [`MAX_MESSAGE`] bytes to a PE. The reply says that the node agent has
@@ -489,10 +489,10 @@ impl Call for SendTo<'_> {
     fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
         terms.need_extensions("nla-send")?;
         let value = terms.data("send", self.message, MAX_MESSAGE)?;
-        Ok(Command::NlaSend { to: self.to, value })
+        Ok(Command::Send { to: self.to, value })
     }
 
-    reply!(Reply::NlaSend => ());
+    reply!(Reply::Sent => ());
 }
 
 /// Receives the next message that the PE with this rank sends to this one; refused if that PE ends
@@ -505,10 +505,10 @@ impl Call for ReceiveFrom {
 
     fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
         terms.need_extensions("nla-recv")?;
-        Ok(Command::NlaRecv { from: self.0 })
+        Ok(Command::Receive { from: self.0 })
     }
 
-    reply!(Reply::NlaRecv(message) => message.into());
+    reply!(Reply::Received(message) => message.into());
 }
 
 /// Takes leave: the last call.

@@ -68,7 +68,7 @@ pub enum ClientError {
         /// Its length in bytes.
         len: usize,
     },
-    /// More bytes than the NLA layer takes.
+    /// More bytes than an operation with data takes.
     #[error("NLA {operation}: {len} bytes; at most {max} are possible")]
     TooMuch {
         /// What was called.

@@ -7,7 +7,7 @@ use super::queue::Pending;
 use super::{ClientConfig, ClientError, Heard, Refusal, RequestId};
 use crate::wire::excerpt;
 use crate::wire::v2::{
-    Command, Decoder, Incoming, InitLine, InitReply, NLA_PART, Reply, Request, Response,
+    Command, DATA_PART, Decoder, Incoming, InitLine, InitReply, Reply, Request, Response,
 };
 
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub(super) fn say<'a>(
             *job_id = own_job();
             None
         }
-        Command::Nla { value, .. } => Some(std::mem::take(value)),
+        Command::Data { value, .. } => Some(std::mem::take(value)),
         _ => None,
     };
     let mut message = Request { thread_id, command };
@@ -71,9 +71,9 @@ pub(super) fn say<'a>(
     };
     let mut rest = &whole[..];
     loop {
-        let (part, after) = rest.split_at(rest.len().min(NLA_PART));
+        let (part, after) = rest.split_at(rest.len().min(DATA_PART));
         rest = after;
-        if let Command::Nla { value, more, .. } = &mut message.command {
+        if let Command::Data { value, more, .. } = &mut message.command {
             (*value, *more) = (Cow::Borrowed(part), !rest.is_empty());
         }
         message.encode(output)?;
@@ -123,7 +123,7 @@ fn response<'m>(
         let command = excerpt(reply.command().as_bytes());
         return Err(ClientError::Unexpected { command });
     };
-    if let Reply::Nla { value, more, .. } = &mut reply {
+    if let Reply::Data { value, more, .. } = &mut reply {
         let whole = parts.entry(pending.mark).or_default();
         whole.extend_from_slice(value);
         if *more {

@@ -172,7 +172,7 @@ fn refusals_carry_the_reason() {
 }
 
 /// Every PMGR call, with values that take several parts; then what differs between PEs.
-fn pmgr_calls(pmgr: &crate::pmgr::Pmgr<'_>) {
+fn pmgr_calls(pmgr: &crate::papers::pmgr::Pmgr<'_>) {
     let (rank, size) = (pmgr.rank() as usize, pmgr.size() as usize);
     let fill = |from: usize, to: usize, len: usize| vec![(16 * from + to) as u8; len];
     // Below, at and above the length of one part.
@@ -248,24 +248,29 @@ fn pmgr_and_messages_over_sockets() {
         };
         let limit = Some(Duration::from_secs(60));
         let connection = Connection::new(stream, config, limit).unwrap();
-        let pmgr = crate::pmgr::Pmgr::open(&connection).unwrap();
+        let pmgr = crate::papers::pmgr::Pmgr::open(&connection).unwrap();
         pmgr_calls(&pmgr);
-        let nla = crate::nla::Nla::new(&connection, rank, 4);
+        let primitives = crate::papers::primitives::Primitives::new(&connection, rank, 4);
         let (next, last) = ((rank + 1) % 4, (rank + 3) % 4);
-        nla.send(next, b"").unwrap();
-        nla.send(next, &[rank as u8; crate::nla::MAX_MESSAGE])
+        primitives.send(next, b"").unwrap();
+        primitives
+            .send(next, &[rank as u8; crate::wire::data::MAX_MESSAGE])
             .unwrap();
-        assert_eq!(nla.recv(last).unwrap(), b"");
+        assert_eq!(primitives.recv(last).unwrap(), b"");
         assert_eq!(
-            nla.recv(last).unwrap(),
-            [last as u8; crate::nla::MAX_MESSAGE]
+            primitives.recv(last).unwrap(),
+            [last as u8; crate::wire::data::MAX_MESSAGE]
         );
-        assert!(nla.send(next, &[0; crate::nla::MAX_MESSAGE + 1]).is_err());
-        nla.put(&format!("k{rank}"), b"v").unwrap();
+        assert!(
+            primitives
+                .send(next, &[0; crate::wire::data::MAX_MESSAGE + 1])
+                .is_err()
+        );
+        primitives.put(&format!("k{rank}"), b"v").unwrap();
         let (owner, key) = (next, &format!("k{next}")[..]);
         assert_eq!(connection.call(&GetFrom { owner, key }).unwrap(), b"v");
-        nla.barrier().unwrap();
-        assert_eq!(nla.get(&format!("k{last}")).unwrap().unwrap(), b"v");
+        primitives.barrier().unwrap();
+        assert_eq!(primitives.get(&format!("k{last}")).unwrap().unwrap(), b"v");
         pmgr.close().unwrap();
     };
     let pes: Vec<_> = (0..)

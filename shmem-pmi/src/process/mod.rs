@@ -61,6 +61,7 @@ mod environment;
 mod error;
 mod keys;
 pub mod launchers;
+mod primitives;
 mod request;
 mod shelf;
 
@@ -73,10 +74,9 @@ pub use environment::Server;
 pub use error::{Cause, ProcessError};
 pub use request::{Gathered, Outcome, Request};
 
+use crate::client::Call;
 use crate::client::calls::{self, Spawned};
-use crate::client::{Call, Client, ClientError};
-use crate::io::{Connection, ConnectionError};
-use crate::nla::{self, Nla};
+use crate::io::Connection;
 use crate::process_mapping::ProcessMapping;
 use crate::question::SpawnRequest;
 use alone::Alone;
@@ -136,16 +136,6 @@ impl Inner {
             call,
             cause: Box::new(cause),
         }
-    }
-}
-
-impl nla::Starter for Inner {
-    fn start(
-        &self,
-        connection: &Connection,
-        calls: &mut dyn FnMut(&mut Client) -> Result<(), ClientError>,
-    ) -> Result<(), ConnectionError> {
-        self.collective(connection, |client, _| calls(client))
     }
 }
 
@@ -374,21 +364,6 @@ impl Process {
             }),
         };
         self.either("get_from", calls::GetFrom { owner, key }, own)
-    }
-
-    /// The NLA primitives of this PE: send and receive, and collectives with data of any length.
-    /// `None` where the server has no extensions, or there is none.
-    ///
-    /// They take part in the order of collective operations: all PEs call them, and fences,
-    /// allgathers and rings, in the same order.
-    pub fn nla(&self) -> Option<Nla<'_>> {
-        match &self.inner.way {
-            Way::Shmrun { connection, .. } => {
-                let (rank, size) = (self.rank(), self.size());
-                Some(Nla::started_by(&*self.inner, connection, rank, size))
-            }
-            Way::Plain(_) | Way::Alone(_) => None,
-        }
     }
 
     /// Publishes where a service is to be found, for other jobs.

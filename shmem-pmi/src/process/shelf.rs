@@ -78,7 +78,7 @@ impl Shelf {
         loop {
             let mut book = self.vacate(connection)?;
             let made = connection.submit(|client| {
-                // Operations of the NLA layer count, too, and take no slot.
+                // Operations with data count, too, and take no slot.
                 let RequestId(next) = client.next_request();
                 match calls.take_if(|_| next == book.next) {
                     Some(calls) => calls(client).map(Some),

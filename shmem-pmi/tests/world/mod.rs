@@ -6,12 +6,12 @@ mod rng;
 use std::collections::{HashMap, VecDeque};
 
 use shmem_pmi::client::{Client, ClientConfig, RequestId, Ticket, calls};
-use shmem_pmi::nla::Operation;
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::Tree;
+use shmem_pmi::wire::data::Operation;
 
-use program::{Await, Collective, Step, again, gather_value, item, nla_data, pair, placement};
+use program::{Await, Collective, Step, again, gather_value, item, pair, placement, with_data};
 pub(crate) use rng::Rng;
 
 struct Pe {
@@ -92,7 +92,7 @@ impl World {
                         true => rng.below(size.into()) as u32,
                         false => 0,
                     };
-                    Collective::Nla(operation, root)
+                    Collective::Data(operation, root)
                 }
             })
             .collect();
@@ -524,10 +524,10 @@ impl World {
                         pe.client.call(&calls::Iallgather(&value)).unwrap();
                         None
                     }
-                    Collective::Nla(operation, root) => {
+                    Collective::Data(operation, root) => {
                         let [value, expected] =
-                            nla_data(operation, root, pe.rank, self.job.size, op);
-                        let call = calls::Exchange {
+                            with_data(operation, root, pe.rank, self.job.size, op);
+                        let call = calls::Data {
                             operation,
                             root,
                             value: &value,

@@ -1,7 +1,7 @@
 //! What PEs of a simulated job do, what they give, and what they are to get.
 
 use shmem_pmi::client::{Initialised, Ticket};
-use shmem_pmi::nla::{Operation, pack};
+use shmem_pmi::wire::data::{Operation, pack};
 
 use super::Rng;
 
@@ -12,7 +12,7 @@ pub(super) enum Collective {
     Ifence,
     Allgather(usize),
     Iallgather(usize),
-    Nla(Operation, u32),
+    Data(Operation, u32),
 }
 
 impl Collective {
@@ -23,7 +23,7 @@ impl Collective {
     pub(super) fn gathers(self) -> Option<usize> {
         match self {
             Self::Allgather(len) | Self::Iallgather(len) => Some(len),
-            Self::Fence | Self::Ifence | Self::Nla(..) => None,
+            Self::Fence | Self::Ifence | Self::Data(..) => None,
         }
     }
 }
@@ -88,8 +88,8 @@ pub(super) fn item(rank: u32, op: usize, to: u32) -> Vec<u8> {
     gather_value(rank, op, len)
 }
 
-/// What a rank brings to an operation of the NLA layer, and what it gets.
-pub(super) fn nla_data(
+/// What a rank brings to an operation with data, and what it gets.
+pub(super) fn with_data(
     operation: Operation,
     root: u32,
     rank: u32,

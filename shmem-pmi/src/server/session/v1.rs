@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use super::{NodeServer, Phase, Session, check_pair, rc};
+use super::service::check_pair;
+use super::{NodeServer, Phase, Session, rc};
 use crate::question::{MAX_LEN, Question, SpawnRequest};
 use crate::wire::v1::{
     Command, Decoder, Fact, Fields, Incoming, MAX_BLOCKS, Maxes, Reply, SpawnBlock,
