@@ -95,14 +95,7 @@ fn run(extensions: bool) -> Vec<Vec<u8>> {
                     pmi.call(&PutNodeAttr("a", b"x")).unwrap();
                 }
                 pmi.call(&Wait(fence)).unwrap();
-                assert_eq!(
-                    pmi.call(&NodeAttr {
-                        key: "a",
-                        wait: true
-                    })
-                    .unwrap(),
-                    Some(b"x".to_vec())
-                );
+                assert_eq!(pmi.call(&NodeAttr("a", true)).unwrap(), Some(b"x".to_vec()));
                 let other = (rank + 1) % 4;
                 let value = pmi.call(&Get(&format!("k{other}"))).unwrap();
                 assert_eq!(value, Some(format!("v{other}").into_bytes()));
@@ -268,7 +261,7 @@ fn pmgr_and_messages_over_sockets() {
         );
         primitives.put(&format!("k{rank}"), b"v").unwrap();
         let (owner, key) = (next, &format!("k{next}")[..]);
-        assert_eq!(connection.call(&GetFrom { owner, key }).unwrap(), b"v");
+        assert_eq!(connection.call(&GetFrom(owner, key)).unwrap(), b"v");
         primitives.barrier().unwrap();
         assert_eq!(primitives.get(&format!("k{last}")).unwrap().unwrap(), b"v");
         pmgr.close().unwrap();

@@ -511,8 +511,7 @@ fn a_real_client_reads_coalesced_replies() {
     });
     client.call(&Initialise).unwrap();
     client.call(&PutNodeAttr("a", b"b")).unwrap();
-    let (key, wait) = ("a", true);
-    let attr = client.call(&NodeAttr { key, wait }).unwrap();
+    let attr = client.call(&NodeAttr("a", true)).unwrap();
     server.handle_client_bytes(1, &client.take_output());
     let [Output::ToClient { local: 1, bytes }] = &outputs(&mut server)[..] else {
         panic!("replies are not in one piece");
