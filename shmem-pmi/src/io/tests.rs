@@ -1,6 +1,7 @@
 //! Tests of the blocking driver against a real server behind socket pairs.
 
 use super::*;
+use crate::client::ClientConfig;
 use crate::client::calls::*;
 use crate::server::{Job, NodePlace, NodeServer, Output};
 use crate::tree::Tree;
@@ -75,7 +76,7 @@ fn run(extensions: bool) -> Vec<Vec<u8>> {
                     extensions,
                 };
                 let limit = Some(Duration::from_secs(60));
-                let pmi = Connection::from_fd(stream.into(), config, limit).unwrap();
+                let pmi = Connection::new(stream, Client::new(config), limit).unwrap();
                 assert_eq!(pmi.call(&Initialise).unwrap().size, 4);
                 let gather = extensions.then(|| {
                     let first = pmi.submit(|client| Ok(client.next_request())).unwrap();
@@ -130,7 +131,7 @@ fn connect(timeout: Duration) -> (UnixStream, Connection) {
     };
     (
         server,
-        Connection::new(stream, config, Some(timeout)).unwrap(),
+        Connection::new(stream, Client::new(config), Some(timeout)).unwrap(),
     )
 }
 
@@ -240,7 +241,7 @@ fn pmgr_and_messages_over_sockets() {
             extensions: true,
         };
         let limit = Some(Duration::from_secs(60));
-        let connection = Connection::new(stream, config, limit).unwrap();
+        let connection = Connection::new(stream, Client::new(config), limit).unwrap();
         let pmgr = crate::papers::pmgr::Pmgr::open(&connection).unwrap();
         pmgr_calls(&pmgr);
         let primitives = crate::papers::primitives::Primitives::new(&connection, rank, 4);

@@ -443,6 +443,69 @@ mod tests {
     }
 
     #[test]
+    fn commands_are_on_the_wire_as_ever() {
+        let text = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+        for (command, body) in [
+            (
+                Command::Abort {
+                    is_world: true,
+                    exit_code: Some(-1),
+                    message: text(b"m"),
+                },
+                "cmd=abort;isworld=TRUE;exitcode=-1;msg=m;message=m;",
+            ),
+            (
+                Command::NamePublish {
+                    name: text(b"n"),
+                    port: text(b"p"),
+                },
+                "cmd=name-publish;name=n;port=p;infokeycount=0;",
+            ),
+            (
+                Command::NameLookup { name: text(b"n") },
+                "cmd=name-lookup;name=n;infokeycount=0;",
+            ),
+            (
+                Command::KvsGet {
+                    job_id: Some("j".into()),
+                    source: 2,
+                    key: text(b"k"),
+                    direct: true,
+                },
+                "cmd=kvs-get;jobid=j;srcid=2;key=k;direct=TRUE;",
+            ),
+            (
+                Command::Ring {
+                    count: 1,
+                    left: text(b"l"),
+                    right: text(b"r"),
+                },
+                "cmd=ring;ring-count=1;ring-left=l;ring-right=r;",
+            ),
+            (
+                Command::Data {
+                    operation: Operation::Scatter,
+                    root: 3,
+                    value: text(b"\x0a"),
+                    more: false,
+                },
+                "cmd=nla;op=scatter;root=3;value=0a;more=FALSE;",
+            ),
+            (
+                Command::Send {
+                    to: 1,
+                    value: text(b""),
+                },
+                "cmd=nla-send;to=1;",
+            ),
+        ] {
+            let mut out = Vec::new();
+            Request::new(command).encode(&mut out).unwrap();
+            assert_eq!(std::str::from_utf8(&out[6..]), Ok(body));
+        }
+    }
+
+    #[test]
     fn impossible_fields_are_named() {
         let error = |body: &str| Request::decode(body.as_bytes()).unwrap_err().to_string();
         assert!(error("cmd=kvs-put;key=a;").contains("lacks the field `value`"));

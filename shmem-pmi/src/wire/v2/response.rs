@@ -389,6 +389,60 @@ mod tests {
     }
 
     #[test]
+    fn replies_are_on_the_wire_as_ever() {
+        let facts = FullInitReply {
+            rank: 1,
+            size: 2,
+            appnum: -1,
+            debugged: false,
+            verbose: true,
+            spawner: Some("s".into()),
+            restarts: 3,
+            first_request: 4,
+        };
+        let (left, right) = (Cow::Borrowed(&b"l"[..]), Cow::Borrowed(&b"r"[..]));
+        for (reply, rest) in [
+            (
+                Reply::FullInit(facts),
+                "pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=-1;debugged=FALSE;\
+                 pmiverbose=TRUE;spawner-jobid=s;restarts=3;first-request=4;",
+            ),
+            (Reply::KvsGet(None), "found=FALSE;"),
+            (Reply::NameFound(left.clone()), "port=l;value=l;found=TRUE;"),
+            (
+                Reply::Spawned {
+                    job_id: Some("j".into()),
+                    errcodes: vec![0, -1],
+                },
+                "jobid=j;nerrs=1;errcodes=0,-1;",
+            ),
+            (
+                Reply::Ring {
+                    rank: 1,
+                    left,
+                    right: right.clone(),
+                    size: Some(2),
+                },
+                "ring-count=1;ring-left=l;ring-right=r;ring-size=2;",
+            ),
+            (
+                Reply::Data {
+                    request: 5,
+                    value: right,
+                    more: true,
+                },
+                "request=5;value=72;more=TRUE;",
+            ),
+        ] {
+            let body = format!("cmd={}-response;rc=0;{rest}", reply.command());
+            let mut out = Vec::new();
+            let thread_id = None;
+            Response { thread_id, reply }.encode(&mut out).unwrap();
+            assert_eq!(String::from_utf8(out.split_off(6)), Ok(body));
+        }
+    }
+
+    #[test]
     fn names_as_other_servers_find_them() {
         let read = |body: &'static str| Response::decode(body.as_bytes()).unwrap().reply;
         let found = Reply::NameFound(Cow::Borrowed(b"p"));
