@@ -15,9 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::{Beyond, Fabric, Lapses, all};
-use shmem_ib::sys::{FoundDevice, VerbsConfig, VerbsHca};
+use shmem_ib::device::ibv::{FoundDevice, VerbsConfig, VerbsHca};
 use shmem_ib::verbs::Hca;
+use shmem_ib_kit::conformance::{Beyond, Fabric, Lapses, all};
 use shmem_require::skipped;
 
 struct Devices {
