@@ -9,11 +9,10 @@ use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::ANNOUNCED;
 
-/// A collective.
+/// A collective. Its number is its place here, from 1: memory where nothing was announced has 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum Call {
-    Sync = 1,
+    Sync,
     Broadcast,
     Collect,
     Fcollect,
@@ -21,6 +20,27 @@ pub(super) enum Call {
     Reduce,
     Scan,
     Finalize,
+}
+
+impl Call {
+    const ALL: [Self; 8] = [
+        Self::Sync,
+        Self::Broadcast,
+        Self::Collect,
+        Self::Fcollect,
+        Self::Alltoall,
+        Self::Reduce,
+        Self::Scan,
+        Self::Finalize,
+    ];
+
+    fn number(self) -> u64 {
+        1 + self as u64
+    }
+
+    fn of(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|call| call.number() == number)
+    }
 }
 
 /// The words of an announcement: what is announced is made of two numbers.
@@ -33,20 +53,26 @@ const CURRENT: usize = 0;
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Announcement([u64; WORDS]);
 
+impl Announcement {
+    fn of(call: Call, bytes: usize, root: usize) -> Self {
+        Self([call.number() | (root as u64) << 8, bytes as u64])
+    }
+}
+
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [call, bytes] = self.0;
         let root = call >> 8;
-        match call as u8 {
-            1 => f.write_str("a synchronisation"),
-            2 => write!(f, "a broadcast of {bytes} bytes from {root}"),
-            3 => f.write_str("collect"),
-            4 => write!(f, "fcollect of {bytes} bytes"),
-            5 => write!(f, "alltoall of blocks of {bytes} bytes"),
-            6 => write!(f, "a reduction of {bytes} bytes"),
-            7 => write!(f, "a scan of {bytes} bytes"),
-            8 => f.write_str("finalize, or the end of main"),
-            _ => f.write_str("no collective"),
+        match Call::of(call & 0xff) {
+            Some(Call::Sync) => f.write_str("a synchronisation"),
+            Some(Call::Broadcast) => write!(f, "a broadcast of {bytes} bytes from {root}"),
+            Some(Call::Collect) => f.write_str("collect"),
+            Some(Call::Fcollect) => write!(f, "fcollect of {bytes} bytes"),
+            Some(Call::Alltoall) => write!(f, "alltoall of blocks of {bytes} bytes"),
+            Some(Call::Reduce) => write!(f, "a reduction of {bytes} bytes"),
+            Some(Call::Scan) => write!(f, "a scan of {bytes} bytes"),
+            Some(Call::Finalize) => f.write_str("finalize, or the end of main"),
+            None => f.write_str("no collective"),
         }
     }
 }
@@ -56,7 +82,7 @@ impl Runtime {
     #[inline]
     pub(super) fn announce(&self, team: &Team, call: Call, bytes: usize, root: usize) {
         if cfg!(debug_assertions) {
-            let said = Announcement([call as u64 | (root as u64) << 8, bytes as u64]);
+            let said = Announcement::of(call, bytes, root);
             self.say(team, CURRENT, said);
         }
     }
@@ -127,7 +153,7 @@ mod tests {
 
     #[test]
     fn announcements_say_what_they_are() {
-        let text = |call: Call| Announcement([call as u64 | 3 << 8, 24]).to_string();
+        let text = |call: Call| Announcement::of(call, 24, 3).to_string();
         assert_eq!(text(Call::Sync), "a synchronisation");
         assert_eq!(text(Call::Broadcast), "a broadcast of 24 bytes from 3");
         assert_eq!(text(Call::Collect), "collect");
@@ -136,5 +162,6 @@ mod tests {
         assert_eq!(text(Call::Reduce), "a reduction of 24 bytes");
         assert_eq!(text(Call::Scan), "a scan of 24 bytes");
         assert_eq!(text(Call::Finalize), "finalize, or the end of main");
+        assert_eq!(Announcement([0, 0]).to_string(), "no collective");
     }
 }
