@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots, trades};
+use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots};
 use crate::collectives::combine;
 use crate::error::Error;
 use crate::heap::address::Sym;
@@ -199,7 +199,7 @@ impl Team {
             my_pe,
             config,
             barrier: barrier_at(rt.node.segment(place.local(0)), slot),
-            trades: trades(&place, &rt.node),
+            polls: rt.node.spins() > 0,
             place,
             meeting: false.into(),
             era: self.era.load(Ordering::Relaxed).into(),
@@ -208,9 +208,7 @@ impl Team {
             rt.expose(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);
         }
-        if team.trades {
-            rt.reset_trades(&team);
-        }
+        rt.reset_lines(&team);
         Some(team)
     }
 }
