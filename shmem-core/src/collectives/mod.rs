@@ -35,14 +35,15 @@
 mod active;
 mod alltoall;
 mod announce;
-mod api;
+pub(crate) mod api;
 mod broadcast;
-pub(crate) mod combine;
+mod combine;
 mod gather;
 pub(crate) mod group;
 mod lines;
 mod links;
 mod meet;
+pub(crate) mod op;
 mod reduce;
 mod scan;
 mod select;
@@ -52,8 +53,4 @@ pub(crate) mod tree;
 pub(crate) const MAX_PES: usize = 1 << tree::MAX_CHILDREN;
 
 pub use active::SYNC_SIZE;
-pub use api::{
-    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
-    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
-};
-pub use combine::Combine;
+pub use combine::{Combine, combine};

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots};
-use crate::collectives::combine;
+use crate::collectives::{combine, op::And};
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
@@ -177,7 +177,7 @@ impl Team {
         rt.set_word(proposal, mine);
         let (to, from) = (Sym::new(agreed), Sym::new(proposal));
         // SAFETY: two words of the slot that nothing else uses; the function is for 8 bytes.
-        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::and::<u64>) };
+        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::<u64, And>) };
         rt.word(agreed)
     }
 
