@@ -3,7 +3,7 @@
 use super::announce::Call;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 
@@ -50,11 +50,11 @@ impl Runtime {
         blocks: Blocks,
     ) {
         let b = blocks.joined();
-        if let Some(remote) = &self.remote {
+        if let Some(network) = &self.network {
             // One after the other, first contacts would take longer than everything else.
             let others = (1..n).map(|step| world_pe((me + step) % n));
             let far = others.filter(|&pe| self.node_of[pe] != self.my_node);
-            remote.endpoint.connect_ahead(far.map(|pe| pe as u32));
+            network.endpoint.connect_ahead(far.map(|pe| pe as u32));
         }
         for step in 0..n {
             // Starting with the own rank spreads the load over the targets.
@@ -73,7 +73,7 @@ impl Runtime {
                         let to = self.neighbour(self.local_of[pe] as usize, to);
                         access::copy(self.own(from), to, b.elem);
                     } else {
-                        self.put_raw(pe, to, self.own(from), b.elem, Source::Stays);
+                        self.put_raw(pe, to, self.own(from), b.elem, Completion::AtQuiet);
                     }
                 }
             }
@@ -89,7 +89,7 @@ impl Runtime {
         let who = (team.my_pe(), team.n_pes());
         let world_pe = |rank| team.world_pe(rank);
         self.send_blocks(who, world_pe, dest.offset(), source.offset(), blocks);
-        if team.place().n_nodes() > 1 {
+        if team.mapping().n_nodes() > 1 {
             self.quiet();
         }
         self.await_members(team);

@@ -4,7 +4,7 @@ use super::alltoall::Blocks;
 use super::combine::{self, Combine};
 use crate::datum::{Arithmetic, Bits, Datum, Number};
 use crate::heap::address::Sym;
-use crate::heap::sym::SymSlice;
+use crate::symmetric::array::SymSlice;
 use crate::team::Team;
 
 /// How a reduction combines elements.

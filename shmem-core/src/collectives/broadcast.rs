@@ -3,13 +3,13 @@
 use super::announce::Call;
 use super::links::{Counter, lent};
 use super::trade::CARGO;
-use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, RING_FLAG};
+use crate::tree;
 
 /// Bytes that one PE writes into others' arrays by itself: less work than a wait for their reading.
 const PUSH: usize = 32 << 10;
@@ -48,14 +48,14 @@ impl Runtime {
         root: usize,
         write_root: bool,
     ) {
-        let place = team.place();
-        let root_node = place.node_of(root);
+        let mapping = team.mapping();
+        let root_node = mapping.node_of(root);
         let b = Broadcast {
             team,
             dest: dest.offset(),
             bytes,
             root_node,
-            root_local: (root_node == place.node())
+            root_local: (root_node == mapping.node())
                 .then(|| self.local_of[team.world_pe(root)] as usize),
             write_root,
         };
@@ -75,8 +75,8 @@ impl Runtime {
         if team.my_pe() == root {
             self.set_word(team.slot(ARGUMENT), source.offset() as u64);
         }
-        let push = bytes * (place.n_here() - 1) <= PUSH;
-        if place.n_nodes() > 1 {
+        let push = bytes * (mapping.n_here() - 1) <= PUSH;
+        if mapping.n_nodes() > 1 {
             self.meet(team, || {
                 self.broadcast_to_leaders(b);
                 if push {
@@ -106,15 +106,15 @@ impl Runtime {
                 // SAFETY: an aligned word of a segment of this node.
                 (root, unsafe { access::load(told, 8) } as usize)
             }
-            None => (b.team.place().local(0), b.dest),
+            None => (b.team.mapping().local(0), b.dest),
         }
     }
 
     /// Writes what is on this node into the arrays of all members here.
     fn push_data(&self, b: Broadcast<'_>) {
-        let place = b.team.place();
+        let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);
-        for to in (0..place.n_here()).map(|i| place.local(i)) {
+        for to in (0..mapping.n_here()).map(|i| mapping.local(i)) {
             if to != from || (b.write_root && b.root_local == Some(to)) {
                 // SAFETY: both arrays lie inside segments of this node.
                 unsafe {
@@ -130,20 +130,20 @@ impl Runtime {
 
     /// Takes what is on this node, after a meeting; who has it waits for the others.
     fn pull_data(&self, b: Broadcast<'_>) {
-        let place = b.team.place();
+        let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);
         if self.local != from || (b.write_root && b.root_local == Some(from)) {
             // SAFETY: two arrays of segments of this node; what is read stays until departure.
             unsafe { access::copy(self.neighbour(from, at), self.own(b.dest), b.bytes) };
         }
-        let shows = (0..place.n_here()).find(|&i| place.local(i) == from);
+        let shows = (0..mapping.n_here()).find(|&i| mapping.local(i) == from);
         self.depart(b.team, shows.expect("the data is with a member"));
     }
 
     /// Brings the data to all leaders: into their destination arrays, but on the root's node. For
     /// leaders.
     fn broadcast_to_leaders(&self, b: Broadcast<'_>) {
-        let nodes = b.team.place().n_nodes();
+        let nodes = b.team.mapping().n_nodes();
         let (has, at) = self.data_here(b);
         let from = match has == self.local {
             true => at,
@@ -164,13 +164,13 @@ impl Runtime {
     }
 
     /// From the root's node along all edges of the tree, up and down.
-    fn flood_tree(&self, b: Broadcast<'_>, from: usize, source: Source) {
-        let (team, place) = (b.team, b.team.place());
-        let node = place.node();
+    fn flood_tree(&self, b: Broadcast<'_>, from: usize, source: Completion) {
+        let (team, mapping) = (b.team, b.team.mapping());
+        let node = mapping.node();
         let round = self.next_round(team);
         let from_child = self
             .children(team)
-            .find(|&(_, child)| tree::subtree(child, place.n_nodes()).contains(&b.root_node));
+            .find(|&(_, child)| tree::subtree(child, mapping.n_nodes()).contains(&b.root_node));
         if let Some((k, _)) = from_child {
             self.await_child(team, k, round);
         } else if node != b.root_node {
@@ -184,17 +184,17 @@ impl Runtime {
         }
         for (k, child) in self.children(team).rev() {
             if from_child.is_none_or(|(from, _)| from != k) {
-                self.write(place.leader(child), b.dest, data, b.bytes, source);
+                self.write(mapping.leader(child), b.dest, data, b.bytes, source);
                 self.tell_child(team, child, round);
             }
         }
     }
 
     /// From the root's node to the right, slab by slab, so that all links are busy at a time.
-    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, source: Source) {
-        let (team, place) = (b.team, b.team.place());
-        let (nodes, node) = (place.n_nodes(), place.node());
-        let right = place.leader((node + 1) % nodes);
+    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, source: Completion) {
+        let (team, mapping) = (b.team, b.team.mapping());
+        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let right = mapping.leader((node + 1) % nodes);
         let distance = (node + nodes - b.root_node) % nodes;
         let slabs = b.bytes.div_ceil(SLAB);
         let before = self.count(team, Counter::Messages, slabs);

@@ -53,7 +53,7 @@ impl<'a> Group<'a> {
                 if !everybody {
                     return Who::Set(rt, ActiveSet::new(rt, start, log_stride, size, psync));
                 }
-                &rt.teams.world
+                Team::world()
             }
         };
         let (rt, guard) = team.enter();

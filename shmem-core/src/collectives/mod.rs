@@ -42,7 +42,7 @@
 //! All members call the same collectives in the same order with matching arguments, one thread of
 //! a PE at a time (a second one panics; different threads may be in collectives of different teams).
 //! Before any member enters, the destination arrays of all must be ready to be overwritten: have a
-//! barrier or another synchronisation after their last use. Source and destination of a reduction or
+//! barrier or another synchronisation after their last use. Completion and destination of a reduction or
 //! scan are the same array or do not overlap; of others they do not overlap.
 
 mod active;
@@ -50,18 +50,15 @@ mod alltoall;
 mod announce;
 mod api;
 mod broadcast;
-pub(crate) mod combine;
+mod combine;
 mod gather;
 pub(crate) mod group;
 mod links;
 mod meet;
 mod reduce;
 mod scan;
+mod split;
 mod trade;
-pub(crate) mod tree;
-
-/// PEs for which the trees are deep enough.
-pub(crate) const MAX_PES: usize = 1 << tree::MAX_CHILDREN;
 
 pub use active::SYNC_SIZE;
 pub use api::{
@@ -69,4 +66,3 @@ pub use api::{
     reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
 };
 pub use combine::Combine;
-pub(crate) use trade::FEW;

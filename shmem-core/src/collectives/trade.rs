@@ -18,9 +18,6 @@ use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{LINE, TRADE, TRADE_APART};
 
-/// Most members that trade.
-pub(crate) const FEW: usize = 8;
-
 /// Bytes of a line that a trade can carry; the number follows.
 pub(super) const CARGO: usize = LINE - 8;
 
@@ -36,7 +33,7 @@ impl Trade<'_> {
     /// What the `i`th member gave. It lies aligned to a cache line, and there until this PE's next
     /// trade in the team.
     pub(super) fn of(&self, i: usize) -> *const u8 {
-        self.rt.neighbour(self.team.place().local(i), self.line)
+        self.rt.neighbour(self.team.mapping().local(i), self.line)
     }
 }
 
@@ -56,14 +53,14 @@ impl Runtime {
         // ORDERING(trade): what this member gives, and all it did before, comes before the number.
         fence(Ordering::Release);
         self.set_word(line + CARGO, number);
-        let place = team.place();
-        let others = (1..place.n_here()).map(|step| {
+        let mapping = team.mapping();
+        let others = (1..mapping.n_here()).map(|step| {
             // Beginning with the next spreads the load.
-            let i = place.index() + step;
-            place.local(if i < place.n_here() {
+            let i = mapping.index() + step;
+            mapping.local(if i < mapping.n_here() {
                 i
             } else {
-                i - place.n_here()
+                i - mapping.n_here()
             })
         });
         for local in others.clone() {

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shmem_node::layout::INTERNAL_SIZE;
 
-use crate::collectives::tree::MAX_CHILDREN;
+use crate::tree::MAX_CHILDREN;
 
 /// Number of slots, so of teams that a PE can be in at a time, the world and the shared team
 /// included.
@@ -48,6 +48,8 @@ pub(crate) const ANNOUNCED: usize = PROPOSAL + LINE;
 /// Two lines for trades, so far apart that no processor fetches one with the other.
 pub(crate) const TRADE: usize = 3 << 10;
 pub(crate) const TRADE_APART: usize = 256;
+/// Most members that trade.
+pub(crate) const FEW: usize = 8;
 
 // The boxes. See `collectives::links` for who writes them when.
 /// Where messages of other leaders land.
@@ -163,12 +165,12 @@ impl Free {
         }
         self.state().pending -= 1;
         if !keep {
-            self.give_back(slots);
+            self.release(slots);
         }
     }
 
     /// These slots have no team any more.
-    pub(crate) fn give_back(&self, slots: u64) {
+    pub(crate) fn release(&self, slots: u64) {
         let mut state = self.state();
         state.slots |= slots;
         state.changes += 1;
@@ -211,7 +213,7 @@ mod tests {
         free.settle(0b10000, false);
         assert_eq!(free.look().slots, claimed.slots);
         assert!(!free.look().is_settled(Some(claimed)));
-        free.give_back(0b1100);
+        free.release(0b1100);
         assert_eq!(free.look().slots, FREE_AT_FIRST);
     }
 

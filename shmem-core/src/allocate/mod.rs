@@ -1,67 +1,62 @@
-//! The heap's collective operations: allocate, reallocate, release.
+//! The collective operations of the symmetric heap: allocate, reallocate, release.
+//!
+//! * This file: over addresses and byte counts, for every interface.
+//! * [`typed`]: for arrays.
+//! * [`request`]: how PEs that ask for different things are found out.
 
-use std::ops::{BitOr, Range};
+mod request;
+pub(crate) mod typed;
+
+use std::ops::BitOr;
 use std::sync::atomic::Ordering;
 
+use self::request::Request;
 use crate::error::Error;
 use crate::heap::access;
-use crate::heap::address::{Sym, symmetric, why_not_symmetric};
-use crate::runtime::{Runtime, collective};
+use crate::heap::address::Sym;
+use crate::symmetric::address::{symmetric, why_not_symmetric};
+use crate::team::{Collective, collective};
 
-/// What a PE asks the heap for, for comparing it with others.
-#[derive(Clone, Copy)]
-enum Request {
-    Allocate { bytes: usize, align: usize },
-    Reallocate { at: usize, bytes: usize },
-    Release { at: usize },
-}
+/// What a block will be used for: a set. The library may take it into account; the memory does for
+/// everything in any case.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `SHMEM_MALLOC_*`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hints(u32);
 
-impl Request {
-    /// Bits of the second word that hold the kind.
-    const KIND: u32 = 60;
+impl Hints {
+    /// Nothing in particular.
+    pub const NONE: Self = Self(0);
+    /// Atomics of other PEs.
+    pub const ATOMICS_REMOTE: Self = Self(1);
+    /// Signals of other PEs.
+    pub const SIGNAL_REMOTE: Self = Self(2);
 
-    fn words(self) -> [u64; 2] {
-        let (kind, first, second) = match self {
-            Self::Allocate { bytes, align } => (1, bytes, align),
-            Self::Reallocate { at, bytes } => (2, bytes, at),
-            Self::Release { at } => (3, 0, at),
-        };
-        [first as u64, (second as u64) | kind << Self::KIND]
+    /// The set with C's number: unknown bits are left out.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & 3)
     }
 
-    fn of_words([first, second]: [u64; 2]) -> Option<Self> {
-        let (first, kind) = (first as usize, second >> Self::KIND);
-        let second = (second & ((1 << Self::KIND) - 1)) as usize;
-        Some(match kind {
-            1 => Self::Allocate {
-                bytes: first,
-                align: second,
-            },
-            2 => Self::Reallocate {
-                at: second,
-                bytes: first,
-            },
-            3 => Self::Release { at: second },
-            _ => return None,
-        })
+    /// C's number.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of `other` is in it.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
     }
 }
 
-impl std::fmt::Display for Request {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Allocate { bytes, align } => {
-                write!(f, "asks for {bytes} bytes aligned to {align}")
-            }
-            Self::Reallocate { at, bytes } => {
-                write!(f, "asks for {bytes} bytes for the block at offset {at:#x}")
-            }
-            Self::Release { at } => write!(f, "frees the block at offset {at:#x}"),
-        }
+impl BitOr for Hints {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 
-impl Runtime {
+impl Collective {
     /// In debug builds, compares what this PE asks for with what the first PE of its node asks for, and
     /// ends the job if that is something else: otherwise PEs would go on with different ideas of
     /// what lies where.
@@ -90,17 +85,6 @@ impl Runtime {
              symmetric heap in the same order with the same arguments",
             self.me
         )))
-    }
-
-    /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
-    /// others, whose devices did not refuse, are on their way to a barrier.
-    pub(crate) fn expose(&self, range: Range<usize>) {
-        if let Some(remote) = &self.remote {
-            let (endpoint, figures) = (&remote.endpoint, &self.block.stats);
-            // SAFETY: the segment stays mapped until the process ends.
-            let done = unsafe { remote.registrar.reach(endpoint, self.own.0, range, figures) };
-            self.or_die(done.map_err(Error::from));
-        }
     }
 
     /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
@@ -190,45 +174,6 @@ impl Runtime {
                 offset: at.offset(),
             })
         }
-    }
-}
-
-/// What a block will be used for: a set. The library may take it into account; the memory does for
-/// everything in any case.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `SHMEM_MALLOC_*`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Hints(u32);
-
-impl Hints {
-    /// Nothing in particular.
-    pub const NONE: Self = Self(0);
-    /// Atomics of other PEs.
-    pub const ATOMICS_REMOTE: Self = Self(1);
-    /// Signals of other PEs.
-    pub const SIGNAL_REMOTE: Self = Self(2);
-
-    /// The set with C's number: unknown bits are left out.
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits & 3)
-    }
-
-    /// C's number.
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Whether all of `other` is in it.
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl BitOr for Hints {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }
 
