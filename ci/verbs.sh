@@ -21,7 +21,7 @@ fail() {
 }
 
 echo "-- tests with feature verbs"
-cargo test -p shmem-ib -p shmem-core --features shmem-core/verbs --lib --quiet
+cargo test -p shmem-ib -p shmem-device -p shmem-core --features shmem-core/verbs --lib --quiet
 cargo test -p shmem-core --features verbs --test info --quiet
 
 echo "-- programs that start anywhere"
@@ -59,8 +59,8 @@ fi
 
 echo "-- lints and documentation with feature verbs"
 if cargo clippy --version >/dev/null 2>&1; then
-    cargo clippy -p shmem-ib -p shmem-core --features shmem-core/verbs --all-targets --quiet -- -D warnings
+    cargo clippy -p shmem-ib -p shmem-device -p shmem-core --features shmem-core/verbs --all-targets --quiet -- -D warnings
 else
     skipped lints "there is no cargo clippy"
 fi
-RUSTDOCFLAGS="-D warnings" cargo doc -p shmem-ib -p shmem-core --features shmem-core/verbs --no-deps --document-private-items --quiet
+RUSTDOCFLAGS="-D warnings" cargo doc -p shmem-ib -p shmem-device -p shmem-core --features shmem-core/verbs --no-deps --document-private-items --quiet

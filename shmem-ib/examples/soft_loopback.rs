@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::Region;
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr,
     VerbsError, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
 
 const LEN: usize = 4 << 20;
 

@@ -5,18 +5,15 @@
 #[path = "common/device.rs"]
 mod device;
 #[allow(dead_code)] // Made for the software HCA's tests, which use all of it.
-#[path = "endpoint/job.rs"]
-mod job;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use job::{Job, Pe};
-use shmem_ib::sys::{VerbsConfig, VerbsHca};
+use shmem_ib::device::ibv::{VerbsConfig, VerbsHca};
 use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge,
     VerbsError, Wake,
 };
+use shmem_ib_kit::job::{Job, Pe};
 use shmem_require::skipped;
 
 /// The ports to use, unless there are none and need not be.

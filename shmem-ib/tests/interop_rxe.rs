@@ -26,11 +26,11 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::{self, Beyond, Fabric, Lapses};
 use shmem_ib::device::Device;
+use shmem_ib::device::ibv::{VerbsConfig, VerbsHca};
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
-use shmem_ib::sys::{VerbsConfig, VerbsHca};
 use shmem_ib::verbs::{Counters, Hca, Mtu};
+use shmem_ib_kit::conformance::{self, Beyond, Fabric, Lapses};
 use shmem_require::skipped;
 
 /// One HCA of each make, in the order of the check.

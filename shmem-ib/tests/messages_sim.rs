@@ -19,11 +19,12 @@ use std::collections::VecDeque;
 
 use seeds::number;
 use shmem_ib::rng::Rng;
-use shmem_ib::sim::{NetConfig, SimNet, VecMemory};
+use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, AsyncEvent, Completion, Cq, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest,
     RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, SrqKind, VerbsError, WcOpcode, WcStatus,
 };
+use shmem_ib_kit::sim::{NetConfig, SimNet};
 
 /// Longest message and bytes between two buffers.
 const MAX_LEN: usize = 5000;

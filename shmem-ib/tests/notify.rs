@@ -5,12 +5,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::Region;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, AsyncEvent, CompChannel, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn,
     RcDest, RecvWr, SendOp, SendWr, WcOpcode, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ROUNDS: u64 = 300;

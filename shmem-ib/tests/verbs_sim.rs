@@ -16,11 +16,12 @@ mod seeds;
 
 use seeds::number;
 use shmem_ib::rng::Rng;
-use shmem_ib::sim::{NetConfig, SimNet, VecMemory};
+use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, AsyncEvent, Completion, Cq, Mr, Mtu, Psn, QpInit, QpState, QpType, Qpn, RcDest, Rkey,
     SendOp, SendWr, Sge, VerbsError, WcStatus,
 };
+use shmem_ib_kit::sim::{NetConfig, SimNet};
 
 /// Memory of a node: words that all connections add to, then an area per direction.
 const SHARED_WORDS: usize = 4;

@@ -8,13 +8,13 @@ mod seeds;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use shmem_ib::conformance::Region;
 use shmem_ib::rng::Rng;
-use shmem_ib::sim::{NetConfig, SimFabric, SimHca};
 use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, RecvWr, SendOp,
     SendWr, Srq, SrqInit, SrqKind, SrqNum, WcOpcode, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
+use shmem_ib_kit::sim::{NetConfig, SimFabric, SimHca};
 
 use seeds::number;
 

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::Region;
 use shmem_ib::soft::xrc::{FILE_LEN, SharedWindow};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, AddressVector, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
     Rkey, SendOp, SendWr, SrqInit, SrqKind, SrqNum, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
 
 const WINDOW: usize = 1 << 20;
 const ROLE: &str = "XRC_TEST_ROLE";

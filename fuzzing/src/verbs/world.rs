@@ -1,7 +1,7 @@
 //! Two HCAs and a network in which the input decides about each packet.
 
-use shmem_ib::sim::{Sums, VecMemory};
 use shmem_ib::soft::Engine;
+use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, AddressVector, AsyncEvent, Completion, Cq, GRH_LEN, Gid, Mr, Mtu, Psn, Qkey, QpAttr,
     QpInit, QpType, Qpn, RecvWr, Rkey, SendOp, SendWr, Sge, WcOpcode, WcStatus,
@@ -9,6 +9,7 @@ use shmem_ib::verbs::{
 use shmem_ib::wire::{
     Aeth, AtomicEth, Bth, Deth, Ext, Flow, Header, Opcode, PACKET_MAX, Reth, Syndrome,
 };
+use shmem_ib_kit::sim::Sums;
 
 use super::pair::Pair;
 use crate::Choices;

@@ -4,11 +4,12 @@ use std::ops::AddAssign;
 
 use crate::ladder;
 use shmem_ib::rng::Rng;
-use shmem_ib::sim::{NetConfig, Place, Reference, SimNet, Sums, VecMemory};
+use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, AsyncEvent, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RecvWr,
     Sge, VerbsError, WcOpcode,
 };
+use shmem_ib_kit::sim::{NetConfig, Place, Reference, SimNet, Sums};
 
 /// Words at the front of each memory that all connections add to.
 const SHARED_WORDS: usize = 4;
