@@ -60,7 +60,7 @@ impl Collective {
     /// In debug builds, compares what this PE asks for with what the first PE of its node asks for, and
     /// ends the job if that is something else: otherwise PEs would go on with different ideas of
     /// what lies where.
-    fn agree(&self, request: Request) {
+    fn compare(&self, request: Request) {
         if !cfg!(debug_assertions) {
             return;
         }
@@ -90,7 +90,7 @@ impl Collective {
     /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
     /// demand.
     pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
-        self.agree(Request::Allocate { bytes, align });
+        self.compare(Request::Allocate { bytes, align });
         let at = self.take(bytes, align, zeroed)?;
         self.barrier_all();
         Ok(at)
@@ -114,7 +114,7 @@ impl Collective {
         };
         drop(heap);
         let offset = self.ranges.heap_at + block.offset;
-        self.expose(offset..offset + bytes);
+        self.register(offset..offset + bytes);
         if zeroed {
             // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
             unsafe { access::zero(self.own(offset), block.dirty) };
@@ -138,7 +138,7 @@ impl Collective {
         };
         // Nobody accesses the block any more.
         self.barrier_all();
-        self.agree(Request::Reallocate {
+        self.compare(Request::Reallocate {
             at: at.offset(),
             bytes,
         });
@@ -149,7 +149,7 @@ impl Collective {
         let in_place = heap.resize(inside, bytes);
         drop(heap);
         if in_place {
-            self.expose(at.offset()..at.offset() + bytes);
+            self.register(at.offset()..at.offset() + bytes);
             return Ok(at);
         }
         let new = self.take(bytes, 1, false)?;
@@ -165,7 +165,7 @@ impl Collective {
     /// Gives a block back, once all PEs have come.
     pub(crate) fn release(&self, at: Sym) -> Result<(), Error> {
         self.barrier_all();
-        self.agree(Request::Release { at: at.offset() });
+        self.compare(Request::Release { at: at.offset() });
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         if self.in_heap(at).is_some_and(|o| heap.release(o)) {
             Ok(())
@@ -199,7 +199,7 @@ pub fn allocate(bytes: usize, align: usize, zeroed: bool) -> Result<*mut u8, Err
     );
     let rt = collective();
     if bytes == 0 {
-        rt.agree(Request::Allocate { bytes, align });
+        rt.compare(Request::Allocate { bytes, align });
         return Ok(std::ptr::null_mut());
     }
     rt.allocate(bytes, align, zeroed)

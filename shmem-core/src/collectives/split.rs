@@ -199,7 +199,7 @@ impl Team {
         };
         let team = Team::split(rt.life(), made, &rt.node);
         if leads_far {
-            rt.expose(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
+            rt.register(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);
         }
         if team.trades() {

@@ -16,8 +16,8 @@ use shmem_node::stats::Stat;
 use shmem_node::sys;
 
 use super::again::{Past, begin_together, clear};
+use super::messages;
 use super::report::{Steps, record_connections};
-use super::told;
 use crate::attach::{self, Attached, attached};
 use crate::before_main;
 use crate::context;
@@ -109,9 +109,9 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
         unsafe {
             network
                 .registrar
-                .begin(endpoint, own, leader, &block.stats)?;
+                .register_first(endpoint, own, leader, &block.stats)?;
         }
-        network.serve()?;
+        network.start_progress_thread()?;
     }
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 
@@ -174,7 +174,7 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     steps.done(Stat::BarrierWall, Stat::BarrierCpu);
     block.set_state(PeState::Running);
     steps.finish(block, rt.network.as_ref());
-    told::started(rt, &settings, life);
+    messages::started(rt, &settings, life);
     Ok(rt)
 }
 
@@ -194,7 +194,7 @@ fn connect(
         }
     };
     if let Some(last) = past.last().and_then(|rt| rt.network.as_ref()) {
-        last.dismiss(adapter);
+        last.end_progress_thread(adapter);
     }
     let identity = attached.pmi.identity(&attached.node);
     if let Some(network) = again.and_then(|rt| rt.network.as_ref()) {
@@ -243,5 +243,5 @@ pub(super) fn end(rt: Collective) {
     if let Some(attached) = attached() {
         attached.set_pe(false);
     }
-    told::finalized(rt.me);
+    messages::finalized(rt.me);
 }

@@ -3,7 +3,7 @@
 //! * This file: which init and which finalize are the outermost ones, and what the exit has to do.
 //! * [`life`]: what the outermost ones do, step by step; [`again`]: and where it is not the first time.
 //! * [`exit`]: the end of the whole job from one PE.
-//! * [`report`], [`told`]: what is measured and said of it.
+//! * [`report`], [`messages`]: what is measured and said of it.
 //!
 //! Init and finalize come in pairs, of which the outermost one makes the process a PE; the inner
 //! ones only count (and their finalize is a barrier). After the outermost finalize the process may
@@ -17,8 +17,8 @@
 mod again;
 mod exit;
 mod life;
+mod messages;
 mod report;
-mod told;
 
 use std::sync::{Mutex, MutexGuard, Once};
 
@@ -262,7 +262,7 @@ fn finalize_at_exit() {
     // SAFETY: the C library's own stream.
     unsafe { libc::fflush(stdout) };
     if let Some(rt) = try_rt() {
-        rt.threads.adopt();
+        rt.threads.become_main();
     }
     let inits = finalize_all(inits, |inits| &mut inits.raw);
     drop(finalize_all(inits, |inits| &mut inits.dropped));

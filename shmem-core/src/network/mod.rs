@@ -155,12 +155,12 @@ impl Network {
             notices_inbound,
             stop: Arc::new(AtomicBool::new(false)),
         };
-        network.introduce(settings, adapter, book);
+        network.begin_life(settings, adapter, book);
         Ok(network)
     }
 
     /// Opens the endpoint again for the next life, in which the settings are the same. Its progress
-    /// thread was dismissed.
+    /// thread has ended.
     pub(crate) fn reopen(
         &self,
         settings: &Settings,
@@ -176,12 +176,12 @@ impl Network {
         }
         self.registrar.forget();
         self.stop.store(false, Ordering::Relaxed);
-        self.introduce(settings, adapter, book);
+        self.begin_life(settings, adapter, book);
         Ok(())
     }
 
     /// Tells the endpoint where the others are, and whom to tell of what they write.
-    fn introduce(&self, settings: &Settings, adapter: &Adapter, book: Book) {
+    fn begin_life(&self, settings: &Settings, adapter: &Adapter, book: Book) {
         self.endpoint.set_directory(Arc::new(AddressTable {
             view: adapter.view,
             book,
@@ -211,7 +211,7 @@ impl Network {
     }
 
     /// Starts the thread that answers while the program computes.
-    pub(crate) fn serve(&self) -> Result<(), Error> {
+    pub(crate) fn start_progress_thread(&self) -> Result<(), Error> {
         let (endpoint, stop) = (self.endpoint.clone(), self.stop.clone());
         sys::spawn_thread(STACK, move || {
             while !stop.load(Ordering::Relaxed) {
@@ -233,16 +233,16 @@ impl Network {
 
     /// Whether the progress thread has ended. It shares the device with that of the next
     /// endpoint, from which it must not take events.
-    fn is_deserted(&self) -> bool {
+    fn progress_thread_has_ended(&self) -> bool {
         Arc::strong_count(&self.stop) == 1
     }
 
     /// Has the progress thread of an endpoint that was stopped end, and waits for that. An init that has
     /// failed may have left the endpoint open.
-    pub(crate) fn dismiss(&self, adapter: &Adapter) {
+    pub(crate) fn end_progress_thread(&self, adapter: &Adapter) {
         self.stop.store(true, Ordering::Relaxed);
         self.endpoint.abort();
-        while !self.is_deserted() {
+        while !self.progress_thread_has_ended() {
             adapter.device.wake();
             std::thread::sleep(Duration::from_micros(50));
         }

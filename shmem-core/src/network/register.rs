@@ -146,8 +146,8 @@ impl Registrar {
     /// Registers what must be there from the beginning.
     ///
     /// # Safety
-    /// As for [`Registrar::reach`].
-    pub(crate) unsafe fn begin<H: Hca>(
+    /// As for [`Registrar::register`].
+    pub(crate) unsafe fn register_first<H: Hca>(
         &self,
         endpoint: &Endpoint<H>,
         base: *mut u8,
@@ -155,7 +155,7 @@ impl Registrar {
         figures: &StatsRecord,
     ) -> Result<(), RegisterError> {
         // SAFETY: by the caller.
-        unsafe { self.register(endpoint, base, self.first(leader), figures) }
+        unsafe { self.register_parts(endpoint, base, self.first(leader), figures) }
     }
 
     /// Nothing is registered any more: the endpoint was closed.
@@ -168,7 +168,7 @@ impl Registrar {
     /// # Safety
     /// `base` is the first byte of this PE's segment, which is mapped, readable and writable until the
     /// endpoint is closed.
-    pub(crate) unsafe fn reach<H: Hca>(
+    pub(crate) unsafe fn register<H: Hca>(
         &self,
         endpoint: &Endpoint<H>,
         base: *mut u8,
@@ -176,12 +176,12 @@ impl Registrar {
         figures: &StatsRecord,
     ) -> Result<(), RegisterError> {
         // SAFETY: by the caller.
-        unsafe { self.register(endpoint, base, self.parts.touched(range), figures) }
+        unsafe { self.register_parts(endpoint, base, self.parts.touched(range), figures) }
     }
 
     /// # Safety
-    /// As for [`Registrar::reach`].
-    unsafe fn register<H: Hca>(
+    /// As for [`Registrar::register`].
+    unsafe fn register_parts<H: Hca>(
         &self,
         endpoint: &Endpoint<H>,
         base: *mut u8,
@@ -326,24 +326,26 @@ mod tests {
         let growing = registrar(HeapRegister::Grow, false, 4);
         // SAFETY: the memory is leaked.
         unsafe {
-            growing.begin(&endpoint, base, false, &figures).unwrap();
+            growing
+                .register_first(&endpoint, base, false, &figures)
+                .unwrap();
             assert_eq!(registered(), 1);
             for (offset, mib) in [(100, 1), (MIB, 5), (MIB, 5), (30 * MIB, 64 - 16)] {
                 let at = INTERNAL_SIZE + offset;
                 growing
-                    .reach(&endpoint, base, at..at + 100, &figures)
+                    .register(&endpoint, base, at..at + 100, &figures)
                     .unwrap();
                 assert_eq!(registered(), mib, "at {offset}");
             }
             // The part between, and the one of leaders.
-            growing.reach(&endpoint, base, 0..len, &figures).unwrap();
+            growing.register(&endpoint, base, 0..len, &figures).unwrap();
             assert_eq!(registered(), 68);
         }
         // More than any machine has: refused before the device is asked. Where this process may lock
         // little memory, that is found first.
         let whole = registrar(HeapRegister::Whole, true, 1 << 40);
         // SAFETY: the memory is leaked.
-        let all = unsafe { whole.begin(&endpoint, base, true, &figures) };
+        let all = unsafe { whole.register_first(&endpoint, base, true, &figures) };
         let refused = matches!(
             all,
             Err(RegisterError::Memory { .. } | RegisterError::Locked { .. })
@@ -352,7 +354,7 @@ mod tests {
         // So is what an allocation reaches.
         let crowded = registrar(HeapRegister::Grow, true, 1 << 40);
         // SAFETY: the memory is leaked.
-        let more = unsafe { crowded.reach(&endpoint, base, INTERNAL_SIZE..len, &figures) };
+        let more = unsafe { crowded.register(&endpoint, base, INTERNAL_SIZE..len, &figures) };
         assert!(more.is_err());
         assert_eq!(registered(), 68);
     }

@@ -239,14 +239,14 @@ impl Runtime {
 
     /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
     /// others, whose devices did not refuse, are on their way to a barrier.
-    pub(crate) fn expose(&self, range: Range<usize>) {
+    pub(crate) fn register(&self, range: Range<usize>) {
         if let Some(network) = &self.network {
             let (endpoint, figures) = (&network.endpoint, &self.block.stats);
             // SAFETY: the segment stays mapped until the process ends.
             let done = unsafe {
                 network
                     .registrar
-                    .reach(endpoint, self.own.0, range, figures)
+                    .register(endpoint, self.own.0, range, figures)
             };
             self.or_die(done.map_err(Error::from));
         }

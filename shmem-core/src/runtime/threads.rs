@@ -37,8 +37,9 @@ impl ThreadLevel {
 #[derive(Debug)]
 pub(crate) struct Threads {
     level: ThreadLevel,
-    /// Address of the mark of the thread that called init. Only a check, so all accesses are relaxed.
-    home: AtomicUsize,
+    /// Address of the mark of the main thread, which called init. Only a check, so all accesses are
+    /// relaxed.
+    main: AtomicUsize,
 }
 
 /// Address that no two threads have in common.
@@ -52,7 +53,7 @@ impl Threads {
     pub(crate) fn promised(level: ThreadLevel) -> Self {
         Self {
             level,
-            home: AtomicUsize::new(mark()),
+            main: AtomicUsize::new(mark()),
         }
     }
 
@@ -61,18 +62,18 @@ impl Threads {
         self.level
     }
 
-    /// The calling thread takes the place of the one that called init: it ends the process.
-    pub(crate) fn adopt(&self) {
-        self.home.store(mark(), Ordering::Relaxed);
+    /// The calling thread, which ends the process, takes the place of the one that called init.
+    pub(crate) fn become_main(&self) {
+        self.main.store(mark(), Ordering::Relaxed);
     }
 
     /// Whether the calling thread promises the same again.
     pub(crate) fn are_again(&self, level: ThreadLevel) -> bool {
-        level == self.level && mark() == self.home.load(Ordering::Relaxed)
+        level == self.level && mark() == self.main.load(Ordering::Relaxed)
     }
 
     /// Whether the calling thread may call the library.
     pub(super) fn may_call(&self) -> bool {
-        self.level > ThreadLevel::Funneled || mark() == self.home.load(Ordering::Relaxed)
+        self.level > ThreadLevel::Funneled || mark() == self.main.load(Ordering::Relaxed)
     }
 }
