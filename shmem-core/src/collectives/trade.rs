@@ -70,7 +70,7 @@ impl Runtime {
             let at = self.neighbour(local, line + CARGO).cast_const();
             // SAFETY: an aligned word of a segment of this node.
             // ORDERING(trade): the load acquires what came before the number.
-            self.wait_for(|| unsafe { access::load(at, 8) } >= number);
+            self.wait_for(|| unsafe { access::load(at) } >= number);
         }
         self.compare_trade(team, number);
         Trade {

@@ -160,7 +160,6 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     context::begin();
     team::begin(&node, me);
     install(rt);
-    attached.set_pe(true);
     if settings.connect == Connect::Static
         && let Some(network) = &rt.network
     {
@@ -240,8 +239,5 @@ pub(super) fn end(rt: Collective) {
     steps.leave(rt.block);
     rt.block.set_state(PeState::Finalized);
     uninstall();
-    if let Some(attached) = attached() {
-        attached.set_pe(false);
-    }
     messages::finalized(rt.me);
 }

@@ -20,6 +20,7 @@ use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 use shmem_node::turns::Turns;
 
+use crate::attach;
 use crate::error::Error;
 use crate::fault;
 use crate::heap::allocator::Allocator;
@@ -136,11 +137,13 @@ fn not_initialised() -> ! {
 pub(crate) fn install(runtime: &'static Runtime) {
     // ORDERING(runtime): pairs with `try_rt`.
     RUNTIME.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+    attach::set_pe(true);
 }
 
 /// After finalize: calls fail with a clear message.
 pub(crate) fn uninstall() {
     RUNTIME.store(ptr::null_mut(), Ordering::Release);
+    attach::set_pe(false);
 }
 
 impl Runtime {
