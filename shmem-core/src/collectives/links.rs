@@ -27,17 +27,18 @@
 //! partial results go to a staging room for two; the receiver tells its left neighbour how many it
 //! has taken.
 
+use crate::tree;
 use crate::heap::access;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::{Team, slots};
-use crate::tree;
 
 /// Bytes up to which copying them is quicker than waiting until they have arrived.
 const COPIED: usize = 16 << 10;
 
-/// How to send from an array of the program, `bytes` in all, which may be changed afterwards.
-pub(super) fn lent(bytes: usize) -> Completion {
+/// How to send from an array of the program, `bytes` in all, which may be changed after
+/// [`complete`](Runtime::complete).
+pub(super) fn source(bytes: usize) -> Completion {
     if bytes <= COPIED {
         Completion::OnReturn
     } else {
@@ -54,8 +55,8 @@ pub(super) enum Counter {
     Messages = 1,
     /// Pieces through staging rooms.
     Pieces = 2,
-    /// Trades on this node: all members count them.
-    Trades = 3,
+    /// Exchanges of lines on this node: all members count them.
+    Lines = 3,
 }
 
 impl Runtime {
@@ -107,14 +108,7 @@ impl Runtime {
 
     /// Writes to the leader `pe`. Bytes that stay do so until quiet, or until an answer shows that
     /// they have arrived.
-    pub(super) fn write(
-        &self,
-        pe: usize,
-        to: usize,
-        from: *const u8,
-        len: usize,
-        source: Completion,
-    ) {
+    pub(super) fn write(&self, pe: usize, to: usize, from: *const u8, len: usize, source: Completion) {
         if len > 0 {
             // SAFETY: callers pass ranges of the slot or of arrays of the program, which lie in the
             // segments, and leave them alone.
@@ -122,8 +116,8 @@ impl Runtime {
         }
     }
 
-    /// After sending arrays of the program as [`lent`] says: it may change them now.
-    pub(super) fn give_back(&self, source: Completion) {
+    /// After sending arrays of the program as [`source`] says: it may change them now.
+    pub(super) fn complete(&self, source: Completion) {
         if source == Completion::AtQuiet {
             self.quiet();
         }

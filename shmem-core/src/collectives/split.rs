@@ -6,6 +6,7 @@
 //! that nobody sends into a slot before its owner is ready.
 
 use super::combine;
+use super::op::And;
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
@@ -175,7 +176,7 @@ impl Team {
         rt.set_word(proposal, mine);
         let (to, from) = (Sym::new(agreed), Sym::new(proposal));
         // SAFETY: two words of the slot that nothing else uses; the function is for 8 bytes.
-        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::and::<u64>) };
+        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::<u64, And>) };
         rt.word(agreed)
     }
 
@@ -192,9 +193,7 @@ impl Team {
             rt.register(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);
         }
-        if team.trades() {
-            rt.reset_trades(&team);
-        }
+        rt.reset_lines(&team);
         Some(team)
     }
 }

@@ -82,8 +82,8 @@ pub struct Team {
     mapping: Mapping,
     /// Where the members of this node meet.
     barrier: &'static NodeBarrier,
-    /// Whether members meet by trading.
-    trades: bool,
+    /// Whether the PEs of this node poll while they wait.
+    polls: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
     /// The [life](Runtime::life) in which the team was split, whose finalize it does not
@@ -151,12 +151,6 @@ fn barrier_at(segment: *mut u8, slot: usize) -> &'static NodeBarrier {
     }
 }
 
-/// Whether members of a team so mapped trade: a few on one node, who poll.
-fn trades(mapping: &Mapping, node: &NodeView) -> bool {
-    let few = 2..=slots::FEW;
-    mapping.n_nodes() == 1 && few.contains(&mapping.n_here()) && node.spins() > 0
-}
-
 impl Team {
     /// This PE's view of a team that is being split from another, if it is a member.
     pub(crate) fn split(
@@ -189,7 +183,7 @@ impl Team {
             my_pe,
             config: TeamConfig::default(),
             barrier: barrier_at(node.segment(mapping.local(0)), slot),
-            trades: trades(&mapping, node),
+            polls: node.spins() > 0,
             mapping,
             meeting: AtomicBool::new(false),
             life: None,
@@ -300,8 +294,8 @@ impl Team {
     }
 
     #[inline]
-    pub(crate) fn trades(&self) -> bool {
-        self.trades
+    pub(crate) fn polls(&self) -> bool {
+        self.polls
     }
 
     /// Number of the team's slot.
