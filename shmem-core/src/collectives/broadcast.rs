@@ -2,13 +2,13 @@
 
 use super::links::{self, Counter};
 use super::select::{Algorithm, Between, Here, Layout, Operation, select};
-use crate::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, RING_FLAG};
+use crate::tree;
 
 /// Bytes that go around the ring at a time.
 const SLAB: usize = 32 << 10;

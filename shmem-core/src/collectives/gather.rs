@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use super::links::{self, Counter};
 use super::select::{Between, Here, Layout, Operation, select};
-use crate::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, BOX, LANDING, RING_FLAG, SHOWN};
+use crate::tree;
 
 /// What leaders exchange: items in an array, each of which a node has in the beginning, and all in
 /// the end.
@@ -210,7 +210,11 @@ impl Runtime {
         // The others' arrays are ready, whether they have arrived or not. Starting with the own one
         // spreads the load.
         for step in 0..if many { 1 } else { n } {
-            let i = if many { 0 } else { (mapping.index() + step) % n };
+            let i = if many {
+                0
+            } else {
+                (mapping.index() + step) % n
+            };
             let to = self.neighbour(mapping.local(i), dest + own.start);
             // SAFETY: the block lies inside the array and is nobody else's.
             unsafe { access::copy(self.own(source), to, own.len()) };
@@ -235,7 +239,13 @@ impl Runtime {
         if !mapping.leads() {
             // SAFETY: arrays of `total` bytes in two segments; the leader leaves its own alone
             // until all have read it.
-            unsafe { access::copy(self.neighbour(mapping.local(0), dest), self.own(dest), total) };
+            unsafe {
+                access::copy(
+                    self.neighbour(mapping.local(0), dest),
+                    self.own(dest),
+                    total,
+                )
+            };
         }
         self.finish_reading(team, 0);
     }

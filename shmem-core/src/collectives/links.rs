@@ -27,11 +27,11 @@
 //! partial results go to a staging room for two; the receiver tells its left neighbour how many it
 //! has taken.
 
-use crate::tree;
 use crate::heap::access;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::{Team, slots};
+use crate::tree;
 
 /// Bytes up to which copying them is quicker than waiting until they have arrived.
 const COPIED: usize = 16 << 10;
@@ -108,7 +108,14 @@ impl Runtime {
 
     /// Writes to the leader `pe`. Bytes that stay do so until quiet, or until an answer shows that
     /// they have arrived.
-    pub(super) fn write(&self, pe: usize, to: usize, from: *const u8, len: usize, source: Completion) {
+    pub(super) fn write(
+        &self,
+        pe: usize,
+        to: usize,
+        from: *const u8,
+        len: usize,
+        source: Completion,
+    ) {
         if len > 0 {
             // SAFETY: callers pass ranges of the slot or of arrays of the program, which lie in the
             // segments, and leave them alone.

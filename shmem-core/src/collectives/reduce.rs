@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::links::Counter;
 use super::select::{Between, Here, Layout, Operation, select};
-use crate::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
@@ -14,6 +13,7 @@ use crate::team::Team;
 use crate::team::slots::{
     LANDING, LINE_DATA, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SHOWN, STAGING,
 };
+use crate::tree;
 
 /// Part `i` of `n` elements in `parts` parts of almost equal size.
 fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
@@ -166,7 +166,13 @@ impl Runtime {
         }
         if let Some(parent) = self.parent(team) {
             let k = tree::child_index(team.mapping().node());
-            self.write(parent, landing + k * MAILBOX, shown, bytes, Completion::AtQuiet);
+            self.write(
+                parent,
+                landing + k * MAILBOX,
+                shown,
+                bytes,
+                Completion::AtQuiet,
+            );
             self.tell_parent(team, round);
             self.await_parent(team, round);
             // SAFETY: two boxes of the own slot.
@@ -283,7 +289,13 @@ impl Runtime {
             let out = segment(node + 1 + nodes - step);
             let at = r.dest + out.start * size;
             message += 1;
-            self.write(right, at, self.own(at), out.len() * size, Completion::AtQuiet);
+            self.write(
+                right,
+                at,
+                self.own(at),
+                out.len() * size,
+                Completion::AtQuiet,
+            );
             self.tell(right, flag, message);
             self.await_flag(flag, message);
         }
