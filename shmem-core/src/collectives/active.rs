@@ -8,7 +8,7 @@
 //!
 //! The set of all PEs needs none of this: it is the world team.
 
-use super::alltoall::Blocks;
+use super::alltoall::MemberBlock;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::check_dest;
 use crate::heap::access;
@@ -312,7 +312,7 @@ impl Runtime {
         self.quiet();
     }
 
-    pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: Blocks) {
+    pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: MemberBlock) {
         let who = (set.me, set.size);
         self.send_blocks(
             who,

@@ -7,18 +7,18 @@ use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 
-/// Which bytes of its arrays a member sends to each other one: block `k` has `n` elements of `elem`
+/// The block of its arrays that a member sends to each other one: block `k` has `n` elements of `elem`
 /// bytes, strides apart, and begins at element `k * n * stride`.
 #[derive(Clone, Copy)]
-pub(crate) struct Blocks {
+pub(crate) struct MemberBlock {
     pub(crate) n: usize,
     pub(crate) elem: usize,
     pub(crate) dest_stride: usize,
     pub(crate) source_stride: usize,
 }
 
-impl Blocks {
-    /// Blocks of bytes without gaps.
+impl MemberBlock {
+    /// A block of bytes without gaps.
     pub(crate) fn dense(bytes: usize) -> Self {
         Self {
             n: usize::from(bytes > 0),
@@ -47,7 +47,7 @@ impl Runtime {
         world_pe: impl Fn(usize) -> usize,
         dest: usize,
         source: usize,
-        blocks: Blocks,
+        blocks: MemberBlock,
     ) {
         let b = blocks.joined();
         if let Some(network) = &self.network {
@@ -81,7 +81,7 @@ impl Runtime {
     }
 
     /// Sends block `k` of this member to member `k`.
-    pub(crate) fn team_alltoall(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
+    pub(crate) fn team_alltoall(&self, team: &Team, dest: Sym, source: Sym, blocks: MemberBlock) {
         if blocks.n == 0 || blocks.elem == 0 {
             return;
         }
