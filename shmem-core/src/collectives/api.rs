@@ -1,11 +1,11 @@
 //! The typed collectives: methods of a team, and functions on the world.
 
-use super::alltoall::Blocks;
+use super::alltoall::MemberBlock;
 use super::combine::combine;
 use super::op::{ReduceOp, Sum};
 use crate::datum::{Arithmetic, Datum};
 use crate::heap::address::Sym;
-use crate::heap::sym::SymSlice;
+use crate::symmetric::array::SymSlice;
 use crate::team::Team;
 
 fn sym<T: Datum>(array: SymSlice<T>) -> Sym {
@@ -176,7 +176,7 @@ impl Team {
         check("dest", dest.len(), dest_stride);
         check("source", source.len(), source_stride);
         let (rt, _guard) = self.enter();
-        let blocks = Blocks {
+        let blocks = MemberBlock {
             n: block,
             elem: size_of::<T>(),
             dest_stride,

@@ -1,7 +1,5 @@
-//! Without a launcher: a job of one PE, which makes its own node segment. So does the first PE of a
-//! node under a launcher that makes none.
+//! The memory of a node where no launch agent makes it: then the node's first PE does.
 
-use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -13,9 +11,8 @@ use shmem_node::settings::{Settings, Spin};
 use shmem_node::sys;
 use shmem_node::template::marker::{self, StaticsRoom};
 
-use super::Lasting;
 use crate::error::Error;
-use crate::pmi::{Identity, Pmi};
+use crate::pmi::Identity;
 
 /// Polls of a waiting PE for which each PE has a core: nobody but its own threads, or its neighbours, can
 /// give it what it waits for.
@@ -33,22 +30,6 @@ pub(super) struct Node<'a> {
     pub(super) n_local: u32,
     /// Where the software HCAs are.
     pub(super) addresses: HcaAddresses,
-}
-
-/// A job of one PE, for a program that was started without a launcher.
-pub(super) fn alone(settings: &Settings) -> Result<Lasting, Error> {
-    let segment = make(
-        settings,
-        &Node {
-            node_of: &[0],
-            n_nodes: 1,
-            number: 0,
-            n_local: 1,
-            addresses: HcaAddresses::shared(Ipv4Addr::LOCALHOST.into()),
-        },
-    )?;
-    let (heap, _) = descriptors(&segment)?;
-    Ok(Lasting::new(0, *segment.view(), heap, None, Pmi::alone()))
 }
 
 /// The job's name and key.
