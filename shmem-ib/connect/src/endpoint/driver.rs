@@ -140,7 +140,7 @@ impl<H: Hca> Driver<H> {
         let by_owner = config.atomics.by_owner(&port);
         let mut rng = Rng::new(config.seed);
         let cq = hca
-            .create_cq(config.cq_depth + more_completions(by_owner), None)
+            .create_cq(config.cq_depth + more_completions(by_owner))
             .map_err(ConnError::verbs("create a completion queue"))?;
         let ud = UdPort::new(&**hca, cq, &config, &mut rng, ud_recv_id).inspect_err(|_| {
             let _ = hca.destroy_cq(cq);

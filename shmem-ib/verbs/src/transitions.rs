@@ -14,8 +14,6 @@ pub enum Attr {
     Qkey,
     /// `QpAttr::Rtr::dest`.
     Dest,
-    /// The attributes of `QpAttr::Rts`, which `QpAttr::Resume` lacks.
-    SendQueue,
 }
 
 /// One legal transition.
@@ -49,36 +47,29 @@ const fn t(
     }
 }
 
-use Attr::{Dest, Qkey, SendQueue};
-use QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
+use Attr::{Dest, Qkey};
+use QpState::{Init, Reset, Rtr, Rts, Sqe};
 use QpType::{Rc, Ud, XrcIni, XrcTgt};
 
 /// Every transition that `modify_qp` makes between two different states and that does not lead
 /// to RESET or ERR: those two can be reached from anywhere and need nothing.
-pub const TRANSITIONS: [Transition; 19] = [
+pub const TRANSITIONS: [Transition; 12] = [
     t(Rc, Reset, Init, &[], &[Qkey]),
     t(Rc, Init, Rtr, &[Dest], &[]),
-    t(Rc, Rtr, Rts, &[SendQueue], &[]),
-    t(Rc, Rts, Sqd, &[], &[]),
-    t(Rc, Sqd, Rts, &[], &[SendQueue]),
+    t(Rc, Rtr, Rts, &[], &[]),
     t(XrcIni, Reset, Init, &[], &[Qkey]),
     t(XrcIni, Init, Rtr, &[Dest], &[]),
-    t(XrcIni, Rtr, Rts, &[SendQueue], &[]),
-    t(XrcIni, Rts, Sqd, &[], &[]),
-    t(XrcIni, Sqd, Rts, &[], &[SendQueue]),
+    t(XrcIni, Rtr, Rts, &[], &[]),
     t(XrcTgt, Reset, Init, &[], &[Qkey]),
     t(XrcTgt, Init, Rtr, &[Dest], &[]),
-    t(XrcTgt, Rtr, Rts, &[SendQueue], &[]),
+    t(XrcTgt, Rtr, Rts, &[], &[]),
     t(Ud, Reset, Init, &[Qkey], &[]),
     t(Ud, Init, Rtr, &[], &[Dest]),
-    t(Ud, Rtr, Rts, &[SendQueue], &[]),
-    t(Ud, Rts, Sqd, &[], &[]),
-    t(Ud, Sqd, Rts, &[], &[SendQueue]),
-    // A send that failed locally: what was in the queue is flushed, and the owner goes on.
-    t(Ud, Sqe, Rts, &[], &[SendQueue]),
+    t(Ud, Rtr, Rts, &[], &[]),
 ];
 
-/// The transitions that the HCA makes by itself, besides those from anywhere to ERR.
+/// The transitions that the HCA makes by itself, besides those from anywhere to ERR. A datagram that
+/// cannot be sent ends the send queue; receives go on, and only RESET leads further.
 pub const SPONTANEOUS: [(QpType, QpState, QpState); 1] = [(Ud, Rts, Sqe)];
 
 /// Checks one `modify_qp` against the table.
@@ -112,16 +103,12 @@ pub fn check(qpn: Qpn, ty: QpType, from: QpState, attr: &QpAttr) -> Result<(), V
         return fail(format!("from {from:?} it can go to {}", next.join(", ")));
     };
     if let Some(missing) = row.required.iter().find(|a| !present(attr, **a)) {
-        return fail(match missing {
-            Attr::SendQueue => "QpAttr::Rts starts a send queue, not QpAttr::Resume".into(),
-            _ => format!("attribute {missing:?} is missing"),
-        });
+        return fail(format!("attribute {missing:?} is missing"));
     }
     if let Some(surplus) = row.refused.iter().find(|a| present(attr, **a)) {
-        return fail(match surplus {
-            Attr::SendQueue => "QpAttr::Resume goes on, QpAttr::Rts is for the start".into(),
-            _ => format!("attribute {surplus:?} has no meaning for this type"),
-        });
+        return fail(format!(
+            "attribute {surplus:?} has no meaning for this type"
+        ));
     }
     Ok(())
 }
@@ -130,7 +117,6 @@ fn present(attr: &QpAttr, which: Attr) -> bool {
     match (attr, which) {
         (QpAttr::Init { qkey, .. }, Attr::Qkey) => qkey.is_some(),
         (QpAttr::Rtr { dest }, Attr::Dest) => dest.is_some(),
-        (QpAttr::Rts { .. }, Attr::SendQueue) => true,
         _ => false,
     }
 }
@@ -140,7 +126,7 @@ mod tests {
     use super::super::{Access, AddressVector, Mtu, Psn, RcDest};
     use super::*;
 
-    const STATES: [QpState; 7] = [Reset, Init, Rtr, Rts, Sqd, Sqe, QpState::Err];
+    const STATES: [QpState; 6] = [Reset, Init, Rtr, Rts, Sqe, QpState::Err];
     const TYPES: [QpType; 4] = [Rc, Ud, XrcIni, XrcTgt];
 
     fn attrs(ty: QpType) -> Vec<QpAttr> {
@@ -168,23 +154,20 @@ mod tests {
                 rnr_retry: 7,
                 max_rd_atomic: 1,
             },
-            QpAttr::Sqd,
-            QpAttr::Resume,
             QpAttr::Err,
             QpAttr::Reset,
         ]
     }
 
     /// The state diagram of the specification, written down a second time.
-    fn legal(ty: QpType, from: QpState, attr: &QpAttr) -> bool {
-        match (from, attr) {
-            (_, QpAttr::Err | QpAttr::Reset) => true,
-            (Reset, QpAttr::Init { .. }) | (Init, QpAttr::Rtr { .. }) => true,
-            (Rtr, QpAttr::Rts { .. }) => true,
-            (Rts, QpAttr::Sqd) | (Sqd, QpAttr::Resume) => ty != XrcTgt,
-            (Sqe, QpAttr::Resume) => ty == Ud,
-            _ => false,
-        }
+    fn legal(from: QpState, attr: &QpAttr) -> bool {
+        matches!(
+            (from, attr),
+            (_, QpAttr::Err | QpAttr::Reset)
+                | (Reset, QpAttr::Init { .. })
+                | (Init, QpAttr::Rtr { .. })
+                | (Rtr, QpAttr::Rts { .. })
+        )
     }
 
     #[test]
@@ -193,7 +176,7 @@ mod tests {
             for from in STATES {
                 for attr in attrs(ty) {
                     let ok = check(Qpn(2), ty, from, &attr).is_ok();
-                    assert_eq!(ok, legal(ty, from, &attr), "{ty:?} {from:?}: {attr:?}");
+                    assert_eq!(ok, legal(from, &attr), "{ty:?} {from:?}: {attr:?}");
                 }
             }
         }
@@ -228,10 +211,6 @@ mod tests {
             QpState::Init,
             &attrs(QpType::Rc)[2],
         ));
-        let e2 = text(check(Qpn(7), Rc, Rtr, &QpAttr::Resume));
-        assert!(e2.contains("QpAttr::Rts"), "{e2}");
-        let e2 = text(check(Qpn(7), Rc, Sqd, &attrs(Rc)[2]));
-        assert!(e2.contains("QpAttr::Resume"), "{e2}");
         assert!(
             e.contains("0x7") && e.contains("Init to Rts") && e.contains("Rtr"),
             "{e}"
