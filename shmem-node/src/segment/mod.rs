@@ -1,24 +1,26 @@
-//! Making the node's two memories (NLA) and mapping them (PE).
+//! The node segment: made by the NLA ([`NodeSegment`]), mapped by the PEs ([`NodeView`]).
+
+mod error;
+pub mod tables;
+mod view;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU32;
 
-use crate::absence::Absence;
-use crate::barrier::NodeBarrier;
-use crate::gather::Gather;
+pub use error::SegmentError;
+pub use view::NodeView;
+
 use crate::hca_address::HcaAddresses;
 use crate::kvs::{self, StorePlan};
-use crate::layout::{HeapLayout, PAGE, TablesLayout};
-use crate::pages::{self, PagesError};
+use crate::layout::{HeapLayout, TablesLayout};
+use crate::pages;
 use crate::pe_block::{PeBlock, PeState};
-use crate::settings::{CoreFile, HeapCommit, HeapPages};
+use crate::settings::{HeapCommit, HeapPages};
 use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
-use crate::tables::{Header, KEY_AT, MAGIC, NodeTables, holds};
 use crate::template::marker::StaticsRoom;
-use crate::traces::Traces;
-use crate::turns::Turns;
+use error::os;
+use tables::{Header, KEY_AT, MAGIC};
 
 /// What the NLA knows about the job when it makes the node segment.
 #[derive(Debug, Clone)]
@@ -52,62 +54,6 @@ pub struct JobFacts<'a> {
     pub spins: u32,
     /// Whether PEs should measure what `--report` shows but costs time (memory).
     pub report: bool,
-}
-
-/// A node segment that cannot be made or mapped.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SegmentError {
-    /// The sizes do not fit an address space.
-    #[error(
-        "{n_local} heaps of {heap_size} bytes and room for {statics} bytes of static data each do \
-         not fit into an address space; lower SHMEM_SYMMETRIC_SIZE or SHMEM_STATICS_SIZE"
-    )]
-    TooLarge {
-        /// PEs on the node.
-        n_local: usize,
-        /// Bytes of each heap.
-        heap_size: u64,
-        /// Bytes for each PE's static data.
-        statics: u64,
-    },
-    /// There are not enough huge pages.
-    #[error(transparent)]
-    Pages(#[from] PagesError),
-    /// A system call failed.
-    #[error("cannot {what} ({bytes} bytes): {source}")]
-    Os {
-        /// What was tried.
-        what: &'static str,
-        /// On how many bytes.
-        bytes: u64,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Another version made the memory, or something else did.
-    #[error(
-        "the node segment was not made by this version of shmrun; start the program with the \
-         shmrun that was built with it"
-    )]
-    Foreign,
-}
-
-pub(crate) fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
-    move |source| SegmentError::Os {
-        what,
-        bytes: bytes as u64,
-        source,
-    }
-}
-
-/// Both memories of a node, mapped.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeView {
-    header: Header,
-    tables: Mapping,
-    heap: Mapping,
-    tables_layout: TablesLayout,
-    heap_layout: HeapLayout,
 }
 
 /// The memories as the NLA holds them.
@@ -220,8 +166,9 @@ impl NodeSegment {
             tables_layout: tl,
             heap_layout: hl,
         };
-        if let kvs::Locks::RwLock(lock) = view.kvs_locks() {
-            lock.init()
+        if let Some(locks) = view.kvs_locks() {
+            locks
+                .init()
                 .map_err(os("make the lock of the key-value store", 0))?;
         }
         Ok(Self {
@@ -291,13 +238,13 @@ fn heap_memory(
     let fd = make(c"shmem-heap", len as u64).map_err(os("make the heap memory", len))?;
     sys::seal(fd.as_fd(), false).map_err(os("seal the heap memory", len))?;
     let heap = if huge {
-        Mapping::reserving(fd.as_fd(), len).map_err(|e| match e.raw_os_error() {
-            Some(libc::ENOMEM) => pages::too_few(len).into(),
+        Mapping::reserving(fd.as_fd(), len).map_err(|e| match e.kind() {
+            io::ErrorKind::OutOfMemory => pages::too_few(len).into(),
             _ => os("map the heap memory", len)(e),
         })?
     } else {
-        Mapping::aligned(fd.as_fd(), len, layout.align).map_err(|e| match e.raw_os_error() {
-            Some(libc::ENOMEM) => SegmentError::TooLarge {
+        Mapping::aligned(fd.as_fd(), len, layout.align).map_err(|e| match e.kind() {
+            io::ErrorKind::OutOfMemory => SegmentError::TooLarge {
                 n_local,
                 heap_size: facts.heap_size,
                 statics: facts.statics.bytes,
@@ -336,265 +283,10 @@ unsafe fn write_u32s(map: &Mapping, offset: usize, values: &[u32]) {
     unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), to, size_of_val(values)) };
 }
 
-impl NodeView {
-    /// Maps the memories that the NLA passed to this PE.
-    ///
-    /// # Errors
-    /// When the descriptors are not a node segment of this version, or cannot be mapped.
-    pub fn attach(tables: BorrowedFd<'_>, heap: BorrowedFd<'_>) -> Result<Self, SegmentError> {
-        let NodeTables {
-            header,
-            tables,
-            layout: tl,
-        } = NodeTables::attach(tables)?;
-        let hl = usize::try_from(header.heap_unit)
-            .ok()
-            .filter(|unit| unit.is_power_of_two() && *unit >= PAGE)
-            .and_then(|unit| {
-                let n_local = header.n_local as usize;
-                HeapLayout::new(n_local, header.statics, header.heap_size, unit)
-            })
-            .ok_or(SegmentError::Foreign)?;
-        holds(heap, hl.len)?;
-        let heap =
-            Mapping::aligned(heap, hl.len, hl.align).map_err(os("map the heap memory", hl.len))?;
-        heap.keep_from_cores();
-        if header.transparent != 0 {
-            heap.prefer_huge_pages();
-        }
-        Ok(Self {
-            header,
-            tables,
-            heap,
-            tables_layout: tl,
-            heap_layout: hl,
-        })
-    }
-
-    fn u32s(&self, offset: usize, n: usize) -> &'static [u32] {
-        // SAFETY: the NLA wrote these before any PE existed and nobody writes them again.
-        unsafe { self.tables.slice(offset, n) }
-    }
-
-    /// The whole heap memory as this process maps it: the same bytes for all PEs of the node, at
-    /// addresses that may differ.
-    pub fn heap_window(&self) -> (*mut u8, usize) {
-        let len = self.heap_layout.len;
-        (self.heap.at(0, len), len)
-    }
-
-    /// Random name of the job.
-    pub fn job_id(&self) -> [u8; 16] {
-        self.header.job_id
-    }
-
-    /// Secret of the job, in memory that no core file holds.
-    pub fn job_key(&self) -> &'static [u8; 32] {
-        // SAFETY: the NLA wrote it before any PE existed and nobody writes it again.
-        unsafe { self.tables.get(KEY_AT) }
-    }
-
-    /// Says what of the node's memory a core file of this process holds, which is the one at position
-    /// `local`: at first nothing. The job's key is never in it.
-    pub fn let_into_cores(&self, what: CoreFile, local: usize) {
-        match what {
-            CoreFile::None => {}
-            CoreFile::Own => {
-                let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
-                self.heap.let_into_cores(at, self.segment_len());
-            }
-            CoreFile::All => {
-                self.heap.let_into_cores(0, self.heap_layout.len);
-                self.tables.let_into_cores(PAGE, self.tables.len() - PAGE);
-            }
-        }
-    }
-
-    /// PEs in the job.
-    pub fn n_pes(&self) -> usize {
-        self.header.n_pes as usize
-    }
-
-    /// Nodes in the job.
-    pub fn n_nodes(&self) -> usize {
-        self.header.n_nodes as usize
-    }
-
-    /// This node.
-    pub fn node(&self) -> usize {
-        self.header.node as usize
-    }
-
-    /// PEs on this node.
-    pub fn n_local(&self) -> usize {
-        self.header.n_local as usize
-    }
-
-    /// Bytes of each symmetric heap.
-    pub fn heap_size(&self) -> usize {
-        self.header.heap_size as usize
-    }
-
-    /// Where the user's heap begins in a segment.
-    #[inline]
-    pub fn heap_start(&self) -> usize {
-        self.heap_layout.heap_start
-    }
-
-    /// The room for symmetric static data, which begins at [`INTERNAL_SIZE`](crate::layout::INTERNAL_SIZE).
-    pub fn statics(&self) -> StaticsRoom {
-        StaticsRoom {
-            bytes: self.header.statics,
-            layout: self.header.statics_layout,
-        }
-    }
-
-    /// Where in the file of the heap memory a local PE's segment begins.
-    pub fn segment_in_file(&self, local: usize) -> u64 {
-        debug_assert!(local < self.n_local());
-        (self.heap_layout.segments + local * self.heap_layout.segment_stride) as u64
-    }
-
-    /// Addresses of the software HCAs; `None` if the launcher wrote what this version cannot read.
-    pub fn hca_addresses(&self) -> Option<HcaAddresses> {
-        HcaAddresses::from_bytes(&self.header.hca_addresses)
-    }
-
-    /// PEs of the job on this machine, also those of other emulated nodes.
-    pub fn on_machine(&self) -> usize {
-        self.header.on_machine as usize
-    }
-
-    /// Polls before a waiting PE sleeps.
-    pub fn spins(&self) -> u32 {
-        self.header.spins
-    }
-
-    /// Whether a report was asked for.
-    pub fn report(&self) -> bool {
-        self.header.report != 0
-    }
-
-    /// Node of each rank.
-    #[inline]
-    pub fn node_of(&self) -> &'static [u32] {
-        self.u32s(self.tables_layout.node_of, self.n_pes())
-    }
-
-    /// Position of each rank among its node's PEs.
-    #[inline]
-    pub fn local_of(&self) -> &'static [u32] {
-        self.u32s(self.tables_layout.local_of, self.n_pes())
-    }
-
-    /// Lowest rank of each node.
-    pub fn leader_of(&self) -> &'static [u32] {
-        self.u32s(self.tables_layout.leader_of, self.n_nodes())
-    }
-
-    /// Ranks of this node, ascending.
-    pub fn ranks(&self) -> &'static [u32] {
-        self.u32s(self.tables_layout.ranks, self.n_local())
-    }
-
-    /// Results of allgathers.
-    pub fn gather(&self) -> Gather {
-        Gather::new(self.tables, self.tables_layout, self.n_pes())
-    }
-
-    fn kvs_locks(&self) -> kvs::Locks {
-        let (kind, at) = (self.header.store(), HeapLayout::KVS_LOCKS);
-        // SAFETY: the layout keeps that place for them.
-        unsafe { kvs::Locks::new(kind, &self.heap, at, self.n_local()) }
-    }
-
-    /// The key-value store, for the PE at position `local` of its node.
-    ///
-    /// # Panics
-    /// If the node has no such PE.
-    pub fn kvs(&self, local: usize) -> kvs::Reader {
-        assert!(local < self.n_local(), "local PE {local}");
-        let (kvs, locks) = (self.tables_layout.kvs, self.kvs_locks());
-        // SAFETY: the layouts are those of the memories.
-        unsafe { kvs::Reader::new(self.tables, kvs, self.header.store(), locks, local) }
-    }
-
-    /// The meeting point of the node's PEs.
-    pub fn barrier(&self) -> &'static NodeBarrier {
-        // SAFETY: the layout keeps the first page for it; it consists of atomics and zero is its
-        // initial state.
-        unsafe { self.heap.get(0) }
-    }
-
-    /// Where in the first page of the heap memory they are noted.
-    const ABSENCE: usize = size_of::<NodeBarrier>();
-
-    /// PEs of the node that ended without initialising.
-    pub fn absence(&self) -> &'static Absence {
-        // SAFETY: behind the barrier in the first page, aligned as the barrier is; it consists of
-        // atomics and zero is its initial state.
-        unsafe { self.heap.get(Self::ABSENCE) }
-    }
-
-    /// At which times the sleepers of the node look.
-    pub fn turns(&self) -> Turns<'static> {
-        const AT: usize = NodeView::ABSENCE + size_of::<Absence>();
-        const { assert!(AT + size_of::<AtomicU32>() + size_of::<Traces>() <= PAGE) };
-        let nodes = self.on_machine().div_ceil(self.n_local());
-        // SAFETY: behind the note of who is absent, which is a word; it is an atomic, and zero is its
-        // initial state.
-        Turns::new(unsafe { self.heap.get(AT) }, nodes as u32)
-    }
-
-    /// Backtraces that the node's PEs have told.
-    pub fn traces(&self) -> &'static Traces {
-        const AT: usize = PAGE - size_of::<Traces>();
-        // SAFETY: at the end of the page of whose beginning the others take a little; it consists of
-        // atomics, and zero is its initial state.
-        unsafe { self.heap.get(AT) }
-    }
-
-    /// Block of a local PE.
-    #[inline]
-    pub fn pe_block(&self, local: usize) -> &'static PeBlock {
-        assert!(
-            local < self.n_local(),
-            "local PE {local} of {}",
-            self.n_local()
-        );
-        // SAFETY: the layout has a block there; it consists of atomics and zero is its initial
-        // state.
-        unsafe {
-            self.heap
-                .get(self.heap_layout.pe_blocks + local * size_of::<PeBlock>())
-        }
-    }
-
-    /// First byte of a local PE's symmetric segment: [`INTERNAL_SIZE`](crate::layout::INTERNAL_SIZE) bytes of the runtime's own,
-    /// then static data, then the heap.
-    #[inline]
-    pub fn segment(&self, local: usize) -> *mut u8 {
-        debug_assert!(local < self.n_local());
-        let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
-        self.heap.at(at, self.segment_len())
-    }
-
-    /// What every PE's segment is aligned to, in this process too.
-    pub fn segment_align(&self) -> usize {
-        self.heap_layout.align
-    }
-
-    /// Bytes of a symmetric segment.
-    #[inline]
-    pub fn segment_len(&self) -> usize {
-        self.heap_layout.segment_len
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{GATHER_SLOTS, INTERNAL_SIZE};
+    use crate::layout::{GATHER_SLOTS, INTERNAL_SIZE, PAGE};
     use std::time::Duration;
 
     fn facts(node_of: &[u32], node: u32) -> JobFacts<'_> {

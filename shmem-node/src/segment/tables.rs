@@ -4,13 +4,13 @@
 
 use std::os::fd::BorrowedFd;
 
+use super::error::{SegmentError, holds, os};
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::kvs;
 use crate::layout::{HeapLayout, PAGE, TablesLayout};
-use crate::segment::{SegmentError, os};
 use crate::settings::StoreKind;
-use crate::sys::{self, Mapping};
+use crate::sys::Mapping;
 
 pub(crate) const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
 
@@ -125,7 +125,7 @@ impl NodeTables {
         }
         let kind = self.header.store();
         let locks = match kind {
-            StoreKind::Shared | StoreKind::Message => kvs::Locks::None,
+            StoreKind::Shared | StoreKind::Message => None,
             StoreKind::RwLock | StoreKind::TwoN => {
                 let unit = (self.header.heap_unit as usize).max(PAGE);
                 let len = (HeapLayout::KVS_LOCKS + kvs::Locks::len(n_local))
@@ -140,15 +140,5 @@ impl NodeTables {
         };
         // SAFETY: the layouts are those of the memories.
         Ok(unsafe { kvs::Reader::new(self.tables, self.layout.kvs, kind, locks, local) })
-    }
-}
-
-/// Whether a memory file has `len` bytes. Reading past the end of one that is too short would be a
-/// SIGBUS.
-pub(crate) fn holds(fd: BorrowedFd<'_>, len: usize) -> Result<(), SegmentError> {
-    match sys::file_len(fd) {
-        Ok(real) if real >= len as u64 => Ok(()),
-        Ok(_) => Err(SegmentError::Foreign),
-        Err(e) => Err(os("look at the node's memory", len)(e)),
     }
 }
