@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
-use shmem_ib::patience::Patience;
+use shmem_ib::spin::SpinLimit;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 use shmem_node::turns::Turns;
@@ -36,7 +36,7 @@ pub(crate) struct Runtime {
     /// Where symmetric memory lies in this process.
     pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
-    pub(crate) patience: Patience,
+    pub(crate) spin_limit: SpinLimit,
     /// When this PE looks while it sleeps.
     pub(crate) turns: Turns<'static>,
     pub(crate) heap: Mutex<Allocator>,

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use shmem_ib::patience::Patience;
+use shmem_ib::spin::SpinLimit;
 use shmem_node::layout::{INTERNAL_SIZE, page_up};
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::NodeView;
@@ -325,7 +325,7 @@ fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
                     statics,
                 },
                 block,
-                patience: Patience::new(node.spins()),
+                spin_limit: SpinLimit::new(node.spins()),
                 turns: match notices_inbound {
                     true => node.turns(),
                     // Looks are all that tells this PE of others' writes.

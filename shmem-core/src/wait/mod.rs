@@ -88,13 +88,13 @@ impl Runtime {
         if ready() {
             return true;
         }
-        let mut spin = self.patience.spin();
+        let mut spin = self.spin_limit.spin();
         loop {
-            if !self.patience.again(&mut spin) {
+            if !self.spin_limit.again(&mut spin) {
                 return ready();
             }
             if ready() {
-                self.patience.ended_well();
+                self.spin_limit.ended_well();
                 return true;
             }
             if self.progress() {

@@ -40,71 +40,42 @@
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
 //! HCA's own. The [`Directory`] is asked for addresses without the lock.
 
-mod accounts;
-mod amo;
 mod asleep;
 mod atomics;
 mod buffers;
-mod compose;
 mod config;
-mod contact;
-mod context;
+mod connecting;
 mod driver;
+mod ending;
 mod error;
-mod evict;
-mod failing;
-mod leave;
-mod ops;
-mod path;
+mod lock;
+mod operations;
 mod peer;
-mod plain;
-mod posting;
-mod rc;
-mod rma;
+mod progress;
 mod segments;
-#[cfg(test)]
-mod test_job;
-mod ud;
-mod wait;
-mod xrc;
+mod wr_id;
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
+pub use atomics::by_owner::message::Refusal;
 #[doc(hidden)]
-pub use amo::recode_message;
-pub use amo::{Atomics, Refusal};
-pub use config::{Directory, EndpointConfig, Lookup, Transport};
-pub use context::{Context, ContextId};
+pub use atomics::by_owner::message::recode_message;
+pub use config::{Atomics, Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;
+pub use lock::Endpoint;
+pub use operations::accounts::ContextId;
+pub use operations::context::Context;
 
-use self::accounts::Gauge;
-use self::amo::ANSWER_SLOTS;
 use self::asleep::Asleep;
+use self::atomics::by_owner::books::ANSWER_SLOTS;
+use self::connecting::ud::SEND_SLOTS;
 use self::driver::{Driver, more_completions};
-use self::ud::SEND_SLOTS;
+use self::operations::accounts::Gauge;
 use super::stats::ConnectStats;
 use super::{Published, UdAddress};
-use crate::patience::Patience;
+use crate::spin::SpinLimit;
 use shmem_verbs::{Counters, Hca};
-
-/// The network side of one PE. See the [module](self).
-pub struct Endpoint<H: Hca> {
-    hca: Arc<H>,
-    driver: Mutex<Driver<H>>,
-    /// Who executes atomics.
-    by_owner: bool,
-    /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
-    coherent: bool,
-    /// Atomics of several steps that have not ended.
-    composed: Gauge,
-    /// Threads that sleep in the completion channel while they wait for something.
-    asleep: Asleep,
-    /// Signalled when the endpoint is closed.
-    gone: Condvar,
-    on_failure: OnceLock<failing::Tell>,
-    patience: Patience,
-}
 
 /// What an endpoint has done.
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +174,7 @@ impl<H: Hca> Endpoint<H> {
         let rd = config.max_rd_atomic;
         check("max_rd_atomic", rd.into(), rd > 0, "at least 1")?;
 
-        let patience = Patience::new(config.spin_rounds);
+        let spin_limit = SpinLimit::new(config.spin_rounds);
         let composed = Gauge::default();
         let driver = Driver::open(&hca, config, composed.clone())?;
         Ok(Arc::new(Self {
@@ -215,7 +186,7 @@ impl<H: Hca> Endpoint<H> {
             asleep: Asleep::default(),
             gone: Condvar::new(),
             on_failure: OnceLock::new(),
-            patience,
+            spin_limit,
         }))
     }
 

@@ -3,7 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::amo::Asked;
+use std::collections::VecDeque;
+
+use super::atomics::by_owner::books::Asked;
 use super::error::ConnError;
 use crate::UdAddress;
 use crate::message::{Segment, Segments};
@@ -92,5 +94,20 @@ impl Peer {
     /// Whether everything before `mark` has completed.
     pub(super) const fn has_reached(&self, mark: Mark) -> bool {
         self.completed >= mark.posted && self.asked.answered >= mark.asked
+    }
+}
+
+/// Peers that are to be connected before they are used.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// With their nodes and addresses; in this order.
+    pub(super) waiting: VecDeque<(u32, u32, UdAddress)>,
+    /// Those whose handshake this has begun.
+    pub(super) under_way: Vec<u32>,
+}
+
+impl Ahead {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty()
     }
 }

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::Endpoint;
-use super::config::Lookup;
-use super::driver::Driver;
-use super::error::ConnError;
-use super::wait::Locked;
 use crate::UdAddress;
+use crate::endpoint::config::Lookup;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::lock::{Endpoint, Locked};
+use crate::endpoint::peer::{Ahead, Peer};
 use shmem_verbs::Hca;
 
 /// Connections that [`Endpoint::connect_all`] or [`Endpoint::connect_ahead`] has under way at a time:
@@ -19,21 +19,6 @@ const CONNECT_WINDOW: usize = 16;
 /// How long one wait for the directory lasts. It wakes when the address is there; with thousands
 /// of PEs waiting on few cores, looking more often would delay what they wait for.
 const DIRECTORY_WAIT: Duration = Duration::from_millis(500);
-
-/// Peers that are to be connected before they are used.
-#[derive(Debug, Default)]
-pub(super) struct Ahead {
-    /// With their nodes and addresses; in this order.
-    waiting: VecDeque<(u32, u32, UdAddress)>,
-    /// Those whose handshake this has begun.
-    under_way: Vec<u32>,
-}
-
-impl Ahead {
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way.is_empty()
-    }
-}
 
 impl<H: Hca> Endpoint<H> {
     /// Connects to all of `peers` (this PE is skipped) and returns when every connection was
@@ -97,12 +82,12 @@ impl<H: Hca> Endpoint<H> {
 impl<H: Hca> Driver<H> {
     /// Whether `pe` is connected, or about to be, or beyond that.
     fn is_known(&self, pe: u32) -> bool {
-        let over = |p: &super::peer::Peer| p.open.is_some() || p.left || p.broken.is_some();
+        let over = |p: &Peer| p.open.is_some() || p.left || p.broken.is_some();
         self.manager.is_wanted(pe) || self.peers.get(&pe).is_some_and(over)
     }
 
     /// Begins handshakes with those who wait for it, as far as the window allows.
-    pub(super) fn connect_more(&mut self) {
+    pub(crate) fn connect_more(&mut self) {
         if self.closing {
             self.ahead = Ahead::default();
             return;
@@ -170,7 +155,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// Returns when operations may be posted to `pe`, as long as the lock is kept.
-    pub(super) fn ensure_open(&mut self, pe: u32) -> Result<(), ConnError> {
+    pub(crate) fn ensure_open(&mut self, pe: u32) -> Result<(), ConnError> {
         if self.usable(pe)?.is_some() {
             return Ok(());
         }

@@ -1,7 +1,8 @@
 //! The driver's part in RC connections: a queue pair per peer.
 
-use super::driver::{Driver, INIT};
-use super::error::ConnError;
+use super::messages::INIT;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
 use crate::handshake::{Action, Link};
 use shmem_verbs::{Hca, QpAttr, QpInit, QpType, Qpn, RcDest, VerbsError};
 
@@ -11,7 +12,7 @@ const RNR_TIMER: u8 = 8;
 
 impl<H: Hca> Driver<H> {
     /// Executes one action of the state machine towards `pe`.
-    pub(super) fn act_rc(&mut self, pe: u32, action: Action) {
+    pub(crate) fn act_rc(&mut self, pe: u32, action: Action) {
         let now = self.now();
         match action {
             Action::Send { to, message } => self.send(&to, &message),

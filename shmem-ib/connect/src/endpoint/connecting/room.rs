@@ -1,14 +1,14 @@
 //! The driver's part in closing connections that make room for others: which was used last, and
 //! when nothing is under way on one any more. Also the end of registrations that have successors.
 
-use super::driver::Driver;
 use super::path::Path;
+use crate::endpoint::driver::Driver;
 use crate::manager::Usage;
 use shmem_verbs::Hca;
 
 impl<H: Hca> Driver<H> {
     /// Has the manager close connections for those who wait for a queue pair.
-    pub(super) fn make_room(&mut self) {
+    pub(crate) fn make_room(&mut self) {
         let (hca, now) = (self.shared_hca(), self.now());
         let Path::Rc(manager) = &mut self.manager else {
             return;
@@ -38,7 +38,7 @@ impl<H: Hca> Driver<H> {
 
     /// Looks after connections whose drain, or whose acknowledgement of segments, waits for
     /// operations.
-    pub(super) fn attend(&mut self) {
+    pub(crate) fn attend(&mut self) {
         let mut list = std::mem::take(&mut self.attention);
         list.retain(|pe| {
             if let Some(peer) = self.peers.get_mut(pe)
@@ -63,7 +63,7 @@ impl<H: Hca> Driver<H> {
 
     /// Tells the manager when the drain of a connection has come to its end; returns whether it
     /// has.
-    pub(super) fn drain_if_idle(&mut self, pe: u32) -> bool {
+    pub(crate) fn drain_if_idle(&mut self, pe: u32) -> bool {
         let Some(peer) = self.peers.get_mut(&pe) else {
             return true;
         };
@@ -83,7 +83,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// Ends registrations that no peer can be using any more.
-    pub(super) fn end_retired(&mut self) {
+    pub(crate) fn end_retired(&mut self) {
         if self.manager.segments_known() {
             for mr in std::mem::take(&mut self.retired) {
                 let _ = self.hca().dereg_mr(&mr);

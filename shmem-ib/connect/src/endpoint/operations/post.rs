@@ -1,186 +1,41 @@
-//! One-sided operations: where their local side lives, posting, and waiting.
+//! Where operations are posted: all work requests of the program go through [`Driver::post`].
 //!
-//! Verbs moves data only from and to registered memory. Three kinds of local buffers occur:
-//! * inside the symmetric segment: registered once, used in place;
-//! * small ones elsewhere: a put is copied into the work request (inline) or into a slot of
-//!   the endpoint's pool, a get arrives in such a slot and is copied out when it completes;
-//! * large ones elsewhere: registered for the time of the operation.
-//!
-//! Operations towards one PE are executed there in the order in which they were started, since
-//! all of them use one queue pair. Between PEs there is no order but [`Context::quiet`].
+//! An operation needs a remote side ([`Target`]), perhaps a slot for its data, and room in the queue; who
+//! starts it waits for each of these without the lock, after which another may be missing again. So
+//! `post` checks the target when everything else is there, and sends the caller back if the
+//! connection, or the peer's memory, is another by then.
 
 use std::time::Instant;
 
-use super::buffers::{Pool, Slot, copy};
-use super::context::{Context, ContextId};
-use super::driver::Driver;
-use super::error::ConnError;
-use super::ops::{Failed, Holds, Op, OpId, OpKind};
-use super::peer::Peer;
-use super::posting::Posted;
-use super::wait::Locked;
-use shmem_verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, Sge};
+use super::table::{Failed, Holds, Op, OpId, OpKind};
+use crate::endpoint::buffers::Slot;
+use crate::endpoint::connecting::ud::SEND_SLOTS;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::lock::Locked;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::wr_id::Whose;
+use shmem_verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, SendWr, Sge, VerbsError};
 
-/// Longest payload that is ever put into a work request, whatever the device allows.
-pub(super) const INLINE_MAX: usize = 256;
 /// Longest work request: a multiple of every page and MTU.
 const CHUNK: usize = 16 << 20;
 
-impl<H: Hca> Context<'_, H> {
-    /// Writes `len` bytes from `src` to `offset` of a segment of `pe`, connecting at first
-    /// contact. The data is at the target when [`quiet`](Self::quiet) has returned.
-    ///
-    /// With `src_stays` false, `src` may be changed as soon as this returns. With `src_stays`
-    /// true it must keep its content until `quiet`, and nothing is copied if that can be avoided.
-    ///
-    /// # Errors
-    /// The peer cannot be reached, the range is not inside its segment, or this or an earlier
-    /// operation on the connection failed.
-    ///
-    /// # Safety
-    /// `src` is valid for reading `len` bytes until this returns, or until `quiet` if
-    /// `src_stays`. What the target does with the memory meanwhile is up to the program.
-    pub unsafe fn put(
-        self,
-        pe: u32,
-        segment: u8,
-        offset: u64,
-        src: *const u8,
-        len: usize,
-        src_stays: bool,
-    ) -> Result<(), ConnError> {
-        let mut locked = self.endpoint.lock();
-        let mut target = locked.connected(pe, segment, OpKind::Put, offset, len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        let Target { raddr, rkey, .. } = target;
-        let write = |raddr: u64| SendOp::Write {
-            raddr,
-            rkey,
-            imm: None,
-        };
-        let mut op = new_op(self.id, OpKind::Put, pe, offset, len);
-        if len <= locked.max_inline {
-            let mut bytes = [0; INLINE_MAX];
-            // SAFETY: `src` by the caller's promise; `bytes` is long enough.
-            unsafe { copy(src, bytes.as_mut_ptr(), len) };
-            let inline = Some(&bytes[..len]);
-            // SAFETY: inline data is copied while posting, there is no other buffer.
-            return unsafe { locked.start(op, &mut target, write(raddr), Sge::default(), inline) }
-                .map(drop);
-        }
-        let lkey = locked.lkey(src.expose_provenance() as u64, len);
-        let in_place = src_stays && lkey.is_some();
-        if !in_place && len <= Pool::MAX {
-            let slot = locked.slot(len)?;
-            let (place, sge) = locked.pool.place(slot, len);
-            // SAFETY: `src` by the caller's promise; the slot is ours and long enough.
-            unsafe { copy(src, place, len) };
-            op.holds = Holds::Slot(slot);
-            // SAFETY: the slot is held until the operation completes.
-            return unsafe { locked.start(op, &mut target, write(raddr), sge, None) }.map(drop);
-        }
-        op.waited = !src_stays;
-        // SAFETY: `src` by the caller's promise: this waits for the end of the operation, or
-        // the caller does.
-        let id = unsafe { locked.start_in_place(op, &mut target, src.cast_mut(), lkey, write)? };
-        if src_stays {
-            Ok(())
-        } else {
-            locked.result(id).map(drop)
-        }
-    }
-
-    /// Reads `len` bytes at `offset` of a segment of `pe` into `dst`, connecting at first
-    /// contact. With `blocking` the data is there when this returns, else after
-    /// [`quiet`](Self::quiet).
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    ///
-    /// # Safety
-    /// `dst` is valid for writing `len` bytes, and not borrowed, until this returns, or until
-    /// `quiet` if not `blocking`.
-    pub unsafe fn get(
-        self,
-        pe: u32,
-        segment: u8,
-        offset: u64,
-        dst: *mut u8,
-        len: usize,
-        blocking: bool,
-    ) -> Result<(), ConnError> {
-        let mut locked = self.endpoint.lock();
-        let mut target = locked.connected(pe, segment, OpKind::Get, offset, len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        let Target { raddr, rkey, .. } = target;
-        let read = |raddr: u64| SendOp::Read { raddr, rkey };
-        let mut op = new_op(self.id, OpKind::Get, pe, offset, len);
-        op.waited = blocking;
-        let addr = dst.expose_provenance();
-        let lkey = locked.lkey(addr as u64, len);
-        let id = if lkey.is_none() && len <= Pool::MAX {
-            let slot = locked.slot(len)?;
-            let (_, sge) = locked.pool.place(slot, len);
-            op.holds = Holds::CopyOut {
-                slot,
-                dst: addr,
-                len,
-            };
-            // SAFETY: the slot is held until the operation completes.
-            unsafe { locked.start(op, &mut target, read(raddr), sge, None)? }
-        } else {
-            // SAFETY: `dst` by the caller's promise, for as long as the operation lasts.
-            unsafe { locked.start_in_place(op, &mut target, dst, lkey, read)? }
-        };
-        if blocking {
-            locked.result(id).map(drop)
-        } else {
-            Ok(())
-        }
-    }
-}
-
-pub(super) fn new_op(ctx: ContextId, kind: OpKind, pe: u32, offset: u64, len: usize) -> Op {
-    Op {
-        ctx,
-        kind,
-        pe,
-        segment: 0,
-        offset,
-        len: len as u64,
-        pending: 0,
-        posting: true,
-        begun: false,
-        asks: false,
-        composed: false,
-        fetch: None,
-        holds: Holds::Nothing,
-        waited: false,
-        failed: None,
-        result: 0,
-    }
-}
-
 /// The remote side of an operation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) pe: u32,
+pub(crate) struct Target {
+    pub(crate) pe: u32,
     segment: u8,
     /// The connection over which the address and the key are valid.
-    pub(super) qpn: Qpn,
+    pub(crate) qpn: Qpn,
     /// They are valid as long as this is the peer's [`reach`](Peer::reach).
-    pub(super) reach: u32,
-    pub(super) raddr: u64,
-    pub(super) rkey: Rkey,
+    pub(crate) reach: u32,
+    pub(crate) raddr: u64,
+    pub(crate) rkey: Rkey,
 }
 
 impl Target {
     /// The peer itself, for a message that touches none of its memory.
-    pub(super) const fn nothing_of(pe: u32, peer: &Peer, qpn: Qpn) -> Self {
+    pub(crate) const fn nothing_of(pe: u32, peer: &Peer, qpn: Qpn) -> Self {
         Self {
             pe,
             segment: 0,
@@ -192,9 +47,20 @@ impl Target {
     }
 }
 
+/// What became of a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Posted {
+    Yes,
+    /// The queue is full.
+    NoRoom,
+    /// The connection, or the memory behind it, is not the one any more that the operation was meant
+    /// for, and nothing of the operation has been posted.
+    Elsewhere,
+}
+
 impl<H: Hca> Driver<H> {
     /// The key of a local range, if one of the own segments covers it.
-    fn lkey(&self, addr: u64, len: usize) -> Option<Lkey> {
+    pub(super) fn lkey(&self, addr: u64, len: usize) -> Option<Lkey> {
         self.segments.iter().find_map(|s| s.covers(addr, len))
     }
 
@@ -214,7 +80,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// The same for a connection that may be draining.
-    pub(super) fn target_on(
+    pub(crate) fn target_on(
         &self,
         peer: &Peer,
         pe: u32,
@@ -246,12 +112,95 @@ impl<H: Hca> Driver<H> {
             rkey: its.rkey,
         }))
     }
+
+    /// A slot of the pool for `len` bytes, if one is free.
+    pub(crate) fn take_slot(&mut self, len: usize) -> Option<Result<Slot, ConnError>> {
+        let taken = self.pool.take(&*self.hca, len);
+        taken
+            .map_err(ConnError::verbs("register a buffer for copies"))
+            .transpose()
+    }
+
+    /// Posts one work request of operation `id`, and tells whether there was room. `target` may be from
+    /// before the lock was given up.
+    ///
+    /// # Safety
+    /// As [`Hca::post_send`]: the local buffer stays valid until the operation completes.
+    pub(crate) unsafe fn post(
+        &mut self,
+        id: OpId,
+        target: &Target,
+        what: SendOp,
+        sge: Sge,
+        inline: Option<&[u8]>,
+    ) -> Result<Posted, ConnError> {
+        if self.closing {
+            return Err(self.over());
+        }
+        let (pe, qpn) = (target.pe, target.qpn);
+        let Some(peer) = self.peers.get_mut(&pe) else {
+            return Err(self.over());
+        };
+        if let Some(error) = &peer.broken {
+            return Err(error.clone());
+        }
+        if peer.left {
+            let peer = self.describe(pe);
+            return Err(ConnError::PeerLeft { peer });
+        }
+        let Some(op) = self.ops.get_mut(id) else {
+            return Err(self.over());
+        };
+        let replaced = peer.open != Some(qpn);
+        // The peer keeps the registrations with which an operation has begun until that is over.
+        if !op.begun && (replaced || peer.reach() != target.reach) {
+            return Ok(Posted::Elsewhere);
+        }
+        if replaced {
+            let op = *op;
+            return Err(self.explain(&op, Failed::Lost));
+        }
+        if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
+            return Ok(Posted::NoRoom);
+        }
+        // Places are left for answers, and for those to us.
+        let full = || peer.posted - peer.completed >= u64::from(self.config.sq_depth);
+        if self.owner.is_some() && (full() || op.asks && !peer.asked.has_room()) {
+            return Ok(Posted::NoRoom);
+        }
+        let wr_id = Whose::Operation(id).to_wr_id();
+        let wr = SendWr {
+            inline,
+            srqn: peer.srqn,
+            ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
+        };
+        // SAFETY: by the caller's promise.
+        match unsafe { self.hca.post_send(qpn, &wr) } {
+            Ok(()) => {
+                self.in_flight += 1;
+                peer.posted += 1;
+                self.posts += 1;
+                peer.used = self.posts;
+                op.pending += 1;
+                op.begun = true;
+                if op.asks {
+                    op.pending += 1;
+                    peer.asked.asked += 1;
+                    self.unanswered += 1;
+                }
+                self.accounts.of(op.ctx).note(pe, peer.mark());
+                Ok(Posted::Yes)
+            }
+            Err(VerbsError::QueueFull { .. }) => Ok(Posted::NoRoom),
+            Err(e) => Err(ConnError::verbs("post an operation")(e)),
+        }
+    }
 }
 
 impl<H: Hca> Locked<'_, H> {
     /// Connects if need be; returns the remote side for a range. The caller may post to it as long
     /// as it keeps the lock.
-    pub(super) fn connected(
+    pub(crate) fn connected(
         &mut self,
         pe: u32,
         segment: u8,
@@ -298,7 +247,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// A slot of the pool, waiting until one is free.
-    pub(super) fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
+    pub(crate) fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
         self.wait_until(|d| {
             if d.closing {
                 Some(Err(d.over()))
@@ -312,7 +261,7 @@ impl<H: Hca> Locked<'_, H> {
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.
-    pub(super) unsafe fn start(
+    pub(crate) unsafe fn start(
         &mut self,
         op: Op,
         target: &mut Target,
@@ -333,7 +282,7 @@ impl<H: Hca> Locked<'_, H> {
     /// # Safety
     /// The buffer stays valid until the operation completes: for reading if `make` yields
     /// writes, else for writing.
-    unsafe fn start_in_place(
+    pub(super) unsafe fn start_in_place(
         &mut self,
         mut op: Op,
         target: &mut Target,
@@ -381,7 +330,7 @@ impl<H: Hca> Locked<'_, H> {
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.
-    pub(super) unsafe fn post_one(
+    pub(crate) unsafe fn post_one(
         &mut self,
         id: OpId,
         target: &mut Target,
@@ -426,7 +375,7 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Ends an operation that cannot be posted as a whole: waits until the HCA has let go of
     /// its buffer, and forgets it.
-    pub(super) fn abandon(&mut self, id: OpId) {
+    pub(crate) fn abandon(&mut self, id: OpId) {
         self.wait_until(|d| {
             d.ops
                 .get_mut(id)
@@ -439,22 +388,5 @@ impl<H: Hca> Locked<'_, H> {
         }
         self.all_posted(id);
         self.ops.remove(id);
-    }
-
-    /// Waits for an operation that was started with `waited`.
-    pub(super) fn result(&mut self, id: OpId) -> Result<u64, ConnError> {
-        self.wait_until(|d| {
-            d.ops
-                .get_mut(id)
-                .is_none_or(|op| op.is_done())
-                .then_some(())
-        });
-        let Some(op) = self.ops.remove(id) else {
-            return Err(self.over());
-        };
-        match op.failed {
-            Some(failed) => Err(self.explain_or_cause(&op, failed)),
-            None => Ok(op.result),
-        }
     }
 }
