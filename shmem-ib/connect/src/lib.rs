@@ -58,10 +58,12 @@ pub mod spin;
 
 mod stats;
 mod sync;
+mod way;
 pub mod xrc;
 
 pub use address::{AddressError, Published, UdAddress};
 pub use stats::{ConnectStats, Latency, XrcStats};
+pub use way::Way;
 
 /// Jobs for tests that look inside of endpoints: the file of the kit, which calls this crate by its name.
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::peer::{Ahead, Peer};
 use crate::UdAddress;
 use crate::message::MAX_LEN;
 use shmem_verbs::rng::Rng;
-use shmem_verbs::{Completion, Cq, Hca, Mr};
+use shmem_verbs::{Completion, Cq, Hca, Mr, Qpn};
 
 /// A datagram and its length.
 type Sealed = ([u8; MAX_LEN], usize);
@@ -81,6 +81,11 @@ pub(super) struct Driver<H> {
     pub(super) inbound: u64,
     /// Told when that changes.
     pub(super) on_inbound: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Queue pairs that are in error, and why.
+    pub(super) broken: HashMap<Qpn, ConnError>,
+    /// Counts what the state machines of connections want done: as long as it is the same, connections
+    /// are.
+    pub(super) changes: u64,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
     /// The HCA has failed, and why; and the same until somebody was told.
@@ -159,6 +164,8 @@ impl<H: Hca> Driver<H> {
             rc_packets: 0,
             inbound: 0,
             on_inbound: None,
+            broken: HashMap::new(),
+            changes: 0,
             notify: false,
             failure: None,
             untold_failure: None,

@@ -41,8 +41,8 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 impl<H: Hca> Endpoint<H> {
     /// Leaves the job: completes operations under way, takes leave of every peer with which
     /// there is a connection, destroys all queue pairs, and ends all registrations. Operations
-    /// that start later fail with [`ConnError::Closed`](super::ConnError::Closed); those of
-    /// peers towards this PE with [`ConnError::PeerLeft`](super::ConnError::PeerLeft).
+    /// that start later fail with [`ConnError::Closed`]; those of
+    /// peers towards this PE with [`ConnError::PeerLeft`].
     ///
     /// Call it after a barrier over all PEs. It returns when each of those peers has called
     /// it, too, or has given no sign of life for [`EndpointConfig::linger`]; at once if there are
@@ -73,14 +73,14 @@ impl<H: Hca> Locked<'_, H> {
     /// Waits until nothing is under way. The HCA ends every operation within its retry budget;
     /// should it not, this does not wait for ever.
     fn complete_operations(&mut self) {
-        let patience = (self.config.rc_give_up() * 2).max(LEAST_WAIT);
+        let longest = (self.config.rc_give_up() * 2).max(LEAST_WAIT);
         let under_way = |d: &Driver<H>| u64::from(d.in_flight) + d.unanswered + d.composed.get();
         let (mut left, mut since) = (under_way(self), Instant::now());
         self.wait_until(|d| {
             if under_way(d) != left {
                 (left, since) = (under_way(d), Instant::now());
             }
-            (left == 0 || d.closed || since.elapsed() >= patience).then_some(())
+            (left == 0 || d.closed || since.elapsed() >= longest).then_some(())
         });
     }
 

@@ -1,6 +1,13 @@
 //! The driver of connections over an [`Hca`]: one-sided operations that connect at first
 //! contact.
 //!
+//! # Map
+//! * `connecting/`: from the first wish for a peer to an open queue pair, and to its end.
+//! * `operations/`: puts and gets, posting, completion, contexts.
+//! * `atomics/`: which of the three ways an atomic takes, and these ways.
+//! * `driver.rs`: what the lock protects; `lock.rs`: the lock, and how threads wait; `progress.rs`: what
+//!   every poll does; `ending.rs`: how an endpoint ends.
+//!
 //! An [`Endpoint`] is what a PE has of the network: a UD queue pair for connection messages
 //! from the start, and an RC queue pair per peer that it has been in contact with, or an XRC one
 //! per node ([`Transport`]). All its methods may be called from any thread.
@@ -11,7 +18,7 @@
 //! 2. [`Endpoint::register`] registers the symmetric segment. Peers that ask before are told to
 //!    wait, and answered then.
 //! 3. [`Endpoint::set_directory`] says where peers are. Addresses may still be on their way.
-//! 4. Operations connect when a peer is used for the first time ([`Endpoint::put`] and the
+//! 4. Operations connect when a peer is used for the first time ([`Context::put`] and the
 //!    others), or all at once before ([`Endpoint::connect_all`]).
 //! 5. [`Endpoint::close`] after a barrier over the job: peers tell each other that nothing is
 //!    under way between them any more, and only then take their queue pairs away.
@@ -32,8 +39,7 @@
 //! ([`Endpoint::on_failure`]).
 //!
 //! # Contexts
-//! Operations belong to a [`Context`], of which each completes by itself; those of the endpoint are the
-//! default context's. Contexts share connections.
+//! Operations belong to a [`Context`], of which each completes by itself. Contexts share connections.
 //!
 //! # Locking
 //! One mutex protects everything; it is held for a few hundred nanoseconds
@@ -273,7 +279,7 @@ impl<H: Hca> Endpoint<H> {
     pub fn stats(&self) -> EndpointStats {
         let locked = self.lock();
         let linked = locked.manager.linked_peers().len() as u32;
-        let open = locked.peers.values().filter(|p| p.open.is_some()).count() as u32;
+        let open = locked.manager.open_peers() as u32;
         let (xrc_initiators, xrc_targets) = locked.manager.xrc_queue_pairs();
         EndpointStats {
             open,

@@ -125,10 +125,9 @@ impl<H: Hca> Driver<H> {
                 Ok(Posted::NoRoom) => return self.composer.held_up.push_back(word),
                 // Nothing was posted, so nothing tells of the end.
                 Ok(Posted::Elsewhere) | Err(_) => {
-                    let broken = self.peers.get(&word.pe).is_some_and(|p| p.broken.is_some());
-                    let why = match broken {
-                        true => Failed::Status(WcStatus::WrFlushErr),
-                        false => Failed::Lost,
+                    let why = match self.manager.in_error(word.pe) {
+                        Some(_) => Failed::Status(WcStatus::WrFlushErr),
+                        None => Failed::Lost,
                     };
                     if let Some(op) = self.ops.get_mut(first.id) {
                         op.failed.get_or_insert(why);
@@ -145,10 +144,7 @@ impl<H: Hca> Driver<H> {
             segment,
             offset,
         } = word;
-        let Some(peer) = self.peers.get(&pe) else {
-            return Ok(Posted::Elsewhere);
-        };
-        let target = self.target_on(peer, pe, segment, OpKind::CompareSwap, offset, 8)?;
+        let target = self.target_anyway(pe, segment, OpKind::CompareSwap, offset, 8)?;
         let Some(target) = target else {
             return Ok(Posted::Elsewhere);
         };

@@ -9,7 +9,7 @@ use crate::endpoint::config::Lookup;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::{Endpoint, Locked};
-use crate::endpoint::peer::{Ahead, Peer};
+use crate::endpoint::peer::Ahead;
 use shmem_verbs::Hca;
 
 /// Connections that [`Endpoint::connect_all`] or [`Endpoint::connect_ahead`] has under way at a time:
@@ -80,10 +80,9 @@ impl<H: Hca> Endpoint<H> {
 }
 
 impl<H: Hca> Driver<H> {
-    /// Whether `pe` is connected, or about to be, or beyond that.
+    /// Whether `pe` is connected, or about to be.
     fn is_known(&self, pe: u32) -> bool {
-        let over = |p: &Peer| p.open.is_some() || p.left || p.broken.is_some();
-        self.manager.is_wanted(pe) || self.peers.get(&pe).is_some_and(over)
+        self.manager.is_wanted(pe) || self.manager.way(pe).is_some()
     }
 
     /// Begins handshakes with those who wait for it, as far as the window allows.
@@ -93,10 +92,7 @@ impl<H: Hca> Driver<H> {
             return;
         }
         let mut under_way = std::mem::take(&mut self.ahead.under_way);
-        under_way.retain(|pe| {
-            let open = self.peers.get(pe).is_some_and(|p| p.open.is_some());
-            !open && self.manager.is_wanted(*pe)
-        });
+        under_way.retain(|pe| self.manager.way(*pe).is_none() && self.manager.is_wanted(*pe));
         while under_way.len() < CONNECT_WINDOW
             && let Some((pe, node, address)) = self.ahead.waiting.pop_front()
         {
@@ -174,8 +170,8 @@ impl<H: Hca> Locked<'_, H> {
 
     fn wait_for_open(&mut self, pe: u32) -> Result<(), ConnError> {
         let entitled = |d: &Driver<H>| {
-            let peer = d.peers.get(&pe);
-            peer.is_some_and(|p| p.open.is_some() && p.entitled > 0)
+            let called = d.peers.get(&pe).is_some_and(|p| p.entitled > 0);
+            called && d.manager.way(pe).is_some()
         };
         loop {
             if self.usable(pe)?.is_some() || entitled(self) {

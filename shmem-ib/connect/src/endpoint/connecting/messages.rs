@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use super::path::Todo;
-use crate::UdAddress;
 use crate::endpoint::atomics::by_owner::books::ANSWER_SLOTS;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
-use crate::endpoint::peer::Peer;
 use crate::handshake::Failure;
 use crate::message::{MAX_LEN, Message};
+use crate::{UdAddress, Way};
 use shmem_verbs::{
     Access, Completion, Hca, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
 };
@@ -76,6 +75,7 @@ impl<H: Hca> Driver<H> {
     /// Executes what the manager wants done.
     pub(crate) fn act(&mut self) {
         while let Some(todo) = self.manager.poll_action() {
+            self.changes += 1;
             match todo {
                 Todo::Rc(pe, action) => self.act_rc(pe, action),
                 Todo::Xrc(action) => self.act_xrc(action),
@@ -131,16 +131,15 @@ impl<H: Hca> Driver<H> {
     pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         self.take_last_receives(qpn);
         let gone = self.hca.destroy_qp(qpn).is_ok();
+        self.broken.remove(&qpn);
         self.qps_alive -= u32::from(gone);
         gone
     }
 
-    /// Operations towards `pe` may be posted to `qpn` from now on.
-    pub(crate) fn opened(&mut self, pe: u32, qpn: Qpn) {
+    /// The connection to `pe` is open.
+    pub(super) fn opened(&mut self, pe: u32) {
         self.posts += 1;
         let peer = self.peers.entry(pe).or_default();
-        peer.open = Some(qpn);
-        peer.draining = false;
         peer.entitled = peer.waiters;
         peer.used = self.posts;
         self.notify = true;
@@ -165,29 +164,51 @@ impl<H: Hca> Driver<H> {
 
     /// The connection to `pe` is beyond repair, and so it is for all who share it.
     pub(crate) fn broke(&mut self, pe: u32, error: ConnError) {
-        for sharer in self.manager.broke(pe, &error) {
-            let peer = self.peers.entry(sharer).or_default();
-            peer.broken.get_or_insert_with(|| error.clone());
-            self.expect_no_answers(sharer);
+        if let Some(qpn) = self.manager.broke(pe) {
+            self.broken.entry(qpn).or_insert(error);
         }
+        self.changes += 1;
+        self.expect_no_answers(pe);
         self.notify = true;
     }
 
-    /// The peer's entry if its connection is open and sound, and does not make room for another.
-    pub(crate) fn usable(&self, pe: u32) -> Result<Option<&Peer>, ConnError> {
+    /// Why a queue pair that is in error is.
+    pub(crate) fn why_broken(&self, qpn: Qpn) -> ConnError {
+        self.broken
+            .get(&qpn)
+            .cloned()
+            .unwrap_or_else(|| self.over())
+    }
+
+    /// The connection to `pe`, if it is open and sound. While it makes room for another, nothing may be
+    /// begun over it, but by threads that have waited for it.
+    #[inline]
+    pub(crate) fn sound(&self, pe: u32) -> Result<Option<Way<'_>>, ConnError> {
         if self.closing {
             return Err(self.over());
         }
-        let Some(peer) = self.peers.get(&pe) else {
-            return Ok(None);
-        };
-        if let Some(error) = &peer.broken {
-            return Err(error.clone());
+        match self.manager.way(pe) {
+            Some(way) if way.broken || way.left => Err(self.why_not(pe, &way)),
+            Some(way) => Ok(Some(way)),
+            None => match self.manager.in_error(pe) {
+                Some(qpn) => Err(self.why_broken(qpn)),
+                None => Ok(None),
+            },
         }
-        if peer.left && peer.open.is_some() {
-            let peer = self.describe(pe);
-            return Err(ConnError::PeerLeft { peer });
+    }
+
+    #[cold]
+    fn why_not(&self, pe: u32, way: &Way<'_>) -> ConnError {
+        if way.broken {
+            return self.why_broken(way.qpn);
         }
-        Ok((peer.open.is_some() && !peer.draining).then_some(peer))
+        let peer = self.describe(pe);
+        ConnError::PeerLeft { peer }
+    }
+
+    /// The connection to `pe`, if it is sound and operations may begin over it.
+    #[inline]
+    pub(crate) fn usable(&self, pe: u32) -> Result<Option<Way<'_>>, ConnError> {
+        Ok(self.sound(pe)?.filter(|way| !way.draining))
     }
 }

@@ -6,11 +6,11 @@
 //! * `ud.rs`: the queue pair over which connection messages go.
 //! * `messages.rs`: these messages come in and go out, and the machines' wishes are executed.
 //! * `rc.rs`, `xrc.rs`: the queue pairs are made, linked and opened: one per peer, or one per node.
-//! * `path.rs`, `lanes.rs`: the seam between the two kinds.
+//! * `path.rs`: the seam between the two kinds; `domain.rs`: what XRC needs besides.
 //! * `room.rs`: a connection makes room for another, when nothing is under way on it any more.
 
 mod contact;
-pub(crate) mod lanes;
+pub(crate) mod domain;
 mod messages;
 pub(crate) mod path;
 mod rc;

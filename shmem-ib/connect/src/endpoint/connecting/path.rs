@@ -1,14 +1,16 @@
 //! The seam between the endpoint and the kind of connection that a job uses: RC to each peer,
 //! or XRC to each node. The endpoint starts operations, counts and waits for them per peer in
-//! either case; which queue pair a peer is reached over, and who shares it, is known here.
+//! either case; which queue pair a peer is reached over, and who shares it, the machines know.
 
-use super::lanes::XrcPath;
+use smallvec::SmallVec;
+
+use super::domain::XrcPath;
 use crate::endpoint::config::{EndpointConfig, Transport};
 use crate::endpoint::error::ConnError;
 use crate::handshake::{self, Phase, Verdict};
 use crate::manager::{Identity, Manager};
 use crate::message::{DecodeError, MAX_LEN, Message, Segments};
-use crate::{ConnectStats, UdAddress, xrc};
+use crate::{ConnectStats, UdAddress, Way, xrc};
 use shmem_verbs::{Cq, Hca, Qpn};
 
 /// The connections of a PE.
@@ -183,19 +185,70 @@ impl Path {
         }
     }
 
-    /// Nothing is under way towards `pe` any more on queue pair `qpn`, which is to be closed.
-    pub(crate) fn drained(&mut self, now: u64, pe: u32, qpn: Qpn) {
+    /// The connection to `pe`, for operations.
+    #[inline]
+    pub(crate) fn way(&self, pe: u32) -> Option<Way<'_>> {
         match self {
-            Self::Rc(manager) => manager.drained(now, pe, qpn),
-            Self::Xrc(path) => path.drained(now, pe),
+            Self::Rc(manager) => manager.way(pe),
+            Self::Xrc(path) => path.manager.machine.way(pe),
         }
     }
 
-    /// The queue pair towards `pe` is in error. Returns all peers that were reached over it.
-    pub(crate) fn broke(&mut self, pe: u32, error: &ConnError) -> Vec<u32> {
+    /// The queue pair towards `pe` is in error. Returns which one that is.
+    pub(crate) fn broke(&mut self, pe: u32) -> Option<Qpn> {
         match self {
-            Self::Rc(_) => vec![pe],
-            Self::Xrc(path) => path.broke(pe, error),
+            Self::Rc(manager) => manager.broke(pe),
+            Self::Xrc(path) => path.manager.machine.broke(pe),
+        }
+    }
+
+    /// The queue pair towards `pe`, if it is in error.
+    pub(crate) fn in_error(&self, pe: u32) -> Option<Qpn> {
+        match self {
+            Self::Rc(manager) => manager.handshake(pe)?.in_error(),
+            Self::Xrc(path) => path.manager.machine.in_error(pe),
+        }
+    }
+
+    /// If the connection to `pe` is to be closed as soon as nothing is under way on it: the peers that
+    /// are reached over it.
+    pub(crate) fn draining(&self, pe: u32) -> Option<SmallVec<[u32; 4]>> {
+        match self {
+            Self::Rc(manager) => manager
+                .way(pe)
+                .filter(|way| way.draining)
+                .map(|_| SmallVec::from_iter([pe])),
+            Self::Xrc(path) => {
+                let machine = &path.manager.machine;
+                let node = machine.draining(pe)?;
+                Some(machine.members(node).collect())
+            }
+        }
+    }
+
+    /// Nothing is under way any more on the connection to `pe`, which drains.
+    pub(crate) fn drained(&mut self, now: u64, pe: u32) {
+        match self {
+            Self::Rc(manager) => {
+                if let Some(qpn) = manager.way(pe).map(|way| way.qpn) {
+                    manager.drained(now, pe, qpn);
+                }
+            }
+            Self::Xrc(path) => {
+                let machine = &mut path.manager.machine;
+                if let Some(node) = machine.draining(pe) {
+                    machine.drained(now, node);
+                }
+            }
+        }
+    }
+
+    /// How many peers we may use.
+    pub(crate) fn open_peers(&self) -> usize {
+        let open = |pe: &u32| self.way(*pe).is_some();
+        match self {
+            Self::Rc(manager) => manager.peers().filter(open).count(),
+            Self::Xrc(path) => path.manager.machine.peers().filter(open).count(),
         }
     }
 
@@ -203,7 +256,7 @@ impl Path {
     pub(crate) fn direct(&self, pe: u32) -> Option<u32> {
         match self {
             Self::Rc(_) => Some(pe),
-            Self::Xrc(path) => path.direct(pe),
+            Self::Xrc(path) => path.manager.machine.direct(pe),
         }
     }
 

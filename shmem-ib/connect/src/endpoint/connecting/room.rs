@@ -15,11 +15,8 @@ impl<H: Hca> Driver<H> {
         };
         self.posts += 1;
         for (pe, peer) in &mut self.peers {
-            let qpn = match peer.open {
-                Some(qpn) => Some(qpn),
-                None => manager.local_qp(*pe).map(|(qpn, _)| qpn),
-            };
-            if let Some(mark) = qpn.and_then(|qpn| hca.inbound_mark(qpn))
+            if let Some((qpn, _)) = manager.local_qp(*pe)
+                && let Some(mark) = hca.inbound_mark(qpn)
                 && std::mem::replace(&mut peer.inbound, mark) != mark
             {
                 // Some time since the last look.
@@ -50,9 +47,9 @@ impl<H: Hca> Driver<H> {
                 let now = self.now();
                 self.manager.rc(|m| m.segments_applied(now, *pe, revision));
             }
-            self.drain_if_idle(*pe);
+            let drained = self.drain_if_idle(*pe);
             let peer = self.peers.get(pe);
-            peer.is_some_and(|p| p.draining || p.acknowledge.is_some())
+            !drained || peer.is_some_and(|p| p.acknowledge.is_some())
         });
         list.append(&mut self.attention);
         list.sort_unstable();
@@ -61,23 +58,23 @@ impl<H: Hca> Driver<H> {
         self.act();
     }
 
-    /// Tells the manager when the drain of a connection has come to its end; returns whether it
+    /// Tells the manager when the drain of the connection to `pe` has come to its end; returns whether it
     /// has.
     pub(crate) fn drain_if_idle(&mut self, pe: u32) -> bool {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return true;
-        };
-        let Some(qpn) = peer.open.filter(|_| peer.draining) else {
+        let Some(sharers) = self.manager.draining(pe) else {
             return true;
         };
         // A thread that is about to post, or an operation that is posted in part, goes first.
-        let idle = peer.is_idle() && peer.entitled == 0;
-        if !idle || self.ops.is_being_posted(pe) {
+        let busy = |pe: &u32| {
+            let peer = self.peers.get(pe);
+            peer.is_some_and(|peer| !peer.is_idle() || peer.entitled > 0)
+                || self.ops.is_being_posted(*pe)
+        };
+        if sharers.iter().any(busy) {
             return false;
         }
-        (peer.open, peer.draining) = (None, false);
         let now = self.now();
-        self.manager.drained(now, pe, qpn);
+        self.manager.drained(now, pe);
         self.notify = true;
         true
     }

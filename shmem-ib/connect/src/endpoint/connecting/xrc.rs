@@ -3,13 +3,12 @@
 //! Operations are counted per peer, as with RC: one queue pair completes in order, so do the
 //! operations of one peer among them, and whoever waits for a peer need not wait for its node.
 
-use super::lanes::XrcPath;
+use super::domain::XrcPath;
 use super::messages::INIT;
 use super::path::Path;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
-use crate::message::Segments;
-use crate::xrc::{Action, Memory, Remote};
+use crate::xrc::{Action, Remote};
 use shmem_verbs::{Access, Hca, QpAttr, QpInit, QpType, Qpn, RcDest, VerbsError};
 
 impl<H: Hca> Driver<H> {
@@ -46,13 +45,18 @@ impl<H: Hca> Driver<H> {
                 let linked = self
                     .ready_to_receive(qpn, &remote)
                     .and_then(|()| self.start_sending(qpn, sq_psn, remote.rd_atomic));
-                self.lane_opened(node, qpn, direct, linked);
+                self.node_opened(node, direct, linked);
             }
-            Action::Known { pe, node, memory } => self.peer_known(pe, node, memory),
-            Action::Drain { node } => self.drain_lane(node),
+            Action::Known { pe, .. } => {
+                if self.manager.way(pe).is_some_and(|way| !way.draining) {
+                    self.opened(pe);
+                }
+                self.notify = true;
+            }
+            Action::Drain { node } => self.drain_node(node),
             Action::DestroyIni { node, qpn } => {
                 self.destroy_qp(qpn);
-                self.lane_closed(node, qpn);
+                self.node_closed(node);
             }
             Action::CreateTgt { pe, remote } => {
                 let created = self.create_target(&remote);
@@ -68,20 +72,8 @@ impl<H: Hca> Driver<H> {
                 self.destroy_qp(qpn);
             }
             Action::Failed { pe, failure } => self.connect_failed(pe, failure),
-            Action::PeerRestarted { pe, .. } => {
-                // What is under way towards its predecessor ends with the queue pair.
-                let Some(peer) = self.peers.get_mut(&pe) else {
-                    return;
-                };
-                (peer.open, peer.srqn, peer.left) = (None, None, false);
-                peer.reaches(Segments::new());
-                if std::mem::take(&mut peer.draining)
-                    && let Some(path) = self.xrc()
-                {
-                    path.drained(now, pe);
-                }
-            }
-            Action::PeerLeft { pe } => self.peers.entry(pe).or_default().left = true,
+            // What that means for operations is seen in the connection.
+            Action::PeerRestarted { .. } | Action::PeerLeft { .. } => {}
         }
     }
 
@@ -112,103 +104,39 @@ impl<H: Hca> Driver<H> {
         self.hca().modify_qp(qpn, &QpAttr::Rtr { dest: Some(dest) })
     }
 
-    fn lane_opened(&mut self, node: u32, qpn: Qpn, direct: u32, linked: Result<(), VerbsError>) {
-        let Some(path) = self.xrc() else { return };
-        let lane = path.lanes.entry(node).or_default();
-        lane.open = Some((qpn, direct));
-        let members = lane.members.clone();
-        for pe in members {
-            if self.peers.get(&pe).is_some_and(|p| p.srqn.is_some()) {
-                self.opened(pe, qpn);
+    /// The queue pair to the node of `direct` may be used, for all its peers that are known.
+    fn node_opened(&mut self, node: u32, direct: u32, linked: Result<(), VerbsError>) {
+        for pe in self.members(node) {
+            if self.manager.way(pe).is_some() {
+                self.opened(pe);
             }
         }
         if let Err(e) = linked {
-            // The direct peer becomes known next, and gets this error then.
-            let error = ConnError::verbs("connect a queue pair")(e);
-            if let Some(path) = self.xrc() {
-                path.node_of.insert(direct, node);
-            }
-            self.broke(direct, error);
+            self.broke(direct, ConnError::verbs("connect a queue pair")(e));
         }
-    }
-
-    fn peer_known(&mut self, pe: u32, node: u32, memory: Memory) {
-        let Some(path) = self.xrc() else { return };
-        path.node_of.insert(pe, node);
-        let lane = path.lanes.entry(node).or_default();
-        if !lane.members.contains(&pe) {
-            lane.members.push(pe);
-        }
-        // While the lane drains, nothing new begins on it.
-        let open = lane.open.filter(|_| lane.draining.is_empty());
-        let broken = lane.broken.clone();
-        let peer = self.peers.entry(pe).or_default();
-        peer.left = false;
-        peer.reaches(memory.segments);
-        peer.srqn = Some(memory.srqn);
-        peer.broken = broken;
-        if let Some((qpn, _)) = open
-            && peer.open != Some(qpn)
-        {
-            self.opened(pe, qpn);
-        }
-        self.notify = true;
     }
 
     /// Lets the operations on the queue pair to `node` complete, and none begin.
-    fn drain_lane(&mut self, node: u32) {
-        let Some(path) = self.xrc() else { return };
-        let Some(lane) = path.lanes.get_mut(&node) else {
-            return;
-        };
-        let Some((qpn, _)) = lane.open else { return };
-        let members = lane.members.clone();
-        let peers = &mut self.peers;
-        let busy = members.into_iter().filter(|pe| {
-            let peer = peers.get_mut(pe).filter(|peer| peer.open == Some(qpn));
-            peer.is_some_and(|peer| {
-                peer.draining = true;
-                true
-            })
-        });
-        let draining: Vec<u32> = busy.collect();
-        let now = self.now();
-        if let Some(path) = self.xrc() {
-            if let Some(lane) = path.lanes.get_mut(&node) {
-                lane.draining.clone_from(&draining);
-            }
-            if draining.is_empty() {
-                path.manager.machine.drained(now, node);
-            }
-        }
-        for pe in draining {
-            if !self.drain_if_idle(pe) {
-                self.attention.push(pe);
-            }
+    fn drain_node(&mut self, node: u32) {
+        if let Some(pe) = self.members(node).first()
+            && !self.drain_if_idle(*pe)
+        {
+            self.attention.push(*pe);
         }
     }
 
-    fn lane_closed(&mut self, node: u32, qpn: Qpn) {
-        let Some(path) = self.xrc() else { return };
-        let Some(lane) = path.lanes.get_mut(&node) else {
-            return;
-        };
-        if lane.open.is_none_or(|(open, _)| open != qpn) {
-            return;
-        }
-        lane.open = None;
-        lane.broken = None;
-        lane.draining.clear();
-        for pe in lane.members.clone() {
-            if let Some(peer) = self.peers.get_mut(&pe) {
-                peer.broken = None;
-                if peer.open == Some(qpn) {
-                    (peer.open, peer.draining) = (None, false);
-                }
-            }
-            // Also of those that were forgotten meanwhile.
+    /// The queue pair to `node` is gone, and what was under way on it is lost.
+    fn node_closed(&mut self, node: u32) {
+        for pe in self.members(node) {
             self.lose_all(pe);
         }
+    }
+
+    fn members(&mut self, node: u32) -> Vec<u32> {
+        let path = self.xrc();
+        path.map_or_else(Vec::new, |path| {
+            path.manager.machine.members(node).collect()
+        })
     }
 }
 

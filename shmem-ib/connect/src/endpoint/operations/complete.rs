@@ -92,9 +92,8 @@ impl<H: Hca> Driver<H> {
 
     /// The error of an operation that failed.
     pub(crate) fn explain_or_cause(&self, op: &Op, failed: Failed) -> ConnError {
-        let broken = self.peers.get(&op.pe).and_then(|p| p.broken.clone());
-        match (failed, broken) {
-            (Failed::Status(WcStatus::WrFlushErr), Some(cause)) => cause,
+        match (failed, self.manager.in_error(op.pe)) {
+            (Failed::Status(WcStatus::WrFlushErr), Some(qpn)) => self.why_broken(qpn),
             _ => self.explain(op, failed),
         }
     }

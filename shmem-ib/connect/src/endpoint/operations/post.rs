@@ -8,14 +8,14 @@
 use std::time::Instant;
 
 use super::table::{Failed, Holds, Op, OpId, OpKind};
+use crate::Way;
 use crate::endpoint::buffers::Slot;
 use crate::endpoint::connecting::ud::SEND_SLOTS;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::Locked;
-use crate::endpoint::peer::Peer;
 use crate::endpoint::wr_id::Whose;
-use shmem_verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, SendWr, Sge, VerbsError};
+use shmem_verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, SendWr, Sge, SrqNum, VerbsError};
 
 /// Longest work request: a multiple of every page and MTU.
 const CHUNK: usize = 16 << 20;
@@ -26,25 +26,12 @@ pub(crate) struct Target {
     pub(crate) pe: u32,
     segment: u8,
     /// The connection over which the address and the key are valid.
-    pub(crate) qpn: Qpn,
-    /// They are valid as long as this is the peer's [`reach`](Peer::reach).
-    pub(crate) reach: u32,
+    qpn: Qpn,
+    srqn: Option<SrqNum>,
+    /// They are valid at least as long as this is the driver's count of changes.
+    changes: u64,
     pub(crate) raddr: u64,
     pub(crate) rkey: Rkey,
-}
-
-impl Target {
-    /// The peer itself, for a message that touches none of its memory.
-    pub(crate) const fn nothing_of(pe: u32, peer: &Peer, qpn: Qpn) -> Self {
-        Self {
-            pe,
-            segment: 0,
-            qpn,
-            reach: peer.reach(),
-            raddr: 0,
-            rkey: Rkey(0),
-        }
-    }
 }
 
 /// What became of a work request.
@@ -58,13 +45,24 @@ pub(crate) enum Posted {
     Elsewhere,
 }
 
+/// Where a target leads by now.
+enum Leads {
+    There,
+    /// To memory that is another.
+    Elsewhere,
+    /// The connection is no more.
+    Nowhere,
+}
+
 impl<H: Hca> Driver<H> {
     /// The key of a local range, if one of the own segments covers it.
     pub(super) fn lkey(&self, addr: u64, len: usize) -> Option<Lkey> {
         self.segments.iter().find_map(|s| s.covers(addr, len))
     }
 
-    /// The remote side for a range, if the connection is open and the segment is known.
+    /// The remote side for a range, if operations on it may begin: the connection is open and the
+    /// segment known.
+    #[inline]
     fn target(
         &self,
         pe: u32,
@@ -73,16 +71,30 @@ impl<H: Hca> Driver<H> {
         offset: u64,
         len: usize,
     ) -> Result<Option<Target>, ConnError> {
-        let Some(peer) = self.usable(pe)? else {
-            return Ok(None);
-        };
-        self.target_on(peer, pe, segment, kind, offset, len)
+        match self.usable(pe)? {
+            Some(way) => self.target_over(&way, pe, segment, kind, offset, len),
+            None => Ok(None),
+        }
     }
 
-    /// The same for a connection that may be draining.
-    pub(crate) fn target_on(
+    /// The same over a connection that may be draining.
+    pub(crate) fn target_anyway(
         &self,
-        peer: &Peer,
+        pe: u32,
+        segment: u8,
+        kind: OpKind,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Target>, ConnError> {
+        match self.sound(pe)? {
+            Some(way) => self.target_over(&way, pe, segment, kind, offset, len),
+            None => Ok(None),
+        }
+    }
+
+    fn target_over(
+        &self,
+        way: &Way<'_>,
         pe: u32,
         segment: u8,
         kind: OpKind,
@@ -90,7 +102,7 @@ impl<H: Hca> Driver<H> {
         len: usize,
     ) -> Result<Option<Target>, ConnError> {
         let len = len as u64;
-        let (Some(qpn), Some(its)) = (peer.open, peer.segment(segment)) else {
+        let Some(its) = way.segment(segment) else {
             return Ok(None);
         };
         if offset.checked_add(len).is_none_or(|end| end > its.size) {
@@ -104,13 +116,37 @@ impl<H: Hca> Driver<H> {
             });
         }
         Ok(Some(Target {
-            pe,
-            segment,
-            qpn,
-            reach: peer.reach(),
             raddr: its.address + offset,
             rkey: its.rkey,
+            ..self.target_of_nothing(pe, segment, way)
         }))
+    }
+
+    /// The peer itself, for a message that touches none of its memory.
+    pub(crate) const fn target_of_nothing(&self, pe: u32, segment: u8, way: &Way<'_>) -> Target {
+        Target {
+            pe,
+            segment,
+            qpn: way.qpn,
+            srqn: way.srqn,
+            changes: self.changes,
+            raddr: 0,
+            rkey: Rkey(0),
+        }
+    }
+
+    /// Whether the connection of a target, and the memory that `op` is for, are still the same.
+    #[cold]
+    fn still_leads(&self, target: &Target, op: &Op) -> Result<Leads, ConnError> {
+        let (pe, segment) = (target.pe, target.segment);
+        let Some(way) = self.sound(pe)?.filter(|way| way.qpn == target.qpn) else {
+            return Ok(Leads::Nowhere);
+        };
+        let its = way.segment(segment);
+        let same = its.is_some_and(|its| {
+            target.rkey == its.rkey && target.raddr == its.address.wrapping_add(op.offset)
+        });
+        Ok(if same { Leads::There } else { Leads::Elsewhere })
     }
 
     /// A slot of the pool for `len` bytes, if one is free.
@@ -138,28 +174,21 @@ impl<H: Hca> Driver<H> {
             return Err(self.over());
         }
         let (pe, qpn) = (target.pe, target.qpn);
-        let Some(peer) = self.peers.get_mut(&pe) else {
+        if target.changes != self.changes {
+            let Some(op) = self.ops.get(id) else {
+                return Err(self.over());
+            };
+            // The peer keeps the registrations with which an operation has begun until that is over.
+            match self.still_leads(target, op)? {
+                Leads::There => {}
+                Leads::Elsewhere if op.begun => {}
+                Leads::Nowhere if op.begun => return Err(self.explain(op, Failed::Lost)),
+                Leads::Elsewhere | Leads::Nowhere => return Ok(Posted::Elsewhere),
+            }
+        }
+        let (Some(op), Some(peer)) = (self.ops.get_mut(id), self.peers.get_mut(&pe)) else {
             return Err(self.over());
         };
-        if let Some(error) = &peer.broken {
-            return Err(error.clone());
-        }
-        if peer.left {
-            let peer = self.describe(pe);
-            return Err(ConnError::PeerLeft { peer });
-        }
-        let Some(op) = self.ops.get_mut(id) else {
-            return Err(self.over());
-        };
-        let replaced = peer.open != Some(qpn);
-        // The peer keeps the registrations with which an operation has begun until that is over.
-        if !op.begun && (replaced || peer.reach() != target.reach) {
-            return Ok(Posted::Elsewhere);
-        }
-        if replaced {
-            let op = *op;
-            return Err(self.explain(&op, Failed::Lost));
-        }
         if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
             return Ok(Posted::NoRoom);
         }
@@ -171,7 +200,7 @@ impl<H: Hca> Driver<H> {
         let wr_id = Whose::Operation(id).to_wr_id();
         let wr = SendWr {
             inline,
-            srqn: peer.srqn,
+            srqn: target.srqn,
             ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
         };
         // SAFETY: by the caller's promise.
@@ -214,9 +243,7 @@ impl<H: Hca> Locked<'_, H> {
         let mut missing_since = None;
         loop {
             self.ensure_open(pe)?;
-            if let Some(peer) = self.peers.get(&pe)
-                && let Some(target) = self.target_on(peer, pe, segment, kind, offset, len)?
-            {
+            if let Some(target) = self.target_anyway(pe, segment, kind, offset, len)? {
                 return Ok(target);
             }
             // It may have registered this segment, and the word of that be on its way.
@@ -230,10 +257,8 @@ impl<H: Hca> Locked<'_, H> {
                 d.manager.refresh(now, pe);
                 d.act();
                 let over = since.elapsed() >= deadline;
-                let known = d
-                    .peers
-                    .get(&pe)
-                    .is_none_or(|peer| peer.segment(segment).is_some() || peer.open.is_none());
+                let way = d.manager.way(pe);
+                let known = way.is_none_or(|way| way.segment(segment).is_some());
                 (known || over).then_some(!over)
             });
             if !found {

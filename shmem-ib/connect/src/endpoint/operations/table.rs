@@ -207,6 +207,11 @@ impl OpTable {
         }
     }
 
+    pub(crate) fn get(&self, id: OpId) -> Option<&Op> {
+        let entry = self.entries.get(id.slot as usize)?;
+        entry.op.as_ref().filter(|_| entry.turn == id.turn)
+    }
+
     pub(crate) fn get_mut(&mut self, id: OpId) -> Option<&mut Op> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         if entry.turn == id.turn {

@@ -112,12 +112,14 @@ impl<H: Hca> Driver<H> {
         // Work requests under way fail by themselves if there is nobody.
         let silent = peers.filter_map(|(pe, peer)| {
             let silent = peer.asked.is_silent() && peer.completed == peer.posted;
-            let qpn = peer.open.filter(|_| silent)?;
-            Some(Target::nothing_of(*pe, peer, qpn))
+            silent.then_some(*pe)
         });
-        let silent: SmallVec<[Target; 8]> = silent.collect();
-        for owner in silent {
-            self.probe(&owner);
+        let silent: SmallVec<[u32; 8]> = silent.collect();
+        for pe in silent {
+            if let Some(way) = self.manager.way(pe) {
+                let owner = self.target_of_nothing(pe, 0, &way);
+                self.probe(&owner);
+            }
         }
     }
 

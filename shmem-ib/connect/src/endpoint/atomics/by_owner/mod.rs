@@ -9,8 +9,8 @@
 //!
 //! # Order and completion
 //! A request is executed after all that was posted to its connection before. What is posted after
-//! it may overtake it: [`Context::fence`] waits for the answers. An operation is complete
-//! when its answer is there, so [`Context::quiet`], and a connection that makes room for
+//! it may overtake it: [`Context::fence`](crate::endpoint::Context::fence) waits for the answers. An operation is complete
+//! when its answer is there, so [`Context::quiet`](crate::endpoint::Context::quiet), and a connection that makes room for
 //! another, wait for answers, too. That is enough for the owner's side as well: a connection whose
 //! requester is idle has no request and no answer under way in that direction.
 //!
