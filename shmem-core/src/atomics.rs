@@ -196,7 +196,7 @@ pub unsafe fn atomic_nbi(
 
 /// The width of a type that atomics work on.
 #[inline]
-pub(crate) const fn width<T: Atomic>() -> Width {
+pub const fn width<T: Atomic>() -> Width {
     match Width::of(size_of::<T>()) {
         Some(width) => width,
         None => unreachable!(),

@@ -83,10 +83,7 @@ pub use atomics::{
     atomic_fetch_xor, atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap,
     atomic_swap_nbi, atomic_xor,
 };
-pub use collectives::{
-    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
-    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
-};
+pub use collectives::{api::*, op::*};
 pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
 pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
 pub use error::Error;

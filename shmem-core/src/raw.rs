@@ -17,7 +17,7 @@ pub use crate::tell::{SPEC_VERSION, VENDOR, info_name, info_version};
 pub use shmem_node::template::marker::Note;
 
 // Contexts, copies, atomics, signals, order.
-pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post};
+pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post, width};
 pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
 pub use crate::order::{
     fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
@@ -33,10 +33,8 @@ pub use crate::wait::words::{
 };
 
 // Teams, collectives, active sets.
-pub use crate::collectives::group::{
-    Group, alltoall, alltoalls, barrier, broadcast, collect, fcollect, reduce, scan, sync,
-};
-pub use crate::collectives::{Combine, SYNC_SIZE};
+pub use crate::collectives::group::*;
+pub use crate::collectives::{Combine, SYNC_SIZE, combine};
 pub use crate::team::{Members, Team, TeamConfig, team_ptr};
 
 // The short way inside a node.

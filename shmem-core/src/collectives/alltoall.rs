@@ -1,6 +1,6 @@
 //! Exchange of blocks between all pairs.
 
-use super::announce::Call;
+use super::select::Operation;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Source;
@@ -85,7 +85,7 @@ impl Runtime {
         if blocks.n == 0 || blocks.elem == 0 {
             return;
         }
-        self.announce(team, Call::Alltoall, blocks.n * blocks.elem, 0);
+        self.announce(team, Operation::Alltoall, blocks.n * blocks.elem, 0);
         let who = (team.my_pe(), team.n_pes());
         let world_pe = |rank| team.world_pe(rank);
         self.send_blocks(who, world_pe, dest.offset(), source.offset(), blocks);

@@ -1,8 +1,7 @@
 //! Broadcast.
 
-use super::announce::Call;
-use super::links::{Counter, lent};
-use super::trade::CARGO;
+use super::links::{self, Counter};
+use super::select::{Algorithm, Between, Here, Layout, Operation, select};
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -10,14 +9,6 @@ use crate::rma::Source;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, RING_FLAG};
-
-/// Bytes that one PE writes into others' arrays by itself: less work than a wait for their reading.
-const PUSH: usize = 32 << 10;
-
-/// Bytes up to which whole messages go down the tree; and how many a node there must be for the ring
-/// to be worth its many steps.
-const TREE: usize = 32 << 10;
-const PER_NODE: usize = 4 << 10;
 
 /// Bytes that go around the ring at a time.
 const SLAB: usize = 32 << 10;
@@ -62,23 +53,24 @@ impl Runtime {
         if bytes == 0 {
             return;
         }
-        self.announce(team, Call::Broadcast, bytes, root);
-        if team.trades() && bytes <= CARGO {
+        self.announce(team, Operation::Broadcast, bytes, root);
+        let Algorithm { here, between } = select(Operation::Broadcast, bytes, Layout::of(team));
+        if here == Here::Lines {
             let given = if team.my_pe() == root { bytes } else { 0 };
-            let trade = self.trade(team, self.own(source.offset()), given);
+            let lines = self.exchange_lines(team, self.own(source.offset()), given);
             if write_root || given == 0 {
                 // SAFETY: the root has given that many bytes; members of one node are in order of rank.
-                unsafe { access::copy(trade.of(root), self.own(dest.offset()), bytes) };
+                unsafe { access::copy(lines.of(root), self.own(dest.offset()), bytes) };
             }
             return;
         }
         if team.my_pe() == root {
             self.set_word(team.slot(ARGUMENT), source.offset() as u64);
         }
-        let push = bytes * (place.n_here() - 1) <= PUSH;
-        if place.n_nodes() > 1 {
+        let push = here == Here::Push;
+        if between != Between::Nothing {
             self.meet(team, || {
-                self.broadcast_to_leaders(b);
+                self.broadcast_to_leaders(b, between);
                 if push {
                     self.push_data(b);
                 }
@@ -133,17 +125,16 @@ impl Runtime {
         let place = b.team.place();
         let (from, at) = self.data_here(b);
         if self.local != from || (b.write_root && b.root_local == Some(from)) {
-            // SAFETY: two arrays of segments of this node; what is read stays until departure.
+            // SAFETY: two arrays of segments of this node; what is read stays until all have.
             unsafe { access::copy(self.neighbour(from, at), self.own(b.dest), b.bytes) };
         }
-        let shows = (0..place.n_here()).find(|&i| place.local(i) == from);
-        self.depart(b.team, shows.expect("the data is with a member"));
+        let owner = (0..place.n_here()).find(|&i| place.local(i) == from);
+        self.finish_reading(b.team, owner.expect("the data is with a member"));
     }
 
     /// Brings the data to all leaders: into their destination arrays, but on the root's node. For
     /// leaders.
-    fn broadcast_to_leaders(&self, b: Broadcast<'_>) {
-        let nodes = b.team.place().n_nodes();
+    fn broadcast_to_leaders(&self, b: Broadcast<'_>, between: Between) {
         let (has, at) = self.data_here(b);
         let from = match has == self.local {
             true => at,
@@ -154,13 +145,12 @@ impl Runtime {
                 b.dest
             }
         };
-        let source = lent(b.bytes);
-        if b.bytes <= TREE || b.bytes < nodes * PER_NODE {
-            self.flood_tree(b, from, source);
-        } else {
-            self.pass_around_ring(b, from, source);
+        let source = links::source(b.bytes);
+        match between {
+            Between::Ring => self.pass_around_ring(b, from, source),
+            _ => self.flood_tree(b, from, source),
         }
-        self.give_back(source);
+        self.complete(source);
     }
 
     /// From the root's node along all edges of the tree, up and down.

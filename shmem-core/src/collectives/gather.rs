@@ -6,9 +6,8 @@
 
 use std::ops::Range;
 
-use super::announce::Call;
-use super::links::{Counter, lent};
-use super::trade::CARGO;
+use super::links::{self, Counter};
+use super::select::{Between, Here, Layout, Operation, select};
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -16,14 +15,6 @@ use crate::rma::Source;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, BOX, LANDING, RING_FLAG, SHOWN};
-
-/// Members from which on one gathers small blocks for all, rather than each writing to all.
-const MANY: usize = 4;
-
-/// Bytes up to which all of the result goes up and down the tree; and how many a node there must be
-/// for the ring to be worth its many steps.
-const TREE: usize = 32 << 10;
-const PER_NODE: usize = 4 << 10;
 
 /// What leaders exchange: items in an array, each of which a node has in the beginning, and all in
 /// the end.
@@ -106,28 +97,36 @@ impl Runtime {
     /// Concatenates `bytes` bytes of every member, in order of rank.
     pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
         let (place, n) = (team.place(), team.n_pes());
-        self.announce(team, Call::Fcollect, bytes, 0);
+        self.announce(team, Operation::Fcollect, bytes, 0);
         if bytes == 0 {
-        } else if team.trades() && bytes <= CARGO {
-            let trade = self.trade(team, self.own(source.offset()), bytes);
-            for i in 0..n {
-                // SAFETY: all have given that many bytes; the array has room for them.
-                unsafe { access::copy(trade.of(i), self.own(dest.offset() + i * bytes), bytes) };
-            }
-        } else if place.n_nodes() == 1 && n >= MANY && n * bytes <= BOX {
-            let shown = self.leader_slot(team, SHOWN);
-            self.meet(team, || {
+            return;
+        }
+        let (dest, source) = (dest.offset(), source.offset());
+        let algorithm = select(Operation::Fcollect, bytes, Layout::of(team));
+        match algorithm.here {
+            Here::Lines => {
+                let lines = self.exchange_lines(team, self.own(source), bytes);
                 for i in 0..n {
-                    let from = self.neighbour(place.local(i), source.offset());
-                    // SAFETY: all have arrived, so nobody reads what was shown before.
-                    unsafe { access::copy(from, shown.add(i * bytes), bytes) };
+                    // SAFETY: all have given that many bytes; the array has room for them.
+                    unsafe { access::copy(lines.of(i), self.own(dest + i * bytes), bytes) };
                 }
-            });
-            // SAFETY: what is shown stays until this PE arrives again.
-            unsafe { access::copy(shown, self.own(dest.offset()), n * bytes) };
-        } else {
-            let range = |pe| pe * bytes..(pe + 1) * bytes;
-            self.concatenate(team, dest.offset(), source.offset(), range);
+            }
+            Here::One => {
+                let shown = self.leader_slot(team, SHOWN);
+                self.meet(team, || {
+                    for i in 0..n {
+                        let from = self.neighbour(place.local(i), source);
+                        // SAFETY: all have arrived, so nobody reads what was shown before.
+                        unsafe { access::copy(from, shown.add(i * bytes), bytes) };
+                    }
+                });
+                // SAFETY: what is shown stays until this PE arrives again.
+                unsafe { access::copy(shown, self.own(dest), n * bytes) };
+            }
+            _ => {
+                let range = |pe| pe * bytes..(pe + 1) * bytes;
+                self.concatenate(team, dest, source, range, algorithm.between);
+            }
         }
     }
 
@@ -141,14 +140,14 @@ impl Runtime {
         bytes: usize,
         room: usize,
     ) -> usize {
-        self.announce(team, Call::Collect, 0, 0);
+        self.announce(team, Operation::Collect, 0, 0);
         let ends = self.ends(team, bytes);
         let total = ends[team.n_pes() - 1];
         check_dest(dest, total);
         if total > 0 && total <= room {
-            self.concatenate(team, dest.offset(), source.offset(), |pe| {
-                pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe]
-            });
+            let between = select(Operation::Collect, total, Layout::of(team)).between;
+            let block = |pe: usize| pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe];
+            self.concatenate(team, dest.offset(), source.offset(), block, between);
         }
         total
     }
@@ -203,10 +202,11 @@ impl Runtime {
         dest: usize,
         source: usize,
         block: impl Fn(usize) -> Range<usize>,
+        between: Between,
     ) {
         let place = team.place();
         let (own, n) = (block(team.my_pe()), place.n_here());
-        let many = place.n_nodes() > 1;
+        let many = between != Between::Nothing;
         // The others' arrays are ready, whether they have arrived or not. Starting with the own one
         // spreads the load.
         for step in 0..if many { 1 } else { n } {
@@ -225,20 +225,19 @@ impl Runtime {
         };
         let total = items.total();
         self.meet(team, || {
-            let lent = lent(total);
-            if total <= TREE || total < place.n_nodes() * PER_NODE {
-                self.exchange_along_tree(team, (dest, dest, lent), &items);
-            } else {
-                self.exchange_around_ring(team, (dest, lent), &items);
+            let source = links::source(total);
+            match between {
+                Between::Ring => self.exchange_around_ring(team, (dest, source), &items),
+                _ => self.exchange_along_tree(team, (dest, dest, source), &items),
             }
-            self.give_back(lent);
+            self.complete(source);
         });
         if !place.leads() {
             // SAFETY: arrays of `total` bytes in two segments; the leader leaves its own alone
-            // until all have departed.
+            // until all have read it.
             unsafe { access::copy(self.neighbour(place.local(0), dest), self.own(dest), total) };
         }
-        self.depart(team, 0);
+        self.finish_reading(team, 0);
     }
 
     /// Gives all leaders all items: those that they show, in the boxes of their slots. For leaders.

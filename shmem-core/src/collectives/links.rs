@@ -36,8 +36,9 @@ use crate::team::{Team, slots};
 /// Bytes up to which copying them is quicker than waiting until they have arrived.
 const COPIED: usize = 16 << 10;
 
-/// How to send from an array of the program, `bytes` in all, which may be changed afterwards.
-pub(super) fn lent(bytes: usize) -> Source {
+/// How to send from an array of the program, `bytes` in all, which may be changed after
+/// [`complete`](Runtime::complete).
+pub(super) fn source(bytes: usize) -> Source {
     if bytes <= COPIED {
         Source::Reusable
     } else {
@@ -54,8 +55,8 @@ pub(super) enum Counter {
     Messages = 1,
     /// Pieces through staging rooms.
     Pieces = 2,
-    /// Trades on this node: all members count them.
-    Trades = 3,
+    /// Exchanges of lines on this node: all members count them.
+    Lines = 3,
 }
 
 impl Runtime {
@@ -115,8 +116,8 @@ impl Runtime {
         }
     }
 
-    /// After sending arrays of the program as [`lent`] says: it may change them now.
-    pub(super) fn give_back(&self, source: Source) {
+    /// After sending arrays of the program as [`source`] says: it may change them now.
+    pub(super) fn complete(&self, source: Source) {
         if source == Source::Stays {
             self.quiet();
         }

@@ -2,21 +2,18 @@
 
 use std::ops::Range;
 
-use super::announce::Call;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::links::Counter;
-use super::trade::CARGO;
+use super::select::{Between, Here, Layout, Operation, select};
 use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Source;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{BOX, LANDING, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SHOWN, STAGING};
-
-/// Bytes of all of a node's members together up to which one of them combines for all: less than
-/// what a second meeting costs.
-const ALONE: usize = 64 << 10;
+use crate::team::slots::{
+    LANDING, LINE_DATA, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SHOWN, STAGING,
+};
 
 /// Part `i` of `n` elements in `parts` parts of almost equal size.
 fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
@@ -69,7 +66,6 @@ impl Runtime {
         elem: usize,
         combine: Combine,
     ) {
-        let place = team.place();
         let bytes = n * elem;
         let r = Reduction {
             team,
@@ -81,23 +77,20 @@ impl Runtime {
                 combine,
             },
         };
-        self.announce(team, Call::Reduce, bytes, 0);
+        self.announce(team, Operation::Reduce, bytes, 0);
         if bytes == 0 {
-        } else if team.n_pes() == 1 {
+            return;
+        }
+        if team.n_pes() == 1 {
             // SAFETY: two arrays of the segment.
-            unsafe { access::copy(self.own(r.source), self.own(r.dest), bytes) };
-        } else if place.n_nodes() > 1 {
-            if bytes <= MAILBOX {
-                self.reduce_by_one(r);
-            } else {
-                self.reduce_by_ring(r);
-            }
-        } else if team.trades() && bytes <= CARGO {
-            self.reduce_by_trade(r);
-        } else if bytes <= BOX && bytes * place.n_here() <= ALONE {
-            self.reduce_by_one(r);
-        } else {
-            self.reduce_by_all(r);
+            return unsafe { access::copy(self.own(r.source), self.own(r.dest), bytes) };
+        }
+        let algorithm = select(Operation::Reduce, bytes, Layout::of(team));
+        match (algorithm.here, algorithm.between) {
+            (Here::Lines, _) => self.reduce_by_lines(r),
+            (Here::One, _) => self.reduce_by_one(r),
+            (_, Between::Ring) => self.reduce_by_ring(r),
+            _ => self.reduce_by_all(r),
         }
     }
 
@@ -129,16 +122,16 @@ impl Runtime {
     }
 
     /// Each member combines for itself what all give.
-    fn reduce_by_trade(&self, r: Reduction<'_>) {
+    fn reduce_by_lines(&self, r: Reduction<'_>) {
         let bytes = r.bytes();
-        let trade = self.trade(r.team, self.own(r.source), bytes);
-        let mut block = Block::<CARGO>::new(bytes);
+        let lines = self.exchange_lines(r.team, self.own(r.source), bytes);
+        let mut block = Block::<LINE_DATA>::new(bytes);
         let sum = block.as_mut_ptr();
         // SAFETY: all have given that many bytes, which fit; the block is known here only.
         unsafe {
-            access::copy(trade.of(0), sum, bytes);
+            access::copy(lines.of(0), sum, bytes);
             for i in 1..r.team.n_pes() {
-                r.of.add(sum, trade.of(i), r.n);
+                r.of.add(sum, lines.of(i), r.n);
             }
             access::copy(sum, self.own(r.dest), bytes);
         }
@@ -223,10 +216,10 @@ impl Runtime {
         });
         self.meet(r.team, || self.reduce_around_ring(r));
         if !place.leads() {
-            // SAFETY: two arrays; the leader leaves its own alone until all have departed.
+            // SAFETY: two arrays; the leader leaves its own alone until all have read it.
             unsafe { access::copy(leaders(0), self.own(r.dest), r.bytes()) };
         }
-        self.depart(r.team, 0);
+        self.finish_reading(r.team, 0);
     }
 
     /// Combines the leaders' destination arrays in place: each part goes around the ring once to be

@@ -4,18 +4,15 @@
 //! as it goes. Between nodes, ranks are looked at in *runs*, members of one node that follow each
 //! other: leaders exchange what each run makes together, and then know where theirs begin.
 
-use super::announce::Call;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::Items;
 use super::reduce::share;
+use super::select::{Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{BOX, SHOWN};
-
-/// Bytes of all members of a node up to which one of them does everything.
-const ALONE: usize = 64 << 10;
 
 /// One scan.
 #[derive(Clone, Copy)]
@@ -117,7 +114,7 @@ impl Runtime {
         exclusive: bool,
     ) {
         let place = team.place();
-        let here = place.n_here();
+        let bytes = n * elem;
         let scan = Scan {
             team,
             dest: dest.offset(),
@@ -128,16 +125,18 @@ impl Runtime {
             },
             exclusive,
         };
-        self.announce(team, Call::Scan, n * elem, 0);
-        if n * elem == 0 {
-        } else if place.n_nodes() > 1 {
-            self.meet(team, || self.scan_runs(scan, n));
-        } else if n * elem * here <= ALONE {
-            self.meet(team, || self.scan_here(scan, 0..n));
-        } else {
-            self.meet_here(team);
-            self.scan_here(scan, share(n, elem, here, place.index()));
-            self.meet_here(team);
+        self.announce(team, Operation::Scan, bytes, 0);
+        if bytes == 0 {
+            return;
+        }
+        match select(Operation::Scan, bytes, Layout::of(team)).here {
+            Here::One if place.n_nodes() > 1 => self.meet(team, || self.scan_runs(scan, n)),
+            Here::One => self.meet(team, || self.scan_here(scan, 0..n)),
+            _ => {
+                self.meet_here(team);
+                self.scan_here(scan, share(n, elem, place.n_here(), place.index()));
+                self.meet_here(team);
+            }
         }
     }
 

@@ -17,7 +17,6 @@ use shmem_node::segment::NodeView;
 pub use members::Members;
 pub use slots::MAX_TEAMS;
 
-use crate::collectives::FEW;
 use crate::datum::Datum;
 use crate::heap::address::{self, Sym};
 use crate::heap::sym::SymSlice;
@@ -80,8 +79,8 @@ pub struct Team {
     place: Place,
     /// Where the members of this node meet.
     barrier: &'static NodeBarrier,
-    /// Whether members meet by trading.
-    trades: bool,
+    /// Whether the PEs of this node poll while they wait.
+    polls: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
     /// Which init the team comes from. Only world and shared are taken along into the next, by init, which
@@ -116,7 +115,7 @@ impl Teams {
             my_pe,
             config: TeamConfig::default(),
             barrier: barrier_at(node.segment(place.local(0)), slot),
-            trades: trades(&place, node),
+            polls: node.spins() > 0,
             place,
             meeting: AtomicBool::new(false),
             era: AtomicU32::new(era),
@@ -161,11 +160,6 @@ fn barrier_at(segment: *mut u8, slot: usize) -> &'static NodeBarrier {
             .add(slots::offset(slot) + slots::BARRIER)
             .cast::<NodeBarrier>()
     }
-}
-
-/// Whether members of a team so placed trade: a few on one node, who poll.
-fn trades(place: &Place, node: &NodeView) -> bool {
-    place.n_nodes() == 1 && (2..=FEW).contains(&place.n_here()) && node.spins() > 0
 }
 
 /// The thread that is in a collective of a team.
@@ -283,8 +277,8 @@ impl Team {
     }
 
     #[inline]
-    pub(crate) fn trades(&self) -> bool {
-        self.trades
+    pub(crate) fn polls(&self) -> bool {
+        self.polls
     }
 
     /// Offset in every member's segment of what lies `at` bytes into the team's slot.

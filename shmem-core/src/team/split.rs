@@ -7,8 +7,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots, trades};
-use crate::collectives::combine;
+use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots};
+use crate::collectives::{combine, op::And};
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
@@ -177,7 +177,7 @@ impl Team {
         rt.set_word(proposal, mine);
         let (to, from) = (Sym::new(agreed), Sym::new(proposal));
         // SAFETY: two words of the slot that nothing else uses; the function is for 8 bytes.
-        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::and::<u64>) };
+        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::<u64, And>) };
         rt.word(agreed)
     }
 
@@ -199,7 +199,7 @@ impl Team {
             my_pe,
             config,
             barrier: barrier_at(rt.node.segment(place.local(0)), slot),
-            trades: trades(&place, &rt.node),
+            polls: rt.node.spins() > 0,
             place,
             meeting: false.into(),
             era: self.era.load(Ordering::Relaxed).into(),
@@ -208,9 +208,7 @@ impl Team {
             rt.expose(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);
         }
-        if team.trades {
-            rt.reset_trades(&team);
-        }
+        rt.reset_lines(&team);
         Some(team)
     }
 }

@@ -1,5 +1,5 @@
 //! What one PE wants of another, without a collective operation: a key that the other puts (direct
-//! exchange), or the next message that it sends (`NLA_Send` and `NLA_Recv`).
+//! exchange), or the next message that it sends to the one that asks.
 //!
 //! Both are kept at the agent of the PE that gives, and a question goes there. So a sender never
 //! waits, nothing is sent that nobody asked for, and the end of a PE is known where it matters: who
@@ -8,8 +8,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::NodeServer;
-use crate::nla::{MAX_MESSAGE, MAX_UNRECEIVED, MESSAGE_OVERHEAD};
 use crate::question::{Answer, Question};
+use crate::wire::data::{MAX_MESSAGE, MAX_UNRECEIVED, MESSAGE_OVERHEAD};
 use crate::wire::tree::Pairs;
 
 /// What is wanted of a PE.

@@ -5,7 +5,8 @@ mod lines;
 mod rings;
 
 use super::*;
-use crate::client::{Client, ClientConfig, Event};
+use crate::client::calls::{Initialise, NodeAttr, PutNodeAttr};
+use crate::client::{Client, ClientConfig};
 use crate::tree::Tree;
 use crate::wire::tree::Body;
 use crate::wire::v2::{Incoming, Reply, Response};
@@ -508,16 +509,16 @@ fn a_real_client_reads_coalesced_replies() {
         job_id: None,
         extensions: true,
     });
-    client.initialise().unwrap();
-    client.put_node_attr("a", b"b").unwrap();
-    let attr = client.node_attr("a", true).unwrap();
+    client.call(&Initialise).unwrap();
+    client.call(&PutNodeAttr("a", b"b")).unwrap();
+    let (key, wait) = ("a", true);
+    let attr = client.call(&NodeAttr { key, wait }).unwrap();
     server.handle_client_bytes(1, &client.take_output());
     let [Output::ToClient { local: 1, bytes }] = &outputs(&mut server)[..] else {
         panic!("replies are not in one piece");
     };
     client.handle_bytes(bytes).unwrap();
-    let last = std::iter::from_fn(|| client.poll_event()).last();
-    assert_eq!(last, Some((attr, Event::NodeAttr(Some(b"b".to_vec())))));
+    assert_eq!(attr.take(), Some(Ok(Some(b"b".to_vec()))));
 }
 
 proptest! {

@@ -132,7 +132,7 @@ impl Hca for VerbsHca {
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
         let found = self.qps.get(qp.0).ok_or(VerbsError::NoSuchQp(qp))?;
-        found.modify(attr, &self.port, &self.origin)
+        found.modify(attr, &self.port, &self.origin, self.told.quirks)
     }
 
     fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::NLA_PART;
+use super::DATA_PART;
 use super::fields::{BodyWriter, Fields};
 use super::spawn;
-use crate::nla::{MAX_MESSAGE, Operation};
 use crate::question::SpawnRequest;
+use crate::wire::data::{MAX_MESSAGE, Operation};
 use crate::wire::{MAX_VALUE, WireError};
 
 /// A command with the optional mark of the thread that sent it.
@@ -140,25 +140,25 @@ pub enum Command<'a> {
         request: u64,
     },
     /// Extension `nla`: collective; answered when complete. One part of it, or all.
-    Nla {
+    Data {
         /// Which operation.
         operation: Operation,
         /// Rank of its root; 0 where there is none.
         root: u32,
-        /// What this PE gives, at most [`NLA_PART`] bytes at a time.
+        /// What this PE gives, at most [`DATA_PART`] bytes at a time.
         value: Cow<'a, [u8]>,
         /// Whether another part follows; this one is then not answered.
         more: bool,
     },
     /// Extension `nla-send`: answered at once.
-    NlaSend {
+    Send {
         /// Rank of the receiver.
         to: u32,
         /// The message, at most [`MAX_MESSAGE`] bytes.
         value: Cow<'a, [u8]>,
     },
     /// Extension `nla-recv`: answered when there is a message.
-    NlaRecv {
+    Receive {
         /// Rank of the sender.
         from: u32,
     },
@@ -196,9 +196,9 @@ impl<'a> Command<'a> {
             Self::Allgather { .. } => "allgather",
             Self::Ifence => "ifence",
             Self::Wait { .. } => "wait",
-            Self::Nla { .. } => "nla",
-            Self::NlaSend { .. } => "nla-send",
-            Self::NlaRecv { .. } => "nla-recv",
+            Self::Data { .. } => "nla",
+            Self::Send { .. } => "nla-send",
+            Self::Receive { .. } => "nla-recv",
             Self::Tell { .. } => "tell",
         }
     }
@@ -206,6 +206,38 @@ impl<'a> Command<'a> {
     /// Whether the command is one of the extensions.
     pub fn is_extension(&self) -> bool {
         is_extension(self.name().as_bytes())
+    }
+
+    /// Whether all PEs send it in the same order.
+    pub fn is_collective(&self) -> bool {
+        matches!(
+            self,
+            Self::KvsFence
+                | Self::Ifence
+                | Self::Iallgather { .. }
+                | Self::Allgather { .. }
+                | Self::Ring { .. }
+                | Self::Data { .. }
+        )
+    }
+
+    /// Whether the server may answer later requests first.
+    pub(crate) fn may_be_withheld(&self) -> bool {
+        matches!(
+            self,
+            Self::KvsFence
+                | Self::Allgather { .. }
+                | Self::Wait { .. }
+                | Self::NamePublish { .. }
+                | Self::NameLookup { .. }
+                | Self::NameUnpublish { .. }
+                | Self::Spawn(_)
+                | Self::Ring { .. }
+                | Self::KvsGet { .. }
+                | Self::Data { .. }
+                | Self::Receive { .. }
+                | Self::NodeAttr { wait: true, .. }
+        )
     }
 
     /// Reads a command from its fields.
@@ -296,18 +328,18 @@ impl<'a> Command<'a> {
             b"wait" => Self::Wait {
                 request: fields.need_number("request", "the number of a request")?,
             },
-            b"nla" => Self::Nla {
+            b"nla" => Self::Data {
                 operation: Operation::from_name(&fields.need("op")?)
                     .ok_or_else(|| fields.bad("op", "an operation of the NLA layer"))?,
                 root: fields.number("root", "a rank")?.unwrap_or(0),
-                value: Cow::Owned(fields.hex_up_to("value", NLA_PART)?),
+                value: Cow::Owned(fields.hex_up_to("value", DATA_PART)?),
                 more: fields.flag("more")?.unwrap_or(false),
             },
-            b"nla-send" => Self::NlaSend {
+            b"nla-send" => Self::Send {
                 to: fields.need_number("to", "a rank")?,
                 value: Cow::Owned(fields.hex_up_to("value", MAX_MESSAGE)?),
             },
-            b"nla-recv" => Self::NlaRecv {
+            b"nla-recv" => Self::Receive {
                 from: fields.need_number("from", "a rank")?,
             },
             b"tell" => Self::Tell {
@@ -440,7 +472,7 @@ impl<'a> Request<'a> {
             }
             Command::Iallgather { value } | Command::Allgather { value } => w.hex("value", value),
             Command::Wait { request } => w.number("request", *request),
-            Command::Nla {
+            Command::Data {
                 operation,
                 root,
                 value,
@@ -451,11 +483,11 @@ impl<'a> Request<'a> {
                 w.hex_if_any("value", value);
                 w.flag("more", *more);
             }
-            Command::NlaSend { to, value } => {
+            Command::Send { to, value } => {
                 w.number("to", *to);
                 w.hex_if_any("value", value);
             }
-            Command::NlaRecv { from } => w.number("from", *from),
+            Command::Receive { from } => w.number("from", *from),
             Command::Tell { text, adds } => {
                 w.field("text", text);
                 w.flag("adds", *adds);
@@ -507,19 +539,19 @@ mod tests {
                 prop::collection::vec(any::<u8>(), 0..40),
                 any::<bool>()
             )
-                .prop_map(|(operation, root, value, more)| Command::Nla {
+                .prop_map(|(operation, root, value, more)| Command::Data {
                     operation,
                     root,
                     value: Cow::Owned(value),
                     more,
                 }),
             (any::<u32>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(|(to, value)| {
-                Command::NlaSend {
+                Command::Send {
                     to,
                     value: Cow::Owned(value),
                 }
             }),
-            any::<u32>().prop_map(|from| Command::NlaRecv { from }),
+            any::<u32>().prop_map(|from| Command::Receive { from }),
             (bytes(), any::<bool>()).prop_map(|(text, adds)| Command::Tell { text, adds }),
             Just(Command::KvsFence),
             Just(Command::Finalize),

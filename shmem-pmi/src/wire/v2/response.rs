@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::NLA_PART;
+use super::DATA_PART;
 use super::fields::{BodyWriter, Fields};
 use super::spawn;
-use crate::nla::MAX_MESSAGE;
 use crate::question;
+use crate::wire::data::MAX_MESSAGE;
 use crate::wire::{WireError, excerpt};
 
 /// A reply with the mark of the thread that asked.
@@ -83,8 +83,8 @@ pub enum Reply<'a> {
     NameUnpublished,
     /// To `spawn`: the processes run.
     Spawned {
-        /// The new job.
-        job_id: Cow<'a, str>,
+        /// The new job. Ours always tells.
+        job_id: Option<Cow<'a, str>>,
         /// For each process 0 or an error, if the server tells.
         errcodes: Vec<i32>,
     },
@@ -103,18 +103,18 @@ pub enum Reply<'a> {
     /// To `wait`: the operation is complete.
     Wait(u64),
     /// To `nla`: the operation is complete; one part of what this PE gets, or all.
-    Nla {
+    Data {
         /// Number of the operation.
         request: u64,
-        /// At most [`NLA_PART`] bytes at a time.
+        /// At most [`DATA_PART`] bytes at a time.
         value: Cow<'a, [u8]>,
         /// Whether another part follows.
         more: bool,
     },
     /// To `nla-send`: the message has been taken.
-    NlaSend,
+    Sent,
     /// To `nla-recv`: the message.
-    NlaRecv(Cow<'a, [u8]>),
+    Received(Cow<'a, [u8]>),
     /// To any command: it failed.
     Refused {
         /// The command, as the client named it.
@@ -150,10 +150,22 @@ impl Reply<'_> {
             Self::Allgather(_) => "allgather",
             Self::Ifence(_) => "ifence",
             Self::Wait(_) => "wait",
-            Self::Nla { .. } => "nla",
-            Self::NlaSend => "nla-send",
-            Self::NlaRecv(_) => "nla-recv",
+            Self::Data { .. } => "nla",
+            Self::Sent => "nla-send",
+            Self::Received(_) => "nla-recv",
             Self::Refused { command, .. } => command,
+        }
+    }
+
+    /// The number of the collective operation that it is about, if it tells.
+    pub(crate) fn request(&self) -> Option<u64> {
+        match self {
+            Self::Iallgather(request)
+            | Self::Allgather(request)
+            | Self::Ifence(request)
+            | Self::Wait(request)
+            | Self::Data { request, .. } => Some(*request),
+            _ => None,
         }
     }
 }
@@ -221,7 +233,7 @@ impl<'a> Response<'a> {
                 },
                 b"name-unpublish" => Reply::NameUnpublished,
                 b"spawn" => Reply::Spawned {
-                    job_id: fields.need_text("jobid")?,
+                    job_id: Some(fields.need_text("jobid")?),
                     errcodes: spawn::errcodes(&fields)?,
                 },
                 b"ring" => Reply::Ring(RingReply {
@@ -236,13 +248,13 @@ impl<'a> Response<'a> {
                 b"allgather" => Reply::Allgather(request(&fields)?),
                 b"ifence" => Reply::Ifence(request(&fields)?),
                 b"wait" => Reply::Wait(request(&fields)?),
-                b"nla" => Reply::Nla {
+                b"nla" => Reply::Data {
                     request: request(&fields)?,
-                    value: Cow::Owned(fields.hex_up_to("value", NLA_PART)?),
+                    value: Cow::Owned(fields.hex_up_to("value", DATA_PART)?),
                     more: fields.flag("more")?.unwrap_or(false),
                 },
-                b"nla-send" => Reply::NlaSend,
-                b"nla-recv" => Reply::NlaRecv(Cow::Owned(fields.hex_up_to("value", MAX_MESSAGE)?)),
+                b"nla-send" => Reply::Sent,
+                b"nla-recv" => Reply::Received(Cow::Owned(fields.hex_up_to("value", MAX_MESSAGE)?)),
                 _ => return Err(unknown()),
             }
         };
@@ -299,7 +311,9 @@ impl<'a> Response<'a> {
                 w.flag("found", true);
             }
             Reply::Spawned { job_id, errcodes } => {
-                w.field("jobid", job_id.as_bytes());
+                if let Some(job_id) = job_id {
+                    w.field("jobid", job_id.as_bytes());
+                }
                 w.number(
                     "nerrs",
                     errcodes.iter().filter(|&&code| code != 0).count() as u64,
@@ -320,7 +334,7 @@ impl<'a> Response<'a> {
             | Reply::Allgather(request)
             | Reply::Ifence(request)
             | Reply::Wait(request) => w.number("request", *request),
-            Reply::Nla {
+            Reply::Data {
                 request,
                 value,
                 more,
@@ -329,8 +343,8 @@ impl<'a> Response<'a> {
                 w.hex_if_any("value", value);
                 w.flag("more", *more);
             }
-            Reply::NlaRecv(value) => w.hex_if_any("value", value),
-            Reply::NlaSend
+            Reply::Received(value) => w.hex_if_any("value", value),
+            Reply::Sent
             | Reply::NodeAttrPut
             | Reply::KvsPut
             | Reply::KvsFence
@@ -393,8 +407,12 @@ mod tests {
             Just(Reply::NamePublished),
             text().prop_map(|port| Reply::NameFound(Cow::Owned(port.as_bytes().to_vec()))),
             Just(Reply::NameUnpublished),
-            (text(), prop::collection::vec(any::<i32>(), 0..5))
-                .prop_map(|(job_id, errcodes)| Reply::Spawned { job_id, errcodes }),
+            (text(), prop::collection::vec(any::<i32>(), 0..5)).prop_map(|(job_id, errcodes)| {
+                Reply::Spawned {
+                    job_id: Some(job_id),
+                    errcodes,
+                }
+            }),
             (any::<u32>(), any::<Option<u32>>(), text()).prop_map(|(rank, size, value)| {
                 let value: Cow<'static, [u8]> = Cow::Owned(value.as_bytes().to_vec());
                 let (left, right) = (value.clone(), value);
@@ -419,13 +437,13 @@ mod tests {
             any::<u64>().prop_map(Reply::Allgather),
             any::<u64>().prop_map(Reply::Ifence),
             any::<u64>().prop_map(Reply::Wait),
-            (any::<u64>(), value(), any::<bool>()).prop_map(|(request, value, more)| Reply::Nla {
+            (any::<u64>(), value(), any::<bool>()).prop_map(|(request, value, more)| Reply::Data {
                 request,
                 value: value.unwrap_or_default(),
                 more,
             }),
-            Just(Reply::NlaSend),
-            value().prop_map(|value| Reply::NlaRecv(value.unwrap_or_default())),
+            Just(Reply::Sent),
+            value().prop_map(|value| Reply::Received(value.unwrap_or_default())),
             ("[a-z]{1,12}", 1..100i32, text()).prop_map(|(command, rc, message)| Reply::Refused {
                 command: Cow::Owned(command),
                 rc,

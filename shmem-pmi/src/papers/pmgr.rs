@@ -1,9 +1,9 @@
-//! PMGR, the start-up protocol of MVICH and MVAPICH, over the NLA primitives (ScELA thesis, 2009,
+//! PMGR, the start-up protocol of MVICH and MVAPICH, over the primitives of the agents (ScELA thesis, 2009,
 //! section 2.3.2): collectives in the style of MPI, with buffers of equal lengths on all PEs, for
 //! what processes exchange before they have a network.
 //!
 //! ```no_run
-//! use shmem_pmi::pmgr::Pmgr;
+//! use shmem_pmi::papers::pmgr::Pmgr;
 //! # fn connection() -> shmem_pmi::io::Connection { unimplemented!() }
 //! let connection = connection(); // to the node agent
 //! let pmgr = Pmgr::open(&connection)?;
@@ -11,11 +11,12 @@
 //! let mut lids = vec![0; 2 * pmgr.size() as usize];
 //! pmgr.allgather(&lid, &mut lids)?;
 //! pmgr.close()?;
-//! # Ok::<(), shmem_pmi::pmgr::PmgrError>(())
+//! # Ok::<(), shmem_pmi::papers::pmgr::PmgrError>(())
 //! ```
 
+use super::primitives::{PrimitiveError, Primitives};
+use crate::client::calls::{Finalize, Initialise};
 use crate::io::{Connection, ConnectionError};
-use crate::nla::{Nla, NlaError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +24,7 @@ use crate::nla::{Nla, NlaError};
 pub enum PmgrError {
     /// The primitive below it.
     #[error(transparent)]
-    Nla(#[from] NlaError),
+    Primitive(#[from] PrimitiveError),
     /// A buffer has not the length that the call needs.
     #[error("PMGR {call}: the {buffer} buffer has {len} bytes; {expected}")]
     Buffer {
@@ -52,7 +53,7 @@ pub enum PmgrError {
 
 impl From<ConnectionError> for PmgrError {
     fn from(error: ConnectionError) -> Self {
-        Self::Nla(error.into())
+        Self::Primitive(error.into())
     }
 }
 
@@ -60,7 +61,7 @@ impl From<ConnectionError> for PmgrError {
 /// and block; all PEs call them in the same order with the same root and lengths.
 #[derive(Debug)]
 pub struct Pmgr<'c> {
-    nla: Nla<'c>,
+    primitives: Primitives<'c>,
 }
 
 impl<'c> Pmgr<'c> {
@@ -69,26 +70,28 @@ impl<'c> Pmgr<'c> {
     ///
     /// # Errors
     ///
-    /// That of [`Connection::initialise`].
+    /// That of [`Connection::call`].
     pub fn open(connection: &'c Connection) -> Result<Self, PmgrError> {
-        let facts = connection.initialise()?;
-        Ok(Self::over(Nla::new(connection, facts.rank, facts.size)))
+        let facts = connection.call(&Initialise)?;
+        Ok(Self::over(Primitives::new(
+            connection, facts.rank, facts.size,
+        )))
     }
 
     /// As [`Pmgr::open`], for a PE that has been introduced; for example with
-    /// [`Process::nla`](crate::process::Process::nla). [`Pmgr::close`] still takes leave of the agent.
-    pub fn over(nla: Nla<'c>) -> Self {
-        Self { nla }
+    /// [`Process::primitives`](crate::process::Process::primitives). [`Pmgr::close`] still takes leave of the agent.
+    pub fn over(primitives: Primitives<'c>) -> Self {
+        Self { primitives }
     }
 
     /// This PE (`MPI_RANK` of `pmgr_init`).
     pub fn rank(&self) -> u32 {
-        self.nla.rank()
+        self.primitives.rank()
     }
 
     /// Number of PEs (`MPI_SIZE`).
     pub fn size(&self) -> u32 {
-        self.nla.size()
+        self.primitives.size()
     }
 
     /// `PMGR_Barrier`: returns when all PEs have called it.
@@ -97,7 +100,7 @@ impl<'c> Pmgr<'c> {
     ///
     /// This and all calls below: the connection, or PEs that called something else.
     pub fn barrier(&self) -> Result<(), PmgrError> {
-        Ok(self.nla.barrier()?)
+        Ok(self.primitives.barrier()?)
     }
 
     /// `PMGR_Broadcast`: the root's `buffer` to that of all.
@@ -106,7 +109,7 @@ impl<'c> Pmgr<'c> {
     ///
     /// Also: the root's buffer has another length.
     pub fn bcast(&self, buffer: &mut [u8], root: u32) -> Result<(), PmgrError> {
-        let bytes = self.nla.broadcast(root, buffer)?;
+        let bytes = self.primitives.broadcast(root, buffer)?;
         place("bcast", root, &bytes, buffer)
     }
 
@@ -118,7 +121,7 @@ impl<'c> Pmgr<'c> {
     /// Also, at the root: `receive` is not `size` times as long as `send`, or another PE's `send`
     /// is not as long as the root's.
     pub fn gather(&self, send: &[u8], receive: &mut [u8], root: u32) -> Result<(), PmgrError> {
-        let values = self.nla.gather(root, send)?;
+        let values = self.primitives.gather(root, send)?;
         match values {
             Some(values) => self.place_all("gather", &values, send.len(), receive),
             None => Ok(()),
@@ -138,7 +141,7 @@ impl<'c> Pmgr<'c> {
             true => self.parts(send, receive.len()),
             false => Vec::new(),
         };
-        let bytes = self.nla.scatter(root, &parts)?;
+        let bytes = self.primitives.scatter(root, &parts)?;
         place("scatter", root, &bytes, receive)
     }
 
@@ -149,7 +152,7 @@ impl<'c> Pmgr<'c> {
     /// Also: `receive` is not `size` times as long as `send`, or another PE's `send` is not as long
     /// as this one's.
     pub fn allgather(&self, send: &[u8], receive: &mut [u8]) -> Result<(), PmgrError> {
-        let values = self.nla.allgather(send)?;
+        let values = self.primitives.allgather(send)?;
         self.place_all("allgather", &values, send.len(), receive)
     }
 
@@ -162,7 +165,7 @@ impl<'c> Pmgr<'c> {
     /// or another PE's parts have another length.
     pub fn alltoall(&self, send: &[u8], receive: &mut [u8]) -> Result<(), PmgrError> {
         let len = receive.len() / self.size() as usize;
-        let values = self.nla.alltoall(&self.parts(send, len))?;
+        let values = self.primitives.alltoall(&self.parts(send, len))?;
         self.place_all("alltoall", &values, len, receive)
     }
 
@@ -172,7 +175,7 @@ impl<'c> Pmgr<'c> {
     ///
     /// The connection has ended already.
     pub fn abort(&self, exit_code: i32, message: &str) -> Result<(), PmgrError> {
-        Ok(self.nla.connection().abort(exit_code, message)?)
+        Ok(self.primitives.connection().abort(exit_code, message)?)
     }
 
     /// `pmgr_close` and `pmgr_finalize`: takes leave of the node agent.
@@ -181,7 +184,7 @@ impl<'c> Pmgr<'c> {
     ///
     /// The connection.
     pub fn close(self) -> Result<(), PmgrError> {
-        Ok(self.nla.connection().finalize()?)
+        Ok(self.primitives.connection().call(&Finalize)?)
     }
 
     /// The parts of a buffer, as many as there are PEs if it has the right length and else not.

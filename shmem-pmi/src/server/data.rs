@@ -1,4 +1,4 @@
-//! Collective operations of the NLA layer at one agent: what a PE brings, what the root makes of
+//! Collective operations with data of any length at one agent: what a PE brings, what the root makes of
 //! it, and which part of it goes to whom.
 
 use std::collections::HashMap;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::operation::Contribution;
 use super::{NodeServer, WaitKind, Waiter};
-use crate::nla::{self, MAX_CONTRIBUTION, Operation};
+use crate::wire::data::{self, MAX_CONTRIBUTION, Operation};
 use crate::wire::tree::{
-    self, Body, Direction, EVERYBODY, Message, NLA_RECORDS, Records, append_record,
+    self, Body, DATA_RECORDS, Direction, EVERYBODY, Message, Records, append_record,
 };
-use crate::wire::v2::{NLA_PART, Reply};
+use crate::wire::v2::{DATA_PART, Reply};
 
 impl NodeServer {
     /// A PE joins an operation, or sends one of several parts of what it brings.
-    pub(super) fn nla(
+    pub(super) fn join_with_data(
         &mut self,
         local: usize,
         thread_id: Option<&[u8]>,
@@ -31,14 +31,14 @@ impl NodeServer {
         }
         let value = self.exchange.parts.remove(&local).unwrap_or_default();
         let contribution = match self.usable(local, operation, root, &value) {
-            Ok(()) => Contribution::Nla(operation, root, value),
+            Ok(()) => Contribution::Data(operation, root, value),
             Err(reason) => {
                 let rank = self.rank(local);
                 Contribution::Unusable(format!("PE {rank}: NLA {operation}: {reason}"))
             }
         };
         // Before it joins: the result may be there at once, and goes to those who wait.
-        self.wait_to_start(local, thread_id, WaitKind::Nla)?;
+        self.wait_to_start(local, thread_id, WaitKind::Data)?;
         self.start(local, contribution).map(drop)
     }
 
@@ -63,14 +63,14 @@ impl NodeServer {
             Operation::Alltoall => true,
             _ => false,
         };
-        if list && nla::unpack(value, size as usize).is_none() {
+        if list && data::unpack(value, size as usize).is_none() {
             return Err(format!("not one byte string for each of the {size} PEs"));
         }
         Ok(())
     }
 
     /// The root has what all PEs gave: makes of it what they get.
-    pub(super) fn nla_result(
+    pub(super) fn data_result(
         &self,
         request: u64,
         (operation, root): (Operation, u32),
@@ -80,32 +80,32 @@ impl NodeServer {
         let mut given: Vec<_> = records.iter().collect();
         given.sort_unstable_by_key(|&(rank, _)| rank);
         let values = || given.iter().map(|&(_, value)| value);
-        let mut message = vec![0; NLA_RECORDS];
+        let mut message = vec![0; DATA_RECORDS];
         let mut count = 0;
         let mut add = |rank: u32, bytes: &[u8]| {
             append_record(&mut message, rank, bytes);
             count += 1;
         };
         match operation {
-            Operation::Gather => add(root, &nla::pack(values())),
-            Operation::Allgather => add(EVERYBODY, &nla::pack(values())),
+            Operation::Gather => add(root, &data::pack(values())),
+            Operation::Allgather => add(EVERYBODY, &data::pack(values())),
             Operation::Broadcast => values().for_each(|value| add(EVERYBODY, value)),
             Operation::Scatter => {
                 // Checked when the root's PE gave it.
                 let items = values()
-                    .filter_map(|list| nla::unpack(list, size))
+                    .filter_map(|list| data::unpack(list, size))
                     .flatten();
                 (0..).zip(items).for_each(|(rank, item)| add(rank, item));
             }
             Operation::Alltoall => {
-                let lists: Vec<_> = values().filter_map(|l| nla::unpack(l, size)).collect();
+                let lists: Vec<_> = values().filter_map(|l| data::unpack(l, size)).collect();
                 for to in 0..size {
-                    add(to as u32, &nla::pack(lists.iter().map(|list| list[to])));
+                    add(to as u32, &data::pack(lists.iter().map(|list| list[to])));
                 }
             }
         }
         let what = (operation, root);
-        match tree::seal_nla(&mut message, Direction::Down, request, what, count) {
+        match tree::seal_data(&mut message, Direction::Down, request, what, count) {
             Ok(()) => message,
             Err(error) => tree::failed(Direction::Down, request, root, &error.to_string()),
         }
@@ -114,7 +114,7 @@ impl NodeServer {
     /// The messages for the children, where each gets only what is for its subtree.
     pub(super) fn shares(&self, bytes: &[u8]) -> Option<Vec<Arc<Vec<u8>>>> {
         let message = Message::decode(bytes).ok()?;
-        let Body::Nla {
+        let Body::Data {
             operation,
             root,
             records,
@@ -125,7 +125,7 @@ impl NodeServer {
         if matches!(operation, Operation::Broadcast | Operation::Allgather) {
             return None;
         }
-        let mut shares = vec![(vec![0; NLA_RECORDS], 0); self.place.children.len()];
+        let mut shares = vec![(vec![0; DATA_RECORDS], 0); self.place.children.len()];
         for (rank, value) in records.iter() {
             let child = self.place.children.iter().position(|c| c.contains(rank));
             if let Some((share, count)) = child.map(|child| &mut shares[child]) {
@@ -136,7 +136,7 @@ impl NodeServer {
         let seal = |(mut share, count): (Vec<u8>, u32)| {
             let (request, what) = (message.request, (operation, root));
             // A part of a message that was not too long.
-            let _ = tree::seal_nla(&mut share, Direction::Down, request, what, count);
+            let _ = tree::seal_data(&mut share, Direction::Down, request, what, count);
             Arc::new(share)
         };
         Some(shares.into_iter().map(seal).collect())
@@ -154,15 +154,15 @@ impl NodeServer {
             }
         }
         for waiter in waiters {
-            if waiter.kind != WaitKind::Nla {
+            if waiter.kind != WaitKind::Data {
                 self.answer(waiter, request);
                 continue;
             }
             let mut rest = own[waiter.local];
             loop {
-                let (part, after) = rest.split_at(rest.len().min(NLA_PART));
+                let (part, after) = rest.split_at(rest.len().min(DATA_PART));
                 rest = after;
-                let reply = Reply::Nla {
+                let reply = Reply::Data {
                     request,
                     value: part.into(),
                     more: !rest.is_empty(),

@@ -1,33 +1,46 @@
-//! The primitives as a PE calls them, blocking, over its connection to the node agent.
+//! The communication primitives of ScELA: what the processes of a job can do over the tree of node
+//! launch agents (NLAs) while they have no network of their own; as a PE calls them, blocking, over
+//! its connection to the node agent.
+//!
+//! ScELA (thesis, 2009, section 2.2.3) names them `NLA_Send` and `NLA_Recv`, `NLA_Gather`,
+//! `NLA_Broadcast`, `NLA_AllGather`, `NLA_Scatter`, `NLA_AllToAll`, `NLA_Put` and `NLA_Get`, and
+//! `NLA_Barrier`. Start-up protocols such as [`super::pmgr`] are small on top of them. The agents' part
+//! is [`crate::wire::data`].
 
 use std::fmt;
 
-use super::{Operation, pack, unpack};
-use crate::client::{Client, ClientError, Event, Ticket};
+use crate::client::{Call, Client, ClientError, calls};
 use crate::io::{Connection, ConnectionError};
+use crate::wire::data::{Operation, pack, unpack};
 
 /// Starts collective operations. Where a PE's others are counted, these have to be, too.
 pub(crate) trait Starter: fmt::Debug {
-    fn start(&self, connection: &Connection, call: Call<'_>) -> Result<Ticket, ConnectionError>;
+    /// Makes `calls`, of which one is collective.
+    fn start(
+        &self,
+        connection: &Connection,
+        calls: &mut dyn FnMut(&mut Client) -> Result<(), ClientError>,
+    ) -> Result<(), ConnectionError>;
 }
 
-/// A call of the client that is collective.
-pub(crate) type Call<'a> = &'a dyn Fn(&mut Client) -> Result<Ticket, ClientError>;
-
 impl Starter for Connection {
-    fn start(&self, _: &Connection, call: Call<'_>) -> Result<Ticket, ConnectionError> {
-        self.submit(call)
+    fn start(
+        &self,
+        _: &Connection,
+        calls: &mut dyn FnMut(&mut Client) -> Result<(), ClientError>,
+    ) -> Result<(), ConnectionError> {
+        self.submit(calls)
     }
 }
 
-/// The NLA primitives of one PE. The connection must have been initialised, at a server with
+/// The primitives of one PE. The connection must have been initialised, at a server with
 /// extensions.
 ///
 /// Collective primitives must be called by all PEs in the same order, with the same root; they may
 /// be mixed with fences and allgathers of PMI. If PEs call different ones, the operation fails on
 /// all of them, and the reason names one that differs. Lengths may differ between PEs.
 #[derive(Debug, Clone, Copy)]
-pub struct Nla<'c> {
+pub struct Primitives<'c> {
     starter: &'c dyn Starter,
     connection: &'c Connection,
     rank: u32,
@@ -37,7 +50,7 @@ pub struct Nla<'c> {
 /// Why a primitive failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NlaError {
+pub enum PrimitiveError {
     /// The connection, or the refusal of the server: the operation failed on all PEs alike, or who
     /// was to send has ended.
     #[error(transparent)]
@@ -50,13 +63,13 @@ pub enum NlaError {
     },
 }
 
-impl<'c> Nla<'c> {
+impl<'c> Primitives<'c> {
     /// The primitives of PE `rank` of `size`, as told by [`Connection::initialise`].
     pub fn new(connection: &'c Connection, rank: u32, size: u32) -> Self {
         Self::started_by(connection, connection, rank, size)
     }
 
-    /// As [`Nla::new`], where others start collective operations over the connection, too.
+    /// As [`Primitives::new`], where others start collective operations over the connection, too.
     pub(crate) fn started_by(
         starter: &'c dyn Starter,
         connection: &'c Connection,
@@ -85,20 +98,14 @@ impl<'c> Nla<'c> {
         self.connection
     }
 
-    /// `NLA_Send`: sends at most [`super::MAX_MESSAGE`] bytes to a PE, which may be this one.
+    /// `NLA_Send`: sends at most [`crate::wire::data::MAX_MESSAGE`] bytes to a PE, which may be this one.
     /// Returns when the node agent has taken them. Messages to one PE keep their order.
     ///
     /// # Errors
     ///
-    /// No such rank, too long, or more than [`super::MAX_UNRECEIVED`] bytes not received by others.
-    pub fn send(&self, to: u32, message: &[u8]) -> Result<(), NlaError> {
-        let ticket = self
-            .connection()
-            .submit(|client| client.nla_send(to, message))?;
-        match self.connection.wait_for(ticket)? {
-            Event::Sent => Ok(()),
-            other => Err(failed(other).into()),
-        }
+    /// No such rank, too long, or more than [`crate::wire::data::MAX_UNRECEIVED`] bytes not received by others.
+    pub fn send(&self, to: u32, message: &[u8]) -> Result<(), PrimitiveError> {
+        Ok(self.connection.call(&calls::SendTo { to, message })?)
     }
 
     /// `NLA_Recv`: waits for the next message of a PE to this one.
@@ -106,16 +113,18 @@ impl<'c> Nla<'c> {
     /// # Errors
     ///
     /// No such rank, or that PE has ended without sending one.
-    pub fn recv(&self, from: u32) -> Result<Vec<u8>, NlaError> {
-        let ticket = self.connection.submit(|client| client.nla_recv(from))?;
-        self.received(ticket)
+    pub fn recv(&self, from: u32) -> Result<Vec<u8>, PrimitiveError> {
+        Ok(self.connection.call(&calls::ReceiveFrom(from))?)
     }
 
-    fn received(&self, ticket: Ticket) -> Result<Vec<u8>, NlaError> {
-        match self.connection.wait_for(ticket)? {
-            Event::Received(bytes) => Ok(bytes),
-            other => Err(failed(other).into()),
-        }
+    fn in_order<C: Call>(&self, call: &C) -> Result<C::Reply, ConnectionError> {
+        let mut ticket = None;
+        let mut made = |client: &mut Client| client.call(call).map(|made| ticket = Some(made));
+        self.starter.start(self.connection, &mut made)?;
+        // Not absent: the call was made, or start would have failed.
+        ticket.map_or(Err(ConnectionError::Closed), |ticket| {
+            self.connection.wait(&ticket)
+        })
     }
 
     fn collective(
@@ -123,15 +132,17 @@ impl<'c> Nla<'c> {
         operation: Operation,
         root: u32,
         value: &[u8],
-    ) -> Result<Vec<u8>, NlaError> {
-        let ticket = self.starter.start(self.connection, &|client| {
-            client.nla(operation, root, value)
-        })?;
-        self.received(ticket)
+    ) -> Result<Vec<u8>, PrimitiveError> {
+        Ok(self.in_order(&calls::Data {
+            operation,
+            root,
+            value,
+        })?)
     }
 
-    fn list(&self, operation: Operation, bytes: &[u8]) -> Result<Vec<Vec<u8>>, NlaError> {
-        let items = unpack(bytes, self.size as usize).ok_or(NlaError::Malformed { operation })?;
+    fn list(&self, operation: Operation, bytes: &[u8]) -> Result<Vec<Vec<u8>>, PrimitiveError> {
+        let items =
+            unpack(bytes, self.size as usize).ok_or(PrimitiveError::Malformed { operation })?;
         Ok(items.into_iter().map(<[u8]>::to_vec).collect())
     }
 
@@ -141,8 +152,8 @@ impl<'c> Nla<'c> {
     /// # Errors
     ///
     /// This and all collective primitives: PEs called different ones, or brought too much
-    /// ([`super::MAX_CONTRIBUTION`], [`super::MAX_TOTAL`]).
-    pub fn gather(&self, root: u32, value: &[u8]) -> Result<Option<Vec<Vec<u8>>>, NlaError> {
+    /// ([`crate::wire::data::MAX_CONTRIBUTION`], [`crate::wire::data::MAX_TOTAL`]).
+    pub fn gather(&self, root: u32, value: &[u8]) -> Result<Option<Vec<Vec<u8>>>, PrimitiveError> {
         let bytes = self.collective(Operation::Gather, root, value)?;
         match self.rank == root {
             true => self.list(Operation::Gather, &bytes).map(Some),
@@ -154,8 +165,8 @@ impl<'c> Nla<'c> {
     ///
     /// # Errors
     ///
-    /// As [`Nla::gather`].
-    pub fn broadcast(&self, root: u32, value: &[u8]) -> Result<Vec<u8>, NlaError> {
+    /// As [`Primitives::gather`].
+    pub fn broadcast(&self, root: u32, value: &[u8]) -> Result<Vec<u8>, PrimitiveError> {
         let value = if self.rank == root { value } else { &[] };
         self.collective(Operation::Broadcast, root, value)
     }
@@ -165,9 +176,9 @@ impl<'c> Nla<'c> {
     ///
     /// # Errors
     ///
-    /// As [`Nla::gather`]; or the root gave another number of values than there are PEs, which fails
+    /// As [`Primitives::gather`]; or the root gave another number of values than there are PEs, which fails
     /// on all of them.
-    pub fn scatter(&self, root: u32, values: &[&[u8]]) -> Result<Vec<u8>, NlaError> {
+    pub fn scatter(&self, root: u32, values: &[&[u8]]) -> Result<Vec<u8>, PrimitiveError> {
         let packed = match self.rank == root {
             true => pack(values.iter().copied()),
             false => Vec::new(),
@@ -180,8 +191,8 @@ impl<'c> Nla<'c> {
     ///
     /// # Errors
     ///
-    /// As [`Nla::gather`].
-    pub fn allgather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, NlaError> {
+    /// As [`Primitives::gather`].
+    pub fn allgather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, PrimitiveError> {
         let bytes = self.collective(Operation::Allgather, 0, value)?;
         self.list(Operation::Allgather, &bytes)
     }
@@ -191,22 +202,22 @@ impl<'c> Nla<'c> {
     ///
     /// # Errors
     ///
-    /// As [`Nla::scatter`].
-    pub fn alltoall(&self, values: &[&[u8]]) -> Result<Vec<Vec<u8>>, NlaError> {
+    /// As [`Primitives::scatter`].
+    pub fn alltoall(&self, values: &[&[u8]]) -> Result<Vec<Vec<u8>>, PrimitiveError> {
         let packed = pack(values.iter().copied());
         let bytes = self.collective(Operation::Alltoall, 0, &packed)?;
         self.list(Operation::Alltoall, &bytes)
     }
 
     /// `NLA_Put`: puts a pair on the bulletin board, the key-value space of PMI. All see it after the
-    /// next [`Nla::barrier`]; how it gets there is the job's
+    /// next [`Primitives::barrier`]; how it gets there is the job's
     /// [`CachePolicy`](crate::server::CachePolicy).
     ///
     /// # Errors
     ///
     /// The key or value cannot be sent.
-    pub fn put(&self, key: &str, value: &[u8]) -> Result<(), NlaError> {
-        Ok(self.connection.put(key, value)?)
+    pub fn put(&self, key: &str, value: &[u8]) -> Result<(), PrimitiveError> {
+        Ok(self.connection.call(&calls::Put(key, value))?)
     }
 
     /// `NLA_Get`: the value of a key on the bulletin board.
@@ -214,27 +225,16 @@ impl<'c> Nla<'c> {
     /// # Errors
     ///
     /// The key cannot be sent.
-    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, NlaError> {
-        Ok(self.connection.get(key)?)
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PrimitiveError> {
+        Ok(self.connection.call(&calls::Get(key))?)
     }
 
     /// `NLA_Barrier`: returns when all PEs have called it.
     ///
     /// # Errors
     ///
-    /// As [`Nla::gather`].
-    pub fn barrier(&self) -> Result<(), NlaError> {
-        let ticket = self.starter.start(self.connection, &Client::fence)?;
-        match self.connection.wait_for(ticket)? {
-            Event::FenceDone => Ok(()),
-            other => Err(failed(other).into()),
-        }
-    }
-}
-
-fn failed(event: Event) -> ConnectionError {
-    match event {
-        Event::Error(refusal) => refusal.into(),
-        other => ConnectionError::WrongReply(other),
+    /// As [`Primitives::gather`].
+    pub fn barrier(&self) -> Result<(), PrimitiveError> {
+        Ok(self.in_order(&calls::Fence)?)
     }
 }

@@ -55,31 +55,33 @@
 //! ```
 
 mod alone;
+mod collective;
 mod connect;
 mod environment;
 mod error;
 mod keys;
 pub mod launchers;
+mod primitives;
 mod request;
 mod shelf;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use shmem_node::kvs::Reader;
 
+pub use collective::Ring;
 pub use environment::Server;
 pub use error::{Cause, ProcessError};
 pub use request::{Gathered, Outcome, Request};
 
-use crate::client::{Client, ClientError, Event, Spawned, Ticket};
-use crate::io::{Connection, ConnectionError};
-use crate::nla::{self, Nla};
+use crate::client::Call;
+use crate::client::calls::{self, Spawned};
+use crate::io::Connection;
 use crate::process_mapping::ProcessMapping;
 use crate::question::SpawnRequest;
 use alone::Alone;
 use connect::{Node, introduce};
 use environment::{Environment, Found};
-use request::{Awaited, Work};
 use shelf::Shelf;
 
 /// A process of a parallel job and its connection to the process manager.
@@ -119,41 +121,12 @@ enum Way {
     Alone(Alone),
 }
 
-/// What every PE learns about its place in the ring of [`Process::ring`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ring {
-    /// Rank in the ring, from 0. It need not be the rank in the job.
-    pub rank: u32,
-    /// Number of PEs in it.
-    pub size: u32,
-    /// The value of the PE before, cyclically.
-    pub left: Vec<u8>,
-    /// The value of the PE behind, cyclically.
-    pub right: Vec<u8>,
-}
-
 impl Inner {
     fn connection(&self) -> Option<&Connection> {
         match &self.way {
             Way::Shmrun { connection, .. } | Way::Plain(connection) => Some(connection),
             Way::Alone(_) => None,
         }
-    }
-
-    /// Makes calls of which one is collective; they are told the number of the operation.
-    fn collective<T>(
-        &self,
-        connection: &Connection,
-        calls: impl FnOnce(&mut Client, u64) -> Result<T, ClientError>,
-    ) -> Result<T, ConnectionError> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let calls = |client: &mut Client| calls(client, *next);
-        let made = match &self.way {
-            Way::Shmrun { shelf, .. } => shelf.begin(connection, calls),
-            Way::Plain(_) | Way::Alone(_) => connection.submit(calls),
-        }?;
-        *next += 1;
-        Ok(made)
     }
 
     fn error(&self, call: &'static str, cause: Cause) -> ProcessError {
@@ -163,16 +136,6 @@ impl Inner {
             call,
             cause: Box::new(cause),
         }
-    }
-}
-
-impl nla::Starter for Inner {
-    fn start(
-        &self,
-        connection: &Connection,
-        call: nla::Call<'_>,
-    ) -> Result<Ticket, ConnectionError> {
-        self.collective(connection, |client, _| call(client))
     }
 }
 
@@ -286,17 +249,24 @@ impl Process {
             .unwrap_or(crate::wire::MAX_VALUE - 1)
     }
 
-    /// Does `ask` at the server, or `alone` if there is none.
-    fn either<T>(
+    /// Makes a call at the server, or does `alone` if there is none.
+    fn either<C: Call>(
+        &self,
+        method: &'static str,
+        call: C,
+        alone: impl FnOnce(&Alone) -> Result<C::Reply, Cause>,
+    ) -> Result<C::Reply, ProcessError> {
+        self.at_server_or(method, |connection| Ok(connection.call(&call)?), alone)
+    }
+
+    fn at_server_or<T>(
         &self,
         call: &'static str,
-        ask: impl FnOnce(&Connection) -> Result<T, ConnectionError>,
+        ask: impl FnOnce(&Connection) -> Result<T, Cause>,
         alone: impl FnOnce(&Alone) -> Result<T, Cause>,
     ) -> Result<T, ProcessError> {
         let outcome = match &self.inner.way {
-            Way::Shmrun { connection, .. } | Way::Plain(connection) => {
-                ask(connection).map_err(Cause::from)
-            }
+            Way::Shmrun { connection, .. } | Way::Plain(connection) => ask(connection),
             Way::Alone(pairs) => pairs.check_open(call).and_then(|()| alone(pairs)),
         };
         outcome.map_err(|cause| self.inner.error(call, cause))
@@ -310,7 +280,7 @@ impl Process {
     /// made, for example after [`Process::finalize`].
     pub fn job_id(&self) -> Result<String, ProcessError> {
         let own = || format!("alone-{}", std::process::id());
-        self.either("job_id", Connection::job_id, |_| Ok(own()))
+        self.either("job_id", calls::JobId, |_| Ok(own()))
     }
 
     /// An attribute of the job, such as `PMI_process_mapping` or `universeSize`; `None` if there is
@@ -324,7 +294,7 @@ impl Process {
             let mapping = || ProcessMapping::from_nodes(&[0]).to_string().into_bytes();
             Ok((key == "PMI_process_mapping").then(mapping))
         };
-        self.either("job_attr", |c| c.job_attr(key), own)
+        self.either("job_attr", calls::JobAttr(key), own)
     }
 
     /// Publishes a key to the processes of this node, at once. Not with PMI-1.
@@ -334,7 +304,7 @@ impl Process {
     /// As [`Process::job_id`].
     pub fn put_node_attr(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
         let own = |alone: &Alone| alone.put_node_attr(key, value);
-        self.either("put_node_attr", |c| c.put_node_attr(key, value), own)
+        self.either("put_node_attr", calls::PutNodeAttr(key, value), own)
     }
 
     /// A key that a process of this node publishes; `None` if nobody has. With `wait`, waits until
@@ -346,7 +316,7 @@ impl Process {
     /// As [`Process::job_id`].
     pub fn node_attr(&self, key: &str, wait: bool) -> Result<Option<Vec<u8>>, ProcessError> {
         let own = |alone: &Alone| Ok(alone.node_attr(key, wait));
-        self.either("node_attr", |c| c.node_attr(key, wait), own)
+        self.either("node_attr", calls::NodeAttr { key, wait }, own)
     }
 
     /// Puts a pair, which becomes visible with the next fence. Keys have 1 to 63 bytes, values 1 to
@@ -358,7 +328,7 @@ impl Process {
     /// As [`Process::job_id`]; a key or value that the server could not carry.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
         let own = |alone: &Alone| alone.put(key, value);
-        self.either("put", |c| c.put(key, value), own)
+        self.either("put", calls::Put(key, value), own)
     }
 
     /// The value of a key, if a fence has made one visible. Under shmrun it is read from shared
@@ -373,7 +343,7 @@ impl Process {
         {
             return Ok(Some(value));
         }
-        self.either("get", |c| c.get(key), |alone| Ok(alone.get(key)))
+        self.either("get", calls::Get(key), |alone| Ok(alone.get(key)))
     }
 
     /// The value of a key from the PE that puts it, as soon as it has put it: without any fence
@@ -387,204 +357,13 @@ impl Process {
     /// As [`Process::job_id`]; that PE ends without putting the key; or the server has no extensions:
     /// then `put`, `fence` and [`Process::get`] do.
     pub fn get_from(&self, owner: u32, key: &str) -> Result<Vec<u8>, ProcessError> {
-        let ask = |connection: &Connection| connection.get_from(owner, key);
         let own = |alone: &Alone| match owner {
             0 => Ok(alone.get_direct(key)),
             _ => Err(Cause::NotOffered {
                 instead: "there is no other PE than 0 in this job",
             }),
         };
-        self.either("get_from", ask, own)
-    }
-
-    /// Makes all pairs that any PE has put visible to all PEs. Collective.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`].
-    pub fn fence(&self) -> Result<(), ProcessError> {
-        self.start_fence("fence")?.wait()
-    }
-
-    /// Starts a fence. Collective.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`].
-    pub fn ifence(&self) -> Result<Request<()>, ProcessError> {
-        self.start_fence("ifence")
-    }
-
-    fn start_fence(&self, call: &'static str) -> Result<Request<()>, ProcessError> {
-        let work = match (self.inner.connection(), &self.inner.way) {
-            (Some(connection), _) => {
-                let fence = |client: &mut Client, _| keys::SplitFence::start(client);
-                let started = self.inner.collective(connection, fence);
-                let fence = started.map_err(|error| self.inner.error(call, error.into()))?;
-                Work::Fence(Awaited::new(fence.completion(connection)))
-            }
-            (None, Way::Alone(alone)) => {
-                let open = alone.check_open(call);
-                open.map_err(|cause| self.inner.error(call, cause))?;
-                alone.fence();
-                Work::Alone(Vec::new())
-            }
-            (None, _) => unreachable!("only a process alone has no connection"),
-        };
-        Ok(Request::new(&self.inner, work))
-    }
-
-    /// Gives each PE the values of all, in the order of ranks. Collective. Values have 1 to
-    /// [`crate::wire::MAX_ALLGATHER_VALUE`] bytes of any kind, and the same length on all PEs.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`]; the lengths differ.
-    pub fn allgather(&self, value: &[u8]) -> Result<Gathered, ProcessError> {
-        self.start_gather("allgather", value)?.wait()
-    }
-
-    /// Starts an allgather. Collective. Any number may be under way; but where results lie in
-    /// shared memory, starting one when 8 others have been started and not waited for waits for
-    /// the first of them.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::allgather`].
-    pub fn iallgather(&self, value: &[u8]) -> Result<Request<Gathered>, ProcessError> {
-        self.start_gather("iallgather", value)
-    }
-
-    fn start_gather(
-        &self,
-        call: &'static str,
-        value: &[u8],
-    ) -> Result<Request<Gathered>, ProcessError> {
-        let start = || -> Result<Work, Cause> {
-            keys::check(value)?;
-            Ok(match &self.inner.way {
-                Way::Shmrun {
-                    connection, shelf, ..
-                } => Work::Shelf {
-                    result: shelf.iallgather(connection, value)?,
-                    looks: 0,
-                    asked: None,
-                },
-                Way::Plain(connection) => {
-                    let rank = self.rank();
-                    let start = |client: &mut Client, number| {
-                        keys::Started::start(client, number, rank, value)
-                    };
-                    let (started, fence) = self.inner.collective(connection, start)?;
-                    Work::Keys(started, Awaited::new(fence.completion(connection)))
-                }
-                Way::Alone(alone) => {
-                    alone.check_open(call)?;
-                    Work::Alone(value.to_vec())
-                }
-            })
-        };
-        let work = start().map_err(|cause| self.inner.error(call, cause))?;
-        Ok(Request::new(&self.inner, work))
-    }
-
-    /// [`Request::wait`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn wait<T: Outcome>(&self, request: Request<T>) -> Result<T, ProcessError> {
-        request.wait()
-    }
-
-    /// [`Request::test`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn test<T: Outcome>(&self, request: &mut Request<T>) -> Result<bool, ProcessError> {
-        request.test()
-    }
-
-    /// Puts the PEs in a ring and tells each the values of its two neighbours (`PMIX_Ring`): all
-    /// that many programs need to find the others, at a cost that does not grow with the job.
-    /// Collective. Values are as for [`Process::put`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::put`].
-    pub fn ring(&self, value: &[u8]) -> Result<Ring, ProcessError> {
-        let (rank, size) = (self.rank(), self.size());
-        let outcome = match &self.inner.way {
-            Way::Shmrun { connection, .. } => self.ring_of_server(connection, value),
-            // Slurm has a ring, too, but one that may hang with several nodes.
-            Way::Plain(connection) => self.ring_of_keys(connection, value),
-            Way::Alone(alone) => alone.check_open("ring").map(|()| Ring {
-                rank,
-                size,
-                left: value.to_vec(),
-                right: value.to_vec(),
-            }),
-        };
-        outcome.map_err(|cause| self.inner.error("ring", cause))
-    }
-
-    fn ring_of_server(&self, connection: &Connection, value: &[u8]) -> Result<Ring, Cause> {
-        let ring = |client: &mut Client, _| client.ring(value);
-        let ticket = self.inner.collective(connection, ring)?;
-        let neighbours = connection.outcome(ticket, |event| match event {
-            Event::Ring(neighbours) => Ok(neighbours),
-            other => Err(other),
-        })?;
-        Ok(Ring {
-            rank: neighbours.rank,
-            size: neighbours.size.unwrap_or(self.size()),
-            left: neighbours.left,
-            right: neighbours.right,
-        })
-    }
-
-    fn ring_of_keys(&self, connection: &Connection, value: &[u8]) -> Result<Ring, Cause> {
-        let (rank, size) = (self.rank(), self.size());
-        let (number, put, fence) = self.inner.collective(connection, |client, number| {
-            let put = client.put(&keys::key('r', number, rank, 0), value)?;
-            Ok((number, put, keys::SplitFence::start(client)?))
-        })?;
-        connection.outcome(put, |event| match event {
-            Event::Put => Ok(()),
-            other => Err(other),
-        })?;
-        Awaited::new(fence.completion(connection)).wait(connection)?;
-        let of = |rank| {
-            let key = keys::key('r', number, rank, 0);
-            let value = connection.get(&key)?;
-            value.ok_or(Cause::Contribution {
-                rank,
-                key,
-                fault: "is not there after the fence",
-            })
-        };
-        Ok(Ring {
-            rank,
-            size,
-            left: of((rank + size - 1) % size)?,
-            right: of((rank + 1) % size)?,
-        })
-    }
-
-    /// The NLA primitives of this PE: send and receive, and collectives with data of any length.
-    /// `None` where the server has no extensions, or there is none.
-    ///
-    /// They take part in the order of collective operations: all PEs call them, and fences,
-    /// allgathers and rings, in the same order.
-    pub fn nla(&self) -> Option<Nla<'_>> {
-        match &self.inner.way {
-            Way::Shmrun { connection, .. } => {
-                let (rank, size) = (self.rank(), self.size());
-                Some(Nla::started_by(&*self.inner, connection, rank, size))
-            }
-            Way::Plain(_) | Way::Alone(_) => None,
-        }
+        self.either("get_from", calls::GetFrom { owner, key }, own)
     }
 
     /// Publishes where a service is to be found, for other jobs.
@@ -594,7 +373,7 @@ impl Process {
     /// As [`Process::put`]; somebody else has published the name.
     pub fn publish(&self, name: &str, port: &[u8]) -> Result<(), ProcessError> {
         let own = |alone: &Alone| alone.publish(name, port);
-        self.either("publish", |c| c.publish(name, port), own)
+        self.either("publish", calls::Publish(name, port), own)
     }
 
     /// Where a service is to be found.
@@ -603,7 +382,7 @@ impl Process {
     ///
     /// As [`Process::job_id`]; nobody has published the name.
     pub fn lookup(&self, name: &str) -> Result<Vec<u8>, ProcessError> {
-        self.either("lookup", |c| c.lookup(name), |alone| alone.lookup(name))
+        self.either("lookup", calls::Lookup(name), |alone| alone.lookup(name))
     }
 
     /// Takes a service name back.
@@ -613,7 +392,7 @@ impl Process {
     /// As [`Process::lookup`].
     pub fn unpublish(&self, name: &str) -> Result<(), ProcessError> {
         let own = |alone: &Alone| alone.unpublish(name);
-        self.either("unpublish", |c| c.unpublish(name), own)
+        self.either("unpublish", calls::Unpublish(name), own)
     }
 
     /// Starts another job, and returns when it runs.
@@ -626,7 +405,7 @@ impl Process {
             let instead = "start the program under a process manager, such as shmrun -n 1";
             Err(Cause::NotOffered { instead })
         };
-        self.either("spawn", |c| c.spawn(request), own)
+        self.either("spawn", calls::Spawn(&request), own)
     }
 
     /// Ends the whole job and this process, with an exit status.
@@ -644,8 +423,8 @@ impl Process {
     ///
     /// Nobody could be told.
     pub fn abort_job(&self, exit_code: i32, message: &str) -> Result<(), ProcessError> {
-        let abort = |connection: &Connection| connection.abort(exit_code, message);
-        self.either("abort", abort, |_| Ok(()))
+        let abort = |connection: &Connection| Ok(connection.abort(exit_code, message)?);
+        self.at_server_or("abort", abort, |_| Ok(()))
     }
 
     /// Sleeps until the server closes the connection, as it does when it dies: for a thread that
@@ -672,6 +451,6 @@ impl Process {
             alone.finalize();
             Ok(())
         };
-        self.either("finalize", Connection::finalize, own)
+        self.either("finalize", calls::Finalize, own)
     }
 }

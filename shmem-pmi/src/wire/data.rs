@@ -1,21 +1,10 @@
-//! The communication primitives of ScELA: what the processes of a job can do over the tree of node
-//! launch agents (NLAs) while they have no network of their own.
+//! Data of any length through the agents: collective operations, and messages between two PEs.
 //!
-//! ScELA (thesis, 2009, section 2.2.3) names them `NLA_Send` and `NLA_Recv`, `NLA_Gather`,
-//! `NLA_Broadcast`, `NLA_AllGather`, `NLA_Scatter`, `NLA_AllToAll`, `NLA_Put` and `NLA_Get`, and
-//! `NLA_Barrier`. [`Nla`] has them all; start-up protocols such as [`crate::pmgr`] are small on top of
-//! them.
-//!
-//! Collective primitives are operations of PMI's agents as fences are, in the same order: one
+//! The collective ones are operations of PMI's agents as fences are, in the same order: one
 //! message up and one down for each agent. What all PEs give goes to the root of the tree; what
 //! comes down is what they get, and to each subtree only its part. So the root *of an operation* can
 //! be any PE, while its data pass the root *of the tree*. Messages between two PEs wait at the
 //! sender's agent until the receiver asks for them.
-
-mod calls;
-
-pub(crate) use calls::{Call, Starter};
-pub use calls::{Nla, NlaError};
 
 use std::fmt;
 

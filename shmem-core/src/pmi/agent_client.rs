@@ -13,12 +13,13 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use shmem_node::contract::PMI_FD;
 use shmem_node::sys;
+use shmem_pmi::client::calls::{Iallgather, Initialise};
 use shmem_pmi::client::{Client, ClientConfig, ClientError};
 
 use crate::error::Error;
 
 /// The connection to the node launch agent.
-pub(crate) struct Agent(Mutex<Connected>);
+pub(crate) struct AgentClient(Mutex<Connected>);
 
 struct Connected {
     config: ClientConfig,
@@ -27,7 +28,7 @@ struct Connected {
     client: Option<Client>,
 }
 
-impl Agent {
+impl AgentClient {
     /// Takes over the socket that the launch agent left open. Nothing is sent yet.
     pub(super) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
         let socket = sys::inherit(PMI_FD).map_err(|source| Error::Os {
@@ -50,8 +51,10 @@ impl Agent {
     /// Hands this PE's `value` to the job's next allgather, in one system call; gives the number
     /// of the request, under which the results appear in the node segment.
     pub(super) fn iallgather(&self, value: &[u8]) -> Result<u32, Error> {
-        let started = self.send("start the allgather", |client| client.iallgather(value))?;
-        Ok(started.request.0 as u32)
+        self.send("start the allgather", |client| {
+            let request = client.next_request();
+            client.call(&Iallgather(value)).map(|_| request.0 as u32)
+        })
     }
 
     /// Asks the launcher to end the whole job with `status`.
@@ -97,7 +100,7 @@ impl Agent {
             Some(client) => client,
             None => {
                 let client = client.insert(Client::new(config.clone()));
-                client.initialise().map_err(refused)?;
+                client.call(&Initialise).map_err(refused)?;
                 client
             }
         };
@@ -110,15 +113,14 @@ impl Agent {
     }
 }
 
-/// Reads what the agent has answered so far, which is of no interest, so that the answers of a PE that
+/// Reads what the agent has answered so far, for which nobody waits, so that the answers to a PE that
 /// initialises again and again do not pile up.
 fn take_replies(client: &mut Client, socket: &UnixStream) {
     let mut buf = [0; 1024];
     loop {
         match sys::recv_now(socket.as_fd(), &mut buf) {
             Ok(n) if n > 0 && client.handle_bytes(&buf[..n]).is_ok() => {}
-            _ => break,
+            _ => return,
         }
     }
-    while client.poll_event().is_some() {}
 }

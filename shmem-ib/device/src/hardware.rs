@@ -1,4 +1,6 @@
 //! What RDMA devices a machine has, as plain data: for the choice among them and for reports.
+//!
+//! `sysfs` fills it in. What only the driver of an open device tells is in `abilities`, in the same terms.
 
 #![forbid(unsafe_code)]
 
@@ -11,14 +13,14 @@ use shmem_verbs::Gid;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Survey {
     /// In the order of their names; numbers in these count as numbers.
-    pub devices: Vec<SeenDevice>,
+    pub devices: Vec<RdmaDevice>,
     /// Why there are none, or not all.
     pub trouble: Option<String>,
 }
 
 /// A device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SeenDevice {
+pub struct RdmaDevice {
     /// Its name, such as `mlx5_0`.
     pub name: String,
     /// How its connections are carried.
@@ -30,7 +32,7 @@ pub struct SeenDevice {
     /// Whether this process may use it; else what stands against that, and what to do.
     pub access: Result<(), String>,
     /// In the order of their numbers.
-    pub ports: Vec<SeenPort>,
+    pub ports: Vec<RdmaPort>,
 }
 
 /// What a device speaks.
@@ -46,11 +48,11 @@ pub enum Transport {
 
 /// A port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SeenPort {
+pub struct RdmaPort {
     /// Its number on the device, from 1.
     pub number: u8,
-    /// The logical state, such as `ACTIVE` or `DOWN`.
-    pub state: String,
+    /// Whether packets pass.
+    pub state: PortState,
     /// What it is connected to.
     pub link: LinkLayer,
     /// Rate in megabits per second; 0: not known.
@@ -58,18 +60,60 @@ pub struct SeenPort {
     /// The address that a subnet manager gave it, on InfiniBand; 0: none.
     pub lid: u16,
     /// The addresses that are set.
-    pub gids: Vec<SeenGid>,
+    pub gids: Vec<GidEntry>,
 }
 
-impl SeenPort {
-    /// Whether it can carry packets.
+/// The logical state of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortState {
+    /// No link: no cable, the other side is off, or the network interface is down.
+    Down,
+    /// The link is up; on InfiniBand the subnet manager has not been here.
+    Init,
+    /// The subnet manager has set it up, and has not released it.
+    Armed,
+    /// Packets pass.
+    Active,
+    /// Packets pass, and it is in trouble at the moment.
+    ActiveDefer,
+    /// Something else, in the kernel's words.
+    Other(String),
+}
+
+impl PortState {
+    /// Of the number that kernel and library have for it.
     #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.state == ACTIVE
+    pub fn from_code(code: u32) -> Self {
+        match code {
+            1 => Self::Down,
+            2 => Self::Init,
+            3 => Self::Armed,
+            4 => Self::Active,
+            5 => Self::ActiveDefer,
+            other => Self::Other(other.to_string()),
+        }
+    }
+
+    /// Whether packets pass.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        matches!(self, Self::Active | Self::ActiveDefer)
     }
 }
 
-pub(super) const ACTIVE: &str = "ACTIVE";
+impl fmt::Display for PortState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Down => "DOWN",
+            Self::Init => "INIT",
+            Self::Armed => "ARMED",
+            Self::Active => "ACTIVE",
+            Self::ActiveDefer => "ACTIVE_DEFER",
+            Self::Other(text) if text.is_empty() => "unknown",
+            Self::Other(text) => text,
+        })
+    }
+}
 
 /// What a port is connected to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +138,7 @@ impl fmt::Display for LinkLayer {
 
 /// An entry of a port's table of GIDs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SeenGid {
+pub struct GidEntry {
     /// Its index.
     pub index: u16,
     /// The address.
@@ -106,10 +150,44 @@ pub struct SeenGid {
 /// What packets with a GID look like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GidKind {
-    /// InfiniBand's routing header; on Ethernet this is RoCE v1.
-    IbOrRoceV1,
-    /// UDP over IP.
+    /// InfiniBand packets.
+    InfiniBand,
+    /// RoCE version 1: Ethernet frames that no router passes on.
+    RoceV1,
+    /// RoCE version 2: UDP datagrams.
     RoceV2,
+}
+
+impl fmt::Display for GidKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InfiniBand => "InfiniBand",
+            Self::RoceV1 => "RoCE v1",
+            Self::RoceV2 => "RoCE v2",
+        })
+    }
+}
+
+/// With what the remote atomics of a device are atomic.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Atomics {
+    /// There are none.
+    #[default]
+    None,
+    /// With each other.
+    Device,
+    /// With everything that accesses the memory, processors included.
+    Global,
+}
+
+impl fmt::Display for Atomics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Device => "with each other",
+            Self::Global => "with processors, too",
+        })
+    }
 }
 
 /// How useful an address is for reaching others.
