@@ -21,40 +21,40 @@ use shmem_verbs::Qpn;
 
 /// Most unanswered requests of one connection. Enough that answers arrive before a stream of
 /// requests runs out of room; few enough that four peers at a time find receives.
-pub(in super::super) const WINDOW: u64 = 64;
+pub(crate) const WINDOW: u64 = 64;
 /// Messages with answers that may be in the send queue of one connection.
-pub(in super::super) const ANSWER_SLOTS: u32 = 16;
+pub(crate) const ANSWER_SLOTS: u32 = 16;
 /// Messages with answers that may be in all send queues together.
-pub(in super::super) const ANSWER_MESSAGES: u32 = 256;
+pub(crate) const ANSWER_MESSAGES: u32 = 256;
 
 /// A requester's count of what one owner was asked and has answered. Requests are answered in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in super::super) struct Asked {
-    pub(in super::super) asked: u64,
-    pub(in super::super) answered: u64,
+pub(crate) struct Asked {
+    pub(crate) asked: u64,
+    pub(crate) answered: u64,
     /// `answered` at the last look at who is silent.
     looked_at: u64,
 }
 
 impl Asked {
     /// Requests without answer.
-    pub(in super::super) const fn unanswered(&self) -> u64 {
+    pub(crate) const fn unanswered(&self) -> u64 {
         self.asked - self.answered
     }
 
-    pub(in super::super) const fn has_room(&self) -> bool {
+    pub(crate) const fn has_room(&self) -> bool {
         self.unanswered() < WINDOW
     }
 
     /// Nothing more will be answered; returns how many requests that were.
-    pub(in super::super) const fn forget(&mut self) -> u64 {
+    pub(crate) const fn forget(&mut self) -> u64 {
         let lost = self.unanswered();
         self.answered = self.asked;
         lost
     }
 
     /// Whether answers are missing and none has come since the last time that this was called.
-    pub(in super::super) const fn is_silent(&mut self) -> bool {
+    pub(crate) const fn is_silent(&mut self) -> bool {
         let silent = self.unanswered() > 0 && self.answered == self.looked_at;
         self.looked_at = self.answered;
         silent

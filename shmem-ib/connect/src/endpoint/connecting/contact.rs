@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::Endpoint;
-use super::config::Lookup;
-use super::driver::Driver;
-use super::error::ConnError;
-use super::wait::Locked;
 use crate::UdAddress;
+use crate::endpoint::config::Lookup;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::lock::{Endpoint, Locked};
+use crate::endpoint::peer::Ahead;
 use shmem_verbs::Hca;
 
 /// Connections that [`Endpoint::connect_all`] or [`Endpoint::connect_ahead`] has under way at a time:
@@ -19,21 +19,6 @@ const CONNECT_WINDOW: usize = 16;
 /// How long one wait for the directory lasts. It wakes when the address is there; with thousands
 /// of PEs waiting on few cores, looking more often would delay what they wait for.
 const DIRECTORY_WAIT: Duration = Duration::from_millis(500);
-
-/// Peers that are to be connected before they are used.
-#[derive(Debug, Default)]
-pub(super) struct Ahead {
-    /// With their nodes and addresses; in this order.
-    waiting: VecDeque<(u32, u32, UdAddress)>,
-    /// Those whose handshake this has begun.
-    under_way: Vec<u32>,
-}
-
-impl Ahead {
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way.is_empty()
-    }
-}
 
 impl<H: Hca> Endpoint<H> {
     /// Connects to all of `peers` (this PE is skipped) and returns when every connection was
@@ -95,23 +80,19 @@ impl<H: Hca> Endpoint<H> {
 }
 
 impl<H: Hca> Driver<H> {
-    /// Whether `pe` is connected, or about to be, or beyond that.
+    /// Whether `pe` is connected, or about to be.
     fn is_known(&self, pe: u32) -> bool {
-        let over = |p: &super::peer::Peer| p.open.is_some() || p.left || p.broken.is_some();
-        self.manager.is_wanted(pe) || self.peers.get(&pe).is_some_and(over)
+        self.manager.is_wanted(pe) || self.manager.way(pe).is_some()
     }
 
     /// Begins handshakes with those who wait for it, as far as the window allows.
-    pub(super) fn connect_more(&mut self) {
+    pub(crate) fn connect_more(&mut self) {
         if self.closing {
             self.ahead = Ahead::default();
             return;
         }
         let mut under_way = std::mem::take(&mut self.ahead.under_way);
-        under_way.retain(|pe| {
-            let open = self.peers.get(pe).is_some_and(|p| p.open.is_some());
-            !open && self.manager.is_wanted(*pe)
-        });
+        under_way.retain(|pe| self.manager.way(*pe).is_none() && self.manager.is_wanted(*pe));
         while under_way.len() < CONNECT_WINDOW
             && let Some((pe, node, address)) = self.ahead.waiting.pop_front()
         {
@@ -170,7 +151,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// Returns when operations may be posted to `pe`, as long as the lock is kept.
-    pub(super) fn ensure_open(&mut self, pe: u32) -> Result<(), ConnError> {
+    pub(crate) fn ensure_open(&mut self, pe: u32) -> Result<(), ConnError> {
         if self.usable(pe)?.is_some() {
             return Ok(());
         }
@@ -189,8 +170,8 @@ impl<H: Hca> Locked<'_, H> {
 
     fn wait_for_open(&mut self, pe: u32) -> Result<(), ConnError> {
         let entitled = |d: &Driver<H>| {
-            let peer = d.peers.get(&pe);
-            peer.is_some_and(|p| p.open.is_some() && p.entitled > 0)
+            let called = d.peers.get(&pe).is_some_and(|p| p.entitled > 0);
+            called && d.manager.way(pe).is_some()
         };
         loop {
             if self.usable(pe)?.is_some() || entitled(self) {

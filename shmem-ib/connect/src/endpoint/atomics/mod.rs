@@ -1,40 +1,18 @@
 //! Atomics on peers' words, whoever executes them: the peer's HCA in one step, the owner of the word
-//! (`amo`), or this PE in several steps (`compose.rs`).
+//! (`by_owner`), or this PE in several steps (`composed.rs`).
 
-use super::Endpoint;
-use super::context::Context;
+pub(crate) mod by_owner;
+mod composed;
+pub(crate) mod lines;
+mod word;
+
+use self::word::{At, Old};
 use super::error::ConnError;
-use super::ops::{Fetch, Holds, Op, OpKind};
-use super::rma::new_op;
+use super::lock::Endpoint;
+use super::operations::context::Context;
+use super::operations::table::{Fetch, Holds, Op, OpKind};
 use crate::atomic::{AtomicOp, Width};
 use shmem_verbs::{Hca, Rkey, SendOp};
-
-/// What becomes of the old value.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Old {
-    /// The caller waits for it.
-    Returned,
-    /// It is of no interest.
-    Dropped,
-    /// It is stored when the operation is complete.
-    Stored(Fetch),
-}
-
-impl Old {
-    /// Puts it into an operation.
-    pub(super) const fn mark(self, op: Op) -> Op {
-        let (waited, fetch) = match self {
-            Self::Returned => (true, None),
-            Self::Dropped => (false, None),
-            Self::Stored(fetch) => (false, Some(fetch)),
-        };
-        Op {
-            waited,
-            fetch,
-            ..op
-        }
-    }
-}
 
 /// What HCAs can do to a word.
 #[derive(Clone, Copy, Debug)]
@@ -55,15 +33,6 @@ impl Step {
             },
         }
     }
-}
-
-/// The word of an atomic.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct At {
-    pub(super) pe: u32,
-    pub(super) segment: u8,
-    pub(super) offset: u64,
-    pub(super) width: Width,
 }
 
 impl<H: Hca> Endpoint<H> {
@@ -149,7 +118,7 @@ impl<H: Hca> Context<'_, H> {
     }
 
     fn execute(self, at: At, op: AtomicOp, old: Old) -> Result<u64, ConnError> {
-        check_aligned(op, at.offset, at.width)?;
+        at.check(op)?;
         if self.endpoint.by_owner {
             return self.ask(at, op, old);
         }
@@ -201,7 +170,7 @@ impl<H: Hca> Context<'_, H> {
                 Old::Dropped => Holds::Slot(slot),
                 Old::Returned | Old::Stored(_) => Holds::Result(slot),
             },
-            ..old.mark(new_op(self.id, kind, at.pe, at.offset, 8))
+            ..old.mark(Op::new(self.id, kind, at.pe, at.offset, 8))
         };
         let what = step.on(target.raddr, target.rkey);
         // SAFETY: the slot is held until the operation completes.
@@ -234,16 +203,4 @@ impl<H: Hca> Context<'_, H> {
         };
         Ok(0)
     }
-}
-
-fn check_aligned(op: AtomicOp, offset: u64, width: Width) -> Result<(), ConnError> {
-    let bytes = width.bytes() as u64;
-    if offset.is_multiple_of(bytes) {
-        return Ok(());
-    }
-    Err(ConnError::Misaligned {
-        op: op.name(),
-        offset,
-        bytes,
-    })
 }

@@ -1,9 +1,10 @@
 //! The UD queue pair of an endpoint: takes and sends connection messages.
 
-use super::buffers::Registered;
-use super::config::EndpointConfig;
-use super::error::ConnError;
 use crate::UdAddress;
+use crate::endpoint::buffers::Registered;
+use crate::endpoint::config::EndpointConfig;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::wr_id::Whose;
 use crate::message::MAX_LEN;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{
@@ -12,31 +13,29 @@ use shmem_verbs::{
 };
 
 /// Datagrams that may be on their way out; more are dropped, and repeated later.
-pub(super) const SEND_SLOTS: u32 = 16;
+pub(crate) const SEND_SLOTS: u32 = 16;
 /// Bytes of one receive buffer.
 const RECV_LEN: usize = (GRH_LEN + MAX_LEN).next_multiple_of(64);
 
 /// A UD queue pair with its buffers.
 #[derive(Debug)]
-pub(super) struct UdPort {
-    pub(super) address: UdAddress,
+pub(crate) struct UdPort {
+    pub(crate) address: UdAddress,
     buffers: Registered,
     receives: u32,
     max_inline: usize,
     free_sends: Vec<u32>,
     /// Messages dropped because too many were on their way.
-    pub(super) dropped: u64,
+    pub(crate) dropped: u64,
 }
 
 impl UdPort {
-    /// Creates the queue pair, ready to send and receive. `wr_id` makes the identifiers of
-    /// receives from their slots.
-    pub(super) fn new<H: Hca>(
+    /// Creates the queue pair, ready to send and receive.
+    pub(crate) fn new<H: Hca>(
         hca: &H,
         cq: Cq,
         config: &EndpointConfig,
         rng: &mut Rng,
-        wr_id: fn(u32) -> u64,
     ) -> Result<Self, ConnError> {
         let port = hca.port();
         let max_inline = port.max_inline.min(MAX_LEN as u32);
@@ -91,7 +90,7 @@ impl UdPort {
             dropped: 0,
         };
         for slot in 0..config.ud_depth {
-            if let Err(e) = this.post_receive(hca, slot, wr_id(slot)) {
+            if let Err(e) = this.post_receive(hca, slot) {
                 this.release(hca);
                 return Err(ConnError::verbs("post receives")(e));
             }
@@ -100,12 +99,7 @@ impl UdPort {
     }
 
     /// Lends a receive buffer to the HCA (again).
-    pub(super) fn post_receive<H: Hca>(
-        &self,
-        hca: &H,
-        slot: u32,
-        wr_id: u64,
-    ) -> Result<(), VerbsError> {
+    pub(crate) fn post_receive<H: Hca>(&self, hca: &H, slot: u32) -> Result<(), VerbsError> {
         let sge = self.buffers.sge(slot as usize * RECV_LEN, RECV_LEN);
         // SAFETY: the buffer lives until `release`, which first destroys the queue pair, and is
         // read only between a completion and the next post of the same slot.
@@ -113,7 +107,7 @@ impl UdPort {
             hca.post_recv(
                 self.address.qpn,
                 &RecvWr {
-                    wr_id,
+                    wr_id: Whose::Received(slot).to_wr_id(),
                     sges: &[sge],
                 },
             )
@@ -121,7 +115,7 @@ impl UdPort {
     }
 
     /// Copies out the datagram that a receive completion announces.
-    pub(super) fn received(&self, slot: u32, completion: &Completion) -> ([u8; MAX_LEN], usize) {
+    pub(crate) fn received(&self, slot: u32, completion: &Completion) -> ([u8; MAX_LEN], usize) {
         let mut bytes = [0; MAX_LEN];
         let len = (completion.byte_len as usize)
             .saturating_sub(GRH_LEN)
@@ -134,13 +128,7 @@ impl UdPort {
     }
 
     /// Sends a datagram, or drops it if too many are on their way.
-    pub(super) fn send<H: Hca>(
-        &mut self,
-        hca: &H,
-        to: &UdAddress,
-        bytes: &[u8],
-        wr_id: fn(u32) -> u64,
-    ) {
+    pub(crate) fn send<H: Hca>(&mut self, hca: &H, to: &UdAddress, bytes: &[u8]) {
         let Some(slot) = self.free_sends.pop() else {
             self.dropped += 1;
             return;
@@ -168,7 +156,7 @@ impl UdPort {
         let sges = [sge];
         let wr = SendWr {
             inline: inline.then_some(bytes),
-            ..SendWr::new(wr_id(slot), op, &sges)
+            ..SendWr::new(Whose::Sent(slot).to_wr_id(), op, &sges)
         };
         // SAFETY: the slot is not reused before the completion, and lives until `release`.
         if unsafe { hca.post_send(self.address.qpn, &wr) }.is_err() {
@@ -178,17 +166,17 @@ impl UdPort {
     }
 
     /// A send has completed.
-    pub(super) fn sent(&mut self, slot: u32) {
+    pub(crate) fn sent(&mut self, slot: u32) {
         self.free_sends.push(slot);
     }
 
     /// Whether every datagram is out.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.free_sends.len() == SEND_SLOTS as usize
     }
 
     /// Destroys the queue pair and frees the buffers.
-    pub(super) fn release<H: Hca>(self, hca: &H) {
+    pub(crate) fn release<H: Hca>(self, hca: &H) {
         if hca.destroy_qp(self.address.qpn).is_ok() {
             self.buffers.release(hca);
         }

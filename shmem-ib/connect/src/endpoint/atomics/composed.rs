@@ -11,136 +11,20 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
-
-use super::atomics::{At, Old};
-use super::buffers::Slot;
-use super::context::{Context, ContextId};
-use super::driver::Driver;
-use super::error::ConnError;
-use super::ops::{Failed, Holds, Op, OpId, OpKind};
-use super::posting::Posted;
-use super::rma::new_op;
-use crate::atomic::{AtomicOp, Width};
+use super::lines::{Line, Loop, Word, shift};
+use super::word::{At, Old};
+use crate::atomic::AtomicOp;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::operations::accounts::ContextId;
+use crate::endpoint::operations::context::Context;
+use crate::endpoint::operations::post::Posted;
+use crate::endpoint::operations::table::{Failed, Holds, Op, OpId, OpKind};
 use shmem_verbs::{Hca, SendOp, WcStatus};
-
-/// A word of 8 bytes of a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Word {
-    pe: u32,
-    segment: u8,
-    offset: u64,
-}
-
-impl Word {
-    /// That of a target.
-    const fn of(at: At) -> Self {
-        Self {
-            pe: at.pe,
-            segment: at.segment,
-            offset: at.offset & !7,
-        }
-    }
-}
-
-/// Where a target lies in its word, in bits.
-const fn shift(at: At) -> u32 {
-    match at.width {
-        Width::W4 if cfg!(target_endian = "big") => (at.offset as u32 & 4 ^ 4) * 8,
-        Width::W4 => (at.offset as u32 & 4) * 8,
-        Width::W8 => 0,
-    }
-}
-
-/// A loop.
-#[derive(Clone, Copy, Debug)]
-struct Loop {
-    id: OpId,
-    op: AtomicOp,
-    /// Of the target in its word.
-    shift: u32,
-    width: Width,
-    /// Where the old word arrives.
-    slot: Slot,
-}
-
-impl Loop {
-    /// The target's bits of a word.
-    const fn field(&self, word: u64) -> u64 {
-        let mask = match self.width {
-            Width::W4 => 0xffff_ffff,
-            Width::W8 => u64::MAX,
-        };
-        word >> self.shift & mask
-    }
-
-    /// The word after the operation.
-    const fn apply(&self, word: u64) -> u64 {
-        let old = self.field(word);
-        word ^ (old ^ self.op.apply(old, self.width)) << self.shift
-    }
-}
-
-/// The loops on one word.
-#[derive(Debug)]
-struct Line {
-    /// It takes steps.
-    first: Loop,
-    /// What it believes the word to be.
-    expected: u64,
-    /// They wait.
-    others: VecDeque<Loop>,
-}
-
-/// Words whose content is remembered.
-const GUESSES: usize = 64;
-
-/// All loops of an endpoint.
-#[derive(Debug, Default)]
-pub(super) struct Composer {
-    lines: HashMap<Word, Line>,
-    /// Those whose first is to take a step as soon as there is room.
-    held_up: VecDeque<Word>,
-    /// Empty before the first loop.
-    guesses: Vec<Option<(Word, u64)>>,
-}
-
-impl Composer {
-    /// Whether steps wait for room.
-    pub(super) fn is_held_up(&self) -> bool {
-        !self.held_up.is_empty()
-    }
-
-    /// Nothing towards `pe` takes another step.
-    pub(super) fn forget(&mut self, pe: u32) {
-        self.lines.retain(|word, _| word.pe != pe);
-        self.held_up.retain(|word| word.pe != pe);
-    }
-
-    fn place(word: Word) -> usize {
-        let number = word.offset / 8 + u64::from(word.pe) * 31 + u64::from(word.segment);
-        number as usize % GUESSES
-    }
-
-    fn guess(&self, word: Word) -> u64 {
-        let known = self.guesses.get(Self::place(word)).copied().flatten();
-        // Memory that was never written is zero.
-        known
-            .filter(|(of, _)| *of == word)
-            .map_or(0, |(_, content)| content)
-    }
-
-    fn remember(&mut self, word: Word, content: u64) {
-        if self.guesses.is_empty() {
-            self.guesses.resize(GUESSES, None);
-        }
-        self.guesses[Self::place(word)] = Some((word, content));
-    }
-}
 
 impl<H: Hca> Context<'_, H> {
     /// Starts a loop, and waits for its end if its value is to be returned.
-    pub(super) fn compose(self, at: At, op: AtomicOp, old: Old) -> Result<u64, ConnError> {
+    pub(crate) fn compose(self, at: At, op: AtomicOp, old: Old) -> Result<u64, ConnError> {
         let kind = OpKind::Composed(op.name());
         let mut locked = self.endpoint.lock();
         let (pe, segment, len) = (at.pe, at.segment, at.width.bytes());
@@ -164,7 +48,7 @@ impl<H: Hca> Context<'_, H> {
             posting: false,
             pending: 1,
             holds: Holds::Slot(slot),
-            ..old.mark(new_op(self.id, kind, pe, at.offset, len))
+            ..old.mark(Op::new(self.id, kind, pe, at.offset, len))
         });
         locked.accounts.of(self.id).composed += 1;
         locked.composed.up();
@@ -187,7 +71,7 @@ impl<H: Hca> Context<'_, H> {
 
 impl<H: Hca> Driver<H> {
     /// Whether a loop is under way on the word of a target.
-    pub(super) fn is_composing(&self, at: At) -> bool {
+    pub(crate) fn is_composing(&self, at: At) -> bool {
         self.composed.get() > 0 && self.composer.lines.contains_key(&Word::of(at))
     }
 
@@ -241,10 +125,9 @@ impl<H: Hca> Driver<H> {
                 Ok(Posted::NoRoom) => return self.composer.held_up.push_back(word),
                 // Nothing was posted, so nothing tells of the end.
                 Ok(Posted::Elsewhere) | Err(_) => {
-                    let broken = self.peers.get(&word.pe).is_some_and(|p| p.broken.is_some());
-                    let why = match broken {
-                        true => Failed::Status(WcStatus::WrFlushErr),
-                        false => Failed::Lost,
+                    let why = match self.manager.in_error(word.pe) {
+                        Some(_) => Failed::Status(WcStatus::WrFlushErr),
+                        None => Failed::Lost,
                     };
                     if let Some(op) = self.ops.get_mut(first.id) {
                         op.failed.get_or_insert(why);
@@ -261,10 +144,7 @@ impl<H: Hca> Driver<H> {
             segment,
             offset,
         } = word;
-        let Some(peer) = self.peers.get(&pe) else {
-            return Ok(Posted::Elsewhere);
-        };
-        let target = self.target_on(peer, pe, segment, OpKind::CompareSwap, offset, 8)?;
+        let target = self.target_anyway(pe, segment, OpKind::CompareSwap, offset, 8)?;
         let Some(target) = target else {
             return Ok(Posted::Elsewhere);
         };
@@ -280,7 +160,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// Takes steps that waited for room, as far as there is some.
-    pub(super) fn resume_steps(&mut self) {
+    pub(crate) fn resume_steps(&mut self) {
         for _ in 0..self.composer.held_up.len() {
             if let Some(word) = self.composer.held_up.pop_front() {
                 self.step(word);
@@ -289,7 +169,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// A step of a loop has completed.
-    pub(super) fn stepped(&mut self, id: OpId) {
+    pub(crate) fn stepped(&mut self, id: OpId) {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
@@ -343,7 +223,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// A loop is not under way any more.
-    pub(super) fn uncount_composed(&mut self, id: OpId) {
+    pub(crate) fn uncount_composed(&mut self, id: OpId) {
         let Some(op) = self.ops.get_mut(id).filter(|op| op.composed) else {
             return;
         };

@@ -1,110 +1,15 @@
-//! Operations from their first work request to their end: posting, completions, what an operation
-//! gives back, and its error.
+//! From the completion of a work request to the end of its operation: what an operation gives back, its
+//! result, and its error.
 
-use super::buffers::{Slot, copy};
-use super::driver::{Driver, KIND_RC, KIND_SHIFT};
-use super::error::{ConnError, hint};
-use super::ops::{Failed, Holds, Op, OpId};
-use super::rma::Target;
-use super::ud::SEND_SLOTS;
-use shmem_verbs::{Hca, SendOp, SendWr, Sge, VerbsError, WcStatus};
-
-/// What became of a work request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Posted {
-    Yes,
-    /// The queue is full.
-    NoRoom,
-    /// The connection, or the memory behind it, is not the one any more that the operation was meant
-    /// for, and nothing of the operation has been posted.
-    Elsewhere,
-}
+use super::table::{Failed, Holds, Op, OpId};
+use crate::endpoint::buffers::copy;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::{ConnError, hint};
+use crate::endpoint::lock::Locked;
+use shmem_verbs::{Hca, WcStatus};
 
 impl<H: Hca> Driver<H> {
-    /// A slot of the pool for `len` bytes, if one is free.
-    pub(super) fn take_slot(&mut self, len: usize) -> Option<Result<Slot, ConnError>> {
-        let taken = self.pool.take(&*self.hca, len);
-        taken
-            .map_err(ConnError::verbs("register a buffer for copies"))
-            .transpose()
-    }
-
-    /// Posts one work request of operation `id`, and tells whether there was room. `target` may be from
-    /// before the lock was given up.
-    ///
-    /// # Safety
-    /// As [`Hca::post_send`]: the local buffer stays valid until the operation completes.
-    pub(super) unsafe fn post(
-        &mut self,
-        id: OpId,
-        target: &Target,
-        what: SendOp,
-        sge: Sge,
-        inline: Option<&[u8]>,
-    ) -> Result<Posted, ConnError> {
-        if self.closing {
-            return Err(self.over());
-        }
-        let (pe, qpn) = (target.pe, target.qpn);
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return Err(self.over());
-        };
-        if let Some(error) = &peer.broken {
-            return Err(error.clone());
-        }
-        if peer.left {
-            let peer = self.describe(pe);
-            return Err(ConnError::PeerLeft { peer });
-        }
-        let Some(op) = self.ops.get_mut(id) else {
-            return Err(self.over());
-        };
-        let replaced = peer.open != Some(qpn);
-        // The peer keeps the registrations with which an operation has begun until that is over.
-        if !op.begun && (replaced || peer.reach() != target.reach) {
-            return Ok(Posted::Elsewhere);
-        }
-        if replaced {
-            let op = *op;
-            return Err(self.explain(&op, Failed::Lost));
-        }
-        if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
-            return Ok(Posted::NoRoom);
-        }
-        // Places are left for answers, and for those to us.
-        let full = || peer.posted - peer.completed >= u64::from(self.config.sq_depth);
-        if self.owner.is_some() && (full() || op.asks && !peer.asked.has_room()) {
-            return Ok(Posted::NoRoom);
-        }
-        let wr_id = KIND_RC << KIND_SHIFT | id.to_bits();
-        let wr = SendWr {
-            inline,
-            srqn: peer.srqn,
-            ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
-        };
-        // SAFETY: by the caller's promise.
-        match unsafe { self.hca.post_send(qpn, &wr) } {
-            Ok(()) => {
-                self.in_flight += 1;
-                peer.posted += 1;
-                self.posts += 1;
-                peer.used = self.posts;
-                op.pending += 1;
-                op.begun = true;
-                if op.asks {
-                    op.pending += 1;
-                    peer.asked.asked += 1;
-                    self.unanswered += 1;
-                }
-                self.accounts.of(op.ctx).note(pe, peer.mark());
-                Ok(Posted::Yes)
-            }
-            Err(VerbsError::QueueFull { .. }) => Ok(Posted::NoRoom),
-            Err(e) => Err(ConnError::verbs("post an operation")(e)),
-        }
-    }
-
-    pub(super) fn rc_completed(&mut self, id: OpId, status: WcStatus) {
+    pub(crate) fn rc_completed(&mut self, id: OpId, status: WcStatus) {
         // Work requests of a destroyed queue pair were settled when it was destroyed.
         let Some(op) = self.ops.get_mut(id).filter(|op| op.pending > 0) else {
             return;
@@ -129,14 +34,14 @@ impl<H: Hca> Driver<H> {
     }
 
     /// No more work requests of this operation will be posted.
-    pub(super) fn all_posted(&mut self, id: OpId) {
+    pub(crate) fn all_posted(&mut self, id: OpId) {
         if let Some(op) = self.ops.get_mut(id) {
             op.posting = false;
         }
         self.finish_if_done(id);
     }
 
-    pub(super) fn finish_if_done(&mut self, id: OpId) {
+    pub(crate) fn finish_if_done(&mut self, id: OpId) {
         let Some(op) = self.ops.get_mut(id).filter(|op| op.is_done()) else {
             return;
         };
@@ -186,15 +91,14 @@ impl<H: Hca> Driver<H> {
     }
 
     /// The error of an operation that failed.
-    pub(super) fn explain_or_cause(&self, op: &Op, failed: Failed) -> ConnError {
-        let broken = self.peers.get(&op.pe).and_then(|p| p.broken.clone());
-        match (failed, broken) {
-            (Failed::Status(WcStatus::WrFlushErr), Some(cause)) => cause,
+    pub(crate) fn explain_or_cause(&self, op: &Op, failed: Failed) -> ConnError {
+        match (failed, self.manager.in_error(op.pe)) {
+            (Failed::Status(WcStatus::WrFlushErr), Some(qpn)) => self.why_broken(qpn),
             _ => self.explain(op, failed),
         }
     }
 
-    fn explain(&self, op: &Op, failed: Failed) -> ConnError {
+    pub(super) fn explain(&self, op: &Op, failed: Failed) -> ConnError {
         if let (Failed::Lost, Some(failure)) = (failed, &self.failure) {
             return failure.clone();
         }
@@ -226,7 +130,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// Nothing that is under way towards `pe` will complete.
-    pub(super) fn lose_all(&mut self, pe: u32) {
+    pub(crate) fn lose_all(&mut self, pe: u32) {
         let Some(peer) = self.peers.get_mut(&pe) else {
             return;
         };
@@ -242,7 +146,7 @@ impl<H: Hca> Driver<H> {
     }
 
     /// The queue pair of an operation is gone, and its work requests with it.
-    pub(super) fn lose(&mut self, id: OpId) {
+    pub(crate) fn lose(&mut self, id: OpId) {
         if let Some(op) = self.ops.get_mut(id) {
             op.failed.get_or_insert(Failed::Lost);
             op.pending = 0;
@@ -250,5 +154,24 @@ impl<H: Hca> Driver<H> {
         }
         self.uncount_composed(id);
         self.finish_if_done(id);
+    }
+}
+
+impl<H: Hca> Locked<'_, H> {
+    /// Waits for an operation that was started with `waited`.
+    pub(crate) fn result(&mut self, id: OpId) -> Result<u64, ConnError> {
+        self.wait_until(|d| {
+            d.ops
+                .get_mut(id)
+                .is_none_or(|op| op.is_done())
+                .then_some(())
+        });
+        let Some(op) = self.ops.remove(id) else {
+            return Err(self.over());
+        };
+        match op.failed {
+            Some(failed) => Err(self.explain_or_cause(&op, failed)),
+            None => Ok(op.result),
+        }
     }
 }

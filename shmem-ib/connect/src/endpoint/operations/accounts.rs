@@ -11,59 +11,80 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 
-use super::context::ContextId;
-use super::error::ConnError;
-use super::peer::Mark;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::peer::Mark;
+
+/// Names a context of an endpoint. Contexts need not be made: one that was never used has nothing
+/// under way. Small numbers, as what is kept per context lies in a table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ContextId(u16);
+
+impl ContextId {
+    /// The one of operations that name none.
+    pub const DEFAULT: Self = Self(0);
+
+    /// The context of this number.
+    #[must_use]
+    pub const fn new(number: u16) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
 
 /// One context's account.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(crate) struct Account {
     /// For each peer that was used since the last quiet: the last operation towards it.
     last: HashMap<u32, Mark>,
     /// Atomics of several steps, which complete in an order of their own.
-    pub(super) composed: u32,
+    pub(crate) composed: u32,
     /// First failure of an operation that nobody waited for.
-    pub(super) lost_error: Option<ConnError>,
+    pub(crate) lost_error: Option<ConnError>,
 }
 
 impl Account {
     /// An operation towards `pe` was posted, which stands at `mark`.
-    pub(super) fn note(&mut self, pe: u32, mark: Mark) {
+    pub(crate) fn note(&mut self, pe: u32, mark: Mark) {
         self.last.insert(pe, mark);
     }
 
     /// Where the last operation towards each peer stands.
-    pub(super) fn last(&self) -> impl Iterator<Item = (u32, Mark)> {
+    pub(crate) fn last(&self) -> impl Iterator<Item = (u32, Mark)> {
         self.last.iter().map(|(pe, mark)| (*pe, *mark))
     }
 
     /// The same for one peer.
-    pub(super) fn last_towards(&self, pe: u32) -> Option<Mark> {
+    pub(crate) fn last_towards(&self, pe: u32) -> Option<Mark> {
         self.last.get(&pe).copied()
     }
 
     /// Forgets the peers of which nothing is missing.
-    pub(super) fn settle(&mut self, complete: impl Fn(u32, Mark) -> bool) {
+    pub(crate) fn settle(&mut self, complete: impl Fn(u32, Mark) -> bool) {
         self.last.retain(|pe, mark| !complete(*pe, *mark));
     }
 }
 
 /// A count that is changed under the endpoint's lock, and looked at without it, too.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gauge(Arc<AtomicU64>);
+pub(crate) struct Gauge(Arc<AtomicU64>);
 
 impl Gauge {
     /// At least what the calling thread, or one that it has heard from, has counted up and nobody down.
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         // ORDERING(gauge): pairs with `down`: what has ended by then has ended.
         self.0.load(Ordering::Acquire)
     }
 
-    pub(super) fn up(&self) {
+    pub(crate) fn up(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn down(&self) {
+    pub(crate) fn down(&self) {
         // ORDERING(gauge): pairs with `get`.
         self.0.fetch_sub(1, Ordering::Release);
     }
@@ -71,11 +92,11 @@ impl Gauge {
 
 /// The accounts of all contexts that were ever used.
 #[derive(Debug, Default)]
-pub(super) struct Accounts(Vec<Account>);
+pub(crate) struct Accounts(Vec<Account>);
 
 impl Accounts {
     /// The account of a context; opened when it is first asked for.
-    pub(super) fn of(&mut self, id: ContextId) -> &mut Account {
+    pub(crate) fn of(&mut self, id: ContextId) -> &mut Account {
         let number = usize::from(id.number());
         if number >= self.0.len() {
             self.0.resize_with(number + 1, Account::default);
@@ -84,15 +105,15 @@ impl Accounts {
     }
 
     /// The contexts that were ever used.
-    pub(super) fn ids(&self) -> impl Iterator<Item = ContextId> + use<> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ContextId> + use<> {
         (0..self.0.len()).map(|number| ContextId::new(number as u16))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::peer::Peer;
     use super::*;
+    use crate::endpoint::peer::Peer;
     use shmem_verbs::rng::Rng;
 
     #[test]

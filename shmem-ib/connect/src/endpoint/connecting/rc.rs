@@ -1,7 +1,8 @@
 //! The driver's part in RC connections: a queue pair per peer.
 
-use super::driver::{Driver, INIT};
-use super::error::ConnError;
+use super::messages::INIT;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
 use crate::handshake::{Action, Link};
 use shmem_verbs::{Hca, QpAttr, QpInit, QpType, Qpn, RcDest, VerbsError};
 
@@ -11,7 +12,7 @@ const RNR_TIMER: u8 = 8;
 
 impl<H: Hca> Driver<H> {
     /// Executes one action of the state machine towards `pe`.
-    pub(super) fn act_rc(&mut self, pe: u32, action: Action) {
+    pub(crate) fn act_rc(&mut self, pe: u32, action: Action) {
         let now = self.now();
         match action {
             Action::Send { to, message } => self.send(&to, &message),
@@ -55,25 +56,19 @@ impl<H: Hca> Driver<H> {
                 self.destroy_qp(qpn);
                 self.closed(pe, qpn);
             }
-            Action::Opened { qpn, segments } => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.left = false;
-                peer.reaches(segments);
-                peer.acknowledge = None;
-                self.opened(pe, qpn);
+            Action::Opened { .. } => {
+                self.peers.entry(pe).or_default().acknowledge = None;
+                self.opened(pe);
             }
-            Action::Drain(qpn) => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.draining = peer.open == Some(qpn);
+            Action::Drain(_) => {
                 if !self.drain_if_idle(pe) {
                     self.attention.push(pe);
                     self.manager.rc(|m| m.busy(now, pe));
                 }
             }
-            Action::SegmentsChanged { segments, revision } => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.reaches(segments);
+            Action::SegmentsChanged { revision, .. } => {
                 self.notify = true;
+                let peer = self.peers.entry(pe).or_default();
                 // What is posted in part goes on with the keys that it began with.
                 if peer.is_idle() && !self.ops.is_being_posted(pe) {
                     self.manager.rc(|m| m.segments_applied(now, pe, revision));
@@ -86,9 +81,7 @@ impl<H: Hca> Driver<H> {
             // Its consequences come as actions of their own.
             Action::PeerRestarted { .. } => {}
             Action::PeerLeft { waits } => {
-                let peer = self.peers.entry(pe).or_default();
-                peer.left = true;
-                if waits && !peer.is_idle() {
+                if waits && self.peers.get(&pe).is_some_and(|peer| !peer.is_idle()) {
                     self.manager.rc(|m| m.busy(now, pe));
                 }
             }
@@ -114,14 +107,6 @@ impl<H: Hca> Driver<H> {
         if let Some(owner) = &mut self.owner {
             owner.gone(pe, qpn);
         }
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return;
-        };
-        if peer.open == Some(qpn) {
-            peer.open = None;
-            peer.draining = false;
-            peer.broken = None;
-            self.lose_all(pe);
-        }
+        self.lose_all(pe);
     }
 }

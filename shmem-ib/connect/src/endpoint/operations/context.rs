@@ -5,40 +5,18 @@
 
 use smallvec::SmallVec;
 
-use super::Endpoint;
-use super::error::ConnError;
-use super::ops::OpId;
-use super::peer::{Mark, Peer};
-use super::wait::Locked;
+use super::accounts::ContextId;
+use super::table::OpId;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::lock::{Endpoint, Locked};
+use crate::endpoint::peer::{Mark, Peer};
 use shmem_verbs::Hca;
-
-/// Names a context of an endpoint. Contexts need not be made: one that was never used has nothing
-/// under way. Small numbers, as what is kept per context lies in a table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct ContextId(u16);
-
-impl ContextId {
-    /// The one of operations that name none.
-    pub const DEFAULT: Self = Self(0);
-
-    /// The context of this number.
-    #[must_use]
-    pub const fn new(number: u16) -> Self {
-        Self(number)
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn number(self) -> u16 {
-        self.0
-    }
-}
 
 /// The operations of one context of an endpoint; see [`Endpoint::context`].
 #[derive(Debug)]
 pub struct Context<'a, H: Hca> {
-    pub(super) endpoint: &'a Endpoint<H>,
-    pub(super) id: ContextId,
+    pub(crate) endpoint: &'a Endpoint<H>,
+    pub(crate) id: ContextId,
 }
 
 impl<H: Hca> Clone for Context<'_, H> {

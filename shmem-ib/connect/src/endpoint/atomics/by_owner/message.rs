@@ -312,8 +312,10 @@ fn decode_request(operation: u8, width: u8, rest: &[u8]) -> Result<Request, Deco
     })
 }
 
-/// Decodes bytes and encodes what they mean; `None` if they mean nothing.
-pub(super) fn recode(bytes: &[u8]) -> Option<Vec<u8>> {
+/// For fuzzing: the message that bytes are, encoded anew; `None` if they are none.
+#[doc(hidden)]
+#[must_use]
+pub fn recode_message(bytes: &[u8]) -> Option<Vec<u8>> {
     let (src, message) = decode(bytes).ok()?;
     let mut out = [0; MAX_LEN];
     let len = encode(src, &message, &mut out);

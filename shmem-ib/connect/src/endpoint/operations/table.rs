@@ -1,14 +1,14 @@
 //! The operations under way: what each was, for whom, and what it holds until it completes.
 
-use super::amo::Refusal;
-use super::buffers::{Slot, copy};
-use super::context::ContextId;
+use super::accounts::ContextId;
 use crate::atomic::Width;
+use crate::endpoint::atomics::by_owner::message::Refusal;
+use crate::endpoint::buffers::{Slot, copy};
 use shmem_verbs::{Mr, WcStatus};
 
 /// Kinds of one-sided operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum OpKind {
+pub(crate) enum OpKind {
     Put,
     Get,
     FetchAdd,
@@ -21,7 +21,7 @@ pub(super) enum OpKind {
 }
 
 impl OpKind {
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Put => "put",
             Self::Get => "get",
@@ -35,7 +35,7 @@ impl OpKind {
 
 /// What an operation has to give back when it completes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Holds {
+pub(crate) enum Holds {
     Nothing,
     /// A slot that was the source.
     Slot(Slot),
@@ -53,10 +53,10 @@ pub(super) enum Holds {
 
 /// Where the program wants the result of an atomic.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fetch {
+pub(crate) struct Fetch {
     /// An address that whoever started the operation has promised to keep writable.
-    pub(super) to: usize,
-    pub(super) width: Width,
+    pub(crate) to: usize,
+    pub(crate) width: Width,
 }
 
 impl Fetch {
@@ -64,7 +64,7 @@ impl Fetch {
     ///
     /// # Safety
     /// The operation that it belongs to has just completed.
-    pub(super) unsafe fn store(self, result: u64) {
+    pub(crate) unsafe fn store(self, result: u64) {
         let to = std::ptr::with_exposed_provenance_mut(self.to);
         let low = result as u32;
         // SAFETY: the address is writable for the width until the operation has completed; both
@@ -80,44 +80,72 @@ impl Fetch {
 
 /// One operation; large ones consist of several work requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Op {
-    pub(super) ctx: ContextId,
-    pub(super) kind: OpKind,
-    pub(super) pe: u32,
-    pub(super) segment: u8,
-    pub(super) offset: u64,
-    pub(super) len: u64,
+pub(crate) struct Op {
+    pub(crate) ctx: ContextId,
+    pub(crate) kind: OpKind,
+    pub(crate) pe: u32,
+    pub(crate) segment: u8,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
     /// Work requests posted and not completed; and 1 for the answer, or for the further steps, if
     /// there are to be any.
-    pub(super) pending: u32,
+    pub(crate) pending: u32,
     /// More work requests may follow.
-    pub(super) posting: bool,
+    pub(crate) posting: bool,
     /// A work request was posted.
-    pub(super) begun: bool,
-    pub(super) holds: Holds,
+    pub(crate) begun: bool,
+    pub(crate) holds: Holds,
     /// The peer is to answer it, and has not yet.
-    pub(super) asks: bool,
+    pub(crate) asks: bool,
     /// It takes several steps, and the last is still to come.
-    pub(super) composed: bool,
+    pub(crate) composed: bool,
     /// Where its result goes.
-    pub(super) fetch: Option<Fetch>,
+    pub(crate) fetch: Option<Fetch>,
     /// Somebody waits for it and takes the result; otherwise it vanishes when it completes.
-    pub(super) waited: bool,
+    pub(crate) waited: bool,
     /// First error of its work requests.
-    pub(super) failed: Option<Failed>,
-    pub(super) result: u64,
+    pub(crate) failed: Option<Failed>,
+    pub(crate) result: u64,
 }
 
 impl Op {
+    /// An operation of which nothing has been posted.
+    pub(crate) const fn new(
+        ctx: ContextId,
+        kind: OpKind,
+        pe: u32,
+        offset: u64,
+        len: usize,
+    ) -> Self {
+        Self {
+            ctx,
+            kind,
+            pe,
+            segment: 0,
+            offset,
+            len: len as u64,
+            pending: 0,
+            posting: true,
+            begun: false,
+            asks: false,
+            composed: false,
+            fetch: None,
+            holds: Holds::Nothing,
+            waited: false,
+            failed: None,
+            result: 0,
+        }
+    }
+
     /// Whether nothing of it is under way any more.
-    pub(super) const fn is_done(&self) -> bool {
+    pub(crate) const fn is_done(&self) -> bool {
         self.pending == 0 && !self.posting
     }
 }
 
 /// How an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// A completion said so.
     Status(WcStatus),
     /// Its queue pair was destroyed under it.
@@ -128,7 +156,7 @@ pub(super) enum Failed {
 
 /// Names an operation; fits into a `wr_id` together with 8 more bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct OpId {
+pub(crate) struct OpId {
     slot: u32,
     /// How often the slot was used before, modulo 2^24: a late completion does not hit
     /// another operation.
@@ -136,13 +164,15 @@ pub(super) struct OpId {
 }
 
 impl OpId {
+    /// How many bits it takes.
+    pub(crate) const BITS: u32 = 56;
     const TURN_MASK: u32 = 0x00ff_ffff;
 
-    pub(super) const fn to_bits(self) -> u64 {
+    pub(crate) const fn to_bits(self) -> u64 {
         (self.turn as u64) << 32 | self.slot as u64
     }
 
-    pub(super) const fn from_bits(bits: u64) -> Self {
+    pub(crate) const fn from_bits(bits: u64) -> Self {
         Self {
             slot: bits as u32,
             turn: (bits >> 32) as u32 & Self::TURN_MASK,
@@ -158,13 +188,13 @@ struct Entry {
 
 /// All operations under way; slots are reused, so that a steady program allocates nothing.
 #[derive(Debug, Default)]
-pub(super) struct OpTable {
+pub(crate) struct OpTable {
     entries: Vec<Entry>,
     free: Vec<u32>,
 }
 
 impl OpTable {
-    pub(super) fn insert(&mut self, op: Op) -> OpId {
+    pub(crate) fn insert(&mut self, op: Op) -> OpId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry { turn: 0, op: None });
             self.entries.len() as u32 - 1
@@ -177,7 +207,12 @@ impl OpTable {
         }
     }
 
-    pub(super) fn get_mut(&mut self, id: OpId) -> Option<&mut Op> {
+    pub(crate) fn get(&self, id: OpId) -> Option<&Op> {
+        let entry = self.entries.get(id.slot as usize)?;
+        entry.op.as_ref().filter(|_| entry.turn == id.turn)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: OpId) -> Option<&mut Op> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         if entry.turn == id.turn {
             entry.op.as_mut()
@@ -186,7 +221,7 @@ impl OpTable {
         }
     }
 
-    pub(super) fn remove(&mut self, id: OpId) -> Option<Op> {
+    pub(crate) fn remove(&mut self, id: OpId) -> Option<Op> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         if entry.turn != id.turn {
             return None;
@@ -198,23 +233,23 @@ impl OpTable {
     }
 
     /// The operations that are not done.
-    pub(super) fn unfinished(&self) -> Vec<OpId> {
+    pub(crate) fn unfinished(&self) -> Vec<OpId> {
         self.select(|_| true)
     }
 
     /// The operations towards `pe` that were posted and are not done. Those which wait for room in
     /// a queue are nobody's yet: they go another way if theirs is closed.
-    pub(super) fn unfinished_towards(&self, pe: u32) -> Vec<OpId> {
+    pub(crate) fn unfinished_towards(&self, pe: u32) -> Vec<OpId> {
         self.select(|op| op.pe == pe && op.begun)
     }
 
     /// The operations of several steps of a context, towards one peer or all.
-    pub(super) fn composed_of(&self, ctx: ContextId, towards: Option<u32>) -> Vec<OpId> {
+    pub(crate) fn composed_of(&self, ctx: ContextId, towards: Option<u32>) -> Vec<OpId> {
         self.select(|op| op.composed && op.ctx == ctx && towards.is_none_or(|pe| pe == op.pe))
     }
 
     /// Whether an operation towards `pe` is posted in part.
-    pub(super) fn is_being_posted(&self, pe: u32) -> bool {
+    pub(crate) fn is_being_posted(&self, pe: u32) -> bool {
         let ops = self.entries.iter().filter_map(|e| e.op.as_ref());
         ops.into_iter()
             .any(|op| op.pe == pe && op.posting && op.begun)
@@ -235,22 +270,10 @@ mod tests {
 
     fn op(pe: u32) -> Op {
         Op {
-            ctx: ContextId::DEFAULT,
-            kind: OpKind::Put,
-            pe,
-            segment: 0,
-            offset: 0,
-            len: 8,
             pending: 1,
             posting: false,
             begun: true,
-            asks: false,
-            composed: false,
-            fetch: None,
-            holds: Holds::Nothing,
-            waited: false,
-            failed: None,
-            result: 0,
+            ..Op::new(ContextId::DEFAULT, OpKind::Put, pe, 0, 8)
         }
     }
 

@@ -16,13 +16,15 @@
 //! that moment hear of it, too. It is told under the lock, or else an older deadline could come last.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::Endpoint;
+use super::asleep::Asleep;
 use super::driver::Driver;
-use crate::patience::Spin;
+use super::error::ConnError;
+use super::operations::accounts::Gauge;
+use crate::spin::{Spin, SpinLimit};
 use shmem_verbs::Hca;
 
 const YIELD_ROUNDS: u32 = 16;
@@ -30,6 +32,27 @@ const YIELD_ROUNDS: u32 = 16;
 /// safeguard: thousands of PEs that wait for one must not look again and again.
 const FIRST_SLEEP: Duration = Duration::from_micros(250);
 const LAST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Told of the failure of an HCA.
+pub(super) type Tell = Box<dyn Fn(&ConnError) + Send + Sync>;
+
+/// The network side of one PE. See the [module](super).
+pub struct Endpoint<H: Hca> {
+    pub(super) hca: Arc<H>,
+    pub(super) driver: Mutex<Driver<H>>,
+    /// Who executes atomics.
+    pub(super) by_owner: bool,
+    /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
+    pub(super) coherent: bool,
+    /// Atomics of several steps that have not ended.
+    pub(super) composed: Gauge,
+    /// Threads that sleep in the completion channel while they wait for something.
+    pub(super) asleep: Asleep,
+    /// Signalled when the endpoint is closed.
+    pub(super) gone: Condvar,
+    pub(super) on_failure: OnceLock<Tell>,
+    pub(super) spin_limit: SpinLimit,
+}
 
 /// The locked endpoint.
 pub(super) struct Locked<'a, H: Hca> {
@@ -117,7 +140,7 @@ impl<H: Hca> Locked<'_, H> {
         loop {
             if let Some(result) = condition(self) {
                 if backoff.sleep == FIRST_SLEEP {
-                    self.endpoint.patience.ended_well();
+                    self.endpoint.spin_limit.ended_well();
                 }
                 return result;
             }
@@ -132,7 +155,7 @@ impl<H: Hca> Locked<'_, H> {
     /// Begins a wait.
     pub(super) fn backoff(&self) -> Backoff {
         Backoff {
-            spin: self.endpoint.patience.spin(),
+            spin: self.endpoint.spin_limit.spin(),
             yields: YIELD_ROUNDS,
             sleep: FIRST_SLEEP,
         }
@@ -140,7 +163,7 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Lets others have the lock, later the core, and in the end sleeps until the HCA has work.
     pub(super) fn pause(&mut self, backoff: &mut Backoff) {
-        if self.endpoint.patience.again(&mut backoff.spin) {
+        if self.endpoint.spin_limit.again(&mut backoff.spin) {
             // No pause: the poll before was a system call, and the answer may be here.
             self.unlocked(|_| ());
         } else if backoff.yields > 0 {
@@ -188,7 +211,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 }
 
-/// How patient a waiting thread still is.
+/// How long a waiting thread still does what, before it sleeps.
 #[derive(Debug)]
 pub(super) struct Backoff {
     spin: Spin,

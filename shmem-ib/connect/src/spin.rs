@@ -3,7 +3,7 @@
 //! Polling pays while the core would be idle otherwise. Whoever polls on a core that another thread
 //! wants is stopped when its time slice is over, and comes back milliseconds late; who sleeps is
 //! run as soon as it is woken. So a poller that finds itself stopped sleeps at once, and polls
-//! only half as long the next time; waits that end well make it patient again step by step.
+//! only half as long the next time; waits that end well give it more polls again step by step.
 
 #![forbid(unsafe_code)]
 
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: u32 = 32;
 /// So many polls take a few microseconds, a time slice takes milliseconds.
 const STOPPED: Duration = Duration::from_millis(1);
-/// Least patience, if the limit allows it: several round trips.
+/// Fewest polls that a wait may have, if the limit allows them: several round trips.
 const LEAST: u32 = 100;
 
-/// The patience of all threads of one process.
+/// How many polls a wait may have, for all threads of one process.
 #[derive(Debug)]
-pub struct Patience {
+pub struct SpinLimit {
     limit: u32,
     /// Only a heuristic, so relaxed: an update that is lost does no harm.
     now: AtomicU32,
 }
 
-impl Patience {
+impl SpinLimit {
     /// At most `limit` polls without an event; 0: never poll.
     #[must_use]
     pub const fn new(limit: u32) -> Self {
@@ -105,38 +105,38 @@ mod tests {
 
     #[test]
     fn polls_are_limited_and_renewed_by_events() {
-        let patience = Patience::new(50);
-        let mut spin = patience.spin();
-        assert_eq!((0..100).filter(|_| patience.again(&mut spin)).count(), 50);
-        let mut spin = patience.spin();
-        assert!((0..49).all(|_| patience.again(&mut spin)));
+        let limit = SpinLimit::new(50);
+        let mut spin = limit.spin();
+        assert_eq!((0..100).filter(|_| limit.again(&mut spin)).count(), 50);
+        let mut spin = limit.spin();
+        assert!((0..49).all(|_| limit.again(&mut spin)));
         spin.renew();
-        assert_eq!((0..100).filter(|_| patience.again(&mut spin)).count(), 50);
-        let never = Patience::new(0);
+        assert_eq!((0..100).filter(|_| limit.again(&mut spin)).count(), 50);
+        let never = SpinLimit::new(0);
         assert!(!never.again(&mut never.spin()));
     }
 
     #[test]
-    fn who_is_stopped_becomes_impatient_and_recovers() {
-        let patience = Patience::new(20_000);
+    fn who_is_stopped_polls_less_and_recovers() {
+        let limit = SpinLimit::new(20_000);
         let start = Instant::now();
-        let mut spin = patience.spin();
-        assert!(patience.look(&mut spin, start));
-        assert!(patience.look(&mut spin, start + STOPPED));
-        assert!(!patience.look(&mut spin, start + 3 * STOPPED));
-        assert!(!patience.again(&mut spin));
+        let mut spin = limit.spin();
+        assert!(limit.look(&mut spin, start));
+        assert!(limit.look(&mut spin, start + STOPPED));
+        assert!(!limit.look(&mut spin, start + 3 * STOPPED));
+        assert!(!limit.again(&mut spin));
         spin.renew();
-        assert!(!patience.again(&mut spin), "this wait is over");
-        assert_eq!(patience.spin().left, 10_000);
+        assert!(!limit.again(&mut spin), "this wait is over");
+        assert_eq!(limit.spin().left, 10_000);
         for _ in 0..20 {
-            let mut spin = patience.spin();
-            patience.look(&mut spin, start);
-            patience.look(&mut spin, start + 2 * STOPPED);
+            let mut spin = limit.spin();
+            limit.look(&mut spin, start);
+            limit.look(&mut spin, start + 2 * STOPPED);
         }
-        assert_eq!(patience.spin().left, LEAST);
+        assert_eq!(limit.spin().left, LEAST);
         for _ in 0..300 {
-            patience.ended_well();
+            limit.ended_well();
         }
-        assert_eq!(patience.spin().left, 20_000);
+        assert_eq!(limit.spin().left, 20_000);
     }
 }

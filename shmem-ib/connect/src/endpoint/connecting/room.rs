@@ -1,25 +1,22 @@
 //! The driver's part in closing connections that make room for others: which was used last, and
 //! when nothing is under way on one any more. Also the end of registrations that have successors.
 
-use super::driver::Driver;
 use super::path::Path;
+use crate::endpoint::driver::Driver;
 use crate::manager::Usage;
 use shmem_verbs::Hca;
 
 impl<H: Hca> Driver<H> {
     /// Has the manager close connections for those who wait for a queue pair.
-    pub(super) fn make_room(&mut self) {
+    pub(crate) fn make_room(&mut self) {
         let (hca, now) = (self.shared_hca(), self.now());
         let Path::Rc(manager) = &mut self.manager else {
             return;
         };
         self.posts += 1;
         for (pe, peer) in &mut self.peers {
-            let qpn = match peer.open {
-                Some(qpn) => Some(qpn),
-                None => manager.local_qp(*pe).map(|(qpn, _)| qpn),
-            };
-            if let Some(mark) = qpn.and_then(|qpn| hca.inbound_mark(qpn))
+            if let Some((qpn, _)) = manager.local_qp(*pe)
+                && let Some(mark) = hca.inbound_mark(qpn)
                 && std::mem::replace(&mut peer.inbound, mark) != mark
             {
                 // Some time since the last look.
@@ -38,7 +35,7 @@ impl<H: Hca> Driver<H> {
 
     /// Looks after connections whose drain, or whose acknowledgement of segments, waits for
     /// operations.
-    pub(super) fn attend(&mut self) {
+    pub(crate) fn attend(&mut self) {
         let mut list = std::mem::take(&mut self.attention);
         list.retain(|pe| {
             if let Some(peer) = self.peers.get_mut(pe)
@@ -50,9 +47,9 @@ impl<H: Hca> Driver<H> {
                 let now = self.now();
                 self.manager.rc(|m| m.segments_applied(now, *pe, revision));
             }
-            self.drain_if_idle(*pe);
+            let drained = self.drain_if_idle(*pe);
             let peer = self.peers.get(pe);
-            peer.is_some_and(|p| p.draining || p.acknowledge.is_some())
+            !drained || peer.is_some_and(|p| p.acknowledge.is_some())
         });
         list.append(&mut self.attention);
         list.sort_unstable();
@@ -61,29 +58,29 @@ impl<H: Hca> Driver<H> {
         self.act();
     }
 
-    /// Tells the manager when the drain of a connection has come to its end; returns whether it
+    /// Tells the manager when the drain of the connection to `pe` has come to its end; returns whether it
     /// has.
-    pub(super) fn drain_if_idle(&mut self, pe: u32) -> bool {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return true;
-        };
-        let Some(qpn) = peer.open.filter(|_| peer.draining) else {
+    pub(crate) fn drain_if_idle(&mut self, pe: u32) -> bool {
+        let Some(sharers) = self.manager.draining(pe) else {
             return true;
         };
         // A thread that is about to post, or an operation that is posted in part, goes first.
-        let idle = peer.is_idle() && peer.entitled == 0;
-        if !idle || self.ops.is_being_posted(pe) {
+        let busy = |pe: &u32| {
+            let peer = self.peers.get(pe);
+            peer.is_some_and(|peer| !peer.is_idle() || peer.entitled > 0)
+                || self.ops.is_being_posted(*pe)
+        };
+        if sharers.iter().any(busy) {
             return false;
         }
-        (peer.open, peer.draining) = (None, false);
         let now = self.now();
-        self.manager.drained(now, pe, qpn);
+        self.manager.drained(now, pe);
         self.notify = true;
         true
     }
 
     /// Ends registrations that no peer can be using any more.
-    pub(super) fn end_retired(&mut self) {
+    pub(crate) fn end_retired(&mut self) {
         if self.manager.segments_known() {
             for mr in std::mem::take(&mut self.retired) {
                 let _ = self.hca().dereg_mr(&mr);
