@@ -1,7 +1,8 @@
 //! Bytes of the links between launch agents.
 
 use shmem_launch::frame::{
-    Command, Frame, FrameReader, InputTo, Launch, Machines, SpawnMode, SpawnedJob, Spawner,
+    Command, Frame, FrameReader, InputTo, JobOptions, Launch, Machines, SpawnMode, SpawnedJob,
+    Spawner,
 };
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
@@ -78,8 +79,10 @@ fn launch() -> Launch {
             layout: 7,
         },
         spins: None,
-        report: true,
-        raw_output: false,
+        options: JobOptions {
+            report: true,
+            ..JobOptions::default()
+        },
         spawn: SpawnMode::Template,
         commands: vec![Command {
             procs: 3,
@@ -87,7 +90,6 @@ fn launch() -> Launch {
             argv: vec![b"ring".to_vec()],
             dir: None,
         }],
-        respawn: false,
         input: InputTo::Rank(0),
         ignored: 0,
         spawner: Some(Spawner {
