@@ -173,17 +173,17 @@ impl World {
             3 => assert_eq!(self.answer(node, &Get(key)), None),
             4 => {
                 self.answer(node, &Put(key, b"mine"));
-                let from = GetFrom { owner: rank, key };
+                let from = GetFrom(rank, key);
                 assert_eq!(self.answer(other, &from), b"mine");
             }
             5 => {
                 let (to, message) = (3 - 2 * node as u32, key.as_bytes());
-                self.answer(node, &SendTo { to, message });
+                self.answer(node, &SendTo(to, message));
                 assert_eq!(self.answer(other, &ReceiveFrom(rank)), message);
             }
             _ => {
                 self.answer(node, &PutNodeAttr(key, b"there"));
-                let attr = NodeAttr { key, wait: false };
+                let attr = NodeAttr(key, false);
                 assert_eq!(self.answer(node, &attr), Some(b"there".to_vec()));
             }
         }
@@ -196,11 +196,7 @@ impl World {
             0 => self.answer(node, &Ifence),
             1 => self.answer(node, &Iallgather(b"abcd")),
             2 => {
-                let joined = self.good[node].call(&Data {
-                    operation: Operation::Allgather,
-                    root: 0,
-                    value: b"abc",
-                });
+                let joined = self.good[node].call(&Data(Operation::Allgather, 0, b"abc"));
                 joined.expect("a call that can be made");
                 return self.settle();
             }

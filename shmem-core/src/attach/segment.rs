@@ -7,16 +7,12 @@ use shmem_node::hca_address::HcaAddresses;
 use shmem_node::kvs::StorePlan;
 use shmem_node::pages;
 use shmem_node::segment::{JobFacts, NodeSegment};
-use shmem_node::settings::{Settings, Spin};
+use shmem_node::settings::Settings;
 use shmem_node::sys;
 use shmem_node::template::marker::{self, StaticsRoom};
 
 use crate::error::Error;
 use crate::pmi::Identity;
-
-/// Polls of a waiting PE for which each PE has a core: nobody but its own threads, or its neighbours, can
-/// give it what it waits for.
-const SPINS: u32 = 4000;
 
 /// A node, as far as the job decides it.
 pub(super) struct Node<'a> {
@@ -68,7 +64,7 @@ pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, 
         heap_pages: settings.heap_pages,
         store: StorePlan::NONE,
         hca_addresses: node.addresses,
-        spins: spins(settings.spin, node.n_local),
+        spins: settings.spin.polls(node.n_local),
         report: false,
     })?;
     Ok(segment)
@@ -83,15 +79,6 @@ pub(super) fn descriptors(segment: &NodeSegment) -> Result<(OwnedFd, OwnedFd), E
     let heap = segment.heap_fd().try_clone_to_owned().map_err(os)?;
     let xrc = segment.xrc_fd().try_clone_to_owned().map_err(os)?;
     Ok((heap, xrc))
-}
-
-fn spins(setting: Spin, pes: u32) -> u32 {
-    let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    match setting {
-        Spin::Polls(n) => n,
-        Spin::Auto if pes == 1 || u64::from(pes) <= cores() => SPINS,
-        Spin::Auto => 0,
-    }
 }
 
 /// What this program's file says.

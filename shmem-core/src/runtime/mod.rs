@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
-use shmem_ib::patience::Patience;
+use shmem_ib::spin::SpinLimit;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 use shmem_node::turns::Turns;
@@ -49,7 +49,7 @@ pub(crate) struct Runtime {
     pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
     /// How often a wait of this PE polls before it sleeps.
-    pub(crate) polls: Patience,
+    pub(crate) polls: SpinLimit,
     /// When this PE looks while it sleeps.
     pub(crate) turns: Turns<'static>,
     pub(crate) heap: Mutex<Allocator>,

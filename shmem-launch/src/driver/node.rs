@@ -61,7 +61,7 @@ impl Node {
             launch, settings, ..
         } = *place;
         let cwd = OsString::from_vec(launch.cwd.clone());
-        sys::change_dir(Path::new(&cwd))
+        std::env::set_current_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
         if place.far {
             check_machine(launch, settings)?;

@@ -158,7 +158,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         None => Layout::new(cli.pes, cli.nodes, cli.ppn)?,
     };
     if let Some(dir) = &cli.chdir {
-        sys::change_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
+        std::env::set_current_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
             dir: dir.display().to_string(),
             source,
         })?;

@@ -1,5 +1,5 @@
-//! The calls, each described once: what it is made of, as which command of PMI-2 it is sent, and what
-//! its reply is. How PMI-1 says the same, where it can, is in `v1`.
+//! The calls, each described once: what it is made of and gives, as which command of PMI-2 it is sent,
+//! and which reply belongs to it. How PMI-1 says the same, where it can, is in `v1`.
 
 use super::error::{ClientError, RequestId};
 use super::text::{self, Rule};
@@ -78,21 +78,50 @@ impl Terms {
     }
 }
 
-/// The reply that belongs to a call, and what it gives.
-macro_rules! reply {
-    ($reply:pat => $gives:expr) => {
-        fn reply(reply: Reply<'_>) -> Option<Self::Reply> {
-            match reply {
-                $reply => Some($gives),
-                _ => None,
+/// Describes a call: what it is made of, what it gives, as which command it is sent on what terms, and
+/// what its reply gives.
+macro_rules! call {
+    (
+        $(#[$doc:meta])*
+        $name:ident $(<$life:lifetime>)? $(($($part:ident: $type:ty),+))? -> $gives:ty,
+        $terms:pat => $command:expr,
+        $reply:pat => $value:expr $(,)?
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name $(<$life>)? $(($(pub $type),+))?;
+
+        impl $(<$life>)? Call for $name $(<$life>)? {
+            type Reply = $gives;
+
+            fn command(&self, $terms: &Terms) -> Result<Command<'static>, ClientError> {
+                let Self $(($($part),+))? = *self;
+                Ok($command)
+            }
+
+            fn reply(reply: Reply<'_>) -> Option<$gives> {
+                match reply {
+                    $reply => Some($value),
+                    _ => None,
+                }
             }
         }
     };
 }
 
-/// Introduces this PE; the first call, and only once.
-#[derive(Debug, Clone, Copy)]
-pub struct Initialise;
+call! {
+    /// Introduces this PE; the first call, and only once.
+    Initialise -> Initialised,
+    terms => Command::FullInit { job_id: None, rank: None, threaded: terms.extensions },
+    Reply::FullInit(facts) => Initialised {
+        rank: facts.rank,
+        size: facts.size,
+        appnum: facts.appnum,
+        spawner: facts.spawner.map(Into::into),
+        restarts: facts.restarts,
+        first_request: RequestId(facts.first_request),
+    }
+}
 
 /// The facts that come with the reply to [`Initialise`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,278 +140,129 @@ pub struct Initialised {
     pub first_request: RequestId,
 }
 
-impl Call for Initialise {
-    type Reply = Initialised;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        Ok(Command::FullInit {
-            job_id: None,
-            rank: None,
-            threaded: terms.extensions,
-        })
-    }
-
-    reply!(Reply::FullInit(facts) => Initialised {
-        rank: facts.rank,
-        size: facts.size,
-        appnum: facts.appnum,
-        spawner: facts.spawner.map(Into::into),
-        restarts: facts.restarts,
-        first_request: RequestId(facts.first_request),
-    });
+call! {
+    /// Asks for the job's id; with PMI-1 the name of its key-value space.
+    JobId -> String,
+    _ => Command::JobGetId,
+    Reply::JobId(id) => id.into_owned()
 }
 
-/// Asks for the job's id; with PMI-1 the name of its key-value space.
-#[derive(Debug, Clone, Copy)]
-pub struct JobId;
-
-impl Call for JobId {
-    type Reply = String;
-
-    fn command(&self, _: &Terms) -> Result<Command<'static>, ClientError> {
-        Ok(Command::JobGetId)
-    }
-
-    reply!(Reply::JobId(id) => id.into_owned());
+call! {
+    /// Asks for the job attribute with this name: gives its value, if there is one.
+    JobAttr<'a>(key: &'a str) -> Option<Vec<u8>>,
+    terms => Command::JobAttr { key: terms.key(key)? },
+    Reply::JobAttr(value) => value.map(Into::into)
 }
 
-/// Asks for the job attribute with this name: gives its value, if there is one.
-#[derive(Debug, Clone, Copy)]
-pub struct JobAttr<'a>(pub &'a str);
-
-impl Call for JobAttr<'_> {
-    type Reply = Option<Vec<u8>>;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let key = terms.key(self.0)?;
-        Ok(Command::JobAttr { key })
-    }
-
-    reply!(Reply::JobAttr(value) => value.map(Into::into));
+call! {
+    /// Publishes a key and its value to the PEs of this node. Not with PMI-1.
+    PutNodeAttr<'a>(key: &'a str, value: &'a [u8]) -> (),
+    terms => Command::PutNodeAttr { key: terms.key(key)?, value: terms.value(value)? },
+    Reply::NodeAttrPut => ()
 }
 
-/// Publishes a key and its value to the PEs of this node. Not with PMI-1.
-#[derive(Debug, Clone, Copy)]
-pub struct PutNodeAttr<'a>(pub &'a str, pub &'a [u8]);
-
-impl Call for PutNodeAttr<'_> {
-    type Reply = ();
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let (key, value) = (terms.key(self.0)?, terms.value(self.1)?);
-        Ok(Command::PutNodeAttr { key, value })
-    }
-
-    reply!(Reply::NodeAttrPut => ());
+call! {
+    /// Asks for the value of a node attribute; if so wanted, waits until some PE of this node has put
+    /// it. Not with PMI-1.
+    NodeAttr<'a>(key: &'a str, wait: bool) -> Option<Vec<u8>>,
+    terms => Command::NodeAttr { key: terms.key(key)?, wait },
+    Reply::NodeAttr(value) => value.map(Into::into)
 }
 
-/// Asks for the value of a node attribute. Not with PMI-1.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeAttr<'a> {
-    /// Its name.
-    pub key: &'a str,
-    /// Whether to wait until some PE of this node has put it.
-    pub wait: bool,
+call! {
+    /// Puts a key and its value, which the next fence makes visible.
+    Put<'a>(key: &'a str, value: &'a [u8]) -> (),
+    terms => Command::KvsPut { key: terms.key(key)?, value: terms.value(value)? },
+    Reply::KvsPut => ()
 }
 
-impl Call for NodeAttr<'_> {
-    type Reply = Option<Vec<u8>>;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let (key, wait) = (terms.key(self.key)?, self.wait);
-        Ok(Command::NodeAttr { key, wait })
-    }
-
-    reply!(Reply::NodeAttr(value) => value.map(Into::into));
+call! {
+    /// Gets the visible value of this key, if there is one.
+    Get<'a>(key: &'a str) -> Option<Vec<u8>>,
+    terms => Command::KvsGet { job_id: None, source: -1, key: terms.key(key)?, direct: false },
+    Reply::KvsGet(value) => value.map(Into::into)
 }
 
-/// Puts a key and its value, which the next fence makes visible.
-#[derive(Debug, Clone, Copy)]
-pub struct Put<'a>(pub &'a str, pub &'a [u8]);
-
-impl Call for Put<'_> {
-    type Reply = ();
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let (key, value) = (terms.key(self.0)?, terms.value(self.1)?);
-        Ok(Command::KvsPut { key, value })
-    }
-
-    reply!(Reply::KvsPut => ());
-}
-
-/// Gets the visible value of this key, if there is one.
-#[derive(Debug, Clone, Copy)]
-pub struct Get<'a>(pub &'a str);
-
-impl Call for Get<'_> {
-    type Reply = Option<Vec<u8>>;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        Ok(Command::KvsGet {
-            job_id: None,
-            source: -1,
-            key: terms.key(self.0)?,
-            direct: false,
-        })
-    }
-
-    reply!(Reply::KvsGet(value) => value.map(Into::into));
-}
-
-/// Gets the value of a key from the PE that puts it, as soon as it has put it: no fence is needed
-/// (direct exchange). Refused if that PE ends without putting it. An extension.
-#[derive(Debug, Clone, Copy)]
-pub struct GetFrom<'a> {
-    /// Rank of the PE that puts it.
-    pub owner: u32,
-    /// The key.
-    pub key: &'a str,
-}
-
-impl Call for GetFrom<'_> {
-    type Reply = Vec<u8>;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
+call! {
+    /// Gets, from the PE with this rank, the value of a key that it puts, as soon as it has: no fence is
+    /// needed (direct exchange). Refused if that PE ends without putting it. An extension.
+    GetFrom<'a>(owner: u32, key: &'a str) -> Vec<u8>,
+    terms => {
         terms.need_extensions("kvs-get")?;
-        Ok(Command::KvsGet {
-            job_id: None,
-            source: self.owner.into(),
-            key: terms.key(self.key)?,
-            direct: true,
-        })
-    }
-
-    reply!(Reply::KvsGet(Some(value)) => value.into());
+        let key = terms.key(key)?;
+        Command::KvsGet { job_id: None, source: owner.into(), key, direct: true }
+    },
+    Reply::KvsGet(Some(value)) => value.into()
 }
 
-/// Makes all puts of all PEs visible. Collective.
-#[derive(Debug, Clone, Copy)]
-pub struct Fence;
-
-impl Call for Fence {
-    type Reply = ();
-
-    fn command(&self, _: &Terms) -> Result<Command<'static>, ClientError> {
-        Ok(Command::KvsFence)
-    }
-
-    reply!(Reply::KvsFence => ());
+call! {
+    /// Makes all puts of all PEs visible. Collective.
+    Fence -> (),
+    _ => Command::KvsFence,
+    Reply::KvsFence => ()
 }
 
-/// Starts a fence, for [`Wait`]. Collective. The reply, which need not be awaited, is its number:
-/// [`super::Client::next_request`] before the call.
-///
-/// Works with every server: without extensions a plain fence is sent, and what is called later is
-/// held back until it is complete.
-#[derive(Debug, Clone, Copy)]
-pub struct Ifence;
-
-impl Call for Ifence {
-    type Reply = RequestId;
-
-    fn command(&self, _: &Terms) -> Result<Command<'static>, ClientError> {
-        Ok(Command::Ifence)
-    }
-
-    reply!(Reply::Ifence(request) => RequestId(request));
+call! {
+    /// Starts a fence, for [`Wait`]. Collective. The reply, which need not be awaited, is its number:
+    /// [`super::Client::next_request`] before the call.
+    ///
+    /// Works with every server: without extensions a plain fence is sent, and what is called later is
+    /// held back until it is complete.
+    Ifence -> RequestId,
+    _ => Command::Ifence,
+    Reply::Ifence(request) => RequestId(request)
 }
 
-/// Starts an allgather of a value, which must be equally long on all PEs. Collective. The reply is as
-/// for [`Ifence`]. An extension.
-#[derive(Debug, Clone, Copy)]
-pub struct Iallgather<'a>(pub &'a [u8]);
-
-impl Call for Iallgather<'_> {
-    type Reply = RequestId;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let value = terms.gather("iallgather", self.0)?;
-        Ok(Command::Iallgather { value })
-    }
-
-    reply!(Reply::Iallgather(request) => RequestId(request));
+call! {
+    /// Starts an allgather of a value, which must be equally long on all PEs. Collective. The reply is
+    /// as for [`Ifence`]. An extension.
+    Iallgather<'a>(value: &'a [u8]) -> RequestId,
+    terms => Command::Iallgather { value: terms.gather("iallgather", value)? },
+    Reply::Iallgather(request) => RequestId(request)
 }
 
-/// An allgather of a value, which must be equally long on all PEs. Collective. An extension.
-#[derive(Debug, Clone, Copy)]
-pub struct Allgather<'a>(pub &'a [u8]);
-
-impl Call for Allgather<'_> {
-    type Reply = ();
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let value = terms.gather("allgather", self.0)?;
-        Ok(Command::Allgather { value })
-    }
-
-    reply!(Reply::Allgather(_) => ());
+call! {
+    /// An allgather of a value, which must be equally long on all PEs. Collective. An extension.
+    Allgather<'a>(value: &'a [u8]) -> (),
+    terms => Command::Allgather { value: terms.gather("allgather", value)? },
+    Reply::Allgather(_) => ()
 }
 
-/// Asks to be told when an operation that this PE has started is complete; refused if the operation
-/// failed.
-#[derive(Debug, Clone, Copy)]
-pub struct Wait(pub RequestId);
-
-impl Call for Wait {
-    type Reply = ();
-
-    fn command(&self, _: &Terms) -> Result<Command<'static>, ClientError> {
-        let RequestId(request) = self.0;
-        Ok(Command::Wait { request })
-    }
-
-    reply!(Reply::Wait(_) => ());
+call! {
+    /// Asks to be told when an operation that this PE has started is complete; refused if the operation
+    /// failed.
+    Wait(request: RequestId) -> (),
+    _ => Command::Wait { request: request.0 },
+    Reply::Wait(_) => ()
 }
 
-/// Publishes a service name, and where it is to be found, for other jobs.
-#[derive(Debug, Clone, Copy)]
-pub struct Publish<'a>(pub &'a str, pub &'a [u8]);
-
-impl Call for Publish<'_> {
-    type Reply = ();
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let (name, port) = (terms.service(self.0)?, terms.value(self.1)?);
-        Ok(Command::NamePublish { name, port })
-    }
-
-    reply!(Reply::NamePublished => ());
+call! {
+    /// Publishes a service name, and where it is to be found, for other jobs.
+    Publish<'a>(name: &'a str, port: &'a [u8]) -> (),
+    terms => Command::NamePublish { name: terms.service(name)?, port: terms.value(port)? },
+    Reply::NamePublished => ()
 }
 
-/// Asks where this service is to be found; refused if nobody has published it.
-#[derive(Debug, Clone, Copy)]
-pub struct Lookup<'a>(pub &'a str);
-
-impl Call for Lookup<'_> {
-    type Reply = Vec<u8>;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let name = terms.service(self.0)?;
-        Ok(Command::NameLookup { name })
-    }
-
-    reply!(Reply::NameFound(port) => port.into());
+call! {
+    /// Asks where this service is to be found; refused if nobody has published it.
+    Lookup<'a>(name: &'a str) -> Vec<u8>,
+    terms => Command::NameLookup { name: terms.service(name)? },
+    Reply::NameFound(port) => port.into()
 }
 
-/// Takes a service name back.
-#[derive(Debug, Clone, Copy)]
-pub struct Unpublish<'a>(pub &'a str);
-
-impl Call for Unpublish<'_> {
-    type Reply = ();
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let name = terms.service(self.0)?;
-        Ok(Command::NameUnpublish { name })
-    }
-
-    reply!(Reply::NameUnpublished => ());
+call! {
+    /// Takes a service name back.
+    Unpublish<'a>(name: &'a str) -> (),
+    terms => Command::NameUnpublish { name: terms.service(name)? },
+    Reply::NameUnpublished => ()
 }
 
-/// Starts another job. What cannot be sent is refused.
-#[derive(Debug, Clone, Copy)]
-pub struct Spawn<'a>(pub &'a SpawnRequest);
+call! {
+    /// Starts another job. What cannot be sent is refused.
+    Spawn<'a>(request: &'a SpawnRequest) -> Spawned,
+    _ => Command::Spawn(request.clone()),
+    Reply::Spawned { job_id, errcodes } => Spawned { job_id: job_id.map(Into::into), errcodes }
+}
 
 /// A job that was started on behalf of this PE.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -393,24 +273,22 @@ pub struct Spawned {
     pub errcodes: Vec<i32>,
 }
 
-impl Call for Spawn<'_> {
-    type Reply = Spawned;
-
-    fn command(&self, _: &Terms) -> Result<Command<'static>, ClientError> {
-        Ok(Command::Spawn(self.0.clone()))
+call! {
+    /// Puts the PEs in a ring and asks for the values of the neighbours (`PMIX_Ring`). Collective. For
+    /// servers that know it, which nothing but their documentation tells: ours with extensions, and
+    /// Slurm's with PMI-2; others end the job, or never answer.
+    Ring<'a>(value: &'a [u8]) -> Neighbours,
+    terms => {
+        let value = terms.value(value)?;
+        Command::Ring { count: 1, left: value.clone(), right: value }
+    },
+    Reply::Ring { rank, size, left, right } => Neighbours {
+        rank,
+        size,
+        left: left.into(),
+        right: right.into(),
     }
-
-    reply!(Reply::Spawned { job_id, errcodes } => Spawned {
-        job_id: job_id.map(Into::into),
-        errcodes,
-    });
 }
-
-/// Puts the PEs in a ring and asks for the values of the neighbours (`PMIX_Ring`). Collective. For
-/// servers that know it, which nothing but their documentation tells: ours with extensions, and
-/// Slurm's with PMI-2; others end the job, or never answer.
-#[derive(Debug, Clone, Copy)]
-pub struct Ring<'a>(pub &'a [u8]);
 
 /// A PE's place in a ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -425,102 +303,44 @@ pub struct Neighbours {
     pub right: Vec<u8>,
 }
 
-impl Call for Ring<'_> {
-    type Reply = Neighbours;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
-        let value = terms.value(self.0)?;
-        Ok(Command::Ring {
-            count: 1,
-            left: value.clone(),
-            right: value,
-        })
-    }
-
-    reply!(Reply::Ring(ring) => Neighbours {
-        rank: ring.rank,
-        size: ring.size,
-        left: ring.left.into(),
-        right: ring.right.into(),
-    });
-}
-
-/// A collective operation with data of any length, see [`crate::wire::data`]: gives what this PE gets.
-/// An extension.
-#[derive(Debug, Clone, Copy)]
-pub struct Data<'a> {
-    /// Which one.
-    pub operation: Operation,
-    /// Rank of its root; 0 where there is none.
-    pub root: u32,
-    /// What this PE brings, at most [`MAX_CONTRIBUTION`] bytes.
-    pub value: &'a [u8],
-}
-
-impl Call for Data<'_> {
-    type Reply = Vec<u8>;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
+call! {
+    /// A collective operation with data of any length ([`crate::wire::data`]): which, the rank of its
+    /// root or 0, and what this PE brings, at most [`MAX_CONTRIBUTION`] bytes; gives what this PE gets.
+    /// An extension.
+    Data<'a>(operation: Operation, root: u32, value: &'a [u8]) -> Vec<u8>,
+    terms => {
         terms.need_extensions("nla")?;
-        Ok(Command::Data {
-            operation: self.operation,
-            root: self.root,
-            value: terms.data(self.operation.name(), self.value, MAX_CONTRIBUTION)?,
-            more: false,
-        })
-    }
-
-    reply!(Reply::Data { value, .. } => value.into());
+        let value = terms.data(operation.name(), value, MAX_CONTRIBUTION)?;
+        Command::Data { operation, root, value, more: false }
+    },
+    Reply::Data { value, .. } => value.into()
 }
 
-/// Sends a message of at most [`MAX_MESSAGE`] bytes to a PE. The reply says that the node agent has
-/// taken it, which does not mean that it has been received. An extension.
-#[derive(Debug, Clone, Copy)]
-pub struct SendTo<'a> {
-    /// Rank of the receiver.
-    pub to: u32,
-    /// The message.
-    pub message: &'a [u8],
-}
-
-impl Call for SendTo<'_> {
-    type Reply = ();
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
+call! {
+    /// Sends to the PE with this rank a message of at most [`MAX_MESSAGE`] bytes. The reply says that
+    /// the node agent has taken it, which does not mean that it has been received. An extension.
+    SendTo<'a>(to: u32, message: &'a [u8]) -> (),
+    terms => {
         terms.need_extensions("nla-send")?;
-        let value = terms.data("send", self.message, MAX_MESSAGE)?;
-        Ok(Command::Send { to: self.to, value })
-    }
-
-    reply!(Reply::Sent => ());
+        Command::Send { to, value: terms.data("send", message, MAX_MESSAGE)? }
+    },
+    Reply::Sent => ()
 }
 
-/// Receives the next message that the PE with this rank sends to this one; refused if that PE ends
-/// without sending one. An extension.
-#[derive(Debug, Clone, Copy)]
-pub struct ReceiveFrom(pub u32);
-
-impl Call for ReceiveFrom {
-    type Reply = Vec<u8>;
-
-    fn command(&self, terms: &Terms) -> Result<Command<'static>, ClientError> {
+call! {
+    /// Receives the next message that the PE with this rank sends to this one; refused if that PE ends
+    /// without sending one. An extension.
+    ReceiveFrom(from: u32) -> Vec<u8>,
+    terms => {
         terms.need_extensions("nla-recv")?;
-        Ok(Command::Receive { from: self.0 })
-    }
-
-    reply!(Reply::Received(message) => message.into());
+        Command::Receive { from }
+    },
+    Reply::Received(message) => message.into()
 }
 
-/// Takes leave: the last call.
-#[derive(Debug, Clone, Copy)]
-pub struct Finalize;
-
-impl Call for Finalize {
-    type Reply = ();
-
-    fn command(&self, _: &Terms) -> Result<Command<'static>, ClientError> {
-        Ok(Command::Finalize)
-    }
-
-    reply!(Reply::Finalize => ());
+call! {
+    /// Takes leave: the last call.
+    Finalize -> (),
+    _ => Command::Finalize,
+    Reply::Finalize => ()
 }

@@ -97,9 +97,8 @@ fn extensions_allow_one_write_for_the_whole_start() {
 #[test]
 fn marked_replies_may_overtake() {
     let mut client = accepted(true);
-    let wait = true;
-    let late = client.call(&NodeAttr { key: "late", wait }).unwrap();
-    let early = client.call(&NodeAttr { key: "early", wait }).unwrap();
+    let late = client.call(&NodeAttr("late", true)).unwrap();
+    let early = client.call(&NodeAttr("early", true)).unwrap();
     let sent = text(&mut client);
     assert!(
         sent.contains(&format!("thrid={};key=early;", early.mark())),

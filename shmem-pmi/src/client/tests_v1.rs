@@ -276,9 +276,9 @@ fn what_pmi1_cannot_carry_is_refused() {
             "{key:?} {value:?}: {error}"
         );
     }
-    let (key, wait) = ("k", true);
+    let key = "k";
     let put = client.call(&PutNodeAttr(key, b"v")).map(drop);
-    let get = client.call(&NodeAttr { key, wait }).map(drop);
+    let get = client.call(&NodeAttr(key, true)).map(drop);
     for outcome in [put, get] {
         assert_eq!(
             outcome.unwrap_err().to_string().split('`').next(),

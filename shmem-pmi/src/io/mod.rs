@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use shmem_node::sys;
 
-use crate::client::{Call, Client, ClientConfig, ClientError, Ticket};
+use crate::client::{Call, Client, ClientError, Ticket};
 pub use error::ConnectionError;
 use error::{Broken, would_retry};
 
@@ -64,8 +64,7 @@ impl Shared {
 }
 
 impl Connection {
-    /// Takes over a connected stream socket of any family, such as the one of `PMI_FD`, for a
-    /// PMI-2 client.
+    /// Takes over a connected stream socket of any family, such as the one of `PMI_FD`.
     ///
     /// `timeout` bounds every wait; `None` waits as long as it takes,
     /// which is right where a fence may wait for a slow PE.
@@ -73,35 +72,13 @@ impl Connection {
     /// # Errors
     ///
     /// The socket cannot be set to blocking mode, for example because it is none.
-    pub fn from_fd(
-        fd: OwnedFd,
-        config: ClientConfig,
-        timeout: Option<Duration>,
-    ) -> io::Result<Self> {
-        Self::with_client(fd, Client::new(config), timeout)
-    }
-
-    /// As [`Connection::from_fd`], over a Unix socket.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::from_fd`].
     pub fn new(
-        stream: UnixStream,
-        config: ClientConfig,
+        socket: impl Into<OwnedFd>,
+        client: Client,
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
-        Self::with_client(stream.into(), Client::new(config), timeout)
-    }
-
-    /// As [`Connection::from_fd`], for a client that speaks any version.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::from_fd`].
-    pub fn with_client(fd: OwnedFd, client: Client, timeout: Option<Duration>) -> io::Result<Self> {
         // Reads, writes and their timeouts are the same for all families.
-        let stream = UnixStream::from(fd);
+        let stream = UnixStream::from(socket.into());
         stream.set_nonblocking(false)?;
         let shared = Shared {
             client,
@@ -125,7 +102,7 @@ impl Connection {
     pub fn connect(address: &str, client: Client, timeout: Option<Duration>) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?; // requests are small, and wait for their replies
-        Self::with_client(stream.into(), client, timeout)
+        Self::new(stream, client, timeout)
     }
 
     /// Sleeps until the server closes the connection; reads nothing, so other threads go on.
@@ -139,12 +116,6 @@ impl Connection {
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The client, to queue calls.
-    pub fn client(&mut self) -> &mut Client {
-        let shared = self.shared.get_mut();
-        &mut shared.unwrap_or_else(PoisonError::into_inner).client
     }
 
     /// Makes calls and sends them, in one write if the socket takes it. What several threads submit
@@ -162,15 +133,6 @@ impl Connection {
         let made = calls(&mut shared.client)?;
         drop(self.flush_until(shared, self.deadline())?);
         Ok(made)
-    }
-
-    /// Sends what is queued, in one write if the socket takes it.
-    ///
-    /// # Errors
-    ///
-    /// The socket fails, or takes nothing within the timeout.
-    pub fn flush(&self) -> Result<(), ConnectionError> {
-        self.flush_until(self.lock(), self.deadline()).map(drop)
     }
 
     /// Makes a call and waits for its reply.

@@ -1,6 +1,7 @@
 //! Tests of the blocking driver against a real server behind socket pairs.
 
 use super::*;
+use crate::client::ClientConfig;
 use crate::client::calls::*;
 use crate::server::{Job, NodePlace, NodeServer, Output};
 use crate::tree::Tree;
@@ -75,7 +76,7 @@ fn run(extensions: bool) -> Vec<Vec<u8>> {
                     extensions,
                 };
                 let limit = Some(Duration::from_secs(60));
-                let pmi = Connection::from_fd(stream.into(), config, limit).unwrap();
+                let pmi = Connection::new(stream, Client::new(config), limit).unwrap();
                 assert_eq!(pmi.call(&Initialise).unwrap().size, 4);
                 let gather = extensions.then(|| {
                     let first = pmi.submit(|client| Ok(client.next_request())).unwrap();
@@ -95,14 +96,7 @@ fn run(extensions: bool) -> Vec<Vec<u8>> {
                     pmi.call(&PutNodeAttr("a", b"x")).unwrap();
                 }
                 pmi.call(&Wait(fence)).unwrap();
-                assert_eq!(
-                    pmi.call(&NodeAttr {
-                        key: "a",
-                        wait: true
-                    })
-                    .unwrap(),
-                    Some(b"x".to_vec())
-                );
+                assert_eq!(pmi.call(&NodeAttr("a", true)).unwrap(), Some(b"x".to_vec()));
                 let other = (rank + 1) % 4;
                 let value = pmi.call(&Get(&format!("k{other}"))).unwrap();
                 assert_eq!(value, Some(format!("v{other}").into_bytes()));
@@ -137,7 +131,7 @@ fn connect(timeout: Duration) -> (UnixStream, Connection) {
     };
     (
         server,
-        Connection::new(stream, config, Some(timeout)).unwrap(),
+        Connection::new(stream, Client::new(config), Some(timeout)).unwrap(),
     )
 }
 
@@ -247,7 +241,7 @@ fn pmgr_and_messages_over_sockets() {
             extensions: true,
         };
         let limit = Some(Duration::from_secs(60));
-        let connection = Connection::new(stream, config, limit).unwrap();
+        let connection = Connection::new(stream, Client::new(config), limit).unwrap();
         let pmgr = crate::papers::pmgr::Pmgr::open(&connection).unwrap();
         pmgr_calls(&pmgr);
         let primitives = crate::papers::primitives::Primitives::new(&connection, rank, 4);
@@ -268,7 +262,7 @@ fn pmgr_and_messages_over_sockets() {
         );
         primitives.put(&format!("k{rank}"), b"v").unwrap();
         let (owner, key) = (next, &format!("k{next}")[..]);
-        assert_eq!(connection.call(&GetFrom { owner, key }).unwrap(), b"v");
+        assert_eq!(connection.call(&GetFrom(owner, key)).unwrap(), b"v");
         primitives.barrier().unwrap();
         assert_eq!(primitives.get(&format!("k{last}")).unwrap().unwrap(), b"v");
         pmgr.close().unwrap();

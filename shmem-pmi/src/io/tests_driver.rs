@@ -1,8 +1,8 @@
 //! Tests of the driver's promises against servers that play a script.
 
 use super::*;
-use crate::client::RankFrom;
 use crate::client::calls::*;
+use crate::client::{ClientConfig, RankFrom};
 use std::io::Write as _;
 use std::thread;
 
@@ -15,7 +15,7 @@ fn pmi1() -> (UnixStream, Connection) {
     let (mut server, stream) = UnixStream::pair().unwrap();
     let client = Client::pmi1(RankFrom::Environment { rank: 0, size: 2 });
     let limit = Some(Duration::from_secs(60));
-    let pmi = Connection::with_client(stream.into(), client, limit).unwrap();
+    let pmi = Connection::new(stream, client, limit).unwrap();
     server.write_all(HYDRA).unwrap();
     assert_eq!(pmi.call(&Initialise).unwrap().size, 2);
     (server, pmi)
@@ -64,7 +64,7 @@ fn every_request_is_a_write_of_its_own() {
         }
     });
     let client = Client::pmi1(RankFrom::Environment { rank: 0, size: 1 });
-    let pmi = Connection::with_client(stream.into(), client, None).unwrap();
+    let pmi = Connection::new(stream, client, None).unwrap();
     pmi.submit(|client| {
         client.call(&Initialise)?;
         for i in 0..20 {
@@ -135,7 +135,7 @@ fn requests_that_fill_the_socket_do_not_keep_replies_out() {
         extensions: true,
     };
     let limit = Some(Duration::from_secs(60));
-    let pmi = Connection::new(stream, config, limit).unwrap();
+    let pmi = Connection::new(stream, Client::new(config), limit).unwrap();
     pmi.call(&Initialise).unwrap();
     let flood = || {
         let gets = pmi.submit(|client| {

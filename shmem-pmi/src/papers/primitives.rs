@@ -105,7 +105,7 @@ impl<'c> Primitives<'c> {
     ///
     /// No such rank, too long, or more than [`crate::wire::data::MAX_UNRECEIVED`] bytes not received by others.
     pub fn send(&self, to: u32, message: &[u8]) -> Result<(), PrimitiveError> {
-        Ok(self.connection.call(&calls::SendTo { to, message })?)
+        Ok(self.connection.call(&calls::SendTo(to, message))?)
     }
 
     /// `NLA_Recv`: waits for the next message of a PE to this one.
@@ -133,11 +133,7 @@ impl<'c> Primitives<'c> {
         root: u32,
         value: &[u8],
     ) -> Result<Vec<u8>, PrimitiveError> {
-        Ok(self.in_order(&calls::Data {
-            operation,
-            root,
-            value,
-        })?)
+        Ok(self.in_order(&calls::Data(operation, root, value))?)
     }
 
     fn list(&self, operation: Operation, bytes: &[u8]) -> Result<Vec<Vec<u8>>, PrimitiveError> {

@@ -53,7 +53,7 @@ pub(super) fn introduce(
     };
     let socket = |fd, client| {
         let source = |source| Cause::Descriptor { fd, source };
-        Connection::with_client(inherit(fd)?, client, None).map_err(source)
+        Connection::new(inherit(fd)?, client, None).map_err(source)
     };
     let told = RankFrom::Environment {
         rank: environment.rank,

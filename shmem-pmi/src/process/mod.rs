@@ -316,7 +316,7 @@ impl Process {
     /// As [`Process::job_id`].
     pub fn node_attr(&self, key: &str, wait: bool) -> Result<Option<Vec<u8>>, ProcessError> {
         let own = |alone: &Alone| Ok(alone.node_attr(key, wait));
-        self.either("node_attr", calls::NodeAttr { key, wait }, own)
+        self.either("node_attr", calls::NodeAttr(key, wait), own)
     }
 
     /// Puts a pair, which becomes visible with the next fence. Keys have 1 to 63 bytes, values 1 to
@@ -363,7 +363,7 @@ impl Process {
                 instead: "there is no other PE than 0 in this job",
             }),
         };
-        self.either("get_from", calls::GetFrom { owner, key }, own)
+        self.either("get_from", calls::GetFrom(owner, key), own)
     }
 
     /// Publishes where a service is to be found, for other jobs.

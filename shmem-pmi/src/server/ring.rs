@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{LinkName, NodeServer, Output, TreeError, TreeLink, WaitKind, Waiter};
 use crate::wire::tree::{Body, Direction, Message, RingPart};
-use crate::wire::v2::{Reply, RingReply};
+use crate::wire::v2::Reply;
 
 /// The ends of a piece of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,12 +213,12 @@ impl NodeServer {
         self.finish(request, others);
         for waiter in neighbours {
             if let Some(Some(place)) = locals.get(waiter.local) {
-                let reply = Reply::Ring(RingReply {
+                let reply = Reply::Ring {
                     rank: place.first,
                     size: Some(place.size),
                     left: place.left[..].into(),
                     right: place.right[..].into(),
-                });
+                };
                 self.tell(&waiter, reply);
             }
         }

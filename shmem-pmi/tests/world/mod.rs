@@ -486,7 +486,7 @@ impl World {
             }
             Step::NodeAttr { wait } => {
                 let key = "leader";
-                let value = pe.client.call(&calls::NodeAttr { key, wait }).unwrap();
+                let value = pe.client.call(&calls::NodeAttr(key, wait)).unwrap();
                 Some(Await::NodeAttr {
                     value,
                     may_be_absent: !wait,
@@ -527,11 +527,7 @@ impl World {
                     Collective::Data(operation, root) => {
                         let [value, expected] =
                             with_data(operation, root, pe.rank, self.job.size, op);
-                        let call = calls::Data {
-                            operation,
-                            root,
-                            value: &value,
-                        };
+                        let call = calls::Data(operation, root, &value);
                         Some(Await::Received(pe.client.call(&call).unwrap(), expected))
                     }
                     Collective::Allgather(len) => {
@@ -555,17 +551,14 @@ impl World {
                 Some(Await::NotOlder(got, op))
             }
             Step::GetFrom(op, other) => {
-                let call = calls::GetFrom {
-                    owner: other,
-                    key: &pair(other, op).0,
-                };
+                let call = calls::GetFrom(other, &pair(other, op).0);
                 Some(Await::From(pe.client.call(&call).unwrap(), op, other))
             }
             Step::Send => {
                 let to = (pe.rank + 1) % self.job.size;
                 for round in 0..2 {
                     let message = &item(pe.rank, round, 99);
-                    let sent = pe.client.call(&calls::SendTo { to, message });
+                    let sent = pe.client.call(&calls::SendTo(to, message));
                     pe.quiet.push(sent.unwrap());
                 }
                 None

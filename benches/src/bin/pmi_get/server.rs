@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use shmem_node::kvs::{MAX_VALUE, Store};
-use shmem_pmi::client::ClientConfig;
 use shmem_pmi::client::calls::{Get, Initialise};
+use shmem_pmi::client::{Client, ClientConfig};
 use shmem_pmi::io::Connection;
 use shmem_pmi::server::{Job, MapStore, NodePlace, NodeServer, NodeStore, Output};
 use shmem_pmi::tree::Tree;
@@ -120,7 +120,7 @@ impl Message {
             job_id: None,
             extensions: false,
         };
-        let connection = Connection::from_fd(socket, config, None)?;
+        let connection = Connection::new(socket, Client::new(config), None)?;
         connection.call(&Initialise)?;
         Ok(Self(connection))
     }

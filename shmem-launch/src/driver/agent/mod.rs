@@ -10,11 +10,12 @@ mod starting;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::net::SocketType;
 use shmem_node::pe_block::PeState;
 use shmem_node::settings::Settings;
 use shmem_node::template::{PeSpec, Reply};
@@ -220,7 +221,7 @@ fn cannot_start(e: &io::Error) -> u8 {
 /// # Safety
 /// This process has a single thread.
 pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
-    let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
+    let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
     // An agent has it already.
     let null = own_group.then(sys::dev_null).transpose()?;
     let child = || {
@@ -259,7 +260,7 @@ fn start(parent: LinkIo) -> io::Result<Driver> {
     let far = parent.is_remote();
     if far {
         // A remote shell may have paths among its options. That the directory is missing is said later.
-        let _ = sys::change_dir(Path::new(OsStr::from_bytes(&launch.cwd)));
+        let _ = std::env::set_current_dir(Path::new(OsStr::from_bytes(&launch.cwd)));
     }
     let addresses = address::own(&launch).map(|(addresses, plan)| {
         launch.addresses = plan;
@@ -350,7 +351,7 @@ fn start(parent: LinkIo) -> io::Result<Driver> {
     let signals = sys::signalfd(&SIGNALS)?;
     parent.watch(&epoll)?;
     epoll.add(&signals, SIGNAL, Interest::Read)?;
-    epoll.add(&outputs.fd(), OUTPUTS, Interest::Read)?;
+    epoll.add(&outputs, OUTPUTS, Interest::Read)?;
     for (at, child) in (0u64..).zip(&children) {
         child.link.watch(&epoll)?;
         if let Some(said) = &child.said {
@@ -396,7 +397,7 @@ fn start(parent: LinkIo) -> io::Result<Driver> {
             if let Some(template) = &node.template {
                 driver
                     .epoll
-                    .add(&template.as_fd(), TEMPLATE, Interest::Read)?;
+                    .add(template.as_fd(), TEMPLATE, Interest::Read)?;
             }
             driver.node = Some(node);
             driver.tell(Event::Prepared);

@@ -330,7 +330,7 @@ impl Driver {
     }
 
     fn notes_ready(&mut self) {
-        let _ = sys::read(self.wake.as_fd(), &mut [0; 8]);
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         while let Ok(note) = self.inbox.try_recv() {
             match note {
                 Note::Written(stream, n) => {

@@ -74,6 +74,7 @@
 /// Most bytes in one part of what an operation with data carries, before hexadecimal coding.
 pub const DATA_PART: usize = 24 << 10;
 
+mod codec;
 mod fields;
 mod frame;
 mod request;
@@ -84,4 +85,4 @@ pub use super::init::{InitLine, InitReply};
 pub use fields::Fields;
 pub use frame::{Decoder, HEADER_LEN, Incoming, MAX_BODY, MAX_LINE};
 pub use request::{Command, Request};
-pub use response::{FullInitReply, Reply, Response, RingReply};
+pub use response::{FullInitReply, Reply, Response};
