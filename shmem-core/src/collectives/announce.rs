@@ -66,7 +66,7 @@ impl Runtime {
     }
 
     fn said(&self, team: &Team, place: usize, i: usize) -> Announcement {
-        let local = team.place().local(i);
+        let local = team.mapping().local(i);
         Announcement(std::array::from_fn(|word| {
             let at = team.slot(ANNOUNCED) + 8 * (WORDS * place + word);
             // SAFETY: an aligned word of a segment of this node.
@@ -78,7 +78,7 @@ impl Runtime {
     #[inline]
     pub(super) fn announce_lines(&self, team: &Team, number: u64) {
         if cfg!(debug_assertions) {
-            let said = self.said(team, CURRENT, team.place().index());
+            let said = self.said(team, CURRENT, team.mapping().index());
             self.say(team, 1 + (number % 2) as usize, said);
         }
     }
@@ -104,15 +104,15 @@ impl Runtime {
     #[inline]
     fn compare(&self, team: &Team, place: usize) {
         if cfg!(debug_assertions) {
-            let mine = self.said(team, place, team.place().index());
-            for i in 0..team.place().n_here() {
+            let mine = self.said(team, place, team.mapping().index());
+            for i in 0..team.mapping().n_here() {
                 let theirs = self.said(team, place, i);
                 assert!(
                     mine == theirs,
                     "PE {} is in {mine} of {team}, but PE {} in {theirs}; all members must call the \
                      same collectives in the same order with matching arguments",
                     self.me,
-                    self.node.ranks()[team.place().local(i)],
+                    self.node.ranks()[team.mapping().local(i)],
                 );
             }
         }

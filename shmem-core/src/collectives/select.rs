@@ -95,8 +95,8 @@ impl Layout {
     pub(super) fn of(team: &Team) -> Self {
         Self {
             members: team.n_pes(),
-            here: team.place().n_here(),
-            nodes: team.place().n_nodes(),
+            here: team.mapping().n_here(),
+            nodes: team.mapping().n_nodes(),
             polls: team.polls(),
         }
     }

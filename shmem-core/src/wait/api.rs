@@ -1,6 +1,6 @@
 //! Waiting for and testing elements of symmetric arrays.
 
-use crate::heap::sym::SymSlice;
+use crate::symmetric::array::SymSlice;
 use crate::wait::words::{self, Cmp, Mask, Values, Waitable, Words};
 
 /// Waits until this PE's first element of `word` compares as asked; gives its value then.

@@ -1,4 +1,4 @@
-//! Where the members of a team are: which of them share this PE's memory, and who leads on each
+//! The mapping of a team's members to nodes: which of them share this PE's memory, and who leads on each
 //! node.
 //!
 //! The *leader* on a node is its member of the lowest rank in the team. Of the world and the shared
@@ -39,7 +39,7 @@ enum Nodes {
 
 /// Where the members of a team are.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Mapping {
     locals: Locals,
     /// Index of this PE among those of its node.
     index: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Place {
     node: usize,
 }
 
-impl Place {
+impl Mapping {
     pub(super) fn of_world(view: &NodeView, local: usize) -> Self {
         let many = view.n_nodes() > 1;
         Self {
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// For a team of any members: `node_of` and `local_of` tell where PEs are.
-    pub(super) fn of(members: &Members, me: usize, node_of: &[u32], local_of: &[u32]) -> Self {
+    pub(crate) fn of(members: &Members, me: usize, node_of: &[u32], local_of: &[u32]) -> Self {
         let mine = node_of[me];
         let mut locals = Vec::new();
         let mut index = 0;
@@ -188,20 +188,29 @@ mod tests {
     #[test]
     fn the_lowest_rank_on_a_node_leads() {
         let reversed = Members::all(6).strided(5, -1, 6).unwrap();
-        let place = Place::of(&reversed, 4, &NODE_OF, &LOCAL_OF);
-        assert_eq!((place.n_here(), place.local(0), place.local(1)), (2, 1, 0));
-        assert_eq!((place.n_nodes(), place.node(), place.index()), (3, 1, 0));
-        let leaders: Vec<_> = (0..3).map(|node| place.leader(node)).collect();
+        let mapping = Mapping::of(&reversed, 4, &NODE_OF, &LOCAL_OF);
+        assert_eq!(
+            (mapping.n_here(), mapping.local(0), mapping.local(1)),
+            (2, 1, 0)
+        );
+        assert_eq!(
+            (mapping.n_nodes(), mapping.node(), mapping.index()),
+            (3, 1, 0)
+        );
+        let leaders: Vec<_> = (0..3).map(|node| mapping.leader(node)).collect();
         assert_eq!(leaders, [5, 4, 3]);
-        let nodes: Vec<_> = (0..6).map(|rank| place.node_of(rank)).collect();
+        let nodes: Vec<_> = (0..6).map(|rank| mapping.node_of(rank)).collect();
         assert_eq!(nodes, [0, 1, 2, 0, 1, 2]);
     }
 
     #[test]
     fn one_node_needs_no_leaders() {
         let two = Members::all(6).strided(1, 3, 2).unwrap();
-        let place = Place::of(&two, 4, &NODE_OF, &LOCAL_OF);
-        assert_eq!((place.n_nodes(), place.node(), place.node_of(1)), (1, 0, 0));
-        assert!(!place.leads());
+        let mapping = Mapping::of(&two, 4, &NODE_OF, &LOCAL_OF);
+        assert_eq!(
+            (mapping.n_nodes(), mapping.node(), mapping.node_of(1)),
+            (1, 0, 0)
+        );
+        assert!(!mapping.leads());
     }
 }

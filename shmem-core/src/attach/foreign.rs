@@ -20,15 +20,15 @@ use shmem_node::settings::Settings;
 use shmem_pmi::process::{Process, ProcessError};
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
-use super::Lasting;
 use super::alone::{self, Node};
-use super::attach::check_size;
+use super::attached::Attached;
+use super::shmrun::check_size;
 use crate::error::Error;
 use crate::pmi::{Foreign, Identity, Pmi, give_up};
 
 /// How long the PEs of a node wait for each other to call init. Programs may do a lot before; this
 /// is for those that never call it.
-const PATIENCE: Duration = Duration::from_secs(300);
+const INIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Where hosts' names are found, as launchers tell them: of other hosts, and of this one.
 const OTHER_HOSTS: [&str; 1] = ["SLURM_LAUNCH_NODE_IPADDR"];
@@ -47,7 +47,7 @@ fn apart(me: u32) -> impl FnOnce(RendezvousError) -> Error {
 }
 
 /// Introduces this process to the PMI server, and gets the node segment.
-pub(super) fn join(settings: &Settings) -> Result<Lasting, Error> {
+pub(super) fn join(settings: &Settings) -> Result<Attached, Error> {
     let process = Process::init().map_err(failed("talk to the launcher's PMI server"))?;
     let me = process.rank();
     let (shared, identity) =
@@ -58,7 +58,7 @@ pub(super) fn join(settings: &Settings) -> Result<Lasting, Error> {
         .inspect_err(|why| foreign.init_failed(why))?;
     let pmi = Pmi::Foreign(foreign);
     let (node, heap, xrc) = shared;
-    Ok(Lasting::new(me as usize, node, heap, Some(xrc), pmi))
+    Ok(Attached::new(me as usize, node, heap, Some(xrc), pmi))
 }
 
 /// Ends the job because settings of this process make no sense, before it has talked to the server:
@@ -102,7 +102,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         node: number,
         ranks,
         n_pes,
-        patience: PATIENCE,
+        patience: INIT_TIMEOUT,
     };
     let shared = if meeting.ranks[0] == me {
         // First: who comes early must not wait longer than needed.

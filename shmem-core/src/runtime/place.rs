@@ -1,21 +1,32 @@
-//! The short way to the memory of PEs of this node, for callers that have addresses.
+//! Where the memory of a PE is, and what is done with it on this node.
 //!
-//! Operations on 8 bytes take a few nanoseconds, so what is found out about them counts: here one look at
-//! the runtime serves all questions. Whatever is not plainly a symmetric object of a neighbour is
-//! answered with `None`, without a reason; the long way, which all other cases take, has the messages.
+//! Operations on 8 bytes take a few nanoseconds, so what is found out about them counts. All of them come
+//! to a [`Near`] at last: most by way of [`Runtime::place`], which has messages for mistakes; those of
+//! the C library on the default context by [`near`], where one look at the runtime serves all questions,
+//! and whatever is not plainly a symmetric object of a neighbour is left to the long way.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use shmem_ib::atomic::{self, AtomicOp, Width};
 
+use super::{Runtime, try_rt};
 use crate::heap::access;
-use crate::runtime::{Place, Runtime, try_rt};
 
-/// A range of symmetric memory of a PE of this node, which can be loaded and stored.
+/// Where a PE's memory is.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// On this node.
+    Near(Near),
+    /// On another node: the PE's number in the job.
+    Far(usize),
+}
+
+/// Symmetric memory of a PE of this node, from some byte on, which can be loaded and stored.
 #[derive(Clone, Copy)]
 pub struct Near {
     rt: &'static Runtime,
     at: *mut u8,
+    /// Position of the PE on the node.
     local: usize,
 }
 
@@ -30,18 +41,72 @@ pub fn near(at: *const u8, len: usize, world_pe: usize) -> Option<Near> {
     let rt = try_rt()?;
     // Finds threads that may not call the library.
     #[cfg(debug_assertions)]
-    crate::runtime::rt();
+    super::rt();
     let sym = rt.ranges.find(at as usize, len)?;
     if world_pe >= rt.node_of.len() {
         return None;
     }
     match rt.place(world_pe, sym.offset()) {
-        Place::Here(crate::runtime::Near { at, local }) => Some(Near { rt, at, local }),
-        Place::There(_) => None,
+        Place::Near(near) => Some(near),
+        Place::Far(_) => None,
+    }
+}
+
+impl Runtime {
+    /// Where the byte at `offset` of `pe`'s segment is.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn place(&'static self, pe: usize, offset: usize) -> Place {
+        if !self.is_near(pe) {
+            return Place::Far(pe);
+        }
+        let local = self.local_of[pe] as usize;
+        Place::Near(Near {
+            rt: self,
+            at: self.neighbour(local, offset),
+            local,
+        })
+    }
+
+    /// Whether `pe` is on this node.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn is_near(&self, pe: usize) -> bool {
+        match self.node_of.get(pe) {
+            Some(&node) => node == self.my_node,
+            None => self.no_such_pe(pe),
+        }
     }
 }
 
 impl Near {
+    /// The first byte.
+    #[inline(always)]
+    pub(crate) fn at(self) -> *mut u8 {
+        self.at
+    }
+
+    /// The PE's memory at another offset of its segment.
+    #[inline(always)]
+    pub(crate) fn elsewhere(self, offset: usize) -> Self {
+        Self {
+            at: self.rt.neighbour(self.local, offset),
+            ..self
+        }
+    }
+
+    /// Wakes the PE if it waits for its memory to change, as what was stored there without this type.
+    #[inline(always)]
+    pub(crate) fn ring(self) {
+        self.rt.ring(self.local);
+    }
+
     /// Writes `bytes` bytes.
     ///
     /// # Safety
@@ -50,7 +115,7 @@ impl Near {
     pub unsafe fn put(self, source: *const u8, bytes: usize) {
         // SAFETY: by the caller; the range is mapped.
         unsafe { access::copy(source, self.at, bytes) };
-        self.rt.ring(self.local);
+        self.ring();
     }
 
     /// Reads `bytes` bytes.
@@ -76,7 +141,7 @@ impl Near {
                 // SAFETY: mapped, of this size, and aligned.
                 let word = unsafe { $atomic::from_ptr(self.at.cast()) };
                 word.store($word::from_ne_bytes(bytes), Ordering::Relaxed);
-                self.rt.ring(self.local);
+                self.ring();
             }};
         }
         match N {
@@ -143,7 +208,7 @@ impl Near {
         // SAFETY: mapped, and by the caller.
         let old = unsafe { atomic::execute(self.at, width, op) };
         if !matches!(op, AtomicOp::Fetch) {
-            self.rt.ring(self.local);
+            self.ring();
         }
         old
     }
@@ -156,7 +221,25 @@ impl Near {
     pub unsafe fn set(self, width: Width, value: u64) {
         // SAFETY: mapped, and by the caller.
         unsafe { atomic::store(self.at, width, value) };
-        self.rt.ring(self.local);
+        self.ring();
+    }
+
+    /// Executes `op`, of which nobody needs the old value.
+    ///
+    /// # Safety
+    /// As for [`atomic`](Self::atomic).
+    #[inline(always)]
+    pub(crate) unsafe fn post(self, width: Width, op: AtomicOp) {
+        // SAFETY: by the caller.
+        unsafe {
+            match op {
+                AtomicOp::Swap(value) => self.set(width, value),
+                _ => {
+                    atomic::execute(self.at, width, op);
+                    self.ring();
+                }
+            }
+        }
     }
 
     #[inline(always)]

@@ -10,6 +10,9 @@ use std::ops::Range;
 /// Most children a node can have: 2^18 nodes.
 pub(crate) const MAX_CHILDREN: usize = 18;
 
+/// PEs for which the tree is deep enough, of nodes or of members of an active set.
+pub(crate) const MAX_PES: usize = 1 << MAX_CHILDREN;
+
 /// Parent of `node`; the root has none.
 pub(crate) fn parent(node: usize) -> Option<usize> {
     (node != 0).then(|| node & (node - 1))

@@ -8,13 +8,13 @@ use shmem_node::contract::{
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
 
-use super::Lasting;
-use crate::collectives::MAX_PES;
+use super::attached::Attached;
 use crate::error::Error;
 use crate::pmi::Pmi;
+use crate::tree::MAX_PES;
 
 /// Maps what `shmrun` has prepared.
-pub(super) fn attach(version: &str) -> Result<Lasting, Error> {
+pub(super) fn attach(version: &str) -> Result<Attached, Error> {
     if version != NODE_CONTRACT {
         return Err(Error::Launch(format!(
             "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers \
@@ -44,7 +44,7 @@ pub(super) fn attach(version: &str) -> Result<Lasting, Error> {
     }
     check_size(node.n_pes())?;
     let pmi = Pmi::inherited(rank, &contract::hex(&node.job_id()))?;
-    Ok(Lasting::new(rank as usize, node, heap, Some(xrc), pmi))
+    Ok(Attached::new(rank as usize, node, heap, Some(xrc), pmi))
 }
 
 /// Whether a job can have so many PEs.

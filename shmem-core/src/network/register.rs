@@ -8,16 +8,16 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use shmem_ib::connect::endpoint::{ConnError, Endpoint};
-use shmem_ib::device::memlock::Memlock;
+use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::verbs::{Fabric, Hca};
-use shmem_node::machine::{Machine, Size};
+use shmem_node::machine::Machine;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings};
 use shmem_node::stats::{Stat, StatsRecord};
 use shmem_node::sys;
 
-use super::parts::{MOST, Parts};
+use super::limits::{Demand, Limits, RegisterError, affordable, may_lock};
+use crate::heap::parts::{MOST, Parts};
 
 /// What is registered of the segment, and with what kind of device.
 #[derive(Debug)]
@@ -63,123 +63,6 @@ impl Shape {
             len: view.segment_len(),
         }
     }
-}
-
-/// A segment that cannot be registered as it was asked for.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RegisterError {
-    /// On-demand paging was asked for.
-    #[error(
-        "SHMEM_HEAP_REGISTER=odp, but this network device has no on-demand paging; set it to grow, \
-         which registers what the program allocates, or to whole"
-    )]
-    NoPaging,
-    /// More than the process may lock.
-    #[error(
-        "registering {} of the symmetric heap makes {} of locked memory, but this process may lock {} \
-         (RLIMIT_MEMLOCK, see ulimit -l); raise it (ulimit -l unlimited, or memlock in \
-         /etc/security/limits.conf){}",
-        Size(*more), Size(*all), Size(*limit), Advice(*at_once)
-    )]
-    Locked {
-        more: u64,
-        all: u64,
-        limit: u64,
-        at_once: bool,
-    },
-    /// More than the machine has.
-    #[error(
-        "registering {} of symmetric heaps takes that memory at once, but this machine has {}{}",
-        Size(*asked), Size(*have), Advice(*at_once)
-    )]
-    Memory {
-        asked: u64,
-        have: u64,
-        at_once: bool,
-    },
-    /// The device refuses.
-    #[error("the network device does not register {} of the symmetric heap: {source}", Size(*bytes))]
-    Device { bytes: u64, source: ConnError },
-}
-
-/// What to do about a heap that is too large to be registered.
-struct Advice(bool);
-
-impl std::fmt::Display for Advice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0 {
-            f.write_str(
-                "; or set SHMEM_HEAP_REGISTER=grow, which registers what the program allocates",
-            )?;
-        }
-        f.write_str("; or lower SHMEM_SYMMETRIC_SIZE")
-    }
-}
-
-/// What stands in the way of taking memory for a registration.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Bytes that this process may lock; `None` for any number.
-    locked: Option<u64>,
-    /// The machine's memory, if it tells.
-    machine: Option<Machine>,
-}
-
-/// What a registration would take.
-#[derive(Clone, Copy, Debug)]
-struct Demand {
-    /// Bytes to be registered.
-    more: u64,
-    /// Bytes that are registered already.
-    before: u64,
-    /// PEs of the machine that do the same.
-    pes: u64,
-    /// Whether it is the whole segment.
-    at_once: bool,
-}
-
-/// Whether there is memory for a registration that takes it.
-///
-/// PEs of a machine register at the same time, so what is free at this moment says little about all of
-/// them: their sum is compared with what the machine has at all, one PE's part with what is free.
-fn affordable(demand: Demand, limits: Limits) -> Result<(), RegisterError> {
-    let Demand {
-        more,
-        before,
-        pes,
-        at_once,
-    } = demand;
-    let all = before.saturating_add(more);
-    if let Some(limit) = limits.locked.filter(|&limit| all > limit) {
-        return Err(RegisterError::Locked {
-            more,
-            all,
-            limit,
-            at_once,
-        });
-    }
-    let Some(machine) = limits.machine else {
-        return Ok(());
-    };
-    let cap = |have: u64, limit: Option<u64>| limit.map_or(have, |l| have.min(l));
-    let total = cap(machine.total, machine.group_limit);
-    let free = cap(machine.available, machine.group_left);
-    for (asked, have) in [(all.saturating_mul(pes), total), (more, free)] {
-        if asked > have {
-            return Err(RegisterError::Memory {
-                asked,
-                have,
-                at_once,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// How many bytes this process may lock in memory; `None` for any number.
-fn may_lock() -> Option<u64> {
-    let Memlock { limit, privileged } = Memlock::current();
-    limit.filter(|_| !privileged)
 }
 
 /// Bytes that a PE registers in init at least, with a device that takes the memory of registered pages.
@@ -263,8 +146,8 @@ impl Registrar {
     /// Registers what must be there from the beginning.
     ///
     /// # Safety
-    /// As for [`Registrar::reach`].
-    pub(crate) unsafe fn begin<H: Hca>(
+    /// As for [`Registrar::register`].
+    pub(crate) unsafe fn register_first<H: Hca>(
         &self,
         endpoint: &Endpoint<H>,
         base: *mut u8,
@@ -272,7 +155,7 @@ impl Registrar {
         figures: &StatsRecord,
     ) -> Result<(), RegisterError> {
         // SAFETY: by the caller.
-        unsafe { self.register(endpoint, base, self.first(leader), figures) }
+        unsafe { self.register_parts(endpoint, base, self.first(leader), figures) }
     }
 
     /// Nothing is registered any more: the endpoint was closed.
@@ -285,7 +168,7 @@ impl Registrar {
     /// # Safety
     /// `base` is the first byte of this PE's segment, which is mapped, readable and writable until the
     /// endpoint is closed.
-    pub(crate) unsafe fn reach<H: Hca>(
+    pub(crate) unsafe fn register<H: Hca>(
         &self,
         endpoint: &Endpoint<H>,
         base: *mut u8,
@@ -293,12 +176,12 @@ impl Registrar {
         figures: &StatsRecord,
     ) -> Result<(), RegisterError> {
         // SAFETY: by the caller.
-        unsafe { self.register(endpoint, base, self.parts.touched(range), figures) }
+        unsafe { self.register_parts(endpoint, base, self.parts.touched(range), figures) }
     }
 
     /// # Safety
-    /// As for [`Registrar::reach`].
-    unsafe fn register<H: Hca>(
+    /// As for [`Registrar::register`].
+    unsafe fn register_parts<H: Hca>(
         &self,
         endpoint: &Endpoint<H>,
         base: *mut u8,
@@ -357,8 +240,6 @@ mod tests {
     use shmem_node::layout::INTERNAL_SIZE;
     use std::sync::Arc;
 
-    const GIB: u64 = 1 << 30;
-
     fn shape(len: usize) -> Shape {
         Shape {
             statics: false,
@@ -366,32 +247,6 @@ mod tests {
             len,
         }
     }
-
-    fn machine() -> Machine {
-        Machine {
-            total: 16 * GIB,
-            available: 8 * GIB,
-            swap_total: 0,
-            swap_free: 0,
-            group_left: None,
-            group_limit: None,
-        }
-    }
-
-    fn check(demand: Demand, locked: Option<u64>) -> Result<(), String> {
-        let limits = Limits {
-            locked,
-            machine: Some(machine()),
-        };
-        affordable(demand, limits).map_err(|e| e.to_string())
-    }
-
-    const WHOLE: Demand = Demand {
-        more: GIB,
-        before: 0,
-        pes: 1,
-        at_once: true,
-    };
 
     #[test]
     fn every_choice_and_kind_of_device() {
@@ -450,40 +305,6 @@ mod tests {
         assert_eq!(tiny.first(false), 0..1);
     }
 
-    #[test]
-    fn locked_memory_has_a_limit() {
-        assert_eq!(check(WHOLE, None), Ok(()));
-        assert_eq!(check(WHOLE, Some(GIB)), Ok(()));
-        let e = check(WHOLE, Some(8 << 20)).unwrap_err();
-        for part in ["1.0 GiB", "8.0 MiB", "ulimit -l", "REGISTER=grow"] {
-            assert!(e.contains(part), "{part} in {e}");
-        }
-        let grown = Demand {
-            before: GIB,
-            at_once: false,
-            ..WHOLE
-        };
-        let e = check(grown, Some(GIB)).unwrap_err();
-        assert!(e.contains("2.0 GiB") && !e.contains("REGISTER"), "{e}");
-    }
-
-    #[test]
-    fn memory_that_is_not_there_is_not_asked_for() {
-        let of = |pes, more| Demand { pes, more, ..WHOLE };
-        assert_eq!(check(of(16, GIB), None), Ok(()));
-        let e = check(of(17, GIB), None).unwrap_err();
-        assert!(e.contains("17.0 GiB") && e.contains("16.0 GiB"), "{e}");
-        let e = check(of(1, 9 * GIB), None).unwrap_err();
-        assert!(e.contains("9.0 GiB") && e.contains("8.0 GiB"), "{e}");
-        let e = check(of(u64::MAX, GIB), None).unwrap_err();
-        assert!(e.contains("SHMEM_HEAP_REGISTER=grow"), "{e}");
-        let unknown = Limits {
-            locked: None,
-            machine: None,
-        };
-        assert!(affordable(of(17, GIB), unknown).is_ok());
-    }
-
     /// As in a job, but that nobody uses the memory.
     #[test]
     fn parts_are_registered_once_and_when_they_are_reached() {
@@ -505,24 +326,26 @@ mod tests {
         let growing = registrar(HeapRegister::Grow, false, 4);
         // SAFETY: the memory is leaked.
         unsafe {
-            growing.begin(&endpoint, base, false, &figures).unwrap();
+            growing
+                .register_first(&endpoint, base, false, &figures)
+                .unwrap();
             assert_eq!(registered(), 1);
             for (offset, mib) in [(100, 1), (MIB, 5), (MIB, 5), (30 * MIB, 64 - 16)] {
                 let at = INTERNAL_SIZE + offset;
                 growing
-                    .reach(&endpoint, base, at..at + 100, &figures)
+                    .register(&endpoint, base, at..at + 100, &figures)
                     .unwrap();
                 assert_eq!(registered(), mib, "at {offset}");
             }
             // The part between, and the one of leaders.
-            growing.reach(&endpoint, base, 0..len, &figures).unwrap();
+            growing.register(&endpoint, base, 0..len, &figures).unwrap();
             assert_eq!(registered(), 68);
         }
         // More than any machine has: refused before the device is asked. Where this process may lock
         // little memory, that is found first.
         let whole = registrar(HeapRegister::Whole, true, 1 << 40);
         // SAFETY: the memory is leaked.
-        let all = unsafe { whole.begin(&endpoint, base, true, &figures) };
+        let all = unsafe { whole.register_first(&endpoint, base, true, &figures) };
         let refused = matches!(
             all,
             Err(RegisterError::Memory { .. } | RegisterError::Locked { .. })
@@ -531,7 +354,7 @@ mod tests {
         // So is what an allocation reaches.
         let crowded = registrar(HeapRegister::Grow, true, 1 << 40);
         // SAFETY: the memory is leaked.
-        let more = unsafe { crowded.reach(&endpoint, base, INTERNAL_SIZE..len, &figures) };
+        let more = unsafe { crowded.register(&endpoint, base, INTERNAL_SIZE..len, &figures) };
         assert!(more.is_err());
         assert_eq!(registered(), 68);
     }

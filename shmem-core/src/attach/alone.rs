@@ -13,7 +13,7 @@ use shmem_node::settings::{Settings, Spin};
 use shmem_node::sys;
 use shmem_node::template::marker::{self, StaticsRoom};
 
-use super::Lasting;
+use super::attached::Attached;
 use crate::error::Error;
 use crate::pmi::{Identity, Pmi};
 
@@ -36,7 +36,7 @@ pub(super) struct Node<'a> {
 }
 
 /// A job of one PE, for a program that was started without a launcher.
-pub(super) fn alone(settings: &Settings) -> Result<Lasting, Error> {
+pub(super) fn alone(settings: &Settings) -> Result<Attached, Error> {
     let segment = make(
         settings,
         &Node {
@@ -48,7 +48,7 @@ pub(super) fn alone(settings: &Settings) -> Result<Lasting, Error> {
         },
     )?;
     let (heap, _) = descriptors(&segment)?;
-    Ok(Lasting::new(0, *segment.view(), heap, None, Pmi::alone()))
+    Ok(Attached::new(0, *segment.view(), heap, None, Pmi::alone()))
 }
 
 /// The job's name and key.

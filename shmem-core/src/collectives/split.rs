@@ -5,13 +5,12 @@
 //! new members put their slots in order, and a synchronisation of the parent ends the split, so
 //! that nobody sends into a slot before its owner is ready.
 
-use std::sync::atomic::Ordering;
-
-use super::{Members, Name, Place, Team, TeamConfig, barrier_at, slots};
-use crate::collectives::{combine, op::And};
+use super::combine::combine;
+use super::op::And;
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
+use crate::team::{Mapping, Members, NewTeam, Team, TeamConfig, free_slots, slots};
 
 /// Looks at what is free until a split gives up, where other threads never stand still. All members
 /// count them alike.
@@ -39,7 +38,7 @@ impl Team {
         config: Option<TeamConfig>,
     ) -> Result<Option<Team>, Error> {
         let (rt, _guard) = self.enter();
-        let Some(members) = self.members.strided(start, stride, size) else {
+        let Some(members) = self.members().strided(start, stride, size) else {
             return Err(Error::NoSuchTeam {
                 start,
                 stride,
@@ -82,9 +81,9 @@ impl Team {
                 of: n,
             });
         }
-        let (x, y) = (self.my_pe % width, self.my_pe / width);
+        let (x, y) = (self.my_pe() % width, self.my_pe() / width);
         let part = |start: usize, stride: usize, size: usize| {
-            self.members
+            self.members()
                 .strided(start as isize, stride as isize, size as isize)
                 .expect("rows and columns consist of members")
         };
@@ -112,9 +111,9 @@ impl Team {
     pub fn destroy(self) {
         assert!(!self.is_predefined(), "{self} cannot be destroyed");
         let (rt, guard) = self.enter();
-        // Not by trading: who has freed the slot may begin it anew while others still look.
+        // Not by lines: who has freed the slot may begin it anew while others still look.
         rt.team_leave(&self);
-        rt.teams.free.give_back(1 << self.slot);
+        free_slots().release(1 << self.slot_number());
         drop(guard);
     }
 
@@ -131,7 +130,7 @@ impl Team {
     ) -> Result<[Option<Team>; N], Error> {
         /// Says in a proposal that the look is settled. There is no such slot.
         const SETTLED: u64 = 1 << slots::MAX_TEAMS;
-        let free = &rt.teams.free;
+        let free = free_slots();
         let mut before = None;
         let mut looks = 0;
         loop {
@@ -190,22 +189,18 @@ impl Team {
         config: TeamConfig,
     ) -> Option<Team> {
         let my_pe = members.rank_of(rt.me)?;
-        let place = Place::of(&members, rt.me, rt.node_of, rt.local_of);
-        let leads_far = place.leads() && place.n_nodes() > 1;
-        let team = Team {
-            name: Name::Split,
+        let mapping = Mapping::of(&members, rt.me, rt.node_of, rt.local_of);
+        let leads_far = mapping.leads() && mapping.n_nodes() > 1;
+        let made = NewTeam {
             slot,
             members,
             my_pe,
             config,
-            barrier: barrier_at(rt.node.segment(place.local(0)), slot),
-            polls: rt.node.spins() > 0,
-            place,
-            meeting: false.into(),
-            era: self.era.load(Ordering::Relaxed).into(),
+            mapping,
         };
+        let team = Team::split(rt.life(), made, &rt.node);
         if leads_far {
-            rt.expose(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
+            rt.register(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);
         }
         rt.reset_lines(&team);

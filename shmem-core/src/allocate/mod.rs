@@ -1,197 +1,21 @@
-//! The heap's collective operations: allocate, reallocate, release.
+//! The collective operations of the symmetric heap: allocate, reallocate, release.
+//!
+//! * This file: over addresses and byte counts, for every interface.
+//! * [`typed`]: for arrays.
+//! * [`request`]: how PEs that ask for different things are found out.
 
-use std::ops::{BitOr, Range};
+mod request;
+pub(crate) mod typed;
+
+use std::ops::BitOr;
 use std::sync::atomic::Ordering;
 
+use self::request::Request;
 use crate::error::Error;
 use crate::heap::access;
-use crate::heap::address::{Sym, symmetric, why_not_symmetric};
-use crate::runtime::{Runtime, collective};
-
-/// What a PE asks the heap for, for comparing it with others.
-#[derive(Clone, Copy)]
-enum Request {
-    Allocate { bytes: usize, align: usize },
-    Reallocate { at: usize, bytes: usize },
-    Release { at: usize },
-}
-
-impl Request {
-    /// Bits of the second word that hold the kind.
-    const KIND: u32 = 60;
-
-    fn words(self) -> [u64; 2] {
-        let (kind, first, second) = match self {
-            Self::Allocate { bytes, align } => (1, bytes, align),
-            Self::Reallocate { at, bytes } => (2, bytes, at),
-            Self::Release { at } => (3, 0, at),
-        };
-        [first as u64, (second as u64) | kind << Self::KIND]
-    }
-
-    fn of_words([first, second]: [u64; 2]) -> Option<Self> {
-        let (first, kind) = (first as usize, second >> Self::KIND);
-        let second = (second & ((1 << Self::KIND) - 1)) as usize;
-        Some(match kind {
-            1 => Self::Allocate {
-                bytes: first,
-                align: second,
-            },
-            2 => Self::Reallocate {
-                at: second,
-                bytes: first,
-            },
-            3 => Self::Release { at: second },
-            _ => return None,
-        })
-    }
-}
-
-impl std::fmt::Display for Request {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Allocate { bytes, align } => {
-                write!(f, "asks for {bytes} bytes aligned to {align}")
-            }
-            Self::Reallocate { at, bytes } => {
-                write!(f, "asks for {bytes} bytes for the block at offset {at:#x}")
-            }
-            Self::Release { at } => write!(f, "frees the block at offset {at:#x}"),
-        }
-    }
-}
-
-impl Runtime {
-    /// In debug builds, compares what this PE asks for with what the first PE of its node asks for, and
-    /// ends the job if that is something else: otherwise PEs would go on with different ideas of
-    /// what lies where.
-    fn agree(&self, request: Request) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let words = request.words();
-        for (to, word) in self.block.request.iter().zip(words) {
-            to.store(word, Ordering::Relaxed);
-        }
-        // Nobody goes on to the next request before the barrier in which this one ends, or the one
-        // in which it begins.
-        self.node_barrier();
-        let first = self.node.pe_block(0);
-        let theirs = [0, 1].map(|i| first.request[i].load(Ordering::Relaxed));
-        self.node_barrier();
-        if theirs == words {
-            return;
-        }
-        let leader = self.node.ranks()[0];
-        let theirs = Request::of_words(theirs)
-            .map_or_else(|| "does something else".to_owned(), |r| r.to_string());
-        self.or_die(Err(format!(
-            "PE {} {request}, but PE {leader} {theirs}: all PEs must call the routines of the \
-             symmetric heap in the same order with the same arguments",
-            self.me
-        )))
-    }
-
-    /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
-    /// others, whose devices did not refuse, are on their way to a barrier.
-    pub(crate) fn expose(&self, range: Range<usize>) {
-        if let Some(remote) = &self.remote {
-            let (endpoint, figures) = (&remote.endpoint, &self.block.stats);
-            // SAFETY: the segment stays mapped until the process ends.
-            let done = unsafe { remote.registrar.reach(endpoint, self.own.0, range, figures) };
-            self.or_die(done.map_err(Error::from));
-        }
-    }
-
-    /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
-    /// demand.
-    pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
-        self.agree(Request::Allocate { bytes, align });
-        let at = self.take(bytes, align, zeroed)?;
-        self.barrier_all();
-        Ok(at)
-    }
-
-    /// Takes memory from the heap on this PE, as all PEs do.
-    fn take(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
-        let most = self.node.segment_align();
-        if align > most {
-            return Err(Error::Alignment { asked: align, most });
-        }
-        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
-        let Some(block) = heap.allocate(bytes, align) else {
-            let (size, used, largest_free) = heap.usage();
-            return Err(Error::HeapExhausted {
-                asked: bytes,
-                size,
-                used,
-                largest_free,
-            });
-        };
-        drop(heap);
-        let offset = self.ranges.heap_at + block.offset;
-        self.expose(offset..offset + bytes);
-        if zeroed {
-            // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
-            unsafe { access::zero(self.own(offset), block.dirty) };
-        }
-        Ok(Sym::new(offset))
-    }
-
-    /// Where in the heap a block at `at` would begin.
-    fn in_heap(&self, at: Sym) -> Option<usize> {
-        at.offset().checked_sub(self.ranges.heap_at)
-    }
-
-    /// Changes the size of a block, in place if there is room. The contents stay, up to the lesser size.
-    /// If there is no room, the block stays as it is. The caller waits for all PEs afterwards.
-    pub(crate) fn reallocate(&self, at: Sym, bytes: usize) -> Result<Sym, Error> {
-        let unknown = Error::NotAllocated {
-            offset: at.offset(),
-        };
-        let Some(inside) = self.in_heap(at) else {
-            return Err(unknown);
-        };
-        // Nobody accesses the block any more.
-        self.barrier_all();
-        self.agree(Request::Reallocate {
-            at: at.offset(),
-            bytes,
-        });
-        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
-        let Some(old) = heap.len_of(inside) else {
-            return Err(unknown);
-        };
-        let in_place = heap.resize(inside, bytes);
-        drop(heap);
-        if in_place {
-            self.expose(at.offset()..at.offset() + bytes);
-            return Ok(at);
-        }
-        let new = self.take(bytes, 1, false)?;
-        let (from, to) = (self.own(at.offset()), self.own(new.offset()));
-        // SAFETY: both blocks lie in this PE's heap and have that many bytes; no other PE knows of the
-        // new one before the barrier, and none writes the old one.
-        unsafe { access::copy(from, to, old.min(bytes)) };
-        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
-        heap.release(inside);
-        Ok(new)
-    }
-
-    /// Gives a block back, once all PEs have come.
-    pub(crate) fn release(&self, at: Sym) -> Result<(), Error> {
-        self.barrier_all();
-        self.agree(Request::Release { at: at.offset() });
-        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
-        if self.in_heap(at).is_some_and(|o| heap.release(o)) {
-            Ok(())
-        } else {
-            Err(Error::NotAllocated {
-                offset: at.offset(),
-            })
-        }
-    }
-}
+use crate::heap::address::Sym;
+use crate::symmetric::address::{symmetric, why_not_symmetric};
+use crate::team::{Collective, collective};
 
 /// What a block will be used for: a set. The library may take it into account; the memory does for
 /// everything in any case.
@@ -232,6 +56,127 @@ impl BitOr for Hints {
     }
 }
 
+impl Collective {
+    /// In debug builds, compares what this PE asks for with what the first PE of its node asks for, and
+    /// ends the job if that is something else: otherwise PEs would go on with different ideas of
+    /// what lies where.
+    fn compare(&self, request: Request) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let words = request.words();
+        for (to, word) in self.block.request.iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        // Nobody goes on to the next request before the barrier in which this one ends, or the one
+        // in which it begins.
+        self.node_barrier();
+        let first = self.node.pe_block(0);
+        let theirs = [0, 1].map(|i| first.request[i].load(Ordering::Relaxed));
+        self.node_barrier();
+        if theirs == words {
+            return;
+        }
+        let leader = self.node.ranks()[0];
+        let theirs = Request::of_words(theirs)
+            .map_or_else(|| "does something else".to_owned(), |r| r.to_string());
+        self.or_die(Err(format!(
+            "PE {} {request}, but PE {leader} {theirs}: all PEs must call the routines of the \
+             symmetric heap in the same order with the same arguments",
+            self.me
+        )))
+    }
+
+    /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
+    /// demand.
+    pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
+        self.compare(Request::Allocate { bytes, align });
+        let at = self.take(bytes, align, zeroed)?;
+        self.barrier_all();
+        Ok(at)
+    }
+
+    /// Takes memory from the heap on this PE, as all PEs do.
+    fn take(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
+        let most = self.node.segment_align();
+        if align > most {
+            return Err(Error::Alignment { asked: align, most });
+        }
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(block) = heap.allocate(bytes, align) else {
+            let (size, used, largest_free) = heap.usage();
+            return Err(Error::HeapExhausted {
+                asked: bytes,
+                size,
+                used,
+                largest_free,
+            });
+        };
+        drop(heap);
+        let offset = self.ranges.heap_at + block.offset;
+        self.register(offset..offset + bytes);
+        if zeroed {
+            // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
+            unsafe { access::zero(self.own(offset), block.dirty) };
+        }
+        Ok(Sym::new(offset))
+    }
+
+    /// Where in the heap a block at `at` would begin.
+    fn in_heap(&self, at: Sym) -> Option<usize> {
+        at.offset().checked_sub(self.ranges.heap_at)
+    }
+
+    /// Changes the size of a block, in place if there is room. The contents stay, up to the lesser size.
+    /// If there is no room, the block stays as it is. The caller waits for all PEs afterwards.
+    pub(crate) fn reallocate(&self, at: Sym, bytes: usize) -> Result<Sym, Error> {
+        let unknown = Error::NotAllocated {
+            offset: at.offset(),
+        };
+        let Some(inside) = self.in_heap(at) else {
+            return Err(unknown);
+        };
+        // Nobody accesses the block any more.
+        self.barrier_all();
+        self.compare(Request::Reallocate {
+            at: at.offset(),
+            bytes,
+        });
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(old) = heap.len_of(inside) else {
+            return Err(unknown);
+        };
+        let in_place = heap.resize(inside, bytes);
+        drop(heap);
+        if in_place {
+            self.register(at.offset()..at.offset() + bytes);
+            return Ok(at);
+        }
+        let new = self.take(bytes, 1, false)?;
+        let (from, to) = (self.own(at.offset()), self.own(new.offset()));
+        // SAFETY: both blocks lie in this PE's heap and have that many bytes; no other PE knows of the
+        // new one before the barrier, and none writes the old one.
+        unsafe { access::copy(from, to, old.min(bytes)) };
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        heap.release(inside);
+        Ok(new)
+    }
+
+    /// Gives a block back, once all PEs have come.
+    pub(crate) fn release(&self, at: Sym) -> Result<(), Error> {
+        self.barrier_all();
+        self.compare(Request::Release { at: at.offset() });
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        if self.in_heap(at).is_some_and(|o| heap.release(o)) {
+            Ok(())
+        } else {
+            Err(Error::NotAllocated {
+                offset: at.offset(),
+            })
+        }
+    }
+}
+
 /// Takes `bytes` bytes from the symmetric heap of every PE, at an address that is a multiple of
 /// `align` (a power of two; at least that of a cache line is given), with all bits zero or with
 /// any contents. Without bytes the result is null and no PE waits.
@@ -254,7 +199,7 @@ pub fn allocate(bytes: usize, align: usize, zeroed: bool) -> Result<*mut u8, Err
     );
     let rt = collective();
     if bytes == 0 {
-        rt.agree(Request::Allocate { bytes, align });
+        rt.compare(Request::Allocate { bytes, align });
         return Ok(std::ptr::null_mut());
     }
     rt.allocate(bytes, align, zeroed)

@@ -27,7 +27,7 @@ pub(crate) struct Allocator {
 
 /// A block that was handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct Allocation {
     /// First byte.
     pub(crate) offset: usize,
     /// Bytes of it that may hold the contents of earlier blocks.
@@ -55,7 +55,7 @@ impl Allocator {
 
     /// Takes a block of `len` bytes at a multiple of `align` (a power of two), or `None` if no free
     /// range is large enough.
-    pub(crate) fn allocate(&mut self, len: usize, align: usize) -> Option<Block> {
+    pub(crate) fn allocate(&mut self, len: usize, align: usize) -> Option<Allocation> {
         let align = align.max(GRAIN);
         let len = len.max(1).checked_next_multiple_of(GRAIN)?;
         let (start, range, offset) = self.free.iter().find_map(|(&start, &range)| {
@@ -73,7 +73,7 @@ impl Allocator {
         self.used.insert(offset, len);
         let dirty = self.fresh_from.saturating_sub(offset).min(len);
         self.fresh_from = self.fresh_from.max(end);
-        Some(Block { offset, dirty })
+        Some(Allocation { offset, dirty })
     }
 
     /// Gives back the block at `offset`; false if there is none.
@@ -150,7 +150,7 @@ mod tests {
         let first = a.allocate(100, 1).unwrap();
         assert_eq!(
             first,
-            Block {
+            Allocation {
                 offset: 0,
                 dirty: 0
             }
@@ -158,14 +158,14 @@ mod tests {
         assert!(a.release(0));
         assert_eq!(
             a.allocate(256, 1).unwrap(),
-            Block {
+            Allocation {
                 offset: 0,
                 dirty: 128
             }
         );
         assert_eq!(
             a.allocate(1, 1).unwrap(),
-            Block {
+            Allocation {
                 offset: 256,
                 dirty: 0
             }

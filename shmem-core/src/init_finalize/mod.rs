@@ -1,4 +1,9 @@
-//! From the first init to the last finalize, and again: counting, thread levels, the end of the job.
+//! Init, finalize, and the end of the process.
+//!
+//! * This file: which init and which finalize are the outermost ones, and what the exit has to do.
+//! * [`life`]: what the outermost ones do, step by step; [`again`]: and where it is not the first time.
+//! * [`exit`]: the end of the whole job from one PE.
+//! * [`report`], [`messages`]: what is measured and said of it.
 //!
 //! Init and finalize come in pairs, of which the outermost one makes the process a PE; the inner
 //! ones only count (and their finalize is a barrier). After the outermost finalize the process may
@@ -9,66 +14,25 @@
 //! the same way when `main` gives an error. So finalizes that are left over are done by the exit handler,
 //! if the status is 0; with any other the launcher ends the job.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once};
-use std::time::Duration;
+mod again;
+mod exit;
+mod life;
+mod messages;
+mod report;
 
-use shmem_node::pe_block::PeState;
+use std::sync::{Mutex, MutexGuard, Once};
+
 use shmem_node::sys;
 
-use crate::bootstrap;
+pub use self::exit::global_exit;
+use crate::attach::{Attached, attached, exit_ends_job, process_exits};
 use crate::error::Error;
 use crate::fault;
-use crate::runtime::{collective, try_rt};
-use crate::tell;
-
-/// Which threads of a PE call the library. The numbers are C's.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `SHMEM_THREAD_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum ThreadLevel {
-    /// The process has one thread.
-    Single = 0,
-    /// Only the thread that called init.
-    Funneled = 1,
-    /// Any, one at a time.
-    Serialized = 2,
-    /// Any, all at once.
-    Multiple = 3,
-}
-
-impl ThreadLevel {
-    /// The level with C's number.
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Single),
-            1 => Some(Self::Funneled),
-            2 => Some(Self::Serialized),
-            3 => Some(Self::Multiple),
-            _ => None,
-        }
-    }
-}
-
-/// What has no level yet.
-const NO_LEVEL: u8 = u8::MAX;
-
-/// The level in force. Read by any thread at any time.
-static LEVEL: AtomicU8 = AtomicU8::new(NO_LEVEL);
-
-/// Whether the end of the process is to be that of the job: set by [`global_exit`].
-static ENDS_JOB: AtomicBool = AtomicBool::new(false);
-
-/// The process that is the PE. A child that it forks inherits the exit handler, but is none.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+use crate::runtime::{ThreadLevel, try_rt};
+use crate::team::collective;
 
 /// Status of a process that panics in its exit handler: that of a panic in `main`.
 const FAILED: i32 = 101;
-
-/// How long the exit handlers of a program may keep the others from their end.
-const EXIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Inits that have no finalize yet, by who is to finalize.
 #[derive(Debug)]
@@ -119,10 +83,7 @@ fn finalize_of(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard<
         drop(everybody);
         return self::inits();
     }
-    let me = everybody.me;
-    bootstrap::finalize(everybody);
-    tell::finalized(me);
-    LEVEL.store(NO_LEVEL, Ordering::Release);
+    life::end(everybody);
     *kind(&mut inits) = 0;
     inits
 }
@@ -164,10 +125,8 @@ fn enter(requested: ThreadLevel, statics: bool, kind: Kind) -> Result<ThreadLeve
         inits = finalize_all(inits, |inits| &mut inits.dropped);
     }
     if inits.all() == 0 {
-        bootstrap::init(requested, statics)?;
-        PROCESS.store(std::process::id(), Ordering::Relaxed);
+        life::begin(requested, statics)?;
         register_at_exit();
-        LEVEL.store(requested as u8, Ordering::Release);
     }
     *kind(&mut inits) += 1;
     Ok(thread_level().unwrap_or(requested))
@@ -228,7 +187,7 @@ pub fn initialized() -> bool {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_query_thread`.
 pub fn thread_level() -> Option<ThreadLevel> {
-    ThreadLevel::from_number(LEVEL.load(Ordering::Acquire))
+    try_rt().map(|rt| rt.threads.level())
 }
 
 /// Initialises, unless this process is a PE.
@@ -266,30 +225,26 @@ fn register_at_exit() {
 /// What the library does when the process exits in order.
 extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
     fault::exit_has_begun();
-    if ENDS_JOB.load(Ordering::Relaxed) {
-        // SAFETY: null stands for all streams.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
-        tell_launcher(status);
+    if exit::ends_job() {
+        exit::flush_all();
+        exit::tell_launcher(status);
         return;
     }
-    if status == 0 && PROCESS.load(Ordering::Relaxed) == std::process::id() {
+    // A child that the PE has forked inherits this handler.
+    if status == 0 && attached().is_some_and(Attached::is_own_process) {
         let finalized = std::panic::catch_unwind(finalize_at_exit);
         if finalized.is_err() {
             // The panic has said why. No handler of the C library may unwind.
             sys::end_at_once(FAILED);
         }
     }
-    if bootstrap::exit_ends_job() {
+    if exit_ends_job() {
         // The launcher may end this process before the C library comes to that. A stream may be in
         // use for ever, by a thread that waits for input.
-        let _ = std::thread::Builder::new().spawn(move || {
-            std::thread::sleep(EXIT_PATIENCE);
-            bootstrap::process_exits(status);
-        });
-        // SAFETY: null stands for all streams.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
+        exit::at_timeout(move || process_exits(status));
+        exit::flush_all();
     }
-    bootstrap::process_exits(status);
+    process_exits(status);
 }
 
 /// Does what is left to finalize, when the process exits in order. Where a [`World`](crate::World) is not
@@ -307,40 +262,8 @@ fn finalize_at_exit() {
     // SAFETY: the C library's own stream.
     unsafe { libc::fflush(stdout) };
     if let Some(rt) = try_rt() {
-        rt.caller.adopt();
+        rt.threads.become_main();
     }
     let inits = finalize_all(inits, |inits| &mut inits.raw);
     drop(finalize_all(inits, |inits| &mut inits.dropped));
-}
-
-/// Has the launcher end the job.
-fn tell_launcher(status: i32) {
-    if let Some(rt) = try_rt() {
-        let why = format!("PE {} called global_exit({status})", rt.me);
-        rt.pmi.abort(status, &why);
-        // The launcher may see this process end before it reads that, and must not take it for one
-        // that has forgotten to finalize.
-        rt.block.set_state(PeState::Finalized);
-    }
-}
-
-/// Ends the whole job at once with `status`, from one PE. Nothing is completed, and no other PE has
-/// to call it. This process first runs its exit handlers and flushes its standard streams, for which it
-/// has a second. Without [`init`] it only ends this process.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_global_exit`.
-pub fn global_exit(status: i32) -> ! {
-    if initialized() {
-        // The launcher ends this process like all others, so it is told last.
-        ENDS_JOB.store(true, Ordering::Relaxed);
-        let late = std::thread::Builder::new().spawn(move || {
-            std::thread::sleep(EXIT_PATIENCE);
-            tell_launcher(status);
-        });
-        if late.is_err() {
-            tell_launcher(status);
-        }
-    }
-    std::process::exit(status)
 }

@@ -1,9 +1,17 @@
-//! What a PE knows after init, and the one global that the free functions of the API use.
+//! What a PE knows after init, and the one global that everything above asks for it.
+//!
+//! [`Runtime`] is data and what follows from it directly: where the memory of a PE is ([`place`]), how
+//! one wakes a neighbour, calls the network, or ends the job. What is done with it (copies, waits,
+//! collectives) is added by the modules above, of which nothing here knows.
 
-use std::ops::Deref;
+mod place;
+mod ranges;
+mod threads;
+
+use std::ops::Range;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
@@ -12,13 +20,16 @@ use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 use shmem_node::turns::Turns;
 
-use crate::context::Contexts;
-use crate::heap::address::Ranges;
-use crate::heap::alloc::Allocator;
-use crate::life::ThreadLevel;
-use crate::pmi::Pmi;
-use crate::remote::Remote;
-use crate::team::{Guard, Teams};
+use crate::error::Error;
+use crate::fault;
+use crate::heap::allocator::Allocator;
+use crate::network::Network;
+
+pub(crate) use self::place::Place;
+pub use self::place::{Near, near};
+pub(crate) use self::ranges::Ranges;
+pub use self::threads::ThreadLevel;
+pub(crate) use self::threads::Threads;
 
 /// State of an initialised PE.
 pub(crate) struct Runtime {
@@ -36,58 +47,19 @@ pub(crate) struct Runtime {
     /// Where symmetric memory lies in this process.
     pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
-    pub(crate) patience: Patience,
+    /// How often a wait of this PE polls before it sleeps.
+    pub(crate) polls: Patience,
     /// When this PE looks while it sleeps.
     pub(crate) turns: Turns<'static>,
     pub(crate) heap: Mutex<Allocator>,
-    /// Other nodes, if there are any.
-    pub(crate) remote: Option<Remote>,
+    /// The way to other nodes, if there are any.
+    pub(crate) network: Option<Network>,
     /// Whether somebody rings when other nodes have written this PE's memory.
     pub(crate) notices_inbound: bool,
-    pub(crate) contexts: Contexts,
-    pub(crate) teams: Teams,
-    pub(crate) caller: Caller,
-    pub(crate) pmi: &'static Pmi,
-}
-
-/// The thread that may call the library, where the program has promised that only one does. Looked
-/// at in debug builds.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    level: ThreadLevel,
-    /// Address of the mark of the thread that called init. Only a check, so all accesses are relaxed.
-    home: AtomicUsize,
-}
-
-/// Address that no two threads have in common.
-fn mark() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    MARK.with(|mark| ptr::from_ref(mark) as usize)
-}
-
-impl Caller {
-    /// The calling thread, which is in init.
-    pub(crate) fn of(level: ThreadLevel) -> Self {
-        Self {
-            level,
-            home: AtomicUsize::new(mark()),
-        }
-    }
-
-    /// The calling thread takes the place of the one that called init: it ends the process.
-    pub(crate) fn adopt(&self) {
-        self.home.store(mark(), Ordering::Relaxed);
-    }
-
-    /// Whether the calling thread promises the same again.
-    pub(crate) fn is_again(&self, level: ThreadLevel) -> bool {
-        level == self.level && mark() == self.home.load(Ordering::Relaxed)
-    }
-
-    /// Whether the calling thread may call the library.
-    fn may(&self) -> bool {
-        self.level > ThreadLevel::Funneled || mark() == self.home.load(Ordering::Relaxed)
-    }
+    pub(crate) threads: Threads,
+    /// Which init this is, as [`Runtime::life`] tells. Changes in init alone, which publishes the
+    /// runtime after that.
+    pub(crate) life: AtomicU32,
 }
 
 /// First byte of a segment.
@@ -145,7 +117,7 @@ pub(crate) fn try_rt() -> Option<&'static Runtime> {
 pub(crate) fn rt() -> &'static Runtime {
     match try_rt() {
         Some(rt) => {
-            if cfg!(debug_assertions) && !rt.caller.may() {
+            if cfg!(debug_assertions) && !rt.threads.may_call() {
                 rt.wrong_thread();
             }
             rt
@@ -160,27 +132,6 @@ fn not_initialised() -> ! {
     panic!("shmem::init() has not been called, or finalize already has")
 }
 
-/// The runtime in the hands of the one thread that may be in a collective of all PEs.
-pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
-
-/// The runtime, for a collective of all PEs.
-///
-/// # Panics
-/// If the PE is not initialised, or another thread is in a collective of the world team.
-#[inline]
-#[track_caller]
-pub(crate) fn collective() -> Collective {
-    let (rt, guard) = rt().teams.world.enter();
-    Collective(rt, guard)
-}
-
-impl Deref for Collective {
-    type Target = Runtime;
-    fn deref(&self) -> &Runtime {
-        self.0
-    }
-}
-
 /// Makes `runtime` the global one.
 pub(crate) fn install(runtime: &'static Runtime) {
     // ORDERING(runtime): pairs with `try_rt`.
@@ -192,29 +143,18 @@ pub(crate) fn uninstall() {
     RUNTIME.store(ptr::null_mut(), Ordering::Release);
 }
 
-/// Where a PE's memory is.
-pub(crate) enum Place {
-    /// On this node.
-    Here(Near),
-    /// On another node: the PE's number in the job.
-    There(usize),
-}
-
-/// A byte of a PE of this node.
-#[derive(Clone, Copy)]
-pub(crate) struct Near {
-    pub(crate) at: *mut u8,
-    /// Position of the PE on the node.
-    pub(crate) local: usize,
-}
-
 impl Runtime {
-    /// Begins another life: the heap is as `heap` says, and there are no contexts, teams or handles but
-    /// those that always exist.
-    pub(crate) fn renew(&self, heap: Allocator) {
+    /// Begins another life, in which the heap is as `heap` says.
+    pub(crate) fn renew(&self, life: u32, heap: Allocator) {
         *self.heap.lock().unwrap_or_else(|e| e.into_inner()) = heap;
-        self.contexts.renew();
-        self.teams.renew();
+        self.life.store(life, Ordering::Relaxed);
+    }
+
+    /// Which init of this process this is, counted from 1. Contexts, teams and locks that a program holds
+    /// are of the life in which they were made, and refused or left alone in any other.
+    #[inline]
+    pub(crate) fn life(&self) -> u32 {
+        self.life.load(Ordering::Relaxed)
     }
 
     /// Address of this PE's own byte at `offset` of the segment.
@@ -236,24 +176,6 @@ impl Runtime {
         }
     }
 
-    /// Where the byte at `offset` of `pe`'s segment is.
-    ///
-    /// # Panics
-    /// If there is no such PE.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn place(&self, pe: usize, offset: usize) -> Place {
-        match self.node_of.get(pe) {
-            Some(&node) if node == self.my_node => {
-                let local = self.local_of[pe] as usize;
-                let at = self.neighbour(local, offset);
-                Place::Here(Near { at, local })
-            }
-            Some(_) => Place::There(pe),
-            None => self.no_such_pe(pe),
-        }
-    }
-
     #[cold]
     #[track_caller]
     fn no_such_pe(&self, pe: usize) -> ! {
@@ -270,22 +192,9 @@ impl Runtime {
             "a thread of PE {} calls the library that did not initialise it, but the program asked \
              for ThreadLevel::{:?} (SHMEM_THREAD_{}); ask for Serialized or Multiple",
             self.me,
-            self.caller.level,
-            format!("{:?}", self.caller.level).to_uppercase()
+            self.threads.level(),
+            format!("{:?}", self.threads.level()).to_uppercase()
         )
-    }
-
-    /// Whether `pe` is on this node.
-    ///
-    /// # Panics
-    /// If there is no such PE.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn is_near(&self, pe: usize) -> bool {
-        match self.node_of.get(pe) {
-            Some(&node) => node == self.my_node,
-            None => self.no_such_pe(pe),
-        }
     }
 
     /// Wakes the PE at a position of this node, which may sleep in a wait for memory that was just
@@ -303,8 +212,8 @@ impl Runtime {
     /// # Panics
     /// If the job has only one node, where no caller asks.
     #[inline]
-    pub(crate) fn remote(&self) -> &Remote {
-        self.remote
+    pub(crate) fn network(&self) -> &Network {
+        self.network
             .as_ref()
             .expect("a PE on another node exists only in jobs of several nodes")
     }
@@ -312,8 +221,8 @@ impl Runtime {
     /// Calls the network, which takes in what other PEs have sent meanwhile: another thread of this
     /// PE may sleep for just that. Ends the job if the network fails.
     pub(crate) fn far<T>(&self, call: impl FnOnce(&Endpoint<Device>) -> Result<T, ConnError>) -> T {
-        let remote = self.remote();
-        let done = call(&remote.endpoint);
+        let network = self.network();
+        let done = call(&network.endpoint);
         // A get may have written what another thread of this PE waits for. What peers have written
         // was announced while it was taken in.
         self.block.doorbell.ring();
@@ -322,14 +231,38 @@ impl Runtime {
 
     /// Takes in what other nodes have sent, without waiting. Returns whether there was anything.
     pub(crate) fn progress(&self) -> bool {
-        let Some(remote) = &self.remote else {
+        let Some(network) = &self.network else {
             return false;
         };
-        remote.endpoint.progress()
+        network.endpoint.progress()
     }
 
-    /// Completes what this PE has started, and waits for all PEs.
-    pub(crate) fn barrier_all(&self) {
-        self.team_barrier(&self.teams.world);
+    /// Makes a range of this PE's segment accessible to other nodes. Ends the job if that fails: the
+    /// others, whose devices did not refuse, are on their way to a barrier.
+    pub(crate) fn register(&self, range: Range<usize>) {
+        if let Some(network) = &self.network {
+            let (endpoint, figures) = (&network.endpoint, &self.block.stats);
+            // SAFETY: the segment stays mapped until the process ends.
+            let done = unsafe {
+                network
+                    .registrar
+                    .register(endpoint, self.own.0, range, figures)
+            };
+            self.or_die(done.map_err(Error::from));
+        }
     }
+
+    /// Ends the job if something failed without which a one-sided program cannot go on: a peer, or what
+    /// all PEs have to agree on.
+    pub(crate) fn or_die<T, E: std::fmt::Display>(&self, result: Result<T, E>) -> T {
+        match result {
+            Ok(value) => value,
+            Err(e) => die(&e),
+        }
+    }
+}
+
+#[cold]
+fn die(error: &dyn std::fmt::Display) -> ! {
+    fault::fail(&error.to_string())
 }

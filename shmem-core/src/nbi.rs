@@ -2,13 +2,12 @@
 
 use std::marker::PhantomData;
 
+use crate::atomics::{AtomicOp, width};
 use crate::context::{Context, Ctx, Mode, Shareable, default_context};
-use shmem_ib::atomic::AtomicOp;
-
-use crate::atomics::width;
 use crate::datum::{Atomic, AtomicInt, Datum};
-use crate::heap::sym::SymSlice;
+use crate::rma::Completion;
 use crate::signal::{Signal, SignalOp};
+use crate::symmetric::array::SymSlice;
 
 /// Non-blocking operations, complete when the function returns.
 ///
@@ -172,7 +171,7 @@ impl<'env, M: Mode> Nbi<'_, 'env, M> {
         // segment.
         unsafe {
             self.ctx
-                .put_bytes(dest, source.as_ptr().cast(), bytes, pe, true)
+                .put_bytes(dest, source.as_ptr().cast(), bytes, pe, Completion::AtQuiet)
         };
     }
 
@@ -187,8 +186,13 @@ impl<'env, M: Mode> Nbi<'_, 'env, M> {
         // SAFETY: `dest` is borrowed until after the scope, which ends with a quiet; the handle lies
         // inside the segment.
         unsafe {
-            self.ctx
-                .get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, true)
+            self.ctx.get_bytes(
+                dest.as_mut_ptr().cast(),
+                source,
+                bytes,
+                pe,
+                Completion::AtQuiet,
+            )
         };
     }
 
@@ -219,7 +223,7 @@ impl<'env, M: Mode> Nbi<'_, 'env, M> {
         unsafe {
             let from = source.as_ptr().cast();
             self.ctx
-                .put_signal_bytes(dest, from, bytes, signal, pe, true);
+                .put_signal_bytes(dest, from, bytes, signal, pe, Completion::AtQuiet);
         }
     }
 }

@@ -5,12 +5,12 @@ use shmem_node::stats::Stat;
 use shmem_node::sys::{monotonic_ns, process_cpu_ns};
 use smallvec::SmallVec;
 
-use crate::remote::Remote;
+use crate::network::Network;
 use crate::runtime::Runtime;
 
 /// Stopwatch over the steps of init or finalize. CPU time is a system call to read, so it is only
 /// read at the ends, and between steps for a report.
-pub(crate) struct Steps {
+pub(super) struct Steps {
     start: (u64, u64),
     last: (u64, u64),
     detailed: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    pub(crate) fn start() -> Self {
+    pub(super) fn start() -> Self {
         let now = (monotonic_ns(), process_cpu_ns());
         Self {
             start: now,
@@ -29,12 +29,12 @@ impl Steps {
     }
 
     /// Also measures CPU time step by step, if a report was asked for.
-    pub(crate) fn detail(&mut self, report: bool) {
+    pub(super) fn detail(&mut self, report: bool) {
         self.detailed = report;
     }
 
     /// Ends a step.
-    pub(crate) fn done(&mut self, wall: Stat, cpu: Stat) {
+    pub(super) fn done(&mut self, wall: Stat, cpu: Stat) {
         let cpu_now = if self.detailed {
             process_cpu_ns()
         } else {
@@ -47,21 +47,21 @@ impl Steps {
     }
 
     /// Ends init.
-    pub(crate) fn finish(self, block: &PeBlock, remote: Option<&Remote>) {
+    pub(super) fn finish(self, block: &PeBlock, network: Option<&Network>) {
         block.stats.set(Stat::InitWall, self.last.0 - self.start.0);
         block
             .stats
             .set(Stat::InitCpu, process_cpu_ns() - self.start.1);
         block.stats.set(Stat::InitDoneAt, self.last.0);
-        if let Some(remote) = remote {
-            let made = remote.endpoint.connected_peers().len() as u64;
+        if let Some(network) = network {
+            let made = network.endpoint.connected_peers().len() as u64;
             block.stats.set(Stat::InitConnections, made);
         }
         self.write(block);
     }
 
     /// Ends finalize.
-    pub(crate) fn leave(self, block: &PeBlock) {
+    pub(super) fn leave(self, block: &PeBlock) {
         block.stats.set(Stat::FinalizeDoneAt, self.last.0);
         self.write(block);
     }
@@ -74,10 +74,10 @@ impl Steps {
 }
 
 /// What the PE did between init and finalize. Called at the last barrier.
-pub(crate) fn record_connections(rt: &Runtime) {
+pub(super) fn record_connections(rt: &Runtime) {
     let record = &rt.block.stats;
-    if let Some(remote) = &rt.remote {
-        let s = remote.endpoint.stats();
+    if let Some(network) = &rt.network {
+        let s = network.endpoint.stats();
         for (stat, value) in [
             (Stat::Connections, u64::from(s.open + s.answered)),
             (Stat::Initiated, s.connect.started),
