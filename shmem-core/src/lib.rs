@@ -113,7 +113,7 @@ pub use symmetric::address::pe_accessible;
 pub use symmetric::array::SymSlice;
 pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
 pub use version::{SPEC_VERSION, VENDOR, info_name, info_version};
-pub use wait::api::{
+pub use wait::typed::{
     signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
     test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
     wait_until_any_vector, wait_until_some, wait_until_some_vector,

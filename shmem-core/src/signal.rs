@@ -223,5 +223,5 @@ routines! {
 #[track_caller]
 pub fn signal_fetch(signal: SymSlice<u64>) -> u64 {
     // SAFETY: the handle lies aligned inside the own segment.
-    unsafe { access::load(signal.elem(0).as_ptr().cast(), 8) }
+    unsafe { access::load(signal.elem(0).as_ptr().cast()) }
 }

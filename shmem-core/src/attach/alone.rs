@@ -1,43 +1,18 @@
-//! Without a launcher: a job of one PE, which makes its own node segment. So does the first PE of a
-//! node under a launcher that makes none.
+//! Without a launcher: a job of one PE.
 
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use shmem_node::hca_address::HcaAddresses;
-use shmem_node::kvs::StorePlan;
-use shmem_node::pages;
-use shmem_node::segment::{JobFacts, NodeSegment};
-use shmem_node::settings::{Settings, Spin};
-use shmem_node::sys;
-use shmem_node::template::marker::{self, StaticsRoom};
+use shmem_node::settings::Settings;
 
 use super::attached::Attached;
+use super::segment::{self, Node};
 use crate::error::Error;
-use crate::pmi::{Identity, Pmi};
-
-/// Polls of a waiting PE for which each PE has a core: nobody but its own threads, or its neighbours, can
-/// give it what it waits for.
-const SPINS: u32 = 4000;
-
-/// A node, as far as the job decides it.
-pub(super) struct Node<'a> {
-    /// Node of each rank.
-    pub(super) node_of: &'a [u32],
-    /// Number of nodes.
-    pub(super) n_nodes: u32,
-    /// This node.
-    pub(super) number: u32,
-    /// PEs on this node.
-    pub(super) n_local: u32,
-    /// Where the software HCAs are.
-    pub(super) addresses: HcaAddresses,
-}
+use crate::pmi::Pmi;
 
 /// A job of one PE, for a program that was started without a launcher.
 pub(super) fn alone(settings: &Settings) -> Result<Attached, Error> {
-    let segment = make(
+    let segment = segment::make(
         settings,
         &Node {
             node_of: &[0],
@@ -47,76 +22,6 @@ pub(super) fn alone(settings: &Settings) -> Result<Attached, Error> {
             addresses: HcaAddresses::shared(Ipv4Addr::LOCALHOST.into()),
         },
     )?;
-    let (heap, _) = descriptors(&segment)?;
+    let (heap, _) = segment::descriptors(&segment)?;
     Ok(Attached::new(0, *segment.view(), heap, None, Pmi::alone()))
-}
-
-/// The job's name and key.
-pub(super) fn random_identity() -> Result<Identity, Error> {
-    let (mut job_id, mut job_key) = ([0; 16], [0; 32]);
-    for buf in [&mut job_id[..], &mut job_key[..]] {
-        sys::random(buf).map_err(|source| Error::Os {
-            what: "read random bytes",
-            source,
-        })?;
-    }
-    let job_key = sys::secret(&job_key).map_err(|source| Error::Os {
-        what: "get memory for the key of the job",
-        source,
-    })?;
-    Ok((job_id, job_key))
-}
-
-/// Makes the segment of a node. The name and key that it gets are its own: those of a job of several
-/// nodes are exchanged later.
-pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, Error> {
-    if let Some(notice) = pages::without_effect(settings.heap_pages) {
-        eprintln!("shmem: {notice}");
-    }
-    let (job_id, job_key) = random_identity()?;
-    let segment = NodeSegment::create(&JobFacts {
-        job_id,
-        job_key: *job_key,
-        node_of: node.node_of,
-        n_nodes: node.n_nodes,
-        node: node.number,
-        on_machine: node.n_local,
-        heap_size: settings.symmetric_size,
-        statics: StaticsRoom::of(settings.statics_size, &own_program()),
-        heap_commit: settings.heap_commit,
-        heap_pages: settings.heap_pages,
-        store: StorePlan::NONE,
-        hca_addresses: node.addresses,
-        spins: spins(settings.spin, node.n_local),
-        report: false,
-    })?;
-    Ok(segment)
-}
-
-/// What this process keeps of the segment's descriptors: the heap's and that of the XRC domain.
-pub(super) fn descriptors(segment: &NodeSegment) -> Result<(OwnedFd, OwnedFd), Error> {
-    let os = |source| Error::Os {
-        what: "duplicate the descriptors of the node's memory",
-        source,
-    };
-    let heap = segment.heap_fd().try_clone_to_owned().map_err(os)?;
-    let xrc = segment.xrc_fd().try_clone_to_owned().map_err(os)?;
-    Ok((heap, xrc))
-}
-
-fn spins(setting: Spin, pes: u32) -> u32 {
-    let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    match setting {
-        Spin::Polls(n) => n,
-        Spin::Auto if pes == 1 || u64::from(pes) <= cores() => SPINS,
-        Spin::Auto => 0,
-    }
-}
-
-/// What this program's file says.
-fn own_program() -> marker::Program {
-    marker::read(Path::new("/proc/self/exe")).unwrap_or(marker::Program {
-        marker: marker::Marker::Absent,
-        statics: None,
-    })
 }

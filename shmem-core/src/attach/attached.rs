@@ -11,6 +11,7 @@ use shmem_node::segment::NodeView;
 
 use crate::error::Error;
 use crate::pmi::Pmi;
+use crate::tree::MAX_PES;
 
 /// A process that belongs to a job, or did.
 pub(crate) struct Attached {
@@ -36,7 +37,7 @@ pub(crate) fn attached() -> Option<&'static Attached> {
     ATTACHED.get()
 }
 
-/// The same, and if it has not, what `attach` finds.
+/// What ties this process to its job, which `attach` finds out when this is called first.
 pub(super) fn attached_or(
     attach: impl FnOnce() -> Result<Attached, Error>,
 ) -> Result<&'static Attached, Error> {
@@ -73,13 +74,15 @@ impl Attached {
         self.node.pe_block(self.local).pid() == std::process::id()
     }
 
-    /// Init is over, or finalize is.
-    pub(crate) fn set_pe(&self, is_pe: bool) {
-        self.is_pe.store(is_pe, Ordering::Release);
-    }
-
     fn is_pe(&self) -> bool {
         self.is_pe.load(Ordering::Acquire)
+    }
+}
+
+/// This process has become a PE, or is none any more.
+pub(crate) fn set_pe(is_pe: bool) {
+    if let Some(attached) = attached() {
+        attached.is_pe.store(is_pe, Ordering::Release);
     }
 }
 
@@ -93,4 +96,14 @@ pub(crate) fn process_exits(status: i32) {
 /// Whether the launcher ends this process, with the job, once it hears of the process's exit.
 pub(crate) fn exit_ends_job() -> bool {
     attached().is_some_and(|attached| attached.is_pe() && attached.pmi.ends_job_at_exit())
+}
+
+/// Whether a job can have so many PEs.
+pub(super) fn check_size(n_pes: usize) -> Result<(), Error> {
+    match n_pes > MAX_PES {
+        true => Err(Error::Launch(format!(
+            "{n_pes} PEs are more than the {MAX_PES} that this version supports"
+        ))),
+        false => Ok(()),
+    }
 }

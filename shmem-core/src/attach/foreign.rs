@@ -20,9 +20,8 @@ use shmem_node::settings::Settings;
 use shmem_pmi::process::{Process, ProcessError};
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
-use super::alone::{self, Node};
-use super::attached::Attached;
-use super::shmrun::check_size;
+use super::attached::{Attached, check_size};
+use super::segment::{self, Node};
 use crate::error::Error;
 use crate::pmi::{Foreign, Identity, Pmi, give_up};
 
@@ -111,7 +110,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
             _ => Some(Host::open(&meeting).map_err(apart(me))?),
         };
         let addresses = addresses(settings, &node_of, n_nodes)?;
-        let segment = alone::make(
+        let segment = segment::make(
             settings,
             &Node {
                 node_of: &node_of,
@@ -124,7 +123,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         if let Some(host) = host {
             host.share(&segment).map_err(apart(me))?;
         }
-        let (heap, xrc) = alone::descriptors(&segment)?;
+        let (heap, xrc) = segment::descriptors(&segment)?;
         (*segment.view(), heap, xrc)
     } else {
         let shared = rendezvous::join(&meeting, me).map_err(apart(me))?;
@@ -138,7 +137,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         (node, shared.heap, shared.xrc)
     };
     let identity = match me == 0 && n_nodes > 1 {
-        true => Some(alone::random_identity()?),
+        true => Some(segment::random_identity()?),
         false => None,
     };
     Ok((shared, identity))

@@ -7,12 +7,13 @@
 mod alone;
 mod attached;
 mod foreign;
+mod segment;
 mod shmrun;
 
 use shmem_node::settings::Settings;
 use shmem_pmi::process::launchers::{self, Launcher};
 
-pub(crate) use self::attached::{Attached, attached, exit_ends_job, process_exits};
+pub(crate) use self::attached::{Attached, attached, exit_ends_job, process_exits, set_pe};
 use crate::error::Error;
 
 /// What ties this process to its job: found when this is called first.

@@ -8,10 +8,9 @@ use shmem_node::contract::{
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
 
-use super::attached::Attached;
+use super::attached::{Attached, check_size};
 use crate::error::Error;
 use crate::pmi::Pmi;
-use crate::tree::MAX_PES;
 
 /// Maps what `shmrun` has prepared.
 pub(super) fn attach(version: &str) -> Result<Attached, Error> {
@@ -45,16 +44,6 @@ pub(super) fn attach(version: &str) -> Result<Attached, Error> {
     check_size(node.n_pes())?;
     let pmi = Pmi::inherited(rank, &contract::hex(&node.job_id()))?;
     Ok(Attached::new(rank as usize, node, heap, Some(xrc), pmi))
-}
-
-/// Whether a job can have so many PEs.
-pub(super) fn check_size(n_pes: usize) -> Result<(), Error> {
-    match n_pes > MAX_PES {
-        true => Err(Error::Launch(format!(
-            "{n_pes} PEs are more than the {MAX_PES} that this version supports"
-        ))),
-        false => Ok(()),
-    }
 }
 
 /// Takes over a descriptor that the launch agent left at a fixed number.

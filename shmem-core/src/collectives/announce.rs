@@ -59,7 +59,7 @@ impl Runtime {
         Announcement(std::array::from_fn(|word| {
             let at = team.slot(ANNOUNCED) + 8 * (WORDS * place + word);
             // SAFETY: an aligned word of a segment of this node.
-            unsafe { crate::heap::access::load(self.neighbour(local, at), 8) }
+            unsafe { crate::heap::access::load(self.neighbour(local, at)) }
         }))
     }
 

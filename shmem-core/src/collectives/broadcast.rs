@@ -96,7 +96,7 @@ impl Runtime {
             Some(root) => {
                 let told = self.neighbour(root, b.team.slot(ARGUMENT));
                 // SAFETY: an aligned word of a segment of this node.
-                (root, unsafe { access::load(told, 8) } as usize)
+                (root, unsafe { access::load(told) } as usize)
             }
             None => (b.team.mapping().local(0), b.dest),
         }

@@ -182,7 +182,7 @@ impl Runtime {
             });
             for i in 0..window.len() {
                 // SAFETY: what is shown stays until this PE arrives again; the box is aligned.
-                end += unsafe { access::load(shown.add(8 * i), 8) } as usize;
+                end += unsafe { access::load(shown.add(8 * i)) } as usize;
                 ends.push(end);
             }
         }

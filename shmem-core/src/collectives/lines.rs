@@ -80,7 +80,7 @@ impl Runtime {
             let at = self.neighbour(local, line + LINE_DATA).cast_const();
             // SAFETY: an aligned word of a segment of this node.
             // ORDERING(lines): the load acquires what came before the number.
-            self.wait_for(|| unsafe { access::load(at, 8) } >= number);
+            self.wait_for(|| unsafe { access::load(at) } >= number);
         }
         self.compare_lines(team, number);
         Lines {

@@ -63,7 +63,7 @@ impl Runtime {
     /// The word at `offset` of this PE's segment.
     pub(crate) fn word(&self, offset: usize) -> u64 {
         // SAFETY: an aligned word of the runtime's part of the segment.
-        unsafe { access::load(self.own(offset), 8) }
+        unsafe { access::load(self.own(offset)) }
     }
 
     /// Writes the word at `offset` of this PE's segment.
@@ -141,7 +141,7 @@ impl Runtime {
         let at = self.own(flag).cast_const();
         // SAFETY: an aligned word of the own segment.
         // ORDERING(quiet): the acquiring load pairs with the HCA's release after an inbound write.
-        self.wait_for(|| unsafe { access::load(at, 8) } >= value);
+        self.wait_for(|| unsafe { access::load(at) } >= value);
     }
 
     pub(super) fn await_child(&self, team: &Team, k: usize, round: u64) {

@@ -5,12 +5,12 @@
 //! new members put their slots in order, and a synchronisation of the parent ends the split, so
 //! that nobody sends into a slot before its owner is ready.
 
-use super::combine::combine;
+use super::combine;
 use super::op::And;
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
-use crate::team::{Mapping, Members, NewTeam, Team, TeamConfig, free_slots, slots};
+use crate::team::{Members, Team, TeamConfig, free_slots, slots};
 
 /// Looks at what is free until a split gives up, where other threads never stand still. All members
 /// count them alike.
@@ -111,7 +111,7 @@ impl Team {
     pub fn destroy(self) {
         assert!(!self.is_predefined(), "{self} cannot be destroyed");
         let (rt, guard) = self.enter();
-        // Not by lines: who has freed the slot may begin it anew while others still look.
+        // Not by trading: who has freed the slot may begin it anew while others still look.
         rt.team_leave(&self);
         free_slots().release(1 << self.slot_number());
         drop(guard);
@@ -188,18 +188,8 @@ impl Team {
         slot: usize,
         config: TeamConfig,
     ) -> Option<Team> {
-        let my_pe = members.rank_of(rt.me)?;
-        let mapping = Mapping::of(&members, rt.me, rt.node_of, rt.local_of);
-        let leads_far = mapping.leads() && mapping.n_nodes() > 1;
-        let made = NewTeam {
-            slot,
-            members,
-            my_pe,
-            config,
-            mapping,
-        };
-        let team = Team::split(rt.life(), made, &rt.node);
-        if leads_far {
+        let team = Team::split(rt, members, slot, config)?;
+        if team.mapping().leads() && team.mapping().n_nodes() > 1 {
             rt.register(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);
         }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
 
-use shmem_ib::patience::Patience;
+use shmem_ib::spin::SpinLimit;
 use shmem_node::pe_block::PeState;
 use shmem_node::settings::{Connect, Settings};
 use shmem_node::stats::Stat;
@@ -140,7 +140,7 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
                     statics,
                 },
                 block,
-                polls: Patience::new(node.spins()),
+                polls: SpinLimit::new(node.spins()),
                 turns: match notices_inbound {
                     true => node.turns(),
                     // Looks are all that tells this PE of others' writes.
@@ -160,7 +160,6 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     context::begin();
     team::begin(&node, me);
     install(rt);
-    attached.set_pe(true);
     if settings.connect == Connect::Static
         && let Some(network) = &rt.network
     {
@@ -240,8 +239,5 @@ pub(super) fn end(rt: Collective) {
     steps.leave(rt.block);
     rt.block.set_state(PeState::Finalized);
     uninstall();
-    if let Some(attached) = attached() {
-        attached.set_pe(false);
-    }
     messages::finalized(rt.me);
 }

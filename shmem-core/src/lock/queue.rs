@@ -69,7 +69,7 @@ impl Runtime {
     /// This PE's copy.
     fn own_lock_word(&self, at: usize) -> u64 {
         // SAFETY: handles to 8-byte words lie aligned inside the segment.
-        unsafe { access::load(self.own(at), size_of::<u64>()) }
+        unsafe { access::load(self.own(at)) }
     }
 
     /// Replaces the tail by `new` if `wanted` accepts it; gives the tail before, or the one that was

@@ -27,7 +27,7 @@ use shmem_node::sys;
 use shmem_pmi::process::{Process, ProcessError};
 
 use super::Identity;
-use super::book::{Found, read};
+use super::found::{Found, read};
 use crate::error::Error;
 
 /// Stack of the thread that takes the end of the fence.

@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
-use shmem_ib::patience::Patience;
+use shmem_ib::spin::SpinLimit;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::segment::NodeView;
 use shmem_node::turns::Turns;
 
+use crate::attach;
 use crate::error::Error;
 use crate::fault;
 use crate::heap::allocator::Allocator;
@@ -48,7 +49,7 @@ pub(crate) struct Runtime {
     pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
     /// How often a wait of this PE polls before it sleeps.
-    pub(crate) polls: Patience,
+    pub(crate) polls: SpinLimit,
     /// When this PE looks while it sleeps.
     pub(crate) turns: Turns<'static>,
     pub(crate) heap: Mutex<Allocator>,
@@ -136,11 +137,13 @@ fn not_initialised() -> ! {
 pub(crate) fn install(runtime: &'static Runtime) {
     // ORDERING(runtime): pairs with `try_rt`.
     RUNTIME.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+    attach::set_pe(true);
 }
 
 /// After finalize: calls fail with a clear message.
 pub(crate) fn uninstall() {
     RUNTIME.store(ptr::null_mut(), Ordering::Release);
+    attach::set_pe(false);
 }
 
 impl Runtime {

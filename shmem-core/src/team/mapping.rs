@@ -76,7 +76,7 @@ impl Mapping {
     }
 
     /// For a team of any members: `node_of` and `local_of` tell where PEs are.
-    pub(crate) fn of(members: &Members, me: usize, node_of: &[u32], local_of: &[u32]) -> Self {
+    pub(super) fn of(members: &Members, me: usize, node_of: &[u32], local_of: &[u32]) -> Self {
         let mine = node_of[me];
         let mut locals = Vec::new();
         let mut index = 0;

@@ -22,7 +22,7 @@ pub use self::members::Members;
 pub use self::slots::MAX_TEAMS;
 use crate::datum::Datum;
 use crate::heap::address::Sym;
-use crate::runtime::rt;
+use crate::runtime::{Runtime, rt};
 use crate::symmetric::address;
 use crate::symmetric::array::SymSlice;
 
@@ -86,18 +86,9 @@ pub struct Team {
     polls: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
-    /// The [life](crate::runtime::Runtime::life) in which the team was split, whose finalize it does not
+    /// The [life](Runtime::life) in which the team was split, whose finalize it does not
     /// outlive; `None` for those that exist in each.
     life: Option<u32>,
-}
-
-/// What a split makes a team of.
-pub(crate) struct NewTeam {
-    pub(crate) slot: usize,
-    pub(crate) members: Members,
-    pub(crate) my_pe: usize,
-    pub(crate) config: TeamConfig,
-    pub(crate) mapping: Mapping,
 }
 
 /// The teams that always exist, and what is left for others. A process is in one job, so there is one.
@@ -132,15 +123,7 @@ pub(crate) fn begin(node: &NodeView, me: usize) {
     let teams = TEAMS.get_or_init(|| {
         let local = node.local_of()[me] as usize;
         let team = |name, slot, members, my_pe, mapping| {
-            let config = TeamConfig::default();
-            let made = NewTeam {
-                slot,
-                members,
-                my_pe,
-                config,
-                mapping,
-            };
-            Team::new(name, None, made, node)
+            Team::new(name, slot, members, my_pe, mapping, node)
         };
         let everybody = Members::all(node.n_pes());
         let neighbours = Members::listed(node.ranks());
@@ -169,30 +152,41 @@ fn barrier_at(segment: *mut u8, slot: usize) -> &'static NodeBarrier {
 }
 
 impl Team {
-    /// A team that was split in a life.
-    pub(crate) fn split(life: u32, made: NewTeam, node: &NodeView) -> Self {
-        Self::new(Name::Split, Some(life), made, node)
+    /// This PE's view of a team that is being split from another, if it is a member.
+    pub(crate) fn split(
+        rt: &Runtime,
+        members: Members,
+        slot: usize,
+        config: TeamConfig,
+    ) -> Option<Self> {
+        let my_pe = members.rank_of(rt.me)?;
+        let mapping = Mapping::of(&members, rt.me, rt.node_of, rt.local_of);
+        Some(Self {
+            config,
+            life: Some(rt.life()),
+            ..Self::new(Name::Split, slot, members, my_pe, mapping, &rt.node)
+        })
     }
 
-    fn new(name: Name, life: Option<u32>, made: NewTeam, node: &NodeView) -> Self {
-        let NewTeam {
-            slot,
-            members,
-            my_pe,
-            config,
-            mapping,
-        } = made;
+    fn new(
+        name: Name,
+        slot: usize,
+        members: Members,
+        my_pe: usize,
+        mapping: Mapping,
+        node: &NodeView,
+    ) -> Self {
         Self {
             name,
             slot,
             members,
             my_pe,
-            config,
+            config: TeamConfig::default(),
             barrier: barrier_at(node.segment(mapping.local(0)), slot),
             polls: node.spins() > 0,
             mapping,
             meeting: AtomicBool::new(false),
-            life,
+            life: None,
         }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! * This file: how a PE waits for anything: it polls, then sleeps.
 //! * [`words`]: one word or many that compare as asked; over addresses, for every interface.
-//! * [`api`]: the same for symmetric arrays.
+//! * [`typed`]: the same for symmetric arrays.
 
-pub(crate) mod api;
+pub(crate) mod typed;
 pub(crate) mod words;
 
 use std::time::Duration;
