@@ -131,8 +131,14 @@ fn run_all(
     });
     let half = len / 2;
     next(n * half * 2);
+    let pieces = raw::Blocks {
+        count: half,
+        bytes: 8,
+        dest_stride: 16,
+        source_stride: 8,
+    };
     // SAFETY: as above.
-    unsafe { raw::alltoalls(group, d, s, 2, 1, half, 8) };
+    unsafe { raw::alltoalls(group, d, s, pieces) };
     expect("alltoalls", (n * half * 2).saturating_sub(1), &|i| {
         let (from, i) = (i / 2 / half, i / 2 % half + i % 2 * ROOM);
         if i < ROOM {
