@@ -17,7 +17,7 @@ use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge,
     VerbsError, Wake,
 };
-use shmem_require::skipped;
+use shmem_testkit::needs::skipped;
 
 /// The ports to use, unless there are none and need not be.
 fn ports() -> Option<[VerbsConfig; 2]> {

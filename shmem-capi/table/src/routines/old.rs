@@ -236,7 +236,10 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Deprecated: collectives of active sets",
             routines: active_sets(),
-            tests: &["tests/conformance/active_sets.rs", "tests/c/active_sets.c"],
+            tests: &[
+                "tests/programs/conformance/active_sets.rs",
+                "tests/c/active_sets.c",
+            ],
         },
         Chapter {
             title: "Deprecated: waiting",

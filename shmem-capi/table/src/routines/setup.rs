@@ -59,9 +59,9 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 ),
             ],
             tests: &[
-                "tests/lives.rs",
-                "tests/conformance/life.rs",
-                "tests/conformance/memory.rs",
+                "tests/programs/lives.rs",
+                "tests/programs/conformance/life.rs",
+                "tests/programs/conformance/memory.rs",
                 "tests/c/setup.c",
                 "tests/c/programs/again.c",
                 "tests/c/programs/exits.c",
@@ -82,7 +82,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 ),
             ],
             tests: &[
-                "tests/lives.rs",
+                "tests/programs/lives.rs",
                 "tests/c/conformance.c",
                 "tests/c/programs/threads.c",
             ],
@@ -117,7 +117,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "realloc",
                 ),
             ],
-            tests: &["tests/conformance/memory.rs", "tests/c/memory.c"],
+            tests: &["tests/programs/conformance/memory.rs", "tests/c/memory.c"],
         },
         Chapter {
             title: "Teams",
@@ -165,7 +165,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "Team::destroy",
                 ),
             ],
-            tests: &["tests/conformance/teams.rs", "tests/c/teams.c"],
+            tests: &["tests/programs/conformance/teams.rs", "tests/c/teams.c"],
         },
         Chapter {
             title: "Contexts and sessions",
@@ -202,7 +202,10 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "Context::session_stop",
                 ),
             ],
-            tests: &["tests/conformance/contexts.rs", "tests/c/contexts.c"],
+            tests: &[
+                "tests/programs/conformance/contexts.rs",
+                "tests/c/contexts.c",
+            ],
         },
         Chapter {
             title: "Order and completion",
@@ -217,8 +220,8 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 .context(Context::Any),
             ],
             tests: &[
-                "tests/conformance/order.rs",
-                "tests/conformance/contexts.rs",
+                "tests/programs/conformance/order.rs",
+                "tests/programs/conformance/contexts.rs",
                 "tests/c/ordering.c",
             ],
         },

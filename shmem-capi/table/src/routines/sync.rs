@@ -96,7 +96,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Waiting",
             routines,
             tests: &[
-                "tests/conformance/waiting.rs",
+                "tests/programs/conformance/waiting.rs",
                 "tests/c/waiting.c",
                 "tests/c/waiting_generic.c",
             ],
@@ -120,7 +120,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "Lock::try_lock",
                 ),
             ],
-            tests: &["tests/conformance/locks.rs", "tests/c/locks.c"],
+            tests: &["tests/programs/conformance/locks.rs", "tests/c/locks.c"],
         },
     ]
 }
