@@ -69,15 +69,6 @@ nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages 
 # The programs of the NAS benchmarks.
 npb_programs() { basename -s .rs npb-ports/src/bin/*.rs; }
 
-# What the feature `verbs` lacks to be built, as Debian's names of it.
-verbs_lack() {
-    local PATH=$PATH:/usr/sbin:/sbin
-    pkg-config --exists libibverbs 2>/dev/null || echo "libibverbs-dev pkg-config"
-    pkg-config --exists librdmacm 2>/dev/null || echo librdmacm-dev
-    [[ -n ${LIBCLANG_PATH:-} ]] || ldconfig -p 2>/dev/null | grep -q libclang || command -v llvm-config >/dev/null ||
-        compgen -G '/usr/lib*/llvm*/lib*/libclang*' >/dev/null || echo libclang-dev
-}
-
 # stage NAME COMMAND...: runs a function or a command. One that fails does not keep the next ones from
 # running; `stages` tells in the end.
 stage_rows=()

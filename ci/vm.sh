@@ -54,8 +54,6 @@ need iproute2 ip rdma tc
 need ibverbs-utils ibv_devinfo ibv_rc_pingpong
 need ibverbs-providers '/usr/lib/*/libibverbs/librxe-rdmav*.so'
 need dropbear-bin dropbear dbclient
-# shellcheck disable=SC2207 # lines and words become elements
-missing+=($(verbs_lack))
 [[ -z $packages ]] || { echo "${missing[@]}"; exit; }
 nothing_is_missing vm
 [[ $(uname -m) == x86_64 ]] || cannot vm "the guest's programs are the host's, and its kernel is for x86_64"

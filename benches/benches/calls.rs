@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use shmem::{Op, alloc};
+use shmem::{Sum, alloc};
 
 fn main() -> Result<(), shmem::Error> {
     let world = shmem::init()?;
@@ -57,7 +57,7 @@ fn meetings(criterion: &mut Criterion) -> Result<(), shmem::Error> {
     let mut group = criterion.benchmark_group("meetings");
     group.bench_function("barrier_all", |b| b.iter(shmem::barrier_all));
     group.bench_function("reduce", |b| {
-        b.iter(|| shmem::reduce(to, from, Op::Sum));
+        b.iter(|| shmem::reduce(to, from, Sum));
     });
     group.finish();
     Ok(())

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::Region;
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr,
     VerbsError, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
 
 const LEN: usize = 4 << 20;
 
@@ -34,7 +34,7 @@ impl Port {
             "opened a port in {:.1} us",
             start.elapsed().as_secs_f64() * 1e6
         );
-        let cq = hca.create_cq(4096, None).expect("a CQ");
+        let cq = hca.create_cq(4096).expect("a CQ");
         let init = QpInit {
             max_send_wr: 256,
             max_inline: 64,

@@ -1,11 +1,12 @@
 //! Many senders of long messages to one receiver whose buffer is as small as Linux has it by default:
 //! how much has to be sent again.
 
-use shmem_ib::sim::{NetConfig, Receiver, SimNet, VecMemory};
+use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, Completion, Counters, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, SendOp, SendWr,
     Sge, WcStatus,
 };
+use shmem_ib_kit::sim::{NetConfig, Receiver, SimNet};
 
 #[path = "common/ladder.rs"]
 mod ladder;

@@ -5,8 +5,8 @@
 //! direction from 0) and when a receive is posted; the trace of all packets and the completions are
 //! compared with what the specification asks for. PSNs are relative to the first.
 
-use shmem_ib::sim::VecMemory;
 use shmem_ib::soft::Engine;
+use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, AddressVector, Completion, Cq, Gid, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
     RecvWr, Rkey, SendOp, SendWr, Sge, WcStatus,

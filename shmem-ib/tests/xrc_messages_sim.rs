@@ -8,13 +8,13 @@ mod seeds;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use shmem_ib::conformance::Region;
 use shmem_ib::rng::Rng;
-use shmem_ib::sim::{NetConfig, SimFabric, SimHca};
 use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, RecvWr, SendOp,
     SendWr, Srq, SrqInit, SrqKind, SrqNum, WcOpcode, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
+use shmem_ib_kit::sim::{NetConfig, SimFabric, SimHca};
 
 use seeds::number;
 
@@ -74,7 +74,7 @@ impl World {
         let mut domains = Vec::new();
         for hca in &hcas[..2] {
             let xrcd = hca.open_xrcd(Some(file.as_fd())).unwrap();
-            let cq = hca.create_cq(512, None).unwrap();
+            let cq = hca.create_cq(512).unwrap();
             let kind = SrqKind::Xrc { xrcd, cq };
             let (max_wr, max_sge) = (64, 1);
             let srq = hca.create_srq(&SrqInit {
@@ -94,7 +94,7 @@ impl World {
         }
         let mut initiators = Vec::new();
         for hca in &hcas[2..] {
-            let cq = hca.create_cq(512, None).unwrap();
+            let cq = hca.create_cq(512).unwrap();
             let mut qps = Vec::new();
             for (target, xrcd) in hcas.iter().zip(&domains) {
                 let ini = QpInit {

@@ -1,11 +1,12 @@
 //! One RC connection, which the input may break and make again.
 
-use shmem_ib::sim::{Place, Reference, Sums, VecMemory};
 use shmem_ib::soft::Engine;
+use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest,
     RecvWr, Sge, VerbsError, WcOpcode,
 };
+use shmem_ib_kit::sim::{Place, Reference, Sums};
 
 use super::layout::{AREA, LOCAL, MAX_LEN, RECEIVES, SHARED_WORDS, area, base, local, receives};
 use crate::Choices;
