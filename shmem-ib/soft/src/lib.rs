@@ -1,5 +1,12 @@
 //! A host channel adapter in software, which speaks RoCEv2 over an ordinary UDP socket.
 //!
+//! # By itself
+//! This crate and `shmem-verbs` are a RoCEv2 endpoint for any program; `examples/rocev2.rs` shows one that
+//! writes into the memory of another. Open a [`SoftHca`], make a CQ and queue pairs, exchange addresses,
+//! QPNs and PSNs by means of your own, connect ([`RcStart`](shmem_verbs::RcStart)), register memory, post,
+//! poll. Whoever is written to while nobody polls keeps a thread in [`wait`](shmem_verbs::Hca::wait).
+//! [`SoftConfig::interop`] is for peers that are devices of other makes.
+//!
 //! # Map
 //! Whatever stands below knows nothing of what stands above.
 //!

@@ -10,7 +10,7 @@
 //! full. Otherwise it leaves the packet to the next poll, or to the acknowledgement that is sure to
 //! come: a stream of small writes then leaves in trains rather than one system call each.
 //!
-//! *Sleeping*, and who tells whom of a new deadline, is in `rest`.
+//! *Sleeping*, and who tells whom of a new deadline, is in [`shmem_verbs::provider::sleep`].
 
 use std::io;
 use std::net::IpAddr;

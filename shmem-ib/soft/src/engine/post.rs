@@ -133,8 +133,8 @@ pub(crate) fn check_send(qp: &Qp, wr: &SendWr<'_>, port_mtu: Mtu) -> Result<(), 
 mod tests {
     use super::*;
     use crate::VecMemory;
-    use shmem_verbs::{Access, AddressVector, Psn, QpAttr, Rkey, Sge};
-    use shmem_verbs::{QpInit, QpType, RcDest, SendOp};
+    use shmem_verbs::{Access, AddressVector, Psn, Rkey, Sge};
+    use shmem_verbs::{QpInit, QpType, RcDest, RcStart, SendOp};
 
     /// It would wait for ever: no READ may ever be outstanding.
     #[test]
@@ -152,20 +152,7 @@ mod tests {
             max_dest_rd_atomic: 0,
             min_rnr_timer: 0,
         };
-        for attr in [
-            QpAttr::Init {
-                access: Access::ALL,
-                qkey: None,
-            },
-            QpAttr::Rtr { dest: Some(dest) },
-            QpAttr::Rts {
-                sq_psn: Psn(0),
-                timeout: 14,
-                retry_cnt: 7,
-                rnr_retry: 7,
-                max_rd_atomic: 0,
-            },
-        ] {
+        for attr in RcStart::new(dest, Psn(0)).attrs() {
             engine.modify_qp(qp, &attr).unwrap();
         }
         let (raddr, rkey) = (mr.addr, Rkey(mr.rkey.0));

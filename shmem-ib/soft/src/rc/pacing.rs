@@ -27,7 +27,7 @@ use super::burst;
 use shmem_verbs::rng::Rng;
 
 /// Shortest retransmission timeout. Below it the scheduler of the peer's host looks like loss, and so
-/// does a peer whose progress thread naps for a millisecond (see `rest`).
+/// does a peer whose progress thread naps for a millisecond (see `shmem_verbs::provider::sleep`).
 const RTO_MIN_NS: u64 = 2_000_000;
 /// Longest retransmission timeout.
 const RTO_MAX_NS: u64 = 500_000_000;

@@ -16,8 +16,8 @@ use crate::wire::{
 };
 use crate::xrc::{Domain, Private, Reach, SrqOwner};
 use shmem_verbs::{
-    Access, AddressVector, Gid, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest, RecvWr,
-    Rkey, SrqNum, VerbsError,
+    Access, AddressVector, Gid, Mr, Mtu, Psn, QpInit, QpState, QpType, Qpn, RcDest, RcStart,
+    RecvWr, Rkey, SrqNum, VerbsError,
 };
 
 const BASE: u64 = 0x4000;
@@ -275,22 +275,8 @@ fn each_type_of_queue_pair_hears_its_own_service_only() {
                 max_dest_rd_atomic: 1,
                 min_rnr_timer: 1,
             };
-            let attrs = [
-                QpAttr::Init {
-                    access: Access::ALL,
-                    qkey: None,
-                },
-                QpAttr::Rtr { dest: Some(dest) },
-                QpAttr::Rts {
-                    sq_psn: PSN,
-                    timeout: 14,
-                    retry_cnt: 7,
-                    rnr_retry: 7,
-                    max_rd_atomic: 1,
-                },
-            ];
-            for attr in &attrs {
-                engine.modify_qp(qpn, attr).unwrap();
+            for attr in RcStart::new(dest, PSN).attrs() {
+                engine.modify_qp(qpn, &attr).unwrap();
             }
             // A response to nothing is heard and ignored; a request for nobody is refused.
             let (opcode, ext) = match xrc {
