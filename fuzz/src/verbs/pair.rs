@@ -4,7 +4,7 @@ use shmem_ib::soft::Engine;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
     Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn, RcDest,
-    RecvWr, Sge, VerbsError, WcOpcode,
+    RcStart, RecvWr, Sge, VerbsError, WcOpcode,
 };
 use shmem_ib_kit::sim::{Place, Reference, Sums};
 
@@ -118,20 +118,13 @@ impl Pair {
                 min_rnr_timer: 1 + choices.below(12) as u8,
             };
             let (timeout, retry_cnt) = if self.patient { (0, 7) } else { (8, 2) };
-            for attr in [
-                QpAttr::Init {
-                    access: Access::ALL,
-                    qkey: None,
-                },
-                QpAttr::Rtr { dest: Some(dest) },
-                QpAttr::Rts {
-                    sq_psn: psns[me],
-                    timeout,
-                    retry_cnt,
-                    rnr_retry: if self.patient { 7 } else { 2 },
-                    max_rd_atomic: self.max_rd_atomic,
-                },
-            ] {
+            let start = RcStart {
+                timeout,
+                retry_cnt,
+                rnr_retry: if self.patient { 7 } else { 2 },
+                ..RcStart::new(dest, psns[me])
+            };
+            for attr in start.attrs() {
                 engines[me]
                     .modify_qp(self.ends[me].qpn, &attr)
                     .expect("a legal transition");
