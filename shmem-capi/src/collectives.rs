@@ -1,11 +1,12 @@
-//! Collectives of teams. What is copied matters by its size only; what is combined, by [`crate::combine`].
+//! Collectives of teams. What is copied matters by its size only; what is combined, by
+//! [`ReduceOp`].
 
 use std::ffi::c_int;
 
-use shmem::raw::{self, Group, Sym};
+use shmem::raw::{self, Blocks, Group, Sym, combine};
+use shmem::{Arithmetic, Datum, ReduceOp, Sum};
 
 use crate::check;
-use crate::combine::{Op, Sum, combine};
 use crate::handles::Team;
 
 pub(crate) fn barrier_all(name: &str) {
@@ -119,22 +120,6 @@ pub(crate) unsafe fn alltoall<T>(
     0
 }
 
-/// Elements from the first to the last of `n` that are `stride` apart.
-pub(crate) fn extent(name: &str, arg: &str, n: usize, stride: isize) -> usize {
-    if stride < 1 {
-        check::refuse(
-            name,
-            format_args!("{arg} = {stride}: a stride is at least 1"),
-        );
-    }
-    match n {
-        0 => 0,
-        n => (n - 1)
-            .saturating_mul(stride.unsigned_abs())
-            .saturating_add(1),
-    }
-}
-
 pub(crate) unsafe fn alltoalls<T>(
     name: &str,
     team: Team,
@@ -148,15 +133,19 @@ pub(crate) unsafe fn alltoalls<T>(
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     let all = nelems.saturating_mul(team.n_pes());
-    let (to, from) = (extent(name, "dst", all, dst), extent(name, "sst", all, sst));
-    let (dest, source) = arrays(name, (dest, to), (source, from));
-    let (group, elem) = (Group::Team(team), size_of::<T>());
+    let (blocks, to, from) = check::blocks::<T>(name, dst, sst, 1, all);
+    let dest = check::symmetric(name, "dest", dest, to);
+    let source = check::symmetric(name, "source", source, from);
+    let pieces = Blocks {
+        count: nelems,
+        ..blocks
+    };
     // SAFETY: the arrays were checked; their use by the caller.
-    unsafe { raw::alltoalls(group, dest, source, dst, sst, nelems, elem) };
+    unsafe { raw::alltoalls(Group::Team(team), dest, source, pieces) };
     0
 }
 
-pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
+pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T>>(
     name: &str,
     team: Team,
     dest: *mut T,
@@ -183,17 +172,14 @@ pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
     0
 }
 
-unsafe fn scan<T: Copy>(
+unsafe fn scan<T: Arithmetic>(
     name: &str,
     team: Team,
     dest: *mut T,
     source: *const T,
     nelems: usize,
     exclusive: bool,
-) -> c_int
-where
-    Sum: Op<T>,
-{
+) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
@@ -205,30 +191,24 @@ where
     0
 }
 
-pub(crate) unsafe fn inscan<T: Copy>(
+pub(crate) unsafe fn sum_inscan<T: Arithmetic>(
     name: &str,
     team: Team,
     dest: *mut T,
     source: *const T,
     nelems: usize,
-) -> c_int
-where
-    Sum: Op<T>,
-{
+) -> c_int {
     // SAFETY: by the caller.
     unsafe { scan(name, team, dest, source, nelems, false) }
 }
 
-pub(crate) unsafe fn exscan<T: Copy>(
+pub(crate) unsafe fn sum_exscan<T: Arithmetic>(
     name: &str,
     team: Team,
     dest: *mut T,
     source: *const T,
     nelems: usize,
-) -> c_int
-where
-    Sum: Op<T>,
-{
+) -> c_int {
     // SAFETY: by the caller.
     unsafe { scan(name, team, dest, source, nelems, true) }
 }

@@ -1,20 +1,23 @@
-//! Verbs, a software HCA that speaks RoCEv2, and on-demand connections.
+//! Verbs, a software HCA that speaks RoCEv2, RDMA devices, and on-demand connections.
 //!
 //! # Map
-//! * [`atomic`]: atomics on words by the processor.
+//! Each room is a crate in a folder of its own. An arrow means "knows of":
+//!
+//! ```text
+//! connect ──────────────┐       on-demand connections, over whatever HCA
+//! device ──> soft ──> verbs     which HCA: an RDMA device, or the software HCA
+//! ```
 //! * [`verbs`]: the least of InfiniBand verbs that this project uses, as `trait Hca` and
 //!   plain types. Code that runs against it is legal on hardware: queue pair transitions
-//!   are checked against a table ([`verbs::qp_table`]).
-//! * [`wire`]: the packets of RoCEv2, encoded and decoded without allocation, and their
-//!   invariant CRC.
+//!   are checked against a table ([`verbs::transitions`]).
 //! * [`soft`]: the software HCA. [`soft::Engine`] is a pure machine (no socket, no clock);
-//!   [`soft::SoftHca`] drives it over a UDP socket with no privileges.
-//! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen.
-//! * [`sim`]: the same engine in a seeded virtual-time network with loss, duplication,
-//!   reordering and delay.
-//! * `sys` (feature `verbs`): RDMA devices through libibverbs.
+//!   [`soft::SoftHca`] drives it over a UDP socket with no privileges. [`soft::wire`]: its packets.
+//! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen. With feature
+//!   `verbs` RDMA devices, through libibverbs.
 //! * [`connect`]: how two processes come to share a connected queue pair at first contact.
-//! * [`conformance`]: one suite of checks that every `Hca` has to pass.
+//!
+//! `kit`, which only tests use, has one suite of checks that every `Hca` has to pass, and HCAs in a
+//! seeded virtual-time network with loss, duplication, reordering and delay.
 //!
 //! # Terms
 //! * **PE**: processing element, one process of a job.
@@ -31,28 +34,15 @@
 //!   target, in posting order with respect to the other operations of that queue pair.
 //! * All protocol code takes the time as `u64` nanoseconds from an arbitrary origin and its
 //!   randomness from a seed: the same inputs give the same outputs.
-//! * Unsafe code is confined to `soft::memory` (raw copies), `atomic`, `soft::socket`, `soft::epoll`
-//!   and `soft::xrc::map` (system calls and mappings), to `sys` (libibverbs) and to the post functions,
-//!   whose contract is the one of verbs: buffers stay valid until their completion.
+//! * Unsafe code is confined to raw copies (`soft::memory::raw`), atomics on words (`connect::atomic`), system
+//!   calls and mappings (`soft::driver::{messages, pages}`, `soft::xrc::map`), libibverbs (`device::ibv`), and to the post
+//!   functions, whose contract is the one of verbs: buffers stay valid until their completion.
 
-pub mod atomic;
-pub mod conformance;
-pub mod connect;
-pub mod device;
-pub mod patience;
-mod rest;
-pub mod rng;
-mod secrets;
-pub mod sim;
-pub mod soft;
-mod sync;
-#[cfg(feature = "verbs")]
-pub mod sys;
-pub mod verbs;
-pub mod wire;
+pub use shmem_connect as connect;
+pub use shmem_device as device;
+pub use shmem_soft as soft;
+pub use shmem_verbs as verbs;
 
-/// Finds out what is the same in every process of a program and slow to find out: which
-/// instructions the processor has for the ICRC. A process that forks others calls it first.
-pub fn warm_up() {
-    std::hint::black_box(crc32fast::hash(&[0; 256]));
-}
+pub use shmem_connect::{atomic, spin};
+pub use shmem_soft::{warm_up, wire};
+pub use shmem_verbs::rng;

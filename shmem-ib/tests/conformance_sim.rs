@@ -1,8 +1,8 @@
 //! The conformance suite on the simulated fabric, in a perfect network and in a bad one.
 
-use shmem_ib::conformance::{Beyond, Fabric};
-use shmem_ib::sim::{NetConfig, SimFabric, SimHca};
 use shmem_ib::verbs::Mtu;
+use shmem_ib_kit::conformance::{Beyond, Fabric};
+use shmem_ib_kit::sim::{NetConfig, SimFabric, SimHca};
 
 struct Sim(SimFabric);
 
@@ -31,7 +31,7 @@ mod perfect {
             ..NetConfig::perfect(1)
         }
     }
-    shmem_ib::conformance_matrix!(|mtu| Sim(SimFabric::new(config(mtu), 2)));
+    shmem_ib_kit::conformance_matrix!(|mtu| Sim(SimFabric::new(config(mtu), 2)));
 }
 
 mod bad {
@@ -47,5 +47,5 @@ mod bad {
             ..NetConfig::perfect(2)
         }
     }
-    shmem_ib::conformance_matrix!(reliable | mtu | Sim(SimFabric::new(config(mtu), 2)));
+    shmem_ib_kit::conformance_matrix!(reliable | mtu | Sim(SimFabric::new(config(mtu), 2)));
 }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use shmem_ib::conformance::{Beyond, Fabric};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, Mtu};
+use shmem_ib_kit::conformance::{Beyond, Fabric};
 
 struct Loopback([SoftHca; 2]);
 
@@ -51,12 +51,12 @@ fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
 
 mod ipv4 {
     use super::*;
-    shmem_ib::conformance_matrix!(|mtu| open("127.0.0.1", mtu, |_| Faults::default()));
+    shmem_ib_kit::conformance_matrix!(|mtu| open("127.0.0.1", mtu, |_| Faults::default()));
 }
 
 mod ipv6 {
     use super::*;
-    shmem_ib::conformance_tests!(open("::1", Mtu::M1024, |_| Faults::default()));
+    shmem_ib_kit::conformance_tests!(open("::1", Mtu::M1024, |_| Faults::default()));
 }
 
 /// As with devices of other makes: everybody on the port of RoCEv2, each at an address of its own.
@@ -79,7 +79,7 @@ mod interop {
             SoftHca::open(&config).expect("the port of RoCEv2 at an address of our own")
         }))
     }
-    shmem_ib::conformance_tests!(open());
+    shmem_ib_kit::conformance_tests!(open());
 }
 
 mod faulty {
@@ -93,5 +93,5 @@ mod faulty {
             seed,
         }
     }
-    shmem_ib::conformance_matrix!(reliable | mtu | open("127.0.0.1", mtu, faults));
+    shmem_ib_kit::conformance_matrix!(reliable | mtu | open("127.0.0.1", mtu, faults));
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::Region;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, AddressVector, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
     SendOp, SendWr, Wake, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,7 +26,7 @@ fn open(seed: u64, faults: Faults) -> Port {
         ..SoftConfig::loopback(seed)
     };
     let hca = Arc::new(SoftHca::open(&config).unwrap());
-    let cq = hca.create_cq(1024, None).unwrap();
+    let cq = hca.create_cq(1024).unwrap();
     let init = QpInit {
         max_send_wr: 128,
         max_inline: 64,

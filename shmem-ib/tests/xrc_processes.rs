@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_ib::conformance::Region;
 use shmem_ib::soft::xrc::{FILE_LEN, SharedWindow};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, AddressVector, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
     Rkey, SendOp, SendWr, SrqInit, SrqKind, SrqNum, WcStatus,
 };
+use shmem_ib_kit::conformance::Region;
 
 const WINDOW: usize = 1 << 20;
 const ROLE: &str = "XRC_TEST_ROLE";
@@ -117,7 +117,7 @@ fn child() {
     // SAFETY: inherited, and nobody else's here.
     let domain = unsafe { OwnedFd::from_raw_fd(domain) };
     let xrcd = hca.open_xrcd(Some(domain.as_fd())).unwrap();
-    let cq = hca.create_cq(16, None).unwrap();
+    let cq = hca.create_cq(16).unwrap();
     let kind = SrqKind::Xrc { xrcd, cq };
     let (max_wr, max_sge) = (16, 1);
     let srq = hca.create_srq(&SrqInit {
@@ -263,7 +263,7 @@ struct Initiator {
 impl Initiator {
     fn new(x: &mut Process) -> Self {
         let hca = SoftHca::open(&SoftConfig::loopback(7)).unwrap();
-        let cq = hca.create_cq(256, None).unwrap();
+        let cq = hca.create_cq(256).unwrap();
         let init = QpInit {
             max_send_wr: 64,
             ..QpInit::new(QpType::XrcIni, cq)

@@ -4,7 +4,6 @@
 mod contexts;
 mod errors;
 mod eviction;
-mod job;
 mod leaving;
 mod lives;
 mod operations;
@@ -15,8 +14,8 @@ mod xrc;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use job::{Job, WORDS};
 use shmem_ib::soft::Faults;
+use shmem_ib_kit::job::{Job, Plain, WORDS};
 
 #[test]
 fn connections_come_to_exist_only_where_they_are_used() {

@@ -12,7 +12,7 @@ use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::Hca;
 
-use crate::job::{Job, Pe};
+use shmem_ib_kit::job::{Job, Pe, Plain};
 
 fn owners(n: u32, change: impl Fn(&mut EndpointConfig, &mut SoftConfig)) -> Job {
     Job::with(n, |config, soft| {
@@ -492,7 +492,7 @@ fn an_owner_that_dies_before_it_answers_is_found_out() {
 fn misaligned_and_outside_words_are_errors_of_the_caller() {
     let job = owners(2, |_, _| {});
     let e = &job.pes[0].endpoint;
-    let size = crate::job::WORDS as u64 * 8;
+    let size = shmem_ib_kit::job::WORDS as u64 * 8;
     let fetch = |offset, width| {
         e.context(ContextId::DEFAULT)
             .atomic(1, 0, offset, width, AtomicOp::Fetch)

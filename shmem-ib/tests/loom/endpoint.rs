@@ -9,8 +9,8 @@ use loom::thread;
 
 use crate::asleep::Asleep;
 use crate::host::{FOREVER, Model, NAP_NS};
-use crate::rest::Host;
-use crate::{model, rest};
+use crate::sleep::Host;
+use crate::{model, sleep};
 
 #[derive(Default)]
 struct Driver {
@@ -57,12 +57,12 @@ impl Endpoint {
             let after = driver
                 .timer
                 .map(|at| Duration::from_nanos(at.saturating_sub(now)));
-            rest::set_alarm(&self.model, after);
+            sleep::set_alarm(&self.model, after);
         }
         let notify = std::mem::take(&mut driver.notify);
         drop(driver);
         if notify && self.asleep.anybody() {
-            rest::wake(&self.model);
+            sleep::wake(&self.model);
         }
     }
 
@@ -88,7 +88,7 @@ impl Endpoint {
     /// As the progress thread, until `n` timers have acted.
     fn serve_timers(&self, n: u32) {
         loop {
-            rest::wait(&self.model, None, FOREVER);
+            sleep::wait(&self.model, None, FOREVER);
             let mut driver = self.lock();
             self.poll(&mut driver);
             let done = driver.acted >= n;
@@ -107,9 +107,9 @@ impl Endpoint {
                 continue;
             }
             self.asleep.enter();
-            let seen = rest::wakes(&self.model);
+            let seen = sleep::wakes(&self.model);
             self.unlock(driver);
-            rest::wait(&self.model, Some(seen), FOREVER);
+            sleep::wait(&self.model, Some(seen), FOREVER);
             self.asleep.leave();
             driver = self.lock();
         }
@@ -119,7 +119,7 @@ impl Endpoint {
     /// As the progress thread with `progress_wait`.
     fn progress(&self) {
         while !self.stop.load(Ordering::Acquire) {
-            rest::wait(&self.model, None, FOREVER);
+            sleep::wait(&self.model, None, FOREVER);
             let mut driver = self.lock();
             self.poll(&mut driver);
             self.unlock(driver);
@@ -128,7 +128,7 @@ impl Endpoint {
 
     fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        rest::wake(&self.model);
+        sleep::wake(&self.model);
     }
 }
 
@@ -221,7 +221,7 @@ fn timers_and_the_engine_are_served_by_one_sleeper() {
                     let mut driver = endpoint.lock();
                     while driver.completed == 0 {
                         endpoint.unlock(driver);
-                        rest::wait(&endpoint.model, None, FOREVER);
+                        sleep::wait(&endpoint.model, None, FOREVER);
                         driver = endpoint.lock();
                         endpoint.poll(&mut driver);
                     }
@@ -245,7 +245,7 @@ fn a_timer_is_not_lost_with_the_sleeper_that_knew_it() {
         let brief = {
             let endpoint = endpoint.clone();
             thread::spawn(move || {
-                rest::wait(&endpoint.model, Some(0), Duration::from_nanos(200));
+                sleep::wait(&endpoint.model, Some(0), Duration::from_nanos(200));
                 endpoint.model.rests();
             })
         };
@@ -257,7 +257,7 @@ fn a_timer_is_not_lost_with_the_sleeper_that_knew_it() {
             })
         };
         endpoint.set_timer(100);
-        rest::wake(&endpoint.model);
+        sleep::wake(&endpoint.model);
         endpoint.model.rests();
         brief.join().unwrap();
         progress.join().unwrap();

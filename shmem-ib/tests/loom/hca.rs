@@ -5,9 +5,9 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::Wake;
 use crate::host::{FOREVER, Model, NAP_NS};
-use crate::verbs::Wake;
-use crate::{model, rest};
+use crate::{model, sleep};
 
 fn spawn(host: &Arc<Model>, f: impl FnOnce(&Model) + 'static) -> thread::JoinHandle<()> {
     let host = host.clone();
@@ -21,7 +21,7 @@ fn spawn(host: &Arc<Model>, f: impl FnOnce(&Model) + 'static) -> thread::JoinHan
 fn serve(host: &Model, n: u32) {
     let mut taken = 0;
     while taken < n {
-        rest::wait(host, None, FOREVER);
+        sleep::wait(host, None, FOREVER);
         while host.poll() {
             taken += 1;
         }
@@ -59,7 +59,7 @@ fn nearer_deadlines_are_kept_while_the_timer_is_in_use() {
         let poster = thread::spawn(move || {
             poster.post(100);
             poster.post(50);
-            let wake = rest::wait(&*poster, None, Duration::from_nanos(60));
+            let wake = sleep::wait(&*poster, None, Duration::from_nanos(60));
             assert_ne!(wake, Wake::Woken);
         });
         // When it ends this thread goes on in its place.
@@ -78,10 +78,10 @@ fn whoever_leaves_looks_after_those_that_go_on() {
     model(2, || {
         let host = Arc::new(Model::new(3, NAP_NS));
         let brief = spawn(&host, |h| {
-            rest::wait(h, Some(0), Duration::from_nanos(50));
+            sleep::wait(h, Some(0), Duration::from_nanos(50));
         });
         let server = spawn(&host, |h| serve(h, 1));
-        rest::wake(&*host);
+        sleep::wake(&*host);
         host.post(100);
         host.rests();
         brief.join().unwrap();
@@ -112,9 +112,9 @@ fn a_wake_up_is_never_lost() {
     model(3, || {
         let host = Arc::new(Model::new(3, 0));
         let sleeper = spawn(&host, |h| {
-            assert_eq!(rest::wait(h, None, FOREVER), Wake::Woken);
+            assert_eq!(sleep::wait(h, None, FOREVER), Wake::Woken);
         });
-        let waker = spawn(&host, rest::wake);
+        let waker = spawn(&host, sleep::wake);
         host.poll();
         finish(&host, [sleeper, waker]);
     });
@@ -127,10 +127,10 @@ fn a_wake_up_reaches_all_who_sleep() {
         let host = Arc::new(Model::new(3, NAP_NS));
         let sleepers = [(); 2].map(|()| {
             spawn(&host, |h| {
-                assert_eq!(rest::wait(h, Some(0), FOREVER), Wake::Woken);
+                assert_eq!(sleep::wait(h, Some(0), FOREVER), Wake::Woken);
             })
         });
-        rest::wake(&*host);
+        sleep::wake(&*host);
         finish(&host, sleepers);
     });
 }

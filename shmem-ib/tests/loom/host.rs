@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::rest::{self, Desk, Host, Polls, Ready, Rest, Watch};
+use crate::sleep::{self, Desk, Host, Polls, Ready, Rest, Watch};
 
 /// A sleep of this length or more has no end.
 pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 20);
@@ -120,7 +120,7 @@ impl Model {
         let sooner = guard.state.deadline.map_or(deadline, |d| d.min(deadline));
         guard.state.deadline = Some(sooner);
         let now = Host::now(self);
-        rest::announce(self, &mut guard, now);
+        sleep::announce(self, &mut guard, now);
     }
 
     /// An application polls: takes a completion if there is one.
@@ -131,7 +131,7 @@ impl Model {
             guard.pump();
             if guard.state.rest.anybody() {
                 let now = Host::now(self);
-                rest::announce(self, &mut guard, now);
+                sleep::announce(self, &mut guard, now);
             }
         }
         let any = guard.state.unpolled > 0;

@@ -14,15 +14,13 @@
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
-mod verbs {
-    pub(crate) use shmem_ib::verbs::Wake;
-}
+use shmem_ib::verbs::Wake;
 
-#[path = "../../src/connect/endpoint/asleep.rs"]
+#[path = "../../connect/src/endpoint/asleep.rs"]
 mod asleep;
 #[allow(dead_code)]
-#[path = "../../src/rest.rs"]
-mod rest;
+#[path = "../../verbs/src/provider/sleep.rs"]
+mod sleep;
 
 mod endpoint;
 mod hca;

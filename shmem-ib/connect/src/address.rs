@@ -1,0 +1,206 @@
+//! The address under which the UD endpoint of a PE is found, and the 32 bytes with it that a job's
+//! bootstrap exchanges.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use shmem_verbs::{AddressVector, Fabric, Gid, Qkey, Qpn};
+
+/// Where a PE takes connection messages: everything that a peer needs to send it a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct UdAddress {
+    /// Address of the port.
+    pub gid: Gid,
+    /// UDP port, or LID on InfiniBand: see [`AddressVector::udp_port`].
+    pub udp_port: u16,
+    /// The UD queue pair, 24 bits.
+    pub qpn: Qpn,
+    /// The key which its datagrams must carry; bit 31 is clear.
+    pub qkey: Qkey,
+}
+
+/// Why 32 bytes are no [`Published`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// All bytes are zero: nobody has published an address here.
+    #[error("the 32-byte UD address is all zero: its PE has not published one")]
+    Absent,
+    /// Written by an incompatible version.
+    #[error("UD address has format version {0}, this program reads version 1: mixed builds?")]
+    Version(u8),
+    /// The checksum or a reserved bit is wrong.
+    #[error("UD address is damaged (its checksum or a reserved bit is wrong)")]
+    Damaged,
+}
+
+const VERSION: u8 = 1;
+
+impl UdAddress {
+    /// The port, as verbs names it.
+    #[must_use]
+    pub const fn av(&self) -> AddressVector {
+        AddressVector {
+            gid: self.gid,
+            udp_port: self.udp_port,
+        }
+    }
+}
+
+/// What a PE publishes of itself: where it is found, and on which fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Published {
+    /// Where it takes connection messages.
+    pub ud: UdAddress,
+    /// What carries them. Who is on another fabric cannot reach it.
+    pub fabric: Fabric,
+    /// Whether it takes atomics as requests to the owner of a word. Who does it the other way does
+    /// not connect to it.
+    pub by_owner: bool,
+}
+
+/// Bit of [`Published::by_owner`] in the byte of the fabric.
+const BY_OWNER: u8 = 0x80;
+
+impl Published {
+    /// Bytes of the encoded form.
+    pub const LEN: usize = 32;
+
+    /// Encodes, big-endian: GID 16, UDP port 2, version 1, fabric 1 (its top bit:
+    /// atomics by owners), QPN 4, Q_Key 4, CRC-32 of
+    /// the 28 bytes before.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let ud = &self.ud;
+        let mut out = [0; Self::LEN];
+        out[..16].copy_from_slice(&ud.gid.0);
+        out[16..18].copy_from_slice(&ud.udp_port.to_be_bytes());
+        out[18] = VERSION;
+        out[19] = self.fabric.code() | if self.by_owner { BY_OWNER } else { 0 };
+        out[20..24].copy_from_slice(&ud.qpn.0.to_be_bytes());
+        out[24..28].copy_from_slice(&ud.qkey.0.to_be_bytes());
+        let crc = crc32fast::hash(&out[..28]);
+        out[28..].copy_from_slice(&crc.to_be_bytes());
+        out
+    }
+
+    /// Decodes what [`Self::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// The bytes are all zero, of another version, or damaged.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, AddressError> {
+        if bytes.iter().all(|b| *b == 0) {
+            return Err(AddressError::Absent);
+        }
+        let word = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        if word(28) != crc32fast::hash(&bytes[..28]) {
+            return Err(AddressError::Damaged);
+        }
+        if bytes[18] != VERSION {
+            return Err(AddressError::Version(bytes[18]));
+        }
+        let (qpn, qkey) = (word(20), word(24));
+        let Some(fabric) =
+            Fabric::from_code(bytes[19] & !BY_OWNER).filter(|_| qpn >> 24 == 0 && qkey >> 31 == 0)
+        else {
+            return Err(AddressError::Damaged);
+        };
+        let mut gid = [0; 16];
+        gid.copy_from_slice(&bytes[..16]);
+        let ud = UdAddress {
+            gid: Gid(gid),
+            udp_port: u16::from_be_bytes([bytes[16], bytes[17]]),
+            qpn: Qpn(qpn),
+            qkey: Qkey(qkey),
+        };
+        let by_owner = bytes[19] & BY_OWNER != 0;
+        Ok(Self {
+            ud,
+            fabric,
+            by_owner,
+        })
+    }
+}
+
+impl fmt::Display for UdAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} UD QP {}", self.av(), self.qpn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn published(gid: [u8; 16], udp_port: u16, qpn: u32, qkey: u32, fabric: u8) -> Published {
+        let (gid, qpn, qkey) = (Gid(gid), Qpn(qpn), Qkey(qkey));
+        let ud = UdAddress {
+            gid,
+            udp_port,
+            qpn,
+            qkey,
+        };
+        let fabric = Fabric::from_code(fabric).expect("a fabric");
+        Published {
+            ud,
+            fabric,
+            by_owner: false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(
+            gid: [u8; 16], port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31, fabric in 0u8..3,
+            by_owner: bool,
+        ) {
+            let this = Published { by_owner, ..published(gid, port, qpn, qkey, fabric) };
+            prop_assert_eq!(Published::from_bytes(&this.to_bytes()), Ok(this));
+        }
+
+        #[test]
+        fn any_flipped_bit_is_noticed(gid: [u8; 16], port: u16, fabric in 0u8..3, bit in 0usize..256) {
+            let mut bytes = published(gid, port, 77, 0x1234_5678, fabric).to_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes: [u8; 32]) {
+            let _ = Published::from_bytes(&bytes);
+        }
+    }
+
+    /// `bytes` with another value at `at` and a fitting checksum.
+    fn altered(at: usize, value: u8) -> [u8; Published::LEN] {
+        let mut bytes = Published::default().to_bytes();
+        bytes[at] = value;
+        let crc = crc32fast::hash(&bytes[..28]);
+        bytes[28..].copy_from_slice(&crc.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn an_unwritten_slot_is_absent_not_damaged() {
+        assert_eq!(Published::from_bytes(&[0; 32]), Err(AddressError::Absent));
+    }
+
+    #[test]
+    fn another_version_says_so() {
+        let bytes = altered(18, 9);
+        assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Version(9)));
+    }
+
+    #[test]
+    fn an_unknown_fabric_is_refused() {
+        for code in [3, 0x83, 0x40] {
+            let bytes = altered(19, code);
+            assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
+        }
+    }
+}

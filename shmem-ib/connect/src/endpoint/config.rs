@@ -1,0 +1,226 @@
+//! What an endpoint is told: its place in the job, its limits, and where peers are.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::UdAddress;
+use crate::handshake::RetryPolicy;
+use crate::manager::Identity;
+use shmem_verbs::PortInfo;
+
+/// Over what kind of connection peers are reached; the same in all PEs of a job.
+#[derive(Clone, Debug, Default)]
+pub enum Transport {
+    /// A connection per peer.
+    #[default]
+    Rc,
+    /// A connection per node, see [`xrc`](crate::xrc).
+    Xrc {
+        /// The XRC domain of the node: a file that all its PEs give. With `None` this PE is
+        /// alone in its domain, and must be the only one of its node.
+        domain: Option<Arc<OwnedFd>>,
+    },
+}
+
+/// Who executes atomics on the memory of a PE for PEs that do not share it. The same in all PEs
+/// of a job: those that differ do not connect.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Atomics {
+    /// The HCA if its atomics are coherent with the processor's
+    /// ([`PortInfo::atomics_coherent`]), else the owner.
+    #[default]
+    Auto,
+    /// The HCA, in any case: only for programs whose words are never target of atomics of PEs
+    /// that share memory and of others at a time.
+    Hca,
+    /// The PE whose memory it is. Not over XRC, whose SENDs do not reach every process.
+    Owner,
+}
+
+impl Atomics {
+    /// Whether the owner executes them, on this port.
+    #[must_use]
+    pub const fn by_owner(self, port: &PortInfo) -> bool {
+        match self {
+            Self::Auto => !port.atomics_coherent,
+            Self::Hca => false,
+            Self::Owner => true,
+        }
+    }
+}
+
+/// Settings of an [`Endpoint`](super::Endpoint).
+#[derive(Clone)]
+pub struct EndpointConfig {
+    /// Number of this PE, below `n_pes`.
+    pub pe: u32,
+    /// PEs in the job.
+    pub n_pes: u32,
+    /// How peers are reached.
+    pub transport: Transport,
+    /// Who executes atomics.
+    pub atomics: Atomics,
+    /// The same for all PEs of the job, different between jobs.
+    pub job_id: [u8; 16],
+    /// Secret of the job: who does not know it cannot connect.
+    pub job_key: &'static [u8; 32],
+    /// The two above do not count: they come later, with
+    /// [`Endpoint::set_identity`](super::Endpoint::set_identity).
+    pub identity_later: bool,
+    /// How many endpoints the PEs of this job have had before this one and closed; the same in all of
+    /// them. Connection messages that are from another life of the job are refused.
+    pub life: u32,
+    /// Of this process. A restarted PE must have a larger one than its predecessor had.
+    pub incarnation: u64,
+    /// PSNs, the `Q_Key` and jitter follow from it; should differ between processes.
+    pub seed: u64,
+    /// A peer whose address stays unknown, or which gives no sign of life, for so long makes
+    /// the operation fail.
+    pub connect_deadline: Duration,
+    /// From the first connection message to its first repetition; doubles up to 250 ms.
+    pub connect_retry: Duration,
+    /// How long [`close`](super::Endpoint::close) stays without a sign of life of the peers that
+    /// have not said BYE. One that is given up too early may wait for an acknowledgement in vain.
+    pub linger: Duration,
+    /// Local ACK timeout of RC queue pairs: 4.096 us * 2^n, 1 to 31.
+    pub rc_timeout: u8,
+    /// Timeouts without progress before an RC queue pair fails, 0 to 7.
+    pub rc_retry: u8,
+    /// READs and atomics that one connection may have outstanding; the port may allow fewer.
+    pub max_rd_atomic: u8,
+    /// RC queue pairs that may exist at a time; 0 is no limit. With a limit, the least recently
+    /// used connections are closed when others are needed, and open again at their next use. Has
+    /// no effect with XRC, which needs few.
+    pub max_qps: u32,
+    /// Unfinished operations that one connection may have.
+    pub sq_depth: u32,
+    /// Unfinished operations of the endpoint over all connections.
+    pub cq_depth: u32,
+    /// Connection messages that may arrive at once; more are dropped, and sent again.
+    pub ud_depth: u32,
+    /// How often a waiting thread looks for completions before it yields its core, and later
+    /// sleeps. Small if there are more PEs than cores.
+    pub spin_rounds: u32,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            pe: 0,
+            n_pes: 1,
+            transport: Transport::Rc,
+            atomics: Atomics::Auto,
+            job_id: [0; 16],
+            job_key: &[0; 32],
+            identity_later: false,
+            life: 0,
+            incarnation: 1,
+            seed: 0,
+            connect_deadline: Duration::from_secs(60),
+            connect_retry: Duration::from_millis(1),
+            linger: Duration::from_millis(500),
+            // 2^20 * 4.096 us = 4.3 s, and seven of them before a peer counts as gone: with
+            // thousands of PEs on a few cores a healthy one may not run for seconds. Not 7 times
+            // more: Soft-RoCE takes that for "always".
+            rc_timeout: 20,
+            rc_retry: 6,
+            max_rd_atomic: 128,
+            max_qps: 0,
+            sq_depth: 256,
+            cq_depth: 4096,
+            ud_depth: 32,
+            spin_rounds: 200,
+        }
+    }
+}
+
+impl EndpointConfig {
+    /// When connection messages are repeated, and for how long.
+    pub(super) fn retry_policy(&self) -> RetryPolicy {
+        let initial = nanos(self.connect_retry).max(1);
+        let default = RetryPolicy::default();
+        RetryPolicy {
+            initial,
+            max: default.max.max(initial),
+            silence: nanos(self.connect_deadline).max(1),
+            ..default
+        }
+    }
+
+    /// Who this PE is in connection messages. PEs that would not understand each other's atomics are
+    /// strangers to each other, and so are the same PEs in different lives: what was recorded in one
+    /// has no meaning in another.
+    pub(super) fn identity(
+        &self,
+        mut job_id: [u8; 16],
+        job_key: &'static [u8; 32],
+        by_owner: bool,
+    ) -> Identity {
+        for (byte, life) in job_id.iter_mut().zip(self.life.to_be_bytes()) {
+            *byte ^= life;
+        }
+        job_id[15] ^= u8::from(by_owner);
+        Identity {
+            job_id,
+            job_key,
+            n_pes: self.n_pes,
+        }
+    }
+
+    /// After so long without progress an RC queue pair has certainly failed.
+    pub(super) fn rc_give_up(&self) -> Duration {
+        let timeout = Duration::from_nanos(4096) * (1 << self.rc_timeout);
+        timeout * (u32::from(self.rc_retry) + 1)
+    }
+}
+
+impl std::fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key stays out of logs.
+        f.debug_struct("EndpointConfig")
+            .field("pe", &self.pe)
+            .field("n_pes", &self.n_pes)
+            .field("incarnation", &self.incarnation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A duration in the unit of the state machines.
+pub(super) fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What a [`Directory`] knows about the address of a PE.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// Here it is.
+    Ready(UdAddress),
+    /// It is being exchanged: wait and ask again.
+    Pending,
+    /// It will never be known; the text says why.
+    Unknown(String),
+}
+
+/// Where PEs take connection messages. The job's bootstrap implements it.
+///
+/// [`describe`](Self::describe) and [`node`](Self::node) are called while the endpoint is locked:
+/// they must not call the endpoint.
+pub trait Directory: Send + Sync {
+    /// The address of `pe`, without waiting.
+    fn lookup(&self, pe: u32) -> Lookup;
+
+    /// Waits until the address of `pe` may be known, at most `max`.
+    fn wait(&self, pe: u32, max: Duration);
+
+    /// The node of `pe`, for transports that connect to nodes. By default every PE is a node of
+    /// its own.
+    fn node(&self, pe: u32) -> u32 {
+        pe
+    }
+
+    /// How to call `pe` in an error message, such as "PE 7 (node 3)".
+    fn describe(&self, pe: u32) -> String {
+        format!("PE {pe}")
+    }
+}

@@ -1,0 +1,320 @@
+//! The driver of connections over an [`Hca`]: one-sided operations that connect at first
+//! contact.
+//!
+//! # Map
+//! * `connecting/`: from the first wish for a peer to an open queue pair, and to its end.
+//! * `operations/`: puts and gets, posting, completion, contexts.
+//! * `atomics/`: which of the three ways an atomic takes, and these ways.
+//! * `driver.rs`: what the lock protects; `lock.rs`: the lock, and how threads wait; `progress.rs`: what
+//!   every poll does; `ending.rs`: how an endpoint ends.
+//!
+//! An [`Endpoint`] is what a PE has of the network: a UD queue pair for connection messages
+//! from the start, and an RC queue pair per peer that it has been in contact with, or an XRC one
+//! per node ([`Transport`]). All its methods may be called from any thread.
+//!
+//! # Life
+//! 1. [`Endpoint::new`] makes the UD queue pair; [`Endpoint::published`] goes to the job's
+//!    bootstrap. No message is sent.
+//! 2. [`Endpoint::register`] registers the symmetric segment. Peers that ask before are told to
+//!    wait, and answered then.
+//! 3. [`Endpoint::set_directory`] says where peers are. Addresses may still be on their way.
+//! 4. Operations connect when a peer is used for the first time ([`Context::put`] and the
+//!    others), or all at once before ([`Endpoint::connect_all`]).
+//! 5. [`Endpoint::close`] after a barrier over the job: peers tell each other that nothing is
+//!    under way between them any more, and only then take their queue pairs away.
+//! 6. [`Endpoint::reopen`], if the process joins its job again, makes everything anew in the same
+//!    place.
+//!
+//! # Progress
+//! Every waiting call makes progress for all connections. While the program computes, a
+//! progress thread that calls [`Endpoint::progress_wait`] in a loop answers peers; it sleeps
+//! when there is nothing to do.
+//!
+//! # Atomics
+//! The HCA executes atomics of peers, or, where its atomics are not coherent with the processor's, the
+//! PE that owns the memory does while it makes progress ([`Atomics`]).
+//!
+//! # Failure
+//! A failed HCA ends the endpoint: all waits end, all calls give the reason, and who asked is told
+//! ([`Endpoint::on_failure`]).
+//!
+//! # Contexts
+//! Operations belong to a [`Context`], of which each completes by itself. Contexts share connections.
+//!
+//! # Locking
+//! One mutex protects everything; it is held for a few hundred nanoseconds
+//! to post an operation, and never while waiting. Lock order: the endpoint's, then the
+//! HCA's own. The [`Directory`] is asked for addresses without the lock.
+
+mod asleep;
+mod atomics;
+mod buffers;
+mod config;
+mod connecting;
+mod driver;
+mod ending;
+mod error;
+mod lock;
+mod operations;
+mod peer;
+mod progress;
+mod segments;
+mod wr_id;
+
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::Duration;
+
+pub use atomics::by_owner::message::Refusal;
+#[doc(hidden)]
+pub use atomics::by_owner::message::recode_message;
+pub use config::{Atomics, Directory, EndpointConfig, Lookup, Transport};
+pub use error::ConnError;
+pub use lock::Endpoint;
+pub use operations::accounts::ContextId;
+pub use operations::context::Context;
+
+use self::asleep::Asleep;
+use self::atomics::by_owner::books::ANSWER_SLOTS;
+use self::connecting::ud::SEND_SLOTS;
+use self::driver::{Driver, more_completions};
+use self::operations::accounts::Gauge;
+use super::stats::ConnectStats;
+use super::{Published, UdAddress};
+use crate::spin::SpinLimit;
+use shmem_verbs::{Counters, Hca};
+
+/// What an endpoint has done.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Peers that we may use.
+    pub open: u32,
+    /// Connections that only the peer has used so far.
+    pub answered: u32,
+    /// Connected queue pairs that exist.
+    pub queue_pairs: u32,
+    /// Of those, XRC initiators: one for each node that we use.
+    pub xrc_initiators: u32,
+    /// Of those, XRC targets: one for each PE that reaches our node through us.
+    pub xrc_targets: u32,
+    /// Connected queue pairs made since the beginning.
+    pub queue_pairs_created: u64,
+    /// Connection messages dropped because too many were on their way out.
+    pub messages_dropped: u64,
+    /// Operations under way.
+    pub in_flight: u32,
+    /// Atomics that this PE, as owner of the memory, has executed for peers.
+    pub atomics_served: u64,
+    /// Of connection management, with the latencies of first contacts.
+    pub connect: ConnectStats,
+    /// Of the HCA.
+    pub hca: Counters,
+}
+
+impl<H: Hca> Endpoint<H> {
+    /// Makes an endpoint on `hca`, which serves one at a time: two would answer each other's wake-ups.
+    ///
+    /// # Errors
+    /// A setting is out of range, or the device refuses a queue.
+    pub fn new(hca: Arc<H>, config: EndpointConfig) -> Result<Arc<Self>, ConnError> {
+        let check = |what, value: u64, good, allowed| {
+            if good {
+                Ok(())
+            } else {
+                Err(ConnError::Config {
+                    what,
+                    value,
+                    allowed,
+                })
+            }
+        };
+        if let Some(failure) = hca.failure() {
+            return Err(ConnError::device(failure, None));
+        }
+        let port = hca.port();
+        let (pe, n_pes) = (u64::from(config.pe), config.n_pes);
+        check("pe", pe, config.pe < n_pes, "below n_pes")?;
+        let timeout = config.rc_timeout;
+        check(
+            "rc_timeout",
+            timeout.into(),
+            (1..=31).contains(&timeout),
+            "1 to 31",
+        )?;
+        check(
+            "rc_retry",
+            config.rc_retry.into(),
+            config.rc_retry <= 7,
+            "0 to 7",
+        )?;
+        let by_owner = config.atomics.by_owner(&port);
+        if by_owner && matches!(config.transport, Transport::Xrc { .. }) {
+            return Err(ConnError::OwnerOverXrc);
+        }
+        // What atomics executed by the owner need besides, per queue pair and in all.
+        let more_wr = if by_owner { ANSWER_SLOTS } else { 0 };
+        let more_cqe = more_completions(by_owner);
+        let sq = config.sq_depth;
+        check(
+            "sq_depth",
+            sq.into(),
+            sq > 0 && sq.saturating_add(more_wr) <= port.max_qp_wr,
+            "1 to the device's limit",
+        )?;
+        let ud = config.ud_depth;
+        check(
+            "ud_depth",
+            ud.into(),
+            ud > 0 && ud <= port.max_qp_wr,
+            "1 to the device's limit",
+        )?;
+        let least = u64::from(ud) + u64::from(SEND_SLOTS);
+        let cq = config.cq_depth;
+        let fits = u64::from(cq) > least && cq.saturating_add(more_cqe) <= port.max_cqe;
+        check(
+            "cq_depth",
+            cq.into(),
+            fits,
+            "above ud_depth + 16, up to the device's limit",
+        )?;
+        let rd = config.max_rd_atomic;
+        check("max_rd_atomic", rd.into(), rd > 0, "at least 1")?;
+
+        let spin_limit = SpinLimit::new(config.spin_rounds);
+        let composed = Gauge::default();
+        let driver = Driver::open(&hca, config, composed.clone())?;
+        Ok(Arc::new(Self {
+            composed,
+            hca,
+            driver: Mutex::new(driver),
+            by_owner,
+            coherent: port.atomics_coherent,
+            asleep: Asleep::default(),
+            gone: Condvar::new(),
+            on_failure: OnceLock::new(),
+            spin_limit,
+        }))
+    }
+
+    /// Opens an endpoint again that was closed, with its settings and another seed, for the `life`th
+    /// life after the first ([`EndpointConfig::life`]). It has another address, and neither memory nor
+    /// directory; what was done with it before has no effect any more. One that is open is
+    /// [aborted](Self::abort) before.
+    ///
+    /// No call may be under way: one that waits in the endpoint meanwhile panics when its wait is over.
+    ///
+    /// # Errors
+    /// The device refuses a queue; the endpoint is closed then.
+    pub fn reopen(&self, life: u32, seed: u64) -> Result<(), ConnError> {
+        let mut locked = self.lock();
+        locked.end();
+        let config = EndpointConfig {
+            life,
+            seed,
+            ..locked.config.clone()
+        };
+        let next = Driver::open(&self.hca, config, self.composed.clone())?;
+        locked.replace(next);
+        Ok(())
+    }
+
+    /// Where peers send connection messages to.
+    #[must_use]
+    pub fn ud_address(&self) -> UdAddress {
+        self.lock().address
+    }
+
+    /// The same with its fabric and its way of atomics: what the job's bootstrap tells the peers.
+    #[must_use]
+    pub fn published(&self) -> Published {
+        Published {
+            ud: self.ud_address(),
+            fabric: self.hca.fabric(),
+            by_owner: self.by_owner,
+        }
+    }
+
+    /// Says where peers are. Until then only peers that contact us can be reached.
+    pub fn set_directory(&self, directory: Arc<dyn Directory>) {
+        self.lock().directory = Some(directory);
+    }
+
+    /// Says what job this is, if [`EndpointConfig::identity_later`] left that open; else, and when it is
+    /// said again, without effect. Until then connection messages of peers are kept unread, and no peer
+    /// may be contacted: the directory answers [`Lookup::Pending`].
+    pub fn set_identity(&self, job_id: [u8; 16], job_key: &'static [u8; 32]) {
+        let mut locked = self.lock();
+        locked.set_identity(job_id, job_key);
+    }
+
+    /// Has `tell` called whenever a thread, in whichever call, has found that operations of peers may
+    /// have changed the memory: for those who sleep until it changes. It is called under the
+    /// endpoint's lock, and must not call the endpoint.
+    pub fn on_inbound(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.lock().on_inbound = Some(Box::new(tell));
+    }
+
+    /// Handles what has arrived and what is due, without waiting. Returns whether there was
+    /// anything; operations of peers count, as they may have changed the memory.
+    pub fn progress(&self) -> bool {
+        self.lock().poll()
+    }
+
+    /// Sleeps until there is something to do, at most `max`, and does it.
+    pub fn progress_wait(&self, max: Duration) {
+        let mut locked = self.lock();
+        if locked.closing && !locked.closed {
+            // Whoever closes the endpoint serves it, and sleeps better alone.
+            locked.until_closed(max);
+            drop(locked);
+        } else {
+            drop(locked);
+            self.hca.wait(max);
+            self.lock().poll();
+        }
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn stats(&self) -> EndpointStats {
+        let locked = self.lock();
+        let linked = locked.manager.linked_peers().len() as u32;
+        let open = locked.manager.open_peers() as u32;
+        let (xrc_initiators, xrc_targets) = locked.manager.xrc_queue_pairs();
+        EndpointStats {
+            open,
+            xrc_initiators,
+            xrc_targets,
+            answered: linked.saturating_sub(open),
+            queue_pairs: locked.qps_alive,
+            queue_pairs_created: locked.qps_created,
+            messages_dropped: locked.ud.as_ref().map_or(0, |ud| ud.dropped),
+            in_flight: locked.in_flight,
+            atomics_served: locked.owner.as_ref().map_or(0, |owner| owner.served),
+            connect: *locked.manager.stats(),
+            hca: self.hca.counters(),
+        }
+    }
+
+    /// The peers with which a connection exists, whoever asked for it, in ascending order.
+    #[must_use]
+    pub fn connected_peers(&self) -> Vec<u32> {
+        let mut peers = self.lock().manager.linked_peers();
+        peers.sort_unstable();
+        peers
+    }
+}
+
+impl<H: Hca> Drop for Endpoint<H> {
+    fn drop(&mut self) {
+        self.lock().end();
+    }
+}
+
+impl<H: Hca> std::fmt::Debug for Endpoint<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("by_owner", &self.by_owner)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! What an endpoint counts of one peer: how far operations towards it have come, and who waits for it. How the
+//! connection stands, and what memory the peer has, its state machine knows ([`Way`](crate::Way)).
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use super::atomics::by_owner::books::Asked;
+use super::error::ConnError;
+use crate::UdAddress;
+
+/// A point in the sequence of operations towards a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    posted: u64,
+    pub(super) asked: u64,
+}
+
+/// What is known about a peer that was in contact.
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    /// Threads that wait for the connection.
+    pub(super) waiters: u32,
+    /// Of those, how many waited when it opened: each may begin one operation even if the
+    /// connection is to be drained already, so that opening it was not in vain.
+    pub(super) entitled: u32,
+    /// Value of the endpoint's count of work requests at the last use.
+    pub(super) used: u64,
+    /// [`Hca::inbound_mark`](shmem_verbs::Hca::inbound_mark) when last looked at.
+    pub(super) inbound: u32,
+    /// The peer's segments of this revision are to be acknowledged when operations have completed
+    /// up to this point.
+    pub(super) acknowledge: Option<(Mark, u32)>,
+    /// Work requests posted and completed; they complete in order.
+    pub(super) posted: u64,
+    pub(super) completed: u64,
+    /// Atomics that the peer is to execute, and has; they complete in an order of their own.
+    pub(super) asked: Asked,
+    /// Atomics towards it that take several steps, and have not ended.
+    pub(super) composed: u32,
+    /// How often connecting failed, and how the last time.
+    pub(super) failures: u64,
+    pub(super) failure: Option<ConnError>,
+    /// Where we looked for it.
+    pub(super) address: Option<UdAddress>,
+}
+
+impl Peer {
+    /// Whether no operation towards it is under way.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.posted == self.completed && self.asked.unanswered() == 0 && self.composed == 0
+    }
+
+    /// Everything that was started so far.
+    pub(super) const fn mark(&self) -> Mark {
+        Mark {
+            posted: self.posted,
+            asked: self.asked.asked,
+        }
+    }
+
+    /// Whether everything before `mark` has completed.
+    pub(super) const fn has_reached(&self, mark: Mark) -> bool {
+        self.completed >= mark.posted && self.asked.answered >= mark.asked
+    }
+}
+
+/// Peers that are to be connected before they are used.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// With their nodes and addresses; in this order.
+    pub(super) waiting: VecDeque<(u32, u32, UdAddress)>,
+    /// Those whose handshake this has begun.
+    pub(super) under_way: Vec<u32>,
+}
+
+impl Ahead {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty()
+    }
+}

@@ -1,0 +1,329 @@
+//! Which port of which device to use, and why not the others: a decision about plain data.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use super::hardware::{GidKind, LinkLayer, RdmaDevice, RdmaPort, Reach, Survey, Transport};
+use shmem_verbs::{Fabric, Gid};
+
+/// What stands against a device that opens, but has no XRC for those who need it.
+pub const NO_XRC: &str = "it has no XRC, which SHMEM_TRANSPORT=xrc needs";
+
+/// What a user asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// A port of an RDMA device if one can be used, else the software HCA.
+    Auto,
+    /// The software HCA.
+    Soft,
+    /// The best port of an RDMA device.
+    Verbs,
+    /// One of these devices and ports, by turns. Without a port: its first usable one.
+    Ports(Vec<(String, Option<u8>)>),
+}
+
+/// A port that can be used, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Usable {
+    /// Name of the device.
+    pub device: String,
+    /// Number of the port.
+    pub port: u8,
+    /// Index of the GID to use.
+    pub gid_index: u8,
+    /// The GID there.
+    pub gid: Gid,
+    /// InfiniBand or RoCEv2.
+    pub fabric: Fabric,
+    /// Megabits per second.
+    pub rate: u32,
+    /// Whether it is Soft-RoCE.
+    pub emulated: bool,
+}
+
+impl Usable {
+    /// What makes one port better than another: that others can be reached at all, that there is a
+    /// device, then the rate, then how its address is routed.
+    fn rank(&self) -> (bool, bool, u32, Reach) {
+        let reach = match self.fabric {
+            Fabric::InfiniBand => Reach::Ipv4,
+            Fabric::Soft | Fabric::Roce => Reach::of(self.gid),
+        };
+        (reach > Reach::Loopback, !self.emulated, self.rate, reach)
+    }
+}
+
+impl fmt::Display for Usable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, port, .. } = self;
+        write!(
+            f,
+            "{device} port {port} ({}, GID {})",
+            self.fabric, self.gid
+        )
+    }
+}
+
+/// What a look at one port came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// Name of the device.
+    pub device: String,
+    /// Number of the port; `None` for what holds for the whole device.
+    pub port: Option<u8>,
+    /// How to use it, or why not.
+    pub outcome: Result<Usable, String>,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Ok(usable) => write!(f, "{usable} can be used"),
+            Err(why) => {
+                f.write_str(&self.device)?;
+                if let Some(port) = self.port {
+                    write!(f, " port {port}")?;
+                }
+                write!(f, ": {why}")
+            }
+        }
+    }
+}
+
+/// Judges every port. `gid_index` is what the user says about the GID.
+#[must_use]
+pub fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for device in &survey.devices {
+        let whole = |why: String| Verdict {
+            device: device.name.clone(),
+            port: None,
+            outcome: Err(why),
+        };
+        if let Err(why) = usable_device(device) {
+            verdicts.push(whole(why));
+            continue;
+        }
+        if device.ports.is_empty() {
+            verdicts.push(whole("it has no ports".into()));
+        }
+        for port in &device.ports {
+            verdicts.push(Verdict {
+                device: device.name.clone(),
+                port: Some(port.number),
+                outcome: usable_port(device, port, gid_index),
+            });
+        }
+    }
+    verdicts
+}
+
+fn usable_device(device: &RdmaDevice) -> Result<(), String> {
+    match &device.transport {
+        Transport::InfiniBand => device.access.clone(),
+        Transport::Iwarp => Err(
+            "it speaks iWARP, which has neither datagrams nor remote atomics: set SHMEM_HCA=soft \
+             to use its Ethernet port"
+                .into(),
+        ),
+        Transport::Other(name) => Err(format!(
+            "its transport {name:?} is not InfiniBand's: only that has what this program needs"
+        )),
+    }
+}
+
+fn usable_port(
+    device: &RdmaDevice,
+    port: &RdmaPort,
+    gid_index: Option<u8>,
+) -> Result<Usable, String> {
+    if !port.state.is_active() {
+        let hint = match port.link {
+            LinkLayer::InfiniBand => "is a cable plugged in, and does a subnet manager run?",
+            _ => "is a cable plugged in, and its network interface up (ip link)?",
+        };
+        return Err(format!("its state is {}, not ACTIVE: {hint}", port.state));
+    }
+    let (fabric, gid) = match &port.link {
+        LinkLayer::InfiniBand if port.lid == 0 => {
+            return Err("it has no LID: no subnet manager has configured it".into());
+        }
+        LinkLayer::InfiniBand => (Fabric::InfiniBand, infiniband_gid(port, gid_index)?),
+        LinkLayer::Ethernet => (Fabric::Roce, roce_gid(port, gid_index)?),
+        LinkLayer::Other(name) => {
+            return Err(format!("its link layer {name:?} is not known"));
+        }
+    };
+    Ok(Usable {
+        device: device.name.clone(),
+        port: port.number,
+        gid_index: gid.0,
+        gid: gid.1,
+        fabric,
+        rate: port.rate,
+        emulated: device.emulated,
+    })
+}
+
+fn infiniband_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
+    let index = wanted.unwrap_or(0);
+    let entry = port.gids.iter().find(|e| e.index == u16::from(index));
+    entry
+        .map(|e| (index, e.gid))
+        .ok_or_else(|| format!("its GID table has nothing at index {index}"))
+}
+
+fn roce_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
+    if let Some(index) = wanted {
+        let entry = port.gids.iter().find(|e| e.index == u16::from(index));
+        return match entry {
+            None => Err(format!(
+                "its GID table has nothing at index {index} (SHMEM_GID_INDEX)"
+            )),
+            Some(e) if e.kind != GidKind::RoceV2 => Err(format!(
+                "the GID at index {index} (SHMEM_GID_INDEX) is one of RoCE v1; RoCEv2 is needed"
+            )),
+            Some(e) => Ok((index, e.gid)),
+        };
+    }
+    let v2 = || port.gids.iter().filter(|e| e.kind == GidKind::RoceV2);
+    let fit = v2()
+        .filter(|e| Reach::of(e.gid) > Reach::LinkLocal)
+        .filter_map(|e| Some((u8::try_from(e.index).ok()?, e.gid)))
+        // Of equals the first.
+        .rev()
+        .max_by_key(|(_, gid)| Reach::of(*gid));
+    fit.ok_or_else(|| match (v2().next(), port.gids.first()) {
+        (Some(e), _) if Reach::of(e.gid) == Reach::LinkLocal => format!(
+            "its only addresses are link-local ({}): give its network interface an IP \
+                 address, or take this one with SHMEM_GID_INDEX={}",
+            e.gid, e.index
+        ),
+        (Some(e), _) => format!("its first GID of RoCEv2 has index {}, above 255", e.index),
+        (None, Some(_)) => "it has GIDs of RoCE v1 only; RoCEv2 is needed".into(),
+        (None, None) => "it has no GID: its network interface is down or has no address".into(),
+    })
+}
+
+/// What to open, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// The software HCA, and why.
+    Soft(String),
+    /// The first of these that opens, not empty. If none does: the software HCA if `or_soft`, else
+    /// that is an error.
+    Verbs {
+        /// Best first.
+        ports: Vec<Usable>,
+        /// Whether the user left the choice to us.
+        or_soft: bool,
+    },
+}
+
+/// That what the user wants cannot be had.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "SHMEM_HCA={wanted} cannot be had: {found}. Mend that, or set SHMEM_HCA=soft; shmem-info shows what there is"
+)]
+pub struct NoChoice {
+    /// What was asked for.
+    pub wanted: String,
+    /// What there is instead.
+    pub found: String,
+}
+
+/// Chooses for the process with this `number`, which says whose turn it is in a list.
+///
+/// # Errors
+/// A device was asked for, and none that was can be used.
+pub fn choose(
+    wanted: &Wanted,
+    number: usize,
+    gid_index: Option<u8>,
+    survey: &Survey,
+) -> Result<Choice, NoChoice> {
+    if *wanted == Wanted::Soft {
+        return Ok(Choice::Soft("the settings say so".into()));
+    }
+    let mut verdicts = judge(survey, gid_index);
+    let or_soft = *wanted == Wanted::Auto;
+    if or_soft {
+        verdicts.iter_mut().for_each(leave_out_emulated);
+    }
+    match wanted {
+        Wanted::Auto | Wanted::Verbs | Wanted::Soft => {
+            let mut ports: Vec<Usable> = usable(&verdicts).cloned().collect();
+            // Stable: of equals the first.
+            ports.sort_by_key(|port| std::cmp::Reverse(port.rank()));
+            match (ports.is_empty(), or_soft) {
+                (false, _) => Ok(Choice::Verbs { ports, or_soft }),
+                (true, true) => Ok(Choice::Soft(reasons(survey, &verdicts))),
+                (true, false) => Err(NoChoice {
+                    wanted: "verbs".into(),
+                    found: reasons(survey, &verdicts),
+                }),
+            }
+        }
+        Wanted::Ports(list) => {
+            let Some((device, port)) = list.get(number % list.len().max(1)) else {
+                return Err(NoChoice {
+                    wanted: String::new(),
+                    found: "the list is empty".into(),
+                });
+            };
+            let named = |v: &&Verdict| {
+                v.device == *device && (port.is_none() || v.port.is_none() || v.port == *port)
+            };
+            let of_it: Vec<Verdict> = verdicts.iter().filter(named).cloned().collect();
+            if let Some(port) = usable(&of_it).next() {
+                return Ok(Choice::Verbs {
+                    ports: vec![port.clone()],
+                    or_soft,
+                });
+            }
+            let known = survey.devices.iter().any(|d| d.name == *device);
+            let found = match (known, of_it.is_empty()) {
+                (true, false) => reasons(survey, &of_it),
+                (true, true) => format!("{device} has no such port"),
+                (false, _) => no_such_device(device, survey),
+            };
+            let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+            Err(NoChoice {
+                wanted: format!("{device}{port}"),
+                found,
+            })
+        }
+    }
+}
+
+/// Of two emulations of a device the software HCA is the better one to have by default: it pins no memory,
+/// its atomics are the processor's, and it tells when peers have written.
+fn leave_out_emulated(verdict: &mut Verdict) {
+    if verdict.outcome.as_ref().is_ok_and(|port| port.emulated) {
+        verdict.outcome = Err(format!(
+            "it is Soft-RoCE, an emulation like the software HCA, but one that pins memory: \
+             SHMEM_HCA={} takes it",
+            verdict.device
+        ));
+    }
+}
+
+fn usable(verdicts: &[Verdict]) -> impl Iterator<Item = &Usable> {
+    verdicts.iter().filter_map(|v| v.outcome.as_ref().ok())
+}
+
+fn no_such_device(device: &str, survey: &Survey) -> String {
+    let names: Vec<_> = survey.devices.iter().map(|d| d.name.as_str()).collect();
+    match (&survey.trouble, names.is_empty()) {
+        (Some(trouble), true) => trouble.clone(),
+        _ => format!("there is no device {device}, only {}", names.join(", ")),
+    }
+}
+
+/// Why nothing of this can be used.
+fn reasons(survey: &Survey, verdicts: &[Verdict]) -> String {
+    let texts = verdicts.iter().map(ToString::to_string);
+    let texts: Vec<_> = survey.trouble.iter().cloned().chain(texts).collect();
+    texts.join("; ")
+}

@@ -1,0 +1,215 @@
+//! Asynchronous events of a device: those that end the HCA become its
+//! [`failure`](shmem_verbs::Hca::failure), the others show in completions.
+//!
+//! Whoever sleeps watches the device's descriptor, a napping thread included: while the application
+//! polls, nobody else would look.
+
+use std::mem::{MaybeUninit, align_of, offset_of, size_of};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use rdma_sys::{ibv_async_event, ibv_cq, ibv_event_type as t, ibv_srq};
+
+use super::context::Context;
+use super::hca::VerbsHca;
+use shmem_verbs::provider::LASTING_NS;
+use shmem_verbs::{Cq, Failure, Srq};
+
+/// An event as it is in memory. The bindings have an enum for its kind, which must not hold a kind
+/// that only a newer library knows.
+#[repr(C)]
+struct RawEvent {
+    element: *mut std::ffi::c_void,
+    kind: i32,
+}
+
+const _: () = assert!(
+    size_of::<RawEvent>() == size_of::<ibv_async_event>()
+        && align_of::<RawEvent>() == align_of::<ibv_async_event>()
+        && offset_of!(RawEvent, kind) == offset_of!(ibv_async_event, event_type)
+        && size_of::<t>() == 4
+);
+
+/// What an HCA knows of events.
+#[derive(Debug)]
+pub(super) struct Events {
+    /// Held while events are taken, so that they count in their order.
+    taking: Mutex<()>,
+    failed: OnceLock<Failure>,
+    /// The failure has ended a sleep: that is enough, as who has slept tells the others. Relaxed: no
+    /// other memory belongs to it.
+    told: AtomicBool,
+    /// When the port went down, in nanoseconds after `started`; [`UP`] if it is not.
+    ///
+    /// Relaxed: a reader that sees the older value sees the newer one at its next look.
+    down_since: AtomicU64,
+    started: Instant,
+}
+
+const UP: u64 = u64::MAX;
+
+impl Events {
+    pub(super) fn new() -> Self {
+        Self {
+            taking: Mutex::default(),
+            failed: OnceLock::new(),
+            told: AtomicBool::new(false),
+            down_since: AtomicU64::new(UP),
+            started: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// How many nanoseconds are left to the port to come up again, if it is down.
+    fn left(&self) -> Option<u64> {
+        let since = self.down_since.load(Ordering::Relaxed);
+        let over = || (since + LASTING_NS).saturating_sub(self.now());
+        (since != UP && self.failed.get().is_none()).then(over)
+    }
+}
+
+impl VerbsHca {
+    /// This HCA serves nobody any more.
+    #[cold]
+    pub(super) fn fail(&self, reason: String) {
+        let device = format!("RDMA device {}", self.pd.context.name);
+        let _ = self.events.failed.set(Failure {
+            device,
+            peer: None,
+            reason,
+        });
+    }
+
+    /// See [`shmem_verbs::Hca::failure`].
+    #[inline]
+    pub(super) fn failed(&self) -> Option<&Failure> {
+        if self.events.down_since.load(Ordering::Relaxed) != UP {
+            self.look_at_port();
+        }
+        self.events.failed.get()
+    }
+
+    /// Whether a failure has to end this sleep.
+    pub(super) fn failure_is_news(&self) -> bool {
+        self.failed().is_some() && !self.events.told.swap(true, Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn look_at_port(&self) {
+        let is_due = || self.events.left() == Some(0);
+        // It may have come up again while nobody took events.
+        if is_due() && (!self.take_events() || is_due()) {
+            self.fail(format!(
+                "port {} is down (IBV_EVENT_PORT_ERR), and has not come back: look at the cable, the \
+                 switch, and with RoCE at the network interface",
+                self.origin.port
+            ));
+        }
+    }
+
+    /// When somebody has to look whether the port is up again, in nanoseconds from now.
+    pub(super) fn port_is_due_in(&self) -> Option<u64> {
+        self.events.left()
+    }
+
+    /// Takes all events from the device; returns whether there were any.
+    pub(super) fn take_events(&self) -> bool {
+        let _taking = self
+            .events
+            .taking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut any = false;
+        while let Some(happened) = next_event(&self.pd.context) {
+            any = true;
+            match happened {
+                Happened::Fatal => self.fail(
+                    "it has reported a fatal error (IBV_EVENT_DEVICE_FATAL): see the kernel's log \
+                     (`dmesg`)"
+                        .to_owned(),
+                ),
+                Happened::PortDown(port) if port == self.origin.port => {
+                    let now = self.events.now();
+                    // Told twice, it is down since the first time.
+                    let (down, relaxed) = (&self.events.down_since, Ordering::Relaxed);
+                    let _ = down.compare_exchange(UP, now, relaxed, relaxed);
+                }
+                Happened::PortUp(port) if port == self.origin.port => {
+                    self.events.down_since.store(UP, Ordering::Relaxed);
+                }
+                Happened::PortDown(_) | Happened::PortUp(_) | Happened::Other => {}
+                Happened::CqErr(cq) => self.fail(format!(
+                    "completion queue {cq} was full, and has lost completions (IBV_EVENT_CQ_ERR)"
+                )),
+                Happened::SrqErr(srq) => self.fail(format!(
+                    "shared receive queue {srq} is in error (IBV_EVENT_SRQ_ERR)"
+                )),
+            }
+        }
+        any
+    }
+}
+
+/// What an event says.
+enum Happened {
+    CqErr(Cq),
+    SrqErr(Srq),
+    Fatal,
+    PortDown(u8),
+    PortUp(u8),
+    /// Of a queue pair, of the fabric, or of a kind that is not known here: what it means for queue pairs
+    /// shows in their completions.
+    Other,
+}
+
+/// The oldest event of a device.
+fn next_event(context: &Context) -> Option<Happened> {
+    let library = context.library;
+    // Of some events only a part is written.
+    let mut raw = MaybeUninit::<RawEvent>::zeroed();
+    // SAFETY: the context is open.
+    let rc = unsafe { (library.get_async_event)(context.raw.as_ptr(), raw.as_mut_ptr().cast()) };
+    if rc != 0 {
+        return None;
+    }
+    // SAFETY: zeroes are an event, too. Until the event is acknowledged its object cannot be
+    // destroyed, so the pointer in it is valid.
+    let event = unsafe { event(raw.assume_init_ref()) };
+    // SAFETY: taken and not acknowledged yet.
+    unsafe { (library.ack_async_event)(raw.as_mut_ptr().cast()) };
+    Some(event)
+}
+
+/// # Safety
+/// The object that the event is about exists.
+unsafe fn event(raw: &RawEvent) -> Happened {
+    // SAFETY: the kind says what the pointer is; each object exists by the caller's promise, and
+    // bears the number that it was created with.
+    let cq = || Cq(unsafe { (*raw.element.cast::<ibv_cq>()).cq_context } as usize as u32);
+    // SAFETY: as above.
+    let srq = || Srq(unsafe { (*raw.element.cast::<ibv_srq>()).srq_context } as usize as u32);
+    const fn is(kind: t) -> i32 {
+        kind as i32
+    }
+    const CQ_ERR: i32 = is(t::IBV_EVENT_CQ_ERR);
+    const SRQ_ERR: i32 = is(t::IBV_EVENT_SRQ_ERR);
+    const DEVICE_FATAL: i32 = is(t::IBV_EVENT_DEVICE_FATAL);
+    const PORT_ERR: i32 = is(t::IBV_EVENT_PORT_ERR);
+    const PORT_ACTIVE: i32 = is(t::IBV_EVENT_PORT_ACTIVE);
+    // Of an event of a port the union has its number in place of a pointer.
+    // SAFETY: as above.
+    let port = || unsafe { ptr::from_ref(&raw.element).cast::<i32>().read() } as u8;
+    match raw.kind {
+        DEVICE_FATAL => Happened::Fatal,
+        PORT_ERR => Happened::PortDown(port()),
+        PORT_ACTIVE => Happened::PortUp(port()),
+        CQ_ERR => Happened::CqErr(cq()),
+        SRQ_ERR => Happened::SrqErr(srq()),
+        _ => Happened::Other,
+    }
+}

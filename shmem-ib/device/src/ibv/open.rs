@@ -1,0 +1,197 @@
+//! Opening a port: which one, whether it can be used, and what it can do.
+
+use std::sync::Arc;
+
+use super::SysError;
+use super::context::{Context, Pd};
+use super::discover::describe;
+use super::error::reason;
+use super::events::Events;
+use super::hca::{Parts, VerbsHca};
+use super::map::Origin;
+use super::objects::{Channel, CqObject};
+use super::qp::{Held, Qp};
+use super::sleep::Sleepers;
+use crate::abilities::{Abilities, PortAbilities};
+use crate::hardware::{Atomics, GidEntry, LinkLayer, PortState, RdmaPort};
+use shmem_verbs::{Cq, PortInfo, QpInit, QpType};
+
+/// Which port of which device, and how it is to be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VerbsConfig {
+    /// Name of the device, as [`super::devices`] gives it.
+    pub device: String,
+    /// Its port, from 1.
+    pub port: u8,
+    /// The entry of the port's GID table to send from: [`crate::choice`] finds one.
+    pub gid_index: u8,
+    /// Whether memory that peers access is registered so that its pages are made when they are
+    /// touched, if the device can do that ([`super::Odp::serves_segments`]), instead of pinned.
+    /// [`PortInfo::pins_memory`] tells which it has become.
+    pub on_demand_paging: bool,
+}
+
+impl VerbsConfig {
+    /// A port with its memory pinned.
+    #[must_use]
+    pub fn new(device: impl Into<String>, port: u8, gid_index: u8) -> Self {
+        Self {
+            device: device.into(),
+            port,
+            gid_index,
+            on_demand_paging: false,
+        }
+    }
+}
+
+/// Inline payloads to ask for, the longest first: all queue pairs get what the port promises, and
+/// devices have between none and some hundred bytes. What exceeds a few hundred is copied as fast
+/// from a registered buffer.
+const INLINE: [u32; 7] = [512, 256, 220, 128, 64, 32, 0];
+
+impl VerbsHca {
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// There is no such device, port or GID, the process may not use it, the port is not active, or
+    /// the device refuses what every process needs.
+    pub fn open(config: &VerbsConfig) -> Result<Self, SysError> {
+        let context = Arc::new(Context::open(&config.device)?);
+        let name = &config.device;
+        let info = describe(&context)?;
+        let told = active_port(name, &info, config.port)?;
+        let port = &told.port;
+        let wanted = |g: &&GidEntry| g.index == u16::from(config.gid_index);
+        let gid = port.gids.iter().find(wanted);
+        let gid = gid.ok_or_else(|| no_such_gid(name, port, config.gid_index))?;
+        let origin = Origin::new(port, gid.gid, config.gid_index);
+        let on_demand = config.on_demand_paging && info.odp.serves_segments();
+        let refused = |what: &str, errno| SysError::Refused {
+            name: name.clone(),
+            reason: format!("cannot make {what}: {}", reason(errno)),
+        };
+        let bell = Channel::create(&context).map_err(|e| refused("a completion channel", e))?;
+        let bell = Arc::new(bell);
+        let sleepers = Sleepers::new()
+            .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
+        let events = Events::new();
+        let pd = Arc::new(Pd::alloc(context)?);
+        let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
+        let port = port_info(&info, told, &origin, max_inline, on_demand);
+        Ok(Self::new(Parts {
+            pd,
+            bell,
+            sleepers,
+            events,
+            port,
+            origin,
+            told: info,
+            on_demand,
+        }))
+    }
+}
+
+fn active_port<'a>(
+    name: &str,
+    info: &'a Abilities,
+    number: u8,
+) -> Result<&'a PortAbilities, SysError> {
+    let told = info.port(number).ok_or_else(|| SysError::NoSuchPort {
+        name: name.to_owned(),
+        port: number,
+        count: info.ports.len(),
+    })?;
+    let port = &told.port;
+    if port.state.is_active() {
+        return Ok(told);
+    }
+    let advice = match (&port.link, &port.state) {
+        (LinkLayer::InfiniBand, PortState::Init | PortState::Armed) => {
+            "start a subnet manager (opensm), or the one of the switch"
+        }
+        (LinkLayer::InfiniBand, _) => "look at the cable and the switch",
+        _ => "bring its network interface up (`ip link set ... up`), look at the cable",
+    };
+    Err(SysError::PortNotActive {
+        name: name.to_owned(),
+        port: number,
+        state: port.state.to_string(),
+        advice,
+    })
+}
+
+fn no_such_gid(name: &str, port: &RdmaPort, index: u8) -> SysError {
+    let all = port.gids.iter();
+    let present: Vec<String> = all
+        .map(|g| format!("{}: {} ({})", g.index, g.gid, g.kind))
+        .collect();
+    SysError::NoSuchGid {
+        name: name.to_owned(),
+        port: port.number,
+        index,
+        present: match present.is_empty() {
+            true => "none: give its network interface an address".to_owned(),
+            false => present.join(", "),
+        },
+    }
+}
+
+fn port_info(
+    caps: &Abilities,
+    port: &PortAbilities,
+    origin: &Origin,
+    max_inline: u32,
+    on_demand: bool,
+) -> PortInfo {
+    // Zero is "not told" here.
+    let sge = |n: u32| if n == 0 { u32::MAX } else { n };
+    let rd_atomic = caps.max_qp_rd_atom.min(caps.max_qp_init_rd_atom);
+    PortInfo {
+        av: origin.av(),
+        active_mtu: port.mtu.0,
+        max_inline,
+        max_rd_atomic: u8::try_from(rd_atomic).unwrap_or(u8::MAX),
+        max_qp_wr: caps.max_qp_wr,
+        max_cqe: caps.max_cqe,
+        max_msg: port.max_msg,
+        max_sge: caps
+            .max_sge
+            .min(sge(caps.max_sge_rd))
+            .min(sge(caps.max_srq_sge)),
+        max_srq_wr: caps.max_srq_wr,
+        xrc: caps.xrc,
+        atomics_coherent: caps.atomics == Atomics::Global,
+        // The device writes memory, and tells nobody.
+        notices_inbound: false,
+        pins_memory: !on_demand,
+    }
+}
+
+/// The inline payload that every queue pair gets: found out by making one of each type.
+fn probe_inline(pd: &Arc<Pd>, bell: &Arc<Channel>) -> Result<u32, (&'static str, i32)> {
+    let cq = CqObject::create(1, 0, bell).map_err(|e| ("a completion queue", e))?;
+    let cq = Arc::new(cq);
+    let probe = |ty, what, most: u32| {
+        let mut refused = libc::EINVAL;
+        for max_inline in INLINE.into_iter().filter(|n| *n <= most) {
+            let init = QpInit {
+                max_send_wr: 1,
+                max_recv_wr: 1,
+                max_inline,
+                ..QpInit::new(ty, Cq(0))
+            };
+            let held = Held {
+                send_cq: Some(Arc::clone(&cq)),
+                recv_cq: Some(Arc::clone(&cq)),
+                ..Held::default()
+            };
+            match Qp::create(pd, &init, held) {
+                Ok(qp) => return Ok(qp.granted.inline.min(max_inline)),
+                Err(errno) => refused = errno,
+            }
+        }
+        Err((what, refused))
+    };
+    let rc = probe(QpType::Rc, "an RC queue pair", INLINE[0])?;
+    probe(QpType::Ud, "a UD queue pair", rc)
+}

@@ -1,0 +1,154 @@
+//! Opens the device that a process is to use: looks, chooses, and tries.
+
+use super::Device;
+#[cfg(feature = "verbs")]
+use super::choice::{Choice, NO_XRC, choose};
+use super::choice::{NoChoice, Wanted};
+#[cfg(feature = "verbs")]
+use super::memlock::Memlock;
+#[cfg(feature = "verbs")]
+use super::sysfs::Places;
+#[cfg(feature = "verbs")]
+use crate::ibv::{VerbsConfig, VerbsHca};
+use shmem_soft::{SoftConfig, SoftHca};
+#[cfg(feature = "verbs")]
+use shmem_verbs::Hca;
+use shmem_verbs::VerbsError;
+
+/// What a process needs of a device.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// What its user asks for.
+    pub wanted: Wanted,
+    /// Says whose turn it is in a list of ports.
+    pub number: usize,
+    /// The user's choice of a GID.
+    pub gid_index: Option<u8>,
+    /// Bytes that it is going to register.
+    pub memory: u64,
+    /// Whether to leave pages of registered memory to be made when they are touched, where the
+    /// device can do that.
+    pub on_demand_paging: bool,
+    /// Whether it is going to use XRC.
+    pub xrc: bool,
+    /// How the software HCA is to be.
+    pub soft: &'a SoftConfig,
+}
+
+/// A device, and how it came to be chosen.
+#[derive(Debug)]
+pub struct Opened {
+    /// The device.
+    pub device: Device,
+    /// Which it is and why, for messages.
+    pub why: String,
+}
+
+/// Why no device was opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// What was asked for is not there.
+    #[error(transparent)]
+    NoChoice(#[from] NoChoice),
+    /// No device that was asked for opens.
+    #[error("cannot use {refusals}. SHMEM_HCA=soft does without; shmem-info shows what there is")]
+    Verbs {
+        /// Devices and ports, what stands against each, and what to do.
+        refusals: String,
+    },
+    /// The software HCA does not open.
+    #[error("{source}; where software HCAs are is set by SHMEM_SOFT_ADDRESS and SHMEM_SOFT_PORT")]
+    Soft {
+        /// What stands against it.
+        source: VerbsError,
+    },
+}
+
+/// Opens a device. With [`Wanted::Auto`] nothing that is wrong with RDMA devices is an error.
+///
+/// # Errors
+/// A device was asked for that is not there, cannot be used or does not open; or the software HCA
+/// does not open.
+pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
+    let why = match &request.wanted {
+        Wanted::Soft => "the settings say so".to_owned(),
+        _ => match rdma(request)? {
+            Ok(opened) => return Ok(opened),
+            Err(why) => why,
+        },
+    };
+    let device = match SoftHca::open(request.soft) {
+        Ok(hca) => Device::Soft(hca),
+        Err(source) => return Err(OpenError::Soft { source }),
+    };
+    Ok(Opened { device, why })
+}
+
+/// An RDMA device, or why the software HCA is to be used.
+#[cfg(not(feature = "verbs"))]
+fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
+    const NOT_BUILT: &str = "this program was built without feature `verbs`";
+    let wanted = match &request.wanted {
+        Wanted::Auto | Wanted::Soft => return Ok(Err(NOT_BUILT.into())),
+        Wanted::Verbs => "verbs".to_owned(),
+        Wanted::Ports(ports) => ports
+            .first()
+            .map_or_else(String::new, |(device, _)| device.clone()),
+    };
+    let found = format!("{NOT_BUILT} (cargo build --features shmem-core/verbs)");
+    Err(NoChoice { wanted, found }.into())
+}
+
+/// An RDMA device, or why the software HCA is to be used.
+#[cfg(feature = "verbs")]
+fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
+    let places = Places {
+        gid_index: request.gid_index,
+        ..Places::default()
+    };
+    let (wanted, number) = (&request.wanted, request.number);
+    let (ports, or_soft) = match choose(wanted, number, request.gid_index, &places.survey())? {
+        Choice::Soft(why) => return Ok(Err(why)),
+        Choice::Verbs { ports, or_soft } => (ports, or_soft),
+    };
+    let mut refusals = Vec::new();
+    for port in &ports {
+        let name = port.to_string();
+        let config = VerbsConfig {
+            on_demand_paging: request.on_demand_paging,
+            ..VerbsConfig::new(&port.device, port.port, port.gid_index)
+        };
+        let why = match VerbsHca::open(&config) {
+            Ok(hca) => match lacking(&hca, request, or_soft) {
+                None => {
+                    let device = Device::Verbs(hca);
+                    return Ok(Ok(Opened { device, why: name }));
+                }
+                Some(why) => why,
+            },
+            Err(e) => e.to_string(),
+        };
+        refusals.push(format!("{name}: {why}"));
+    }
+    let refusals = refusals.join("; ");
+    match or_soft {
+        true => Ok(Err(refusals)),
+        false => Err(OpenError::Verbs { refusals }),
+    }
+}
+
+/// What the device cannot do for this process, as far as that is known beforehand. How much memory
+/// it may pin counts only where there is a choice: who has asked for the device is told when the
+/// registration fails.
+#[cfg(feature = "verbs")]
+fn lacking(hca: &VerbsHca, request: &Request<'_>, choice: bool) -> Option<String> {
+    let port = hca.port();
+    if request.xrc && !port.xrc {
+        return Some(NO_XRC.into());
+    }
+    if choice && port.pins_memory {
+        return Memlock::current().refuses(request.memory);
+    }
+    None
+}

@@ -1,0 +1,439 @@
+//! Checks of what the operations do.
+
+use super::Fabric;
+use super::harness::{Link, Options, pattern};
+use shmem_verbs::{Hca, Mtu, QpType, SendOp, SendWr, WcOpcode};
+
+const SIZES: [usize; 20] = [
+    0,
+    1,
+    3,
+    4,
+    7,
+    8,
+    9,
+    255,
+    256,
+    257,
+    1024,
+    4095,
+    4096,
+    4097,
+    8192,
+    12_289,
+    65_541,
+    262_144,
+    1 << 20,
+    8 << 20,
+];
+
+/// WRITEs of 0 B to 8 MiB put every byte in place and no byte elsewhere.
+pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
+    for mtu in [Mtu::M4096, Mtu::M1024] {
+        let link = Link::new(
+            fabric,
+            Options {
+                len: (8 << 20) + 64,
+                mtu,
+                ..Options::default()
+            },
+        );
+        for (i, size) in SIZES.into_iter().enumerate() {
+            let (from, to) = (i % 8, i % 5 + 1);
+            let data = pattern(size, i as u64 + 1);
+            link.a.mem.fill(from, &data);
+            link.b.mem.fill(0, &vec![0xa5; size + 16]);
+            link.a
+                .post(i as u64, link.write_to_b(to), link.a.mem.sge(from, size));
+            let c = link.expect(i as u64);
+            assert_eq!(c.opcode, WcOpcode::Write);
+            assert!(
+                link.b.mem.bytes(to, size) == data,
+                "payload of {size} bytes differs"
+            );
+            assert_eq!(
+                link.b.mem.bytes(0, to),
+                vec![0xa5; to],
+                "before {size} bytes"
+            );
+            assert_eq!(
+                link.b.mem.bytes(to + size, 8),
+                [0xa5; 8],
+                "after {size} bytes"
+            );
+        }
+    }
+}
+
+/// READs of 0 B to 8 MiB.
+pub fn reads_of_all_sizes<F: Fabric>(fabric: &F) {
+    for mtu in [Mtu::M4096, Mtu::M1024] {
+        let link = Link::new(
+            fabric,
+            Options {
+                len: (8 << 20) + 64,
+                mtu,
+                ..Options::default()
+            },
+        );
+        for (i, size) in SIZES.into_iter().enumerate() {
+            let (from, to) = (i % 7, i % 6 + 1);
+            let data = pattern(size, i as u64 + 1);
+            link.b.mem.fill(from, &data);
+            link.a.mem.fill(0, &vec![0xa5; size + 16]);
+            link.a
+                .post(i as u64, link.read_from_b(from), link.a.mem.sge(to, size));
+            let c = link.expect(i as u64);
+            assert_eq!((c.opcode, c.byte_len as usize), (WcOpcode::Read, size));
+            assert!(
+                link.a.mem.bytes(to, size) == data,
+                "payload of {size} bytes differs"
+            );
+            assert_eq!(
+                link.a.mem.bytes(0, to),
+                vec![0xa5; to],
+                "before {size} bytes"
+            );
+            assert_eq!(
+                link.a.mem.bytes(to + size, 8),
+                [0xa5; 8],
+                "after {size} bytes"
+            );
+        }
+    }
+}
+
+/// Fetch-and-add and compare-and-swap change the word and bring its old value.
+pub fn atomics_return_old_values<F: Fabric>(fabric: &F) {
+    let link = Link::new(fabric, Options::default());
+    let (raddr, rkey) = (link.b.mem.at(64), link.b.mem.mr.rkey);
+    link.b.mem.set_word(64, u64::MAX - 1);
+    let ops = [
+        (
+            SendOp::FetchAdd {
+                raddr,
+                rkey,
+                add: 3,
+            },
+            u64::MAX - 1,
+            1,
+        ),
+        (
+            SendOp::FetchAdd {
+                raddr,
+                rkey,
+                add: u64::MAX,
+            },
+            1,
+            0,
+        ),
+        (
+            SendOp::CmpSwap {
+                raddr,
+                rkey,
+                compare: 5,
+                swap: 77,
+            },
+            0,
+            0,
+        ),
+        (
+            SendOp::CmpSwap {
+                raddr,
+                rkey,
+                compare: 0,
+                swap: 1 << 60,
+            },
+            0,
+            1 << 60,
+        ),
+        (
+            SendOp::FetchAdd {
+                raddr,
+                rkey,
+                add: 0,
+            },
+            1 << 60,
+            1 << 60,
+        ),
+    ];
+    for (i, (op, old, new)) in ops.into_iter().enumerate() {
+        link.a.mem.set_word(16, 0xdead);
+        link.a.post(i as u64, op, link.a.mem.sge(16, 8));
+        let c = link.expect(i as u64);
+        assert_eq!(c.opcode, WcOpcode::from(&op));
+        assert_eq!(link.a.mem.word(16), old, "old value of {op:?}");
+        assert_eq!(link.b.mem.word(64), new, "new value of {op:?}");
+    }
+    assert_eq!((link.b.mem.word(56), link.b.mem.word(72)), (0, 0));
+}
+
+/// Only signaled requests complete, and their completion covers those before.
+pub fn unsignaled_requests_complete_silently<F: Fabric>(fabric: &F) {
+    let link = Link::new(
+        fabric,
+        Options {
+            depth: 16,
+            ..Options::default()
+        },
+    );
+    for round in 0..20_u64 {
+        for i in 0..10_u64 {
+            let offset = 8 * i as usize;
+            link.a.mem.set_word(offset, round * 100 + i);
+            let sges = [link.a.mem.sge(offset, 8)];
+            let wr = SendWr {
+                signaled: i == 9,
+                ..SendWr::new(i, link.write_to_b(offset), &sges)
+            };
+            // SAFETY: regions are never freed.
+            unsafe { link.a.hca.post_send(link.a.qp, &wr) }.expect("post_send");
+        }
+        link.expect(9);
+        for i in 0..10 {
+            assert_eq!(link.b.mem.word(8 * i), round * 100 + i as u64);
+        }
+    }
+    link.expect_silence(&link.a);
+}
+
+/// WRITEs to one place take effect in order; READs and atomics see all WRITEs before them.
+pub fn requests_of_one_queue_keep_their_order<F: Fabric>(fabric: &F) {
+    let link = Link::new(fabric, Options::default());
+    let (raddr, rkey) = (link.b.mem.at(0), link.b.mem.mr.rkey);
+    for round in 1..=30_u64 {
+        for i in 0..8_usize {
+            link.a.mem.set_word(8 * i, round * 10 + i as u64);
+            link.a
+                .post(i as u64, link.write_to_b(0), link.a.mem.sge(8 * i, 8));
+        }
+        link.a.post(8, link.read_from_b(0), link.a.mem.sge(512, 8));
+        link.a.post(
+            9,
+            SendOp::FetchAdd {
+                raddr,
+                rkey,
+                add: 1,
+            },
+            link.a.mem.sge(520, 8),
+        );
+        link.a.post(10, link.read_from_b(0), link.a.mem.sge(528, 8));
+        for i in 0..=10 {
+            link.expect(i);
+        }
+        let last = round * 10 + 7;
+        assert_eq!(link.a.mem.word(520), last);
+        assert_eq!(link.a.mem.word(528), last + 1);
+        // The READ may see the atomic after it, too: it was not fenced.
+        assert!([last, last + 1].contains(&link.a.mem.word(512)));
+    }
+}
+
+/// Inline payload may be overwritten as soon as the post returns.
+pub fn inline_payload_is_copied<F: Fabric>(fabric: &F) {
+    let link = Link::new(fabric, Options::default());
+    let max = link.options.max_inline as usize;
+    let sizes = [0, 1, 8, 63, 64, 65, 256, max];
+    for (i, len) in sizes.into_iter().filter(|len| *len <= max).enumerate() {
+        let data = pattern(len, i as u64 + 1);
+        let mut source = data.clone();
+        let wr = SendWr {
+            inline: Some(&source),
+            ..SendWr::new(i as u64, link.write_to_b(1024 * i), &[])
+        };
+        // SAFETY: inline payload is copied by the post.
+        unsafe { link.a.hca.post_send(link.a.qp, &wr) }.expect("post_send");
+        source.fill(0);
+        link.expect(i as u64);
+        assert_eq!(link.b.mem.bytes(1024 * i, len), data);
+    }
+}
+
+/// Many READs and atomics posted at once complete in order, whatever `max_rd_atomic` is.
+pub fn outstanding_reads_and_atomics<F: Fabric>(fabric: &F) {
+    for max_rd_atomic in [1, 2, 16] {
+        let link = Link::new(
+            fabric,
+            Options {
+                max_rd_atomic,
+                ..Options::default()
+            },
+        );
+        let (raddr, rkey) = (link.b.mem.at(0), link.b.mem.mr.rkey);
+        let data = pattern(32 * 1024, 3);
+        link.b.mem.fill(1024, &data);
+        for i in 0..60_u64 {
+            let slot = 8 * i as usize;
+            if i % 3 == 0 {
+                let op = link.read_from_b(1024 + 500 * i as usize);
+                link.a
+                    .post(i, op, link.a.mem.sge(1024 + 500 * i as usize, 500));
+            } else {
+                link.a.post(
+                    i,
+                    SendOp::FetchAdd {
+                        raddr,
+                        rkey,
+                        add: 1,
+                    },
+                    link.a.mem.sge(slot, 8),
+                );
+            }
+        }
+        let mut added = 0;
+        for i in 0..60_u64 {
+            link.expect(i);
+            if i % 3 == 0 {
+                let at = 500 * i as usize;
+                assert_eq!(link.a.mem.bytes(1024 + at, 500), data[at..at + 500]);
+            } else {
+                assert_eq!(link.a.mem.word(8 * i as usize), added);
+                added += 1;
+            }
+        }
+        assert_eq!(link.b.mem.word(0), 40);
+    }
+}
+
+/// Both ends write, read and add at the same time.
+pub fn both_directions_at_once<F: Fabric>(fabric: &F) {
+    const HALF: usize = 1 << 19;
+    let link = Link::new(
+        fabric,
+        Options {
+            len: 3 << 20,
+            ..Options::default()
+        },
+    );
+    let sides = [(&link.a, &link.b), (&link.b, &link.a)];
+    for (i, (me, _)) in sides.iter().enumerate() {
+        me.mem.fill(0, &pattern(HALF, i as u64 + 10));
+    }
+    for round in 0..4 {
+        for (me, peer) in sides {
+            let (rkey, at) = (peer.mem.mr.rkey, |offset| peer.mem.at(offset));
+            let write = SendOp::Write {
+                raddr: at(HALF),
+                rkey,
+                imm: None,
+            };
+            me.post(0, write, me.mem.sge(0, HALF));
+            me.post(
+                1,
+                SendOp::Read { raddr: at(0), rkey },
+                me.mem.sge(2 * HALF, HALF),
+            );
+            let add = SendOp::FetchAdd {
+                raddr: at(3 * HALF),
+                rkey,
+                add: 1,
+            };
+            me.post(2, add, me.mem.sge(3 * HALF + 8, 8));
+        }
+        for (me, _) in sides {
+            for wr_id in 0..3 {
+                let c = link.next(me);
+                assert_eq!((c.wr_id, c.status), (wr_id, shmem_verbs::WcStatus::Success));
+            }
+            assert_eq!(me.mem.word(3 * HALF + 8), round);
+        }
+        for (me, peer) in sides {
+            let theirs = peer.mem.bytes(0, HALF);
+            assert!(
+                me.mem.bytes(HALF, HALF) == theirs,
+                "what was written differs"
+            );
+            assert!(
+                me.mem.bytes(2 * HALF, HALF) == theirs,
+                "what was read differs"
+            );
+        }
+    }
+}
+
+/// Sequence numbers pass 2^24 within WRITEs, READs and atomics.
+pub fn psn_wraps<F: Fabric>(fabric: &F) {
+    for psn in [0xff_ffff, 0xff_fffe, 0xff_ff80] {
+        let options = Options {
+            psn,
+            len: 3 << 20,
+            mtu: Mtu::M1024,
+            ..Options::default()
+        };
+        let link = Link::new(fabric, options);
+        let data = pattern(1 << 20, u64::from(psn));
+        link.a.mem.fill(0, &data);
+        let (raddr, rkey) = (link.b.mem.at(2 << 20), link.b.mem.mr.rkey);
+        link.a.post(
+            0,
+            SendOp::FetchAdd {
+                raddr,
+                rkey,
+                add: 1,
+            },
+            link.a.mem.sge(2 << 20, 8),
+        );
+        link.a
+            .post(1, link.write_to_b(0), link.a.mem.sge(0, 1 << 20));
+        link.a.post(
+            2,
+            SendOp::FetchAdd {
+                raddr,
+                rkey,
+                add: 1,
+            },
+            link.a.mem.sge(2 << 20, 8),
+        );
+        link.a
+            .post(3, link.read_from_b(0), link.a.mem.sge(1 << 20, 1 << 20));
+        for i in 0..4 {
+            link.expect(i);
+        }
+        assert!(link.a.mem.bytes(1 << 20, 1 << 20) == data);
+        assert_eq!((link.b.mem.word(2 << 20), link.a.mem.word(2 << 20)), (2, 1));
+    }
+}
+
+/// Queue pairs between the same ports do not disturb each other.
+pub fn many_queue_pairs<F: Fabric>(fabric: &F) {
+    const N: usize = 24;
+    let link = Link::unconnected(
+        fabric,
+        QpType::Rc,
+        Options {
+            len: 1 << 20,
+            ..Options::default()
+        },
+    );
+    let make = |side: &super::Side<'_, F::H>| {
+        let init = super::harness::qp_init(side.hca, QpType::Rc, side.cq, &link.options);
+        side.hca.create_qp(&init).expect("create_qp")
+    };
+    let pairs: Vec<_> = (0..N).map(|_| (make(&link.a), make(&link.b))).collect();
+    for (qa, qb) in &pairs {
+        link.connect_pair(*qa, *qb);
+    }
+    link.a.mem.fill(0, &pattern(N * 20_000, 4));
+    for (i, (qa, _)) in pairs.iter().enumerate() {
+        let (op, sge) = (
+            link.write_to_b(i * 20_000),
+            link.a.mem.sge(i * 20_000, 20_000),
+        );
+        link.a.post_on(*qa, i as u64, op, sge);
+    }
+    let mut seen = [false; N];
+    for _ in 0..N {
+        let c = link.next(&link.a);
+        assert_eq!(c.status, shmem_verbs::WcStatus::Success, "{c:?}");
+        assert_eq!(c.qpn, pairs[c.wr_id as usize].0);
+        assert!(
+            !std::mem::replace(&mut seen[c.wr_id as usize], true),
+            "{c:?} came twice"
+        );
+    }
+    assert!(link.b.mem.bytes(0, N * 20_000) == pattern(N * 20_000, 4));
+    for (qa, qb) in pairs {
+        link.a.hca.destroy_qp(qa).expect("destroy_qp");
+        link.b.hca.destroy_qp(qb).expect("destroy_qp");
+    }
+}

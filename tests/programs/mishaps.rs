@@ -1,0 +1,224 @@
+//! A program that goes wrong as its first argument says. The other PEs wait for it in a barrier.
+
+use std::process::exit;
+
+use shmem::{
+    Cmp, Lock, SymSlice, ThreadLevel, World, alloc, alltoall, barrier_all, fcollect, my_pe, raw,
+    wait_until,
+};
+
+/// Long enough for most orders of events to be as meant; none is wrong.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Number of this PE before init.
+fn rank() -> usize {
+    let rank = std::env::var("PMI_RANK").expect("started by shmrun");
+    rank.parse().expect("a number")
+}
+
+/// What PE 0 does while the others wait; or, for the lonely ones, all that happens.
+fn main() -> Result<(), shmem::Error> {
+    let mishap = std::env::args().nth(1).expect("the name of a mishap");
+    match mishap.as_str() {
+        "call-before-init" => println!("PE {}", my_pe()),
+        "global-exit-before-init" => shmem::global_exit(6),
+        // As on a node that has an RDMA device where the others have none: a software HCA that talks to
+        // devices does not talk to other software HCAs.
+        "two-fabrics" | "two-fabrics-at-exit" => set_on_pe_0("SHMEM_SOFT_INTEROP", "yes"),
+        // As with devices of two makes, of which one has atomics that are coherent with processors.
+        // PE 1 ends without init, before the others come to theirs or while they wait in it.
+        "never-init" if rank() != 1 => std::thread::sleep(MOMENT),
+        "never-init" => return Ok(()),
+        "never-init-late" if rank() == 1 => {
+            std::thread::sleep(MOMENT);
+            return Ok(());
+        }
+        "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
+        "own-hook" => {
+            std::panic::set_hook(Box::new(|info| eprintln!("the program's hook: {info}")))
+        }
+        _ => {}
+    }
+    let world = match mishap.as_str() {
+        "lock-twice" => shmem::init_thread(ThreadLevel::Serialized)?,
+        _ => shmem::init()?,
+    };
+    match mishap.as_str() {
+        // What is left to finalize is finalized at the exit, and fails there.
+        "init-only" | "two-fabrics-at-exit" => return Ok(()),
+        "wrong-thread" => wrong_thread(world)?,
+        "one-life-less" => {
+            let (first, me) = (shmem::node_of(my_pe()) == 0, my_pe());
+            world.finalize();
+            if first && me != 0 {
+                return Ok(());
+            }
+            drop(shmem::init()?);
+        }
+        "first-node-less" | "other-nodes-less" => {
+            let first = shmem::node_of(my_pe()) == 0;
+            world.finalize();
+            if first == (mishap == "first-node-less") {
+                return Ok(());
+            }
+            drop(shmem::init()?);
+        }
+        "call-after-finalize" => {
+            let array = alloc::<u64>(1)?;
+            world.finalize();
+            array.write(0, 1);
+        }
+        "context-of-a-life-before" => {
+            let ctx = shmem::context().create()?;
+            world.finalize();
+            let _world = shmem::init()?;
+            let array = alloc::<u64>(1)?;
+            ctx.put(array, &[1], 0);
+        }
+        "two-threads-meet" => two_threads_meet(),
+        _ => in_company(&mishap, world)?,
+    }
+    Ok(())
+}
+
+/// One PE fails, and all others would wait for it for ever.
+fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
+    if mishap == "unequal-alloc" {
+        return alloc::<u64>(if my_pe() == 0 { 100 } else { 10 }).map(drop);
+    }
+    let array = alloc::<u64>(4)?;
+    if mishap == "unequal-free" {
+        let other = alloc::<u64>(4)?;
+        return shmem::free(if my_pe() == 0 { array } else { other });
+    }
+    if mishap.starts_with("all-global-exit-") {
+        shmem::global_exit(number(mishap));
+    }
+    match mishap {
+        "all-panic" => fail_alike(),
+        "all-panic-apart" => panic!("PE {} of {} fails", my_pe(), shmem::n_pes()),
+        "own-hook" | "all-panic-and-catch" => {
+            std::panic::catch_unwind(fail_alike).expect_err("it fails");
+            barrier_all();
+            return Ok(());
+        }
+        "all-ask-for-no-such-pe" => shmem::p(array, 1, 1 << 20),
+        "other-size" => {
+            let cells = array.at(..1 + my_pe());
+            shmem::reduce(cells, cells, shmem::Sum);
+        }
+        "other-collective" if my_pe() == 0 => barrier_all(),
+        "other-collective" => fcollect(array, array.elem(0)),
+        "other-root" => shmem::broadcast(array, array, my_pe()),
+        _ => {}
+    }
+    let mut world = Some(world);
+    let alone = shmem::Team::world().split_strided(0, 1, 1, None)?;
+    if my_pe() == 0 {
+        match mishap {
+            "exit-0" => exit(0),
+            "exit-3" => exit(3),
+            "panic" => panic!("PE 0 loses its nerve"),
+            "panic-in-thread" => {
+                let thread = std::thread::spawn(|| panic!("a thread loses its nerve"));
+                thread.join().expect("the thread is fine");
+            }
+            _ if mishap.starts_with("global-exit-") => shmem::global_exit(number(mishap)),
+            "forget-world" => {
+                std::mem::forget(world.take());
+                return Ok(());
+            }
+            // Comes to its end while the others go on.
+            "early-end" => return Ok(()),
+            // Leaves `main` with an error, and its `World` is dropped on the way.
+            "early-error" => Err(shmem::Error::Launch("PE 0 has had enough".into()))?,
+            "no-such-pe" => shmem::p(array, 1, 1 << 20),
+            "no-such-member" => {
+                let alone = alone.expect("PE 0 is in");
+                let ctx = shmem::context().team(&alone).create()?;
+                ctx.put(array, &[1], 1);
+            }
+            "no-such-pe-to-complete" => shmem::pe_quiet(&[0, 77]),
+            "misaligned-atomic" => {
+                let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
+                let op = raw::AtomicOp::Add(1);
+                let ctx = raw::Ctx::default_ctx();
+                // SAFETY: what is wrong with the address is found.
+                unsafe { raw::atomic(ctx, word.at(4), raw::Width::W8, op, 0) };
+            }
+            "stride-less-than-block" => shmem::ibput(array, &[1, 2], 1, 2, (2, 1), 0),
+            "past-the-end" => shmem::put(array, &[1; 5], 0),
+            "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
+            "no-such-root" => shmem::broadcast(array, array, 9),
+            "fcollect-too-long" => fcollect(array, array),
+            "lock-twice" => drop([Lock::at(array).lock(), Lock::at(array).lock()]),
+            "unlock-free-lock" => {
+                let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
+                // SAFETY: a word for a lock.
+                unsafe { raw::lock_clear(word) };
+            }
+            "two-fabrics" | "two-ways-of-atomics" => shmem::p(array, 1, shmem::n_pes() - 1),
+            "wait-for-ever" => {
+                wait_until(array, Cmp::Eq, 1);
+            }
+            other => panic!("there is no mishap {other}"),
+        }
+    }
+    if mishap == "wait-for-ever" && my_pe() == 1 {
+        exit(4);
+    }
+    if mishap == "early-error" {
+        wait_until(array, Cmp::Eq, 1);
+    }
+    barrier_all();
+    Ok(())
+}
+
+/// An assertion that holds on no PE.
+#[inline(never)]
+fn fail_alike() {
+    assert_eq!(shmem::n_pes(), 0, "nobody is\nwanted");
+}
+
+/// At the end of the name.
+fn number(mishap: &str) -> i32 {
+    let digits = mishap.rsplit('-').next();
+    digits.and_then(|d| d.parse().ok()).expect("a number")
+}
+
+/// Only the thread that initialises may call, and PE 0 does otherwise.
+fn wrong_thread(world: World) -> Result<(), shmem::Error> {
+    world.finalize();
+    let _world = shmem::init_thread(shmem::ThreadLevel::Funneled)?;
+    assert_eq!(shmem::thread_level(), Some(shmem::ThreadLevel::Funneled));
+    if my_pe() == 0 {
+        let thread = std::thread::spawn(|| shmem::initialized().then(my_pe));
+        thread.join().expect("a call of another thread");
+    }
+    barrier_all();
+    Ok(())
+}
+
+/// A setting that differs from that of the other PEs.
+fn set_on_pe_0(name: &str, value: &str) {
+    if std::env::var("PMI_RANK").as_deref() == Ok("0") {
+        // SAFETY: this is the first thing that the process does, and it has no other thread.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
+/// A mistake that must be found and not lead to mixed-up data: collectives of two threads at once.
+fn two_threads_meet() {
+    let array: SymSlice<u64> = alloc(1).expect("room for a word");
+    if my_pe() == 0 {
+        // PE 1 never comes, so whichever thread is first is still there when the other one enters.
+        std::thread::spawn(move || {
+            if std::panic::catch_unwind(|| shmem::broadcast(array, array, 0)).is_err() {
+                exit(101);
+            }
+        });
+        barrier_all();
+    } else {
+        wait_until(array, Cmp::Eq, 1);
+    }
+}
