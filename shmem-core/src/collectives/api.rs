@@ -186,7 +186,7 @@ impl Team {
     }
 
     /// Combines `source` of all members element by element; every member gets the result in `dest`.
-    /// `op` is [`Sum`](crate::Sum), [`Prod`](crate::Prod), [`Min`](crate::Min), [`Max`](crate::Max),
+    /// `op` is [`Sum`], [`Prod`](crate::Prod), [`Min`](crate::Min), [`Max`](crate::Max),
     /// [`And`](crate::And), [`Or`](crate::Or), [`Xor`](crate::Xor) or another [`ReduceOp`].
     ///
     /// **Collective** over the team; `dest` may be used on return, and `source` changed. `dest` and
