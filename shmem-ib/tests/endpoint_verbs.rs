@@ -13,7 +13,7 @@ use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge,
     VerbsError, Wake,
 };
-use shmem_ib_kit::job::{Job, Pe};
+use shmem_ib_kit::job::{Job, Pe, Plain};
 use shmem_require::skipped;
 
 /// The ports to use, unless there are none and need not be.

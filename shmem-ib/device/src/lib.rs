@@ -4,15 +4,17 @@
 //! [`Device`] is an [`Hca`] that is one or the other, so that one endpoint of connections serves both. Without
 //! feature `verbs` it has one variant, and costs nothing.
 
+pub mod abilities;
 pub mod choice;
 #[cfg(test)]
 mod choice_tests;
+pub mod hardware;
 #[cfg(feature = "verbs")]
 pub mod ibv;
 pub mod inspect;
 pub mod memlock;
 mod open;
-pub mod survey;
+pub mod quirks;
 pub mod sysfs;
 
 pub use open::{OpenError, Opened, Request, open};

@@ -7,7 +7,7 @@ use shmem_ib::connect::endpoint::{Atomics, Endpoint, EndpointConfig, Lookup, Tra
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, QpInit, QpType, SrqInit, SrqKind};
 
-use shmem_ib_kit::job::{Book, Job};
+use shmem_ib_kit::job::{Book, Job, Plain};
 
 /// A message that was recorded in one life of a job is sent again in the next, to a PE that has not
 /// heard its peer yet. It opens nothing, and the peer itself is not kept out by it.

@@ -18,6 +18,7 @@ use super::poll::Found;
 use super::qp::{Held, Qp};
 use super::sleep::Sleepers;
 use super::table::Table;
+use crate::abilities::Abilities;
 use crate::memlock::Memlock;
 use shmem_verbs::provider::checks;
 use shmem_verbs::provider::{MAX_SLOTS, Slots};
@@ -46,8 +47,8 @@ pub struct VerbsHca {
     pub(super) found: Found,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
-    /// The driver needs processor time of this machine.
-    pub(super) software: bool,
+    /// What the driver says of it.
+    pub(super) told: Abilities,
     on_demand: bool,
     pub(super) pd: Arc<Pd>,
 }
@@ -61,8 +62,7 @@ pub(super) struct Parts {
     pub(super) events: Events,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
-    pub(super) max_ah: u32,
-    pub(super) software: bool,
+    pub(super) told: Abilities,
     pub(super) on_demand: bool,
 }
 
@@ -104,8 +104,7 @@ impl VerbsHca {
             events,
             port,
             origin,
-            max_ah,
-            software,
+            told,
             on_demand,
         } = parts;
         Self {
@@ -115,14 +114,14 @@ impl VerbsHca {
             numbers: Mutex::default(),
             mrs: Mutex::default(),
             xrcds: Mutex::default(),
-            ways: Ways::new(max_ah),
+            ways: Ways::new(told.max_ah),
             bell,
             sleepers,
             events,
             found: Found::default(),
             port,
             origin,
-            software,
+            told,
             on_demand,
             pd,
         }

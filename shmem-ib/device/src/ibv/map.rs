@@ -7,7 +7,8 @@ use rdma_sys::{
     ibv_qp_state, ibv_qp_type, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
 };
 
-use super::device::{DevicePort, LinkLayer};
+use crate::hardware::{LinkLayer, RdmaPort};
+use crate::quirks::Quirks;
 use shmem_verbs::{
     Access, AddressVector, GRH_LEN, Gid, QpAttr, QpState, QpType, SendOp, WcOpcode, WcStatus,
 };
@@ -125,12 +126,12 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn new(port: &DevicePort, gid: Gid, gid_index: u8) -> Self {
+    pub(super) fn new(port: &RdmaPort, gid: Gid, gid_index: u8) -> Self {
         Self {
             port: port.number,
             gid,
             gid_index,
-            ethernet: port.link_layer == LinkLayer::Ethernet,
+            ethernet: port.link == LinkLayer::Ethernet,
             lid: port.lid,
         }
     }
@@ -215,6 +216,7 @@ pub(super) fn transition(
     ty: QpType,
     attr: &QpAttr,
     origin: &Origin,
+    quirks: Quirks,
     out: &mut ibv_qp_attr,
 ) -> ibv_qp_attr_mask {
     use ibv_qp_attr_mask as m;
@@ -263,7 +265,7 @@ pub(super) fn transition(
                 mask |= m::IBV_QP_TIMEOUT;
             }
             if requester {
-                out.retry_cnt = (*retry_cnt).min(MOST_RETRIES);
+                out.retry_cnt = (*retry_cnt).min(quirks.most_retries());
                 out.rnr_retry = *rnr_retry;
                 out.max_rd_atomic = *max_rd_atomic;
                 mask =
@@ -274,10 +276,6 @@ pub(super) fn transition(
     }
     mask
 }
-
-/// In the specification 7 is a count like others. Soft-RoCE takes it for "always", and so never
-/// tells of a peer that is gone.
-const MOST_RETRIES: u8 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -492,14 +490,18 @@ mod tests {
         let origin = origin(true, gid("10.0.0.1"));
         for (ty, attr, expected) in cases {
             let mut raw = blank_attr();
-            let mask = transition(ty, &attr, &origin, &mut raw);
+            let mask = transition(ty, &attr, &origin, Quirks::default(), &mut raw);
             let expected = expected | m::IBV_QP_STATE;
             assert_eq!(mask.0, expected.0, "{ty:?} {attr:?}");
             assert_eq!(qp_state(raw.qp_state), attr.target());
         }
         let mut raw = blank_attr();
-        transition(QpType::Rc, &rts, &origin, &mut raw);
-        assert_eq!(raw.retry_cnt, 6, "7 is for ever on some devices");
+        let endless = Quirks {
+            endless_retries: true,
+            ..Quirks::default()
+        };
+        transition(QpType::Rc, &rts, &origin, endless, &mut raw);
+        assert_eq!(raw.retry_cnt, 6, "7 would be for ever");
         assert_eq!(raw.rnr_retry, 7, "where 7 is to be for ever");
     }
 }

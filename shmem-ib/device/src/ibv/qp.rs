@@ -12,6 +12,7 @@ use super::datagrams::Datagrams;
 use super::error::{io_error, last_errno};
 use super::map::{self, Origin};
 use super::objects::{CqObject, PD, SrqObject, XRCD, XrcdObject, owner, qp_attr};
+use crate::quirks::Quirks;
 use shmem_verbs::provider::checks::{self, Poster};
 use shmem_verbs::{PortInfo, QpAttr, QpInit, QpState, QpType, Qpn, VerbsError, transitions};
 
@@ -164,6 +165,7 @@ impl Qp {
         attr: &QpAttr,
         port: &PortInfo,
         origin: &Origin,
+        quirks: Quirks,
     ) -> Result<(), VerbsError> {
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let (qpn, ty) = (self.qpn, self.init.ty);
@@ -184,7 +186,7 @@ impl Qp {
             _ => {}
         }
         let mut raw_attr = blank_attr();
-        let mask = map::transition(ty, attr, origin, &mut raw_attr);
+        let mask = map::transition(ty, attr, origin, quirks, &mut raw_attr);
         let modify = self.pd.context.library.modify_qp;
         // SAFETY: the queue pair is open, the attributes of the mask are set.
         let errno = unsafe { modify(self.raw(), &mut raw_attr, mask.0 as i32) };

@@ -73,7 +73,7 @@ impl Hca for VerbsHca {
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
         let found = self.qps.get(qp.0).ok_or(VerbsError::NoSuchQp(qp))?;
-        found.modify(attr, &self.port, &self.origin)
+        found.modify(attr, &self.port, &self.origin, self.told.quirks)
     }
 
     fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
