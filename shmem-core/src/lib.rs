@@ -106,7 +106,7 @@ pub use init_finalize::{global_exit, initialized, thread_level};
 pub use lock::{Lock, LockGuard};
 pub use nonblocking::{Nbi, nbi};
 pub use order::{fence, pe_quiet, quiet};
-pub use rma::{g, get, get_nbi, ibget, ibput, iget, iput, p, put, put_nbi};
+pub use rma::typed::*;
 pub use runtime::ThreadLevel;
 pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
 pub use symmetric::address::pe_accessible;

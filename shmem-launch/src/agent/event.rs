@@ -5,7 +5,7 @@ use shmem_pmi::server::Shared;
 use super::InputRoute;
 use crate::child::ChildSetup;
 use crate::exit::End;
-use crate::frame::Stream;
+use crate::frame::{JobOptions, Stream};
 use crate::limits::Portion;
 use crate::report::Reduced;
 
@@ -22,10 +22,8 @@ pub struct Setup {
     pub n_pes: u32,
     /// How many PEs it asks its template for at a time.
     pub portion: Portion,
-    /// Whether output is passed on as it comes.
-    pub raw_output: bool,
-    /// Whether a PE that dies may be started again.
-    pub respawn: bool,
+    /// What was asked for.
+    pub options: JobOptions,
     /// Where standard input goes.
     pub input: InputRoute,
     /// The child agents.

@@ -118,7 +118,7 @@ impl Agent {
             pes: Pes::new(setup.n_local),
             input: Input::new(&setup.input),
             output: Output::new(
-                setup.raw_output,
+                setup.options.raw_output,
                 setup.first_rank,
                 setup.n_local,
                 children.len(),

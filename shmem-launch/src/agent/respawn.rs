@@ -12,7 +12,7 @@ use crate::frame::Frame;
 impl Agent {
     /// Whether a PE that has been reaped may be started again.
     pub(super) fn may_respawn(&self, local: u32, end: End, attached: bool) -> bool {
-        self.setup.respawn
+        self.setup.options.respawns > 0
             && !self.stopping
             && !attached
             && end != End::Code(0)

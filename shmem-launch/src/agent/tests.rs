@@ -1,6 +1,7 @@
 //! One agent without children, told what happens.
 
 use super::*;
+use crate::frame::JobOptions;
 use crate::limits::Portion;
 use shmem_pmi::process_mapping::ProcessMapping;
 use shmem_pmi::server::{Job, NodePlace};
@@ -35,8 +36,10 @@ impl Agent {
             n_local: n,
             n_pes: n,
             portion: Portion::FULL,
-            raw_output: false,
-            respawn,
+            options: JobOptions {
+                respawns: respawn.into(),
+                ..JobOptions::default()
+            },
             input: InputRoute::default(),
             children: Vec::new(),
         };

@@ -82,10 +82,8 @@ impl Node {
             heap_pages: settings.heap_pages,
             store: StorePlan::new(settings, place.node_of.len()),
             hca_addresses: place.addresses,
-            spins: launch
-                .spins
-                .unwrap_or_else(|| job::spins(settings.spin, here)),
-            report: launch.report,
+            spins: launch.spins.unwrap_or_else(|| settings.spin.polls(here)),
+            report: launch.options.report,
         })
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
@@ -98,7 +96,7 @@ impl Node {
             segment,
             template: Some(NlaSide::new(template)),
             template_pid,
-            recipe: start.into_recipe().filter(|_| launch.respawn),
+            recipe: start.into_recipe().filter(|_| launch.options.respawns > 0),
         })
     }
 }
@@ -182,7 +180,7 @@ pub(super) fn pmi_server(
                 bytes: settings.pmi_cache_size as usize,
             },
         },
-        respawn: launch.respawn,
+        respawn: launch.options.respawns > 0,
         ..Job::default()
     };
     let place = NodePlace::in_tree(tree, launch.node, node_of);

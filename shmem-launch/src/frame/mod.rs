@@ -43,7 +43,9 @@ mod launch;
 mod stream;
 
 pub use job::SpawnedJob;
-pub use launch::{Command, EnvVar, InputTo, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner};
+pub use launch::{
+    Command, EnvVar, InputTo, JobOptions, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner,
+};
 pub use stream::{FrameReader, OutBuf, each_frame};
 
 use crate::exit::Fault;

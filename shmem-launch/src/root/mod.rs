@@ -29,7 +29,7 @@ pub use spawned::{Action, MAX_SPAWNED};
 use crate::child::{self, Child, ChildSetup, Failure};
 use crate::exit::{self, Cause, End, Fault, signal_name};
 use crate::fold::Fold;
-use crate::frame::{Frame, OutBuf, STDIN_WINDOW, Stream};
+use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream};
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
 use output::{LINK, SHELL, Sink};
@@ -50,14 +50,10 @@ const SIGCONT: u8 = 18;
 pub struct Setup {
     /// PEs of the job.
     pub n_pes: u32,
-    /// Whether lines carry the rank.
-    pub label: bool,
-    /// Time between asking a PE to end and killing it.
-    pub grace_ns: u64,
-    /// When the time limit is over.
-    pub deadline: Option<u64>,
-    /// The time limit in seconds, for the message.
-    pub timeout_s: u64,
+    /// What was asked for.
+    pub options: JobOptions,
+    /// When the job began.
+    pub began: u64,
     /// Node 0's agent.
     pub agent: ChildSetup,
     /// Names of the nodes' hosts, if they have their own.
@@ -66,8 +62,6 @@ pub struct Setup {
     pub job_id: String,
     /// Its number, if another job has spawned it.
     pub spawned: Option<u32>,
-    /// How often processes that die may be started again, all together.
-    pub respawns: u32,
 }
 
 /// Something that happened.
@@ -146,6 +140,8 @@ pub struct Root {
     /// Whether the cause of the end is known.
     ending: bool,
     interrupts: u32,
+    /// When the time limit is over.
+    deadline: Option<u64>,
     stop_at: Option<u64>,
     give_up_at: Option<u64>,
     finished: bool,
@@ -161,13 +157,12 @@ impl Root {
     /// A launcher whose agent of node 0 is being started.
     pub fn new(setup: Setup) -> Self {
         Self {
-            mixer: Mixer::new(setup.n_pes, setup.label, setup.spawned),
+            mixer: Mixer::new(setup.n_pes, setup.options.label, setup.spawned),
             fold: Fold::default(),
             outer: setup.spawned.map(|_| Outer::default()),
             spawned: Spawned::default(),
             respawned: BTreeMap::new(),
             agent: Child::new(setup.agent.clone()),
-            setup,
             turns: Default::default(),
             sinks: Default::default(),
             credit: 0,
@@ -176,12 +171,21 @@ impl Root {
             status: 0,
             ending: false,
             interrupts: 0,
+            deadline: setup.options.timeout_s.map(|s| {
+                let limit = s.saturating_mul(1_000_000_000);
+                setup.began.saturating_add(limit)
+            }),
             stop_at: None,
             give_up_at: None,
             finished: false,
             moments: Moments::default(),
             report: None,
+            setup,
         }
+    }
+
+    fn grace_ns(&self) -> u64 {
+        self.setup.options.grace.as_nanos() as u64
     }
 
     /// Bytes for node 0's agent; the driver consumes what it has written.
@@ -229,7 +233,7 @@ impl Root {
         if self.is_over() {
             return None;
         }
-        let deadline = self.setup.deadline.filter(|_| !self.ending);
+        let deadline = self.deadline.filter(|_| !self.ending);
         let of_pes = [deadline, self.stop_at, self.give_up_at];
         let of_pes = of_pes
             .into_iter()
@@ -343,11 +347,7 @@ impl Root {
     /// much later.
     fn go_on(&mut self, by: u64) {
         self.pass_on(SIGCONT);
-        let times = [
-            &mut self.setup.deadline,
-            &mut self.stop_at,
-            &mut self.give_up_at,
-        ];
+        let times = [&mut self.deadline, &mut self.stop_at, &mut self.give_up_at];
         for at in times.into_iter().flatten() {
             *at = at.saturating_add(by);
         }
@@ -369,7 +369,7 @@ impl Root {
         let piped = matches!(fault.cause, Cause::Pe { end: End::Signal { signal, .. }, .. } if signal == SIGPIPE);
         if piped && self.status != 0 && self.end_with(self.status) {
             self.tell_running();
-            return self.stop(self.setup.grace_ns, now);
+            return self.stop(self.grace_ns(), now);
         }
         // Whatever follows the loss of output may be a consequence, too.
         let status = match self.status {
@@ -392,7 +392,7 @@ impl Root {
                     self.say(&format!("{text}{rest}"));
                 }
             }
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 
@@ -450,9 +450,9 @@ impl Root {
             self.say(&format!("received {}; ending the job", signal_name(signal)));
             if signal == SIGINT || signal == SIGQUIT {
                 self.pass_on(signal);
-                self.stop_at = Some(now.saturating_add(self.setup.grace_ns));
+                self.stop_at = Some(now.saturating_add(self.grace_ns()));
             } else {
-                self.stop(self.setup.grace_ns, now);
+                self.stop(self.grace_ns(), now);
             }
         }
     }
@@ -460,15 +460,15 @@ impl Root {
     fn timers(&mut self, now: u64) {
         let clock = self.clock(now);
         let due = |at: Option<u64>| at.is_some_and(|at| at <= clock);
-        if due(self.setup.deadline) && self.end_with(exit::TIMEOUT) {
+        if due(self.deadline) && self.end_with(exit::TIMEOUT) {
             self.say(&format!(
                 "the time limit of {} s (--timeout) is over; ending the job",
-                self.setup.timeout_s
+                self.setup.options.timeout_s.unwrap_or(0)
             ));
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
         if due(self.stop_at) {
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
         if due(self.give_up_at) && !self.is_over() {
             // Text that waits for a slow reader shows that the agents are not to blame.

@@ -238,7 +238,7 @@ impl Root {
                 "the launcher of spawned job {number} sent what cannot be understood: {e}; \
                  ending the job"
             ));
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 
@@ -316,7 +316,7 @@ impl Root {
                     "the launcher of spawned job {number} {end}; ending the job"
                 ));
             }
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 
@@ -335,7 +335,7 @@ impl Root {
             self.say(&format!(
                 "shmrun sent what cannot be understood: {e}; ending the job"
             ));
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 

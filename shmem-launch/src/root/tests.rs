@@ -3,11 +3,21 @@
 use super::*;
 use crate::fold::Told;
 use crate::frame::{CREDIT_STEP, OUTPUT_OVERHEAD};
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+
+pub(super) fn options() -> JobOptions {
+    JobOptions {
+        grace: Duration::from_nanos(100),
+        ..JobOptions::default()
+    }
+}
 
 pub(super) fn root() -> Root {
     Root::new(Setup {
         n_pes: 4,
-        grace_ns: 100,
+        options: options(),
         agent: ChildSetup {
             pid: 9,
             ..ChildSetup::default()
@@ -189,15 +199,17 @@ fn a_signal_ends_the_wait_for_a_blocked_terminal() {
 #[test]
 fn the_time_limit_ends_the_job() {
     let mut r = Root::new(Setup {
-        deadline: Some(1000),
-        timeout_s: 7,
+        options: JobOptions {
+            timeout_s: Some(7),
+            ..JobOptions::default()
+        },
         n_pes: 1,
         ..Setup::default()
     });
-    assert_eq!(r.next_timeout(), Some(1000));
-    r.handle(Event::Timer, 999);
+    assert_eq!(r.next_timeout(), Some(7 * SECOND));
+    r.handle(Event::Timer, 7 * SECOND - 1);
     assert_eq!(r.status(), 0);
-    r.handle(Event::Timer, 1000);
+    r.handle(Event::Timer, 7 * SECOND);
     assert_eq!(r.status(), 124);
     assert!(write_all(&mut r).1.contains("time limit of 7 s"));
 }
@@ -339,8 +351,10 @@ fn a_reader_that_left_is_no_failure_of_the_program() {
 #[test]
 fn time_stands_still_while_the_job_is_stopped() {
     let mut r = Root::new(Setup {
-        deadline: Some(1000),
-        timeout_s: 7,
+        options: JobOptions {
+            timeout_s: Some(7),
+            ..JobOptions::default()
+        },
         n_pes: 1,
         ..Setup::default()
     });
@@ -348,7 +362,8 @@ fn time_stands_still_while_the_job_is_stopped() {
     assert_eq!(sent(&mut r), bytes(&[Frame::Signal(20)]));
     r.handle(Event::Continued(5000), 5900);
     assert_eq!(sent(&mut r), bytes(&[Frame::Signal(18)]));
-    assert_eq!((r.status(), r.next_timeout()), (0, Some(6000)));
-    r.handle(Event::Timer, 6000);
+    let limit = 7 * SECOND + 5000;
+    assert_eq!((r.status(), r.next_timeout()), (0, Some(limit)));
+    r.handle(Event::Timer, limit);
     assert_eq!(r.status(), 124);
 }

@@ -171,7 +171,7 @@ impl Driver {
                 aggregate.add(at);
             }
         }
-        if self.launch.report
+        if self.launch.options.report
             && let Some(node) = &self.node
         {
             for local in 0..self.answered as usize {

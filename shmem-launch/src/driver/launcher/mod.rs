@@ -75,10 +75,6 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let Job {
         launch,
         first_is_here,
-        label,
-        grace,
-        timeout_s,
-        respawns,
         spawn_options,
         mut facts,
     } = job;
@@ -122,11 +118,8 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let mut driver = Driver {
         root: Root::new(Setup {
             n_pes: launch.n_pes,
-            label,
-            grace_ns: grace.as_nanos() as u64,
-            deadline: timeout_s
-                .map(|s| monotonic_ns().saturating_add(s.saturating_mul(1_000_000_000))),
-            timeout_s: timeout_s.unwrap_or(0),
+            options: launch.options,
+            began: monotonic_ns(),
             agent: agent.setup,
             hosts: match launch.machines {
                 Some(machines) => machines.hosts.into_iter().map(|h| h.0).collect(),
@@ -134,7 +127,6 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
             },
             job_id: shmem_node::contract::hex(&launch.job_id),
             spawned: number,
-            respawns,
         }),
         agent: agent.io,
         reading_shell: true,
