@@ -150,8 +150,8 @@ fn a_stop_takes_nothing_of_the_time_that_pes_have() {
     agent.hear(&go_on, 5 * MINUTE + 100 * MS);
     assert_eq!(agent.next_timeout(), Some(5 * MINUTE + grace_ns));
     agent.handle(Event::Timer, 5 * MINUTE + grace_ns - 1);
-    let go_on = [Action::Signal(18), Action::Continued(5 * MINUTE)];
-    assert_eq!(agent.done(), go_on);
+    let going_on = [Action::Signal(18), Action::Continued(5 * MINUTE)];
+    assert_eq!(agent.done(), going_on);
     agent.handle(Event::Timer, 5 * MINUTE + grace_ns);
     assert_eq!(agent.done(), [Action::KillAll]);
 
