@@ -40,7 +40,7 @@ impl<M: Memory> Engine<M> {
     /// Creates a completion queue.
     ///
     /// # Errors
-    /// `depth` is 0 or above [`MAX_CQE`].
+    /// `depth` is 0 or above [`MAX_CQE`](crate::MAX_CQE).
     pub fn create_cq(&mut self, depth: u32) -> Result<Cq, VerbsError> {
         checks::check_cq(depth, &self.port)?;
         self.cqs.create(depth)
