@@ -8,14 +8,13 @@
 //!
 //! The set of all PEs needs none of this: it is the world team.
 
-use super::alltoall::Blocks;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::check_dest;
-use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::{Blocks, Completion};
 use crate::runtime::Runtime;
+use crate::tree;
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
@@ -119,7 +118,7 @@ impl Runtime {
                 at,
                 (&raw const value).cast(),
                 8,
-                Source::Reusable,
+                Completion::OnReturn,
             )
         };
     }
@@ -138,7 +137,7 @@ impl Runtime {
     fn pass(&self, set: ActiveSet, rank: usize, from: usize, to: usize, len: usize) {
         if len > 0 {
             // SAFETY: ranges of the program's symmetric arrays, which stay until the quiet.
-            unsafe { self.put_raw(set.pe(rank), to, self.own(from), len, Source::Stays) };
+            unsafe { self.put_raw(set.pe(rank), to, self.own(from), len, Completion::AtQuiet) };
         }
     }
 
@@ -290,7 +289,13 @@ impl Runtime {
                 // SAFETY: the block has room for the elements, which the child leaves alone until
                 // it gets the result.
                 unsafe {
-                    self.get_raw(set.pe(child), at, partial, count * elem, true);
+                    self.get_raw(
+                        set.pe(child),
+                        at,
+                        partial,
+                        count * elem,
+                        Completion::OnReturn,
+                    );
                     of.add_shared(self.own(at), partial, count);
                 }
             }
@@ -308,13 +313,7 @@ impl Runtime {
 
     pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: Blocks) {
         let who = (set.me, set.size);
-        self.send_blocks(
-            who,
-            |rank| set.pe(rank),
-            dest.offset(),
-            source.offset(),
-            blocks,
-        );
+        self.send_blocks(who, |rank| set.pe(rank), dest, source, blocks);
         self.set_barrier(set);
     }
 }

@@ -25,28 +25,17 @@ impl Announcement {
         // All zero is no announcement.
         Self([(1 + operation as u64) | ((root as u64) << 8), bytes as u64])
     }
-
-    fn operation(self) -> Option<Operation> {
-        let number = (self.0[0] as u8).checked_sub(1)?;
-        Operation::ALL.get(usize::from(number)).copied()
-    }
 }
 
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [number, bytes] = self.0;
-        let root = number >> 8;
-        match self.operation() {
-            None => f.write_str("no collective"),
-            Some(Operation::Sync) => f.write_str("a synchronisation"),
-            Some(Operation::Broadcast) => write!(f, "a broadcast of {bytes} bytes from {root}"),
-            Some(Operation::Collect) => f.write_str("collect"),
-            Some(Operation::Fcollect) => write!(f, "fcollect of {bytes} bytes"),
-            Some(Operation::Alltoall) => write!(f, "alltoall of blocks of {bytes} bytes"),
-            Some(Operation::Reduce) => write!(f, "a reduction of {bytes} bytes"),
-            Some(Operation::Scan) => write!(f, "a scan of {bytes} bytes"),
-            Some(Operation::Finalize) => f.write_str("finalize, or the end of main"),
-        }
+        let [first, bytes] = self.0;
+        let number = usize::from(first as u8).checked_sub(1);
+        let Some(operation) = number.and_then(|number| Operation::ALL.get(number)) else {
+            return f.write_str("no collective");
+        };
+        let (bytes, root) = (bytes.to_string(), (first >> 8).to_string());
+        f.write_str(&operation.text().replace('N', &bytes).replace('R', &root))
     }
 }
 
@@ -66,11 +55,11 @@ impl Runtime {
     }
 
     fn said(&self, team: &Team, place: usize, i: usize) -> Announcement {
-        let local = team.place().local(i);
+        let local = team.mapping().local(i);
         Announcement(std::array::from_fn(|word| {
             let at = team.slot(ANNOUNCED) + 8 * (WORDS * place + word);
             // SAFETY: an aligned word of a segment of this node.
-            unsafe { crate::heap::access::load(self.neighbour(local, at), 8) }
+            unsafe { crate::heap::access::load(self.neighbour(local, at)) }
         }))
     }
 
@@ -78,7 +67,7 @@ impl Runtime {
     #[inline]
     pub(super) fn announce_lines(&self, team: &Team, number: u64) {
         if cfg!(debug_assertions) {
-            let said = self.said(team, CURRENT, team.place().index());
+            let said = self.said(team, CURRENT, team.mapping().index());
             self.say(team, 1 + (number % 2) as usize, said);
         }
     }
@@ -104,15 +93,15 @@ impl Runtime {
     #[inline]
     fn compare(&self, team: &Team, place: usize) {
         if cfg!(debug_assertions) {
-            let mine = self.said(team, place, team.place().index());
-            for i in 0..team.place().n_here() {
+            let mine = self.said(team, place, team.mapping().index());
+            for i in 0..team.mapping().n_here() {
                 let theirs = self.said(team, place, i);
                 assert!(
                     mine == theirs,
                     "PE {} is in {mine} of {team}, but PE {} in {theirs}; all members must call the \
                      same collectives in the same order with matching arguments",
                     self.me,
-                    self.node.ranks()[team.place().local(i)],
+                    self.node.ranks()[team.mapping().local(i)],
                 );
             }
         }
@@ -127,13 +116,8 @@ mod tests {
     fn announcements_say_what_they_are() {
         let text = |operation| Announcement::new(operation, 24, 3).to_string();
         assert_eq!(Announcement([0, 0]).to_string(), "no collective");
-        assert_eq!(text(Operation::Sync), "a synchronisation");
         assert_eq!(text(Operation::Broadcast), "a broadcast of 24 bytes from 3");
-        assert_eq!(text(Operation::Collect), "collect");
-        assert_eq!(text(Operation::Fcollect), "fcollect of 24 bytes");
-        assert_eq!(text(Operation::Alltoall), "alltoall of blocks of 24 bytes");
         assert_eq!(text(Operation::Reduce), "a reduction of 24 bytes");
-        assert_eq!(text(Operation::Scan), "a scan of 24 bytes");
         assert_eq!(text(Operation::Finalize), "finalize, or the end of main");
     }
 }

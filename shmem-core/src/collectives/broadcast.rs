@@ -2,13 +2,13 @@
 
 use super::links::{self, Counter};
 use super::select::{Algorithm, Between, Here, Layout, Operation, select};
-use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, RING_FLAG};
+use crate::tree;
 
 /// Bytes that go around the ring at a time.
 const SLAB: usize = 32 << 10;
@@ -39,14 +39,14 @@ impl Runtime {
         root: usize,
         write_root: bool,
     ) {
-        let place = team.place();
-        let root_node = place.node_of(root);
+        let mapping = team.mapping();
+        let root_node = mapping.node_of(root);
         let b = Broadcast {
             team,
             dest: dest.offset(),
             bytes,
             root_node,
-            root_local: (root_node == place.node())
+            root_local: (root_node == mapping.node())
                 .then(|| self.local_of[team.world_pe(root)] as usize),
             write_root,
         };
@@ -96,17 +96,17 @@ impl Runtime {
             Some(root) => {
                 let told = self.neighbour(root, b.team.slot(ARGUMENT));
                 // SAFETY: an aligned word of a segment of this node.
-                (root, unsafe { access::load(told, 8) } as usize)
+                (root, unsafe { access::load(told) } as usize)
             }
-            None => (b.team.place().local(0), b.dest),
+            None => (b.team.mapping().local(0), b.dest),
         }
     }
 
     /// Writes what is on this node into the arrays of all members here.
     fn push_data(&self, b: Broadcast<'_>) {
-        let place = b.team.place();
+        let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);
-        for to in (0..place.n_here()).map(|i| place.local(i)) {
+        for to in (0..mapping.n_here()).map(|i| mapping.local(i)) {
             if to != from || (b.write_root && b.root_local == Some(to)) {
                 // SAFETY: both arrays lie inside segments of this node.
                 unsafe {
@@ -122,13 +122,13 @@ impl Runtime {
 
     /// Takes what is on this node, after a meeting; who has it waits for the others.
     fn pull_data(&self, b: Broadcast<'_>) {
-        let place = b.team.place();
+        let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);
         if self.local != from || (b.write_root && b.root_local == Some(from)) {
             // SAFETY: two arrays of segments of this node; what is read stays until all have.
             unsafe { access::copy(self.neighbour(from, at), self.own(b.dest), b.bytes) };
         }
-        let owner = (0..place.n_here()).find(|&i| place.local(i) == from);
+        let owner = (0..mapping.n_here()).find(|&i| mapping.local(i) == from);
         self.finish_reading(b.team, owner.expect("the data is with a member"));
     }
 
@@ -145,22 +145,22 @@ impl Runtime {
                 b.dest
             }
         };
-        let source = links::source(b.bytes);
+        let completion = links::completion(b.bytes);
         match between {
-            Between::Ring => self.pass_around_ring(b, from, source),
-            _ => self.flood_tree(b, from, source),
+            Between::Ring => self.pass_around_ring(b, from, completion),
+            _ => self.flood_tree(b, from, completion),
         }
-        self.complete(source);
+        self.complete(completion);
     }
 
     /// From the root's node along all edges of the tree, up and down.
-    fn flood_tree(&self, b: Broadcast<'_>, from: usize, source: Source) {
-        let (team, place) = (b.team, b.team.place());
-        let node = place.node();
+    fn flood_tree(&self, b: Broadcast<'_>, from: usize, completion: Completion) {
+        let (team, mapping) = (b.team, b.team.mapping());
+        let node = mapping.node();
         let round = self.next_round(team);
         let from_child = self
             .children(team)
-            .find(|&(_, child)| tree::subtree(child, place.n_nodes()).contains(&b.root_node));
+            .find(|&(_, child)| tree::subtree(child, mapping.n_nodes()).contains(&b.root_node));
         if let Some((k, _)) = from_child {
             self.await_child(team, k, round);
         } else if node != b.root_node {
@@ -169,22 +169,22 @@ impl Runtime {
         let data = self.own(from);
         let not_from_above = from_child.is_some() || node == b.root_node;
         if let Some(parent) = self.parent(team).filter(|_| not_from_above) {
-            self.write(parent, b.dest, data, b.bytes, source);
+            self.write(parent, b.dest, data, b.bytes, completion);
             self.tell_parent(team, round);
         }
         for (k, child) in self.children(team).rev() {
             if from_child.is_none_or(|(from, _)| from != k) {
-                self.write(place.leader(child), b.dest, data, b.bytes, source);
+                self.write(mapping.leader(child), b.dest, data, b.bytes, completion);
                 self.tell_child(team, child, round);
             }
         }
     }
 
     /// From the root's node to the right, slab by slab, so that all links are busy at a time.
-    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, source: Source) {
-        let (team, place) = (b.team, b.team.place());
-        let (nodes, node) = (place.n_nodes(), place.node());
-        let right = place.leader((node + 1) % nodes);
+    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, completion: Completion) {
+        let (team, mapping) = (b.team, b.team.mapping());
+        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let right = mapping.leader((node + 1) % nodes);
         let distance = (node + nodes - b.root_node) % nodes;
         let slabs = b.bytes.div_ceil(SLAB);
         let before = self.count(team, Counter::Messages, slabs);
@@ -197,7 +197,13 @@ impl Runtime {
             }
             if distance + 1 < nodes {
                 let len = SLAB.min(b.bytes - start);
-                self.write(right, b.dest + start, self.own(from + start), len, source);
+                self.write(
+                    right,
+                    b.dest + start,
+                    self.own(from + start),
+                    len,
+                    completion,
+                );
                 self.tell(right, flag, message);
             }
         }

@@ -32,7 +32,7 @@ impl Lines<'_> {
     /// What the `i`th member gave. It lies aligned to a cache line, and there until this PE's next
     /// exchange in the team.
     pub(super) fn of(&self, i: usize) -> *const u8 {
-        self.rt.neighbour(self.team.place().local(i), self.line)
+        self.rt.neighbour(self.team.mapping().local(i), self.line)
     }
 }
 
@@ -63,14 +63,14 @@ impl Runtime {
         // ORDERING(lines): what this member gives, and all it did before, comes before the number.
         fence(Ordering::Release);
         self.set_word(line + LINE_DATA, number);
-        let place = team.place();
-        let others = (1..place.n_here()).map(|step| {
+        let mapping = team.mapping();
+        let others = (1..mapping.n_here()).map(|step| {
             // Beginning with the next spreads the load.
-            let i = place.index() + step;
-            place.local(if i < place.n_here() {
+            let i = mapping.index() + step;
+            mapping.local(if i < mapping.n_here() {
                 i
             } else {
-                i - place.n_here()
+                i - mapping.n_here()
             })
         });
         for local in others.clone() {
@@ -80,7 +80,7 @@ impl Runtime {
             let at = self.neighbour(local, line + LINE_DATA).cast_const();
             // SAFETY: an aligned word of a segment of this node.
             // ORDERING(lines): the load acquires what came before the number.
-            self.wait_for(|| unsafe { access::load(at, 8) } >= number);
+            self.wait_for(|| unsafe { access::load(at) } >= number);
         }
         self.compare_lines(team, number);
         Lines {

@@ -8,7 +8,7 @@ use shmem_node::barrier::{Arrival, NodeBarrier};
 use super::lines::meets_by_lines;
 use super::select::Operation;
 use crate::runtime::Runtime;
-use crate::team::Team;
+use crate::team::{Collective, Team};
 
 /// How often who waits for others of its node yields its core before it sleeps. Where many PEs share
 /// a core, most of them come to the meeting in that time, and neither they nor the one that releases
@@ -79,11 +79,11 @@ impl Runtime {
     /// leaves after that: the last to come where the team is on one node, else the leader, who has
     /// the connections.
     pub(super) fn meet(&self, team: &Team, lead: impl FnOnce()) {
-        let (place, barrier) = (team.place(), team.meeting_point());
-        let n = place.n_here() as u32;
+        let (mapping, barrier) = (team.mapping(), team.meeting_point());
+        let n = mapping.n_here() as u32;
         if n == 1 {
             lead();
-        } else if place.n_nodes() == 1 {
+        } else if mapping.n_nodes() == 1 {
             match barrier.arrive_or_lead(n) {
                 Some(arrival) => self.await_release(barrier, arrival),
                 None => {
@@ -92,7 +92,7 @@ impl Runtime {
                     barrier.release();
                 }
             }
-        } else if place.leads() {
+        } else if mapping.leads() {
             if !self.polled(|| barrier.complete(n)) {
                 barrier.wait_complete(n);
             }
@@ -108,9 +108,9 @@ impl Runtime {
     /// After a meeting: says that this PE has read what it needs of member `owner` of this node, or
     /// waits, as that one, until all have.
     pub(super) fn finish_reading(&self, team: &Team, owner: usize) {
-        let (place, barrier) = (team.place(), team.meeting_point());
-        let n = place.n_here() as u32;
-        if place.index() != owner {
+        let (mapping, barrier) = (team.mapping(), team.meeting_point());
+        let n = mapping.n_here() as u32;
+        if mapping.index() != owner {
             barrier.depart(n);
         } else if n > 1 {
             if !self.polled(|| barrier.all_departed(n)) {
@@ -146,7 +146,7 @@ impl Runtime {
 
     /// Completes what this PE has started on the default context, and waits for all PEs to leave.
     pub(crate) fn last_barrier(&self) {
-        let world = &self.teams.world;
+        let world = Team::world();
         self.quiet();
         self.announce(world, Operation::Finalize, 0, 0);
         self.await_members(world);
@@ -162,7 +162,7 @@ impl Runtime {
     fn meet_members(&self, team: &Team) {
         if team.n_pes() > 1 {
             self.meet(team, || {
-                if team.place().n_nodes() > 1 {
+                if team.mapping().n_nodes() > 1 {
                     self.meet_leaders(team);
                 }
             });
@@ -177,7 +177,14 @@ impl Runtime {
 
     /// Address of what lies `at` bytes into the slot of the leader on this node.
     pub(super) fn leader_slot(&self, team: &Team, at: usize) -> *mut u8 {
-        self.neighbour(team.place().local(0), team.slot(at))
+        self.neighbour(team.mapping().local(0), team.slot(at))
+    }
+}
+
+impl Collective {
+    /// Completes what this PE has started on the default context, and waits for all PEs.
+    pub(crate) fn barrier_all(&self) {
+        self.team_barrier(Team::world());
     }
 }
 

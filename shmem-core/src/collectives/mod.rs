@@ -47,10 +47,7 @@ pub(crate) mod op;
 mod reduce;
 mod scan;
 mod select;
-pub(crate) mod tree;
-
-/// PEs for which the trees are deep enough.
-pub(crate) const MAX_PES: usize = 1 << tree::MAX_CHILDREN;
+mod split;
 
 pub use active::SYNC_SIZE;
 pub use combine::{Combine, combine};

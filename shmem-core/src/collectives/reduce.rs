@@ -5,15 +5,15 @@ use std::ops::Range;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::links::Counter;
 use super::select::{Between, Here, Layout, Operation, select};
-use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{
     LANDING, LINE_DATA, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SHOWN, STAGING,
 };
+use crate::tree;
 
 /// Part `i` of `n` elements in `parts` parts of almost equal size.
 fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
@@ -102,18 +102,18 @@ impl Runtime {
         range: Range<usize>,
         done: impl Fn(*mut u8, usize, usize),
     ) {
-        let (place, size) = (r.team.place(), r.of.size);
+        let (mapping, size) = (r.team.mapping(), r.of.size);
         let per = r.of.in_room(BLOCK);
         let mut block: Block = r.of.block();
         let sum = block.as_mut_ptr();
         for start in range.clone().step_by(per) {
             let n = per.min(range.end - start);
-            let source = |i| self.neighbour(place.local(i), r.source + start * size);
+            let source = |i| self.neighbour(mapping.local(i), r.source + start * size);
             // SAFETY: the elements lie inside the members' arrays; the block has room for them, and is
             // known here only.
             unsafe {
                 access::copy(source(0), sum, n * size);
-                for i in 1..place.n_here() {
+                for i in 1..mapping.n_here() {
                     r.of.add(sum, source(i), n);
                 }
             }
@@ -146,7 +146,7 @@ impl Runtime {
                 // shown before.
                 unsafe { access::copy(block, shown.add(at), len) };
             });
-            if r.team.place().n_nodes() > 1 {
+            if r.team.mapping().n_nodes() > 1 {
                 self.reduce_along_tree(r);
             }
         });
@@ -165,8 +165,14 @@ impl Runtime {
             unsafe { r.of.add_shared(shown, self.own(landing + k * MAILBOX), r.n) };
         }
         if let Some(parent) = self.parent(team) {
-            let k = tree::child_index(team.place().node());
-            self.write(parent, landing + k * MAILBOX, shown, bytes, Source::Stays);
+            let k = tree::child_index(team.mapping().node());
+            self.write(
+                parent,
+                landing + k * MAILBOX,
+                shown,
+                bytes,
+                Completion::AtQuiet,
+            );
             self.tell_parent(team, round);
             self.await_parent(team, round);
             // SAFETY: two boxes of the own slot.
@@ -174,11 +180,11 @@ impl Runtime {
         }
         for (_, child) in self.children(team).rev() {
             self.write(
-                team.place().leader(child),
+                team.mapping().leader(child),
                 landing,
                 shown,
                 bytes,
-                Source::Reusable,
+                Completion::OnReturn,
             );
             self.tell_child(team, child, round);
         }
@@ -187,19 +193,19 @@ impl Runtime {
     /// Each member of the node combines a part of the elements, and hands every block to `done` with its
     /// place in the array. Begins with a meeting.
     fn combine_my_part(&self, r: Reduction<'_>, done: impl Fn(*mut u8, usize, usize)) {
-        let place = r.team.place();
+        let mapping = r.team.mapping();
         self.meet_here(r.team);
-        let mine = share(r.n, r.of.size, place.n_here(), place.index());
+        let mine = share(r.n, r.of.size, mapping.n_here(), mapping.index());
         self.combine_here(r, mine, done);
     }
 
     /// Each member combines a part and writes it to all.
     fn reduce_by_all(&self, r: Reduction<'_>) {
-        let place = r.team.place();
+        let mapping = r.team.mapping();
         self.combine_my_part(r, |block, at, len| {
-            for i in 0..place.n_here() {
+            for i in 0..mapping.n_here() {
                 // SAFETY: inside the members' arrays, in a part that is this PE's alone.
-                unsafe { access::copy(block, self.neighbour(place.local(i), r.dest + at), len) };
+                unsafe { access::copy(block, self.neighbour(mapping.local(i), r.dest + at), len) };
             }
         });
         self.meet_here(r.team);
@@ -208,14 +214,14 @@ impl Runtime {
     /// The members of a node combine into their leader's array, the leaders around the ring, and all
     /// copy the leader's result.
     fn reduce_by_ring(&self, r: Reduction<'_>) {
-        let place = r.team.place();
-        let leaders = |at| self.neighbour(place.local(0), r.dest + at);
+        let mapping = r.team.mapping();
+        let leaders = |at| self.neighbour(mapping.local(0), r.dest + at);
         self.combine_my_part(r, |block, at, len| {
             // SAFETY: as in `reduce_by_all`.
             unsafe { access::copy(block, leaders(at), len) };
         });
         self.meet(r.team, || self.reduce_around_ring(r));
-        if !place.leads() {
+        if !mapping.leads() {
             // SAFETY: two arrays; the leader leaves its own alone until all have read it.
             unsafe { access::copy(leaders(0), self.own(r.dest), r.bytes()) };
         }
@@ -225,10 +231,10 @@ impl Runtime {
     /// Combines the leaders' destination arrays in place: each part goes around the ring once to be
     /// combined, and once more to be handed out. For leaders.
     fn reduce_around_ring(&self, r: Reduction<'_>) {
-        let (team, place) = (r.team, r.team.place());
-        let (nodes, node) = (place.n_nodes(), place.node());
-        let right = place.leader((node + 1) % nodes);
-        let left = place.leader((node + nodes - 1) % nodes);
+        let (team, mapping) = (r.team, r.team.mapping());
+        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let right = mapping.leader((node + 1) % nodes);
+        let left = mapping.leader((node + nodes - 1) % nodes);
         let (flag, taken) = (team.slot(RING_FLAG), team.slot(RING_TAKEN));
         let segment = |i: usize| part(r.n, nodes, i % nodes);
 
@@ -266,7 +272,7 @@ impl Runtime {
                     self.await_flag(taken, piece.saturating_sub(2));
                     let (send, take) = (of(&out), of(&inward));
                     let from = self.own(r.dest + out.start * size + send.start);
-                    self.write(right, room, from, send.len(), Source::Stays);
+                    self.write(right, room, from, send.len(), Completion::AtQuiet);
                     self.tell(right, flag, message);
                     self.await_flag(flag, message);
                     // SAFETY: the piece has arrived; the block has room for all of a batch.
@@ -283,7 +289,13 @@ impl Runtime {
             let out = segment(node + 1 + nodes - step);
             let at = r.dest + out.start * size;
             message += 1;
-            self.write(right, at, self.own(at), out.len() * size, Source::Stays);
+            self.write(
+                right,
+                at,
+                self.own(at),
+                out.len() * size,
+                Completion::AtQuiet,
+            );
             self.tell(right, flag, message);
             self.await_flag(flag, message);
         }

@@ -113,7 +113,7 @@ impl Runtime {
         combine: Combine,
         exclusive: bool,
     ) {
-        let place = team.place();
+        let mapping = team.mapping();
         let bytes = n * elem;
         let scan = Scan {
             team,
@@ -130,11 +130,11 @@ impl Runtime {
             return;
         }
         match select(Operation::Scan, bytes, Layout::of(team)).here {
-            Here::One if place.n_nodes() > 1 => self.meet(team, || self.scan_runs(scan, n)),
+            Here::One if mapping.n_nodes() > 1 => self.meet(team, || self.scan_runs(scan, n)),
             Here::One => self.meet(team, || self.scan_here(scan, 0..n)),
             _ => {
                 self.meet_here(team);
-                self.scan_here(scan, share(n, elem, place.n_here(), place.index()));
+                self.scan_here(scan, share(n, elem, mapping.n_here(), mapping.index()));
                 self.meet_here(team);
             }
         }
@@ -146,7 +146,7 @@ impl Runtime {
         for start in elements.clone().step_by(per_block) {
             let n = per_block.min(elements.end - start);
             let mut prefix = Prefix::new(scan);
-            self.scan_run(scan, 0..scan.team.place().n_here(), start, n, &mut prefix);
+            self.scan_run(scan, 0..scan.team.mapping().n_here(), start, n, &mut prefix);
         }
     }
 
@@ -160,12 +160,12 @@ impl Runtime {
         n: usize,
         prefix: &mut Prefix,
     ) {
-        let place = scan.team.place();
+        let mapping = scan.team.mapping();
         let (at, bytes) = (start * scan.of.size, n * scan.of.size);
         let mut own: Block = scan.of.block();
         for i in members {
-            let from = self.neighbour(place.local(i), scan.source + at);
-            let to = self.neighbour(place.local(i), scan.dest + at);
+            let from = self.neighbour(mapping.local(i), scan.source + at);
+            let to = self.neighbour(mapping.local(i), scan.dest + at);
             // SAFETY: all members have arrived, and nobody else touches these elements. Those of the
             // source are read before the result is written, which may be in their place.
             unsafe {
@@ -183,8 +183,8 @@ impl Runtime {
 
     /// The scan of a team on several nodes, for leaders.
     fn scan_runs(&self, scan: Scan<'_>, n: usize) {
-        let (team, place) = (scan.team, scan.team.place());
-        let runs = runs_of(team.n_pes(), |rank| place.node_of(rank));
+        let (team, mapping) = (scan.team, scan.team.mapping());
+        let runs = runs_of(team.n_pes(), |rank| mapping.node_of(rank));
         let size = scan.of.size;
         let chunk = (BOX / (runs.len() * size)).clamp(1, scan.of.in_room(BLOCK));
         for start in (0..n).step_by(chunk) {
@@ -198,7 +198,7 @@ impl Runtime {
             // Index on this node of the first member of its next run.
             let mut next = 0;
             for window in runs.chunks(BOX / slice) {
-                let mine = |run: &Run| run.node == place.node();
+                let mine = |run: &Run| run.node == mapping.node();
                 let of_run = |i: usize| {
                     // SAFETY: there is room for what all runs of the window make.
                     unsafe { made.add(i * bytes) }
@@ -257,7 +257,7 @@ impl Runtime {
     ) {
         let mut sum = Prefix::new(scan);
         for i in members {
-            let local = scan.team.place().local(i);
+            let local = scan.team.mapping().local(i);
             let from = self.neighbour(local, scan.source + start * scan.of.size);
             // SAFETY: all members have arrived; the elements fit into a block.
             unsafe { sum.add(from, n, scan) };

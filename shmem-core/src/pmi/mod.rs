@@ -7,6 +7,7 @@
 mod agent_client;
 mod book;
 mod foreign;
+mod found;
 
 use std::sync::Arc;
 
@@ -16,8 +17,9 @@ use shmem_ib::device::Device;
 use shmem_node::segment::NodeView;
 
 use self::agent_client::AgentClient;
-pub(crate) use self::book::{Book, Found};
+pub(crate) use self::book::Book;
 pub(crate) use self::foreign::{Foreign, give_up};
+pub(crate) use self::found::Found;
 use crate::error::Error;
 
 /// What identifies the job in connection messages: its name, and its key, which lies where no core file

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shmem_node::layout::INTERNAL_SIZE;
 
-use crate::collectives::tree::MAX_CHILDREN;
+use crate::tree::MAX_CHILDREN;
 
 /// Number of slots, so of teams that a PE can be in at a time, the world and the shared team
 /// included.
@@ -165,12 +165,12 @@ impl Free {
         }
         self.state().pending -= 1;
         if !keep {
-            self.give_back(slots);
+            self.release(slots);
         }
     }
 
     /// These slots have no team any more.
-    pub(crate) fn give_back(&self, slots: u64) {
+    pub(crate) fn release(&self, slots: u64) {
         let mut state = self.state();
         state.slots |= slots;
         state.changes += 1;
@@ -213,7 +213,7 @@ mod tests {
         free.settle(0b10000, false);
         assert_eq!(free.look().slots, claimed.slots);
         assert!(!free.look().is_settled(Some(claimed)));
-        free.give_back(0b1100);
+        free.release(0b1100);
         assert_eq!(free.look().slots, FREE_AT_FIRST);
     }
 

@@ -10,7 +10,7 @@ use shmem_ib::connect::endpoint::{ConnError, EndpointConfig, Transport};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig};
 
-use shmem_ib_kit::job::{Job, Pe, WORDS};
+use shmem_ib_kit::job::{Job, Pe, Plain, WORDS};
 
 /// PEs of a node, as the job's directory has it.
 const PER_NODE: u32 = 2;

@@ -77,15 +77,6 @@ pub enum SrqKind {
     },
 }
 
-/// What is to change of a registration; `None` stays as it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rereg {
-    /// The new range: first byte and length.
-    pub range: Option<(*mut u8, usize)>,
-    /// The new rights.
-    pub access: Option<Access>,
-}
-
 /// The other end of an RC queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RcDest {
@@ -102,6 +93,74 @@ pub struct RcDest {
     /// How long a peer has to wait when there is no receive for what it sent: the code of an
     /// RNR NAK timer, 0 to 31 (1: 10 us, 12: 640 us, 31: 491.52 ms, 0: 655.36 ms).
     pub min_rnr_timer: u8,
+}
+
+impl RcDest {
+    /// A peer that may have 16 READs and atomics outstanding, and tries again after 0.64 ms where it finds no
+    /// receive.
+    #[must_use]
+    pub const fn new(av: AddressVector, qpn: Qpn, rq_psn: Psn, mtu: Mtu) -> Self {
+        Self {
+            av,
+            qpn,
+            rq_psn,
+            mtu,
+            max_dest_rd_atomic: 16,
+            min_rnr_timer: 12,
+        }
+    }
+}
+
+/// How a connected queue pair is to start. Begin with [`RcStart::new`] and change what differs; fields mean
+/// what they mean in [`QpAttr`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "see `QpAttr`")]
+pub struct RcStart {
+    pub access: Access,
+    pub dest: RcDest,
+    pub sq_psn: Psn,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub max_rd_atomic: u8,
+}
+
+impl RcStart {
+    /// All rights for the peer, which counts as gone after 8 seconds without a sign of it, and may always be
+    /// short of receives.
+    #[must_use]
+    pub const fn new(dest: RcDest, sq_psn: Psn) -> Self {
+        Self {
+            access: Access::ALL,
+            dest,
+            sq_psn,
+            timeout: 18,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: dest.max_dest_rd_atomic,
+        }
+    }
+
+    /// What takes the queue pair from RESET to RTS, one after the other.
+    #[must_use]
+    pub const fn attrs(&self) -> [QpAttr; 3] {
+        [
+            QpAttr::Init {
+                access: self.access,
+                qkey: None,
+            },
+            QpAttr::Rtr {
+                dest: Some(self.dest),
+            },
+            QpAttr::Rts {
+                sq_psn: self.sq_psn,
+                timeout: self.timeout,
+                retry_cnt: self.retry_cnt,
+                rnr_retry: self.rnr_retry,
+                max_rd_atomic: self.max_rd_atomic,
+            },
+        ]
+    }
 }
 
 /// One variant per legal transition, with just the attributes that it takes.
@@ -134,11 +193,6 @@ pub enum QpAttr {
         /// How many READs and atomics may be outstanding; the peer's `max_dest_rd_atomic`.
         max_rd_atomic: u8,
     },
-    /// RTS to SQD: finishes what is in flight and begins nothing new. When nothing is in flight
-    /// any more, [`AsyncEvent::SqDrained`](super::AsyncEvent::SqDrained) tells.
-    Sqd,
-    /// SQD or SQE to RTS: goes on.
-    Resume,
     /// Any state to ERR: flushes both queues.
     Err,
     /// Any state to RESET: forgets everything.
@@ -152,8 +206,7 @@ impl QpAttr {
         match self {
             Self::Init { .. } => QpState::Init,
             Self::Rtr { .. } => QpState::Rtr,
-            Self::Rts { .. } | Self::Resume => QpState::Rts,
-            Self::Sqd => QpState::Sqd,
+            Self::Rts { .. } => QpState::Rts,
             Self::Err => QpState::Err,
             Self::Reset => QpState::Reset,
         }
@@ -190,11 +243,6 @@ pub enum SendOp {
     Send {
         /// Immediate data for its completion.
         imm: Option<u32>,
-    },
-    /// Sends the local buffers to a receive of the peer, and invalidates a key there.
-    SendInv {
-        /// The key: that registration of the peer can be used no more, only deregistered.
-        rkey: Rkey,
     },
     /// Writes the local buffers to the peer's memory.
     Write {
@@ -268,7 +316,6 @@ impl SendOp {
         match self {
             Self::UdSend { .. } => "UD send",
             Self::Send { .. } => "send",
-            Self::SendInv { .. } => "send with invalidate",
             Self::Write { .. } => "RDMA write",
             Self::Read { .. } => "RDMA read",
             Self::FetchAdd { .. } => "fetch-and-add",
@@ -293,9 +340,6 @@ pub struct SendWr<'a> {
     /// A request without one keeps its place in the send queue until a later request of that
     /// queue has completed visibly: a queue of which no request is signaled fills up for good.
     pub signaled: bool,
-    /// Whether the completion at the peer counts as solicited (sends, and writes with immediate
-    /// data).
-    pub solicited: bool,
     /// Whether to begin only after all earlier READs and atomics of this queue are complete.
     pub fence: bool,
     /// The shared receive queue of the peer (XRC initiators, and only they).
@@ -312,7 +356,6 @@ impl<'a> SendWr<'a> {
             sges,
             inline: None,
             signaled: true,
-            solicited: false,
             fence: false,
             srqn: None,
         }
@@ -379,7 +422,7 @@ pub enum WcOpcode {
 impl From<&SendOp> for WcOpcode {
     fn from(op: &SendOp) -> Self {
         match op {
-            SendOp::UdSend { .. } | SendOp::Send { .. } | SendOp::SendInv { .. } => Self::Send,
+            SendOp::UdSend { .. } | SendOp::Send { .. } => Self::Send,
             SendOp::Write { .. } => Self::Write,
             SendOp::Read { .. } => Self::Read,
             SendOp::FetchAdd { .. } => Self::FetchAdd,
@@ -408,8 +451,6 @@ pub struct Completion {
     pub src: Option<(AddressVector, Qpn)>,
     /// Immediate data of what was received.
     pub imm: Option<u32>,
-    /// The local key that the peer has invalidated with its send.
-    pub invalidated: Option<Rkey>,
     /// The shared receive queue of an XRC receive. On a device it is told only if no other such
     /// queue reports to the same completion queue.
     pub srqn: Option<SrqNum>,
@@ -425,7 +466,6 @@ impl Completion {
         byte_len: 0,
         src: None,
         imm: None,
-        invalidated: None,
         srqn: None,
     };
 }

@@ -8,6 +8,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+
 use crate::frame::{FRAME_MAX, OutBuf};
 use crate::sys::{self, Epoll, Interest};
 
@@ -41,13 +43,13 @@ fn got(mut read: impl FnMut() -> io::Result<usize>) -> Got {
 
 /// Receives what a socket has, at most a buffer full.
 pub(super) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> Got {
-    got(|| sys::recv(socket.as_fd(), buf))
+    got(|| sys::recv_now(socket.as_fd(), buf))
 }
 
 /// Reads what a pipe has that does not block, at most a buffer full. One that has ended is closed.
 pub(super) fn read(pipe: &mut Option<OwnedFd>, buf: &mut [u8]) -> Got {
     let Some(fd) = pipe else { return Got::Nothing };
-    let got = got(|| sys::read(fd.as_fd(), buf));
+    let got = got(|| Ok(rustix::io::read(&*fd, &mut *buf)?));
     if got == Got::End {
         *pipe = None;
     }
@@ -56,12 +58,19 @@ pub(super) fn read(pipe: &mut Option<OwnedFd>, buf: &mut [u8]) -> Got {
 
 /// Sends what a socket takes.
 fn flush(socket: &OwnedFd, out: &mut OutBuf) -> Flushed {
-    let flushed = flush_by(|runs| sys::send_runs(socket.as_fd(), runs), out);
+    let flushed = flush_by(|runs| send_runs(socket, runs), out);
     if flushed == Flushed::Broken {
         // The other end would take what comes next for the rest of a frame.
-        sys::shut_down(socket.as_fd());
+        let _ = rustix::net::shutdown(socket, Shutdown::Both);
     }
     flushed
+}
+
+/// Sends several runs of bytes to a socket as one, without waiting and without SIGPIPE.
+fn send_runs(socket: &OwnedFd, runs: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut nothing = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(socket, runs, &mut nothing, flags)?)
 }
 
 /// Writes by `send` until that refuses, and forgets the rest if it will never take it.
@@ -195,7 +204,7 @@ impl LinkIo {
         let got = match &self.way {
             Way::Closed => return Got::Nothing,
             Way::Socket(socket) => receive(socket, buf),
-            Way::Pipes { input, .. } => got(|| sys::read(input.as_fd(), buf)),
+            Way::Pipes { input, .. } => got(|| Ok(rustix::io::read(input, &mut *buf)?)),
         };
         if got == Got::End {
             self.close();
@@ -219,7 +228,9 @@ impl LinkIo {
                 return Ok(());
             }
             Way::Socket(socket) => flush(socket, out),
-            Way::Pipes { output, .. } => flush_by(|runs| sys::write(output.as_fd(), &runs[0]), out),
+            Way::Pipes { output, .. } => {
+                flush_by(|runs| Ok(rustix::io::write(output, &runs[0])?), out)
+            }
         };
         if flushed == Flushed::Broken && self.is_remote() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -243,7 +254,7 @@ impl LinkIo {
             return out.clear();
         };
         while !out.is_empty() {
-            match sys::write(output.as_fd(), out.pending()) {
+            match rustix::io::write(output, out.pending()).map_err(io::Error::from) {
                 Ok(n) => out.consume(n),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -284,7 +295,7 @@ const NAP: Duration = Duration::from_secs(60);
 
 fn read_exact(socket: &OwnedFd, mut buf: &mut [u8]) -> io::Result<()> {
     while !buf.is_empty() {
-        match sys::read(socket.as_fd(), buf) {
+        match rustix::io::read(socket, &mut *buf).map_err(io::Error::from) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => buf = &mut buf[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -301,7 +312,7 @@ fn read_exact(socket: &OwnedFd, mut buf: &mut [u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::frame::Frame;
-    use std::net::Shutdown;
+    use rustix::net::SocketType;
     use std::os::unix::net::UnixStream;
 
     /// What arrives when every other write fails with `errno` after one that took a part of a frame.
@@ -346,10 +357,10 @@ mod tests {
 
     #[test]
     fn a_link_that_fails_in_a_frame_carries_nothing_more() {
-        let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM).unwrap();
+        let (ours, theirs) = sys::socketpair(SocketType::STREAM).unwrap();
         // Nothing can be written to this one; that it is shut in the other direction, too, is `flush`'s work.
         let theirs = UnixStream::from(theirs);
-        theirs.shutdown(Shutdown::Read).unwrap();
+        theirs.shutdown(std::net::Shutdown::Read).unwrap();
         let mut out = OutBuf::default();
         out.send(&Frame::Credit(1));
         assert!(flush(&ours, &mut out) == Flushed::Broken && out.is_empty());

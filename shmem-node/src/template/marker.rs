@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::NODE_CONTRACT;
 use crate::elf::{self, PT_NOTE, StaticData};
-use crate::layout::page_up;
 use crate::settings::StaticsSize;
+use crate::sys::page_up;
 
 /// Type of our note.
 const NOTE_TYPE: u32 = 1;

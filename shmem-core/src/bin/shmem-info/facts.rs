@@ -7,7 +7,7 @@ use shmem_ib::device::memlock::Memlock;
 use shmem_ib::device::sysfs::Places;
 use shmem_node::settings::{Settings, TABLE, Transport};
 
-use crate::device::wanted;
+use crate::wanted::wanted;
 
 /// Everything.
 pub(crate) struct Facts {

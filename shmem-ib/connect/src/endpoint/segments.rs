@@ -12,10 +12,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::Endpoint;
 use super::buffers::LocalSegment;
 use super::error::ConnError;
-use super::wait::Locked;
+use super::lock::{Endpoint, Locked};
 use crate::message::{MAX_SEGMENTS, Segment};
 use shmem_verbs::{Access, Hca};
 

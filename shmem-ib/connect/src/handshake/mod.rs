@@ -87,6 +87,7 @@ mod leave;
 mod offer;
 mod segments;
 mod state;
+mod way;
 
 pub use interface::{
     Action, Actions, Context, Failure, Link, Local, Phase, RetryPolicy, Standing, Verdict,
@@ -126,6 +127,8 @@ pub struct Handshake {
     /// The revision that the peer has acknowledged over the present connection.
     acked: u32,
     push: Option<Push>,
+    /// The present queue pair is in error.
+    broken: bool,
     /// The last connection was closed to make room.
     evicted: bool,
     /// Ticket of the peer's last request since the present QP was made, and when it came.
@@ -146,6 +149,7 @@ impl Handshake {
             offered: 0,
             acked: 0,
             push: None,
+            broken: false,
             evicted: false,
             asked: None,
         }
@@ -271,6 +275,7 @@ impl Handshake {
             return;
         };
         self.generation += 1;
+        self.broken = false;
         (self.offered, self.acked, self.asked) = (0, 0, None);
         let psn = Psn::new(cx.rng.next_u32());
         let mine = Mine {

@@ -33,6 +33,7 @@ use super::admission::Admission;
 use super::handshake::{Action, Actions, Context, Handshake, Local, Phase, Verdict};
 use super::message::{Body, DecodeError, MAX_LEN, Message, Segments};
 use super::stats::ConnectStats;
+use super::way::Way;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{Psn, Qpn};
 
@@ -177,6 +178,18 @@ impl Manager {
     #[must_use]
     pub fn handshake(&self, pe: u32) -> Option<&Handshake> {
         self.peers.get(&pe).map(|e| &e.handshake)
+    }
+
+    /// The connection to `pe`, for operations.
+    #[must_use]
+    pub fn way(&self, pe: u32) -> Option<Way<'_>> {
+        self.peers.get(&pe)?.handshake.way()
+    }
+
+    /// The local queue pair towards `pe` is in error, and stays so until it is destroyed. Returns which
+    /// one that is.
+    pub fn broke(&mut self, pe: u32) -> Option<Qpn> {
+        self.peers.get_mut(&pe)?.handshake.broke()
     }
 
     /// Logical time: no ticket that this PE has given or seen is above.

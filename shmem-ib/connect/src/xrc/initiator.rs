@@ -209,7 +209,11 @@ impl Machine {
                 let NodeState::Asking(Asking { mine, direct, .. }) = entry.state else {
                     return Verdict::Duplicate;
                 };
-                entry.state = NodeState::Open(Linked { direct, mine });
+                entry.state = NodeState::Open(Linked {
+                    direct,
+                    mine,
+                    broken: false,
+                });
                 self.link(now, node, mine, accept);
                 Verdict::Accepted
             }

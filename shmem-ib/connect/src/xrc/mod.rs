@@ -90,6 +90,7 @@ mod manager;
 pub mod message;
 mod state;
 mod target;
+mod way;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};

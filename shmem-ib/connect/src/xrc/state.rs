@@ -108,6 +108,8 @@ pub(super) struct Asking {
 pub(super) struct Linked {
     pub(super) direct: u32,
     pub(super) mine: Ini,
+    /// The INI QP is in error.
+    pub(super) broken: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

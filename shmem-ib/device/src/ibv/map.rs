@@ -73,7 +73,6 @@ pub(super) fn wr_opcode(op: &SendOp) -> u32 {
     match op {
         SendOp::UdSend { imm: None, .. } | SendOp::Send { imm: None } => o::IBV_WR_SEND,
         SendOp::UdSend { .. } | SendOp::Send { .. } => o::IBV_WR_SEND_WITH_IMM,
-        SendOp::SendInv { .. } => o::IBV_WR_SEND_WITH_INV,
         SendOp::Write { imm: None, .. } => o::IBV_WR_RDMA_WRITE,
         SendOp::Write { .. } => o::IBV_WR_RDMA_WRITE_WITH_IMM,
         SendOp::Read { .. } => o::IBV_WR_RDMA_READ,
@@ -98,7 +97,6 @@ const fn state_code(state: QpState) -> u32 {
         QpState::Init => ibv_qp_state::IBV_QPS_INIT,
         QpState::Rtr => ibv_qp_state::IBV_QPS_RTR,
         QpState::Rts => ibv_qp_state::IBV_QPS_RTS,
-        QpState::Sqd => ibv_qp_state::IBV_QPS_SQD,
         QpState::Sqe => ibv_qp_state::IBV_QPS_SQE,
         QpState::Err => ibv_qp_state::IBV_QPS_ERR,
     }
@@ -111,7 +109,6 @@ pub(super) const fn qp_state(code: u32) -> QpState {
         ibv_qp_state::IBV_QPS_INIT => QpState::Init,
         ibv_qp_state::IBV_QPS_RTR => QpState::Rtr,
         ibv_qp_state::IBV_QPS_RTS => QpState::Rts,
-        ibv_qp_state::IBV_QPS_SQD => QpState::Sqd,
         ibv_qp_state::IBV_QPS_SQE => QpState::Sqe,
         _ => QpState::Err,
     }
@@ -275,11 +272,7 @@ pub(super) fn transition(
                     mask | m::IBV_QP_RETRY_CNT | m::IBV_QP_RNR_RETRY | m::IBV_QP_MAX_QP_RD_ATOMIC;
             }
         }
-        QpAttr::Sqd => {
-            out.en_sqd_async_notify = 1;
-            mask |= m::IBV_QP_EN_SQD_ASYNC_NOTIFY;
-        }
-        QpAttr::Resume | QpAttr::Err | QpAttr::Reset => {}
+        QpAttr::Err | QpAttr::Reset => {}
     }
     mask
 }
@@ -335,7 +328,6 @@ mod tests {
         let ops = [
             SendOp::Send { imm: None },
             SendOp::Send { imm: Some(0) },
-            SendOp::SendInv { rkey },
             SendOp::Write {
                 raddr,
                 rkey,
@@ -381,8 +373,8 @@ mod tests {
 
     #[test]
     fn states_go_there_and_back() {
-        use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-        for state in [Reset, Init, Rtr, Rts, Sqd, Sqe, Err] {
+        use QpState::{Err, Init, Reset, Rtr, Rts, Sqe};
+        for state in [Reset, Init, Rtr, Rts, Sqe, Err] {
             assert_eq!(qp_state(state_code(state)), state);
         }
         assert_eq!(qp_state(77), Err);
@@ -492,8 +484,6 @@ mod tests {
             (QpType::Ud, init(Some(Qkey(1))), place | m::IBV_QP_QKEY),
             (QpType::Ud, rtr(None), none),
             (QpType::Ud, rts, m::IBV_QP_SQ_PSN),
-            (QpType::Rc, QpAttr::Sqd, m::IBV_QP_EN_SQD_ASYNC_NOTIFY),
-            (QpType::Rc, QpAttr::Resume, none),
             (QpType::Ud, QpAttr::Err, none),
             (QpType::Rc, QpAttr::Reset, none),
         ];

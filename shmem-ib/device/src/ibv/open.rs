@@ -74,8 +74,7 @@ impl VerbsHca {
         let bell = Arc::new(bell);
         let sleepers = Sleepers::new()
             .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
-        let events = Events::new()
-            .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
+        let events = Events::new();
         let pd = Arc::new(Pd::alloc(context)?);
         let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
         let port = port_info(&info, told, &origin, max_inline, on_demand);
@@ -170,7 +169,7 @@ fn port_info(
 
 /// The inline payload that every queue pair gets: found out by making one of each type.
 fn probe_inline(pd: &Arc<Pd>, bell: &Arc<Channel>) -> Result<u32, (&'static str, i32)> {
-    let cq = CqObject::create(1, 0, bell, true).map_err(|e| ("a completion queue", e))?;
+    let cq = CqObject::create(1, 0, bell).map_err(|e| ("a completion queue", e))?;
     let cq = Arc::new(cq);
     let probe = |ty, what, most: u32| {
         let mut refused = libc::EINVAL;

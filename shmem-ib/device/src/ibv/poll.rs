@@ -9,7 +9,7 @@ use rdma_sys::{ibv_poll_cq, ibv_wc, ibv_wc_flags};
 use super::hca::VerbsHca;
 use super::map;
 use super::objects::CqObject;
-use shmem_verbs::{Completion, Cq, QpType, Qpn, Rkey, WcOpcode, WcStatus};
+use shmem_verbs::{Completion, Cq, QpType, Qpn, WcOpcode, WcStatus};
 
 /// Completions taken by one call of the driver.
 const BATCH: usize = 16;
@@ -124,9 +124,6 @@ impl VerbsHca {
             if has(ibv_wc_flags::IBV_WC_WITH_IMM) {
                 // SAFETY: both parts of the union are 32 plain bits; the flag says which it is.
                 completion.imm = Some(u32::from_be(unsafe { word.imm_data }));
-            } else if has(ibv_wc_flags::IBV_WC_WITH_INV) {
-                // SAFETY: as above.
-                completion.invalidated = Some(Rkey(unsafe { word.invalidated_rkey }));
             }
             completion.srqn = queue.xrc.only();
         }

@@ -44,7 +44,7 @@ impl Input {
     }
 }
 
-impl Driver {
+impl AgentProcess {
     /// Makes the way to a PE that gets input; gives the PE's end.
     pub(super) fn make_input(&mut self, local: u32) -> io::Result<Option<OwnedFd>> {
         if !self.input.is_for(local) {
@@ -105,7 +105,7 @@ impl Driver {
         let mut broken = false;
         while *at < end {
             let rest = &input.queue[(*at - input.start) as usize..];
-            match sys::write(pipe.as_fd(), rest) {
+            match rustix::io::write(&*pipe, rest) {
                 Ok(n) => *at += n as u64,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
@@ -120,7 +120,7 @@ impl Driver {
         } else if *at < end {
             // Registered only while something waits: an idle pipe would always be writable.
             let token = STDIN | u64::from(local);
-            if epoll.change(pipe, token, Interest::Write).is_err() {
+            if epoll.change(&mut *pipe, token, Interest::Write).is_err() {
                 let _ = epoll.add(pipe, token, Interest::Write);
             }
         } else {

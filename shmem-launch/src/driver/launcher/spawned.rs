@@ -11,9 +11,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::net::SocketType;
+
 use shmem_pmi::question::Answer;
 
-use super::{Driver, OUTER};
+use super::{LauncherProcess, OUTER};
 use crate::driver::link::{self, Got, LinkIo};
 use crate::exit::End;
 use crate::frame::{Frame, OutBuf, SpawnedJob, Stream};
@@ -40,7 +42,7 @@ fn token(number: u32, about: u64) -> u64 {
 }
 
 fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
-    let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
+    let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
     let (out, out_end) = sys::pipe()?;
     let (err, err_end) = sys::pipe()?;
     // What runs, even if its file has been replaced.
@@ -63,7 +65,7 @@ fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
     Ok((child.id() as i32, ours, [out, err]))
 }
 
-impl Driver {
+impl LauncherProcess {
     pub(super) fn start_spawned(&mut self, number: u32) {
         let (pid, link, output) = match start(&self.spawn_options) {
             Ok(started) => started,

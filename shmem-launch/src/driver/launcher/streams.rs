@@ -44,7 +44,7 @@ impl Notes {
     fn send(&self, note: Note) {
         // Only fails when the main loop is over.
         if self.sender.send(note).is_ok() {
-            let _ = sys::write(self.wake.as_fd(), &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 }
@@ -52,7 +52,7 @@ impl Notes {
 /// Writes all of it, however long that takes.
 fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match sys::write(fd, bytes) {
+        match rustix::io::write(fd, bytes).map_err(io::Error::from) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => bytes = &bytes[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -147,7 +147,7 @@ pub(super) fn reader(notes: Notes, room: Arc<Room>) {
             while sys::in_background(input.as_fd()) {
                 std::thread::sleep(FOREGROUND_CHECK);
             }
-            match sys::read(input.as_fd(), &mut buf[..n]) {
+            match rustix::io::read(&input, &mut buf[..n]).map_err(io::Error::from) {
                 Ok(0) => break None,
                 Ok(n) => notes.send(Note::Stdin(buf[..n].to_vec())),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => room.set(n as u32),
@@ -178,19 +178,19 @@ fn has_none(e: &io::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct Lost {
     /// What to say, unless the reader has gone.
-    pub(crate) told: Option<String>,
+    pub(crate) message: Option<String>,
     /// The exit status that tells it.
     pub(crate) status: u8,
 }
 
 impl Lost {
     fn of(place: &str, e: &io::Error) -> Self {
-        let told = reason(e).map(|why| format!("cannot write to {place}: {why}"));
-        let status = match told {
+        let message = reason(e).map(|why| format!("cannot write to {place}: {why}"));
+        let status = match message {
             Some(_) => exit::OUTPUT,
             None => 128 + libc::SIGPIPE as u8,
         };
-        Self { told, status }
+        Self { message, status }
     }
 }
 
