@@ -75,7 +75,7 @@ mod team;
 mod wait;
 
 mod atomics;
-mod nbi;
+mod nonblocking;
 mod order;
 mod rma;
 mod signal;
@@ -104,7 +104,7 @@ pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
 pub use error::Error;
 pub use init_finalize::{global_exit, initialized, thread_level};
 pub use lock::{Lock, LockGuard};
-pub use nbi::{Nbi, nbi};
+pub use nonblocking::{Nbi, nbi};
 pub use order::{fence, pe_quiet, quiet};
 pub use rma::typed::*;
 pub use runtime::ThreadLevel;
