@@ -10,19 +10,20 @@ use super::accounts::{Accounts, Gauge};
 use super::amo::{ANSWER_MESSAGES, ANSWER_SLOTS, Owner, RECEIVES};
 use super::buffers::{LocalSegment, Pool};
 use super::compose::Composer;
-use super::config::{Directory, EndpointConfig};
+use super::config::{Directory, EndpointConfig, Transport};
 use super::contact::Ahead;
 use super::error::ConnError;
 use super::ops::{OpId, OpTable};
-use super::path::{Path, Todo};
 use super::peer::Peer;
 use super::ud::UdPort;
+use super::xrc::XrcDomain;
 use crate::UdAddress;
-use crate::handshake::Failure;
+use crate::interface::Failure;
+use crate::manager::Manager;
 use crate::message::{MAX_LEN, Message};
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{
-    Access, Completion, Cq, Hca, Mr, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
+    Access, Completion, Cq, Hca, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
 };
 
 /// Most completions taken from the HCA at a time.
@@ -69,7 +70,11 @@ pub(super) struct Driver<H> {
     clock: Instant,
     /// The deadline that the HCA knows.
     alarm: Option<u64>,
-    pub(super) manager: Path,
+    pub(super) manager: Manager,
+    /// With transport XRC: this PE in its node.
+    pub(super) xrc: Option<XrcDomain>,
+    /// XRC initiators that are in error, for peers that are reached over them later.
+    pub(super) broken_qps: HashMap<Qpn, ConnError>,
     /// Where peers send connection messages to.
     pub(super) address: UdAddress,
     pub(super) ud: Option<UdPort>,
@@ -77,14 +82,9 @@ pub(super) struct Driver<H> {
     pub(super) ops: OpTable,
     pub(super) pool: Pool,
     pub(super) segments: Vec<LocalSegment>,
-    /// Registrations of segments so far.
-    pub(super) segments_made: u32,
-    /// Registrations that peers may still use until they know their successors.
-    pub(super) retired: Vec<Mr>,
     /// Work requests posted since the beginning: the clock of the connections' last uses.
     pub(super) posts: u64,
-    /// Peers whose connection is being drained, or whose segments are to be acknowledged, when
-    /// operations have completed.
+    /// Peers whose connection is being drained when operations have completed.
     pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
     /// Datagrams that wait for the job's identity, without which nobody can say what they are;
@@ -148,13 +148,21 @@ impl<H: Hca> Driver<H> {
         let address = ud.address;
         let identity = config.identity(config.job_id, config.job_key, by_owner);
         let seed = rng.next_u64();
-        let manager = match Path::new(&**hca, &identity, &config, address, cq, seed) {
-            Ok(manager) => manager,
-            Err(e) => {
-                ud.release(&**hca);
-                let _ = hca.destroy_cq(cq);
-                return Err(e);
-            }
+        let xrc = match &config.transport {
+            Transport::Rc => None,
+            Transport::Xrc { domain } => match XrcDomain::new(&**hca, cq, domain.as_deref()) {
+                Ok(domain) => Some(domain),
+                Err(e) => {
+                    ud.release(&**hca);
+                    let _ = hca.destroy_cq(cq);
+                    return Err(e);
+                }
+            },
+        };
+        let local = config.local(address, &port);
+        let manager = match xrc {
+            None => Manager::new(&identity, local, seed),
+            Some(_) => Manager::of_nodes(&identity, local, seed),
         };
         let max_inline = (port.max_inline as usize).min(super::rma::INLINE_MAX);
         let sealed = config.identity_later.then(Vec::new);
@@ -167,14 +175,14 @@ impl<H: Hca> Driver<H> {
             clock: Instant::now(),
             alarm: None,
             manager,
+            xrc,
+            broken_qps: HashMap::new(),
             address,
             ud: Some(ud),
             peers: HashMap::new(),
             ops: OpTable::default(),
             pool: Pool::new(),
             segments: Vec::new(),
-            segments_made: 0,
-            retired: Vec::new(),
             posts: 0,
             attention: Vec::new(),
             directory: None,
@@ -341,9 +349,6 @@ impl<H: Hca> Driver<H> {
             self.make_room();
             self.act();
         }
-        if !self.retired.is_empty() {
-            self.end_retired();
-        }
         // Another thread may have found what the one that closes sleeps for.
         self.notify |= self.closing && self.manager.has_left();
         self.look_for_failure();
@@ -431,11 +436,8 @@ impl<H: Hca> Driver<H> {
 
     /// Executes what the manager wants done.
     pub(super) fn act(&mut self) {
-        while let Some(todo) = self.manager.poll_action() {
-            match todo {
-                Todo::Rc(pe, action) => self.act_rc(pe, action),
-                Todo::Xrc(action) => self.act_xrc(action),
-            }
+        while let Some((pe, action)) = self.manager.poll_action() {
+            self.perform(pe, action);
         }
     }
 
@@ -455,6 +457,10 @@ impl<H: Hca> Driver<H> {
         peer.draining = false;
         peer.entitled = peer.waiters;
         peer.used = self.posts;
+        peer.left = false;
+        if let Some(error) = self.broken_qps.get(&qpn) {
+            peer.broken.get_or_insert_with(|| error.clone());
+        }
         self.notify = true;
     }
 
@@ -519,9 +525,29 @@ impl<H: Hca> Driver<H> {
         self.notify = true;
     }
 
-    /// The connection to `pe` is beyond repair, and so it is for all who share it.
+    /// The connection to `pe` is beyond repair.
     pub(super) fn broke(&mut self, pe: u32, error: ConnError) {
-        for sharer in self.manager.broke(pe, &error) {
+        match self.peers.get(&pe).and_then(|peer| peer.open) {
+            Some(qpn) => self.broke_over(pe, qpn, error),
+            None => {
+                let peer = self.peers.entry(pe).or_default();
+                peer.broken.get_or_insert(error);
+                self.expect_no_answers(pe);
+                self.notify = true;
+            }
+        }
+    }
+
+    /// Queue pair `qpn`, which leads to `pe`, is beyond repair, and so it is for all who share it.
+    pub(super) fn broke_over(&mut self, pe: u32, qpn: Qpn, error: ConnError) {
+        if self.xrc.is_some() {
+            self.broken_qps.entry(qpn).or_insert_with(|| error.clone());
+        }
+        let mut sharers = self.reached_over(pe, qpn);
+        if !sharers.contains(&pe) {
+            sharers.push(pe);
+        }
+        for sharer in sharers {
             let peer = self.peers.entry(sharer).or_default();
             peer.broken.get_or_insert_with(|| error.clone());
             self.expect_no_answers(sharer);
@@ -568,11 +594,12 @@ impl<H: Hca> Driver<H> {
                 owner.release(&*self.hca);
             }
         }
-        let current = self.segments.drain(..).map(|segment| segment.mr);
-        for mr in current.chain(self.retired.drain(..)) {
-            let _ = self.hca.dereg_mr(&mr);
+        for segment in self.segments.drain(..) {
+            let _ = self.hca.dereg_mr(&segment.mr);
         }
-        self.manager.release(&*self.hca);
+        if let Some(xrc) = self.xrc.take() {
+            xrc.release(&*self.hca);
+        }
         // What still reports to it could not be destroyed, and ends with the HCA.
         let _ = self.hca.destroy_cq(self.cq);
         self.peers.clear();
@@ -593,5 +620,11 @@ pub(super) const fn more_completions(by_owner: bool) -> u32 {
 
 pub(super) const INIT: QpAttr = QpAttr::Init {
     access: Access::ALL,
+    qkey: None,
+};
+
+/// An XRC initiator answers nobody.
+pub(super) const INIT_INITIATOR: QpAttr = QpAttr::Init {
+    access: Access::NONE,
     qkey: None,
 };

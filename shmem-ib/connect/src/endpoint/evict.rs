@@ -1,8 +1,7 @@
 //! The driver's part in closing connections that make room for others: which was used last, and
-//! when nothing is under way on one any more. Also the end of registrations that have successors.
+//! when nothing is under way on one any more.
 
 use super::driver::Driver;
-use super::path::Path;
 use crate::manager::Usage;
 use shmem_verbs::Hca;
 
@@ -10,9 +9,7 @@ impl<H: Hca> Driver<H> {
     /// Has the manager close connections for those who wait for a queue pair.
     pub(super) fn make_room(&mut self) {
         let (hca, now) = (self.shared_hca(), self.now());
-        let Path::Rc(manager) = &mut self.manager else {
-            return;
-        };
+        let manager = &mut self.manager;
         self.posts += 1;
         for (pe, peer) in &mut self.peers {
             let qpn = match peer.open {
@@ -36,23 +33,13 @@ impl<H: Hca> Driver<H> {
         });
     }
 
-    /// Looks after connections whose drain, or whose acknowledgement of segments, waits for
-    /// operations.
+    /// Looks after connections whose drain waits for operations.
     pub(super) fn attend(&mut self) {
         let mut list = std::mem::take(&mut self.attention);
         list.retain(|pe| {
-            if let Some(peer) = self.peers.get_mut(pe)
-                && let Some((mark, revision)) = peer.acknowledge
-                && peer.has_reached(mark)
-                && !self.ops.is_being_posted(*pe)
-            {
-                peer.acknowledge = None;
-                let now = self.now();
-                self.manager.rc(|m| m.segments_applied(now, *pe, revision));
-            }
             self.drain_if_idle(*pe);
             let peer = self.peers.get(pe);
-            peer.is_some_and(|p| p.draining || p.acknowledge.is_some())
+            peer.is_some_and(|p| p.draining)
         });
         list.append(&mut self.attention);
         list.sort_unstable();
@@ -80,15 +67,5 @@ impl<H: Hca> Driver<H> {
         self.manager.drained(now, pe, qpn);
         self.notify = true;
         true
-    }
-
-    /// Ends registrations that no peer can be using any more.
-    pub(super) fn end_retired(&mut self) {
-        if self.manager.segments_known() {
-            for mr in std::mem::take(&mut self.retired) {
-                let _ = self.hca().dereg_mr(&mr);
-            }
-            self.notify = true;
-        }
     }
 }

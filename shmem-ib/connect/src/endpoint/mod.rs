@@ -55,7 +55,6 @@ mod evict;
 mod failing;
 mod leave;
 mod ops;
-mod path;
 mod peer;
 mod plain;
 mod posting;
@@ -303,11 +302,12 @@ impl<H: Hca> Endpoint<H> {
         let locked = self.lock();
         let linked = locked.manager.linked_peers().len() as u32;
         let open = locked.peers.values().filter(|p| p.open.is_some()).count() as u32;
-        let (xrc_initiators, xrc_targets) = locked.manager.xrc_queue_pairs();
+        let nodes = locked.manager.nodes();
+        let (initiators, targets) = nodes.map(|nodes| nodes.queue_pairs()).unwrap_or_default();
         EndpointStats {
             open,
-            xrc_initiators,
-            xrc_targets,
+            xrc_initiators: initiators.len() as u32,
+            xrc_targets: targets.len() as u32,
             answered: linked.saturating_sub(open),
             queue_pairs: locked.qps_alive,
             queue_pairs_created: locked.qps_created,
@@ -322,9 +322,7 @@ impl<H: Hca> Endpoint<H> {
     /// The peers with which a connection exists, whoever asked for it, in ascending order.
     #[must_use]
     pub fn connected_peers(&self) -> Vec<u32> {
-        let mut peers = self.lock().manager.linked_peers();
-        peers.sort_unstable();
-        peers
+        self.lock().manager.linked_peers()
     }
 }
 
