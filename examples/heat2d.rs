@@ -5,7 +5,7 @@
 //! Two buffers alternate. A PE writes a neighbour's buffer for step `s + 1` only after it has that
 //! neighbour's row of step `s`, and then the neighbour has finished with step `s - 1`.
 
-use shmem::{Cmp, Op, SymSlice, barrier_all, my_pe, n_pes, p, put, reduce, wait_until};
+use shmem::{Cmp, Sum, SymSlice, barrier_all, my_pe, n_pes, p, put, reduce, wait_until};
 
 const WIDTH: usize = 32;
 const ROWS: usize = 64;
@@ -99,7 +99,7 @@ fn main() -> Result<(), shmem::Error> {
     let heat = shmem::alloc::<f64>(1)?;
     heat.write(0, grid.iter().flatten().sum());
     barrier_all();
-    reduce(heat, heat, Op::Sum);
+    reduce(heat, heat, Sum);
     if me == 0 {
         println!(
             "after {STEPS} steps the plate holds {:.6} units of heat",

@@ -1,7 +1,7 @@
 //! A histogram spread over all PEs: everybody adds to everybody's bins with one-sided atomics, and
 //! nobody has to take part in anybody else's additions.
 
-use shmem::{Op, atomic_inc, barrier_all, my_pe, n_pes, reduce};
+use shmem::{Sum, atomic_inc, barrier_all, my_pe, n_pes, reduce};
 
 const BINS_PER_PE: usize = 8;
 const SAMPLES_PER_PE: u64 = 500;
@@ -43,7 +43,7 @@ fn main() -> Result<(), shmem::Error> {
     let total = shmem::alloc::<u64>(1)?;
     total.write(0, expected.iter().sum());
     barrier_all(); // a reduction may write the arrays of all
-    reduce(total, total, Op::Sum);
+    reduce(total, total, Sum);
     assert_eq!(total.read(0), n as u64 * SAMPLES_PER_PE);
     if me == 0 {
         println!(

@@ -1,4 +1,4 @@
-//! Renders the exported functions and the constants from the table, and names the library.
+//! Renders the exported functions, the constants and a test from the table, and names the library.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -9,6 +9,7 @@ fn main() -> io::Result<()> {
     let out = Path::new(&out);
     fs::write(out.join("exports.rs"), shmem_table::exports::rust())?;
     fs::write(out.join("constants.rs"), shmem_table::constants::rust())?;
+    fs::write(out.join("rust_names.rs"), shmem_table::coverage::uses())?;
     // What programs ask for at run time, whichever file name the library was installed under. The
     // symbols of the crates below stay inside: one of them stands for a C library's function,
     // which is meant for this library's own threads only.

@@ -105,7 +105,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         "all-ask-for-no-such-pe" => shmem::p(array, 1, 1 << 20),
         "other-size" => {
             let cells = array.at(..1 + my_pe());
-            shmem::reduce(cells, cells, shmem::Op::Sum);
+            shmem::reduce(cells, cells, shmem::Sum);
         }
         "other-collective" if my_pe() == 0 => barrier_all(),
         "other-collective" => fcollect(array, array.elem(0)),

@@ -1,7 +1,7 @@
-//! A program that does all its start-up over the launch agents: the NLA primitives, PMGR, and direct
+//! A program that does all its start-up over the launch agents: the primitives of ScELA, PMGR, and direct
 //! exchange, through the facade that programs use. Its argument says what it does.
 
-use shmem_pmi::pmgr::Pmgr;
+use shmem_pmi::papers::pmgr::Pmgr;
 use shmem_pmi::process::Process;
 
 fn main() {
@@ -13,16 +13,16 @@ fn main() {
         "caches" => caches(&process),
         // The last rank has another root.
         "mismatch" => {
-            let nla = process.nla().expect("an agent of shmrun");
+            let primitives = process.primitives().expect("an agent of shmrun");
             let root = u32::from(rank == size - 1);
-            let error = nla.gather(root, b"x").unwrap_err();
+            let error = primitives.gather(root, b"x").unwrap_err();
             println!("rank {rank}: {error}");
         }
         // Rank 1 finalizes, and rank 0 waits for what it never gives.
         "gone" => {
-            let nla = process.nla().expect("an agent of shmrun");
+            let primitives = process.primitives().expect("an agent of shmrun");
             if rank == 0 {
-                println!("{}", nla.recv(1).unwrap_err());
+                println!("{}", primitives.recv(1).unwrap_err());
             }
         }
         other => panic!("{other}?"),
@@ -36,33 +36,33 @@ fn piece(from: u32, to: u32) -> Vec<u8> {
 }
 
 fn all(process: &Process) {
-    let nla = process.nla().expect("an agent of shmrun");
+    let primitives = process.primitives().expect("an agent of shmrun");
     let (rank, size) = (process.rank(), process.size());
     let pieces: Vec<_> = (0..size).map(|to| piece(rank, to)).collect();
     let slices: Vec<_> = pieces.iter().map(|piece| &piece[..]).collect();
     let own = piece(rank, 9);
     let everybodys: Vec<_> = (0..size).map(|from| piece(from, 9)).collect();
     for root in [0, size - 1] {
-        let gathered = nla.gather(root, &own).expect("gather");
+        let gathered = primitives.gather(root, &own).expect("gather");
         assert_eq!(gathered, (rank == root).then(|| everybodys.clone()));
         assert_eq!(
-            nla.broadcast(root, &own).expect("broadcast"),
+            primitives.broadcast(root, &own).expect("broadcast"),
             piece(root, 9)
         );
         assert_eq!(
-            nla.scatter(root, &slices).expect("scatter"),
+            primitives.scatter(root, &slices).expect("scatter"),
             piece(root, rank)
         );
-        nla.barrier().expect("barrier");
+        primitives.barrier().expect("barrier");
     }
-    assert_eq!(nla.allgather(&own).expect("allgather"), everybodys);
+    assert_eq!(primitives.allgather(&own).expect("allgather"), everybodys);
     let mine: Vec<_> = (0..size).map(|from| piece(from, rank)).collect();
-    assert_eq!(nla.alltoall(&slices).expect("alltoall"), mine);
+    assert_eq!(primitives.alltoall(&slices).expect("alltoall"), mine);
     // Results of PMI stay where they are, whatever of NLA's comes in between and however many others.
     let word = |n: u32| (100 * n + rank).to_le_bytes();
     let kept = process.allgather(&word(0)).expect("PMI allgather");
     for n in 1..=10 {
-        nla.barrier().expect("barrier");
+        primitives.barrier().expect("barrier");
         process.allgather(&word(n)).expect("PMI allgather");
     }
     for from in 0..size {
@@ -77,15 +77,16 @@ fn all(process: &Process) {
     assert_eq!(of_last.as_deref(), Some(&(size - 1).to_le_bytes()[..]));
 
     let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
-    nla.send(next, &piece(rank, next)).expect("send");
-    assert_eq!(nla.recv(last).expect("receive"), piece(last, rank));
-    nla.put(&format!("nla-{rank}"), b"on the board")
+    primitives.send(next, &piece(rank, next)).expect("send");
+    assert_eq!(primitives.recv(last).expect("receive"), piece(last, rank));
+    primitives
+        .put(&format!("nla-{rank}"), b"on the board")
         .expect("put");
-    nla.barrier().expect("barrier");
-    let value = nla.get(&format!("nla-{last}")).expect("get");
+    primitives.barrier().expect("barrier");
+    let value = primitives.get(&format!("nla-{last}")).expect("get");
     assert_eq!(value.as_deref(), Some(&b"on the board"[..]));
 
-    let pmgr = Pmgr::over(nla);
+    let pmgr = Pmgr::over(primitives);
     let mut lids = vec![0; 2 * size as usize];
     pmgr.allgather(&(rank as u16).to_le_bytes(), &mut lids)
         .expect("PMGR allgather");

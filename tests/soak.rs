@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use shmem::{
-    Op, alloc, atomic_compare_swap, atomic_fetch_inc, atomic_inc, barrier_all, get, my_pe, n_pes,
+    Sum, alloc, atomic_compare_swap, atomic_fetch_inc, atomic_inc, barrier_all, get, my_pe, n_pes,
     nbi, p, put, quiet, reduce,
 };
 
@@ -141,7 +141,7 @@ fn main() -> Result<(), shmem::Error> {
         );
     }
     total.write(0, ops);
-    reduce(total, total, Op::Sum);
+    reduce(total, total, Sum);
     if me == 0 {
         println!(
             "{n} PEs: {} operations, nothing lost or doubled",

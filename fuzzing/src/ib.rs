@@ -77,7 +77,6 @@ pub fn packet_seeds() -> Vec<Vec<u8>> {
         [
             Ext::None,
             Ext::Imm(1),
-            Ext::Inval(Rkey(7)),
             Ext::Reth(reth),
             Ext::RethImm(reth, 1),
             Ext::Aeth(aeth),

@@ -5,10 +5,8 @@ use shmem_launch::frame::{
 };
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
-use shmem_node::settings::HeapCommit;
 use shmem_node::template::marker::StaticsRoom;
 use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
-use shmem_pmi::server::CachePolicy;
 
 /// However the link is cut, the same frames come out; a frame that is understood is encoded to
 /// bytes that mean the same.
@@ -75,12 +73,10 @@ fn launch() -> Launch {
         addresses: AddressPlan::Routed {
             anchor: "10.5.0.1".parse().ok(),
         },
-        heap_size: 1 << 20,
         statics: StaticsRoom {
             bytes: 8192,
             layout: 7,
         },
-        heap_commit: HeapCommit::Lazy,
         spins: None,
         report: true,
         raw_output: false,
@@ -91,7 +87,6 @@ fn launch() -> Launch {
             argv: vec![b"ring".to_vec()],
             dir: None,
         }],
-        pmi_cache: CachePolicy::default(),
         respawn: false,
         input: InputTo::Rank(0),
         ignored: 0,
@@ -131,7 +126,7 @@ pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
         Frame::Stdin(b"input"),
         Frame::Signal(15),
         Frame::Stop { grace_ns: 1 << 30 },
-        Frame::Done(&[]),
+        Frame::Done(Box::default()),
         Frame::Pmi(b"a message"),
         Frame::Ask {
             asker: 1,

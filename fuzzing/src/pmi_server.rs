@@ -6,11 +6,15 @@
 
 use std::borrow::Cow;
 
-use shmem_pmi::client::{Client, ClientConfig, Event, Ticket};
-use shmem_pmi::nla::Operation;
+use shmem_pmi::client::calls::{
+    Data, Get, GetFrom, Iallgather, Ifence, Initialise, JobAttr, JobId, NodeAttr, Put, PutNodeAttr,
+    ReceiveFrom, SendTo,
+};
+use shmem_pmi::client::{Call, Client, ClientConfig};
 use shmem_pmi::question::Answer;
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::Tree;
+use shmem_pmi::wire::data::Operation;
 use shmem_pmi::wire::v2::{Command, InitLine, Request};
 
 use crate::Choices;
@@ -41,7 +45,6 @@ struct World {
     servers: Vec<NodeServer>,
     /// The one that behaves, on each node.
     good: Vec<Client>,
-    events: Vec<Vec<(Ticket, Event)>>,
     /// Bytes of the result that is being published on each node: all, and so far.
     published: [Option<(u64, usize)>; 2],
     asked: u32,
@@ -75,14 +78,11 @@ impl World {
         let mut world = Self {
             servers: vec![server(0), server(1)],
             good: vec![client(0), client(1)],
-            events: vec![Vec::new(), Vec::new()],
             published: [None, None],
             asked: 0,
         };
         for node in 0..2 {
-            let ticket = world.good[node].initialise().expect("a fresh client");
-            let facts = world.answer(node, ticket);
-            assert!(matches!(facts, Event::Initialised(ref f) if f.size == 4));
+            assert_eq!(world.answer(node, &Initialise).size, 4);
         }
         world
     }
@@ -112,9 +112,6 @@ impl World {
                 client
                     .handle_bytes(&bytes)
                     .expect("replies that make sense");
-                while let Some(event) = client.poll_event() {
-                    self.events[node].push(event);
-                }
             }
             Output::ToParent(bytes) => {
                 assert_eq!(node, 1);
@@ -156,72 +153,56 @@ impl World {
         }
     }
 
-    /// The event of a call, which must be there as soon as the bytes have moved.
-    fn answer(&mut self, node: usize, ticket: Ticket) -> Event {
+    /// The reply to a call, which must be there as soon as the bytes have moved.
+    fn answer<C: Call>(&mut self, node: usize, call: &C) -> C::Reply {
+        let ticket = self.good[node].call(call).expect("a call that can be made");
         self.settle();
-        let events = &mut self.events[node];
-        let at = events.iter().position(|(of, _)| *of == ticket);
-        events.swap_remove(at.expect("an answer at once")).1
+        let outcome = ticket.take().expect("an answer at once");
+        outcome.expect("nothing to refuse")
     }
 
     /// The one that behaves asks for something, and must get it.
     fn ask(&mut self, node: usize, what: u64) {
         self.asked += 1;
-        let key = format!("good-{}", self.asked);
-        let client = &mut self.good[node];
-        let (ticket, expected) = match what {
-            0 => (client.job_id(), Event::JobId(JOB_ID.to_owned())),
-            1 => (client.job_attr("none"), Event::JobAttr(None)),
-            2 => (client.put(&key, b"value"), Event::Put),
-            3 => (client.get(&key), Event::Got(None)),
+        let (key, other) = (&format!("good-{}", self.asked)[..], 1 - node);
+        let rank = 2 * node as u32 + GOOD as u32;
+        match what {
+            0 => assert_eq!(self.answer(node, &JobId), JOB_ID),
+            1 => assert_eq!(self.answer(node, &JobAttr("none")), None),
+            2 => self.answer(node, &Put(key, b"value")),
+            3 => assert_eq!(self.answer(node, &Get(key)), None),
             4 => {
-                let put = client.put(&key, b"mine").expect("a short key");
-                assert_eq!(self.answer(node, put), Event::Put);
-                let rank = 2 * node as u32 + GOOD as u32;
-                let got = Event::Got(Some(b"mine".to_vec()));
-                (self.good[1 - node].get_from(rank, &key), got)
+                self.answer(node, &Put(key, b"mine"));
+                let from = GetFrom(rank, key);
+                assert_eq!(self.answer(other, &from), b"mine");
             }
             5 => {
-                let (from, to) = (2 * node as u32 + 1, 3 - 2 * node as u32);
-                let sent = client
-                    .nla_send(to, key.as_bytes())
-                    .expect("a short message");
-                assert_eq!(self.answer(node, sent), Event::Sent);
-                let received = Event::Received(key.into_bytes());
-                (self.good[1 - node].nla_recv(from), received)
+                let (to, message) = (3 - 2 * node as u32, key.as_bytes());
+                self.answer(node, &SendTo(to, message));
+                assert_eq!(self.answer(other, &ReceiveFrom(rank)), message);
             }
             _ => {
-                let put = client.put_node_attr(&key, b"there").expect("a short key");
-                assert_eq!(self.answer(node, put), Event::NodeAttrPut);
-                let got = Event::NodeAttr(Some(b"there".to_vec()));
-                (self.good[node].node_attr(&key, false), got)
+                self.answer(node, &PutNodeAttr(key, b"there"));
+                let attr = NodeAttr(key, false);
+                assert_eq!(self.answer(node, &attr), Some(b"there".to_vec()));
             }
-        };
-        let ticket = ticket.expect("a call that can be made");
-        let node = if matches!(what, 4 | 5) {
-            1 - node
-        } else {
-            node
-        };
-        assert_eq!(self.answer(node, ticket), expected);
+        }
     }
 
     /// The one that behaves joins an operation, whose end depends on others.
     fn join(&mut self, node: usize, what: u64) {
-        let client = &mut self.good[node];
-        let ticket = match what {
-            0 => client.ifence().map(|started| started.ticket),
-            1 => client.iallgather(b"abcd").map(|started| started.ticket),
+        let request = self.good[node].next_request();
+        let started = match what {
+            0 => self.answer(node, &Ifence),
+            1 => self.answer(node, &Iallgather(b"abcd")),
             2 => {
-                let joined = client.nla(Operation::Allgather, 0, b"abc");
+                let joined = self.good[node].call(&Data(Operation::Allgather, 0, b"abc"));
                 joined.expect("a call that can be made");
                 return self.settle();
             }
-            _ => client.iallgather(b"ab").map(|started| started.ticket),
+            _ => self.answer(node, &Iallgather(b"ab")),
         };
-        let ticket = ticket.expect("a call that can be made");
-        let event = self.answer(node, ticket);
-        assert!(matches!(event, Event::RequestStarted(_)), "{event:?}");
+        assert_eq!(started, request);
     }
 }
 

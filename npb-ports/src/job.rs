@@ -1,6 +1,6 @@
 //! Figures that all PEs find together: sums of norms and counts, the time of the slowest.
 
-use shmem::{Op, SymSlice};
+use shmem::{Max, ReduceOp, Sum, SymSlice};
 use std::cell::Cell;
 
 /// Room in the symmetric heap for reducing a few numbers over all PEs.
@@ -43,7 +43,7 @@ impl Reduction {
     /// # Panics
     /// If there are more values than room was made for.
     pub fn sums(&self, values: &mut [f64]) {
-        self.reduce(values, Op::Sum);
+        self.reduce(values, Sum);
     }
 
     /// Replaces each of `values` by the largest of any PE. What is not a number may get lost.
@@ -51,7 +51,7 @@ impl Reduction {
     /// # Panics
     /// As [`sums`](Self::sums).
     pub fn maxima(&self, values: &mut [f64]) {
-        self.reduce(values, Op::Max);
+        self.reduce(values, Max);
     }
 
     /// The sum of `value` over all PEs.
@@ -70,7 +70,7 @@ impl Reduction {
         values[0]
     }
 
-    fn reduce(&self, values: &mut [f64], op: Op) {
+    fn reduce(&self, values: &mut [f64], op: impl ReduceOp<f64>) {
         let start = if self.second.get() {
             self.part.len()
         } else {

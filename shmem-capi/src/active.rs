@@ -5,11 +5,11 @@
 
 use std::ffi::{c_int, c_long};
 
-use shmem::raw::{self, Group};
+use shmem::raw::{self, Group, combine};
+use shmem::{Datum, ReduceOp};
 
 use crate::check;
 use crate::collectives::{at_least, extent};
-use crate::combine::{Op, combine};
 use crate::constants::SHMEM_SYNC_SIZE;
 
 /// The active set, its size, and the rank of this PE in it; `None` if it is not in.
@@ -180,7 +180,7 @@ pub(crate) unsafe fn alltoalls<T>(
 }
 
 /// The work array is not needed.
-pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
+pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T>>(
     name: &str,
     dest: *mut T,
     source: *const T,

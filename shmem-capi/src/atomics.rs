@@ -1,60 +1,13 @@
-//! Atomic memory operations. A type matters by its width, and floating-point numbers by their bits.
+//! Atomic memory operations.
 
 use std::ffi::c_int;
 
-use shmem::raw::{self, AtomicOp, Sym, Width};
+use shmem::Atomic;
+use shmem::raw::{self, AtomicOp, Sym, width};
 
 use crate::check;
 use crate::handles::Ctx;
 use crate::rma;
-
-/// A type that there are atomics for.
-pub(crate) trait Word: Copy {
-    const WIDTH: Width;
-    /// The bits, in the low bytes.
-    fn bits(self) -> u64;
-    fn from_bits(bits: u64) -> Self;
-}
-
-macro_rules! words {
-    ($($width:ident $bits:ident: $($t:ty)*;)*) => { $($(
-        impl Word for $t {
-            const WIDTH: Width = Width::$width;
-            #[inline(always)]
-            fn bits(self) -> u64 {
-                u64::from(self as $bits)
-            }
-            #[inline(always)]
-            fn from_bits(bits: u64) -> Self {
-                bits as $bits as Self
-            }
-        }
-    )*)* };
-}
-words! {
-    W4 u32: i32 u32;
-    W8 u64: i64 u64 isize usize;
-}
-
-macro_rules! floats {
-    ($($width:ident $bits:ident: $t:ident;)*) => { $(
-        impl Word for $t {
-            const WIDTH: Width = Width::$width;
-            #[inline(always)]
-            fn bits(self) -> u64 {
-                u64::from(self.to_bits())
-            }
-            #[inline(always)]
-            fn from_bits(bits: u64) -> Self {
-                $t::from_bits(bits as $bits)
-            }
-        }
-    )* };
-}
-floats! {
-    W4 u32: f32;
-    W8 u64: f64;
-}
 
 fn word<T>(name: &str, arg: &str, at: *const T) -> Sym {
     let sym = check::symmetric(name, arg, at, size_of::<T>());
@@ -64,7 +17,7 @@ fn word<T>(name: &str, arg: &str, at: *const T) -> Sym {
 
 /// The short way to an aligned word, where there is one.
 #[inline(always)]
-fn near<T: Word>(ctx: Ctx, at: *const T, pe: c_int) -> Option<raw::Near> {
+fn near<T: Atomic>(ctx: Ctx, at: *const T, pe: c_int) -> Option<raw::Near> {
     let near = rma::near(ctx, at, size_of::<T>(), pe)?;
     at.is_aligned().then_some(near)
 }
@@ -72,7 +25,7 @@ fn near<T: Word>(ctx: Ctx, at: *const T, pe: c_int) -> Option<raw::Near> {
 // The operation comes as a function, made anew on each way: one value for both would have to lie in
 // memory for the call, and the short way would look up there what it is.
 #[inline(always)]
-unsafe fn give<T: Word>(
+unsafe fn give<T: Atomic>(
     name: &str,
     ctx: Ctx,
     at: *const T,
@@ -81,7 +34,7 @@ unsafe fn give<T: Word>(
 ) -> T {
     let bits = match near(ctx, at, pe) {
         // SAFETY: a word of this width, aligned.
-        Some(near) => unsafe { near.atomic(T::WIDTH, op()) },
+        Some(near) => unsafe { near.atomic(width::<T>(), op()) },
         // SAFETY: by the caller.
         None => unsafe { give_checked(name, ctx, at, op(), pe) },
     };
@@ -89,7 +42,7 @@ unsafe fn give<T: Word>(
 }
 
 #[inline(never)]
-unsafe fn give_checked<T: Word>(
+unsafe fn give_checked<T: Atomic>(
     name: &str,
     ctx: Ctx,
     at: *const T,
@@ -100,11 +53,17 @@ unsafe fn give_checked<T: Word>(
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
     // SAFETY: `word` has checked the address; its use by the caller.
-    unsafe { raw::atomic(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe)) }
+    unsafe { raw::atomic(ctx, at, width::<T>(), op, check::pe(name, ctx, pe)) }
 }
 
 #[inline(always)]
-unsafe fn post<T: Word>(name: &str, ctx: Ctx, at: *const T, op: impl Fn() -> AtomicOp, pe: c_int) {
+unsafe fn post<T: Atomic>(
+    name: &str,
+    ctx: Ctx,
+    at: *const T,
+    op: impl Fn() -> AtomicOp,
+    pe: c_int,
+) {
     let Some(near) = near(ctx, at, pe) else {
         // SAFETY: by the caller.
         return unsafe { post_checked(name, ctx, at, op(), pe) };
@@ -112,25 +71,25 @@ unsafe fn post<T: Word>(name: &str, ctx: Ctx, at: *const T, op: impl Fn() -> Ato
     // SAFETY: a word of this width, aligned.
     unsafe {
         match op() {
-            AtomicOp::Swap(value) => near.set(T::WIDTH, value),
+            AtomicOp::Swap(value) => near.set(width::<T>(), value),
             op => {
-                near.atomic(T::WIDTH, op);
+                near.atomic(width::<T>(), op);
             }
         }
     }
 }
 
 #[inline(never)]
-unsafe fn post_checked<T: Word>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp, pe: c_int) {
+unsafe fn post_checked<T: Atomic>(name: &str, ctx: Ctx, at: *const T, op: AtomicOp, pe: c_int) {
     let at = word(name, "dest", at);
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
     // SAFETY: `word` has checked the address; its use by the caller.
-    unsafe { raw::atomic_post(ctx, at, T::WIDTH, op, check::pe(name, ctx, pe)) };
+    unsafe { raw::atomic_post(ctx, at, width::<T>(), op, check::pe(name, ctx, pe)) };
 }
 
 #[inline(never)]
-unsafe fn give_later<T: Word>(
+unsafe fn give_later<T: Atomic>(
     name: &str,
     ctx: Ctx,
     fetch: *mut T,
@@ -146,7 +105,7 @@ unsafe fn give_later<T: Word>(
             ctx,
             fetch.cast(),
             at,
-            T::WIDTH,
+            width::<T>(),
             op,
             check::pe(name, ctx, pe),
         );
@@ -157,13 +116,13 @@ unsafe fn give_later<T: Word>(
 macro_rules! fetching {
     ($($name:ident $nbi:ident ($($arg:ident),*) $ptr:ident => $op:expr;)*) => { $(
         #[inline(always)]
-        pub(crate) unsafe fn $name<T: Word>(
+        pub(crate) unsafe fn $name<T: Atomic>(
             name: &str, ctx: Ctx, dest: fetching!(@ $ptr), $($arg: T,)* pe: c_int,
         ) -> T {
             // SAFETY: by the caller.
             unsafe { give(name, ctx, dest, || $op, pe) }
         }
-        pub(crate) unsafe fn $nbi<T: Word>(
+        pub(crate) unsafe fn $nbi<T: Atomic>(
             name: &str, ctx: Ctx, fetch: *mut T, dest: fetching!(@ $ptr), $($arg: T,)* pe: c_int,
         ) {
             // SAFETY: by the caller.
@@ -174,24 +133,24 @@ macro_rules! fetching {
     (@ constant) => { *const T };
 }
 fetching! {
-    fetch fetch_nbi () constant => AtomicOp::Fetch;
-    swap swap_nbi (value) mutable => AtomicOp::Swap(value.bits());
-    compare_swap compare_swap_nbi (cond, value) mutable => AtomicOp::CompareSwap {
-        compare: cond.bits(),
-        new: value.bits(),
+    atomic_fetch atomic_fetch_nbi () constant => AtomicOp::Fetch;
+    atomic_swap atomic_swap_nbi (value) mutable => AtomicOp::Swap(value.to_bits());
+    atomic_compare_swap atomic_compare_swap_nbi (cond, value) mutable => AtomicOp::CompareSwap {
+        compare: cond.to_bits(),
+        new: value.to_bits(),
     };
-    fetch_inc fetch_inc_nbi () mutable => AtomicOp::Add(1);
-    fetch_add fetch_add_nbi (value) mutable => AtomicOp::Add(value.bits());
-    fetch_and fetch_and_nbi (value) mutable => AtomicOp::And(value.bits());
-    fetch_or fetch_or_nbi (value) mutable => AtomicOp::Or(value.bits());
-    fetch_xor fetch_xor_nbi (value) mutable => AtomicOp::Xor(value.bits());
+    atomic_fetch_inc atomic_fetch_inc_nbi () mutable => AtomicOp::Add(1);
+    atomic_fetch_add atomic_fetch_add_nbi (value) mutable => AtomicOp::Add(value.to_bits());
+    atomic_fetch_and atomic_fetch_and_nbi (value) mutable => AtomicOp::And(value.to_bits());
+    atomic_fetch_or atomic_fetch_or_nbi (value) mutable => AtomicOp::Or(value.to_bits());
+    atomic_fetch_xor atomic_fetch_xor_nbi (value) mutable => AtomicOp::Xor(value.to_bits());
 }
 
 /// Defines routines that give nothing.
 macro_rules! posting {
     ($($name:ident ($($arg:ident),*) => $op:expr;)*) => { $(
         #[inline(always)]
-        pub(crate) unsafe fn $name<T: Word>(
+        pub(crate) unsafe fn $name<T: Atomic>(
             name: &str, ctx: Ctx, dest: *mut T, $($arg: T,)* pe: c_int,
         ) {
             // SAFETY: by the caller.
@@ -200,10 +159,10 @@ macro_rules! posting {
     )* };
 }
 posting! {
-    set (value) => AtomicOp::Swap(value.bits());
-    inc () => AtomicOp::Add(1);
-    add (value) => AtomicOp::Add(value.bits());
-    and (value) => AtomicOp::And(value.bits());
-    or (value) => AtomicOp::Or(value.bits());
-    xor (value) => AtomicOp::Xor(value.bits());
+    atomic_set (value) => AtomicOp::Swap(value.to_bits());
+    atomic_inc () => AtomicOp::Add(1);
+    atomic_add (value) => AtomicOp::Add(value.to_bits());
+    atomic_and (value) => AtomicOp::And(value.to_bits());
+    atomic_or (value) => AtomicOp::Or(value.to_bits());
+    atomic_xor (value) => AtomicOp::Xor(value.to_bits());
 }

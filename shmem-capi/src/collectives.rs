@@ -1,11 +1,12 @@
-//! Collectives of teams. What is copied matters by its size only; what is combined, by [`crate::combine`].
+//! Collectives of teams. What is copied matters by its size only; what is combined, by
+//! [`ReduceOp`].
 
 use std::ffi::c_int;
 
-use shmem::raw::{self, Group, Sym};
+use shmem::raw::{self, Group, Sym, combine};
+use shmem::{Arithmetic, Datum, ReduceOp, Sum};
 
 use crate::check;
-use crate::combine::{Op, Sum, combine};
 use crate::handles::Team;
 
 pub(crate) fn barrier_all(name: &str) {
@@ -156,7 +157,7 @@ pub(crate) unsafe fn alltoalls<T>(
     0
 }
 
-pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
+pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T>>(
     name: &str,
     team: Team,
     dest: *mut T,
@@ -183,17 +184,14 @@ pub(crate) unsafe fn reduce<T: Copy, O: Op<T>>(
     0
 }
 
-unsafe fn scan<T: Copy>(
+unsafe fn scan<T: Arithmetic>(
     name: &str,
     team: Team,
     dest: *mut T,
     source: *const T,
     nelems: usize,
     exclusive: bool,
-) -> c_int
-where
-    Sum: Op<T>,
-{
+) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
@@ -205,30 +203,24 @@ where
     0
 }
 
-pub(crate) unsafe fn inscan<T: Copy>(
+pub(crate) unsafe fn sum_inscan<T: Arithmetic>(
     name: &str,
     team: Team,
     dest: *mut T,
     source: *const T,
     nelems: usize,
-) -> c_int
-where
-    Sum: Op<T>,
-{
+) -> c_int {
     // SAFETY: by the caller.
     unsafe { scan(name, team, dest, source, nelems, false) }
 }
 
-pub(crate) unsafe fn exscan<T: Copy>(
+pub(crate) unsafe fn sum_exscan<T: Arithmetic>(
     name: &str,
     team: Team,
     dest: *mut T,
     source: *const T,
     nelems: usize,
-) -> c_int
-where
-    Sum: Op<T>,
-{
+) -> c_int {
     // SAFETY: by the caller.
     unsafe { scan(name, team, dest, source, nelems, true) }
 }

@@ -12,12 +12,12 @@ use crate::constants::{
 use crate::handles::{Ctx, Team};
 use crate::types::SessionConfig;
 
-pub(crate) unsafe fn create(name: &str, options: c_long, ctx: *mut Ctx) -> c_int {
+pub(crate) unsafe fn ctx_create(name: &str, options: c_long, ctx: *mut Ctx) -> c_int {
     // SAFETY: by the caller.
-    unsafe { create_on_team(name, Team::WORLD, options, ctx) }
+    unsafe { team_create_ctx(name, Team::WORLD, options, ctx) }
 }
 
-pub(crate) unsafe fn create_on_team(
+pub(crate) unsafe fn team_create_ctx(
     name: &str,
     team: Team,
     options: c_long,
@@ -38,7 +38,7 @@ pub(crate) unsafe fn create_on_team(
     if made.is_some() { 0 } else { -1 }
 }
 
-pub(crate) unsafe fn get_team(name: &str, ctx: Ctx, team: *mut Team) -> c_int {
+pub(crate) unsafe fn ctx_get_team(name: &str, ctx: Ctx, team: *mut Team) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
     let found = unsafe { ctx.team() };
@@ -47,7 +47,7 @@ pub(crate) unsafe fn get_team(name: &str, ctx: Ctx, team: *mut Team) -> c_int {
     if found.is_some() { 0 } else { -1 }
 }
 
-pub(crate) unsafe fn destroy(name: &str, ctx: Ctx) {
+pub(crate) unsafe fn ctx_destroy(name: &str, ctx: Ctx) {
     check::running(name);
     if ctx == Ctx::DEFAULT {
         check::refuse(
@@ -58,7 +58,7 @@ pub(crate) unsafe fn destroy(name: &str, ctx: Ctx) {
     ctx.destroy();
 }
 
-pub(crate) unsafe fn session_start(
+pub(crate) unsafe fn ctx_session_start(
     name: &str,
     ctx: Ctx,
     options: c_long,
@@ -76,7 +76,7 @@ pub(crate) unsafe fn session_start(
     ctx.session_start(options & SHMEM_CTX_SESSION_BATCH != 0, total);
 }
 
-pub(crate) unsafe fn session_stop(name: &str, ctx: Ctx) {
+pub(crate) unsafe fn ctx_session_stop(name: &str, ctx: Ctx) {
     check::running(name);
     // SAFETY: by the caller.
     if let Some(ctx) = unsafe { ctx.find() } {

@@ -9,9 +9,11 @@ use std::ffi::{
     c_ushort, c_void,
 };
 
-use crate::combine::{And, Max, Min, Or, Prod, Sum, Xor};
+use shmem::{And, Complex, Max, Min, Or, Prod, Sum, Xor};
+
 use crate::handles::{Ctx, Team};
-use crate::types::{ComplexD, ComplexF, LongDouble, SessionConfig, TeamConfig};
+use crate::long_double::LongDouble;
+use crate::types::{SessionConfig, TeamConfig};
 use crate::{
     active, atomics, collectives, contexts, memory, order, rma, setup, signal, sync, teams,
 };

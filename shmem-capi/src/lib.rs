@@ -25,7 +25,6 @@ mod active;
 mod atomics;
 mod check;
 mod collectives;
-mod combine;
 mod constants;
 mod contexts;
 mod exports;

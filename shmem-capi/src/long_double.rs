@@ -5,13 +5,63 @@
 //! results in `st(0)`. On AArch64 it is a 128-bit number that processors do not calculate with;
 //! arguments and results travel in `q0`, and the reductions end the job with a message.
 
+use std::cmp::Ordering;
 use std::ffi::c_int;
+
+use shmem::{Arithmetic, Datum, Number};
 
 use crate::handles::Ctx;
 use crate::rma;
-use crate::types::LongDouble;
+use arithmetic::{add, compare, mul};
 
-pub(crate) use arithmetic::{add, max, min, mul};
+/// `long double`, of which Rust knows the size only.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+pub(crate) struct LongDouble([u8; 16]);
+
+// SAFETY: an array of bytes, which is as large as its alignment.
+unsafe impl Datum for LongDouble {}
+
+impl Arithmetic for LongDouble {
+    fn plus(self, other: Self) -> Self {
+        add(self, other)
+    }
+    fn times(self, other: Self) -> Self {
+        mul(self, other)
+    }
+}
+
+impl PartialEq for LongDouble {
+    fn eq(&self, other: &Self) -> bool {
+        compare(*self, *other) == Some(Ordering::Equal)
+    }
+}
+
+impl PartialOrd for LongDouble {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        compare(*self, *other)
+    }
+}
+
+impl Number for LongDouble {
+    fn smaller(self, other: Self) -> Self {
+        self.unless(other, Ordering::Less)
+    }
+    fn larger(self, other: Self) -> Self {
+        self.unless(other, Ordering::Greater)
+    }
+}
+
+impl LongDouble {
+    /// The other one, unless this one compares so with it, or the other one is no number.
+    fn unless(self, other: Self, better: Ordering) -> Self {
+        if compare(self, other) == Some(better) || compare(other, other).is_none() {
+            self
+        } else {
+            other
+        }
+    }
+}
 
 /// What the routines that take a value by value call: it is in memory.
 ///
@@ -108,13 +158,14 @@ by_value! {
 #[cfg(target_arch = "x86_64")]
 mod arithmetic {
     use std::arch::asm;
+    use std::cmp::Ordering;
 
     use super::LongDouble;
 
     /// Defines an operation of the x87 unit on two numbers.
     macro_rules! operation {
         ($($name:ident $instruction:literal;)*) => { $(
-            pub(crate) fn $name(a: LongDouble, b: LongDouble) -> LongDouble {
+            pub(super) fn $name(a: LongDouble, b: LongDouble) -> LongDouble {
                 let mut result = a;
                 // SAFETY: the operands are in memory of their size; the unit's stack is as deep after
                 // as before. What lies beyond ten bytes stays.
@@ -140,9 +191,9 @@ mod arithmetic {
         mul "fmulp st(1), st";
     }
 
-    /// Whether `a` is greater than `b`, and whether either is a NaN.
-    fn compare(a: LongDouble, b: LongDouble) -> (bool, bool) {
-        let (greater, unordered): (u8, u8);
+    /// `None` if either is a NaN.
+    pub(super) fn compare(a: LongDouble, b: LongDouble) -> Option<Ordering> {
+        let (greater, equal, unordered): (u8, u8, u8);
         // SAFETY: as for the operations.
         unsafe {
             asm!(
@@ -150,37 +201,31 @@ mod arithmetic {
                 "fld tbyte ptr [{a}]",
                 "fucomip st, st(1)",
                 "seta {greater}",
+                "sete {equal}",
                 "setp {unordered}",
                 "fstp st(0)",
                 a = in(reg) &raw const a,
                 b = in(reg) &raw const b,
                 greater = out(reg_byte) greater,
+                equal = out(reg_byte) equal,
                 unordered = out(reg_byte) unordered,
                 out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
                 out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
                 options(nostack, readonly),
             );
         }
-        (greater != 0, unordered != 0)
-    }
-
-    /// The larger one; a NaN loses against a number.
-    pub(crate) fn max(a: LongDouble, b: LongDouble) -> LongDouble {
-        choose(a, b, compare(a, b).0)
-    }
-
-    /// The smaller one; a NaN loses against a number.
-    pub(crate) fn min(a: LongDouble, b: LongDouble) -> LongDouble {
-        choose(a, b, compare(b, a).0)
-    }
-
-    /// `a` if it is `better`, or if `b` is no number.
-    fn choose(a: LongDouble, b: LongDouble, better: bool) -> LongDouble {
-        if better || compare(b, b).1 { a } else { b }
+        match (unordered, greater, equal) {
+            (1, ..) => None,
+            (_, 1, _) => Some(Ordering::Greater),
+            (.., 1) => Some(Ordering::Equal),
+            _ => Some(Ordering::Less),
+        }
     }
 
     #[cfg(test)]
     mod tests {
+        use shmem::{Arithmetic, Number};
+
         use super::*;
 
         fn long(value: f64) -> LongDouble {
@@ -215,14 +260,18 @@ mod arithmetic {
         fn numbers_are_added_multiplied_and_compared() {
             let run =
                 |f: fn(LongDouble, LongDouble) -> LongDouble, a, b| short(f(long(a), long(b)));
-            assert_eq!(run(add, 1.5, 2.25), 3.75);
-            assert_eq!(run(mul, -1.5, 2.0), -3.0);
+            let (min, max) = (LongDouble::smaller, LongDouble::larger);
+            assert_eq!(run(LongDouble::plus, 1.5, 2.25), 3.75);
+            assert_eq!(run(LongDouble::times, -1.5, 2.0), -3.0);
             assert_eq!(run(max, -1.5, 2.0), 2.0);
+            assert_eq!(run(max, 2.0, -1.5), 2.0);
             assert_eq!(run(min, -1.5, 2.0), -1.5);
             assert_eq!(run(min, 3.0, 3.0), 3.0);
             assert_eq!(run(max, f64::NAN, 2.0), 2.0);
             assert_eq!(run(min, 2.0, f64::NAN), 2.0);
             assert!(run(max, f64::NAN, f64::NAN).is_nan());
+            assert!(long(1.0) == long(1.0) && long(1.0) < long(1.5) && long(2.0) > long(1.5));
+            assert_eq!(long(1.0).partial_cmp(&long(f64::NAN)), None);
         }
 
         #[test]
@@ -246,6 +295,8 @@ mod arithmetic {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod arithmetic {
+    use std::cmp::Ordering;
+
     use super::LongDouble;
     use crate::check;
 
@@ -256,19 +307,15 @@ mod arithmetic {
         )
     }
 
-    pub(crate) fn add(_: LongDouble, _: LongDouble) -> LongDouble {
+    pub(super) fn add(_: LongDouble, _: LongDouble) -> LongDouble {
         unsupported()
     }
 
-    pub(crate) fn mul(_: LongDouble, _: LongDouble) -> LongDouble {
+    pub(super) fn mul(_: LongDouble, _: LongDouble) -> LongDouble {
         unsupported()
     }
 
-    pub(crate) fn max(_: LongDouble, _: LongDouble) -> LongDouble {
-        unsupported()
-    }
-
-    pub(crate) fn min(_: LongDouble, _: LongDouble) -> LongDouble {
+    pub(super) fn compare(_: LongDouble, _: LongDouble) -> Option<Ordering> {
         unsupported()
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use shmem::raw::{self, Blocks, Signal};
+use shmem::raw::{self, Blocks, Completion, Signal};
 
 use crate::check;
 use crate::handles::Ctx;
@@ -18,13 +18,13 @@ unsafe fn write(
     source: *const u8,
     bytes: usize,
     pe: c_int,
-    nbi: bool,
+    completion: Completion,
 ) {
     match near(ctx, dest, bytes, pe) {
         // SAFETY: by the caller.
         Some(near) => unsafe { near.put(source, bytes) },
         // SAFETY: by the caller.
-        None => unsafe { write_checked(name, ctx, dest, source, bytes, pe, nbi) },
+        None => unsafe { write_checked(name, ctx, dest, source, bytes, pe, completion) },
     }
 }
 
@@ -36,13 +36,20 @@ unsafe fn write_checked(
     source: *const u8,
     bytes: usize,
     pe: c_int,
-    nbi: bool,
+    completion: Completion,
 ) {
     let dest = check::symmetric(name, "dest", dest, bytes);
     // SAFETY: by the caller; the target was checked.
     unsafe {
         let ctx = ctx.get(name);
-        raw::put(ctx, dest, source, bytes, check::pe(name, ctx, pe), nbi);
+        raw::put(
+            ctx,
+            dest,
+            source,
+            bytes,
+            check::pe(name, ctx, pe),
+            completion,
+        );
     }
 }
 
@@ -55,13 +62,13 @@ unsafe fn read(
     source: *const u8,
     bytes: usize,
     pe: c_int,
-    nbi: bool,
+    completion: Completion,
 ) {
     match near(ctx, source, bytes, pe) {
         // SAFETY: by the caller.
         Some(near) => unsafe { near.get(dest, bytes) },
         // SAFETY: by the caller.
-        None => unsafe { read_checked(name, ctx, dest, source, bytes, pe, nbi) },
+        None => unsafe { read_checked(name, ctx, dest, source, bytes, pe, completion) },
     }
 }
 
@@ -73,13 +80,20 @@ unsafe fn read_checked(
     source: *const u8,
     bytes: usize,
     pe: c_int,
-    nbi: bool,
+    completion: Completion,
 ) {
     let source = check::symmetric(name, "source", source, bytes);
     // SAFETY: by the caller; the source was checked.
     unsafe {
         let ctx = ctx.get(name);
-        raw::get(ctx, dest, source, bytes, check::pe(name, ctx, pe), nbi);
+        raw::get(
+            ctx,
+            dest,
+            source,
+            bytes,
+            check::pe(name, ctx, pe),
+            completion,
+        );
     }
 }
 
@@ -129,7 +143,17 @@ pub(crate) unsafe fn p<T: Plain>(name: &str, ctx: Ctx, dest: *mut T, value: T, p
         None => {
             let (dest, source) = (dest.cast(), (&raw const value).cast());
             // SAFETY: by the caller.
-            unsafe { write_checked(name, ctx, dest, source, size_of::<T>(), pe, false) };
+            unsafe {
+                write_checked(
+                    name,
+                    ctx,
+                    dest,
+                    source,
+                    size_of::<T>(),
+                    pe,
+                    Completion::OnReturn,
+                )
+            };
         }
     }
 }
@@ -145,7 +169,15 @@ pub(crate) unsafe fn g<T: Plain>(name: &str, ctx: Ctx, source: *const T, pe: c_i
             // SAFETY: by the caller; a blocking get has written the whole value, and any bytes are
             // one.
             unsafe {
-                read_checked(name, ctx, dest, source.cast(), size_of::<T>(), pe, false);
+                read_checked(
+                    name,
+                    ctx,
+                    dest,
+                    source.cast(),
+                    size_of::<T>(),
+                    pe,
+                    Completion::OnReturn,
+                );
                 value.assume_init()
             }
         }
@@ -154,7 +186,7 @@ pub(crate) unsafe fn g<T: Plain>(name: &str, ctx: Ctx, source: *const T, pe: c_i
 
 /// Routines that copy an array.
 macro_rules! copies {
-    ($($(#[$inline:meta])* $name:ident: $way:ident, $nbi:literal;)*) => { $(
+    ($($(#[$inline:meta])* $name:ident: $way:ident, $completion:ident;)*) => { $(
         $(#[$inline])*
         pub(crate) unsafe fn $name<T>(
             name: &str,
@@ -166,17 +198,17 @@ macro_rules! copies {
         ) {
             let bytes = check::bytes::<T>(nelems);
             // SAFETY: by the caller.
-            unsafe { $way(name, ctx, dest.cast(), source.cast(), bytes, pe, $nbi) };
+            unsafe { $way(name, ctx, dest.cast(), source.cast(), bytes, pe, Completion::$completion) };
         }
     )* };
 }
 copies! {
     #[inline(always)]
-    put: write, false;
+    put: write, OnReturn;
     #[inline(always)]
-    get: read, false;
-    put_nbi: write, true;
-    get_nbi: read, true;
+    get: read, OnReturn;
+    put_nbi: write, AtQuiet;
+    get_nbi: read, AtQuiet;
 }
 
 /// The shape of a strided copy, and the bytes from its first to its last one at destination and
@@ -284,7 +316,7 @@ pub(crate) unsafe fn iget<T>(
 
 /// Puts that are announced by a signal.
 macro_rules! with_signal {
-    ($($name:ident: $nbi:literal;)*) => { $(
+    ($($name:ident: $completion:ident;)*) => { $(
         pub(crate) unsafe fn $name<T>(
             name: &str,
             ctx: Ctx,
@@ -307,12 +339,12 @@ macro_rules! with_signal {
             unsafe {
                 let ctx = ctx.get(name);
                 let pe = check::pe(name, ctx, pe);
-                raw::put_signal(ctx, dest, source.cast(), bytes, signal, pe, $nbi);
+                raw::put_signal(ctx, dest, source.cast(), bytes, signal, pe, Completion::$completion);
             }
         }
     )* };
 }
 with_signal! {
-    put_signal: false;
-    put_signal_nbi: true;
+    put_signal: OnReturn;
+    put_signal_nbi: AtQuiet;
 }

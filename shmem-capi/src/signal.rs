@@ -42,24 +42,29 @@ unsafe fn update(name: &str, ctx: Ctx, at: *mut u64, op: AtomicOp, pe: c_int) {
     unsafe { raw::atomic_post(ctx, at, Width::W8, op, check::pe(name, ctx, pe)) };
 }
 
-pub(crate) unsafe fn add(name: &str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {
+pub(crate) unsafe fn signal_add(name: &str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {
     // SAFETY: by the caller.
     unsafe { update(name, ctx, sig_addr, AtomicOp::Add(signal), pe) };
 }
 
-pub(crate) unsafe fn set(name: &str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {
+pub(crate) unsafe fn signal_set(name: &str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {
     // SAFETY: by the caller.
     unsafe { update(name, ctx, sig_addr, AtomicOp::Swap(signal), pe) };
 }
 
-pub(crate) unsafe fn fetch(name: &str, sig_addr: *const u64) -> u64 {
+pub(crate) unsafe fn signal_fetch(name: &str, sig_addr: *const u64) -> u64 {
     signal_word(name, sig_addr);
     // ORDERING(quiet): acquires what the PE released that has signalled.
     // SAFETY: an aligned word of symmetric memory, as was checked.
     unsafe { AtomicU64::from_ptr(sig_addr.cast_mut()) }.load(Ordering::Acquire)
 }
 
-pub(crate) unsafe fn wait_until(name: &str, sig_addr: *mut u64, cmp: c_int, value: u64) -> u64 {
+pub(crate) unsafe fn signal_wait_until(
+    name: &str,
+    sig_addr: *mut u64,
+    cmp: c_int,
+    value: u64,
+) -> u64 {
     // SAFETY: by the caller.
     unsafe { sync::wait_for(name, "sig_addr", sig_addr, cmp, value) }
 }

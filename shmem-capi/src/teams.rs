@@ -10,19 +10,19 @@ use crate::handles::Team;
 use crate::setup;
 use crate::types::TeamConfig;
 
-pub(crate) unsafe fn my_pe(name: &str, team: Team) -> c_int {
+pub(crate) unsafe fn team_my_pe(name: &str, team: Team) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
     unsafe { team.find() }.map_or(-1, |team| team.my_pe() as c_int)
 }
 
-pub(crate) unsafe fn n_pes(name: &str, team: Team) -> c_int {
+pub(crate) unsafe fn team_n_pes(name: &str, team: Team) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
     unsafe { team.find() }.map_or(-1, |team| team.n_pes() as c_int)
 }
 
-pub(crate) unsafe fn get_config(
+pub(crate) unsafe fn team_get_config(
     name: &str,
     team: Team,
     mask: c_long,
@@ -41,7 +41,7 @@ pub(crate) unsafe fn get_config(
     0
 }
 
-pub(crate) unsafe fn translate_pe(name: &str, from: Team, pe: c_int, to: Team) -> c_int {
+pub(crate) unsafe fn team_translate_pe(name: &str, from: Team, pe: c_int, to: Team) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
     let (Some(from), Some(to)) = (unsafe { (from.find(), to.find()) }) else {
@@ -51,7 +51,12 @@ pub(crate) unsafe fn translate_pe(name: &str, from: Team, pe: c_int, to: Team) -
     from.translate(pe as usize, to).map_or(-1, |pe| pe as c_int)
 }
 
-pub(crate) unsafe fn ptr(name: &str, team: Team, dest: *const c_void, pe: c_int) -> *mut c_void {
+pub(crate) unsafe fn team_ptr(
+    name: &str,
+    team: Team,
+    dest: *const c_void,
+    pe: c_int,
+) -> *mut c_void {
     check::running(name);
     // SAFETY: by the caller.
     unsafe { team.find() }
@@ -76,7 +81,7 @@ unsafe fn configuration(
     Ok(Some(raw::TeamConfig { num_contexts }))
 }
 
-pub(crate) unsafe fn split_strided(
+pub(crate) unsafe fn team_split_strided(
     name: &str,
     parent: Team,
     start: c_int,
@@ -105,7 +110,7 @@ pub(crate) unsafe fn split_strided(
     status
 }
 
-pub(crate) unsafe fn split_2d(
+pub(crate) unsafe fn team_split_2d(
     name: &str,
     parent: Team,
     xrange: c_int,
@@ -139,7 +144,7 @@ pub(crate) unsafe fn split_2d(
     status
 }
 
-pub(crate) unsafe fn destroy(name: &str, team: Team) {
+pub(crate) unsafe fn team_destroy(name: &str, team: Team) {
     check::running(name);
     if team == Team::INVALID {
         return;

@@ -1,6 +1,5 @@
 //! The headers and the coverage page in the repository are those that the table gives.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::{env, fs};
 
@@ -39,50 +38,13 @@ fn coverage_page_is_up_to_date() {
     );
 }
 
-/// The items that the page names exist, as far as the text of the library tells.
+// `names` uses the items of crate `shmem` that the page names. One that does not exist does not compile:
+// then the line of the table has to say which does the same (`.rust`).
+include!(concat!(env!("OUT_DIR"), "/rust_names.rs"));
+
 #[test]
 fn rust_names_exist() {
-    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shmem-core/src");
-    let mut files = Vec::new();
-    read(&core, &mut files);
-    let has = |text: &str, word: &str| {
-        text.split(|c: char| !c.is_alphanumeric() && c != '_')
-            .any(|w| w == word)
-    };
-    let reexported = |file: &str, item: &str| {
-        let text = fs::read_to_string(core.join(file)).expect("a file of the library");
-        has(&text, item)
-    };
-    let names: BTreeSet<&str> = chapters()
-        .iter()
-        .flat_map(|chapter| &chapter.routines)
-        .flat_map(|routine| routine.rust.split(", "))
-        .filter(|name| !name.is_empty())
-        .collect();
-    for name in names {
-        let found = match name.split("::").collect::<Vec<_>>()[..] {
-            [item] => reexported("lib.rs", item),
-            ["raw", item] => reexported("raw.rs", item),
-            [.., ty, method] => files.iter().any(|text| {
-                let of_type = text.contains("impl") && has(text, ty);
-                of_type && (has(text, method) && text.contains("fn "))
-            }),
-            [] => false,
-        };
-        assert!(found, "the table names shmem::{name}, which does not exist");
-    }
-}
-
-/// The texts of all Rust files below a folder.
-fn read(folder: &Path, files: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("a folder").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            read(&path, files);
-        } else if path.extension().is_some_and(|ext| ext == "rs") {
-            files.push(fs::read_to_string(&path).expect("a text file"));
-        }
-    }
+    names();
 }
 
 #[test]

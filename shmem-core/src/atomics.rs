@@ -6,15 +6,13 @@
 //! processor's, as the software HCA's are. Otherwise the PE that owns the word executes all of them
 //! with the processor's atomics (`SHMEM_ATOMICS`).
 
-use shmem_ib::atomic;
-
 pub use shmem_ib::atomic::{AtomicOp, Width};
 
 use crate::context::{Ctx, routines};
 use crate::datum::{Atomic, AtomicInt};
 use crate::heap::address::Sym;
-use crate::heap::sym::SymSlice;
 use crate::runtime::{Place, Runtime};
+use crate::symmetric::array::SymSlice;
 
 impl Ctx {
     /// Executes `op` on an aligned word of `pe`; gives the old value.
@@ -23,15 +21,9 @@ impl Ctx {
     pub(crate) fn atomic(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
         let rt = self.rt();
         match self.place(rt, pe, at.offset()) {
-            Place::Here(word) => {
-                // SAFETY: the word lies aligned inside the segment.
-                let old = unsafe { atomic::execute(word.at, width, op) };
-                if !matches!(op, AtomicOp::Fetch) {
-                    rt.ring(word.local);
-                }
-                old
-            }
-            Place::There(pe) => self.atomic_far(rt, at, width, op, pe),
+            // SAFETY: the word lies aligned inside the segment.
+            Place::Near(word) => unsafe { word.atomic(width, op) },
+            Place::Far(pe) => self.atomic_far(rt, at, width, op, pe),
         }
     }
 
@@ -40,18 +32,10 @@ impl Ctx {
     #[track_caller]
     pub(crate) fn atomic_plain(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) {
         let rt = self.rt();
-        match (self.place(rt, pe, at.offset()), op) {
-            (Place::Here(word), AtomicOp::Swap(value)) => {
-                // SAFETY: the word lies aligned inside the segment.
-                unsafe { atomic::store(word.at, width, value) };
-                rt.ring(word.local);
-            }
-            (Place::Here(word), _) => {
-                // SAFETY: as above.
-                unsafe { atomic::execute(word.at, width, op) };
-                rt.ring(word.local);
-            }
-            (Place::There(pe), _) => self.atomic_plain_far(rt, at, width, op, pe),
+        match self.place(rt, pe, at.offset()) {
+            // SAFETY: the word lies aligned inside the segment.
+            Place::Near(word) => unsafe { word.post(width, op) },
+            Place::Far(pe) => self.atomic_plain_far(rt, at, width, op, pe),
         }
     }
 
@@ -81,7 +65,7 @@ impl Ctx {
                 }
             }
         } else {
-            let (part, offset) = rt.remote().registrar.parts().word(at.offset());
+            let (part, offset) = rt.network().registrar.parts().word(at.offset());
             // SAFETY: by the caller.
             rt.far(|net| unsafe {
                 let net = net.context(self.id());
@@ -93,7 +77,7 @@ impl Ctx {
     #[cold]
     #[track_caller]
     fn atomic_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
-        let (part, offset) = rt.remote().registrar.parts().word(at.offset());
+        let (part, offset) = rt.network().registrar.parts().word(at.offset());
         rt.far(|net| {
             let net = net.context(self.id());
             net.atomic(pe as u32, part, offset, width, op)
@@ -103,7 +87,7 @@ impl Ctx {
     #[cold]
     #[track_caller]
     fn atomic_plain_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) {
-        let (part, offset) = rt.remote().registrar.parts().word(at.offset());
+        let (part, offset) = rt.network().registrar.parts().word(at.offset());
         rt.far(|net| {
             let net = net.context(self.id());
             net.atomic_plain(pe as u32, part, offset, width, op)
@@ -196,7 +180,7 @@ pub unsafe fn atomic_nbi(
 
 /// The width of a type that atomics work on.
 #[inline]
-pub(crate) const fn width<T: Atomic>() -> Width {
+pub const fn width<T: Atomic>() -> Width {
     match Width::of(size_of::<T>()) {
         Some(width) => width,
         None => unreachable!(),

@@ -3,8 +3,6 @@
 use shmem_node::segment::SegmentError;
 use shmem_node::settings::SettingsError;
 
-use crate::heap::register::RegisterError;
-
 /// An error that a program can handle.
 ///
 /// Programmer's errors (a PE out of range, a range past the end of an array, a call before init)
@@ -102,12 +100,6 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
-}
-
-impl From<RegisterError> for Error {
-    fn from(error: RegisterError) -> Self {
-        Self::Registration(error.to_string())
-    }
 }
 
 /// The same text as `Display`: `fn main() -> Result<(), shmem::Error>` prints an error with `{:?}`,

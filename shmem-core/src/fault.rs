@@ -14,7 +14,7 @@
 use std::backtrace::Backtrace;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::panic::{self, PanicHookInfo};
@@ -27,10 +27,11 @@ use shmem_node::contract;
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
 
-use crate::bootstrap::{self, Lasting, lasting};
+use crate::attach::{Attached, attached, process_exits};
+use crate::stderr;
 
 /// How long a PE that fails waits for the backtraces of others.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(10);
 /// Shortest time between two looks whether they are done.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -40,25 +41,18 @@ const STATUS: i32 = 1;
 /// Says what is wrong with this PE, or with this process if it is none.
 #[cold]
 pub fn complain(text: &str) {
-    match lasting() {
+    match attached() {
         Some(who) => tell(who, text, false),
-        None => write(text),
+        None => stderr::write(text),
     }
 }
 
 /// Tells the user something about this PE; `adds`: it only adds to what it told before.
-fn tell(who: &Lasting, text: &str, adds: bool) {
-    if !(who.is_own_process() && who.pmi().tell(text, adds)) {
-        let (me, node) = (who.me(), who.node().node());
-        write(&format!("PE {me} (node {node}): {text}"));
+fn tell(who: &Attached, text: &str, adds: bool) {
+    if !(who.is_own_process() && who.pmi.tell(text, adds)) {
+        let (me, node) = (who.me, who.node.node());
+        stderr::write(&format!("PE {me} (node {node}): {text}"));
     }
-}
-
-/// Writes a line on standard error, in one write: others may write there, too.
-pub(crate) fn write(text: &str) {
-    let line = format!("shmem: {}\n", text.trim_end());
-    // There is nobody to tell that it cannot be told.
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Whether panics end this process.
@@ -81,9 +75,9 @@ pub(crate) fn watch_panics() {
         // What there is when nobody has set one.
         let default = panic::take_hook();
         let is_default = std::ptr::eq(&raw const *hook, &raw const *default);
-        panic::set_hook(Box::new(move |info| match lasting() {
+        panic::set_hook(Box::new(move |info| match attached() {
             _ if ENDS.load(Ordering::Relaxed) => end(info),
-            Some(who) if who.node().n_pes() > 1 && who.is_own_process() => {
+            Some(who) if who.node.n_pes() > 1 && who.is_own_process() => {
                 panicked(who, info, (!is_default).then_some(&hook));
             }
             _ => hook(info),
@@ -119,18 +113,18 @@ pub(crate) fn fail(text: &str) -> ! {
 fn leave() -> ! {
     if EXITS.load(Ordering::Relaxed) {
         // There is no second exit: the same thread would abort, and another one wait for the end of the first.
-        bootstrap::process_exits(STATUS);
+        process_exits(STATUS);
         sys::end_at_once(STATUS);
     }
     process::exit(STATUS)
 }
 
-fn panicked(who: &Lasting, info: &PanicHookInfo<'_>, hook: Option<&Hook>) {
+fn panicked(who: &Attached, info: &PanicHookInfo<'_>, hook: Option<&Hook>) {
     if let Some(hook) = hook {
         // Others may make backtraces in theirs.
-        let _lock = Lock::take(who.node(), || false);
-        let (me, node) = (who.me(), who.node().node());
-        write(&format!("PE {me} (node {node}) panics:"));
+        let _lock = Lock::take(&who.node, || false);
+        let (me, node) = (who.me, who.node.node());
+        stderr::write(&format!("PE {me} (node {node}) panics:"));
         return hook(info);
     }
     let thread = std::thread::current();
@@ -146,10 +140,10 @@ fn panicked(who: &Lasting, info: &PanicHookInfo<'_>, hook: Option<&Hook>) {
     tell(who, &text, false);
     if traces {
         let place = hash(info.location());
-        let told = || who.node().traces().has(place);
-        if let Some(_lock) = Lock::take(who.node(), told) {
+        let told = || who.node.traces().has(place);
+        if let Some(_lock) = Lock::take(&who.node, told) {
             tell(who, &trace(), true);
-            who.node().traces().add(place);
+            who.node.traces().add(place);
         }
     }
 }
@@ -210,10 +204,10 @@ impl Lock {
                 Err(_) => return Some(Self(None)),
             }
             let waited = start.elapsed();
-            if waited >= PATIENCE {
+            if waited >= LONGEST {
                 return None;
             }
-            std::thread::sleep(turn.after(LOOK).min(PATIENCE - waited));
+            std::thread::sleep(turn.after(LOOK).min(LONGEST - waited));
         }
         None
     }

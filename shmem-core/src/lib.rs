@@ -49,33 +49,48 @@
 //! What depends on the environment (memory, settings) is an [`Error`]. A peer that cannot be
 //! reached ends the job: a one-sided program has no way to go on.
 
-mod atomics;
-mod bootstrap;
-mod collectives;
-mod context;
+// The modules in groups, from the bottom up: what needs nothing else here; memory as such; how a
+// process comes to its job and its network; the state of a PE; one-sided operations; collectives and
+// what is made of them; init and finalize. A module uses those of its group and of groups before it,
+// and no two use each other.
 mod datum;
-mod device;
 mod error;
-mod fault;
+mod stderr;
+mod tree;
+mod version;
+
 mod heap;
-mod life;
-mod lock;
-mod near;
-mod order;
-mod pmi;
-pub mod raw;
-mod remote;
-mod report;
-mod rma;
-mod runtime;
-mod signal;
-mod startup;
 mod statics;
+
+mod attach;
+mod before_main;
+mod fault;
+mod network;
+mod pmi;
+
+mod context;
+mod runtime;
+mod symmetric;
 mod team;
-mod tell;
 mod wait;
+
+mod atomics;
+mod nbi;
+mod order;
+mod rma;
+mod signal;
+
+mod allocate;
+mod collectives;
+mod lock;
+
+mod init_finalize;
 mod world;
 
+pub mod raw;
+
+pub use allocate::Hints;
+pub use allocate::typed::{alloc, alloc_aligned, alloc_uninit, alloc_with_hints, free, realloc};
 pub use atomics::{
     atomic_add, atomic_and, atomic_compare_swap, atomic_compare_swap_nbi, atomic_fetch,
     atomic_fetch_add, atomic_fetch_add_nbi, atomic_fetch_and, atomic_fetch_and_nbi,
@@ -83,26 +98,22 @@ pub use atomics::{
     atomic_fetch_xor, atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap,
     atomic_swap_nbi, atomic_xor,
 };
-pub use collectives::{
-    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
-    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
-};
+pub use collectives::{api::*, op::*};
 pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
 pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
 pub use error::Error;
-pub use heap::address::pe_accessible;
-pub use heap::memory::Hints;
-pub use heap::sym::{
-    SymSlice, alloc, alloc_aligned, alloc_uninit, alloc_with_hints, free, realloc,
-};
-pub use life::{ThreadLevel, global_exit, initialized, thread_level};
+pub use init_finalize::{global_exit, initialized, thread_level};
 pub use lock::{Lock, LockGuard};
+pub use nbi::{Nbi, nbi};
 pub use order::{fence, pe_quiet, quiet};
-pub use rma::{Nbi, g, get, get_nbi, ibget, ibput, iget, iput, nbi, p, put, put_nbi};
+pub use rma::{g, get, get_nbi, ibget, ibput, iget, iput, p, put, put_nbi};
+pub use runtime::ThreadLevel;
 pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
+pub use symmetric::address::pe_accessible;
+pub use symmetric::array::SymSlice;
 pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
-pub use tell::{SPEC_VERSION, VENDOR, info_name, info_version};
-pub use wait::api::{
+pub use version::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use wait::typed::{
     signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
     test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
     wait_until_any_vector, wait_until_some, wait_until_some_vector,

@@ -35,7 +35,7 @@ fn locked_nothing() {
 /// complete but for their order. Returns whether it is.
 #[inline(always)]
 pub fn quiet_alone() -> bool {
-    let alone = try_rt().is_some_and(|rt| rt.remote.is_none());
+    let alone = try_rt().is_some_and(|rt| rt.network.is_none());
     if alone {
         if cfg!(debug_assertions) {
             // Finds threads that may not call the library.
@@ -54,7 +54,7 @@ impl Runtime {
 
     /// Completes the operations of all contexts: for finalize, which ends them.
     pub(crate) fn quiet_all(&self) {
-        if self.remote.is_some() {
+        if self.network.is_some() {
             self.far(|net| net.quiet_all());
         }
         full_fence();
@@ -74,7 +74,7 @@ impl Ctx {
 
     #[inline]
     pub(crate) fn quiet_in(&self, rt: &Runtime) {
-        if rt.remote.is_some() {
+        if rt.network.is_some() {
             self.quiet_far(rt);
         }
         full_fence();
@@ -112,8 +112,8 @@ impl Ctx {
     #[inline]
     #[track_caller]
     pub fn fence(&self) {
-        if let Some(remote) = &self.rt().remote {
-            remote.endpoint.context(self.id()).fence();
+        if let Some(network) = &self.rt().network {
+            network.endpoint.context(self.id()).fence();
         }
         // ORDERING(quiet): as in `quiet`, for PEs of this node.
         cpu_fence(Ordering::AcqRel);

@@ -5,24 +5,24 @@
 //! two thin layers over the same engines, so both may be used in one program.
 
 // ---- Life and memory.
+pub use crate::allocate::{Hints, allocate, reallocate, release};
 pub use crate::fault::{complain, end_at_panic};
-pub use crate::heap::address::{
-    Sym, addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
+pub use crate::heap::address::Sym;
+pub use crate::init_finalize::{finalize, global_exit, init, initialized, start_pes, thread_level};
+pub use crate::runtime::ThreadLevel;
+pub use crate::symmetric::address::{
+    addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
 };
-pub use crate::heap::memory::{Hints, allocate, reallocate, release};
-pub use crate::life::{
-    ThreadLevel, finalize, global_exit, init, initialized, start_pes, thread_level,
-};
-pub use crate::tell::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use crate::version::{SPEC_VERSION, VENDOR, info_name, info_version};
 pub use shmem_node::template::marker::Note;
 
 // Contexts, copies, atomics, signals, order.
-pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post};
+pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post, width};
 pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
 pub use crate::order::{
     fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
 };
-pub use crate::rma::{Blocks, get_blocks, get_mem as get, put_blocks, put_mem as put};
+pub use crate::rma::{Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_mem as put};
 pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal};
 
 // Waiting and locks.
@@ -33,11 +33,9 @@ pub use crate::wait::words::{
 };
 
 // Teams, collectives, active sets.
-pub use crate::collectives::group::{
-    Group, alltoall, alltoalls, barrier, broadcast, collect, fcollect, reduce, scan, sync,
-};
-pub use crate::collectives::{Combine, SYNC_SIZE};
+pub use crate::collectives::group::*;
+pub use crate::collectives::{Combine, SYNC_SIZE, combine};
 pub use crate::team::{Members, Team, TeamConfig, team_ptr};
 
 // The short way inside a node.
-pub use crate::near::{Near, near};
+pub use crate::runtime::{Near, near};

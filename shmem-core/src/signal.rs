@@ -4,15 +4,14 @@
 //! signal sees the data. Over the network data and signal go one behind the other on the same
 //! connection, which delivers in order, and nobody waits between them.
 
-use shmem_ib::atomic;
-
 use crate::atomics::{AtomicOp, Width};
 use crate::context::{Ctx, routines};
 use crate::datum::Datum;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::heap::sym::SymSlice;
+use crate::rma::Completion;
 use crate::runtime::Place;
+use crate::symmetric::array::SymSlice;
 
 /// What a signal does to its word.
 ///
@@ -51,8 +50,8 @@ impl Ctx {
     /// Writes `bytes` bytes to `dest` of `pe`, then updates the signal there.
     ///
     /// # Safety
-    /// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; the
-    /// target range and the aligned signal word lie inside the segment.
+    /// `source` is readable for so many bytes until `completion`; the target range and the aligned signal
+    /// word lie inside the segment.
     #[inline]
     #[track_caller]
     pub(crate) unsafe fn put_signal_bytes(
@@ -62,30 +61,24 @@ impl Ctx {
         bytes: usize,
         signal: Signal,
         pe: usize,
-        nbi: bool,
+        completion: Completion,
     ) {
         let rt = self.rt();
         match self.place(rt, pe, dest.offset()) {
-            Place::Here(to) => {
-                let word = rt.neighbour(to.local, signal.at.offset());
+            Place::Near(to) => {
+                let word = to.elsewhere(signal.at.offset());
                 // SAFETY: readable by the caller; the target and the word are mapped, and the word is
                 // aligned.
                 unsafe {
-                    access::copy(source, to.at, bytes);
+                    access::copy(source, to.at(), bytes);
                     // ORDERING(signal): after the data; the partner is the acquiring load of a wait.
-                    match signal.op {
-                        SignalOp::Set => atomic::store(word, Width::W8, signal.value),
-                        SignalOp::Add => {
-                            atomic::execute(word, Width::W8, signal.atomic());
-                        }
-                    }
+                    word.post(Width::W8, signal.atomic());
                 }
-                rt.ring(to.local);
             }
-            Place::There(_) => {
+            Place::Far(_) => {
                 if bytes > 0 {
                     // SAFETY: by the caller.
-                    unsafe { self.put_bytes(dest, source, bytes, pe, nbi) };
+                    unsafe { self.put_bytes(dest, source, bytes, pe, completion) };
                 }
                 self.atomic_plain(signal.at, Width::W8, signal.atomic(), pe);
             }
@@ -94,12 +87,12 @@ impl Ctx {
 }
 
 /// Writes `bytes` bytes to `dest` of PE `pe` of the context, then updates a signal there: who sees
-/// the signal sees the data. `source` may be reused on return, with `nbi` after quiet. Without bytes
-/// only the signal is updated.
+/// the signal sees the data. `source` may be reused at `completion`. Without bytes only the signal is
+/// updated.
 ///
 /// # Safety
-/// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; `dest` has
-/// as many, and does not overlap the signal.
+/// `source` is readable for so many bytes until `completion`; `dest` has as many, and does not overlap the
+/// signal.
 ///
 /// # Panics
 /// If the signal's address is no multiple of 8, or there is no such PE.
@@ -115,7 +108,7 @@ pub unsafe fn put_signal_mem(
     bytes: usize,
     signal: Signal,
     pe: usize,
-    nbi: bool,
+    completion: Completion,
 ) {
     assert!(
         signal.at.offset().is_multiple_of(8),
@@ -123,7 +116,7 @@ pub unsafe fn put_signal_mem(
         signal.at.offset()
     );
     // SAFETY: by the caller; the alignment was checked.
-    unsafe { ctx.put_signal_bytes(dest, source, bytes, signal, pe, nbi) };
+    unsafe { ctx.put_signal_bytes(dest, source, bytes, signal, pe, completion) };
 }
 
 routines! {
@@ -165,7 +158,7 @@ routines! {
         let (dest, from) = (dest.at(..source.len()).sym(), source.as_ptr().cast());
         let signal = Signal { at: signal.elem(0).sym(), value, op };
         // SAFETY: a slice is readable; the handles lie inside the segment.
-        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, false) };
+        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::OnReturn) };
     }
 
     /// As [`put_signal`], without waiting until `source` may be reused. [`nbi`](crate::nbi) is the
@@ -192,7 +185,7 @@ routines! {
         let (dest, from) = (dest.at(..source.len()).sym(), source.as_ptr().cast());
         let signal = Signal { at: signal.elem(0).sym(), value, op };
         // SAFETY: by the caller; the handles lie inside the segment.
-        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, true) };
+        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::AtQuiet) };
     }
 
     /// Adds to the first element of `signal` on `pe`, atomically. Delivered at the latest by quiet.
@@ -230,5 +223,5 @@ routines! {
 #[track_caller]
 pub fn signal_fetch(signal: SymSlice<u64>) -> u64 {
     // SAFETY: the handle lies aligned inside the own segment.
-    unsafe { access::load(signal.elem(0).as_ptr().cast(), 8) }
+    unsafe { access::load(signal.elem(0).as_ptr().cast()) }
 }

@@ -1,10 +1,10 @@
-//! Init, finalize, and who am I.
+//! The user's handle to the job, [`World`], and who and where PEs are.
 
 use std::marker::PhantomData;
 
 use crate::error::Error;
-use crate::life::{self, ThreadLevel};
-use crate::runtime::rt;
+use crate::init_finalize;
+use crate::runtime::{ThreadLevel, rt};
 
 /// The job, from [`init`] to its end.
 ///
@@ -66,7 +66,7 @@ pub fn init() -> Result<World, Error> {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init_thread`.
 pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
-    life::init_world(requested)?;
+    init_finalize::init_world(requested)?;
     Ok(World {
         not_send: PhantomData,
     })
@@ -96,14 +96,14 @@ impl World {
     #[track_caller]
     pub fn finalize(self) {
         std::mem::forget(self);
-        life::finalize_world();
+        init_finalize::finalize_world();
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            life::drop_world();
+            init_finalize::drop_world();
         }
     }
 }

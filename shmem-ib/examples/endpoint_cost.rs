@@ -9,6 +9,7 @@ use std::time::Duration;
 use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
 use shmem_ib::soft::{SoftConfig, SoftHca};
+use shmem_ib_kit::job::Plain;
 
 /// Two PEs that know each other's address.
 struct Pair([UdAddress; 2]);

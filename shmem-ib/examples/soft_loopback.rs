@@ -34,7 +34,7 @@ impl Port {
             "opened a port in {:.1} us",
             start.elapsed().as_secs_f64() * 1e6
         );
-        let cq = hca.create_cq(4096, None).expect("a CQ");
+        let cq = hca.create_cq(4096).expect("a CQ");
         let init = QpInit {
             max_send_wr: 256,
             max_inline: 64,

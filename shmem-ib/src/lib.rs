@@ -43,6 +43,6 @@ pub use shmem_device as device;
 pub use shmem_soft as soft;
 pub use shmem_verbs as verbs;
 
-pub use shmem_connect::{atomic, patience};
+pub use shmem_connect::{atomic, spin};
 pub use shmem_soft::{warm_up, wire};
 pub use shmem_verbs::rng;

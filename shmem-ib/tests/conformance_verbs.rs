@@ -58,14 +58,11 @@ const DEVICE: Beyond = Beyond {
     ..Beyond::NOTHING
 };
 
-/// Vendor number of Soft-RoCE.
-const SOFT_ROCE: u32 = 0x00ff_ffff;
-
 /// What is known of the devices under test.
 fn lapses(ports: &[VerbsConfig; 2], found: &[FoundDevice]) -> Lapses {
     let is_soft_roce = |d: &FoundDevice| {
         let used = ports.iter().any(|p| p.device == d.name);
-        used && d.info.as_ref().is_ok_and(|i| i.vendor_id == SOFT_ROCE)
+        used && d.info.as_ref().is_ok_and(|i| i.emulated)
     };
     match found.iter().any(is_soft_roce) {
         true => Lapses::SOFT_ROCE,

@@ -60,8 +60,6 @@ impl Fabric for Pair {
         if self.soft_first {
             Lapses {
                 vague_receive_errors: known.vague_receive_errors,
-                no_responder_events: known.no_responder_events,
-                errors_not_solicited: known.errors_not_solicited,
                 late_receives_stay: known.late_receives_stay,
                 ..Lapses::NONE
             }
@@ -69,7 +67,6 @@ impl Fabric for Pair {
             Lapses {
                 late_receives_stay: known.late_receives_stay,
                 local_failures_flush: known.local_failures_flush,
-                resumes_at_a_post: known.resumes_at_a_post,
                 ..Lapses::NONE
             }
         }

@@ -26,7 +26,7 @@ fn open(seed: u64, faults: Faults) -> Port {
         ..SoftConfig::loopback(seed)
     };
     let hca = Arc::new(SoftHca::open(&config).unwrap());
-    let cq = hca.create_cq(1024, None).unwrap();
+    let cq = hca.create_cq(1024).unwrap();
     let init = QpInit {
         max_send_wr: 128,
         max_inline: 64,

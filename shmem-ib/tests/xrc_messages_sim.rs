@@ -74,7 +74,7 @@ impl World {
         let mut domains = Vec::new();
         for hca in &hcas[..2] {
             let xrcd = hca.open_xrcd(Some(file.as_fd())).unwrap();
-            let cq = hca.create_cq(512, None).unwrap();
+            let cq = hca.create_cq(512).unwrap();
             let kind = SrqKind::Xrc { xrcd, cq };
             let (max_wr, max_sge) = (64, 1);
             let srq = hca.create_srq(&SrqInit {
@@ -94,7 +94,7 @@ impl World {
         }
         let mut initiators = Vec::new();
         for hca in &hcas[2..] {
-            let cq = hca.create_cq(512, None).unwrap();
+            let cq = hca.create_cq(512).unwrap();
             let mut qps = Vec::new();
             for (target, xrcd) in hcas.iter().zip(&domains) {
                 let ini = QpInit {

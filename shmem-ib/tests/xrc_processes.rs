@@ -117,7 +117,7 @@ fn child() {
     // SAFETY: inherited, and nobody else's here.
     let domain = unsafe { OwnedFd::from_raw_fd(domain) };
     let xrcd = hca.open_xrcd(Some(domain.as_fd())).unwrap();
-    let cq = hca.create_cq(16, None).unwrap();
+    let cq = hca.create_cq(16).unwrap();
     let kind = SrqKind::Xrc { xrcd, cq };
     let (max_wr, max_sge) = (16, 1);
     let srq = hca.create_srq(&SrqInit {
@@ -263,7 +263,7 @@ struct Initiator {
 impl Initiator {
     fn new(x: &mut Process) -> Self {
         let hca = SoftHca::open(&SoftConfig::loopback(7)).unwrap();
-        let cq = hca.create_cq(256, None).unwrap();
+        let cq = hca.create_cq(256).unwrap();
         let init = QpInit {
             max_send_wr: 64,
             ..QpInit::new(QpType::XrcIni, cq)

@@ -2,7 +2,7 @@
 //! standard input ends: a program beside which the launcher's tests start jobs.
 
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use shmem_node::sys::{MAX_FDS, send_with_fds};
@@ -12,7 +12,7 @@ fn main() {
     let any = std::fs::File::open("/dev/null").expect("/dev/null can be opened");
     let refused = loop {
         let (from, to) = UnixStream::pair().expect("a pair of sockets can be had");
-        let sent = send_with_fds(from.as_fd(), &[1], &[any.as_raw_fd(); MAX_FDS]);
+        let sent = send_with_fds(from.as_fd(), &[1], &[any.as_fd(); MAX_FDS]);
         pairs.push((from, to));
         if let Err(e) = sent {
             break e;

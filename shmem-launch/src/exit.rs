@@ -21,7 +21,9 @@
 
 use std::fmt;
 
-use crate::frame::codec::{CodecError, Reader, Writer};
+use serde::{Deserialize, Serialize};
+
+use crate::frame::codec;
 
 /// A wrong command line.
 pub const USAGE: u8 = 2;
@@ -37,7 +39,7 @@ pub const NOT_EXECUTABLE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
 /// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// It exited.
     Code(u8),
@@ -67,29 +69,6 @@ impl End {
         match self {
             Self::Code(code) => code,
             Self::Signal { signal, .. } => 128u8.saturating_add(signal),
-        }
-    }
-
-    fn encode(self, w: &mut Writer<'_>) {
-        match self {
-            Self::Code(code) => w.u8(0).u8(code),
-            Self::Signal { signal, core } => w.u8(1 + u8::from(core)).u8(signal),
-        };
-    }
-
-    fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let kind = r.u8("kind of end")?;
-        let value = r.u8("status")?;
-        match kind {
-            0 => Ok(Self::Code(value)),
-            1 | 2 => Ok(Self::Signal {
-                signal: value,
-                core: kind == 2,
-            }),
-            v => Err(CodecError::Value {
-                what: "kind of end",
-                value: v.into(),
-            }),
         }
     }
 }
@@ -164,7 +143,7 @@ pub fn ends(signal: u8) -> bool {
 }
 
 /// What failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// A PE ended as it should not.
     Pe {
@@ -196,6 +175,7 @@ pub enum Cause {
         /// The status that it gave.
         code: i32,
         /// What it said.
+        #[serde(serialize_with = "codec::clipped")]
         message: String,
     },
     /// An agent is gone.
@@ -206,12 +186,13 @@ pub enum Cause {
     /// An agent could not do its work.
     Node {
         /// What and why.
+        #[serde(serialize_with = "codec::clipped")]
         what: String,
     },
 }
 
 /// A failure, as an agent reports it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// Where.
     pub node: u32,
@@ -219,16 +200,6 @@ pub struct Fault {
     pub pid: u32,
     /// What.
     pub cause: Cause,
-}
-
-/// Longest text that travels with a fault, in bytes.
-const TEXT_MAX: usize = 4096;
-
-fn clip(text: &str) -> &[u8] {
-    let end = (0..=TEXT_MAX.min(text.len()))
-        .rev()
-        .find(|&at| text.is_char_boundary(at));
-    &text.as_bytes()[..end.unwrap_or(0)]
 }
 
 impl Cause {
@@ -261,71 +232,6 @@ impl Fault {
         matches!(&self.cause, Cause::Abort { code: 0, message, .. } if message.is_empty())
     }
 
-    /// Appends the fault to a frame.
-    pub fn encode(&self, w: &mut Writer<'_>) {
-        w.u32(self.node).u32(self.pid);
-        match &self.cause {
-            Cause::Pe { rank, end } => end.encode(w.u8(0).u32(*rank)),
-            Cause::Unfinalized { rank } => drop(w.u8(1).u32(*rank)),
-            Cause::Abort {
-                rank,
-                code,
-                message,
-            } => {
-                w.u8(2).u32(*rank).u32(*code as u32).bytes(clip(message));
-            }
-            Cause::Agent { end: None } => drop(w.u8(3)),
-            Cause::Agent { end: Some(end) } => end.encode(w.u8(4)),
-            Cause::Node { what } => drop(w.u8(5).bytes(clip(what))),
-            Cause::Absent { rank } => drop(w.u8(6).u32(*rank)),
-            Cause::Deaf { rank } => drop(w.u8(7).u32(*rank)),
-        }
-    }
-
-    /// Reads a fault from a frame.
-    ///
-    /// # Errors
-    /// When the bytes are none.
-    pub fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let (node, pid) = (r.u32("node")?, r.u32("pid")?);
-        let cause = match r.u8("kind of fault")? {
-            0 => Cause::Pe {
-                rank: r.u32("rank")?,
-                end: End::decode(r)?,
-            },
-            1 => Cause::Unfinalized {
-                rank: r.u32("rank")?,
-            },
-            2 => Cause::Abort {
-                rank: r.u32("rank")?,
-                code: r.u32("exit code")? as i32,
-                message: r.text("message")?,
-            },
-            6 => Cause::Absent {
-                rank: r.u32("rank")?,
-            },
-            7 => Cause::Deaf {
-                rank: r.u32("rank")?,
-            },
-            3 => Cause::Agent { end: None },
-            4 => Cause::Agent {
-                end: Some(End::decode(r)?),
-            },
-            5 => Cause::Node {
-                what: r.text("message")?,
-            },
-            v => {
-                return Err(CodecError::Value {
-                    what: "kind of fault",
-                    value: v.into(),
-                });
-            }
-        };
-        Ok(Self { node, pid, cause })
-    }
-}
-
-impl Fault {
     /// The message, with the name of the node's host, if it has one of its own.
     pub fn told<'a>(&'a self, hosts: &'a [String]) -> impl fmt::Display + 'a {
         Told { fault: self, hosts }
@@ -467,27 +373,6 @@ mod tests {
             agent.told(&hosts).to_string(),
             "the launch agent of node 3 (d) (pid 77) was killed by signal 9 (SIGKILL)"
         );
-    }
-
-    #[test]
-    fn a_long_text_is_clipped_at_a_character() {
-        let what = "ä".repeat(TEXT_MAX);
-        let mut bytes = Vec::new();
-        Fault {
-            node: 0,
-            pid: 0,
-            cause: Cause::Node { what },
-        }
-        .encode(&mut Writer(&mut bytes));
-        let mut r = Reader::new(&bytes);
-        let Fault {
-            cause: Cause::Node { what },
-            ..
-        } = Fault::decode(&mut r).unwrap()
-        else {
-            panic!("another fault")
-        };
-        assert_eq!(what, "ä".repeat(TEXT_MAX / 2));
     }
 
     #[test]

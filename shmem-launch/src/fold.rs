@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::frame::codec::{CodecError, Reader, Writer};
+use serde::{Deserialize, Serialize};
 
 /// Bytes of texts that are remembered. What comes after is told each time.
 const REMEMBERED: usize = 256 << 10;
@@ -19,7 +19,7 @@ const OVERHEAD: usize = 128;
 const EXCERPT: usize = 100;
 
 /// What a PE has said to the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// Its rank; of several, that of one of them.
     pub rank: u32,
@@ -34,29 +34,6 @@ pub struct Told {
 }
 
 impl Told {
-    /// Appends it to a frame.
-    pub fn encode(&self, w: &mut Writer<'_>) {
-        w.u32(self.rank)
-            .u32(self.node)
-            .u64(self.count)
-            .u8(self.adds.into())
-            .bytes(self.text.as_bytes());
-    }
-
-    /// Reads it from a frame.
-    ///
-    /// # Errors
-    /// When the bytes are none.
-    pub fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        Ok(Self {
-            rank: r.u32("rank")?,
-            node: r.u32("node")?,
-            count: r.u64("count")?,
-            adds: r.bool("whether a text adds to another")?,
-            text: r.text("text")?,
-        })
-    }
-
     /// The words, with who says them; `hosts` are the names of the nodes' hosts, if they have their own.
     pub fn line(&self, hosts: &[String]) -> impl fmt::Display {
         let (rank, node) = (self.rank, self.node);

@@ -29,6 +29,7 @@
 //! | [`stdio`] | lines and labels | yes |
 //! | [`exit`] | causes, messages, exit status | yes |
 //! | [`report`] | reduction and rendering of `--report` | yes |
+//! | `child` | an agent as its parent knows it | yes |
 //! | [`agent`] | the agent as a state machine | yes |
 //! | [`root`] | the launcher as a state machine; spawned jobs | yes |
 //! | [`names`] | names of services that PEs publish | yes |
@@ -45,6 +46,7 @@
 //!   descriptors by the thousand.
 
 pub mod agent;
+mod child;
 pub mod cli;
 pub mod exit;
 pub mod fold;
@@ -121,28 +123,23 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     if cli.settings {
         return show(&shmem_node::settings::text(setting));
     }
-    let job = if cli.spawned {
-        let (outer, spawned) = match driver::outer() {
-            Ok(found) => found,
-            Err(e) => {
-                let what = format!("--spawned is for shmrun itself, when a PE spawns a job: {e}");
-                return complain(&what, exit::USAGE);
-            }
-        };
-        match job::prepare_spawned(&cli, &settings, start, &spawned) {
-            Ok(job) => driver::Job {
-                outer: Some((spawned.number, outer)),
-                ..job
-            },
-            Err(e) => {
-                driver::refuse(&outer, &e);
-                return 0;
-            }
+    let outer = match cli.spawned.then(driver::Outer::find).transpose() {
+        Ok(outer) => outer,
+        Err(e) => {
+            let what = format!("--spawned is for shmrun itself, when a PE spawns a job: {e}");
+            return complain(&what, exit::USAGE);
         }
-    } else {
-        match job::prepare(&cli, &settings, start) {
-            Ok(job) => job,
-            Err(e) => return complain(&e, e.status()),
+    };
+    let job = match &outer {
+        None => job::prepare(&cli, &settings, start),
+        Some(outer) => job::prepare_spawned(&cli, &settings, start, &outer.job),
+    };
+    let job = match (job, &outer) {
+        (Ok(job), _) => job,
+        (Err(e), None) => return complain(&e, e.status()),
+        (Err(e), Some(outer)) => {
+            outer.refuse(&e);
+            return 0;
         }
     };
     if let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages) {
@@ -155,7 +152,7 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     }
     // SAFETY: one thread, as promised by the caller.
-    let outcome = match unsafe { driver::run(job) } {
+    let outcome = match unsafe { driver::run(job, outer) } {
         Ok(outcome) => outcome,
         Err(e) => {
             return complain(&format!("cannot run the job: {e}"), exit::LAUNCHER);

@@ -12,6 +12,8 @@
 //! other versions are thereby told from what frames would make of them. Until the greeting has
 //! come nothing runs on that host, and its parent has a deadline for it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::exit::End;
 use crate::frame::LAUNCH_VERSION;
 
@@ -26,7 +28,7 @@ const HEAD: usize = 8 + 4 + 1;
 const SHOWN: usize = 120;
 
 /// How agents on other hosts are started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteShell {
     /// The command and its options.
     pub words: Vec<String>,

@@ -45,7 +45,7 @@ pub const ENV_TEMPLATE_FD: &str = "SHMEM_TEMPLATE_FD";
 
 /// Value of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "7";
+pub const NODE_CONTRACT: &str = "8";
 
 /// Variables that tell a process its place in a job, besides those that begin with `PMI_`. Who starts PEs
 /// does not pass on its own.

@@ -10,8 +10,8 @@
 //! announced, so of many stores only the first rings, however long the sleeper takes to wake.
 //!
 //! Sleepers look for what nobody rings for, too; how often, all of a node together decide
-//! ([`Turns`]). Where the kernel refuses `membarrier` a bell can be missed, so they look after a few
-//! milliseconds, or in their turn, if that is later.
+//! ([`Turns`]). Where the kernel refuses `membarrier` a bell can be missed, so they look more often
+//! ([`Pace::WITHOUT_BARRIER`]).
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use crate::sys;
 use crate::turns::Turns;
 
 /// How often who sleeps looks by itself: after `first`, then each time after twice as long, up to
-/// `last`; or when its turn comes, if that is later.
+/// `last`; or when its turn comes, if that is later. On machines where bells can be missed no time is
+/// longer than [`Pace::WITHOUT_BARRIER`], whatever is set here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// Time to the first look.
@@ -32,15 +33,13 @@ pub struct Pace {
 impl Pace {
     /// For what changes only with a bell. A safeguard.
     pub const RUNG: Self = Self {
-        first: LONG_NAP,
-        last: LONG_NAP,
+        first: Duration::from_secs(10),
+        last: Duration::from_secs(10),
     };
-}
 
-/// Longest sleep where no bell can be missed.
-const LONG_NAP: Duration = Duration::from_secs(10);
-/// Longest sleep where one can.
-const SHORT_NAP: Duration = Duration::from_millis(5);
+    /// Longest time without a look where the kernel refuses `membarrier`, so that a bell can be missed.
+    pub const WITHOUT_BARRIER: Duration = Duration::from_millis(5);
+}
 
 /// One PE's bell, in shared memory.
 #[repr(C)]
@@ -98,13 +97,13 @@ impl Doorbell {
     pub fn sleep(&self, turns: Turns<'_>, pace: Pace, mut ready: impl FnMut() -> bool) -> u64 {
         // Announced once: to interrupt every processor for every look would cost those who compute. The
         // announcement stands until somebody rings, who changes the count, on which nobody sleeps then.
-        let (seen, longest) = self.announce_everywhere();
+        let (seen, bound) = self.announce_everywhere();
         let mut looks = 0;
         if ready() {
             return looks;
         }
         let (turn, mut nap) = (turns.take(), pace.first);
-        while sys::futex_wait(&self.rings, seen, Some(turn.after(nap.min(longest)))) {
+        while sys::futex_wait(&self.rings, seen, Some(turn.after(nap.min(bound)))) {
             looks += 1;
             if ready() {
                 break;
@@ -115,17 +114,17 @@ impl Doorbell {
     }
 
     /// Announces a sleep to all who write from now on; gives the count of rings before it, and how long
-    /// the sleep may be.
+    /// a sleep may be at most.
     fn announce_everywhere(&self) -> (u32, Duration) {
         let seen = self.announce();
         // ORDERING(doorbell): after this every store whose writer saw no sleeper is visible.
-        let longest = if sys::barrier_everywhere() {
-            LONG_NAP
+        let bound = if sys::barrier_everywhere() {
+            Duration::MAX
         } else {
             fence(Ordering::SeqCst);
-            SHORT_NAP
+            Pace::WITHOUT_BARRIER
         };
-        (seen, longest)
+        (seen, bound)
     }
 }
 
@@ -137,7 +136,7 @@ mod tests {
     #[test]
     fn a_nap_ends_by_the_bell_by_time_or_at_once() {
         let bell = Doorbell::default();
-        assert!(!bell.nap(LONG_NAP, || true));
+        assert!(!bell.nap(Duration::from_secs(10), || true));
         assert!(bell.nap(Duration::from_millis(1), || false));
         let rung = std::thread::scope(|s| {
             let sleeper = s.spawn(|| !bell.nap(Duration::from_secs(60), || false));

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::layout::PAGE;
+use crate::sys::PAGE;
 
 /// A segment that is loaded.
 pub const PT_LOAD: u32 = 1;

@@ -9,6 +9,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::ip_network::IpNetwork;
 
 /// What `SHMEM_SOFT_ADDRESS` asks for.
@@ -26,7 +28,7 @@ pub enum AddressChoice {
 }
 
 /// Where the addresses of a job's software HCAs come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AddressPlan {
     /// The launcher knows them all.
     Known(HcaAddresses),
@@ -41,7 +43,7 @@ pub enum AddressPlan {
 }
 
 /// How far apart PEs are in addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Spread {
     Job,
     Node,
@@ -49,7 +51,7 @@ enum Spread {
 }
 
 /// The addresses of a job's software HCAs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HcaAddresses {
     first: IpAddr,
     spread: Spread,

@@ -4,11 +4,14 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// Bits that IPv4-mapped IPv6 addresses have in common.
 const MAPPED_BITS: u8 = 96;
 
 /// All addresses that begin with the same bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "(IpAddr, u8)", try_from = "(IpAddr, u8)")]
 pub struct IpNetwork {
     address: IpAddr,
     bits: u8,
@@ -39,11 +42,6 @@ impl IpNetwork {
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4() && masked(address, self.bits) == self.address
     }
-
-    /// Its first address and the number of bits that all have in common.
-    pub fn parts(&self) -> (IpAddr, u8) {
-        (self.address, self.bits)
-    }
 }
 
 fn masked(address: IpAddr, bits: u8) -> IpAddr {
@@ -71,6 +69,20 @@ impl FromStr for IpNetwork {
     }
 }
 
+impl From<IpNetwork> for (IpAddr, u8) {
+    fn from(network: IpNetwork) -> Self {
+        (network.address, network.bits)
+    }
+}
+
+impl TryFrom<(IpAddr, u8)> for IpNetwork {
+    type Error = NotANetwork;
+
+    fn try_from((address, bits): (IpAddr, u8)) -> Result<Self, NotANetwork> {
+        Self::new(address, bits).ok_or(NotANetwork)
+    }
+}
+
 impl fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.bits)
@@ -94,7 +106,7 @@ mod tests {
         assert!(!n.contains("10.5.1.0".parse().unwrap()));
         assert!(!n.contains("::1".parse().unwrap()));
         assert_eq!(net("::ffff:10.5.0.77/120"), n);
-        assert_eq!(net("::ffff:10.5.0.77/95").parts().1, 95);
+        assert_eq!(net("::ffff:10.5.0.77/95").bits, 95);
         assert!("::ffff:10.5.0.77/129".parse::<IpNetwork>().is_err());
         assert!(net("0.0.0.0/0").contains("9.9.9.9".parse().unwrap()));
         assert!(net("fd00::/16").contains("fd00::7".parse().unwrap()));

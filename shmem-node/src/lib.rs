@@ -47,7 +47,8 @@ mod slot;
 pub mod stats;
 mod sync;
 pub mod sys;
-pub mod tables;
 pub mod template;
 pub mod traces;
 pub mod turns;
+
+pub use segment::tables;

@@ -7,9 +7,9 @@
 //! stretch of memory; else usual ones take their place. A page that was touched anywhere takes its
 //! whole size, so PEs that use little of their heaps use more memory than with usual pages.
 
-use crate::layout::PAGE;
 use crate::machine::Size;
 use crate::settings::HeapPages;
+use crate::sys::PAGE;
 
 /// Huge pages that are set aside on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,17 +17,30 @@
 //! heap and XRC domain, or the number of a refusal.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
+
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::contract::NODE_CONTRACT;
 use crate::segment::NodeSegment;
 use crate::sys;
 
 const MAGIC: [u8; 4] = *b"SHMJ";
-const HELLO: usize = 16;
+
+/// What a PE says first.
+#[derive(FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Hello {
+    magic: [u8; 4],
+    contract: U32,
+    rank: U32,
+    n_pes: U32,
+}
+
 const WELCOME: u8 = 0;
 
 /// How long a PE that has connected may take to say who it is, and the first PE to answer it.
@@ -192,13 +205,13 @@ impl Meeting {
         SocketAddr::from_abstract_name(self.name()).map_err(os("name the socket of the node's PEs"))
     }
 
-    fn hello(&self, rank: u32) -> [u8; HELLO] {
-        let mut hello = [0; HELLO];
-        hello[..4].copy_from_slice(&MAGIC);
-        hello[4..8].copy_from_slice(&contract().to_be_bytes());
-        hello[8..12].copy_from_slice(&rank.to_be_bytes());
-        hello[12..].copy_from_slice(&self.n_pes.to_be_bytes());
-        hello
+    fn hello(&self, rank: u32) -> Hello {
+        Hello {
+            magic: MAGIC,
+            contract: contract().into(),
+            rank: rank.into(),
+            n_pes: self.n_pes.into(),
+        }
     }
 }
 
@@ -280,12 +293,12 @@ impl<'a> Host<'a> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(CONVERSATION))?;
         stream.set_write_timeout(Some(CONVERSATION))?;
-        let mut hello = [0; HELLO];
-        stream.read_exact(&mut hello)?;
+        let mut hello = Hello::new_zeroed();
+        stream.read_exact(hello.as_mut_bytes())?;
         match self.judge(&hello, missing) {
             Ok(at) => {
                 let fds = [segment.tables_fd(), segment.heap_fd(), segment.xrc_fd()];
-                sys::send_with_fds(stream.as_fd(), &[WELCOME], &fds.map(|fd| fd.as_raw_fd()))?;
+                sys::send_with_fds(stream.as_fd(), &[WELCOME], &fds)?;
                 missing.swap_remove(at);
                 Ok(())
             }
@@ -294,15 +307,12 @@ impl<'a> Host<'a> {
     }
 
     /// Where among the missing the sender is.
-    fn judge(&self, hello: &[u8; HELLO], missing: &[u32]) -> Result<usize, Refusal> {
-        let word = |at: usize| {
-            u32::from_be_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]])
-        };
-        let rank = word(8);
-        if hello[..4] != MAGIC || word(4) != contract() {
+    fn judge(&self, hello: &Hello, missing: &[u32]) -> Result<usize, Refusal> {
+        let rank = hello.rank.get();
+        if hello.magic != MAGIC || hello.contract != contract() {
             return Err(Refusal::Version);
         }
-        if word(12) != self.meeting.n_pes || !self.meeting.ranks.contains(&rank) {
+        if hello.n_pes != self.meeting.n_pes || !self.meeting.ranks.contains(&rank) {
             return Err(Refusal::Stranger);
         }
         let at = missing.iter().position(|&r| r == rank);
@@ -346,7 +356,9 @@ pub fn join(meeting: &Meeting, rank: u32) -> Result<Shared, RendezvousError> {
         _ => os("talk to the first PE of this node")(e),
     };
     stream.set_read_timeout(Some(patience)).map_err(ended)?;
-    stream.write_all(&meeting.hello(rank)).map_err(ended)?;
+    stream
+        .write_all(meeting.hello(rank).as_bytes())
+        .map_err(ended)?;
     let mut answer = [0];
     let (len, fds) = sys::recv_with_fds(stream.as_fd(), &mut answer).map_err(ended)?;
     if len == 0 {

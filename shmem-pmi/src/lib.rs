@@ -26,8 +26,7 @@
 //! * [`tree`]: the k-ary tree of nodes and the choice of its degree.
 //! * [`process_mapping`]: the attribute that says which PE runs where.
 //! * [`question`]: what agents ask each other on behalf of a PE: keys, names, new jobs.
-//! * [`nla`]: the communication primitives of ScELA over the agents' tree; [`pmgr`]: the start-up
-//!   protocol of that name on top of them.
+//! * [`papers`]: what reproduces a paper, for those who select it.
 //! * [`ranks`]: sets of ranks.
 //!
 //! # Terms
@@ -59,7 +58,8 @@
 //! One PE and its server, with bytes passed by hand:
 //!
 //! ```
-//! use shmem_pmi::client::{Client, ClientConfig, Event};
+//! use shmem_pmi::client::calls::{Iallgather, Initialise, Wait};
+//! use shmem_pmi::client::{Client, ClientConfig};
 //! use shmem_pmi::process_mapping::ProcessMapping;
 //! use shmem_pmi::server::{Job, NodePlace, NodeServer, Output};
 //! use shmem_pmi::tree::Tree;
@@ -76,17 +76,17 @@
 //! let mut server = NodeServer::new(job, NodePlace::in_tree(&Tree::new(1, 2), 0, &[0]))?;
 //! let mut client = Client::new(ClientConfig { rank: 0, job_id: None, extensions: true });
 //!
-//! client.initialise()?;
-//! let address = client.iallgather(b"my address")?;
-//! let done = client.wait(address.request)?;
+//! client.call(&Initialise)?;
+//! let address = client.next_request();
+//! client.call(&Iallgather(b"my address"))?;
+//! let done = client.call(&Wait(address))?;
 //! server.handle_client_bytes(0, &client.take_output());
 //!
 //! let Some(Output::Publish { values, .. }) = server.poll_output() else { panic!() };
 //! assert_eq!(values[..], *b"my address");
 //! let Some(Output::ToClient { bytes, .. }) = server.poll_output() else { panic!() };
 //! client.handle_bytes(&bytes)?;
-//! let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
-//! assert_eq!(events.last(), Some(&(done, Event::RequestDone(address.request))));
+//! assert_eq!(done.take(), Some(Ok(())));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -94,8 +94,7 @@
 
 pub mod client;
 pub mod io;
-pub mod nla;
-pub mod pmgr;
+pub mod papers;
 pub mod process;
 pub mod process_mapping;
 pub mod question;

@@ -1,11 +1,14 @@
 //! What one agent asks another on behalf of a PE, and the answers.
 //!
 //! Collective operations involve all agents in the same order. These do not: a question goes along
-//! the tree to whoever can answer it, and the answer to the agent of the PE that asked. A binary
-//! format of our own: a kind byte, then fields; byte strings are preceded by their length (u32,
-//! little-endian).
+//! the tree to whoever can answer it, and the answer to the agent of the PE that asked. They are few,
+//! so their bytes are what postcard makes of the types here. Their order counts: add new ones at the
+//! end, and raise [`crate::wire::tree::VERSION`].
 
 use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Most bytes that an encoded question or answer may have.
 pub const MAX_LEN: usize = 1 << 20;
@@ -17,7 +20,7 @@ pub const NAME_TAKEN: &str = "key_already_present";
 pub const NO_SUCH_NAME: &str = "service_not_found";
 
 /// A question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Question {
     /// The value of a key that the asking agent's cache does not hold. Goes towards the root; the
@@ -62,7 +65,7 @@ pub enum Question {
 }
 
 /// A job that a PE wants to be started.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnRequest {
     /// Its programs, in the order of ranks.
     pub commands: Vec<SpawnCommand>,
@@ -71,7 +74,7 @@ pub struct SpawnRequest {
 }
 
 /// One program of a job to be started.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnCommand {
     /// File or name of the program.
     pub program: Vec<u8>,
@@ -84,7 +87,7 @@ pub struct SpawnCommand {
 }
 
 /// An answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Answer {
     /// The value of a key, if there is one. The key is repeated for the caches on the way.
@@ -126,49 +129,10 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-mod kind {
-    pub(super) const LOOKUP: u8 = 1;
-    pub(super) const FETCH: u8 = 2;
-    pub(super) const PUBLISH: u8 = 3;
-    pub(super) const LOOKUP_NAME: u8 = 4;
-    pub(super) const UNPUBLISH: u8 = 5;
-    pub(super) const SPAWN: u8 = 6;
-    pub(super) const RECEIVE: u8 = 21;
-
-    pub(super) const VALUE: u8 = 1;
-    pub(super) const NO_VALUE: u8 = 2;
-    pub(super) const DONE: u8 = 3;
-    pub(super) const PORT: u8 = 4;
-    pub(super) const SPAWNED: u8 = 5;
-    pub(super) const REFUSED: u8 = 6;
-    pub(super) const BYTES: u8 = 21;
-}
-
 impl Question {
     /// The bytes of it.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::new());
-        match self {
-            Self::Lookup { key } => out.kind(kind::LOOKUP).bytes(key),
-            Self::Fetch { owner, key } => out.kind(kind::FETCH).number(*owner).bytes(key),
-            Self::Receive { from } => out.kind(kind::RECEIVE).number(*from),
-            Self::Publish { name, port } => out.kind(kind::PUBLISH).bytes(name).bytes(port),
-            Self::LookupName { name } => out.kind(kind::LOOKUP_NAME).bytes(name),
-            Self::Unpublish { name } => out.kind(kind::UNPUBLISH).bytes(name),
-            Self::Spawn(request) => {
-                out.kind(kind::SPAWN).number(request.commands.len() as u32);
-                for command in &request.commands {
-                    out.bytes(&command.program).number(command.procs);
-                    out.number(command.args.len() as u32);
-                    for arg in &command.args {
-                        out.bytes(arg);
-                    }
-                    out.pairs(&command.info);
-                }
-                out.pairs(&request.preputs)
-            }
-        };
-        out.0
+        encode(self)
     }
 
     /// Reads one.
@@ -177,63 +141,14 @@ impl Question {
     ///
     /// The bytes are none, or too many.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut from = Reader::new(bytes)?;
-        let question = match from.kind()? {
-            kind::LOOKUP => Self::Lookup { key: from.bytes()? },
-            kind::FETCH => Self::Fetch {
-                owner: from.number()?,
-                key: from.bytes()?,
-            },
-            kind::RECEIVE => Self::Receive {
-                from: from.number()?,
-            },
-            kind::PUBLISH => Self::Publish {
-                name: from.bytes()?,
-                port: from.bytes()?,
-            },
-            kind::LOOKUP_NAME => Self::LookupName {
-                name: from.bytes()?,
-            },
-            kind::UNPUBLISH => Self::Unpublish {
-                name: from.bytes()?,
-            },
-            kind::SPAWN => Self::Spawn(SpawnRequest {
-                commands: from.list(|from| {
-                    Ok(SpawnCommand {
-                        program: from.bytes()?,
-                        procs: from.number()?,
-                        args: from.list(Reader::bytes)?,
-                        info: from.list(Reader::pair)?,
-                    })
-                })?,
-                preputs: from.list(Reader::pair)?,
-            }),
-            _ => return Err(Malformed("unknown kind")),
-        };
-        from.end(question)
+        decode(bytes)
     }
 }
 
 impl Answer {
     /// The bytes of it.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::new());
-        match self {
-            Self::Value {
-                key,
-                value: Some(value),
-            } => out.kind(kind::VALUE).bytes(key).bytes(value),
-            Self::Value { key, value: None } => out.kind(kind::NO_VALUE).bytes(key),
-            Self::Bytes(bytes) => out.kind(kind::BYTES).bytes(bytes),
-            Self::Done => out.kind(kind::DONE),
-            Self::Port(port) => out.kind(kind::PORT).bytes(port),
-            Self::Spawned { job_id } => out.kind(kind::SPAWNED).bytes(job_id.as_bytes()),
-            Self::Refused { rc, reason } => out
-                .kind(kind::REFUSED)
-                .number(rc.cast_unsigned())
-                .bytes(reason.as_bytes()),
-        };
-        out.0
+        encode(self)
     }
 
     /// Reads one.
@@ -242,115 +157,25 @@ impl Answer {
     ///
     /// As for [`Question::decode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut from = Reader::new(bytes)?;
-        let answer = match from.kind()? {
-            kind::VALUE => Self::Value {
-                key: from.bytes()?,
-                value: Some(from.bytes()?),
-            },
-            kind::NO_VALUE => Self::Value {
-                key: from.bytes()?,
-                value: None,
-            },
-            kind::BYTES => Self::Bytes(from.bytes()?),
-            kind::DONE => Self::Done,
-            kind::PORT => Self::Port(from.bytes()?),
-            kind::SPAWNED => Self::Spawned {
-                job_id: from.text()?,
-            },
-            kind::REFUSED => Self::Refused {
-                rc: from.number()?.cast_signed(),
-                reason: from.text()?,
-            },
-            _ => return Err(Malformed("unknown kind")),
-        };
-        from.end(answer)
+        decode(bytes)
     }
 }
 
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn kind(&mut self, kind: u8) -> &mut Self {
-        self.0.push(kind);
-        self
-    }
-
-    fn number(&mut self, number: u32) -> &mut Self {
-        self.0.extend_from_slice(&number.to_le_bytes());
-        self
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        // Whoever asks has bounded the whole by MAX_LEN.
-        self.number(bytes.len() as u32);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn pairs(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> &mut Self {
-        self.number(pairs.len() as u32);
-        for (key, value) in pairs {
-            self.bytes(key).bytes(value);
-        }
-        self
-    }
+fn encode(what: &impl Serialize) -> Vec<u8> {
+    // Only what has no length in advance fails, of which there is nothing here.
+    postcard::to_stdvec(what).unwrap_or_default()
 }
 
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        match bytes.len() <= MAX_LEN {
-            true => Ok(Self(bytes)),
-            false => Err(Malformed("too long")),
-        }
+/// Memory is bounded by what is there: serde reserves at most 1 MiB for a length that is merely
+/// announced.
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
+    if bytes.len() > MAX_LEN {
+        return Err(Malformed("too long"));
     }
-
-    fn kind(&mut self) -> Result<u8, Malformed> {
-        let (&kind, rest) = self.0.split_first().ok_or(Malformed("empty"))?;
-        self.0 = rest;
-        Ok(kind)
-    }
-
-    fn number(&mut self) -> Result<u32, Malformed> {
-        let (&number, rest) = self.0.split_first_chunk().ok_or(Malformed("cut short"))?;
-        self.0 = rest;
-        Ok(u32::from_le_bytes(number))
-    }
-
-    fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
-        let len = self.number()? as usize;
-        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed("cut short"))?;
-        self.0 = rest;
-        Ok(bytes.to_vec())
-    }
-
-    fn text(&mut self) -> Result<String, Malformed> {
-        String::from_utf8(self.bytes()?).map_err(|_| Malformed("text is not UTF-8"))
-    }
-
-    fn pair(&mut self) -> Result<(Vec<u8>, Vec<u8>), Malformed> {
-        Ok((self.bytes()?, self.bytes()?))
-    }
-
-    /// Grows with what is there, not with the number that was announced.
-    fn list<T>(
-        &mut self,
-        mut one: impl FnMut(&mut Self) -> Result<T, Malformed>,
-    ) -> Result<Vec<T>, Malformed> {
-        let mut list = Vec::new();
-        for _ in 0..self.number()? {
-            list.push(one(self)?);
-        }
-        Ok(list)
-    }
-
-    fn end<T>(self, done: T) -> Result<T, Malformed> {
-        match self.0.is_empty() {
-            true => Ok(done),
-            false => Err(Malformed("bytes after the end")),
-        }
+    match postcard::take_from_bytes(bytes) {
+        Ok((what, [])) => Ok(what),
+        Ok(_) => Err(Malformed("bytes after the end")),
+        Err(_) => Err(Malformed("of no known form")),
     }
 }
 
@@ -410,6 +235,11 @@ mod tests {
         }
 
         #[test]
+        fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..60)) {
+            let _ = (Question::decode(&bytes), Answer::decode(&bytes));
+        }
+
+        #[test]
         fn damage_never_panics(question in question(), at: usize, to: u8, cut: usize) {
             let mut bytes = question.encode();
             let at = at % bytes.len();
@@ -418,5 +248,19 @@ mod tests {
             let _ = Answer::decode(&bytes);
             let _ = Question::decode(&bytes[..cut % bytes.len()]);
         }
+    }
+
+    #[test]
+    fn announced_lengths_reserve_little() {
+        // A spawn request of 2^32 - 1 programs, a name as long, and too many bytes behind a question.
+        for bytes in [
+            &[6, 0xff, 0xff, 0xff, 0xff, 0x0f][..],
+            &[5, 0xff, 0xff, 0xff, 0xff, 0x0f, b'n'],
+            &[2, 3, 0],
+            &[0; MAX_LEN + 1],
+        ] {
+            assert!(Question::decode(bytes).is_err());
+        }
+        assert_eq!(Question::decode(&[2, 3]), Ok(Question::Receive { from: 3 }));
     }
 }

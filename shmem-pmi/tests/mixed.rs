@@ -13,7 +13,7 @@ mod rng;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use rng::Rng;
-use shmem_pmi::client::{Client, ClientConfig, Event, Place, RequestId, Ticket};
+use shmem_pmi::client::{Call, Client, ClientConfig, Outcome, RankFrom, Refusal, RequestId, calls};
 use shmem_pmi::process_mapping;
 use shmem_pmi::question::{Answer, NAME_TAKEN, NO_SUCH_NAME, Question, SpawnCommand, SpawnRequest};
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
@@ -47,13 +47,30 @@ enum Fate {
     Restart,
 }
 
+/// Whether the outcome of a call has come; checks it then.
+type Check = Box<dyn Fn() -> bool>;
+
+/// Makes a call whose outcome has to pass a check.
+fn ask<C: Call>(
+    client: &mut Client,
+    call: &C,
+    check: impl Fn(Outcome<C::Reply>) + 'static,
+) -> Check {
+    let ticket = client.call(call).unwrap();
+    Box::new(move || ticket.take().map(&check).is_some())
+}
+
+fn succeeds<C: Call>(client: &mut Client, call: &C) -> Check {
+    ask(client, call, |outcome| drop(outcome.unwrap()))
+}
+
 struct Pe {
     rank: u32,
     node: usize,
     local: usize,
     client: Client,
     plan: VecDeque<Action>,
-    doing: Option<(Ticket, Action)>,
+    doing: Option<(Action, Check)>,
     /// The last operation that was started without waiting.
     request: Option<RequestId>,
     to_server: VecDeque<u8>,
@@ -94,9 +111,10 @@ fn value(round: usize, rank: u32) -> Vec<u8> {
         .into_bytes()
 }
 
-/// PMI-1 has no blanks in its reasons, and its client puts them back.
-fn says(message: &str, reason: &str) -> bool {
-    message.replace(' ', "_") == reason
+impl Pe {
+    fn action(&self) -> Option<&Action> {
+        self.doing.as_ref().map(|(action, _)| action)
+    }
 }
 
 impl World {
@@ -190,8 +208,8 @@ impl World {
             })
         };
         match self.rng.below(4) {
-            0 => Client::pmi1(Place::Known { rank, size }),
-            1 => Client::pmi1(Place::Asked { id: rank }),
+            0 => Client::pmi1(RankFrom::Environment { rank, size }),
+            1 => Client::pmi1(RankFrom::Server { id: rank }),
             2 => extended(false),
             _ => extended(true),
         }
@@ -262,7 +280,7 @@ impl World {
             .unwrap();
         if lost.is_empty() || done == self.rounds as u64 {
             for pe in &self.pes {
-                assert!(pe.lost || pe.finalized, "PE {}: {:?}", pe.rank, pe.doing);
+                assert!(pe.lost || pe.finalized, "PE {}: {:?}", pe.rank, pe.action());
             }
             assert_eq!(done, self.rounds as u64);
             return;
@@ -283,13 +301,13 @@ impl World {
             // A client that speaks PMI-1 or plain PMI-2 waits in the fence itself. One that was
             // started again may be ahead, for its predecessor waited for the operation; it may
             // even have nothing more to do.
-            let waits = match &pe.doing {
-                Some((_, Action::Fence(at) | Action::Wait(at) | Action::Ifence(at))) => {
+            let waits = match pe.action() {
+                Some(Action::Fence(at) | Action::Wait(at) | Action::Ifence(at)) => {
                     *at as u64 == done || *at as u64 > done && pe.restarts > 0
                 }
                 _ => pe.finalized && pe.restarts > 0,
             };
-            assert!(waits, "PE {}: {:?}, {done} done", pe.rank, pe.doing);
+            assert!(waits, "PE {}: {:?}, {done} done", pe.rank, pe.action());
             assert!(!blamed.contains(&pe.rank));
         }
     }
@@ -415,10 +433,7 @@ impl World {
                 pe.client.handle_bytes(&bytes).unwrap();
             }
         }
-        while let Some((ticket, event)) = self.pes[index].client.poll_event() {
-            self.progress = true;
-            self.event(index, ticket, event);
-        }
+        self.look(index);
         let pe = &self.pes[index];
         if let Some((_, fate)) = pe.fate.filter(|(at, _)| pe.events >= *at) {
             self.progress = true;
@@ -442,65 +457,84 @@ impl World {
         };
         let client = &mut pe.client;
         let name = |rank: u32| format!("service-{rank}");
-        let ticket = match &action {
-            Action::Init => client.initialise(),
-            Action::Mapping => client.job_attr(process_mapping::KEY),
-            Action::Put(round) => client.put(&key(*round, pe.rank), &value(*round, pe.rank)),
-            Action::Fence(_) => client.fence(),
-            Action::Ifence(_) => client.ifence().map(|started| {
-                pe.request = Some(started.request);
-                started.ticket
-            }),
-            Action::Wait(_) => client.wait(pe.request.unwrap()),
-            Action::Get(round, rank) => client.get(&key(*round, *rank)),
-            Action::Publish => client.publish(&name(pe.rank), b"port"),
-            Action::Lookup(rank) => client.lookup(&name(*rank)),
-            Action::Spawn => client.spawn(SpawnRequest {
-                commands: vec![SpawnCommand {
-                    program: b"prog".to_vec(),
-                    args: vec![b"two words".to_vec()],
-                    procs: 2,
-                    ..SpawnCommand::default()
-                }],
-                preputs: Vec::new(),
-            }),
-            Action::Finalize => client.finalize(),
+        // PMI-1 has no blanks in its reasons, and its client puts them back.
+        let says = |refusal: Refusal, reason| {
+            assert_eq!(refusal.message.replace(' ', "_"), reason);
         };
-        pe.doing = Some((ticket.unwrap(), action));
+        let check = match &action {
+            Action::Init => {
+                let expected = (pe.rank, self.job.size);
+                ask(client, &calls::Initialise, move |facts| {
+                    let facts = facts.unwrap();
+                    assert_eq!((facts.rank, facts.size), expected);
+                })
+            }
+            Action::Mapping => {
+                let mapping = self.job.process_mapping.clone().into_bytes();
+                let call = calls::JobAttr(process_mapping::KEY);
+                ask(client, &call, move |found| {
+                    assert_eq!(found, Ok(Some(mapping.clone())));
+                })
+            }
+            Action::Put(round) => {
+                let (key, value) = (key(*round, pe.rank), value(*round, pe.rank));
+                succeeds(client, &calls::Put(&key, &value))
+            }
+            Action::Fence(_) => succeeds(client, &calls::Fence),
+            Action::Ifence(_) => {
+                pe.request = Some(client.next_request());
+                succeeds(client, &calls::Ifence)
+            }
+            Action::Wait(_) => succeeds(client, &calls::Wait(pe.request.unwrap())),
+            Action::Get(round, rank) => {
+                let (key, value) = (key(*round, *rank), value(*round, *rank));
+                ask(client, &calls::Get(&key), move |found| {
+                    assert_eq!(found, Ok(Some(value.clone())));
+                })
+            }
+            Action::Publish => {
+                let call = calls::Publish(&name(pe.rank), b"port");
+                ask(client, &call, move |published| match published {
+                    Ok(()) => {}
+                    Err(refusal) => says(refusal, NAME_TAKEN),
+                })
+            }
+            Action::Lookup(rank) => {
+                let call = calls::Lookup(&name(*rank));
+                ask(client, &call, move |found| match found {
+                    Ok(port) => assert_eq!(port, b"port"),
+                    Err(refusal) => says(refusal, NO_SUCH_NAME),
+                })
+            }
+            Action::Spawn => {
+                let request = SpawnRequest {
+                    commands: vec![SpawnCommand {
+                        program: b"prog".to_vec(),
+                        args: vec![b"two words".to_vec()],
+                        procs: 2,
+                        ..SpawnCommand::default()
+                    }],
+                    preputs: Vec::new(),
+                };
+                ask(client, &calls::Spawn(&request), |job| {
+                    let job = job.unwrap();
+                    assert_eq!(job.job_id.as_deref(), Some("prog"));
+                    assert_eq!(job.errcodes, [0, 0]);
+                })
+            }
+            Action::Finalize => succeeds(client, &calls::Finalize),
+        };
+        pe.doing = Some((action, check));
         self.progress = true;
     }
 
-    fn event(&mut self, index: usize, ticket: Ticket, event: Event) {
-        let mapping = self.job.process_mapping.clone().into_bytes();
-        let size = self.job.size;
+    /// Looks whether what is awaited has come.
+    fn look(&mut self, index: usize) {
         let pe = &mut self.pes[index];
-        let (awaited, action) = pe.doing.take().expect("an event of a call");
-        assert_eq!(ticket, awaited);
-        pe.events += 1;
-        match (&action, &event) {
-            (Action::Init, Event::Initialised(facts)) => {
-                assert_eq!((facts.rank, facts.size), (pe.rank, size));
-            }
-            (Action::Mapping, Event::JobAttr(Some(found))) => assert_eq!(*found, mapping),
-            (Action::Put(_), Event::Put)
-            | (Action::Fence(_), Event::FenceDone)
-            | (Action::Ifence(_), Event::RequestStarted(_))
-            | (Action::Wait(_), Event::RequestDone(_)) => {}
-            (Action::Get(round, rank), Event::Got(Some(found))) => {
-                assert_eq!(*found, value(*round, *rank));
-            }
-            (Action::Publish, Event::Published) => {}
-            (Action::Publish, Event::Error(refusal)) => assert!(says(&refusal.message, NAME_TAKEN)),
-            (Action::Lookup(_), Event::LookedUp(port)) => assert_eq!(*port, b"port"),
-            (Action::Lookup(_), Event::Error(refusal)) => {
-                assert!(says(&refusal.message, NO_SUCH_NAME))
-            }
-            (Action::Spawn, Event::Spawned(job)) => {
-                assert_eq!(job.job_id.as_deref(), Some("prog"));
-                assert_eq!(job.errcodes, [0, 0]);
-            }
-            (Action::Finalize, Event::Finalized) => pe.finalized = true,
-            _ => panic!("PE {}: {action:?}: {event:?}", pe.rank),
+        if let Some((action, _)) = pe.doing.take_if(|(_, check)| check()) {
+            pe.events += 1;
+            pe.finalized |= action == Action::Finalize;
+            self.progress = true;
         }
     }
 

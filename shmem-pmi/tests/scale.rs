@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use shmem_pmi::client::{Client, ClientConfig, Event};
+use shmem_pmi::client::{Client, ClientConfig, Ticket, calls};
 use shmem_pmi::process_mapping::ProcessMapping;
 use shmem_pmi::server::{Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::{DegreePolicy, Tree};
@@ -40,28 +40,32 @@ fn start(nodes: u32, per_node: u32) -> Counts {
             NodeServer::new(job.clone(), NodePlace::in_tree(&tree, node, &node_of_rank)).unwrap()
         })
         .collect();
-    let mut clients: Vec<Client> = (0..size)
+    let mut clients: Vec<(Client, [Ticket<()>; 4])> = (0..size)
         .map(|rank| {
             let mut client = Client::new(ClientConfig {
                 rank,
                 job_id: None,
                 extensions: true,
             });
-            client.initialise().unwrap();
+            client.call(&calls::Initialise).unwrap();
             let value = [rank.to_le_bytes(); VALUE / 4].concat();
-            let gather = client.iallgather(&value).unwrap();
-            client.wait(gather.request).unwrap();
-            client.put(&format!("rank-{rank}"), b"address").unwrap();
-            client.fence().unwrap();
-            client.finalize().unwrap();
-            client
+            let gather = client.next_request();
+            client.call(&calls::Iallgather(&value)).unwrap();
+            let key = format!("rank-{rank}");
+            let done = [
+                client.call(&calls::Wait(gather)).unwrap(),
+                client.call(&calls::Put(&key, b"address")).unwrap(),
+                client.call(&calls::Fence).unwrap(),
+                client.call(&calls::Finalize).unwrap(),
+            ];
+            (client, done)
         })
         .collect();
     let begin = Instant::now();
     let mut counts = Counts::default();
     for rank in 0..size {
         let (node, local) = (rank / per_node, rank % per_node);
-        let bytes = clients[rank as usize].take_output();
+        let bytes = clients[rank as usize].0.take_output();
         servers[node as usize].handle_client_bytes(local as usize, &bytes);
     }
     // Children before parents, then parents before children: depth-first order, both ways.
@@ -76,7 +80,7 @@ fn start(nodes: u32, per_node: u32) -> Counts {
                 Output::ToClient { local, bytes } => {
                     counts.to_clients += 1;
                     let rank = node * per_node + local as u32;
-                    clients[rank as usize].handle_bytes(&bytes).unwrap();
+                    clients[rank as usize].0.handle_bytes(&bytes).unwrap();
                 }
                 Output::ToParent(bytes) => {
                     counts.up += 1;
@@ -103,11 +107,11 @@ fn start(nodes: u32, per_node: u32) -> Counts {
             }
         }
     }
-    for client in &mut clients {
-        while let Some((_, event)) = client.poll_event() {
-            assert!(!matches!(event, Event::Error(_)), "{event:?}");
-            counts.done += usize::from(event == Event::FenceDone);
+    for (client, done) in &mut clients {
+        for ticket in done {
+            assert_eq!(ticket.take(), Some(Ok(())));
         }
+        counts.done += 1;
         assert_eq!(client.outstanding(), 0);
     }
     assert!(servers.iter().all(NodeServer::is_idle));

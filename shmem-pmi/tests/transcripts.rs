@@ -1,6 +1,6 @@
 //! Dialogues as foreign clients and servers hold them, byte for byte.
 
-use shmem_pmi::client::{Client, ClientConfig, Event};
+use shmem_pmi::client::{Client, ClientConfig, calls};
 use shmem_pmi::server::{Job, NodePlace, NodeServer, Output};
 use shmem_pmi::tree::Tree;
 
@@ -143,10 +143,10 @@ fn client_against_foreign_servers() {
         job_id: Some("42.0".into()),
         extensions: false,
     });
-    client.initialise().unwrap();
-    client.get("ep-0").unwrap();
-    client.get("none").unwrap();
-    client.finalize().unwrap();
+    let facts = client.call(&calls::Initialise).unwrap();
+    let there = client.call(&calls::Get("ep-0")).unwrap();
+    let absent = client.call(&calls::Get("none")).unwrap();
+    let end = client.call(&calls::Finalize).unwrap();
     let mut sent = client.take_output();
     for reply in [
         "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
@@ -166,16 +166,8 @@ fn client_against_foreign_servers() {
          41    cmd=kvs-get;jobid=42.0;srcid=-1;key=none;\
          13    cmd=finalize;"
     );
-    let events: Vec<_> = std::iter::from_fn(|| client.poll_event())
-        .map(|(_, event)| event)
-        .collect();
-    assert!(matches!(&events[0], Event::Initialised(facts) if facts.size == 2));
-    assert_eq!(
-        events[1..],
-        [
-            Event::Got(Some(b"addr0".to_vec())),
-            Event::Got(None),
-            Event::Finalized
-        ]
-    );
+    assert_eq!(facts.take().unwrap().unwrap().size, 2);
+    assert_eq!(there.take(), Some(Ok(Some(b"addr0".to_vec()))));
+    assert_eq!(absent.take(), Some(Ok(None)));
+    assert_eq!(end.take(), Some(Ok(())));
 }

@@ -2,8 +2,8 @@
 //! while others are still in those before.
 
 use shmem::{
-    Lock, Op, SymSlice, Team, alloc, atomic_fetch_add, barrier_all, context, free, g, my_pe, n_pes,
-    p,
+    Lock, Sum, SymSlice, Team, alloc, atomic_fetch_add, barrier_all, context, free, g, my_pe,
+    n_pes, p,
 };
 
 use crate::{Check, noise};
@@ -124,10 +124,10 @@ fn run(world: &Team, seed: u64, rounds: usize, longest: usize, arena: SymSlice<u
         });
         fill(mine, me, round);
         match step.kind {
-            0 => team.reduce(dest, mine, Op::Sum),
+            0 => team.reduce(dest, mine, Sum),
             1 => {
                 fill(dest, me, round);
-                team.reduce(dest, dest, Op::Sum);
+                team.reduce(dest, dest, Sum);
             }
             2 => team.broadcast(dest, mine, step.extra as usize % team.n_pes()),
             3 | 4 => team.fcollect(dest, mine),
@@ -346,7 +346,7 @@ fn lock_storm() {
     });
     let sum = alloc::<u64>(1).unwrap();
     sum.write(0, taken);
-    shmem::reduce(sum, sum, Op::Sum);
+    shmem::reduce(sum, sum, Sum);
     let counted: u64 = (0..2).map(|i| g(counts.elem(i), (i + 1) % n)).sum();
     assert_eq!(counted, sum.read(0));
     barrier_all();

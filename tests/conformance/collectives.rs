@@ -1,8 +1,10 @@
 //! Collectives of every kind and of lengths around their chunk size.
 
+use std::fmt::Debug;
+
 use shmem::{
-    Number, Op, alloc, alltoall, barrier_all, broadcast, collect, fcollect, free, my_pe, n_pes,
-    reduce, reduce_bits, sync_all,
+    And, Max, Min, Number, Or, Prod, ReduceOp, Sum, Xor, alloc, alltoall, barrier_all, broadcast,
+    collect, fcollect, free, my_pe, n_pes, reduce, sync_all,
 };
 
 use crate::{Check, noise};
@@ -58,39 +60,37 @@ fn broadcast_from_everywhere() {
 
 fn reductions() {
     fn run<T: Number + PartialEq>(of: impl Fn(usize) -> T) {
-        let (me, n) = (my_pe(), n_pes());
-        let source = alloc::<T>(5).unwrap();
-        let dest = alloc::<T>(5).unwrap();
-        let mine = |pe: usize| (0..5).map(|i| of((pe * 7 + i) % 5 + 1)).collect::<Vec<T>>();
-        for op in [Op::Sum, Op::Prod, Op::Min, Op::Max] {
+        fn by<T: Number, O: ReduceOp<T> + Debug + Copy>(
+            of: &impl Fn(usize) -> T,
+            op: O,
+            f: fn(T, T) -> T,
+        ) {
+            let (me, n) = (my_pe(), n_pes());
+            let source = alloc::<T>(5).unwrap();
+            let dest = alloc::<T>(5).unwrap();
+            let mine = |pe: usize| (0..5).map(|i| of((pe * 7 + i) % 5 + 1)).collect::<Vec<T>>();
             source.write_from(&mine(me));
             barrier_all();
             reduce(dest, source, op);
-            let f = match op {
-                Op::Sum => T::plus,
-                Op::Prod => T::times,
-                Op::Min => T::smaller,
-                _ => T::larger,
-            };
             let want = (1..n).fold(mine(0), |acc, pe| {
                 acc.into_iter()
                     .zip(mine(pe))
                     .map(|(a, b)| f(a, b))
                     .collect()
             });
-            assert_eq!(
-                dest.to_vec(),
-                want,
-                "{op:?} of {}",
-                std::any::type_name::<T>()
-            );
+            let name = std::any::type_name::<T>();
+            assert_eq!(dest.to_vec(), want, "{op:?} of {name}");
             barrier_all();
             reduce(source, source, op);
             assert_eq!(source.to_vec(), want, "{op:?} in place");
             barrier_all();
+            free(dest).unwrap();
+            free(source).unwrap();
         }
-        free(dest).unwrap();
-        free(source).unwrap();
+        by(&of, Sum, T::plus);
+        by(&of, Prod, T::times);
+        by(&of, Min, T::smaller);
+        by(&of, Max, T::larger);
     }
     run(|v| v as u8);
     run(|v| v as i8 - 3);
@@ -109,33 +109,30 @@ fn reductions() {
 }
 
 fn bit_reductions() {
-    let (me, n) = (my_pe(), n_pes());
-    let source = alloc::<u32>(3).unwrap();
-    let dest = alloc::<u32>(3).unwrap();
-    let mine = |pe: usize| {
-        let mut next = noise(pe as u64);
-        [next() as u32, next() as u32 | 1, next() as u32]
-    };
-    source.write_from(&mine(me));
-    type Fold = fn(u32, u32) -> u32;
-    let ops: [(Op, Fold); 4] = [
-        (Op::And, |a, b| a & b),
-        (Op::Or, |a, b| a | b),
-        (Op::Xor, |a, b| a ^ b),
-        (Op::Max, u32::max),
-    ];
-    for (op, f) in ops {
+    fn by(op: impl ReduceOp<u32> + Debug + Copy, f: fn(u32, u32) -> u32) {
+        let (me, n) = (my_pe(), n_pes());
+        let source = alloc::<u32>(3).unwrap();
+        let dest = alloc::<u32>(3).unwrap();
+        let mine = |pe: usize| {
+            let mut next = noise(pe as u64);
+            [next() as u32, next() as u32 | 1, next() as u32]
+        };
+        source.write_from(&mine(me));
         barrier_all();
-        reduce_bits(dest, source, op);
+        reduce(dest, source, op);
         let want = (1..n).fold(mine(0), |acc, pe| {
             let other = mine(pe);
             std::array::from_fn(|i| f(acc[i], other[i]))
         });
         assert_eq!(dest.to_vec(), want, "{op:?}");
+        barrier_all();
+        free(dest).unwrap();
+        free(source).unwrap();
     }
-    barrier_all();
-    free(dest).unwrap();
-    free(source).unwrap();
+    by(And, |a, b| a & b);
+    by(Or, |a, b| a | b);
+    by(Xor, |a, b| a ^ b);
+    by(Max, u32::max);
 }
 
 /// Several chunks, with a remainder.
@@ -147,7 +144,7 @@ fn long_reductions() {
             cells.write(i, (i * (me + 1)) as i64);
         }
         barrier_all();
-        reduce(cells, cells, Op::Sum);
+        reduce(cells, cells, Sum);
         let factor = n * (n + 1) / 2;
         assert!(
             cells
@@ -196,7 +193,7 @@ fn huge_elements() {
                 assert!(right, "{len} elements of {N} words, {pes:?}");
                 barrier_all();
             };
-            shmem::sum_reduce(dest, source);
+            reduce(dest, source, Sum);
             results(0..n);
             shmem::sum_inscan(dest, source);
             results(0..me + 1);
@@ -299,7 +296,7 @@ fn float_order_is_fixed() {
     for _ in 0..5 {
         cell.write(0, 1.0 / (3.0 + me as f64));
         barrier_all();
-        reduce(cell, cell, Op::Sum);
+        reduce(cell, cell, Sum);
         barrier_all();
         fcollect(all, cell);
         assert!(
@@ -388,7 +385,7 @@ fn back_to_back() {
     let lists = alloc::<u64>(ROUNDS * n).unwrap();
     barrier_all();
     for r in 0..ROUNDS {
-        reduce(sums.elem(r), ours, Op::Sum);
+        reduce(sums.elem(r), ours, Sum);
         broadcast(casts.elem(r), ours, r % n);
         fcollect(lists.at(r * n..(r + 1) * n), ours);
     }
@@ -405,20 +402,22 @@ fn back_to_back() {
 
 /// Minimum and maximum ignore what is not a number, unless there is nothing else.
 fn a_nan_loses() {
-    let (me, n) = (my_pe(), n_pes());
-    let cells = alloc::<f64>(2).unwrap();
-    for (op, want) in [(Op::Min, 1.0), (Op::Max, n as f64 - 1.0)] {
+    fn by(op: impl ReduceOp<f64> + Debug + Copy, want: f64) {
+        let me = my_pe();
+        let cells = alloc::<f64>(2).unwrap();
         cells.write(0, if me == 0 { f64::NAN } else { me as f64 });
         cells.write(1, f64::NAN);
         barrier_all();
         reduce(cells, cells, op);
-        if n > 1 {
+        if n_pes() > 1 {
             assert_eq!(cells.read(0), want, "{op:?}");
         }
         assert!(cells.read(1).is_nan());
         barrier_all();
+        free(cells).unwrap();
     }
-    free(cells).unwrap();
+    by(Min, 1.0);
+    by(Max, n_pes() as f64 - 1.0);
 }
 
 /// Empty arrays are no special case.
@@ -429,7 +428,7 @@ fn nothing_at_all() {
     for root in 0..n {
         broadcast(none, none, root);
     }
-    reduce(none, none, Op::Sum);
+    reduce(none, none, Sum);
     fcollect(some, none);
     assert_eq!(collect(some, none), 0);
     alltoall(some, some, 0);
@@ -477,7 +476,7 @@ fn rounds_of_all_kinds() {
                 (0..len).map(|i| value(root, i)).collect()
             }
             1 => {
-                reduce(part.at(..len), from, Op::Sum);
+                reduce(part.at(..len), from, Sum);
                 let pes = n * (n - 1) / 2 * ROOM;
                 (0..len).map(|i| (pes + n * i) as u64).collect()
             }

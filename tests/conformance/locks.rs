@@ -178,7 +178,7 @@ fn locks_side_by_side() {
     let all = alloc::<u64>(LOCKS).unwrap();
     let mine = alloc::<u64>(LOCKS).unwrap();
     mine.write_from(&taken);
-    shmem::reduce(all, mine, shmem::Op::Sum);
+    shmem::reduce(all, mine, shmem::Sum);
     barrier_all();
     for i in 0..LOCKS {
         assert_eq!(g(counts.elem(i), i % n), all.read(i), "lock {i}");

@@ -1,8 +1,10 @@
 //! Teams of every shape, and every collective on each of them.
 
+use std::fmt::Debug;
+
 use shmem::{
-    Arithmetic, Bits, Complex, Datum, Error, MAX_TEAMS, Op, SymSlice, Team, TeamConfig, alloc,
-    barrier_all, free, my_pe, n_pes, node_of,
+    And, Arithmetic, Bits, Complex, Datum, Error, MAX_TEAMS, Max, Min, Or, Prod, ReduceOp, Sum,
+    SymSlice, Team, TeamConfig, Xor, alloc, barrier_all, free, my_pe, n_pes, node_of,
 };
 
 use crate::{Check, noise};
@@ -293,10 +295,10 @@ fn run_all(team: &Team, dest: SymSlice<u64>, source: SymSlice<u64>, len: usize) 
             .fold(0u64, |sum, &pe| sum.wrapping_add(value(pe, i)))
     };
     let room = fresh(len);
-    team.reduce(room.at(..len), source, Op::Sum);
+    team.reduce(room.at(..len), source, Sum);
     assert_all("sum", team, room, sum, len);
     let room = fresh(len);
-    team.reduce_bits(room.at(..len), source, Op::Xor);
+    team.reduce(room.at(..len), source, Xor);
     let xor = |i| pes.iter().fold(0, |xor, &pe| xor ^ value(pe, i));
     assert_all("xor", team, room, xor, len);
     let up_to = |rank: usize| {
@@ -326,7 +328,7 @@ fn run_all(team: &Team, dest: SymSlice<u64>, source: SymSlice<u64>, len: usize) 
         match name {
             "inscan" => team.sum_inscan(cells, cells),
             "exscan" => team.sum_exscan(cells, cells),
-            _ => team.reduce(cells, cells, Op::Sum),
+            _ => team.reduce(cells, cells, Sum),
         }
         assert_all(name, team, room, up_to(last), len);
     }
@@ -382,9 +384,9 @@ fn numbers<T: Arithmetic + PartialEq>(of: impl Fn(usize) -> T) {
             team.sync();
         };
         let (me, n) = (team.my_pe(), team.n_pes());
-        team.sum_reduce(dest, source);
+        team.reduce(dest, source, Sum);
         check("sum", fold(T::plus, n));
-        team.prod_reduce(dest, source);
+        team.reduce(dest, source, Prod);
         check("prod", fold(T::times, n));
         team.sum_inscan(dest, source);
         check("inscan", fold(T::plus, me + 1));
@@ -414,22 +416,26 @@ fn bits<T: Bits>(of: impl Fn(usize) -> T) {
     source.fill(of(my_pe()));
     barrier_all();
     with_teams(|team| {
-        type Fold<T> = fn(T, T) -> T;
-        let ops: [(Op, Fold<T>); 7] = [
-            (Op::And, T::and),
-            (Op::Or, T::or),
-            (Op::Xor, T::xor),
-            (Op::Min, T::smaller),
-            (Op::Max, T::larger),
-            (Op::Sum, T::plus),
-            (Op::Prod, T::times),
-        ];
-        for (op, f) in ops {
-            team.reduce_bits(dest, source, op);
-            let want = team.members().iter().map(&of).reduce(f).unwrap();
-            assert_eq!(dest.to_vec(), [want; 3], "{op:?} on {team}");
+        fn check<T: Bits, O: ReduceOp<T> + Debug>(
+            (team, dest, source): (&Team, SymSlice<T>, SymSlice<T>),
+            of: &impl Fn(usize) -> T,
+            op: O,
+            f: fn(T, T) -> T,
+        ) {
+            let name = format!("{op:?} on {team}");
+            team.reduce(dest, source, op);
+            let want = team.members().iter().map(of).reduce(f).unwrap();
+            assert_eq!(dest.to_vec(), [want; 3], "{name}");
             team.sync();
         }
+        let on = (team, dest, source);
+        check(on, &of, And, T::and);
+        check(on, &of, Or, T::or);
+        check(on, &of, Xor, T::xor);
+        check(on, &of, Min, T::smaller);
+        check(on, &of, Max, T::larger);
+        check(on, &of, Sum, T::plus);
+        check(on, &of, Prod, T::times);
     });
     free(dest).unwrap();
     free(source).unwrap();
@@ -457,10 +463,11 @@ fn types_on_teams() {
     });
     let cells = alloc::<f64>(2).unwrap();
     with_teams(|team| {
-        for (op, want) in [
-            (Op::Min, f64::min as fn(f64, f64) -> f64),
-            (Op::Max, f64::max),
-        ] {
+        fn check(
+            (team, cells): (&Team, SymSlice<f64>),
+            op: impl ReduceOp<f64>,
+            want: fn(f64, f64) -> f64,
+        ) {
             let of = |pe: usize| if pe % 3 == 1 { f64::NAN } else { pe as f64 };
             cells.write_from(&[of(my_pe()), -of(my_pe())]);
             team.sync();
@@ -473,12 +480,11 @@ fn types_on_teams() {
             };
             team.reduce(cells, cells, op);
             let same = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
-            assert!(
-                same(cells.read(0), wanted(1.0)) && same(cells.read(1), wanted(-1.0)),
-                "{op:?}"
-            );
+            assert!(same(cells.read(0), wanted(1.0)) && same(cells.read(1), wanted(-1.0)));
             team.sync();
         }
+        check((team, cells), Min, f64::min);
+        check((team, cells), Max, f64::max);
     });
     free(cells).unwrap();
 }
@@ -548,7 +554,7 @@ fn teams_at_the_same_time() {
                 let list = lists.at(t * n * 500..(t + 1) * n * 500);
                 for round in 0..ROUNDS {
                     cell.write(0, (me + round + t) as u64);
-                    team.reduce(sum, cell, Op::Sum);
+                    team.reduce(sum, cell, Sum);
                     assert_eq!(sum.read(0) as usize, n * (n - 1) / 2 + n * (round + t));
                     let block = blocks.at(t * 500..t * 500 + [1, 500][round % 2]);
                     block.fill(cell.read(0));
@@ -598,7 +604,7 @@ fn teams_in_turn() {
     for (round, &(team, kind)) in plan.iter().enumerate() {
         let (team, room) = (teams[team], dest.at(round * n..(round + 1) * n));
         match kind {
-            0 => team.reduce(room.elem(0), cell, Op::Sum),
+            0 => team.reduce(room.elem(0), cell, Sum),
             1 => team.broadcast(room.elem(0), cell, team.n_pes() - 1),
             2 => team.fcollect(room, cell),
             _ => team.sync(),

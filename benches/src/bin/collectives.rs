@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use shmem::{Op, SymSlice, alloc, barrier_all, my_pe, n_pes};
+use shmem::{Sum, SymSlice, alloc, barrier_all, my_pe, n_pes};
 use shmem_benches::cpu::{Whose, bind_if_asked, cpu_time};
 
 const MOST: usize = 65_536 / 8;
@@ -139,7 +139,7 @@ fn main() -> Result<(), shmem::Error> {
         let (from, to) = (numbers.at(..bytes / 8), sums.at(..bytes / 8));
         (0..from.len()).for_each(|i| from.write(i, small(me, i)));
         let call = || {
-            shmem::reduce(to, from, Op::Sum);
+            shmem::reduce(to, from, Sum);
             barrier_all();
         };
         bench.measure("sum_reduce", bytes, call, || {

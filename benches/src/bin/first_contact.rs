@@ -18,7 +18,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use shmem::{Op, SymSlice, alloc, barrier_all, my_pe, n_pes, node_of};
+use shmem::{Sum, SymSlice, alloc, barrier_all, my_pe, n_pes, node_of};
 use shmem_benches::stats::percentile;
 
 #[derive(Parser, Clone)]
@@ -112,7 +112,7 @@ fn main() -> Result<(), shmem::Error> {
 
     // Only the PE that measured has written: the sum is its figure.
     let times = memory.times;
-    shmem::reduce(times, times, Op::Sum);
+    shmem::reduce(times, times, Sum);
     if me == 0 {
         print(&plan, &times.to_vec(), &options);
     }

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
-use shmem::{Op, alloc, alltoall, barrier_all, my_pe, n_pes};
+use shmem::{Max, alloc, alltoall, barrier_all, my_pe, n_pes};
 
 /// Who talks to whom.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,7 +58,7 @@ fn main() -> Result<(), shmem::Error> {
         }
     }
     slowest.write(0, start.elapsed().as_micros() as u64);
-    shmem::reduce(slowest, slowest, Op::Max);
+    shmem::reduce(slowest, slowest, Max);
     if me == n - 1 {
         println!("traffic: {} us", slowest.read(0));
         println!("available after traffic: {} KiB", available_kib());

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use shmem::{Cmp, Op, alloc, barrier_all, my_pe, n_pes, p, reduce, wait_until};
+use shmem::{Cmp, Sum, alloc, barrier_all, my_pe, n_pes, p, reduce, wait_until};
 use shmem_node::sys::process_cpu_ns;
 
 fn main() -> Result<(), shmem::Error> {
@@ -35,7 +35,7 @@ fn main() -> Result<(), shmem::Error> {
     barrier_all();
     used.write(0, process_cpu_ns() - before);
     let passed = start.elapsed();
-    reduce(used, used, Op::Sum);
+    reduce(used, used, Sum);
     if my_pe() == 0 {
         let used = Duration::from_nanos(used.read(0));
         let share = 100.0 * used.as_secs_f64() / passed.as_secs_f64();

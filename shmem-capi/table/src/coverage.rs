@@ -1,5 +1,6 @@
 //! The page that says what of OpenSHMEM 1.6 there is: `docs/spec-coverage.md`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::routines::{Chapter, Context, Routine, Status, chapters, functions};
@@ -23,17 +24,57 @@ pub fn page() -> String {
             .filter(|(routine, _)| routine.status == status)
             .count()
     };
-    let _ = writeln!(
+    let _ = write!(
         out,
-        "\n{} C functions of the specification, {} deprecated ones that it demands, {} that it has dropped.",
+        "\n{} C functions of the specification, {} deprecated ones that it demands, {} that it has dropped",
         count(Status::Current),
         count(Status::Deprecated),
         count(Status::Removed)
     );
+    match count(Status::Extension) {
+        0 => out.push_str(".\n"),
+        n => out.push_str(&format!(", {n} extensions (`shmemx.h`).\n")),
+    }
     for chapter in chapters() {
         section(&mut out, &chapter);
     }
     out
+}
+
+/// Rust source that compiles where all items exist that the page names.
+#[must_use]
+pub fn uses() -> String {
+    let names: BTreeSet<String> = chapters()
+        .iter()
+        .flat_map(|chapter| &chapter.routines)
+        .flat_map(Routine::rust_names)
+        .collect();
+    let (mut items, mut methods) = (String::new(), String::new());
+    for name in names {
+        match name.split_once("::") {
+            Some((ty, method)) if ty.starts_with(char::is_uppercase) => {
+                let of = match ty {
+                    "Context" | "ContextBuilder" | "Nbi" => "::<Shareable>",
+                    "SymSlice" => "::<u64>",
+                    _ => "",
+                };
+                let method = method.replace("::<T", "::<u64");
+                let _ = writeln!(methods, "    let _ = {ty}{of}::{method};");
+            }
+            _ => {
+                let _ = writeln!(items, "    use shmem::{} as _;", untyped(&name));
+            }
+        }
+    }
+    format!(
+        "#[allow(unused_imports, reason = \"that they are there is enough\")]\n\
+         fn names() {{\n{items}    use shmem::*;\n{methods}}}\n"
+    )
+}
+
+/// A path without type arguments.
+fn untyped(name: &str) -> &str {
+    name.split_once("::<").map_or(name, |(path, _)| path)
 }
 
 fn section(out: &mut String, chapter: &Chapter) {
@@ -64,25 +105,26 @@ fn row(out: &mut String, routine: &Routine) {
         "" => String::new(),
         text => format!("`{text}`"),
     };
-    let generic = routine.generic.map_or("", |generic| generic.name);
-    let names_in_rust: Vec<String> = routine.rust.split(", ").map(code).collect();
-    let in_rust = names_in_rust.join(", ");
-    let note = match (routine.context, routine.rust) {
-        (_, "") => "none".to_owned(),
-        // A scope of non-blocking operations belongs to a context itself.
-        (Context::Any, rust) if !rust.contains("::") => {
-            format!(
-                "{in_rust}; of a context {}",
-                code(&format!("Context::{rust}"))
-            )
-        }
-        _ => in_rust,
+    let generic = routine.generic_name().map_or_else(String::new, |g| g.name);
+    let (of_context, plain): (Vec<String>, Vec<String>) = routine
+        .rust_names()
+        .iter()
+        .map(|name| code(untyped(name)))
+        .partition(|name| routine.context == Context::Any && name.starts_with("`Context::"));
+    let in_rust = match (&plain[..], &of_context[..]) {
+        ([], _) => "none".to_owned(),
+        (plain, []) => plain.join(", "),
+        (plain, of_context) => format!(
+            "{}; of a context {}",
+            plain.join(", "),
+            of_context.join(", ")
+        ),
     };
     let _ = writeln!(
         out,
-        "| {} | {} | {types} | {} | {note} |",
+        "| {} | {} | {types} | {} | {in_rust} |",
         names.join(", "),
         routine.functions().len(),
-        code(generic)
+        code(&generic)
     );
 }

@@ -44,8 +44,8 @@ fn export(out: &mut String, routine: &Routine, function: &Function) {
 /// The call of the function behind it, which learns the C name for its messages.
 fn call(routine: &Routine, function: &Function) -> String {
     let path = match function.element {
-        Some(element) => routine.call.replace("{T}", element),
-        None => routine.call.to_owned(),
+        Some(element) => routine.call().replace("{T}", element),
+        None => routine.call(),
     };
     let mut args = vec![format!("\"{}\"", function.proto.name)];
     if routine.context != Context::No && !function.takes_context {

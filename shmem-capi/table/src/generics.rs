@@ -7,12 +7,10 @@
 
 use std::fmt::Write;
 
-use crate::routines::{Context, Function, Generic, Routine, chapters};
+use crate::routines::{Context, Function, Generic, Routine};
 use crate::types::{self, Type, Types};
 
 const HELPERS: &str = r"
-#if !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
-
 /* C11: names that serve all types. */
 
 #define SHMEM_IMPL_FIRST(a, ...) a
@@ -47,10 +45,14 @@ const SETS: [(&str, Types); 7] = [
     ("BITS", types::BITS),
 ];
 
-/// The section of `shmem.h`.
-#[must_use]
-pub fn section() -> String {
-    let mut out = HELPERS.to_owned();
+/// Whether names are chosen by type: C++ has overloading, and older C nothing.
+const IF_C11: &str = r"
+#if !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+";
+
+/// The section of `shmem.h` with what the names of `routines` need.
+pub(crate) fn section(routines: &[Routine]) -> String {
+    let mut out = format!("{IF_C11}{HELPERS}");
     for (name, types) in SETS {
         let Types::Set(types) = types else {
             unreachable!("these are sets");
@@ -62,16 +64,22 @@ pub fn section() -> String {
         out.push_str(" \\\n    default: shmem_impl_type_without_this_routine\n");
     }
     out.push('\n');
-    for routine in chapters().iter().flat_map(|chapter| &chapter.routines) {
-        if let Some(generic) = routine.generic {
-            out.push_str(&definition(routine, generic));
-        }
-    }
+    out.push_str(&definitions(routines));
     out.push_str(
         "#define shmem_sync(...) _Generic((SHMEM_IMPL_FIRST(__VA_ARGS__, 0)), \\\n    \
          shmem_team_t: shmem_team_sync, default: shmem_sync)(__VA_ARGS__)\n\n#endif\n",
     );
     out
+}
+
+/// The names of extensions, for `shmemx.h`.
+pub(crate) fn extensions(routines: &[Routine]) -> String {
+    format!("{IF_C11}\n{}\n#endif\n", definitions(routines))
+}
+
+fn definitions(routines: &[Routine]) -> String {
+    let of = |routine: &Routine| Some(definition(routine, routine.generic_name()?));
+    routines.iter().filter_map(of).collect()
 }
 
 /// One of each basic type: `_Generic` refuses two names of one.
@@ -87,7 +95,6 @@ fn distinct(types: &[&'static Type]) -> Vec<&'static Type> {
 
 fn definition(routine: &Routine, generic: Generic) -> String {
     let Generic { name, on, types } = generic;
-    let types = types.unwrap_or(routine.types);
     if types == Types::None {
         // Only the context is to be told apart.
         let [plain, on_context] = two_names(routine);
@@ -98,10 +105,7 @@ fn definition(routine: &Routine, generic: Generic) -> String {
     }
     let set = set(types);
     // Deprecated names call what replaced them, which exists for more types.
-    let target = match routine.context {
-        Context::Default => replacement(name),
-        _ => routine.proto.name.clone(),
-    };
+    let target = routine.replaced_by.as_ref().unwrap_or(&routine.proto.name);
     let (before, after) = target
         .split_once('T')
         .unwrap_or_else(|| panic!("{target} has no type in its name"));
@@ -121,7 +125,7 @@ fn definition(routine: &Routine, generic: Generic) -> String {
             "#define {name}(...) _Generic(({}), \\\n    shmem_ctx_t: {}, \\\n    default: \
              {})(__VA_ARGS__)\n",
             argument(0),
-            choose("shmem_ctx_", on + 1),
+            choose(&before.replacen('_', "_ctx_", 1), on + 1),
             choose(before, on)
         )
     } else {
@@ -152,15 +156,4 @@ fn two_names(routine: &Routine) -> [String; 2] {
         .map(|Function { proto, .. }| proto.name)
         .collect();
     names.try_into().expect("with a context and without")
-}
-
-/// The current routine behind a deprecated atomic's name.
-fn replacement(name: &str) -> String {
-    let op = match name {
-        "shmem_cswap" => "compare_swap",
-        "shmem_finc" => "fetch_inc",
-        "shmem_fadd" => "fetch_add",
-        other => other.strip_prefix("shmem_").unwrap_or(other),
-    };
-    format!("shmem_T_atomic_{op}")
 }

@@ -2,16 +2,14 @@
 
 use crate::constants::BLOCKS;
 use crate::generics;
-use crate::routines::{Chapter, Status, chapters};
+use crate::routines::{Routine, Status, chapters};
 
 const BANNER: &str = "\
 /* Made from the table in shmem-capi/table; UPDATE_DOCS=1 cargo test -p shmem-capi writes it anew. */
 ";
 
-const PREAMBLE: &str = r"
-#ifndef SHMEM_H
-#define SHMEM_H
-OLD_CXX
+/// What follows the guard of `shmem.h`, up to the constants.
+const PREAMBLE: &str = r#"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +25,7 @@ OLD_CXX
 #endif
 
 #ifdef __cplusplus
-extern `C` {
+extern "C" {
 #endif
 
 /* Handles. The two structures exist only to make the two types distinct. */
@@ -41,7 +39,7 @@ typedef struct {
 typedef struct {
     size_t total_ops;
 } shmem_ctx_session_config_t;
-";
+"#;
 
 /// C++ before 2011 has no `long long`, and nothing but this keeps compilers from saying so.
 const OLD_CXX: &str = r"
@@ -49,6 +47,12 @@ const OLD_CXX: &str = r"
 #pragma GCC system_header
 #endif
 ";
+
+const BEGIN: &str = r#"
+#ifdef __cplusplus
+extern "C" {
+#endif
+"#;
 
 const END: &str = r"
 #ifdef __cplusplus
@@ -78,10 +82,7 @@ pub fn headers() -> Vec<Header> {
         },
         Header {
             name: "shmemx.h",
-            text: format!(
-                "{BANNER}/* Extensions: there are none beyond OpenSHMEM 1.6. */\n\
-                 #ifndef SHMEMX_H\n#define SHMEMX_H\n\n#include <shmem.h>\n\n#endif\n"
-            ),
+            text: shmemx(),
         },
         Header {
             name: "mpp/shmem.h",
@@ -97,11 +98,7 @@ pub fn headers() -> Vec<Header> {
 fn shmem() -> String {
     let mut out = format!(
         "{BANNER}/* OpenSHMEM 1.6: the C interface, its C11 type-generic names and what is deprecated. */\n\
-         {}",
-        PREAMBLE
-            .replace('`', "\"")
-            .replace("OLD_CXX", OLD_CXX)
-            .trim_start()
+         #ifndef SHMEM_H\n#define SHMEM_H\n{OLD_CXX}{PREAMBLE}"
     );
     for block in BLOCKS {
         out.push_str(&format!("\n/* {} */\n", block.about));
@@ -109,11 +106,35 @@ fn shmem() -> String {
             out.push_str(&format!("#define {} {}\n", constant.name, constant.value));
         }
     }
-    for chapter in chapters() {
-        prototypes(&mut out, &chapter, "");
+    let standard = routines(|status| status != Status::Extension);
+    for (title, routines) in &standard {
+        prototypes(&mut out, title, routines, "");
     }
     out.push_str(END);
-    out.push_str(&generics::section());
+    let all: Vec<Routine> = standard.into_iter().flat_map(|(_, r)| r).collect();
+    out.push_str(&generics::section(&all));
+    out.push_str("\n#endif\n");
+    out
+}
+
+fn shmemx() -> String {
+    let extensions = routines(|status| status == Status::Extension);
+    let about = match extensions.is_empty() {
+        true => "Extensions: there are none beyond OpenSHMEM 1.6.",
+        false => "Extensions: what there is beyond OpenSHMEM 1.6.",
+    };
+    let mut out = format!(
+        "{BANNER}/* {about} */\n#ifndef SHMEMX_H\n#define SHMEMX_H\n\n#include <shmem.h>\n"
+    );
+    if !extensions.is_empty() {
+        out.push_str(BEGIN);
+        for (title, routines) in &extensions {
+            prototypes(&mut out, title, routines, "");
+        }
+        out.push_str(END);
+        let all: Vec<Routine> = extensions.into_iter().flat_map(|(_, r)| r).collect();
+        out.push_str(&generics::extensions(&all));
+    }
     out.push_str("\n#endif\n");
     out
 }
@@ -122,20 +143,31 @@ fn pshmem() -> String {
     let mut out = format!(
         "{BANNER}/* The profiling interface: every routine under a second name, for libraries that define the\n   \
          first one. */\n\
-         #ifndef PSHMEM_H\n#define PSHMEM_H\n{OLD_CXX}\n#include <shmem.h>\n\n\
-         #ifdef __cplusplus\nextern \"C\" {{\n#endif\n"
+         #ifndef PSHMEM_H\n#define PSHMEM_H\n{OLD_CXX}\n#include <shmem.h>\n{BEGIN}"
     );
-    for chapter in chapters() {
-        prototypes(&mut out, &chapter, "p");
+    for (title, routines) in routines(|_| true) {
+        prototypes(&mut out, title, &routines, "p");
     }
     out.push_str(END);
     out.push_str("\n#endif\n");
     out
 }
 
-fn prototypes(out: &mut String, chapter: &Chapter, prefix: &str) {
-    out.push_str(&format!("\n/* {} */\n", chapter.title));
-    for routine in &chapter.routines {
+/// The chapters that have routines of a status, each with those.
+fn routines(wanted: impl Fn(Status) -> bool) -> Vec<(&'static str, Vec<Routine>)> {
+    let mut found = Vec::new();
+    for mut chapter in chapters() {
+        chapter.routines.retain(|routine| wanted(routine.status));
+        if !chapter.routines.is_empty() {
+            found.push((chapter.title, chapter.routines));
+        }
+    }
+    found
+}
+
+fn prototypes(out: &mut String, title: &str, routines: &[Routine], prefix: &str) {
+    out.push_str(&format!("\n/* {title} */\n"));
+    for routine in routines {
         if routine.status == Status::Removed {
             out.push_str("/* no longer in the specification */\n");
         }

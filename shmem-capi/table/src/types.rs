@@ -38,8 +38,8 @@ types! {
     FLOAT "float" "float" "f32" "float";
     DOUBLE "double" "double" "f64" "double";
     LONGDOUBLE "longdouble" "long double" "LongDouble" "long double";
-    COMPLEXF "complexf" "float SHMEM_IMPL_COMPLEX" "ComplexF" "float SHMEM_IMPL_COMPLEX";
-    COMPLEXD "complexd" "double SHMEM_IMPL_COMPLEX" "ComplexD" "double SHMEM_IMPL_COMPLEX";
+    COMPLEXF "complexf" "float SHMEM_IMPL_COMPLEX" "Complex<f32>" "float SHMEM_IMPL_COMPLEX";
+    COMPLEXD "complexd" "double SHMEM_IMPL_COMPLEX" "Complex<f64>" "double SHMEM_IMPL_COMPLEX";
     CHAR "char" "char" "c_char" "char";
     SCHAR "schar" "signed char" "c_schar" "signed char";
     SHORT "short" "short" "c_short" "short";

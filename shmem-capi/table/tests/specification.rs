@@ -40,6 +40,15 @@ fn no_function_is_missing_or_too_many() {
 }
 
 #[test]
+fn names_of_functions_say_whose_they_are() {
+    for (routine, function) in functions() {
+        let name = &function.proto.name;
+        let extension = name.starts_with("shmemx_");
+        assert_eq!(routine.status == Status::Extension, extension, "{name}");
+    }
+}
+
+#[test]
 fn no_function_is_there_twice() {
     let mut seen = BTreeSet::new();
     for (_, function) in functions() {

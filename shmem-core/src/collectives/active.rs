@@ -8,14 +8,14 @@
 //!
 //! The set of all PEs needs none of this: it is the world team.
 
-use super::alltoall::Blocks;
+use super::alltoall::MemberBlock;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::check_dest;
-use super::tree;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
+use crate::tree;
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
@@ -119,7 +119,7 @@ impl Runtime {
                 at,
                 (&raw const value).cast(),
                 8,
-                Source::Reusable,
+                Completion::OnReturn,
             )
         };
     }
@@ -138,7 +138,7 @@ impl Runtime {
     fn pass(&self, set: ActiveSet, rank: usize, from: usize, to: usize, len: usize) {
         if len > 0 {
             // SAFETY: ranges of the program's symmetric arrays, which stay until the quiet.
-            unsafe { self.put_raw(set.pe(rank), to, self.own(from), len, Source::Stays) };
+            unsafe { self.put_raw(set.pe(rank), to, self.own(from), len, Completion::AtQuiet) };
         }
     }
 
@@ -290,7 +290,13 @@ impl Runtime {
                 // SAFETY: the block has room for the elements, which the child leaves alone until
                 // it gets the result.
                 unsafe {
-                    self.get_raw(set.pe(child), at, partial, count * elem, true);
+                    self.get_raw(
+                        set.pe(child),
+                        at,
+                        partial,
+                        count * elem,
+                        Completion::OnReturn,
+                    );
                     of.add_shared(self.own(at), partial, count);
                 }
             }
@@ -306,7 +312,7 @@ impl Runtime {
         self.quiet();
     }
 
-    pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: Blocks) {
+    pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: MemberBlock) {
         let who = (set.me, set.size);
         self.send_blocks(
             who,

@@ -1,24 +1,24 @@
 //! Exchange of blocks between all pairs.
 
-use super::announce::Call;
+use super::select::Operation;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 
-/// Which bytes of its arrays a member sends to each other one: block `k` has `n` elements of `elem`
+/// The block of its arrays that a member sends to each other one: block `k` has `n` elements of `elem`
 /// bytes, strides apart, and begins at element `k * n * stride`.
 #[derive(Clone, Copy)]
-pub(crate) struct Blocks {
+pub(crate) struct MemberBlock {
     pub(crate) n: usize,
     pub(crate) elem: usize,
     pub(crate) dest_stride: usize,
     pub(crate) source_stride: usize,
 }
 
-impl Blocks {
-    /// Blocks of bytes without gaps.
+impl MemberBlock {
+    /// A block of bytes without gaps.
     pub(crate) fn dense(bytes: usize) -> Self {
         Self {
             n: usize::from(bytes > 0),
@@ -47,14 +47,14 @@ impl Runtime {
         world_pe: impl Fn(usize) -> usize,
         dest: usize,
         source: usize,
-        blocks: Blocks,
+        blocks: MemberBlock,
     ) {
         let b = blocks.joined();
-        if let Some(remote) = &self.remote {
+        if let Some(network) = &self.network {
             // One after the other, first contacts would take longer than everything else.
             let others = (1..n).map(|step| world_pe((me + step) % n));
             let far = others.filter(|&pe| self.node_of[pe] != self.my_node);
-            remote.endpoint.connect_ahead(far.map(|pe| pe as u32));
+            network.endpoint.connect_ahead(far.map(|pe| pe as u32));
         }
         for step in 0..n {
             // Starting with the own rank spreads the load over the targets.
@@ -73,7 +73,7 @@ impl Runtime {
                         let to = self.neighbour(self.local_of[pe] as usize, to);
                         access::copy(self.own(from), to, b.elem);
                     } else {
-                        self.put_raw(pe, to, self.own(from), b.elem, Source::Stays);
+                        self.put_raw(pe, to, self.own(from), b.elem, Completion::AtQuiet);
                     }
                 }
             }
@@ -81,15 +81,15 @@ impl Runtime {
     }
 
     /// Sends block `k` of this member to member `k`.
-    pub(crate) fn team_alltoall(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
+    pub(crate) fn team_alltoall(&self, team: &Team, dest: Sym, source: Sym, blocks: MemberBlock) {
         if blocks.n == 0 || blocks.elem == 0 {
             return;
         }
-        self.announce(team, Call::Alltoall, blocks.n * blocks.elem, 0);
+        self.announce(team, Operation::Alltoall, blocks.n * blocks.elem, 0);
         let who = (team.my_pe(), team.n_pes());
         let world_pe = |rank| team.world_pe(rank);
         self.send_blocks(who, world_pe, dest.offset(), source.offset(), blocks);
-        if team.place().n_nodes() > 1 {
+        if team.mapping().n_nodes() > 1 {
             self.quiet();
         }
         self.await_members(team);

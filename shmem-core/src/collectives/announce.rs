@@ -5,48 +5,47 @@
 
 use std::fmt;
 
+use super::select::Operation;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::ANNOUNCED;
 
-/// A collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Call {
-    Sync = 1,
-    Broadcast,
-    Collect,
-    Fcollect,
-    Alltoall,
-    Reduce,
-    Scan,
-    Finalize,
-}
-
-/// The words of an announcement: what is announced is made of two numbers.
+/// The words of an announcement: the operation's number and one with it, and bytes.
 const WORDS: usize = 2;
 
-/// Where announcements lie in a slot: the current one, and those of the last two trades.
+/// Where announcements lie in a slot: the current one, and those of the last two exchanges of lines.
 const CURRENT: usize = 0;
 
 /// What a member says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Announcement([u64; WORDS]);
 
+impl Announcement {
+    fn new(operation: Operation, bytes: usize, root: usize) -> Self {
+        // All zero is no announcement.
+        Self([(1 + operation as u64) | ((root as u64) << 8), bytes as u64])
+    }
+
+    fn operation(self) -> Option<Operation> {
+        let number = (self.0[0] as u8).checked_sub(1)?;
+        Operation::ALL.get(usize::from(number)).copied()
+    }
+}
+
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [call, bytes] = self.0;
-        let root = call >> 8;
-        match call as u8 {
-            1 => f.write_str("a synchronisation"),
-            2 => write!(f, "a broadcast of {bytes} bytes from {root}"),
-            3 => f.write_str("collect"),
-            4 => write!(f, "fcollect of {bytes} bytes"),
-            5 => write!(f, "alltoall of blocks of {bytes} bytes"),
-            6 => write!(f, "a reduction of {bytes} bytes"),
-            7 => write!(f, "a scan of {bytes} bytes"),
-            8 => f.write_str("finalize, or the end of main"),
-            _ => f.write_str("no collective"),
+        let [number, bytes] = self.0;
+        let root = number >> 8;
+        match self.operation() {
+            None => f.write_str("no collective"),
+            Some(Operation::Sync) => f.write_str("a synchronisation"),
+            Some(Operation::Broadcast) => write!(f, "a broadcast of {bytes} bytes from {root}"),
+            Some(Operation::Collect) => f.write_str("collect"),
+            Some(Operation::Fcollect) => write!(f, "fcollect of {bytes} bytes"),
+            Some(Operation::Alltoall) => write!(f, "alltoall of blocks of {bytes} bytes"),
+            Some(Operation::Reduce) => write!(f, "a reduction of {bytes} bytes"),
+            Some(Operation::Scan) => write!(f, "a scan of {bytes} bytes"),
+            Some(Operation::Finalize) => f.write_str("finalize, or the end of main"),
         }
     }
 }
@@ -54,10 +53,9 @@ impl fmt::Display for Announcement {
 impl Runtime {
     /// Says what collective this member is in. Bytes are those of one PE's contribution.
     #[inline]
-    pub(super) fn announce(&self, team: &Team, call: Call, bytes: usize, root: usize) {
+    pub(super) fn announce(&self, team: &Team, operation: Operation, bytes: usize, root: usize) {
         if cfg!(debug_assertions) {
-            let said = Announcement([call as u64 | (root as u64) << 8, bytes as u64]);
-            self.say(team, CURRENT, said);
+            self.say(team, CURRENT, Announcement::new(operation, bytes, root));
         }
     }
 
@@ -68,29 +66,29 @@ impl Runtime {
     }
 
     fn said(&self, team: &Team, place: usize, i: usize) -> Announcement {
-        let local = team.place().local(i);
+        let local = team.mapping().local(i);
         Announcement(std::array::from_fn(|word| {
             let at = team.slot(ANNOUNCED) + 8 * (WORDS * place + word);
             // SAFETY: an aligned word of a segment of this node.
-            unsafe { crate::heap::access::load(self.neighbour(local, at), 8) }
+            unsafe { crate::heap::access::load(self.neighbour(local, at)) }
         }))
     }
 
-    /// Keeps what this member says until the trade after the next.
+    /// Keeps what this member says until the exchange of lines after the next.
     #[inline]
-    pub(super) fn announce_trade(&self, team: &Team, number: u64) {
+    pub(super) fn announce_lines(&self, team: &Team, number: u64) {
         if cfg!(debug_assertions) {
-            let said = self.said(team, CURRENT, team.place().index());
+            let said = self.said(team, CURRENT, team.mapping().index());
             self.say(team, 1 + (number % 2) as usize, said);
         }
     }
 
-    /// When the members of this node have traded.
+    /// When the members of this node have exchanged lines.
     ///
     /// # Panics
     /// If they are in different collectives.
     #[inline]
-    pub(super) fn compare_trade(&self, team: &Team, number: u64) {
+    pub(super) fn compare_lines(&self, team: &Team, number: u64) {
         self.compare(team, 1 + (number % 2) as usize);
     }
 
@@ -106,15 +104,15 @@ impl Runtime {
     #[inline]
     fn compare(&self, team: &Team, place: usize) {
         if cfg!(debug_assertions) {
-            let mine = self.said(team, place, team.place().index());
-            for i in 0..team.place().n_here() {
+            let mine = self.said(team, place, team.mapping().index());
+            for i in 0..team.mapping().n_here() {
                 let theirs = self.said(team, place, i);
                 assert!(
                     mine == theirs,
                     "PE {} is in {mine} of {team}, but PE {} in {theirs}; all members must call the \
                      same collectives in the same order with matching arguments",
                     self.me,
-                    self.node.ranks()[team.place().local(i)],
+                    self.node.ranks()[team.mapping().local(i)],
                 );
             }
         }
@@ -127,14 +125,15 @@ mod tests {
 
     #[test]
     fn announcements_say_what_they_are() {
-        let text = |call: Call| Announcement([call as u64 | 3 << 8, 24]).to_string();
-        assert_eq!(text(Call::Sync), "a synchronisation");
-        assert_eq!(text(Call::Broadcast), "a broadcast of 24 bytes from 3");
-        assert_eq!(text(Call::Collect), "collect");
-        assert_eq!(text(Call::Fcollect), "fcollect of 24 bytes");
-        assert_eq!(text(Call::Alltoall), "alltoall of blocks of 24 bytes");
-        assert_eq!(text(Call::Reduce), "a reduction of 24 bytes");
-        assert_eq!(text(Call::Scan), "a scan of 24 bytes");
-        assert_eq!(text(Call::Finalize), "finalize, or the end of main");
+        let text = |operation| Announcement::new(operation, 24, 3).to_string();
+        assert_eq!(Announcement([0, 0]).to_string(), "no collective");
+        assert_eq!(text(Operation::Sync), "a synchronisation");
+        assert_eq!(text(Operation::Broadcast), "a broadcast of 24 bytes from 3");
+        assert_eq!(text(Operation::Collect), "collect");
+        assert_eq!(text(Operation::Fcollect), "fcollect of 24 bytes");
+        assert_eq!(text(Operation::Alltoall), "alltoall of blocks of 24 bytes");
+        assert_eq!(text(Operation::Reduce), "a reduction of 24 bytes");
+        assert_eq!(text(Operation::Scan), "a scan of 24 bytes");
+        assert_eq!(text(Operation::Finalize), "finalize, or the end of main");
     }
 }

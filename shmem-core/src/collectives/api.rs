@@ -1,54 +1,12 @@
 //! The typed collectives: methods of a team, and functions on the world.
 
-use super::alltoall::Blocks;
-use super::combine::{self, Combine};
-use crate::datum::{Arithmetic, Bits, Datum, Number};
+use super::alltoall::MemberBlock;
+use super::combine::combine;
+use super::op::{ReduceOp, Sum};
+use crate::datum::{Arithmetic, Datum};
 use crate::heap::address::Sym;
-use crate::heap::sym::SymSlice;
+use crate::symmetric::array::SymSlice;
 use crate::team::Team;
-
-/// How a reduction combines elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// Sum; integers wrap.
-    Sum,
-    /// Product; integers wrap.
-    Prod,
-    /// Smallest. A NaN loses against a number.
-    Min,
-    /// Largest. A NaN loses against a number.
-    Max,
-    /// Bitwise and, for integers ([`reduce_bits`]).
-    And,
-    /// Bitwise or, for integers ([`reduce_bits`]).
-    Or,
-    /// Bitwise exclusive or, for integers ([`reduce_bits`]).
-    Xor,
-}
-
-impl Op {
-    /// # Panics
-    /// For the bitwise ones.
-    #[track_caller]
-    fn of_numbers<T: Number>(self) -> Combine {
-        match self {
-            Self::Sum => combine::sum::<T>,
-            Self::Prod => combine::prod::<T>,
-            Self::Min => combine::min::<T>,
-            Self::Max => combine::max::<T>,
-            Self::And | Self::Or | Self::Xor => panic!("reduce: use reduce_bits for {self:?}"),
-        }
-    }
-
-    fn of_bits<T: Bits>(self) -> Combine {
-        match self {
-            Self::And => combine::and::<T>,
-            Self::Or => combine::or::<T>,
-            Self::Xor => combine::xor::<T>,
-            number => number.of_numbers::<T>(),
-        }
-    }
-}
 
 fn sym<T: Datum>(array: SymSlice<T>) -> Sym {
     Sym::new(array.offset())
@@ -218,7 +176,7 @@ impl Team {
         check("dest", dest.len(), dest_stride);
         check("source", source.len(), source_stride);
         let (rt, _guard) = self.enter();
-        let blocks = Blocks {
+        let blocks = MemberBlock {
             n: block,
             elem: size_of::<T>(),
             dest_stride,
@@ -227,65 +185,32 @@ impl Team {
         rt.team_alltoall(self, sym(dest), sym(source), blocks);
     }
 
-    #[track_caller]
-    fn reduce_by<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, combine: Combine) {
-        check_equal_len("reduce", dest, source);
-        let (rt, _guard) = self.enter();
-        let (to, from) = (sym(dest), sym(source));
-        // SAFETY: arrays of `T`, which the callers' functions are for.
-        unsafe { rt.team_reduce(self, to, from, dest.len(), size_of::<T>(), combine) };
-    }
-
     /// Combines `source` of all members element by element; every member gets the result in `dest`.
+    /// `op` is [`Sum`](crate::Sum), [`Prod`](crate::Prod), [`Min`](crate::Min), [`Max`](crate::Max),
+    /// [`And`](crate::And), [`Or`](crate::Or), [`Xor`](crate::Xor) or another [`ReduceOp`].
     ///
     /// **Collective** over the team; `dest` may be used on return, and `source` changed. `dest` and
     /// `source` may be the same array. Results do not vary between runs with the same layout of PEs on
     /// nodes.
     ///
     /// # Panics
-    /// If the lengths differ, or `op` is a bitwise one; and as [`sync`](Self::sync).
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_sum_reduce`, `shmem_prod_reduce`, `shmem_min_reduce`, `shmem_max_reduce`.
-    #[track_caller]
-    pub fn reduce<T: Number>(&self, dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
-        self.reduce_by(dest, source, op.of_numbers::<T>());
-    }
-
-    /// As [`reduce`](Self::reduce), for integers and with the bitwise operations too.
-    ///
-    /// # Panics
     /// If the lengths differ; and as [`sync`](Self::sync).
     ///
     /// # Spec
-    /// OpenSHMEM 1.6, `shmem_and_reduce`, `shmem_or_reduce`, `shmem_xor_reduce`.
+    /// OpenSHMEM 1.6, `shmem_sum_reduce`, `shmem_prod_reduce`, `shmem_min_reduce`, `shmem_max_reduce`,
+    /// `shmem_and_reduce`, `shmem_or_reduce`, `shmem_xor_reduce`.
     #[track_caller]
-    pub fn reduce_bits<T: Bits>(&self, dest: SymSlice<T>, source: SymSlice<T>, op: Op) {
-        self.reduce_by(dest, source, op.of_bits::<T>());
-    }
-
-    /// Adds up `source` of all members, as [`reduce`](Self::reduce), also of complex numbers.
-    ///
-    /// # Panics
-    /// If the lengths differ; and as [`sync`](Self::sync).
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_sum_reduce`.
-    #[track_caller]
-    pub fn sum_reduce<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
-        self.reduce_by(dest, source, combine::sum::<T>);
-    }
-
-    /// Multiplies `source` of all members, as [`reduce`](Self::reduce), also of complex numbers.
-    ///
-    /// # Panics
-    /// If the lengths differ; and as [`sync`](Self::sync).
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_prod_reduce`.
-    #[track_caller]
-    pub fn prod_reduce<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
-        self.reduce_by(dest, source, combine::prod::<T>);
+    pub fn reduce<T: Datum, O: ReduceOp<T>>(
+        &self,
+        dest: SymSlice<T>,
+        source: SymSlice<T>,
+        #[allow(unused_variables, reason = "the type says it all")] op: O,
+    ) {
+        check_equal_len("reduce", dest, source);
+        let (rt, _guard) = self.enter();
+        let (to, from, elem) = (sym(dest), sym(source), size_of::<T>());
+        // SAFETY: arrays of `T`, which the function is for.
+        unsafe { rt.team_reduce(self, to, from, dest.len(), elem, combine::<T, O>) };
     }
 
     #[track_caller]
@@ -301,7 +226,7 @@ impl Team {
                 from,
                 n,
                 size_of::<T>(),
-                combine::sum::<T>,
+                combine::<T, Sum>,
                 exclusive,
             )
         };
@@ -376,7 +301,7 @@ pub fn sync_all() {
 }
 
 macro_rules! on_the_world {
-    ($($name:ident<$t:ident: $bound:ident>($($arg:ident: $of:ty),*) $(-> $ret:ty)?, $spec:literal;)*) => { $(
+    ($($name:ident<$($t:ident: $bound:path),*>($($arg:ident: $of:ty),*) $(-> $ret:ty)?, $spec:literal;)*) => { $(
         #[doc = concat!("[`Team::", stringify!($name), "`] on the world.")]
         ///
         /// **Collective**.
@@ -387,7 +312,7 @@ macro_rules! on_the_world {
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
         #[track_caller]
-        pub fn $name<$t: $bound>($($arg: $of),*) $(-> $ret)? {
+        pub fn $name<$($t: $bound),*>($($arg: $of),*) $(-> $ret)? {
             Team::world().$name($($arg),*)
         }
     )* };
@@ -405,10 +330,7 @@ on_the_world! {
         source_stride: usize,
         block: usize
     ), "shmem_alltoalls";
-    reduce<T: Number>(dest: SymSlice<T>, source: SymSlice<T>, op: Op), "shmem_sum_reduce";
-    reduce_bits<T: Bits>(dest: SymSlice<T>, source: SymSlice<T>, op: Op), "shmem_and_reduce";
-    sum_reduce<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_sum_reduce";
-    prod_reduce<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_prod_reduce";
+    reduce<T: Datum, O: ReduceOp<T>>(dest: SymSlice<T>, source: SymSlice<T>, op: O), "shmem_sum_reduce";
     sum_inscan<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_sum_inscan";
     sum_exscan<T: Arithmetic>(dest: SymSlice<T>, source: SymSlice<T>), "shmem_sum_exscan";
 }

@@ -1,23 +1,14 @@
 //! Broadcast.
 
-use super::announce::Call;
-use super::links::{Counter, lent};
-use super::trade::CARGO;
-use super::tree;
+use super::links::{self, Counter};
+use super::select::{Algorithm, Between, Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, RING_FLAG};
-
-/// Bytes that one PE writes into others' arrays by itself: less work than a wait for their reading.
-const PUSH: usize = 32 << 10;
-
-/// Bytes up to which whole messages go down the tree; and how many a node there must be for the ring
-/// to be worth its many steps.
-const TREE: usize = 32 << 10;
-const PER_NODE: usize = 4 << 10;
+use crate::tree;
 
 /// Bytes that go around the ring at a time.
 const SLAB: usize = 32 << 10;
@@ -48,37 +39,38 @@ impl Runtime {
         root: usize,
         write_root: bool,
     ) {
-        let place = team.place();
-        let root_node = place.node_of(root);
+        let mapping = team.mapping();
+        let root_node = mapping.node_of(root);
         let b = Broadcast {
             team,
             dest: dest.offset(),
             bytes,
             root_node,
-            root_local: (root_node == place.node())
+            root_local: (root_node == mapping.node())
                 .then(|| self.local_of[team.world_pe(root)] as usize),
             write_root,
         };
         if bytes == 0 {
             return;
         }
-        self.announce(team, Call::Broadcast, bytes, root);
-        if team.trades() && bytes <= CARGO {
+        self.announce(team, Operation::Broadcast, bytes, root);
+        let Algorithm { here, between } = select(Operation::Broadcast, bytes, Layout::of(team));
+        if here == Here::Lines {
             let given = if team.my_pe() == root { bytes } else { 0 };
-            let trade = self.trade(team, self.own(source.offset()), given);
+            let lines = self.exchange_lines(team, self.own(source.offset()), given);
             if write_root || given == 0 {
                 // SAFETY: the root has given that many bytes; members of one node are in order of rank.
-                unsafe { access::copy(trade.of(root), self.own(dest.offset()), bytes) };
+                unsafe { access::copy(lines.of(root), self.own(dest.offset()), bytes) };
             }
             return;
         }
         if team.my_pe() == root {
             self.set_word(team.slot(ARGUMENT), source.offset() as u64);
         }
-        let push = bytes * (place.n_here() - 1) <= PUSH;
-        if place.n_nodes() > 1 {
+        let push = here == Here::Push;
+        if between != Between::Nothing {
             self.meet(team, || {
-                self.broadcast_to_leaders(b);
+                self.broadcast_to_leaders(b, between);
                 if push {
                     self.push_data(b);
                 }
@@ -104,17 +96,17 @@ impl Runtime {
             Some(root) => {
                 let told = self.neighbour(root, b.team.slot(ARGUMENT));
                 // SAFETY: an aligned word of a segment of this node.
-                (root, unsafe { access::load(told, 8) } as usize)
+                (root, unsafe { access::load(told) } as usize)
             }
-            None => (b.team.place().local(0), b.dest),
+            None => (b.team.mapping().local(0), b.dest),
         }
     }
 
     /// Writes what is on this node into the arrays of all members here.
     fn push_data(&self, b: Broadcast<'_>) {
-        let place = b.team.place();
+        let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);
-        for to in (0..place.n_here()).map(|i| place.local(i)) {
+        for to in (0..mapping.n_here()).map(|i| mapping.local(i)) {
             if to != from || (b.write_root && b.root_local == Some(to)) {
                 // SAFETY: both arrays lie inside segments of this node.
                 unsafe {
@@ -130,20 +122,19 @@ impl Runtime {
 
     /// Takes what is on this node, after a meeting; who has it waits for the others.
     fn pull_data(&self, b: Broadcast<'_>) {
-        let place = b.team.place();
+        let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);
         if self.local != from || (b.write_root && b.root_local == Some(from)) {
-            // SAFETY: two arrays of segments of this node; what is read stays until departure.
+            // SAFETY: two arrays of segments of this node; what is read stays until all have.
             unsafe { access::copy(self.neighbour(from, at), self.own(b.dest), b.bytes) };
         }
-        let shows = (0..place.n_here()).find(|&i| place.local(i) == from);
-        self.depart(b.team, shows.expect("the data is with a member"));
+        let owner = (0..mapping.n_here()).find(|&i| mapping.local(i) == from);
+        self.finish_reading(b.team, owner.expect("the data is with a member"));
     }
 
     /// Brings the data to all leaders: into their destination arrays, but on the root's node. For
     /// leaders.
-    fn broadcast_to_leaders(&self, b: Broadcast<'_>) {
-        let nodes = b.team.place().n_nodes();
+    fn broadcast_to_leaders(&self, b: Broadcast<'_>, between: Between) {
         let (has, at) = self.data_here(b);
         let from = match has == self.local {
             true => at,
@@ -154,23 +145,22 @@ impl Runtime {
                 b.dest
             }
         };
-        let source = lent(b.bytes);
-        if b.bytes <= TREE || b.bytes < nodes * PER_NODE {
-            self.flood_tree(b, from, source);
-        } else {
-            self.pass_around_ring(b, from, source);
+        let source = links::source(b.bytes);
+        match between {
+            Between::Ring => self.pass_around_ring(b, from, source),
+            _ => self.flood_tree(b, from, source),
         }
-        self.give_back(source);
+        self.complete(source);
     }
 
     /// From the root's node along all edges of the tree, up and down.
-    fn flood_tree(&self, b: Broadcast<'_>, from: usize, source: Source) {
-        let (team, place) = (b.team, b.team.place());
-        let node = place.node();
+    fn flood_tree(&self, b: Broadcast<'_>, from: usize, source: Completion) {
+        let (team, mapping) = (b.team, b.team.mapping());
+        let node = mapping.node();
         let round = self.next_round(team);
         let from_child = self
             .children(team)
-            .find(|&(_, child)| tree::subtree(child, place.n_nodes()).contains(&b.root_node));
+            .find(|&(_, child)| tree::subtree(child, mapping.n_nodes()).contains(&b.root_node));
         if let Some((k, _)) = from_child {
             self.await_child(team, k, round);
         } else if node != b.root_node {
@@ -184,17 +174,17 @@ impl Runtime {
         }
         for (k, child) in self.children(team).rev() {
             if from_child.is_none_or(|(from, _)| from != k) {
-                self.write(place.leader(child), b.dest, data, b.bytes, source);
+                self.write(mapping.leader(child), b.dest, data, b.bytes, source);
                 self.tell_child(team, child, round);
             }
         }
     }
 
     /// From the root's node to the right, slab by slab, so that all links are busy at a time.
-    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, source: Source) {
-        let (team, place) = (b.team, b.team.place());
-        let (nodes, node) = (place.n_nodes(), place.node());
-        let right = place.leader((node + 1) % nodes);
+    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, source: Completion) {
+        let (team, mapping) = (b.team, b.team.mapping());
+        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let right = mapping.leader((node + 1) % nodes);
         let distance = (node + nodes - b.root_node) % nodes;
         let slabs = b.bytes.div_ceil(SLAB);
         let before = self.count(team, Counter::Messages, slabs);

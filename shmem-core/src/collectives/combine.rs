@@ -7,7 +7,8 @@
 
 use std::mem::MaybeUninit;
 
-use crate::datum::{Arithmetic, Bits, Number};
+use super::op::ReduceOp;
+use crate::datum::Datum;
 use crate::heap::access;
 
 /// Combines `n` elements: `into[i] = into[i] op from[i]`.
@@ -17,35 +18,21 @@ use crate::heap::access;
 /// they lie apart in memory that nobody else knows of. The library gives it copies of its own.
 pub type Combine = unsafe fn(into: *mut u8, from: *const u8, n: usize);
 
-macro_rules! combines {
-    ($($name:ident: $bound:ident, $method:ident;)*) => { $(
-        #[doc = concat!("[`Combine`] by [`", stringify!($bound), "::", stringify!($method), "`].")]
-        ///
-        /// # Safety
-        /// As [`Combine`] says.
-        pub(crate) unsafe fn $name<T: $bound>(into: *mut u8, from: *const u8, n: usize) {
-            // SAFETY: by the caller; any bytes are values.
-            let (into, from) = unsafe {
-                (
-                    std::slice::from_raw_parts_mut(into.cast::<T>(), n),
-                    std::slice::from_raw_parts(from.cast::<T>(), n),
-                )
-            };
-            for (into, from) in into.iter_mut().zip(from) {
-                *into = into.$method(*from);
-            }
-        }
-    )* };
-}
-
-combines! {
-    sum: Arithmetic, plus;
-    prod: Arithmetic, times;
-    min: Number, smaller;
-    max: Number, larger;
-    and: Bits, and;
-    or: Bits, or;
-    xor: Bits, xor;
+/// The [`Combine`] of an operation on elements of type `T`.
+///
+/// # Safety
+/// As [`Combine`] says.
+pub unsafe fn combine<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: by the caller; any bytes are values.
+    let (into, from) = unsafe {
+        (
+            std::slice::from_raw_parts_mut(into.cast::<T>(), n),
+            std::slice::from_raw_parts(from.cast::<T>(), n),
+        )
+    };
+    for (into, from) in into.iter_mut().zip(from) {
+        *into = O::combine(*into, *from);
+    }
 }
 
 /// What is combined at a time in a large reduction: it stays in the first cache.
@@ -142,7 +129,9 @@ impl Elements {
 
 #[cfg(test)]
 mod tests {
+    use super::super::op::{And, Max, Min, Or, Prod, Sum, Xor};
     use super::*;
+    use crate::datum::Complex;
 
     #[test]
     fn blocks_have_room_for_what_was_asked_for() {
@@ -192,28 +181,35 @@ mod tests {
 
     #[test]
     fn elements_are_combined_one_by_one() {
-        fn run<T: Copy + PartialEq + std::fmt::Debug>(f: Combine, a: [T; 3], b: [T; 3], c: [T; 3]) {
+        fn run<T: Datum + PartialEq, O: ReduceOp<T>>(_: O, a: [T; 3], b: [T; 3], c: [T; 3]) {
             let mut into = a;
-            // SAFETY: arrays of three elements of the function's type.
-            unsafe { f(into.as_mut_ptr().cast(), b.as_ptr().cast(), 3) };
+            // SAFETY: arrays of three elements of the type.
+            unsafe { combine::<T, O>(into.as_mut_ptr().cast(), b.as_ptr().cast(), 3) };
             assert_eq!(into, c);
         }
-        run::<i32>(sum::<i32>, [1, -2, i32::MAX], [3, 4, 1], [4, 2, i32::MIN]);
-        run::<f64>(
-            prod::<f64>,
-            [1.5, 2.0, 0.0],
-            [2.0, -1.0, 5.0],
-            [3.0, -2.0, 0.0],
-        );
-        run::<f32>(
-            min::<f32>,
-            [1.0, f32::NAN, 3.0],
+        run(Sum, [1, -2, i32::MAX], [3, 4, 1], [4, 2, i32::MIN]);
+        run(Prod, [1.5, 2.0, 0.0], [2.0, -1.0, 5.0], [3.0, -2.0, 0.0]);
+        run(Prod, [3u8, 16, 1], [4, 16, 1], [12, 0, 1]);
+        run(
+            Min,
+            [1.0f32, f32::NAN, 3.0],
             [2.0, 7.0, -3.0],
             [1.0, 7.0, -3.0],
         );
-        run::<u8>(max::<u8>, [1, 200, 3], [2, 100, 3], [2, 200, 3]);
-        run::<u16>(and::<u16>, [6, 0, 9], [3, 1, 8], [2, 0, 8]);
-        run::<u64>(or::<u64>, [6, 0, 9], [3, 1, 2], [7, 1, 11]);
-        run::<i64>(xor::<i64>, [6, 0, 9], [3, 1, 9], [5, 1, 0]);
+        run(
+            Max,
+            [f64::NAN, 1.0, 2.0],
+            [2.0, f64::NAN, 1.0],
+            [2.0, 1.0, 2.0],
+        );
+        run(Max, [1u8, 200, 3], [2, 100, 3], [2, 200, 3]);
+        run(Min, [-1i8, 5, 0], [1, 4, 0], [-1, 4, 0]);
+        run(And, [6u16, 0, 9], [3, 1, 8], [2, 0, 8]);
+        run(Or, [6u64, 0, 9], [3, 1, 2], [7, 1, 11]);
+        run(Xor, [6i64, 0, 9], [3, 1, 9], [5, 1, 0]);
+        let complex = |re, im| Complex { re, im };
+        let (a, b) = ([complex(1.0, 2.0); 3], [complex(3.0, -1.0); 3]);
+        run(Prod, a, b, [complex(5.0, 5.0); 3]);
+        run(Sum, a, b, [complex(4.0, 1.0); 3]);
     }
 }

@@ -6,24 +6,15 @@
 
 use std::ops::Range;
 
-use super::announce::Call;
-use super::links::{Counter, lent};
-use super::trade::CARGO;
-use super::tree;
+use super::links::{self, Counter};
+use super::select::{Between, Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{ARGUMENT, BOX, LANDING, RING_FLAG, SHOWN};
-
-/// Members from which on one gathers small blocks for all, rather than each writing to all.
-const MANY: usize = 4;
-
-/// Bytes up to which all of the result goes up and down the tree; and how many a node there must be
-/// for the ring to be worth its many steps.
-const TREE: usize = 32 << 10;
-const PER_NODE: usize = 4 << 10;
+use crate::tree;
 
 /// What leaders exchange: items in an array, each of which a node has in the beginning, and all in
 /// the end.
@@ -105,29 +96,37 @@ pub(super) fn check_dest(dest: Sym, total: usize) {
 impl Runtime {
     /// Concatenates `bytes` bytes of every member, in order of rank.
     pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
-        let (place, n) = (team.place(), team.n_pes());
-        self.announce(team, Call::Fcollect, bytes, 0);
+        let (mapping, n) = (team.mapping(), team.n_pes());
+        self.announce(team, Operation::Fcollect, bytes, 0);
         if bytes == 0 {
-        } else if team.trades() && bytes <= CARGO {
-            let trade = self.trade(team, self.own(source.offset()), bytes);
-            for i in 0..n {
-                // SAFETY: all have given that many bytes; the array has room for them.
-                unsafe { access::copy(trade.of(i), self.own(dest.offset() + i * bytes), bytes) };
-            }
-        } else if place.n_nodes() == 1 && n >= MANY && n * bytes <= BOX {
-            let shown = self.leader_slot(team, SHOWN);
-            self.meet(team, || {
+            return;
+        }
+        let (dest, source) = (dest.offset(), source.offset());
+        let algorithm = select(Operation::Fcollect, bytes, Layout::of(team));
+        match algorithm.here {
+            Here::Lines => {
+                let lines = self.exchange_lines(team, self.own(source), bytes);
                 for i in 0..n {
-                    let from = self.neighbour(place.local(i), source.offset());
-                    // SAFETY: all have arrived, so nobody reads what was shown before.
-                    unsafe { access::copy(from, shown.add(i * bytes), bytes) };
+                    // SAFETY: all have given that many bytes; the array has room for them.
+                    unsafe { access::copy(lines.of(i), self.own(dest + i * bytes), bytes) };
                 }
-            });
-            // SAFETY: what is shown stays until this PE arrives again.
-            unsafe { access::copy(shown, self.own(dest.offset()), n * bytes) };
-        } else {
-            let range = |pe| pe * bytes..(pe + 1) * bytes;
-            self.concatenate(team, dest.offset(), source.offset(), range);
+            }
+            Here::One => {
+                let shown = self.leader_slot(team, SHOWN);
+                self.meet(team, || {
+                    for i in 0..n {
+                        let from = self.neighbour(mapping.local(i), source);
+                        // SAFETY: all have arrived, so nobody reads what was shown before.
+                        unsafe { access::copy(from, shown.add(i * bytes), bytes) };
+                    }
+                });
+                // SAFETY: what is shown stays until this PE arrives again.
+                unsafe { access::copy(shown, self.own(dest), n * bytes) };
+            }
+            _ => {
+                let range = |pe| pe * bytes..(pe + 1) * bytes;
+                self.concatenate(team, dest, source, range, algorithm.between);
+            }
         }
     }
 
@@ -141,14 +140,14 @@ impl Runtime {
         bytes: usize,
         room: usize,
     ) -> usize {
-        self.announce(team, Call::Collect, 0, 0);
+        self.announce(team, Operation::Collect, 0, 0);
         let ends = self.ends(team, bytes);
         let total = ends[team.n_pes() - 1];
         check_dest(dest, total);
         if total > 0 && total <= room {
-            self.concatenate(team, dest.offset(), source.offset(), |pe| {
-                pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe]
-            });
+            let between = select(Operation::Collect, total, Layout::of(team)).between;
+            let block = |pe: usize| pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe];
+            self.concatenate(team, dest.offset(), source.offset(), block, between);
         }
         total
     }
@@ -156,7 +155,7 @@ impl Runtime {
     /// Tells all members `bytes`, and gives the sums of theirs up to each.
     fn ends(&self, team: &Team, bytes: usize) -> Vec<usize> {
         const WINDOW: usize = BOX / 8;
-        let (place, n) = (team.place(), team.n_pes());
+        let (mapping, n) = (team.mapping(), team.n_pes());
         self.set_word(team.slot(ARGUMENT), bytes as u64);
         let shown = self.leader_slot(team, SHOWN);
         let mut ends = Vec::with_capacity(n);
@@ -164,26 +163,26 @@ impl Runtime {
         for start in (0..n).step_by(WINDOW) {
             let window = start..n.min(start + WINDOW);
             self.meet(team, || {
-                for i in 0..place.n_here() {
+                for i in 0..mapping.n_here() {
                     let rank = self.rank_here(team, i);
                     if window.contains(&rank) {
-                        let from = self.neighbour(place.local(i), team.slot(ARGUMENT));
+                        let from = self.neighbour(mapping.local(i), team.slot(ARGUMENT));
                         // SAFETY: all have arrived, so nobody reads what was shown before.
                         unsafe { access::copy(from, shown.add(8 * (rank - start)), 8) };
                     }
                 }
-                if place.n_nodes() > 1 {
+                if mapping.n_nodes() > 1 {
                     let items = Items {
                         count: window.len(),
                         range: |i| 8 * i..8 * (i + 1),
-                        node: |i| place.node_of(start + i),
+                        node: |i| mapping.node_of(start + i),
                     };
                     self.exchange_boxes(team, &items);
                 }
             });
             for i in 0..window.len() {
                 // SAFETY: what is shown stays until this PE arrives again; the box is aligned.
-                end += unsafe { access::load(shown.add(8 * i), 8) } as usize;
+                end += unsafe { access::load(shown.add(8 * i)) } as usize;
                 ends.push(end);
             }
         }
@@ -192,7 +191,7 @@ impl Runtime {
 
     /// Rank of the `i`th member of this node.
     pub(super) fn rank_here(&self, team: &Team, i: usize) -> usize {
-        let pe = self.node.ranks()[team.place().local(i)] as usize;
+        let pe = self.node.ranks()[team.mapping().local(i)] as usize;
         team.members().rank_of(pe).expect("members have ranks")
     }
 
@@ -203,15 +202,20 @@ impl Runtime {
         dest: usize,
         source: usize,
         block: impl Fn(usize) -> Range<usize>,
+        between: Between,
     ) {
-        let place = team.place();
-        let (own, n) = (block(team.my_pe()), place.n_here());
-        let many = place.n_nodes() > 1;
+        let mapping = team.mapping();
+        let (own, n) = (block(team.my_pe()), mapping.n_here());
+        let many = between != Between::Nothing;
         // The others' arrays are ready, whether they have arrived or not. Starting with the own one
         // spreads the load.
         for step in 0..if many { 1 } else { n } {
-            let i = if many { 0 } else { (place.index() + step) % n };
-            let to = self.neighbour(place.local(i), dest + own.start);
+            let i = if many {
+                0
+            } else {
+                (mapping.index() + step) % n
+            };
+            let to = self.neighbour(mapping.local(i), dest + own.start);
             // SAFETY: the block lies inside the array and is nobody else's.
             unsafe { access::copy(self.own(source), to, own.len()) };
         }
@@ -221,24 +225,29 @@ impl Runtime {
         let items = Items {
             count: team.n_pes(),
             range: block,
-            node: |rank| place.node_of(rank),
+            node: |rank| mapping.node_of(rank),
         };
         let total = items.total();
         self.meet(team, || {
-            let lent = lent(total);
-            if total <= TREE || total < place.n_nodes() * PER_NODE {
-                self.exchange_along_tree(team, (dest, dest, lent), &items);
-            } else {
-                self.exchange_around_ring(team, (dest, lent), &items);
+            let source = links::source(total);
+            match between {
+                Between::Ring => self.exchange_around_ring(team, (dest, source), &items),
+                _ => self.exchange_along_tree(team, (dest, dest, source), &items),
             }
-            self.give_back(lent);
+            self.complete(source);
         });
-        if !place.leads() {
+        if !mapping.leads() {
             // SAFETY: arrays of `total` bytes in two segments; the leader leaves its own alone
-            // until all have departed.
-            unsafe { access::copy(self.neighbour(place.local(0), dest), self.own(dest), total) };
+            // until all have read it.
+            unsafe {
+                access::copy(
+                    self.neighbour(mapping.local(0), dest),
+                    self.own(dest),
+                    total,
+                )
+            };
         }
-        self.depart(team, 0);
+        self.finish_reading(team, 0);
     }
 
     /// Gives all leaders all items: those that they show, in the boxes of their slots. For leaders.
@@ -247,7 +256,7 @@ impl Runtime {
         team: &Team,
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
-        let boxes = (team.slot(LANDING), team.slot(SHOWN), Source::Reusable);
+        let boxes = (team.slot(LANDING), team.slot(SHOWN), Completion::OnReturn);
         self.exchange_along_tree(team, boxes, items);
     }
 
@@ -257,11 +266,11 @@ impl Runtime {
     fn exchange_along_tree(
         &self,
         team: &Team,
-        (landing, shown, source): (usize, usize, Source),
+        (landing, shown, source): (usize, usize, Completion),
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
-        let (place, total) = (team.place(), items.total());
-        let (node, nodes) = (place.node(), place.n_nodes());
+        let (mapping, total) = (team.mapping(), items.total());
+        let (node, nodes) = (mapping.node(), mapping.n_nodes());
         let take = |range: Range<usize>| {
             if landing != shown {
                 let (from, to) = (
@@ -290,7 +299,7 @@ impl Runtime {
             take(0..total);
         }
         for (_, child) in self.children(team).rev() {
-            send(place.leader(child), 0..total);
+            send(mapping.leader(child), 0..total);
             self.tell_child(team, child, round);
         }
     }
@@ -300,12 +309,12 @@ impl Runtime {
     fn exchange_around_ring(
         &self,
         team: &Team,
-        (array, source): (usize, Source),
+        (array, source): (usize, Completion),
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
-        let place = team.place();
-        let (nodes, node) = (place.n_nodes(), place.node());
-        let right = place.leader((node + 1) % nodes);
+        let mapping = team.mapping();
+        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let right = mapping.leader((node + 1) % nodes);
         let flag = team.slot(RING_FLAG);
         let before = self.count(team, Counter::Messages, nodes - 1);
         let by_node = items.by_node();

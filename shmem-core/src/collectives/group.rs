@@ -1,7 +1,7 @@
 //! The collectives of the raw interface: on a team or an active set, in addresses and bytes.
 
 use super::active::ActiveSet;
-use super::alltoall::Blocks;
+use super::alltoall::MemberBlock;
 use super::combine::Combine;
 use crate::heap::address::Sym;
 use crate::runtime::{Runtime, rt};
@@ -53,7 +53,7 @@ impl<'a> Group<'a> {
                 if !everybody {
                     return Who::Set(rt, ActiveSet::new(rt, start, log_stride, size, psync));
                 }
-                &rt.teams.world
+                Team::world()
             }
         };
         let (rt, guard) = team.enter();
@@ -200,7 +200,7 @@ pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// OpenSHMEM 1.6, `shmem_alltoall`.
 #[track_caller]
 pub unsafe fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: usize) {
-    exchange(group, dest, source, Blocks::dense(bytes_per_pe));
+    exchange(group, dest, source, MemberBlock::dense(bytes_per_pe));
 }
 
 /// As [`alltoall`] with blocks of `nelems` elements of `elem` bytes that are `dst` and `sst`
@@ -230,7 +230,7 @@ pub unsafe fn alltoalls(
         Ok(stride) if stride > 0 => stride,
         _ => panic!("alltoalls: the stride of {name} is {stride}, and must be at least 1"),
     };
-    let blocks = Blocks {
+    let blocks = MemberBlock {
         n: nelems,
         elem,
         dest_stride: stride("dest", dst),
@@ -240,7 +240,7 @@ pub unsafe fn alltoalls(
 }
 
 #[track_caller]
-fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
+fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: MemberBlock) {
     match group.who() {
         Who::Team(rt, team, _) => rt.team_alltoall(team, dest, source, blocks),
         Who::Set(rt, set) => rt.set_alltoall(set, dest, source, blocks),

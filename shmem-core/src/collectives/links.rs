@@ -27,21 +27,22 @@
 //! partial results go to a staging room for two; the receiver tells its left neighbour how many it
 //! has taken.
 
-use super::tree;
 use crate::heap::access;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::{Team, slots};
+use crate::tree;
 
 /// Bytes up to which copying them is quicker than waiting until they have arrived.
 const COPIED: usize = 16 << 10;
 
-/// How to send from an array of the program, `bytes` in all, which may be changed afterwards.
-pub(super) fn lent(bytes: usize) -> Source {
+/// How to send from an array of the program, `bytes` in all, which may be changed after
+/// [`complete`](Runtime::complete).
+pub(super) fn source(bytes: usize) -> Completion {
     if bytes <= COPIED {
-        Source::Reusable
+        Completion::OnReturn
     } else {
-        Source::Stays
+        Completion::AtQuiet
     }
 }
 
@@ -54,15 +55,15 @@ pub(super) enum Counter {
     Messages = 1,
     /// Pieces through staging rooms.
     Pieces = 2,
-    /// Trades on this node: all members count them.
-    Trades = 3,
+    /// Exchanges of lines on this node: all members count them.
+    Lines = 3,
 }
 
 impl Runtime {
     /// The word at `offset` of this PE's segment.
     pub(crate) fn word(&self, offset: usize) -> u64 {
         // SAFETY: an aligned word of the runtime's part of the segment.
-        unsafe { access::load(self.own(offset), 8) }
+        unsafe { access::load(self.own(offset)) }
     }
 
     /// Writes the word at `offset` of this PE's segment.
@@ -102,12 +103,19 @@ impl Runtime {
         &self,
         team: &Team,
     ) -> impl DoubleEndedIterator<Item = (usize, usize)> + use<> {
-        tree::children(team.place().node(), team.place().n_nodes())
+        tree::children(team.mapping().node(), team.mapping().n_nodes())
     }
 
     /// Writes to the leader `pe`. Bytes that stay do so until quiet, or until an answer shows that
     /// they have arrived.
-    pub(super) fn write(&self, pe: usize, to: usize, from: *const u8, len: usize, source: Source) {
+    pub(super) fn write(
+        &self,
+        pe: usize,
+        to: usize,
+        from: *const u8,
+        len: usize,
+        source: Completion,
+    ) {
         if len > 0 {
             // SAFETY: callers pass ranges of the slot or of arrays of the program, which lie in the
             // segments, and leave them alone.
@@ -115,9 +123,9 @@ impl Runtime {
         }
     }
 
-    /// After sending arrays of the program as [`lent`] says: it may change them now.
-    pub(super) fn give_back(&self, source: Source) {
-        if source == Source::Stays {
+    /// After sending arrays of the program as [`source`] says: it may change them now.
+    pub(super) fn complete(&self, source: Completion) {
+        if source == Completion::AtQuiet {
             self.quiet();
         }
     }
@@ -125,7 +133,7 @@ impl Runtime {
     /// Writes a flag of the leader `pe`.
     pub(super) fn tell(&self, pe: usize, flag: usize, value: u64) {
         // SAFETY: a flag is an aligned word of the runtime's part of a segment.
-        unsafe { self.put_raw(pe, flag, (&raw const value).cast(), 8, Source::Reusable) };
+        unsafe { self.put_raw(pe, flag, (&raw const value).cast(), 8, Completion::OnReturn) };
     }
 
     /// Waits until a flag of this leader has the value, or a later one.
@@ -133,7 +141,7 @@ impl Runtime {
         let at = self.own(flag).cast_const();
         // SAFETY: an aligned word of the own segment.
         // ORDERING(quiet): the acquiring load pairs with the HCA's release after an inbound write.
-        self.wait_for(|| unsafe { access::load(at, 8) } >= value);
+        self.wait_for(|| unsafe { access::load(at) } >= value);
     }
 
     pub(super) fn await_child(&self, team: &Team, k: usize, round: u64) {
@@ -146,18 +154,18 @@ impl Runtime {
 
     /// The leader of the parent node.
     pub(super) fn parent(&self, team: &Team) -> Option<usize> {
-        tree::parent(team.place().node()).map(|node| team.place().leader(node))
+        tree::parent(team.mapping().node()).map(|node| team.mapping().leader(node))
     }
 
     pub(super) fn tell_parent(&self, team: &Team, round: u64) {
         if let Some(parent) = self.parent(team) {
-            let k = tree::child_index(team.place().node());
+            let k = tree::child_index(team.mapping().node());
             self.tell(parent, team.slot(slots::UP_FLAGS) + k * slots::LINE, round);
         }
     }
 
     pub(super) fn tell_child(&self, team: &Team, child: usize, round: u64) {
-        let pe = team.place().leader(child);
+        let pe = team.mapping().leader(child);
         self.tell(pe, team.slot(slots::DOWN_FLAG), round);
     }
 

@@ -5,41 +5,42 @@ use std::time::{Duration, Instant};
 
 use shmem_node::barrier::{Arrival, NodeBarrier};
 
-use super::announce::Call;
+use super::lines::meets_by_lines;
+use super::select::Operation;
 use crate::runtime::Runtime;
-use crate::team::Team;
+use crate::team::{Collective, Team};
 
-/// How often who waits for others of its node offers them its core before it sleeps. Where many
-/// PEs share a core, most of them come to the meeting in that time, and neither they nor the one that
-/// releases them pay for sleep and wake-up, which take longer than changing from one to the next.
-const OFFERS: u32 = 4;
+/// How often who waits for others of its node yields its core before it sleeps. Where many PEs share
+/// a core, most of them come to the meeting in that time, and neither they nor the one that releases
+/// them pay for sleep and wake-up, which take longer than changing from one to the next.
+const YIELDS: u32 = 4;
 
-/// PEs that meet come back from an offer sooner; who does not has given its core to somebody who
-/// computes, and would have been called back from sleep earlier.
+/// PEs that meet run again sooner after a yield; who does not has left its core to somebody who
+/// computes, and would have been woken from sleep earlier.
 const LATE: Duration = Duration::from_millis(1);
 
 /// Waits that end in sleep at once after one that was late, at first and at most.
 const SLEEPS: u32 = 16;
 const MOST_SLEEPS: u32 = 4096;
 
-/// Whether offering the core pays in this process now. Only a heuristic, so all accesses are relaxed,
+/// Whether yielding the core pays in this process now. Only a heuristic, so all accesses are relaxed,
 /// and an update that is lost does no harm.
 #[derive(Debug)]
-struct Manners {
+struct Yielding {
     /// Waits that are still to sleep at once.
     sleeps: AtomicU32,
     /// How many there were to be after the last late one.
     penalty: AtomicU32,
 }
 
-static MANNERS: Manners = Manners {
+static YIELDING: Yielding = Yielding {
     sleeps: AtomicU32::new(0),
     penalty: AtomicU32::new(0),
 };
 
-impl Manners {
-    /// Whether this wait should offer the core.
-    fn offers(&self) -> bool {
+impl Yielding {
+    /// Whether this wait should yield.
+    fn pays(&self) -> bool {
         let sleeps = self.sleeps.load(Ordering::Relaxed);
         if sleeps > 0 {
             self.sleeps.store(sleeps - 1, Ordering::Relaxed);
@@ -47,8 +48,8 @@ impl Manners {
         sleeps == 0
     }
 
-    /// A wait has offered the core, and was without it so long.
-    fn came_back(&self, after: Duration) {
+    /// A wait has yielded the core, and was without it so long.
+    fn resumed(&self, after: Duration) {
         let penalty = self.penalty.load(Ordering::Relaxed);
         if after > LATE {
             let more = (penalty * 2).clamp(SLEEPS, MOST_SLEEPS);
@@ -65,7 +66,7 @@ impl Runtime {
     /// Waits as long as it is cheaper than sleeping. Returns whether `ready()` holds.
     #[inline]
     fn polled(&self, ready: impl Fn() -> bool) -> bool {
-        self.spin_until(&ready) || offered(ready)
+        self.spin_until(&ready) || yielded(ready)
     }
 
     fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival) {
@@ -78,11 +79,11 @@ impl Runtime {
     /// leaves after that: the last to come where the team is on one node, else the leader, who has
     /// the connections.
     pub(super) fn meet(&self, team: &Team, lead: impl FnOnce()) {
-        let (place, barrier) = (team.place(), team.meeting_point());
-        let n = place.n_here() as u32;
+        let (mapping, barrier) = (team.mapping(), team.meeting_point());
+        let n = mapping.n_here() as u32;
         if n == 1 {
             lead();
-        } else if place.n_nodes() == 1 {
+        } else if mapping.n_nodes() == 1 {
             match barrier.arrive_or_lead(n) {
                 Some(arrival) => self.await_release(barrier, arrival),
                 None => {
@@ -91,7 +92,7 @@ impl Runtime {
                     barrier.release();
                 }
             }
-        } else if place.leads() {
+        } else if mapping.leads() {
             if !self.polled(|| barrier.complete(n)) {
                 barrier.wait_complete(n);
             }
@@ -104,12 +105,12 @@ impl Runtime {
         }
     }
 
-    /// After a meeting: says that this PE needs nothing any more that member `shows` of this node
-    /// shows, or waits, as that one, until nobody does.
-    pub(super) fn depart(&self, team: &Team, shows: usize) {
-        let (place, barrier) = (team.place(), team.meeting_point());
-        let n = place.n_here() as u32;
-        if place.index() != shows {
+    /// After a meeting: says that this PE has read what it needs of member `owner` of this node, or
+    /// waits, as that one, until all have.
+    pub(super) fn finish_reading(&self, team: &Team, owner: usize) {
+        let (mapping, barrier) = (team.mapping(), team.meeting_point());
+        let n = mapping.n_here() as u32;
+        if mapping.index() != owner {
             barrier.depart(n);
         } else if n > 1 {
             if !self.polled(|| barrier.all_departed(n)) {
@@ -130,14 +131,14 @@ impl Runtime {
 
     /// Waits for all members.
     pub(crate) fn team_sync(&self, team: &Team) {
-        self.announce(team, Call::Sync, 0, 0);
+        self.announce(team, Operation::Sync, 0, 0);
         self.await_members(team);
     }
 
     /// Waits for all members, in whatever collective they are.
     pub(super) fn await_members(&self, team: &Team) {
-        if team.trades() {
-            self.trade(team, std::ptr::null(), 0);
+        if meets_by_lines(team) {
+            self.exchange_lines(team, std::ptr::null(), 0);
         } else {
             self.meet_members(team);
         }
@@ -145,23 +146,23 @@ impl Runtime {
 
     /// Completes what this PE has started on the default context, and waits for all PEs to leave.
     pub(crate) fn last_barrier(&self) {
-        let world = &self.teams.world;
+        let world = Team::world();
         self.quiet();
-        self.announce(world, Call::Finalize, 0, 0);
+        self.announce(world, Operation::Finalize, 0, 0);
         self.await_members(world);
     }
 
     /// As [`team_sync`](Self::team_sync), for the last time: nothing in the members' slots is looked at
     /// by any of them afterwards, but the barrier, which goes on from one team to the next.
     pub(crate) fn team_leave(&self, team: &Team) {
-        self.announce(team, Call::Sync, 0, 0);
+        self.announce(team, Operation::Sync, 0, 0);
         self.meet_members(team);
     }
 
     fn meet_members(&self, team: &Team) {
         if team.n_pes() > 1 {
             self.meet(team, || {
-                if team.place().n_nodes() > 1 {
+                if team.mapping().n_nodes() > 1 {
                     self.meet_leaders(team);
                 }
             });
@@ -176,20 +177,27 @@ impl Runtime {
 
     /// Address of what lies `at` bytes into the slot of the leader on this node.
     pub(super) fn leader_slot(&self, team: &Team, at: usize) -> *mut u8 {
-        self.neighbour(team.place().local(0), team.slot(at))
+        self.neighbour(team.mapping().local(0), team.slot(at))
     }
 }
 
-/// Offers the core to others a few times. Returns whether `ready()` holds.
-fn offered(ready: impl Fn() -> bool) -> bool {
-    if !MANNERS.offers() {
+impl Collective {
+    /// Completes what this PE has started on the default context, and waits for all PEs.
+    pub(crate) fn barrier_all(&self) {
+        self.team_barrier(Team::world());
+    }
+}
+
+/// Yields the core to others a few times. Returns whether `ready()` holds.
+fn yielded(ready: impl Fn() -> bool) -> bool {
+    if !YIELDING.pays() {
         return false;
     }
     let mut before = Instant::now();
-    for _ in 0..OFFERS {
+    for _ in 0..YIELDS {
         std::thread::yield_now();
         let after = Instant::now();
-        MANNERS.came_back(after - before);
+        YIELDING.resumed(after - before);
         before = after;
         if ready() {
             return true;
@@ -203,26 +211,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gets_its_core_back_late_sleeps_for_a_while_and_then_tries_again() {
-        let manners = Manners {
+    fn who_runs_again_late_sleeps_for_a_while_and_then_tries_again() {
+        let yielding = Yielding {
             sleeps: AtomicU32::new(0),
             penalty: AtomicU32::new(0),
         };
-        let sleeps = || (0..).take_while(|_| !manners.offers()).count() as u32;
+        let sleeps = || (0..).take_while(|_| !yielding.pays()).count() as u32;
         assert_eq!(sleeps(), 0);
-        manners.came_back(2 * LATE);
+        yielding.resumed(2 * LATE);
         assert_eq!(sleeps(), SLEEPS);
-        manners.came_back(2 * LATE);
+        yielding.resumed(2 * LATE);
         assert_eq!(sleeps(), 2 * SLEEPS);
         for _ in 0..20 {
-            manners.came_back(2 * LATE);
+            yielding.resumed(2 * LATE);
         }
         assert_eq!(sleeps(), MOST_SLEEPS);
         for _ in 0..2000 {
-            manners.came_back(LATE / 2);
+            yielding.resumed(LATE / 2);
         }
         assert_eq!(sleeps(), 0);
-        manners.came_back(2 * LATE);
+        yielding.resumed(2 * LATE);
         assert_eq!(sleeps(), SLEEPS);
     }
 }

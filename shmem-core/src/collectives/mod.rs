@@ -1,39 +1,26 @@
 //! Collective operations of teams and active sets.
 //!
 //! Inside a node data moves by shared memory, straight from and to the symmetric arrays; the members
-//! *meet*, and one of them may act for all before it lets the others go ([`meet`](self)). Between
-//! nodes only *leaders* talk, a member on each node: along one binomial tree of the team's nodes where
-//! messages are few or short, around a ring where they are long ([`links`]). `alltoall` alone talks
-//! between all pairs of members, as it must.
+//! *meet*, and one of them may act for all before it lets the others go ([`meet`](self)), or a few who
+//! poll show each other a cache line ([`lines`]). Between nodes only *leaders* talk, a member on each
+//! node: along one binomial tree of the team's nodes where messages are few or short, around a ring
+//! where they are long ([`links`]). `alltoall` alone talks between all pairs of members, as it must.
 //!
-//! For a team of `n` members on `m` nodes:
+//! [`select()`](select::select) decides. What a team's members do by the bytes that each gives (in a
+//! collect: that all give together), in the words of [`select::Here`] and [`select::Between`]:
 //!
-//! | operation | how, and how many messages one after the other | connections it can cause |
+#![doc = include_str!("algorithms.md")]
+//!
+//! For a team on `m` nodes that is, as messages one after the other and connections that it can cause:
+//!
+//! | | messages | connections |
 //! |---|---|---|
-//! | sync, barrier | tree, up and down | tree edges, `m - 1` |
-//! | broadcast | up to 32 KiB (or 4 KiB a node): tree, from the root outwards; else slabs of 32 KiB around the ring | tree edges; `m - 1` edges of the ring |
-//! | reduce | up to 1 KiB: tree, up and down; else ring, pieces of 12 KiB, twice `m - 1` parts | tree edges; ring, `m` |
-//! | fcollect | up to 32 KiB (or 4 KiB a node) in all: tree, up and down; else ring, `m - 1` steps | tree edges; ring, `m` |
-//! | collect | lengths up and down the tree, 2304 at a time; then as fcollect | the same |
-//! | inscan, exscan | tree, up and down, 18 KiB of sums of runs of ranks at a time | tree edges |
-//! | alltoall, alltoalls | puts to all, then the tree | all pairs of members on different nodes |
-//! | split | reduces of 8 bytes | tree edges |
+//! | tree | the depth of the tree, up, down or both: scans have a round for 18 KiB of sums of runs of ranks, collect first one for 2304 lengths | tree edges, `m - 1` |
+//! | ring | `m - 1` parts, of a reduction twice as many; broadcasts go in slabs of 32 KiB, reductions in pieces of 12 KiB | edges of the ring, `m` |
+//! | pairs | puts to all, then the tree | all pairs of members on different nodes |
 //!
-//! Tree and ring go through the leaders in the order of their ranks, so a strided team may have other
-//! edges than the world.
-//!
-//! On one node, up to 8 PEs that poll *trade* what fits into a cache line, and have no other need to meet
-//! ([`trade`]). Else:
-//!
-//! | operation | meetings | what is done by whom |
-//! |---|---|---|
-//! | sync | 1 | |
-//! | broadcast | 1 | up to 32 KiB in all the root writes to all; else all read the root's array and *depart* |
-//! | reduce | 1 or 2 | up to 64 KiB of sources one combines for all; else as many as have a page share the work, and write it to all |
-//! | fcollect | 1 | up to 18 KiB one collects for all; else each writes to all |
-//! | collect | 2 | lengths first |
-//! | inscan, exscan | 1 or 2 | as reduce |
-//! | alltoall, alltoalls | 1 | each writes to all |
+//! Splitting a team reduces 8 bytes, a few times. Tree and ring go through the leaders in the order of
+//! their ranks, so a strided team may have other edges than the world.
 //!
 //! On an active set that is not the world, everything goes along a binomial tree of its members
 //! ([`active`]), so connections are those of the tree's edges between nodes; alltoall's are as above.
@@ -48,25 +35,19 @@
 mod active;
 mod alltoall;
 mod announce;
-mod api;
+pub(crate) mod api;
 mod broadcast;
-pub(crate) mod combine;
+mod combine;
 mod gather;
 pub(crate) mod group;
+mod lines;
 mod links;
 mod meet;
+pub(crate) mod op;
 mod reduce;
 mod scan;
-mod trade;
-pub(crate) mod tree;
-
-/// PEs for which the trees are deep enough.
-pub(crate) const MAX_PES: usize = 1 << tree::MAX_CHILDREN;
+mod select;
+mod split;
 
 pub use active::SYNC_SIZE;
-pub use api::{
-    Op, alltoall, alltoalls, barrier_all, broadcast, collect, fcollect, prod_reduce, reduce,
-    reduce_bits, sum_exscan, sum_inscan, sum_reduce, sync_all,
-};
-pub use combine::Combine;
-pub(crate) use trade::FEW;
+pub use combine::{Combine, combine};

@@ -2,21 +2,18 @@
 
 use std::ops::Range;
 
-use super::announce::Call;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::links::Counter;
-use super::trade::CARGO;
-use super::tree;
+use super::select::{Between, Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Source;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{BOX, LANDING, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SHOWN, STAGING};
-
-/// Bytes of all of a node's members together up to which one of them combines for all: less than
-/// what a second meeting costs.
-const ALONE: usize = 64 << 10;
+use crate::team::slots::{
+    LANDING, LINE_DATA, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SHOWN, STAGING,
+};
+use crate::tree;
 
 /// Part `i` of `n` elements in `parts` parts of almost equal size.
 fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
@@ -69,7 +66,6 @@ impl Runtime {
         elem: usize,
         combine: Combine,
     ) {
-        let place = team.place();
         let bytes = n * elem;
         let r = Reduction {
             team,
@@ -81,23 +77,20 @@ impl Runtime {
                 combine,
             },
         };
-        self.announce(team, Call::Reduce, bytes, 0);
+        self.announce(team, Operation::Reduce, bytes, 0);
         if bytes == 0 {
-        } else if team.n_pes() == 1 {
+            return;
+        }
+        if team.n_pes() == 1 {
             // SAFETY: two arrays of the segment.
-            unsafe { access::copy(self.own(r.source), self.own(r.dest), bytes) };
-        } else if place.n_nodes() > 1 {
-            if bytes <= MAILBOX {
-                self.reduce_by_one(r);
-            } else {
-                self.reduce_by_ring(r);
-            }
-        } else if team.trades() && bytes <= CARGO {
-            self.reduce_by_trade(r);
-        } else if bytes <= BOX && bytes * place.n_here() <= ALONE {
-            self.reduce_by_one(r);
-        } else {
-            self.reduce_by_all(r);
+            return unsafe { access::copy(self.own(r.source), self.own(r.dest), bytes) };
+        }
+        let algorithm = select(Operation::Reduce, bytes, Layout::of(team));
+        match (algorithm.here, algorithm.between) {
+            (Here::Lines, _) => self.reduce_by_lines(r),
+            (Here::One, _) => self.reduce_by_one(r),
+            (_, Between::Ring) => self.reduce_by_ring(r),
+            _ => self.reduce_by_all(r),
         }
     }
 
@@ -109,18 +102,18 @@ impl Runtime {
         range: Range<usize>,
         done: impl Fn(*mut u8, usize, usize),
     ) {
-        let (place, size) = (r.team.place(), r.of.size);
+        let (mapping, size) = (r.team.mapping(), r.of.size);
         let per = r.of.in_room(BLOCK);
         let mut block: Block = r.of.block();
         let sum = block.as_mut_ptr();
         for start in range.clone().step_by(per) {
             let n = per.min(range.end - start);
-            let source = |i| self.neighbour(place.local(i), r.source + start * size);
+            let source = |i| self.neighbour(mapping.local(i), r.source + start * size);
             // SAFETY: the elements lie inside the members' arrays; the block has room for them, and is
             // known here only.
             unsafe {
                 access::copy(source(0), sum, n * size);
-                for i in 1..place.n_here() {
+                for i in 1..mapping.n_here() {
                     r.of.add(sum, source(i), n);
                 }
             }
@@ -129,16 +122,16 @@ impl Runtime {
     }
 
     /// Each member combines for itself what all give.
-    fn reduce_by_trade(&self, r: Reduction<'_>) {
+    fn reduce_by_lines(&self, r: Reduction<'_>) {
         let bytes = r.bytes();
-        let trade = self.trade(r.team, self.own(r.source), bytes);
-        let mut block = Block::<CARGO>::new(bytes);
+        let lines = self.exchange_lines(r.team, self.own(r.source), bytes);
+        let mut block = Block::<LINE_DATA>::new(bytes);
         let sum = block.as_mut_ptr();
         // SAFETY: all have given that many bytes, which fit; the block is known here only.
         unsafe {
-            access::copy(trade.of(0), sum, bytes);
+            access::copy(lines.of(0), sum, bytes);
             for i in 1..r.team.n_pes() {
-                r.of.add(sum, trade.of(i), r.n);
+                r.of.add(sum, lines.of(i), r.n);
             }
             access::copy(sum, self.own(r.dest), bytes);
         }
@@ -153,7 +146,7 @@ impl Runtime {
                 // shown before.
                 unsafe { access::copy(block, shown.add(at), len) };
             });
-            if r.team.place().n_nodes() > 1 {
+            if r.team.mapping().n_nodes() > 1 {
                 self.reduce_along_tree(r);
             }
         });
@@ -172,8 +165,14 @@ impl Runtime {
             unsafe { r.of.add_shared(shown, self.own(landing + k * MAILBOX), r.n) };
         }
         if let Some(parent) = self.parent(team) {
-            let k = tree::child_index(team.place().node());
-            self.write(parent, landing + k * MAILBOX, shown, bytes, Source::Stays);
+            let k = tree::child_index(team.mapping().node());
+            self.write(
+                parent,
+                landing + k * MAILBOX,
+                shown,
+                bytes,
+                Completion::AtQuiet,
+            );
             self.tell_parent(team, round);
             self.await_parent(team, round);
             // SAFETY: two boxes of the own slot.
@@ -181,11 +180,11 @@ impl Runtime {
         }
         for (_, child) in self.children(team).rev() {
             self.write(
-                team.place().leader(child),
+                team.mapping().leader(child),
                 landing,
                 shown,
                 bytes,
-                Source::Reusable,
+                Completion::OnReturn,
             );
             self.tell_child(team, child, round);
         }
@@ -194,19 +193,19 @@ impl Runtime {
     /// Each member of the node combines a part of the elements, and hands every block to `done` with its
     /// place in the array. Begins with a meeting.
     fn combine_my_part(&self, r: Reduction<'_>, done: impl Fn(*mut u8, usize, usize)) {
-        let place = r.team.place();
+        let mapping = r.team.mapping();
         self.meet_here(r.team);
-        let mine = share(r.n, r.of.size, place.n_here(), place.index());
+        let mine = share(r.n, r.of.size, mapping.n_here(), mapping.index());
         self.combine_here(r, mine, done);
     }
 
     /// Each member combines a part and writes it to all.
     fn reduce_by_all(&self, r: Reduction<'_>) {
-        let place = r.team.place();
+        let mapping = r.team.mapping();
         self.combine_my_part(r, |block, at, len| {
-            for i in 0..place.n_here() {
+            for i in 0..mapping.n_here() {
                 // SAFETY: inside the members' arrays, in a part that is this PE's alone.
-                unsafe { access::copy(block, self.neighbour(place.local(i), r.dest + at), len) };
+                unsafe { access::copy(block, self.neighbour(mapping.local(i), r.dest + at), len) };
             }
         });
         self.meet_here(r.team);
@@ -215,27 +214,27 @@ impl Runtime {
     /// The members of a node combine into their leader's array, the leaders around the ring, and all
     /// copy the leader's result.
     fn reduce_by_ring(&self, r: Reduction<'_>) {
-        let place = r.team.place();
-        let leaders = |at| self.neighbour(place.local(0), r.dest + at);
+        let mapping = r.team.mapping();
+        let leaders = |at| self.neighbour(mapping.local(0), r.dest + at);
         self.combine_my_part(r, |block, at, len| {
             // SAFETY: as in `reduce_by_all`.
             unsafe { access::copy(block, leaders(at), len) };
         });
         self.meet(r.team, || self.reduce_around_ring(r));
-        if !place.leads() {
-            // SAFETY: two arrays; the leader leaves its own alone until all have departed.
+        if !mapping.leads() {
+            // SAFETY: two arrays; the leader leaves its own alone until all have read it.
             unsafe { access::copy(leaders(0), self.own(r.dest), r.bytes()) };
         }
-        self.depart(r.team, 0);
+        self.finish_reading(r.team, 0);
     }
 
     /// Combines the leaders' destination arrays in place: each part goes around the ring once to be
     /// combined, and once more to be handed out. For leaders.
     fn reduce_around_ring(&self, r: Reduction<'_>) {
-        let (team, place) = (r.team, r.team.place());
-        let (nodes, node) = (place.n_nodes(), place.node());
-        let right = place.leader((node + 1) % nodes);
-        let left = place.leader((node + nodes - 1) % nodes);
+        let (team, mapping) = (r.team, r.team.mapping());
+        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let right = mapping.leader((node + 1) % nodes);
+        let left = mapping.leader((node + nodes - 1) % nodes);
         let (flag, taken) = (team.slot(RING_FLAG), team.slot(RING_TAKEN));
         let segment = |i: usize| part(r.n, nodes, i % nodes);
 
@@ -273,7 +272,7 @@ impl Runtime {
                     self.await_flag(taken, piece.saturating_sub(2));
                     let (send, take) = (of(&out), of(&inward));
                     let from = self.own(r.dest + out.start * size + send.start);
-                    self.write(right, room, from, send.len(), Source::Stays);
+                    self.write(right, room, from, send.len(), Completion::AtQuiet);
                     self.tell(right, flag, message);
                     self.await_flag(flag, message);
                     // SAFETY: the piece has arrived; the block has room for all of a batch.
@@ -290,7 +289,13 @@ impl Runtime {
             let out = segment(node + 1 + nodes - step);
             let at = r.dest + out.start * size;
             message += 1;
-            self.write(right, at, self.own(at), out.len() * size, Source::Stays);
+            self.write(
+                right,
+                at,
+                self.own(at),
+                out.len() * size,
+                Completion::AtQuiet,
+            );
             self.tell(right, flag, message);
             self.await_flag(flag, message);
         }

@@ -4,18 +4,15 @@
 //! as it goes. Between nodes, ranks are looked at in *runs*, members of one node that follow each
 //! other: leaders exchange what each run makes together, and then know where theirs begin.
 
-use super::announce::Call;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::Items;
 use super::reduce::share;
+use super::select::{Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{BOX, SHOWN};
-
-/// Bytes of all members of a node up to which one of them does everything.
-const ALONE: usize = 64 << 10;
 
 /// One scan.
 #[derive(Clone, Copy)]
@@ -116,8 +113,8 @@ impl Runtime {
         combine: Combine,
         exclusive: bool,
     ) {
-        let place = team.place();
-        let here = place.n_here();
+        let mapping = team.mapping();
+        let bytes = n * elem;
         let scan = Scan {
             team,
             dest: dest.offset(),
@@ -128,16 +125,18 @@ impl Runtime {
             },
             exclusive,
         };
-        self.announce(team, Call::Scan, n * elem, 0);
-        if n * elem == 0 {
-        } else if place.n_nodes() > 1 {
-            self.meet(team, || self.scan_runs(scan, n));
-        } else if n * elem * here <= ALONE {
-            self.meet(team, || self.scan_here(scan, 0..n));
-        } else {
-            self.meet_here(team);
-            self.scan_here(scan, share(n, elem, here, place.index()));
-            self.meet_here(team);
+        self.announce(team, Operation::Scan, bytes, 0);
+        if bytes == 0 {
+            return;
+        }
+        match select(Operation::Scan, bytes, Layout::of(team)).here {
+            Here::One if mapping.n_nodes() > 1 => self.meet(team, || self.scan_runs(scan, n)),
+            Here::One => self.meet(team, || self.scan_here(scan, 0..n)),
+            _ => {
+                self.meet_here(team);
+                self.scan_here(scan, share(n, elem, mapping.n_here(), mapping.index()));
+                self.meet_here(team);
+            }
         }
     }
 
@@ -147,7 +146,7 @@ impl Runtime {
         for start in elements.clone().step_by(per_block) {
             let n = per_block.min(elements.end - start);
             let mut prefix = Prefix::new(scan);
-            self.scan_run(scan, 0..scan.team.place().n_here(), start, n, &mut prefix);
+            self.scan_run(scan, 0..scan.team.mapping().n_here(), start, n, &mut prefix);
         }
     }
 
@@ -161,12 +160,12 @@ impl Runtime {
         n: usize,
         prefix: &mut Prefix,
     ) {
-        let place = scan.team.place();
+        let mapping = scan.team.mapping();
         let (at, bytes) = (start * scan.of.size, n * scan.of.size);
         let mut own: Block = scan.of.block();
         for i in members {
-            let from = self.neighbour(place.local(i), scan.source + at);
-            let to = self.neighbour(place.local(i), scan.dest + at);
+            let from = self.neighbour(mapping.local(i), scan.source + at);
+            let to = self.neighbour(mapping.local(i), scan.dest + at);
             // SAFETY: all members have arrived, and nobody else touches these elements. Those of the
             // source are read before the result is written, which may be in their place.
             unsafe {
@@ -184,8 +183,8 @@ impl Runtime {
 
     /// The scan of a team on several nodes, for leaders.
     fn scan_runs(&self, scan: Scan<'_>, n: usize) {
-        let (team, place) = (scan.team, scan.team.place());
-        let runs = runs_of(team.n_pes(), |rank| place.node_of(rank));
+        let (team, mapping) = (scan.team, scan.team.mapping());
+        let runs = runs_of(team.n_pes(), |rank| mapping.node_of(rank));
         let size = scan.of.size;
         let chunk = (BOX / (runs.len() * size)).clamp(1, scan.of.in_room(BLOCK));
         for start in (0..n).step_by(chunk) {
@@ -199,7 +198,7 @@ impl Runtime {
             // Index on this node of the first member of its next run.
             let mut next = 0;
             for window in runs.chunks(BOX / slice) {
-                let mine = |run: &Run| run.node == place.node();
+                let mine = |run: &Run| run.node == mapping.node();
                 let of_run = |i: usize| {
                     // SAFETY: there is room for what all runs of the window make.
                     unsafe { made.add(i * bytes) }
@@ -258,7 +257,7 @@ impl Runtime {
     ) {
         let mut sum = Prefix::new(scan);
         for i in members {
-            let local = scan.team.place().local(i);
+            let local = scan.team.mapping().local(i);
             let from = self.neighbour(local, scan.source + start * scan.of.size);
             // SAFETY: all members have arrived; the elements fit into a block.
             unsafe { sum.add(from, n, scan) };

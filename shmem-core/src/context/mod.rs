@@ -5,23 +5,20 @@
 //! byte counts; [`Context`] is the same with types, and says in its type how many threads may use it.
 //! The free functions of the crate are the default context's.
 
+mod numbers;
 mod typed;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use shmem_ib::connect::endpoint::ContextId;
+
+use self::numbers::NUMBERS;
 
 use crate::error::Error;
 use crate::runtime::{Place, Runtime, rt, try_rt};
 use crate::team::Members;
 
-pub use typed::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
-pub(crate) use typed::{default_context, routines};
-
-/// Most contexts of a PE at a time, with the default one. Each costs a few words; a program that
-/// needs more has most likely forgotten to destroy them.
-pub const MAX_CONTEXTS: u16 = 1024;
+pub use self::numbers::MAX_CONTEXTS;
+pub use self::typed::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
+pub(crate) use self::typed::{default_context, routines};
 
 /// What a program promises about a context, so that the library may take short cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,76 +42,13 @@ pub struct Ctx {
     /// Whose numbers are used; `None` for those of the job.
     members: Option<Members>,
     options: CtxOptions,
-    /// Of which initialisation of the library it is.
-    era: u64,
+    /// The [life](Runtime::life) in which it was made; 0 for the default one, which is there in each.
+    life: u32,
 }
 
-/// The numbers of contexts in use, from one init to the finalize.
-#[derive(Debug)]
-pub(crate) struct Contexts {
-    /// Changes in init alone, which publishes the runtime after that.
-    era: AtomicU64,
-    slots: Mutex<Slots>,
-}
-
-#[derive(Debug)]
-struct Slots {
-    /// Numbers from here on were never used. 0 is the default context.
-    next: u16,
-    given_back: Vec<u16>,
-}
-
-/// A number that no other initialisation of the library in this process has.
-fn new_era() -> u64 {
-    static ERAS: AtomicU64 = AtomicU64::new(1);
-    ERAS.fetch_add(1, Ordering::Relaxed)
-}
-
-impl Slots {
-    const UNUSED: Self = Self {
-        next: 1,
-        given_back: Vec::new(),
-    };
-}
-
-impl Contexts {
-    pub(crate) fn new() -> Self {
-        Self {
-            era: AtomicU64::new(new_era()),
-            slots: Mutex::new(Slots::UNUSED),
-        }
-    }
-
-    /// Only the default context exists from now on, in another initialisation of the library.
-    pub(crate) fn renew(&self) {
-        *self.slots() = Slots::UNUSED;
-        self.era.store(new_era(), Ordering::Relaxed);
-    }
-
-    /// A number that no other initialisation of the library in this process has.
-    pub(crate) fn era(&self) -> u64 {
-        self.era.load(Ordering::Relaxed)
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Option<ContextId> {
-        let mut slots = self.slots();
-        let number = slots.given_back.pop().or_else(|| {
-            let fresh = slots.next;
-            (fresh < MAX_CONTEXTS).then(|| {
-                slots.next += 1;
-                fresh
-            })
-        });
-        number.map(ContextId::new)
-    }
-
-    fn give_back(&self, id: ContextId) {
-        self.slots().given_back.push(id.number());
-    }
+/// Only the default context exists from now on, at the beginning of a life.
+pub(crate) fn begin() {
+    NUMBERS.renew();
 }
 
 impl Ctx {
@@ -126,7 +60,7 @@ impl Ctx {
             serialized: false,
             nostore: false,
         },
-        era: 0,
+        life: 0,
     };
 
     /// The context that exists from init to finalize, over all PEs of the job.
@@ -148,7 +82,7 @@ impl Ctx {
     #[track_caller]
     pub fn create(members: Members, options: CtxOptions) -> Result<Self, Error> {
         let rt = rt();
-        let id = rt.contexts.take().ok_or(Error::TooManyContexts {
+        let id = NUMBERS.take().ok_or(Error::TooManyContexts {
             most: MAX_CONTEXTS.into(),
         })?;
         let everybody = members == Members::all(rt.n_pes);
@@ -156,7 +90,7 @@ impl Ctx {
             id,
             members: (!everybody).then_some(members),
             options,
-            era: rt.contexts.era(),
+            life: rt.life(),
         })
     }
 
@@ -175,7 +109,7 @@ impl Ctx {
     #[track_caller]
     pub(crate) fn rt(&self) -> &'static Runtime {
         let rt = rt();
-        if !self.is_default() && self.era != rt.contexts.era() {
+        if !self.is_default() && self.life != rt.life() {
             self.outlived();
         }
         rt
@@ -183,7 +117,7 @@ impl Ctx {
 
     /// The runtime, unless the context has ended.
     pub(crate) fn living(&self) -> Option<&'static Runtime> {
-        try_rt().filter(|rt| self.is_default() || self.era == rt.contexts.era())
+        try_rt().filter(|rt| self.is_default() || self.life == rt.life())
     }
 
     #[cold]
@@ -252,7 +186,7 @@ impl Ctx {
     /// If there is no such PE.
     #[inline]
     #[track_caller]
-    pub(crate) fn place(&self, rt: &Runtime, pe: usize, offset: usize) -> Place {
+    pub(crate) fn place(&self, rt: &'static Runtime, pe: usize, offset: usize) -> Place {
         rt.place(self.in_job(pe), offset)
     }
 
@@ -285,31 +219,10 @@ fn no_such_member(pe: usize, n: usize) -> ! {
 impl Drop for Ctx {
     fn drop(&mut self) {
         if let Some(rt) = try_rt()
-            && rt.contexts.era() == self.era
+            && rt.life() == self.life
         {
             self.quiet_in(rt);
-            rt.contexts.give_back(self.id);
+            NUMBERS.release(self.id);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_run_out_and_come_back() {
-        let contexts = Contexts::new();
-        let all: Vec<ContextId> = std::iter::from_fn(|| contexts.take()).collect();
-        assert_eq!(all.len(), usize::from(MAX_CONTEXTS) - 1);
-        assert!(all.iter().all(|id| *id != ContextId::DEFAULT));
-        contexts.give_back(all[7]);
-        assert_eq!(contexts.take(), Some(all[7]));
-        assert_eq!(contexts.take(), None);
-        let (one, era) = (Contexts::new(), contexts.era());
-        assert_ne!(one.era(), era);
-        contexts.renew();
-        assert!(![one.era(), era].contains(&contexts.era()));
-        assert_eq!(contexts.take(), Some(ContextId::new(1)));
     }
 }

@@ -261,20 +261,14 @@ pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
     unsafe { machine::zero(at, len) }
 }
 
-/// Loads an aligned word of 4 or 8 bytes.
+/// Loads an aligned word of 8 bytes, after which comes what this thread reads then.
 ///
 /// # Safety
 /// The word is mapped and aligned.
 #[inline]
-pub(crate) unsafe fn load(at: *const u8, bytes: usize) -> u64 {
+pub(crate) unsafe fn load(at: *const u8) -> u64 {
     // SAFETY: by the caller.
-    unsafe {
-        if bytes == 4 {
-            u64::from(AtomicU32::from_ptr(at.cast_mut().cast()).load(Ordering::Acquire))
-        } else {
-            AtomicU64::from_ptr(at.cast_mut().cast()).load(Ordering::Acquire)
-        }
-    }
+    unsafe { AtomicU64::from_ptr(at.cast_mut().cast()) }.load(Ordering::Acquire)
 }
 
 #[cfg(test)]

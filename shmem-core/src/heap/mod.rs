@@ -1,11 +1,12 @@
-//! The symmetric heap: the same objects at the same offsets on every PE.
+//! Symmetric memory as such: how a segment is laid out, given to arrays, cut into parts, and accessed. No
+//! runtime is needed for that. The same objects lie at the same offsets on every PE.
 //!
 //! # Terms
 //! * A *segment* is what a PE shows to the others: first a part of the runtime's own, then the
 //!   heap. PEs of one node have all their node's segments mapped; other nodes reach a segment by
 //!   RDMA.
 //! * A *part* of a segment is what is registered with the network device at a time: the whole
-//!   segment, or one of a few stretches of growing size (see [`parts`] and [`register`]).
+//!   segment, or one of a few stretches of growing size (see [`parts`]).
 //! * A *symmetric address* is an offset into the segment. It means the corresponding object on
 //!   every PE.
 //! * An access is *delivered* when it has taken effect in the target's memory, and *complete* when
@@ -28,8 +29,5 @@
 
 pub(crate) mod access;
 pub(crate) mod address;
-pub(crate) mod alloc;
-pub(crate) mod memory;
+pub(crate) mod allocator;
 pub(crate) mod parts;
-pub(crate) mod register;
-pub(crate) mod sym;

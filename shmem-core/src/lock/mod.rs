@@ -7,9 +7,10 @@ pub(crate) mod queue;
 
 use std::fmt;
 
+use crate::allocate::typed::{alloc, free};
 use crate::error::Error;
-use crate::heap::sym::{SymSlice, alloc, free};
 use crate::runtime::{rt, try_rt};
+use crate::symmetric::array::SymSlice;
 
 /// A lock that all PEs of the job share: one PE at a time holds it, and they get it in the order in
 /// which they asked.
@@ -101,7 +102,7 @@ impl Lock {
         rt.lock_set(self.word.offset());
         LockGuard {
             lock: *self,
-            era: rt.contexts.era(),
+            life: rt.life(),
         }
     }
 
@@ -117,7 +118,7 @@ impl Lock {
         let rt = rt();
         rt.lock_test(self.word.offset()).then(|| LockGuard {
             lock: *self,
-            era: rt.contexts.era(),
+            life: rt.life(),
         })
     }
 }
@@ -132,8 +133,8 @@ impl Lock {
 #[must_use = "the lock is let go when its guard is dropped"]
 pub struct LockGuard {
     lock: Lock,
-    /// Of which initialisation of the library it is.
-    era: u64,
+    /// The life in which the lock was taken.
+    life: u32,
 }
 
 impl LockGuard {
@@ -145,7 +146,7 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         // After another init the word is part of something else.
         if let Some(rt) = try_rt()
-            && rt.contexts.era() == self.era
+            && rt.life() == self.life
         {
             // It is held, unless something else has written the word. A panic here could only hide
             // that the program goes on to fail.

@@ -29,8 +29,7 @@ use shmem_ib::atomic::{AtomicOp, Width};
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::life::{ThreadLevel, thread_level};
-use crate::runtime::{Runtime, rt};
+use crate::runtime::{Runtime, ThreadLevel, rt};
 
 const GRANTED: u64 = 1 << 63;
 const QUEUED: u64 = 1 << 62;
@@ -70,7 +69,7 @@ impl Runtime {
     /// This PE's copy.
     fn own_lock_word(&self, at: usize) -> u64 {
         // SAFETY: handles to 8-byte words lie aligned inside the segment.
-        unsafe { access::load(self.own(at), size_of::<u64>()) }
+        unsafe { access::load(self.own(at)) }
     }
 
     /// Replaces the tail by `new` if `wanted` accepts it; gives the tail before, or the one that was
@@ -127,7 +126,7 @@ impl Runtime {
     #[track_caller]
     pub(crate) fn lock_set(&self, at: usize) {
         while !self.enter(at) {
-            if thread_level().is_some_and(|level| level < ThreadLevel::Multiple) {
+            if self.threads.level() < ThreadLevel::Multiple {
                 self.waits_for_itself(at);
             }
             self.wait_for(|| self.own_lock_word(at) & QUEUED == 0);
@@ -183,6 +182,7 @@ impl Runtime {
         }
         true
     }
+
     #[cold]
     #[track_caller]
     fn waits_for_itself(&self, at: usize) -> ! {

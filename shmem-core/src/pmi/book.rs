@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shmem_ib::connect::Published;
 use shmem_node::segment::NodeView;
 
 use super::foreign::KvsBook;
+use super::found::{Found, read};
 
 /// Where a PE's address is looked up.
 #[derive(Clone)]
@@ -19,16 +19,6 @@ pub(crate) enum Book {
     },
     /// In the key-value space of a PMI server.
     Kvs(Arc<KvsBook>),
-}
-
-/// What is known of a PE's address.
-pub(crate) enum Found {
-    /// The exchange is under way.
-    Pending,
-    /// What the PE has published.
-    Address(Published),
-    /// It will never be known: why.
-    Unknown(String),
 }
 
 impl Book {
@@ -58,16 +48,5 @@ impl Book {
             }
             Self::Kvs(book) => book.wait(max),
         }
-    }
-}
-
-/// Understands what a PE has published.
-pub(super) fn read(bytes: &[u8]) -> Found {
-    let Ok(bytes) = <&[u8; Published::LEN]>::try_from(bytes) else {
-        return Found::Unknown(format!("its address has {} bytes", bytes.len()));
-    };
-    match Published::from_bytes(bytes) {
-        Ok(peer) => Found::Address(peer),
-        Err(e) => Found::Unknown(e.to_string()),
     }
 }

@@ -27,7 +27,7 @@ use shmem_node::sys;
 use shmem_pmi::process::{Process, ProcessError};
 
 use super::Identity;
-use super::book::{Found, read};
+use super::found::{Found, read};
 use crate::error::Error;
 
 /// Stack of the thread that takes the end of the fence.
@@ -150,7 +150,7 @@ impl Foreign {
         }
         if is_pe {
             let why = format!("PE {} exits without finalize", self.me);
-            crate::fault::write(&format!("{why}, with status {status}; the job ends"));
+            crate::stderr::write(&format!("{why}, with status {status}; the job ends"));
             self.abort(if status == 0 { 1 } else { status }, &why);
         } else {
             self.leaves.store(true, Ordering::Release);
@@ -163,7 +163,7 @@ impl Foreign {
 /// launcher would end them. It may end this process, too, before anybody else could say why.
 pub(crate) fn give_up(process: &Process, why: &Error) {
     let text = format!("PE {} cannot initialise: {why}", process.rank());
-    crate::fault::write(&format!("{text}; the job ends"));
+    crate::stderr::write(&format!("{text}; the job ends"));
     abort(process, 1, &text);
 }
 

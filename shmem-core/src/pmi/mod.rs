@@ -1,12 +1,13 @@
 //! This PE's side of PMI: it tells its UD address at start, and waits for nothing.
 //!
-//! Under `shmrun` the launch agents exchange the addresses ([`agent`]); under other launchers the
+//! Under `shmrun` the launch agents exchange the addresses ([`agent_client`]); under other launchers the
 //! key-value space of their PMI server does ([`foreign`]). Either way init goes on at once, and the
 //! [`Book`] tells a peer's address when it is needed. A PE of a job with one node has nothing to tell.
 
-mod agent;
+mod agent_client;
 mod book;
 mod foreign;
+mod found;
 
 use std::sync::Arc;
 
@@ -15,9 +16,10 @@ use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::device::Device;
 use shmem_node::segment::NodeView;
 
-use self::agent::Agent;
-pub(crate) use self::book::{Book, Found};
+use self::agent_client::AgentClient;
+pub(crate) use self::book::Book;
 pub(crate) use self::foreign::{Foreign, give_up};
+pub(crate) use self::found::Found;
 use crate::error::Error;
 
 /// What identifies the job in connection messages: its name, and its key, which lies where no core file
@@ -29,7 +31,7 @@ pub(crate) enum Pmi {
     /// There is none: this process was started alone.
     Alone,
     /// The launch agent of `shmrun`.
-    Agent(Box<Agent>),
+    Agent(Box<AgentClient>),
     /// The PMI server of another launcher.
     Foreign(Arc<Foreign>),
 }
@@ -42,7 +44,7 @@ impl Pmi {
 
     /// Takes over the socket that the launch agent left open. Nothing is sent yet.
     pub(crate) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
-        Agent::inherited(rank, job).map(|agent| Self::Agent(Box::new(agent)))
+        AgentClient::inherited(rank, job).map(|agent| Self::Agent(Box::new(agent)))
     }
 
     /// The job's identity, if this PE knows it already.

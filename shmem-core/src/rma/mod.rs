@@ -1,39 +1,35 @@
 //! One-sided copies: put and get in their forms.
 //!
 //! To a PE of the same node they are plain memory accesses. To others they are RDMA over a
-//! connection that the first operation makes. This module has the engine, which knows addresses and
-//! byte counts; [`strided`] copies that leave gaps, [`typed`] the routines of the crate, and `nbi`
-//! the scope that makes non-blocking operations safe.
+//! connection that the first operation makes. This file has the engine, which knows addresses and
+//! byte counts; [`strided`] copies that leave gaps, and [`typed`] the routines of the crate.
 
-mod nbi;
 mod strided;
 mod typed;
 
-pub use nbi::{Nbi, nbi};
-pub use strided::{Blocks, get_blocks, put_blocks};
-pub use typed::{g, get, get_nbi, ibget, ibput, iget, iput, p, put, put_nbi};
+pub use self::strided::{Blocks, get_blocks, put_blocks};
+pub use self::typed::{g, get, get_nbi, ibget, ibput, iget, iput, p, put, put_nbi};
 
 use crate::context::Ctx;
-use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
 use crate::runtime::{Place, Runtime};
 
-/// When a source buffer may be used again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// When the call returns.
-    Reusable,
-    /// Not before `quiet`.
-    Stays,
+/// When the local buffer of an operation may be used again: a source be changed, a destination be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Completion {
+    /// When the call returns, as blocking routines have it.
+    OnReturn,
+    /// After quiet, as non-blocking routines (`_nbi`) have it.
+    AtQuiet,
 }
 
 impl Ctx {
     /// Writes `bytes` bytes to `dest` of `pe`.
     ///
     /// # Safety
-    /// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; the
-    /// target range lies inside the segment.
+    /// `source` is readable for so many bytes until `completion`; the target range lies inside the
+    /// segment.
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn put_bytes(
@@ -42,17 +38,14 @@ impl Ctx {
         source: *const u8,
         bytes: usize,
         pe: usize,
-        nbi: bool,
+        completion: Completion,
     ) {
         let rt = self.rt();
         match self.place(rt, pe, dest.offset()) {
-            Place::Here(to) => {
-                // SAFETY: readable by the caller; the target is mapped.
-                unsafe { access::copy(source, to.at, bytes) };
-                rt.ring(to.local);
-            }
             // SAFETY: by the caller.
-            Place::There(pe) => unsafe { self.put_far(rt, dest, source, bytes, pe, nbi) },
+            Place::Near(to) => unsafe { to.put(source, bytes) },
+            // SAFETY: by the caller.
+            Place::Far(pe) => unsafe { self.put_far(rt, dest, source, bytes, pe, completion) },
         }
     }
 
@@ -66,7 +59,7 @@ impl Ctx {
         source: *const u8,
         bytes: usize,
         pe: usize,
-        nbi: bool,
+        completion: Completion,
     ) {
         for piece in rt.copies(dest.offset(), source, bytes) {
             let Piece {
@@ -78,16 +71,17 @@ impl Ctx {
             // SAFETY: by the caller.
             rt.far(|net| unsafe {
                 let net = net.context(self.id());
-                net.put(pe as u32, part, offset, source.add(at), len, nbi)
+                let stays = completion == Completion::AtQuiet;
+                net.put(pe as u32, part, offset, source.add(at), len, stays)
             });
         }
     }
 
-    /// Reads `bytes` bytes from `source` of `pe`. With `nbi` they may arrive as late as quiet.
+    /// Reads `bytes` bytes from `source` of `pe`.
     ///
     /// # Safety
-    /// `dest` is writable for so many bytes (with `nbi`: until quiet, and nobody looks at it
-    /// before); the source range lies inside the segment.
+    /// `dest` is writable for so many bytes until `completion`, and nobody looks at it before; the source
+    /// range lies inside the segment.
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn get_bytes(
@@ -96,14 +90,14 @@ impl Ctx {
         source: Sym,
         bytes: usize,
         pe: usize,
-        nbi: bool,
+        completion: Completion,
     ) {
         let rt = self.rt();
         match self.place(rt, pe, source.offset()) {
-            // SAFETY: the source is mapped; writable by the caller.
-            Place::Here(from) => unsafe { access::copy(from.at, dest, bytes) },
             // SAFETY: by the caller.
-            Place::There(pe) => unsafe { self.get_far(rt, dest, source, bytes, pe, nbi) },
+            Place::Near(from) => unsafe { from.get(dest, bytes) },
+            // SAFETY: by the caller.
+            Place::Far(pe) => unsafe { self.get_far(rt, dest, source, bytes, pe, completion) },
         }
     }
 
@@ -117,7 +111,7 @@ impl Ctx {
         source: Sym,
         bytes: usize,
         pe: usize,
-        nbi: bool,
+        completion: Completion,
     ) {
         for piece in rt.copies(source.offset(), dest, bytes) {
             let Piece {
@@ -129,7 +123,8 @@ impl Ctx {
             // SAFETY: by the caller.
             rt.far(|net| unsafe {
                 let net = net.context(self.id());
-                net.get(pe as u32, part, offset, dest.add(at), len, !nbi)
+                let waits = completion == Completion::OnReturn;
+                net.get(pe as u32, part, offset, dest.add(at), len, waits)
             });
         }
     }
@@ -139,8 +134,7 @@ impl Runtime {
     /// Writes `len` bytes to `offset` of `pe`'s segment, on the default context.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes, until the time that `source` says; the target range
-    /// lies inside the segment.
+    /// `from` is readable for `len` bytes until `completion`; the target range lies inside the segment.
     #[inline]
     #[track_caller]
     pub(crate) unsafe fn put_raw(
@@ -149,19 +143,17 @@ impl Runtime {
         offset: usize,
         from: *const u8,
         len: usize,
-        source: Source,
+        completion: Completion,
     ) {
-        let (dest, nbi) = (Sym::new(offset), source == Source::Stays);
         // SAFETY: by the caller.
-        unsafe { Ctx::default_ctx().put_bytes(dest, from, len, pe, nbi) };
+        unsafe { Ctx::default_ctx().put_bytes(Sym::new(offset), from, len, pe, completion) };
     }
 
-    /// Reads `len` bytes from `offset` of `pe`'s segment, on the default context. Without `blocking`
-    /// the bytes may arrive as late as `quiet`.
+    /// Reads `len` bytes from `offset` of `pe`'s segment, on the default context.
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes (without `blocking`: until quiet, and nobody looks at it
-    /// before); the source range lies inside the segment.
+    /// `to` is writable for `len` bytes until `completion`, and nobody looks at it before; the source range
+    /// lies inside the segment.
     #[inline]
     #[track_caller]
     pub(crate) unsafe fn get_raw(
@@ -170,39 +162,24 @@ impl Runtime {
         offset: usize,
         to: *mut u8,
         len: usize,
-        blocking: bool,
+        completion: Completion,
     ) {
         // SAFETY: by the caller.
-        unsafe { Ctx::default_ctx().get_bytes(to, Sym::new(offset), len, pe, !blocking) };
+        unsafe { Ctx::default_ctx().get_bytes(to, Sym::new(offset), len, pe, completion) };
     }
 
     /// The pieces in which a copy to or from `offset` of a segment elsewhere goes over the network.
     fn copies(&self, offset: usize, local: *const u8, len: usize) -> impl Iterator<Item = Piece> {
         let inside = (local as usize).wrapping_sub(self.own.0 as usize);
         let local = Some(inside).filter(|at| *at < self.node.segment_len());
-        self.remote().registrar.parts().copies(offset, local, len)
-    }
-
-    /// Ends the job if the network failed: a one-sided program cannot go on without a peer.
-    pub(crate) fn or_die<T, E: std::fmt::Display>(&self, result: Result<T, E>) -> T {
-        match result {
-            Ok(value) => value,
-            Err(e) => self.die(&e),
-        }
-    }
-
-    #[cold]
-    fn die(&self, error: &dyn std::fmt::Display) -> ! {
-        crate::fault::fail(&error.to_string())
+        self.network().registrar.parts().copies(offset, local, len)
     }
 }
 
-/// Writes `bytes` bytes to `dest` of PE `pe` of the context. `source` may be reused on return, with
-/// `nbi` after quiet.
+/// Writes `bytes` bytes to `dest` of PE `pe` of the context. `source` may be reused at `completion`.
 ///
 /// # Safety
-/// `source` is readable for so many bytes, until this returns, or with `nbi` until quiet; `dest` has
-/// as many.
+/// `source` is readable for so many bytes until `completion`; `dest` has as many.
 ///
 /// # Panics
 /// If there is no such PE.
@@ -211,17 +188,23 @@ impl Runtime {
 /// OpenSHMEM 1.6, `shmem_putmem`, `shmem_putmem_nbi`.
 #[inline]
 #[track_caller]
-pub unsafe fn put_mem(ctx: &Ctx, dest: Sym, source: *const u8, bytes: usize, pe: usize, nbi: bool) {
+pub unsafe fn put_mem(
+    ctx: &Ctx,
+    dest: Sym,
+    source: *const u8,
+    bytes: usize,
+    pe: usize,
+    completion: Completion,
+) {
     // SAFETY: by the caller.
-    unsafe { ctx.put_bytes(dest, source, bytes, pe, nbi) };
+    unsafe { ctx.put_bytes(dest, source, bytes, pe, completion) };
 }
 
-/// Reads `bytes` bytes from `source` of PE `pe` of the context. They are here on return, with `nbi`
-/// after quiet.
+/// Reads `bytes` bytes from `source` of PE `pe` of the context. They are here at `completion`.
 ///
 /// # Safety
-/// `dest` is writable for so many bytes, until this returns, or with `nbi` until quiet, and then
-/// nobody looks at it before; `source` has as many.
+/// `dest` is writable for so many bytes until `completion`, and nobody looks at it before; `source` has as
+/// many.
 ///
 /// # Panics
 /// If there is no such PE.
@@ -230,7 +213,14 @@ pub unsafe fn put_mem(ctx: &Ctx, dest: Sym, source: *const u8, bytes: usize, pe:
 /// OpenSHMEM 1.6, `shmem_getmem`, `shmem_getmem_nbi`.
 #[inline]
 #[track_caller]
-pub unsafe fn get_mem(ctx: &Ctx, dest: *mut u8, source: Sym, bytes: usize, pe: usize, nbi: bool) {
+pub unsafe fn get_mem(
+    ctx: &Ctx,
+    dest: *mut u8,
+    source: Sym,
+    bytes: usize,
+    pe: usize,
+    completion: Completion,
+) {
     // SAFETY: by the caller.
-    unsafe { ctx.get_bytes(dest, source, bytes, pe, nbi) };
+    unsafe { ctx.get_bytes(dest, source, bytes, pe, completion) };
 }

@@ -8,6 +8,7 @@
 
 use std::mem::MaybeUninit;
 
+use super::Completion::{AtQuiet, OnReturn};
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -117,7 +118,7 @@ impl Ctx {
         let whole = blocks.count * blocks.bytes;
         if blocks.is_one() {
             // SAFETY: by the caller.
-            return unsafe { self.put_bytes(dest, source, whole, pe, false) };
+            return unsafe { self.put_bytes(dest, source, whole, pe, OnReturn) };
         }
         if blocks.dest_stride == blocks.bytes && blocks.bytes <= STAGE / 2 {
             let mut stage = [MaybeUninit::<u8>::uninit(); STAGE];
@@ -129,7 +130,7 @@ impl Ctx {
                 // SAFETY: the source by the caller; the stage has room for `per` blocks.
                 unsafe {
                     copy_blocks(source, stage, packed);
-                    self.put_bytes(dest, stage, count * blocks.bytes, pe, false);
+                    self.put_bytes(dest, stage, count * blocks.bytes, pe, OnReturn);
                 }
                 source = source.wrapping_add(count * blocks.source_stride);
                 dest = dest.at(count * blocks.bytes);
@@ -139,13 +140,16 @@ impl Ctx {
         }
         // Sources are copied while posting if they are short; long ones are sent from where they
         // are, all together.
-        let in_place = blocks.bytes > STAGE;
+        let completion = match blocks.bytes > STAGE {
+            true => AtQuiet,
+            false => OnReturn,
+        };
         for i in 0..blocks.count {
             let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
             // SAFETY: by the caller; what is sent in place is waited for below.
-            unsafe { self.put_bytes(dest.at(to), source.add(from), blocks.bytes, pe, in_place) };
+            unsafe { self.put_bytes(dest.at(to), source.add(from), blocks.bytes, pe, completion) };
         }
-        if in_place {
+        if completion == AtQuiet {
             self.pe_quiet([pe]);
         }
     }
@@ -157,7 +161,7 @@ impl Ctx {
         let whole = blocks.count * blocks.bytes;
         if blocks.is_one() {
             // SAFETY: by the caller.
-            return unsafe { self.get_bytes(dest, source, whole, pe, false) };
+            return unsafe { self.get_bytes(dest, source, whole, pe, OnReturn) };
         }
         let gap = blocks.source_stride - blocks.bytes;
         if gap <= GAP && blocks.bytes + blocks.source_stride <= READ {
@@ -173,7 +177,7 @@ impl Ctx {
                 // SAFETY: `span` fits into the stage, and what it covers lies between the first and
                 // the last byte of the source; the destination by the caller.
                 unsafe {
-                    self.get_bytes(stage, source, span, pe, false);
+                    self.get_bytes(stage, source, span, pe, OnReturn);
                     copy_blocks(stage, dest, read);
                 }
                 source = source.at(count * blocks.source_stride);
@@ -185,7 +189,7 @@ impl Ctx {
         for i in 0..blocks.count {
             let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
             // SAFETY: by the caller; all are waited for below.
-            unsafe { self.get_bytes(dest.add(to), source.at(from), blocks.bytes, pe, true) };
+            unsafe { self.get_bytes(dest.add(to), source.at(from), blocks.bytes, pe, AtQuiet) };
         }
         self.pe_quiet([pe]);
     }
@@ -206,14 +210,14 @@ impl Ctx {
 pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks, pe: usize) {
     let rt = ctx.rt();
     match ctx.place(rt, pe, dest.offset()) {
-        Place::Here(to) => {
+        Place::Near(to) => {
             // SAFETY: by the caller; the target is mapped.
-            unsafe { copy_blocks(source, to.at, blocks) };
-            rt.ring(to.local);
+            unsafe { copy_blocks(source, to.at(), blocks) };
+            to.ring();
         }
-        Place::There(_) if blocks.count == 0 || blocks.bytes == 0 => {}
+        Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        Place::There(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
+        Place::Far(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
     }
 }
 
@@ -233,9 +237,9 @@ pub unsafe fn get_blocks(ctx: &Ctx, dest: *mut u8, source: Sym, blocks: Blocks, 
     let rt = ctx.rt();
     match ctx.place(rt, pe, source.offset()) {
         // SAFETY: by the caller; the source is mapped.
-        Place::Here(from) => unsafe { copy_blocks(from.at, dest, blocks) },
-        Place::There(_) if blocks.count == 0 || blocks.bytes == 0 => {}
+        Place::Near(from) => unsafe { copy_blocks(from.at(), dest, blocks) },
+        Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        Place::There(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
+        Place::Far(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
     }
 }

@@ -2,10 +2,11 @@
 
 use std::mem::MaybeUninit;
 
+use super::Completion::{AtQuiet, OnReturn};
 use super::strided::{Blocks, get_blocks, put_blocks};
 use crate::context::routines;
 use crate::datum::Datum;
-use crate::heap::sym::SymSlice;
+use crate::symmetric::array::SymSlice;
 
 routines! {
     /// Copies `source` into the first elements of `dest` on `pe`.
@@ -23,7 +24,7 @@ routines! {
     [] fn put<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
         let dest = dest.at(..source.len()).sym();
         // SAFETY: a slice is readable; the handle lies inside the segment.
-        unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, false) };
+        unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, OnReturn) };
     }
 
     /// Copies the first elements of `source` on `pe` into `dest`.
@@ -40,7 +41,7 @@ routines! {
         let source = source.at(..dest.len()).sym();
         let bytes = size_of_val(dest);
         // SAFETY: a mutable slice is writable; the handle lies inside the segment.
-        unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, false) };
+        unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, OnReturn) };
     }
 
     /// Writes `value` to the first element of `dest` on `pe`. A reader there that does not wait for it sees
@@ -58,7 +59,7 @@ routines! {
     [] fn p<T: Datum>(&ctx, dest: SymSlice<T>, value: T, pe: usize) {
         let dest = dest.elem(0).sym();
         // SAFETY: a value is readable; the handle lies inside the segment.
-        unsafe { ctx.put_bytes(dest, (&raw const value).cast(), size_of::<T>(), pe, false) };
+        unsafe { ctx.put_bytes(dest, (&raw const value).cast(), size_of::<T>(), pe, OnReturn) };
     }
 
     /// Reads the first element of `source` on `pe`; it is here on return. If it is written meanwhile, the
@@ -75,7 +76,7 @@ routines! {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: one element is written completely; any bytes are a value of a `Datum`.
         unsafe {
-            ctx.get_bytes(value.as_mut_ptr().cast(), source, size_of::<T>(), pe, false);
+            ctx.get_bytes(value.as_mut_ptr().cast(), source, size_of::<T>(), pe, OnReturn);
             value.assume_init()
         }
     }
@@ -213,7 +214,7 @@ routines! {
     [unsafe] fn put_nbi<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
         let dest = dest.at(..source.len()).sym();
         // SAFETY: by the caller; the handle lies inside the segment.
-        unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, true) };
+        unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, AtQuiet) };
     }
 
     /// Starts to copy the first elements of `source` on `pe` into `dest`. [`nbi`](crate::nbi) is the
@@ -232,7 +233,7 @@ routines! {
         let source = source.at(..dest.len()).sym();
         let bytes = size_of_val(dest);
         // SAFETY: by the caller; the handle lies inside the segment.
-        unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, true) };
+        unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, AtQuiet) };
     }
 }
 

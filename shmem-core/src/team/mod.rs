@@ -1,28 +1,30 @@
 //! Teams: sets of PEs that number themselves anew and have collectives of their own.
 //!
 //! A team costs no message: what a member knows of it are a few numbers ([`Members`]), where its
-//! node's members are ([`place`](self)), and a slot in the runtime's part of the segments
-//! ([`slots`]) that all members agreed on when the team was split from its parent ([`split`]).
+//! node's members are ([`Mapping`]), and a slot in the runtime's part of the segments ([`slots`]) that all
+//! members agreed on when the team was split from its parent. Splitting is a collective, and so among
+//! those; [`entry`] is what all collectives begin with.
 
+mod entry;
+mod mapping;
 mod members;
-mod place;
 pub(crate) mod slots;
-mod split;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use shmem_node::barrier::NodeBarrier;
 use shmem_node::segment::NodeView;
 
-pub use members::Members;
-pub use slots::MAX_TEAMS;
-
-use crate::collectives::FEW;
+pub(crate) use self::entry::{Collective, Guard, collective};
+pub(crate) use self::mapping::Mapping;
+pub use self::members::Members;
+pub use self::slots::MAX_TEAMS;
 use crate::datum::Datum;
-use crate::heap::address::{self, Sym};
-use crate::heap::sym::SymSlice;
+use crate::heap::address::Sym;
 use crate::runtime::{Runtime, rt};
-pub(crate) use place::Place;
+use crate::symmetric::address;
+use crate::symmetric::array::SymSlice;
 
 /// What a team is created with.
 ///
@@ -77,79 +79,65 @@ pub struct Team {
     members: Members,
     my_pe: usize,
     config: TeamConfig,
-    place: Place,
+    mapping: Mapping,
     /// Where the members of this node meet.
     barrier: &'static NodeBarrier,
-    /// Whether members meet by trading.
-    trades: bool,
+    /// Whether the PEs of this node poll while they wait.
+    polls: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
-    /// Which init the team comes from. Only world and shared are taken along into the next, by init, which
-    /// publishes the runtime after that.
-    era: AtomicU32,
+    /// The [life](Runtime::life) in which the team was split, whose finalize it does not
+    /// outlive; `None` for those that exist in each.
+    life: Option<u32>,
 }
 
-/// The era of an init: a team that was split does not outlive its finalize.
-fn new_era() -> u32 {
-    static ERAS: AtomicU32 = AtomicU32::new(1);
-    ERAS.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The teams that always exist, and what is left for others.
+/// The teams that always exist, and what is left for others. A process is in one job, so there is one.
 #[derive(Debug)]
-pub(crate) struct Teams {
-    pub(crate) world: Team,
+struct Teams {
+    world: Team,
     shared: Team,
     /// Slots in which this PE has no team.
     free: slots::Free,
 }
 
-impl Teams {
-    /// The teams of a PE that begins. Sends nothing, and does nothing that grows with the job.
-    pub(crate) fn new(node: &NodeView, me: usize) -> Self {
-        let era = new_era();
+static TEAMS: OnceLock<Teams> = OnceLock::new();
+
+/// # Panics
+/// Before init.
+#[inline]
+#[track_caller]
+fn teams() -> &'static Teams {
+    let _initialised = rt();
+    TEAMS.get().expect("init makes the teams that always exist")
+}
+
+/// The slots in which this PE has no team.
+#[track_caller]
+pub(crate) fn free_slots() -> &'static slots::Free {
+    &teams().free
+}
+
+/// Only the teams that always exist are there from now on, at the beginning of a life of PE `me`. Sends
+/// nothing, and does nothing that grows with the job.
+pub(crate) fn begin(node: &NodeView, me: usize) {
+    let teams = TEAMS.get_or_init(|| {
         let local = node.local_of()[me] as usize;
-        let team = |name, slot, members: Members, my_pe, place: Place| Team {
-            name,
-            slot,
-            members,
-            my_pe,
-            config: TeamConfig::default(),
-            barrier: barrier_at(node.segment(place.local(0)), slot),
-            trades: trades(&place, node),
-            place,
-            meeting: AtomicBool::new(false),
-            era: AtomicU32::new(era),
+        let team = |name, slot, members, my_pe, mapping| {
+            Team::new(name, slot, members, my_pe, mapping, node)
         };
         let everybody = Members::all(node.n_pes());
         let neighbours = Members::listed(node.ranks());
-        Self {
-            world: team(
-                Name::World,
-                slots::WORLD,
-                everybody,
-                me,
-                Place::of_world(node, local),
-            ),
-            shared: team(
-                Name::Shared,
-                slots::SHARED,
-                neighbours,
-                local,
-                Place::of_node(node, local),
-            ),
+        let (world, shared) = (
+            Mapping::of_world(node, local),
+            Mapping::of_node(node, local),
+        );
+        Teams {
+            world: team(Name::World, slots::WORLD, everybody, me, world),
+            shared: team(Name::Shared, slots::SHARED, neighbours, local, shared),
             free: slots::Free::new(),
         }
-    }
-
-    /// Only the teams that always exist are left from now on, in another init.
-    pub(crate) fn renew(&self) {
-        let era = new_era();
-        for team in [&self.world, &self.shared] {
-            team.era.store(era, Ordering::Relaxed);
-        }
-        self.free.renew();
-    }
+    });
+    teams.free.renew();
 }
 
 /// The barrier of a slot in the segment that begins at `segment`.
@@ -163,23 +151,45 @@ fn barrier_at(segment: *mut u8, slot: usize) -> &'static NodeBarrier {
     }
 }
 
-/// Whether members of a team so placed trade: a few on one node, who poll.
-fn trades(place: &Place, node: &NodeView) -> bool {
-    place.n_nodes() == 1 && (2..=FEW).contains(&place.n_here()) && node.spins() > 0
-}
-
-/// The thread that is in a collective of a team.
-#[derive(Debug)]
-pub(crate) struct Guard<'a>(&'a Team);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        // ORDERING(collective): pairs with `Team::enter`.
-        self.0.meeting.store(false, Ordering::Release);
-    }
-}
-
 impl Team {
+    /// This PE's view of a team that is being split from another, if it is a member.
+    pub(crate) fn split(
+        rt: &Runtime,
+        members: Members,
+        slot: usize,
+        config: TeamConfig,
+    ) -> Option<Self> {
+        let my_pe = members.rank_of(rt.me)?;
+        let mapping = Mapping::of(&members, rt.me, rt.node_of, rt.local_of);
+        Some(Self {
+            config,
+            life: Some(rt.life()),
+            ..Self::new(Name::Split, slot, members, my_pe, mapping, &rt.node)
+        })
+    }
+
+    fn new(
+        name: Name,
+        slot: usize,
+        members: Members,
+        my_pe: usize,
+        mapping: Mapping,
+        node: &NodeView,
+    ) -> Self {
+        Self {
+            name,
+            slot,
+            members,
+            my_pe,
+            config: TeamConfig::default(),
+            barrier: barrier_at(node.segment(mapping.local(0)), slot),
+            polls: node.spins() > 0,
+            mapping,
+            meeting: AtomicBool::new(false),
+            life: None,
+        }
+    }
+
     /// All PEs of the job.
     ///
     /// # Panics
@@ -189,7 +199,7 @@ impl Team {
     /// OpenSHMEM 1.6, `SHMEM_TEAM_WORLD`.
     #[track_caller]
     pub fn world() -> &'static Team {
-        &rt().teams.world
+        &teams().world
     }
 
     /// The PEs that share memory with this one: those of its node, in the order of their numbers.
@@ -201,7 +211,7 @@ impl Team {
     /// OpenSHMEM 1.6, `SHMEM_TEAM_SHARED`.
     #[track_caller]
     pub fn shared() -> &'static Team {
-        &rt().teams.shared
+        &teams().shared
     }
 
     /// Who is in the team.
@@ -274,8 +284,9 @@ impl Team {
         self.name != Name::Split
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    #[inline]
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
     }
 
     pub(crate) fn meeting_point(&self) -> &'static NodeBarrier {
@@ -283,8 +294,13 @@ impl Team {
     }
 
     #[inline]
-    pub(crate) fn trades(&self) -> bool {
-        self.trades
+    pub(crate) fn polls(&self) -> bool {
+        self.polls
+    }
+
+    /// Number of the team's slot.
+    pub(crate) fn slot_number(&self) -> usize {
+        self.slot
     }
 
     /// Offset in every member's segment of what lies `at` bytes into the team's slot.
@@ -293,51 +309,12 @@ impl Team {
         slots::offset(self.slot) + at
     }
 
-    /// Marks this thread as the one that is in a collective of the team.
-    ///
-    /// Two at once would mix up rounds and, in a leader, write the same buffers. That is a mistake of
-    /// the program (OpenSHMEM 1.6, thread support: the program orders the collectives of its
-    /// threads), so it has to be found, not obeyed.
-    ///
-    /// # Panics
-    /// If another thread is, or the PE is not initialised, or is again.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn enter(&self) -> (&'static Runtime, Guard<'_>) {
-        let rt = rt();
-        let era = |team: &Self| team.era.load(Ordering::Relaxed);
-        if era(&rt.teams.world) != era(self) {
-            self.outlived();
-        }
-        // ORDERING(collective): a thread sees what the one before it has done in collectives.
-        if self.meeting.swap(true, Ordering::Acquire) {
-            self.crowded();
-        }
-        (rt, Guard(self))
-    }
-
     #[cold]
     #[track_caller]
     fn no_such_pe(&self, pe: usize) -> ! {
         panic!(
             "PE {pe} does not exist in {self}, which has PEs 0 to {}",
             self.n_pes() - 1
-        )
-    }
-
-    #[cold]
-    #[track_caller]
-    fn outlived(&self) -> ! {
-        panic!("{self} ended with the finalize that came after it was made; make it anew")
-    }
-
-    #[cold]
-    #[track_caller]
-    fn crowded(&self) -> ! {
-        panic!(
-            "two threads of PE {} are in collectives of {self} at once; let one thread call them, \
-             lock, or use a team for each",
-            self.members.world_pe(self.my_pe).unwrap_or_default()
         )
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shmem_node::layout::INTERNAL_SIZE;
 
-use crate::collectives::tree::MAX_CHILDREN;
+use crate::tree::MAX_CHILDREN;
 
 /// Number of slots, so of teams that a PE can be in at a time, the world and the shared team
 /// included.
@@ -36,18 +36,20 @@ pub(crate) const RING_FLAG: usize = UP_FLAGS + MAX_CHILDREN * LINE;
 /// How many pieces the right neighbour in the ring has taken from its staging room.
 pub(crate) const RING_TAKEN: usize = RING_FLAG + LINE;
 /// Numbers that only this member itself uses: rounds of the tree, messages and pieces of the ring,
-/// trades.
+/// exchanges of lines.
 pub(crate) const COUNTERS: usize = RING_TAKEN + LINE;
 /// A word of this member for the others of its node: its part in a collective.
 pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
 /// Two words, what a member proposes and what all agree on.
 pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
 pub(crate) const AGREED: usize = PROPOSAL + 8;
-/// What this member says of the collective that it is in, now and in the last two trades.
+/// What this member says of the collective that it is in, now and in the last two exchanges of lines.
 pub(crate) const ANNOUNCED: usize = PROPOSAL + LINE;
-/// Two lines for trades, so far apart that no processor fetches one with the other.
-pub(crate) const TRADE: usize = 3 << 10;
-pub(crate) const TRADE_APART: usize = 256;
+/// Two lines that this member shows the others, so far apart that no processor fetches one with the other.
+pub(crate) const LINES: usize = 3 << 10;
+pub(crate) const LINES_APART: usize = 256;
+/// Bytes of data that a line has; a number follows.
+pub(crate) const LINE_DATA: usize = LINE - 8;
 
 // The boxes. See `collectives::links` for who writes them when.
 /// Where messages of other leaders land.
@@ -63,8 +65,8 @@ pub(crate) const STAGING: usize = SHOWN + BOX;
 /// Bytes of a piece.
 pub(crate) const PIECE: usize = 12 << 10;
 
-const _: () = assert!(ANNOUNCED + LINE <= TRADE);
-const _: () = assert!(TRADE + TRADE_APART + LINE <= LANDING);
+const _: () = assert!(ANNOUNCED + LINE <= LINES);
+const _: () = assert!(LINES + LINES_APART + LINE <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
 const _: () = assert!(STAGING + 2 * PIECE <= SLOT_SIZE);
 const _: () = assert!(MAX_TEAMS * SLOT_SIZE <= INTERNAL_SIZE);
@@ -163,12 +165,12 @@ impl Free {
         }
         self.state().pending -= 1;
         if !keep {
-            self.give_back(slots);
+            self.release(slots);
         }
     }
 
     /// These slots have no team any more.
-    pub(crate) fn give_back(&self, slots: u64) {
+    pub(crate) fn release(&self, slots: u64) {
         let mut state = self.state();
         state.slots |= slots;
         state.changes += 1;
@@ -211,7 +213,7 @@ mod tests {
         free.settle(0b10000, false);
         assert_eq!(free.look().slots, claimed.slots);
         assert!(!free.look().is_settled(Some(claimed)));
-        free.give_back(0b1100);
+        free.release(0b1100);
         assert_eq!(free.look().slots, FREE_AT_FIRST);
     }
 

@@ -2,9 +2,9 @@
 //!
 //! * This file: how a PE waits for anything: it polls, then sleeps.
 //! * [`words`]: one word or many that compare as asked; over addresses, for every interface.
-//! * [`api`]: the same for symmetric arrays.
+//! * [`typed`]: the same for symmetric arrays.
 
-pub(crate) mod api;
+pub(crate) mod typed;
 pub(crate) mod words;
 
 use std::time::Duration;
@@ -30,6 +30,12 @@ const FOR_SILENT_STORES: Pace = Pace {
     first: Duration::from_millis(1),
     last: Duration::from_millis(32),
 };
+
+/// Cores that this process may use.
+pub(crate) fn cores() -> u32 {
+    let cores = std::thread::available_parallelism();
+    cores.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
 
 impl Runtime {
     /// Returns when `ready()` holds, which depends on memory of the program. As [`wait_for`], but sees
@@ -88,18 +94,18 @@ impl Runtime {
         if ready() {
             return true;
         }
-        let mut spin = self.patience.spin();
+        let mut spin = self.polls.spin();
         loop {
-            if !self.patience.again(&mut spin) {
+            if !self.polls.again(&mut spin) {
                 return ready();
             }
             if ready() {
-                self.patience.ended_well();
+                self.polls.ended_well();
                 return true;
             }
             if self.progress() {
                 spin.renew();
-            } else if self.remote.is_none() {
+            } else if self.network.is_none() {
                 // A poll of the network is a pause by itself.
                 std::hint::spin_loop();
             }

@@ -160,6 +160,8 @@ pub enum Action {
     /// Destroy a queue pair. If it was open, for this peer or for several, its unfinished operations have
     /// failed; after a drain there are none.
     DestroyQp(Qpn),
+    /// Destroy an XRC target QP.
+    DestroyTarget(Qpn),
     /// Begin no operation on this queue pair any more, and call
     /// [`drained`](crate::manager::Manager::drained) when those under way have completed. If that
     /// takes time and the peer waits for it, call [`busy`](crate::manager::Manager::busy).

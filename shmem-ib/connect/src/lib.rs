@@ -9,7 +9,7 @@
 //!
 //! # Map
 //! What happens from the first use of a peer to the first RDMA, by the path:
-//! 1. `endpoint/contact.rs`: an operation finds no connection, and asks the manager for one.
+//! 1. `endpoint/connecting/contact.rs`: an operation finds no connection, and asks the manager for one.
 //! 2. [`manager`]: finds or makes the machine of that peer (`peers.rs`), and the queue pair that it may
 //!    have (`room.rs`); keeps all deadlines (`timers.rs`).
 //! 3. [`handshake`]: the machine towards one peer. `on_call.rs` sends the OFFER (`send.rs`), and
@@ -18,8 +18,8 @@
 //! 4. [`interface`]: what the machines ask for; [`retry`]: when something is said again.
 //! 5. [`message`]: the datagrams, drawn bit by bit, and their authenticated codec; `admission.rs`: which
 //!    are let in.
-//! 6. [`endpoint`]: drives these over an [`Hca`](shmem_verbs::Hca): `act.rs` makes and links queue pairs,
-//!    and `rma.rs` posts.
+//! 6. [`endpoint`]: drives these over an [`Hca`](shmem_verbs::Hca): `connecting/act.rs` makes and links
+//!    queue pairs, and `operations/post.rs` posts to where the machine's [`Way`] leads.
 //!
 //! Everything but [`endpoint`] is pure: no socket, clock, thread or unsafe code.
 //!
@@ -56,11 +56,20 @@ pub mod handshake;
 pub mod interface;
 pub mod manager;
 pub mod message;
-pub mod patience;
 pub mod retry;
+pub mod spin;
 mod stats;
 mod sync;
+mod way;
 pub mod xrc;
 
 pub use address::{AddressError, Published, UdAddress};
 pub use stats::{ConnectStats, Latency, XrcStats};
+pub use way::Way;
+
+/// Jobs for tests that look inside of endpoints: the file of the kit, which calls this crate by its name.
+#[cfg(test)]
+#[path = "../../kit/src/job.rs"]
+pub mod job;
+#[cfg(test)]
+extern crate self as shmem_connect;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::survey::{GidKind, LinkLayer, Reach, SeenDevice, SeenPort, Survey, Transport};
+use super::hardware::{GidKind, LinkLayer, RdmaDevice, RdmaPort, Reach, Survey, Transport};
 use shmem_verbs::{Fabric, Gid};
 
 /// What stands against a device that opens, but has no XRC for those who need it.
@@ -119,7 +119,7 @@ pub fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
     verdicts
 }
 
-fn usable_device(device: &SeenDevice) -> Result<(), String> {
+fn usable_device(device: &RdmaDevice) -> Result<(), String> {
     match &device.transport {
         Transport::InfiniBand => device.access.clone(),
         Transport::Iwarp => Err(
@@ -134,21 +134,16 @@ fn usable_device(device: &SeenDevice) -> Result<(), String> {
 }
 
 fn usable_port(
-    device: &SeenDevice,
-    port: &SeenPort,
+    device: &RdmaDevice,
+    port: &RdmaPort,
     gid_index: Option<u8>,
 ) -> Result<Usable, String> {
-    if !port.is_active() {
+    if !port.state.is_active() {
         let hint = match port.link {
             LinkLayer::InfiniBand => "is a cable plugged in, and does a subnet manager run?",
             _ => "is a cable plugged in, and its network interface up (ip link)?",
         };
-        let state = if port.state.is_empty() {
-            "unknown"
-        } else {
-            &port.state
-        };
-        return Err(format!("its state is {state}, not ACTIVE: {hint}"));
+        return Err(format!("its state is {}, not ACTIVE: {hint}", port.state));
     }
     let (fabric, gid) = match &port.link {
         LinkLayer::InfiniBand if port.lid == 0 => {
@@ -171,7 +166,7 @@ fn usable_port(
     })
 }
 
-fn infiniband_gid(port: &SeenPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
+fn infiniband_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
     let index = wanted.unwrap_or(0);
     let entry = port.gids.iter().find(|e| e.index == u16::from(index));
     entry
@@ -179,7 +174,7 @@ fn infiniband_gid(port: &SeenPort, wanted: Option<u8>) -> Result<(u8, Gid), Stri
         .ok_or_else(|| format!("its GID table has nothing at index {index}"))
 }
 
-fn roce_gid(port: &SeenPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
+fn roce_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
     if let Some(index) = wanted {
         let entry = port.gids.iter().find(|e| e.index == u16::from(index));
         return match entry {

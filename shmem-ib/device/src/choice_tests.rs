@@ -3,16 +3,18 @@
 use std::net::IpAddr;
 
 use super::choice::{Choice, Usable, Wanted, choose, judge};
-use super::survey::{ACTIVE, GidKind, LinkLayer, SeenDevice, SeenGid, SeenPort, Survey, Transport};
+use super::hardware::{
+    GidEntry, GidKind, LinkLayer, PortState, RdmaDevice, RdmaPort, Survey, Transport,
+};
 use shmem_verbs::{Fabric, Gid};
 
-const V1: GidKind = GidKind::IbOrRoceV1;
+const V1: GidKind = GidKind::RoceV1;
 const V2: GidKind = GidKind::RoceV2;
 
-fn gids(list: &[(&str, GidKind)]) -> Vec<SeenGid> {
+fn gids(list: &[(&str, GidKind)]) -> Vec<GidEntry> {
     let seen = |(index, (text, kind)): (usize, &(&str, GidKind))| {
         let ip: IpAddr = text.parse().expect("an address");
-        SeenGid {
+        GidEntry {
             index: index as u16,
             gid: Gid::from(ip),
             kind: *kind,
@@ -21,10 +23,10 @@ fn gids(list: &[(&str, GidKind)]) -> Vec<SeenGid> {
     list.iter().enumerate().map(seen).collect()
 }
 
-fn roce(list: &[(&str, GidKind)]) -> SeenPort {
-    SeenPort {
+fn roce(list: &[(&str, GidKind)]) -> RdmaPort {
+    RdmaPort {
         number: 1,
-        state: ACTIVE.into(),
+        state: PortState::Active,
         link: LinkLayer::Ethernet,
         rate: 25_000,
         lid: 0,
@@ -32,8 +34,8 @@ fn roce(list: &[(&str, GidKind)]) -> SeenPort {
     }
 }
 
-fn infiniband(lid: u16) -> SeenPort {
-    SeenPort {
+fn infiniband(lid: u16) -> RdmaPort {
+    RdmaPort {
         link: LinkLayer::InfiniBand,
         rate: 100_000,
         lid,
@@ -41,8 +43,8 @@ fn infiniband(lid: u16) -> SeenPort {
     }
 }
 
-fn device(name: &str, ports: Vec<SeenPort>) -> SeenDevice {
-    SeenDevice {
+fn device(name: &str, ports: Vec<RdmaPort>) -> RdmaDevice {
+    RdmaDevice {
         name: name.into(),
         transport: Transport::InfiniBand,
         emulated: false,
@@ -52,7 +54,7 @@ fn device(name: &str, ports: Vec<SeenPort>) -> SeenDevice {
     }
 }
 
-fn survey(devices: Vec<SeenDevice>) -> Survey {
+fn survey(devices: Vec<RdmaDevice>) -> Survey {
     Survey {
         devices,
         trouble: None,
@@ -78,7 +80,7 @@ fn best(survey: &Survey) -> Usable {
 }
 
 /// Why the one port of a device is refused.
-fn refusal(port: SeenPort) -> String {
+fn refusal(port: RdmaPort) -> String {
     let survey = survey(vec![device("a", vec![port])]);
     let why = judge(&survey, None).remove(0).outcome.unwrap_err();
     // Nobody who leaves the choice to us sees an error because of it.
@@ -116,13 +118,13 @@ fn what_cannot_be_used_says_why() {
     assert!(refusal(roce(&ALL[..2])).contains("SHMEM_GID_INDEX=0"));
     assert!(refusal(roce(&ALL[1..2])).contains("v1 only"));
     assert!(refusal(roce(&[])).contains("no GID"));
-    let down = SeenPort {
-        state: "DOWN".into(),
+    let down = RdmaPort {
+        state: PortState::Down,
         ..roce(&ALL)
     };
     assert!(refusal(down).contains("DOWN"));
     assert!(refusal(infiniband(0)).contains("subnet manager"));
-    let odd = SeenPort {
+    let odd = RdmaPort {
         link: LinkLayer::Other("Unknown".into()),
         ..roce(&ALL)
     };
@@ -132,15 +134,15 @@ fn what_cannot_be_used_says_why() {
 #[test]
 fn devices_that_are_not_ours_to_use_say_why() {
     let good = || device("a", vec![roce(&ALL)]);
-    let iwarp = SeenDevice {
+    let iwarp = RdmaDevice {
         transport: Transport::Iwarp,
         ..good()
     };
-    let closed = SeenDevice {
+    let closed = RdmaDevice {
         access: Err("group rdma".into()),
         ..good()
     };
-    let foreign = SeenDevice {
+    let foreign = RdmaDevice {
         transport: Transport::Other("usNIC".into()),
         ..good()
     };
@@ -161,7 +163,7 @@ fn devices_that_are_not_ours_to_use_say_why() {
 
 #[test]
 fn the_fastest_port_that_reaches_others_is_the_best() {
-    let lo = SeenPort {
+    let lo = RdmaPort {
         rate: 400_000,
         ..roce(&[("127.0.0.1", V2)])
     };
@@ -190,7 +192,7 @@ fn lists_are_taken_by_turns() {
     let mut second = roce(&ALL);
     second.number = 2;
     let mut first = second.clone();
-    (first.number, first.state) = (1, "DOWN".into());
+    (first.number, first.state) = (1, PortState::Down);
     let survey = survey(vec![
         device("a", vec![roce(&ALL)]),
         device("b", vec![first, second]),
@@ -231,7 +233,7 @@ fn without_devices_auto_is_soft_and_others_fail() {
 
 #[test]
 fn soft_roce_is_taken_only_when_named_or_asked_for() {
-    let emulated = SeenDevice {
+    let emulated = RdmaDevice {
         emulated: true,
         ..device("rxe0", vec![roce(&[("10.0.0.1", V2)])])
     };

@@ -4,15 +4,17 @@
 //! [`Device`] is an [`Hca`] that is one or the other, so that one endpoint of connections serves both. Without
 //! feature `verbs` it has one variant, and costs nothing.
 
+pub mod abilities;
 pub mod choice;
 #[cfg(test)]
 mod choice_tests;
+pub mod hardware;
 #[cfg(feature = "verbs")]
 pub mod ibv;
 pub mod inspect;
 pub mod memlock;
 mod open;
-pub mod survey;
+pub mod quirks;
 pub mod sysfs;
 
 pub use open::{OpenError, Opened, Request, open};
@@ -24,9 +26,8 @@ use std::time::Duration;
 use crate::ibv::VerbsHca;
 use shmem_soft::SoftHca;
 use shmem_verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo,
-    QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake,
-    Xrcd,
+    Access, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn,
+    RecvWr, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 /// An [`Hca`] of whatever kind.
@@ -82,26 +83,17 @@ delegate! {
         fn port(&self) -> PortInfo;
         fn fabric(&self) -> Fabric;
         fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError>;
-        fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError>;
+        fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError>;
         fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError>;
-        fn create_comp_channel(&self) -> Result<CompChannel, VerbsError>;
-        fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError>;
-        fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError>;
-        fn get_cq_event(&self, channel: CompChannel) -> Option<Cq>;
-        fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError>;
         fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError>;
-        fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError>;
         fn srq_num(&self, srq: Srq) -> Result<SrqNum, VerbsError>;
         fn destroy_srq(&self, srq: Srq) -> Result<(), VerbsError>;
         fn open_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError>;
         fn close_xrcd(&self, xrcd: Xrcd) -> Result<(), VerbsError>;
         fn create_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError>;
         fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError>;
-        fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError>;
         fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError>;
         fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize;
-        fn poll_async(&self) -> Option<AsyncEvent>;
-        fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError>;
         fn wait(&self, max: Duration) -> Wake;
         fn set_alarm(&self, after: Option<Duration>);
         fn wake(&self);
@@ -114,7 +106,6 @@ delegate! {
     }
     unsafe {
         fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError>;
-        fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError>;
         fn post_srq_recv(&self, srq: Srq, wr: &RecvWr<'_>) -> Result<(), VerbsError>;
         fn post_send(&self, qp: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError>;
         fn post_recv(&self, qp: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError>;

@@ -9,7 +9,9 @@ use std::io::ErrorKind;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-use super::survey::{GidKind, LinkLayer, SeenDevice, SeenGid, SeenPort, Survey, Transport};
+use super::hardware::{
+    GidEntry, GidKind, LinkLayer, PortState, RdmaDevice, RdmaPort, Survey, Transport,
+};
 use shmem_verbs::Gid;
 
 /// Tables of GIDs have up to 1024 entries, filled from the front. After so many empty ones in a
@@ -76,8 +78,8 @@ impl Places {
         }
     }
 
-    fn device(&self, name: String) -> SeenDevice {
-        let dir = self.class.join("infiniband").join(&name);
+    fn device(&self, name: String) -> RdmaDevice {
+        let dir = self.dir(&name);
         let mut numbers: Vec<u8> = fs::read_dir(dir.join("ports"))
             .into_iter()
             .flatten()
@@ -86,12 +88,11 @@ impl Places {
         numbers.sort_unstable();
         let ports = numbers
             .into_iter()
-            .map(|number| self.port(&dir.join("ports").join(number.to_string()), number))
+            .map(|number| self.look_at_port(&self.port(&name, number), number))
             .collect();
-        SeenDevice {
+        RdmaDevice {
             transport: transport(&line(&dir.join("node_type"))),
-            // The interface that Soft-RoCE sits on; other devices belong to a bus instead.
-            emulated: dir.join("parent").exists() && !dir.join("device").exists(),
+            emulated: self.is_emulated(&name),
             guid: line(&dir.join("node_guid")),
             access: self.access(&name),
             name,
@@ -99,27 +100,44 @@ impl Places {
         }
     }
 
-    fn port(&self, dir: &Path, number: u8) -> SeenPort {
+    /// Where the kernel tells of a device.
+    fn dir(&self, name: &str) -> PathBuf {
+        self.class.join("infiniband").join(name)
+    }
+
+    /// Where the kernel tells of a port.
+    pub(crate) fn port(&self, name: &str, number: u8) -> PathBuf {
+        self.dir(name).join("ports").join(number.to_string())
+    }
+
+    /// Whether the device is Soft-RoCE, which sits on a network interface; other devices belong to a
+    /// bus instead.
+    pub(crate) fn is_emulated(&self, name: &str) -> bool {
+        let dir = self.dir(name);
+        dir.join("parent").exists() && !dir.join("device").exists()
+    }
+
+    fn look_at_port(&self, dir: &Path, number: u8) -> RdmaPort {
+        let link = match line(&dir.join("link_layer")).as_str() {
+            "InfiniBand" => LinkLayer::InfiniBand,
+            "Ethernet" => LinkLayer::Ethernet,
+            other => LinkLayer::Other(other.to_owned()),
+        };
         let lid = line(&dir.join("lid"));
-        SeenPort {
+        RdmaPort {
             number,
-            // "4: ACTIVE"
-            state: word(&line(&dir.join("state"))).to_owned(),
-            link: match line(&dir.join("link_layer")).as_str() {
-                "InfiniBand" => LinkLayer::InfiniBand,
-                "Ethernet" => LinkLayer::Ethernet,
-                other => LinkLayer::Other(other.to_owned()),
-            },
+            state: state(&line(&dir.join("state"))),
             rate: rate(&line(&dir.join("rate"))),
             lid: u16::from_str_radix(lid.trim_start_matches("0x"), 16).unwrap_or(0),
-            gids: self.gids(dir),
+            gids: self.gids(dir, &link),
+            link,
         }
     }
 
-    fn gids(&self, port: &Path) -> Vec<SeenGid> {
+    fn gids(&self, port: &Path, link: &LinkLayer) -> Vec<GidEntry> {
         let mut found = Vec::new();
         let mut empty = 0;
-        let front = (0..=u16::MAX).map_while(|index| gid(port, index).ok());
+        let front = (0..=u16::MAX).map_while(|index| gid(port, link, index).ok());
         for entry in front {
             empty = if entry.is_some() { 0 } else { empty + 1 };
             found.extend(entry);
@@ -128,9 +146,9 @@ impl Places {
             }
         }
         if let Some(index) = self.gid_index.map(u16::from)
-            && !found.iter().any(|entry: &SeenGid| entry.index == index)
+            && !found.iter().any(|entry: &GidEntry| entry.index == index)
         {
-            found.extend(gid(port, index).ok().flatten());
+            found.extend(gid(port, link, index).ok().flatten());
         }
         found
     }
@@ -166,7 +184,11 @@ impl Places {
 }
 
 /// The entry of a table of GIDs, if it is set; an error behind the table's end.
-pub(crate) fn gid(port: &Path, index: u16) -> Result<Option<SeenGid>, std::io::Error> {
+pub(crate) fn gid(
+    port: &Path,
+    link: &LinkLayer,
+    index: u16,
+) -> Result<Option<GidEntry>, std::io::Error> {
     let text = fs::read_to_string(port.join("gids").join(index.to_string()))?;
     // Entries that are not set have no interface part; on InfiniBand they may have a prefix.
     let set = |ip: &Ipv6Addr| ip.segments()[4..] != [0; 4];
@@ -174,15 +196,29 @@ pub(crate) fn gid(port: &Path, index: u16) -> Result<Option<SeenGid>, std::io::E
         return Ok(None);
     };
     let kind = line(&port.join("gid_attrs/types").join(index.to_string()));
-    Ok(Some(SeenGid {
+    Ok(Some(GidEntry {
         index,
         gid: Gid(ip.octets()),
-        kind: if kind == "RoCE v2" {
-            GidKind::RoceV2
-        } else {
-            GidKind::IbOrRoceV1
+        // The kernel has one name for the others: "IB/RoCE v1".
+        kind: match (kind.as_str(), link) {
+            ("RoCE v2", _) => GidKind::RoceV2,
+            (_, LinkLayer::Ethernet) => GidKind::RoceV1,
+            _ => GidKind::InfiniBand,
         },
     }))
+}
+
+/// Of "4: ACTIVE".
+fn state(text: &str) -> PortState {
+    let code = text
+        .split(':')
+        .next()
+        .and_then(|code| code.trim().parse().ok());
+    match code.map(PortState::from_code) {
+        Some(state @ PortState::Other(_)) if word(text).is_empty() => state,
+        Some(PortState::Other(_)) | None => PortState::Other(word(text).to_owned()),
+        Some(state) => state,
+    }
 }
 
 fn transport(node_type: &str) -> Transport {
@@ -298,7 +334,7 @@ mod tests {
         assert_eq!(nine.transport, Transport::InfiniBand);
         assert!(nine.emulated);
         let port = &nine.ports[0];
-        assert!(port.is_active());
+        assert!(port.state.is_active());
         assert_eq!((port.number, port.rate, port.lid), (1, 2500, 0));
         assert_eq!(port.link, LinkLayer::Ethernet);
         let ips: Vec<_> = port.gids.iter().map(|g| (g.index, g.gid.ip())).collect();
@@ -324,8 +360,8 @@ mod tests {
             [
                 (0, GidKind::RoceV2),
                 (1, GidKind::RoceV2),
-                (9, GidKind::IbOrRoceV1),
-                (60, GidKind::IbOrRoceV1)
+                (9, GidKind::RoceV1),
+                (60, GidKind::RoceV1)
             ]
         );
     }
@@ -340,7 +376,7 @@ mod tests {
         let device = &survey.devices[0];
         assert_eq!(device.transport, Transport::Other(String::new()));
         assert_eq!(device.ports.len(), 1);
-        assert!(!device.ports[0].is_active());
+        assert!(!device.ports[0].state.is_active());
         assert!(device.access.is_err());
     }
 }

@@ -1,5 +1,8 @@
 //! A job whose PEs are threads of the test: each has an HCA, an endpoint, a segment, and a
 //! progress thread, as a process of a real job has.
+//!
+//! The unit tests of `connect` that look inside of an endpoint compile this file a second time, as a
+//! module of that crate: of endpoints it uses what is public.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +10,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use shmem_connect::UdAddress;
-use shmem_connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_connect::atomic::{AtomicOp, Width};
+use shmem_connect::endpoint::{
+    ConnError, Context, ContextId, Directory, Endpoint, EndpointConfig, Lookup,
+};
 use shmem_soft::{SoftConfig, SoftHca};
 use shmem_verbs::Hca;
 
@@ -253,6 +259,73 @@ impl<H: Hca> Pe<H> {
         if let Some(thread) = self.progress.take() {
             thread.join().unwrap();
         }
+    }
+}
+
+/// Operations of the default context, on segment 0 if they name none, as tests like to write them.
+#[allow(missing_docs)]
+pub trait Plain<H: Hca> {
+    fn plain(&self) -> Context<'_, H>;
+
+    /// # Safety
+    /// As of [`Context::put`].
+    unsafe fn put(
+        &self,
+        pe: u32,
+        offset: u64,
+        src: *const u8,
+        len: usize,
+        src_stays: bool,
+    ) -> Result<(), ConnError> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.plain().put(pe, 0, offset, src, len, src_stays) }
+    }
+
+    /// # Safety
+    /// As of [`Context::get`].
+    unsafe fn get(
+        &self,
+        pe: u32,
+        offset: u64,
+        dst: *mut u8,
+        len: usize,
+        blocking: bool,
+    ) -> Result<(), ConnError> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.plain().get(pe, 0, offset, dst, len, blocking) }
+    }
+
+    fn fetch_add(&self, pe: u32, offset: u64, add: u64) -> Result<u64, ConnError> {
+        self.fetch_add_in(pe, 0, offset, add)
+    }
+
+    fn fetch_add_in(&self, pe: u32, segment: u8, offset: u64, add: u64) -> Result<u64, ConnError> {
+        let op = AtomicOp::Add(add);
+        self.plain().atomic(pe, segment, offset, Width::W8, op)
+    }
+
+    fn compare_swap(&self, pe: u32, offset: u64, compare: u64, new: u64) -> Result<u64, ConnError> {
+        let op = AtomicOp::CompareSwap { compare, new };
+        self.plain().atomic(pe, 0, offset, Width::W8, op)
+    }
+
+    fn add_nbi(&self, pe: u32, offset: u64, add: u64) -> Result<(), ConnError> {
+        let op = AtomicOp::Add(add);
+        self.plain().atomic_plain(pe, 0, offset, Width::W8, op)
+    }
+
+    fn quiet(&self) -> Result<(), ConnError> {
+        self.plain().quiet()
+    }
+
+    fn fence(&self) {
+        self.plain().fence();
+    }
+}
+
+impl<H: Hca> Plain<H> for Endpoint<H> {
+    fn plain(&self) -> Context<'_, H> {
+        self.context(ContextId::DEFAULT)
     }
 }
 

@@ -15,7 +15,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::channel::ChannelTable;
 use super::checks::check_send;
 use super::cq::{CqTable, Pushed};
 use super::mr::{Memory, MrTable};
@@ -27,12 +26,11 @@ use super::srq::SrqTable;
 use super::wqe::{Done, Wqe};
 use super::xrc::DomainTable;
 use crate::secrets::Secrets;
-use shmem_verbs::provider::EventQueue;
 use shmem_verbs::provider::checks;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{
-    Access, AddressVector, AsyncEvent, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit,
-    QpState, QpType, Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus, qp_table,
+    Access, AddressVector, Completion, Counters, Cq, Mr, Mtu, PortInfo, QpInit, QpState, QpType,
+    Qpn, RecvWr, SendWr, VerbsError, WcOpcode, WcStatus, transitions,
 };
 
 /// Longest inline payload.
@@ -67,7 +65,6 @@ pub struct Engine<M> {
     pub(super) memory: M,
     pub(super) mrs: MrTable,
     pub(super) cqs: CqTable,
-    pub(super) channels: ChannelTable,
     pub(super) qps: QpTable,
     pub(super) srqs: SrqTable,
     pub(super) xrcds: DomainTable,
@@ -79,7 +76,6 @@ pub struct Engine<M> {
     timers: BinaryHeap<Reverse<(u64, Qpn)>>,
     pub(super) counters: Counters,
     pub(super) done: Vec<Done>,
-    pub(super) events: EventQueue,
     pub(super) share: Share,
     overrun: Option<Cq>,
     pub(super) rng: Rng,
@@ -111,14 +107,12 @@ impl<M: Memory> Engine<M> {
             memory,
             mrs: MrTable::new(secrets.fork()),
             cqs: CqTable::default(),
-            channels: ChannelTable::default(),
             qps: QpTable::new(secrets.fork()),
             ready: VecDeque::new(),
             turn: 0,
             timers: BinaryHeap::new(),
             counters: Counters::default(),
             done: Vec::new(),
-            events: EventQueue::default(),
             share: Share::default(),
             overrun: None,
             srqs: SrqTable::default(),
@@ -181,32 +175,6 @@ impl<M: Memory> Engine<M> {
         Ok(mr)
     }
 
-    /// Changes a registration: its range (address and length), its rights, or both. The key stays
-    /// if everything that it allowed is still allowed.
-    ///
-    /// # Errors
-    /// See [`shmem_verbs::Hca::rereg_mr`].
-    pub fn rereg_mr(
-        &mut self,
-        mr: &mut Mr,
-        range: Option<(u64, u64)>,
-        access: Option<Access>,
-    ) -> Result<(), VerbsError> {
-        let missing = VerbsError::NoSuchMr(mr.handle.0);
-        let old = self.mrs.get(mr.handle).ok_or(missing)?;
-        let changed = self.mrs.reregister(mr.handle, range, access)?;
-        self.xrcds.withdraw(mr.rkey);
-        let rights = access.unwrap_or(old.access());
-        if let Err(error) = self.xrcds.publish(&changed, rights) {
-            self.mrs.put_back(changed.handle, mr.handle, old);
-            // What was listed before finds its place again.
-            self.xrcds.publish(mr, old.access())?;
-            return Err(error);
-        }
-        *mr = changed;
-        Ok(())
-    }
-
     /// Ends a registration.
     ///
     /// # Errors
@@ -231,11 +199,7 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// It does not exist or is in use.
     pub fn destroy_cq(&mut self, cq: Cq) -> Result<(), VerbsError> {
-        self.cqs.destroy(cq)?;
-        self.channels.detach(cq);
-        let of_this = |e: &AsyncEvent| matches!(e, AsyncEvent::CqErr(c) if *c == cq);
-        self.events.forget(of_this);
-        Ok(())
+        self.cqs.destroy(cq)
     }
 
     /// Creates a queue pair in RESET.
@@ -302,7 +266,6 @@ impl<M: Memory> Engine<M> {
         if let Some(queue) = qp.init.srq.and_then(|srq| self.srqs.get_mut(srq)) {
             queue.users -= 1;
         }
-        self.events.forget(|e| e.qp() == Some(qpn));
         Ok(())
     }
 
@@ -391,8 +354,8 @@ impl<M: Memory> Engine<M> {
         self.cqs.unpolled()
     }
 
-    /// A completion queue that has lost completions since the last call.
-    pub(super) const fn overrun(&mut self) -> Option<Cq> {
+    /// A completion queue that has begun to lose completions since the last call.
+    pub const fn overrun(&mut self) -> Option<Cq> {
         self.overrun.take()
     }
 
@@ -493,11 +456,9 @@ impl<M: Memory> Engine<M> {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return;
         };
-        let first = qp.state != QpState::Err;
         qp.enter_error(&mut self.done);
         let unfinished = qp.unfinished_receive();
         let queue = std::mem::take(&mut qp.rq);
-        let shared = qp.init.srq.is_some();
         let flushed = |wr_id| Received::new(wr_id, WcStatus::WrFlushErr);
         if let Some((wr_id, srqn)) = unfinished {
             let received = Received {
@@ -510,9 +471,6 @@ impl<M: Memory> Engine<M> {
             self.receive_ended(qpn, &flushed(wqe.wr_id));
         }
         self.report(qpn);
-        if first && shared {
-            self.raise(AsyncEvent::QpLastWqeReached(qpn));
-        }
     }
 
     /// Moves a UD queue pair whose send failed to SQE and reports what was queued behind it.
@@ -522,7 +480,7 @@ impl<M: Memory> Engine<M> {
         };
         if let Service::Ud(ud) = &mut qp.service {
             debug_assert!(
-                qp_table::SPONTANEOUS.contains(&(qp.init.ty, qp.state, QpState::Sqe)),
+                transitions::SPONTANEOUS.contains(&(qp.init.ty, qp.state, QpState::Sqe)),
                 "the state table has no such transition"
             );
             qp.state = QpState::Sqe;
@@ -557,7 +515,7 @@ impl<M: Memory> Engine<M> {
                 byte_len,
                 ..Completion::EMPTY
             };
-            self.complete(cq, completion, false);
+            self.complete(cq, completion);
         }
         self.done = done; // Not to allocate it again.
     }
@@ -576,26 +534,19 @@ impl<M: Memory> Engine<M> {
         };
         // A receive whose queue was destroyed meanwhile has nobody to be reported to.
         if let Some(cq) = cq {
-            self.complete(cq, received.completion(qpn), received.solicited);
+            self.complete(cq, received.completion(qpn));
         }
     }
 
-    /// Adds a completion to a CQ. `solicited`: whether it counts as such if it is a success;
-    /// errors always do.
-    pub(super) fn complete(&mut self, cq: Cq, completion: Completion, solicited: bool) {
-        let pushed = self.cqs.push(cq, completion);
-        if pushed == Pushed::Stored {
-            let solicited = solicited || completion.status != WcStatus::Success;
-            self.channels.completed(cq, solicited);
-            return;
-        }
-        if pushed == Pushed::Overflow {
-            self.overrun = Some(cq);
-            self.raise(AsyncEvent::CqErr(cq));
+    /// Adds a completion to a CQ. A queue pair whose completion is lost has failed.
+    pub(super) fn complete(&mut self, cq: Cq, completion: Completion) {
+        match self.cqs.push(cq, completion) {
+            Pushed::Stored => return,
+            Pushed::Overflow => self.overrun = Some(cq),
+            Pushed::Lost => {}
         }
         let qpn = completion.qpn;
         if self.qps.get(qpn).is_some_and(|qp| qp.state != QpState::Err) {
-            self.raise(AsyncEvent::QpFatal(qpn));
             self.fail_qp(qpn);
         }
     }

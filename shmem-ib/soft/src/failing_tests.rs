@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::unwilling::Rule;
 use super::{SoftConfig, SoftHca};
 use shmem_connect::endpoint::{ConnError, Endpoint, EndpointConfig};
-use shmem_ib_kit::job::Job;
+use shmem_ib_kit::job::{Job, Plain as _};
 use shmem_verbs::{Hca, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
 
 /// 64-bit words of a long put: 1 MiB.

@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 use super::engine::Engine;
 use super::faults::{FaultFilter, Faults, Parcel};
 use super::memory::RawMemory;
-use super::notify::{Notifier, Told};
 use super::outbox::{Next, Outbox};
 use super::socket::{DATAGRAM_MAX, Pages, Socket, TRAIN_BYTES, secret, sleep};
 use super::xrc::SharedWindow;
@@ -100,7 +99,6 @@ impl SoftConfig {
 pub struct SoftHca {
     inner: Mutex<Inner>,
     pub(super) socket: Socket,
-    pub(super) notifier: Notifier,
     pub(super) window: SharedWindow,
     pub(super) fabric: Fabric,
     pub(super) silent: bool,
@@ -120,7 +118,6 @@ pub struct SoftHca {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(super) engine: Engine<RawMemory>,
-    pub(super) told: Told,
     /// Packets to send; empty until the first.
     tx: Pages,
     /// Received datagrams; empty until the first sign of one.
@@ -170,7 +167,6 @@ impl SoftHca {
         engine.set_secret(secret().map_err(failed("cannot read random bytes".into()))?);
         let inner = Inner {
             engine,
-            told: Told::default(),
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
@@ -184,7 +180,6 @@ impl SoftHca {
         Ok(Self {
             inner: Mutex::new(inner),
             socket,
-            notifier: Notifier::default(),
             window: config.shared.unwrap_or(SharedWindow::NONE),
             fabric: if config.interop {
                 Fabric::Roce
@@ -522,6 +517,5 @@ impl Drop for Locked<'_> {
         if let Some(cq) = self.inner.engine.overrun() {
             self.hca.overrun(&mut self.inner, cq);
         }
-        self.hca.tell(&mut self.inner);
     }
 }

@@ -31,11 +31,9 @@
 //! process to process, but are no secrets.
 
 mod burst;
-mod channel;
 mod checks;
 mod cq;
 mod engine;
-mod events;
 #[cfg(test)]
 mod failing_tests;
 mod faults;
@@ -47,7 +45,6 @@ mod long_read_tests;
 mod memory;
 mod modify;
 mod mr;
-mod notify;
 mod outbox;
 mod pacing;
 mod qp;

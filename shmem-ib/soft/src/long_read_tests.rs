@@ -15,7 +15,7 @@ const PACKETS: u64 = LEN as u64 / 4096;
 /// An HCA with a queue pair, which a stranger asks for `LEN` bytes.
 fn asked() -> (SoftHca, shmem_verbs::Cq) {
     let hca = SoftHca::open(&SoftConfig::loopback(1)).expect("a socket");
-    let cq = hca.create_cq(16, None).expect("a CQ");
+    let cq = hca.create_cq(16).expect("a CQ");
     let qp = hca.create_qp(&QpInit::new(QpType::Rc, cq)).expect("a QP");
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let there = stranger.local_addr().expect("an address");

@@ -8,7 +8,7 @@ use super::qp::{RcService, Service};
 use super::requester::{Limits, Requester};
 use super::responder::Responder;
 use shmem_verbs::provider::checks::{check_dest, check_qkey, check_rts};
-use shmem_verbs::{AsyncEvent, QpAttr, QpState, QpType, Qpn, VerbsError, qp_table};
+use shmem_verbs::{QpAttr, QpType, Qpn, VerbsError, transitions};
 
 impl<M: Memory> Engine<M> {
     /// Moves a queue pair to another state.
@@ -18,7 +18,7 @@ impl<M: Memory> Engine<M> {
     pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
         let port = self.port;
         let qp = self.qps.get_mut(qpn).ok_or(VerbsError::NoSuchQp(qpn))?;
-        qp_table::check(qpn, qp.init.ty, qp.state, attr)?;
+        transitions::check(qpn, qp.init.ty, qp.state, attr)?;
         match (attr, &mut qp.service) {
             (QpAttr::Init { access, qkey }, service) => {
                 if let (Service::Ud(ud), Some(qkey)) = (service, qkey) {
@@ -49,21 +49,6 @@ impl<M: Memory> Engine<M> {
                     }
                 }
             }
-            (QpAttr::Sqd, service) => {
-                if let Service::Rc(rc) = service
-                    && let Some(requester) = &mut rc.requester
-                {
-                    requester.set_draining(true);
-                }
-                qp.drain_told = false;
-            }
-            (QpAttr::Resume, service) => {
-                if let Service::Rc(rc) = service
-                    && let Some(requester) = &mut rc.requester
-                {
-                    requester.set_draining(false);
-                }
-            }
             (QpAttr::Err, _) => {
                 self.fail_qp(qpn);
                 return Ok(());
@@ -74,28 +59,7 @@ impl<M: Memory> Engine<M> {
             }
         }
         qp.state = attr.target();
-        match attr {
-            QpAttr::Sqd => self.tell_if_drained(qpn),
-            QpAttr::Resume => self.mark_ready(qpn),
-            _ => {}
-        }
         Ok(())
-    }
-
-    /// Gives the event of a queue pair in SQD that has nothing in flight any more.
-    pub(super) fn tell_if_drained(&mut self, qpn: Qpn) {
-        let Some(qp) = self.qps.get_mut(qpn) else {
-            return;
-        };
-        let drained = match &qp.service {
-            Service::Rc(rc) => rc.requester.as_ref().is_none_or(Requester::is_drained),
-            // A datagram is gone as soon as it is begun.
-            Service::Ud(_) => true,
-        };
-        if qp.state == QpState::Sqd && drained && !qp.drain_told {
-            qp.drain_told = true;
-            self.raise(AsyncEvent::SqDrained(qpn));
-        }
     }
 }
 

@@ -29,24 +29,12 @@ pub(crate) struct Region {
     addr: u64,
     len: u64,
     access: Access,
-    /// A peer has invalidated its key.
-    invalid: bool,
 }
 
 impl Region {
     fn new(addr: u64, len: u64, access: Access) -> Result<Self, VerbsError> {
         check_registration(addr, len, access)?;
-        Ok(Self {
-            addr,
-            len,
-            access,
-            invalid: false,
-        })
-    }
-
-    /// Its rights.
-    pub(crate) const fn access(&self) -> Access {
-        self.access
+        Ok(Self { addr, len, access })
     }
 
     const fn mr(&self, key: u32) -> Mr {
@@ -103,45 +91,10 @@ impl MrTable {
         }
     }
 
-    /// Changes a registration. It keeps its key if everything that the key allowed is still
-    /// allowed; otherwise it gets a new one, so that peers who know the old range or the old rights
-    /// are told no.
-    pub(crate) fn reregister(
-        &mut self,
-        handle: MrHandle,
-        range: Option<(u64, u64)>,
-        access: Option<Access>,
-    ) -> Result<Mr, VerbsError> {
-        let old = self.regions.get(&handle.0);
-        let old = *old.ok_or(VerbsError::NoSuchMr(handle.0))?;
-        let (addr, len) = range.unwrap_or((old.addr, old.len));
-        let new = Region::new(addr, len, access.unwrap_or(old.access))?;
-        let grows =
-            addr <= old.addr && addr + len >= old.addr + old.len && new.access.contains(old.access);
-        let key = match grows && !old.invalid {
-            true => handle.0,
-            false => self.new_key(),
-        };
-        self.regions.remove(&handle.0);
-        self.regions.insert(key, new);
-        Ok(new.mr(key))
-    }
-
-    /// A registration as it is, for [`MrTable::put_back`].
-    pub(crate) fn get(&self, handle: MrHandle) -> Option<Region> {
-        self.regions.get(&handle.0).copied()
-    }
-
-    /// Undoes a change.
-    pub(crate) fn put_back(&mut self, changed: MrHandle, old: MrHandle, region: Region) {
-        self.regions.remove(&changed.0);
-        self.regions.insert(old.0, region);
-    }
-
-    /// All registrations whose keys are valid.
+    /// All registrations.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Mr, Access)> {
-        let valid = self.regions.iter().filter(|(_, region)| !region.invalid);
-        valid.map(|(key, region)| (region.mr(*key), region.access))
+        let regions = self.regions.iter();
+        regions.map(|(key, region)| (region.mr(*key), region.access))
     }
 
     /// Ends a registration.
@@ -152,22 +105,9 @@ impl MrTable {
         }
     }
 
-    /// Makes a key useless, as a peer asked over a queue pair with `rights`; returns whether there was
-    /// such a key, and the peer has any use for it: what it may not touch it may not take from others. The
-    /// registration itself stays until its owner ends it.
-    pub(crate) fn invalidate(&mut self, rkey: Rkey, rights: Access) -> bool {
-        match self.regions.get_mut(&rkey.0) {
-            Some(region) if !region.invalid && region.access.shares_remote(rights) => {
-                region.invalid = true;
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// Whether `key` covers the range with all rights of `need`.
     pub(crate) fn covers(&self, key: u32, addr: u64, len: u64, need: Access) -> bool {
-        let Some(region) = self.regions.get(&key).filter(|r| !r.invalid) else {
+        let Some(region) = self.regions.get(&key) else {
             return false;
         };
         let Some(offset) = addr.checked_sub(region.addr) else {
@@ -200,46 +140,6 @@ mod tests {
         assert!(!table.covers(mr.rkey.0, 1000, 1, Access::NONE));
         assert!(matches!(
             table.deregister(mr.handle),
-            Err(VerbsError::NoSuchMr(_))
-        ));
-    }
-
-    #[test]
-    fn a_key_outlives_a_change_that_takes_nothing_away() {
-        let mut table = MrTable::new(1);
-        let read = Access::LOCAL_WRITE | Access::REMOTE_READ;
-        let mr = table.register(1000, 100, read).unwrap();
-        let more = read | Access::REMOTE_WRITE;
-        let grown = table
-            .reregister(mr.handle, Some((900, 300)), Some(more))
-            .unwrap();
-        assert_eq!(grown.rkey, mr.rkey);
-        assert!(table.covers(mr.rkey.0, 900, 300, more));
-        let changes = [
-            (Some((901, 299)), None),
-            (Some((900, 299)), None),
-            (None, Some(read)),
-        ];
-        let mut now = grown;
-        for (range, access) in changes {
-            let changed = table.reregister(now.handle, range, access).unwrap();
-            assert_ne!(changed.rkey, now.rkey, "{range:?} {access:?}");
-            assert!(!table.covers(now.rkey.0, 1000, 1, Access::NONE));
-            assert!(table.covers(changed.rkey.0, 1000, 1, read));
-            // Back to everything, which takes nothing away.
-            now = table
-                .reregister(changed.handle, Some((900, 300)), Some(more))
-                .unwrap();
-            assert_eq!(now.rkey, changed.rkey);
-        }
-        // What is refused changes nothing, and an invalidated key stays invalid.
-        assert!(table.reregister(now.handle, Some((1, 0)), None).is_err());
-        assert!(table.covers(now.rkey.0, 900, 300, more));
-        assert!(table.invalidate(now.rkey, more));
-        let fresh = table.reregister(now.handle, None, None).unwrap();
-        assert_ne!(fresh.rkey, now.rkey);
-        assert!(matches!(
-            table.reregister(now.handle, None, None),
             Err(VerbsError::NoSuchMr(_))
         ));
     }

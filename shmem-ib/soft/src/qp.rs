@@ -56,10 +56,6 @@ pub(crate) struct Qp {
     pub(crate) access: Access,
     pub(crate) service: Service,
     pub(crate) rq: VecDeque<RecvWqe>,
-    /// A packet of the peer came.
-    pub(crate) established: bool,
-    /// The end of the drain was told.
-    pub(crate) drain_told: bool,
     /// It is in the ring of queue pairs with something to send.
     pub(crate) in_ready: bool,
     /// The earliest entry of the timer heap that is about this queue pair.
@@ -75,8 +71,6 @@ impl Qp {
             access: Access::NONE,
             service: Self::fresh_service(&init),
             rq: VecDeque::new(),
-            established: false,
-            drain_told: false,
             in_ready: false,
             timer_queued: None,
         }
@@ -95,7 +89,6 @@ impl Qp {
         self.access = Access::NONE;
         self.service = Self::fresh_service(&self.init);
         self.rq.clear();
-        self.established = false;
     }
 
     /// The receive of a message that was not complete.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::sge;
 use super::srq::SrqQueue;
-use shmem_verbs::{Completion, Qpn, RecvWr, Rkey, Sge, SrqNum, WcOpcode, WcStatus};
+use shmem_verbs::{Completion, Qpn, RecvWr, Sge, SrqNum, WcOpcode, WcStatus};
 
 /// A posted receive. Two buffers lie in the queue itself.
 #[derive(Debug)]
@@ -67,8 +67,6 @@ pub(crate) struct Received {
     pub(crate) opcode: WcOpcode,
     pub(crate) byte_len: u32,
     pub(crate) imm: Option<u32>,
-    pub(crate) invalidated: Option<Rkey>,
-    pub(crate) solicited: bool,
     /// The shared receive queue that an XRC packet named.
     pub(crate) srqn: Option<SrqNum>,
 }
@@ -82,8 +80,6 @@ impl Received {
             opcode: WcOpcode::Recv,
             byte_len: 0,
             imm: None,
-            invalidated: None,
-            solicited: false,
             srqn: None,
         }
     }
@@ -97,7 +93,6 @@ impl Received {
             qpn,
             byte_len: self.byte_len,
             imm: self.imm,
-            invalidated: self.invalidated,
             srqn: self.srqn,
             ..Completion::EMPTY
         }

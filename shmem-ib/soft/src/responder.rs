@@ -173,11 +173,6 @@ impl Responder {
         self.fatal.is_some()
     }
 
-    /// Why it refused a request.
-    pub(crate) fn refusal(&self) -> Option<NakCode> {
-        self.fatal.map(|(_, code)| code)
-    }
-
     /// The receive of a SEND that will not end any more.
     pub(crate) fn take_unfinished(&mut self) -> Option<(u64, Option<SrqNum>)> {
         match self.message.take() {
@@ -269,11 +264,9 @@ impl Responder {
                 Opcode::SendFirst
                 | Opcode::SendOnly
                 | Opcode::SendOnlyImm
-                | Opcode::SendOnlyInv
                 | Opcode::SendMiddle
                 | Opcode::SendLast
-                | Opcode::SendLastImm
-                | Opcode::SendLastInv,
+                | Opcode::SendLastImm,
                 _,
             ) => self.send_packet(packet, target),
             (Opcode::ReadRequest, Ext::Reth(reth)) => self.read(reth, target),
@@ -315,7 +308,6 @@ impl Responder {
                 opcode: WcOpcode::RecvRdmaWithImm,
                 byte_len: write.total,
                 imm: Some(imm),
-                solicited: packet.bth.solicited,
                 ..Received::new(wqe.wr_id, WcStatus::Success)
             });
         }
@@ -361,32 +353,21 @@ impl Responder {
             target.received = Some(Received::new(wr_id, WcStatus::LocLenErr));
             return self.refuse(NakCode::InvalidRequest);
         }
-        let (mrs, sges) = (&*target.mrs, &send.wqe.sges);
+        let (mrs, sges) = (target.mrs, &send.wqe.sges);
         if sge::scatter(mrs, target.memory, sges, send.filled, packet.payload).is_err() {
             target.received = Some(Received::new(wr_id, WcStatus::LocProtErr));
             return self.refuse(NakCode::RemoteOperational);
         }
         let filled = send.filled + len;
-        let (mut imm, mut invalidated) = (None, None);
-        match packet.ext {
-            Ext::Imm(value) => imm = Some(value),
-            Ext::Inval(rkey) if target.mrs.invalidate(rkey, target.access) => {
-                invalidated = Some(rkey);
-            }
-            Ext::Inval(_) => {
-                // The receive is flushed with those behind it.
-                self.message = Some(Message::Send(send));
-                return self.refuse(NakCode::RemoteAccess);
-            }
-            _ => {}
-        }
+        let imm = match packet.ext {
+            Ext::Imm(imm) => Some(imm),
+            _ => None,
+        };
         self.expected = self.expected.add(1);
         if last {
             target.received = Some(Received {
                 byte_len: filled,
                 imm,
-                invalidated,
-                solicited: packet.bth.solicited,
                 ..Received::new(wr_id, WcStatus::Success)
             });
             self.complete_message();

@@ -11,7 +11,7 @@ use super::sge;
 use super::target::Target;
 use super::xrc::SrqOwner;
 use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, Xrc, icrc, rnr_delay_ns};
-use shmem_verbs::{AddressVector, AsyncEvent, QpState, QpType, Qpn, WcStatus};
+use shmem_verbs::{AddressVector, QpState, QpType, Qpn, WcStatus};
 
 impl<M: Memory> Engine<M> {
     /// Takes the payload of a UDP datagram that came from `src`.
@@ -70,10 +70,6 @@ impl<M: Memory> Engine<M> {
                 if !known || matches!(qp.state, QpState::Reset | QpState::Init) {
                     return false;
                 }
-                if qp.state == QpState::Rtr && !qp.established {
-                    qp.established = true;
-                    self.raise(AsyncEvent::CommEst(qpn));
-                }
                 if opcode.is_rc_request() {
                     self.handle_request(packet)
                 } else if opcode.is_rc_response() {
@@ -115,7 +111,7 @@ impl<M: Memory> Engine<M> {
             _ => qp.init.srq,
         };
         let mut target = Target {
-            mrs: &mut self.mrs,
+            mrs: &self.mrs,
             memory: &mut self.memory,
             access: qp.access,
             domain,
@@ -142,18 +138,11 @@ impl<M: Memory> Engine<M> {
         let received = target
             .received
             .map(|received| Received { srqn, ..received });
-        let (refusal, alive) = (responder.refusal(), qp.state != QpState::Err);
         if responder.has_replies() {
             self.mark_ready(qpn);
         }
         if let Some(received) = &received {
-            if let Some(rkey) = received.invalidated {
-                self.xrcds.withdraw(rkey);
-            }
             self.receive_ended(qpn, received);
-        }
-        if let Some(srq) = srq {
-            self.srq_event(srq);
         }
         match handled {
             Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
@@ -161,16 +150,7 @@ impl<M: Memory> Engine<M> {
             Handled::OutOfSequence => self.counters.out_of_sequence += 1,
             Handled::NotReady => {}
             Handled::Dropped => return false,
-            Handled::Fatal => {
-                // A receive that failed tells more than an event could.
-                if alive && received.is_none() {
-                    match refusal {
-                        Some(NakCode::RemoteAccess) => self.raise(AsyncEvent::QpAccessErr(qpn)),
-                        _ => self.raise(AsyncEvent::QpReqErr(qpn)),
-                    }
-                }
-                self.fail_qp(qpn);
-            }
+            Handled::Fatal => self.fail_qp(qpn),
         }
         true
     }
@@ -181,7 +161,7 @@ impl<M: Memory> Engine<M> {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return false;
         };
-        if !matches!(qp.state, QpState::Rts | QpState::Sqd) {
+        if qp.state != QpState::Rts {
             return false;
         }
         let Service::Rc(rc) = &mut qp.service else {
@@ -253,7 +233,6 @@ impl<M: Memory> Engine<M> {
             None => {
                 let unsent = requester.has_unsent();
                 self.report(qpn);
-                self.tell_if_drained(qpn);
                 if unsent {
                     self.mark_ready(qpn);
                 }

@@ -1,9 +1,4 @@
 //! Shared receive queues: one pool of receives for many queue pairs.
-//!
-//! # Limit
-//! Whoever fills the pool wants to know before it is empty. [`Engine::arm_srq`] asks for one event
-//! when fewer receives are left than the limit; it is given at once if that is so already, so
-//! that nothing is missed between a look and the arming.
 
 #![forbid(unsafe_code)]
 
@@ -12,19 +7,15 @@ use std::collections::VecDeque;
 use super::engine::Engine;
 use super::mr::Memory;
 use super::receive::RecvWqe;
-use shmem_verbs::provider::checks::{check_srq, in_range, sge_count};
+use shmem_verbs::provider::checks::{check_srq, sge_count};
 use shmem_verbs::provider::{MAX_SLOTS, Slots};
-use shmem_verbs::{AsyncEvent, Cq, RecvWr, Srq, SrqInit, SrqKind, SrqNum, VerbsError};
+use shmem_verbs::{Cq, RecvWr, Srq, SrqInit, SrqKind, SrqNum, VerbsError};
 
 /// One shared receive queue.
 #[derive(Debug)]
 pub(crate) struct SrqQueue {
     init: SrqInit,
     queue: VecDeque<RecvWqe>,
-    /// Limit of the event; 0: not armed.
-    limit: u32,
-    /// The event is due.
-    reached: bool,
     /// Queue pairs that were created with it.
     pub(crate) users: u32,
     /// Its number on the wire, if it is one of XRC.
@@ -33,20 +24,11 @@ pub(crate) struct SrqQueue {
 
 impl SrqQueue {
     pub(crate) fn take(&mut self) -> Option<RecvWqe> {
-        let wqe = self.queue.pop_front()?;
-        self.look_at_limit();
-        Some(wqe)
+        self.queue.pop_front()
     }
 
     pub(crate) fn front(&self) -> Option<&RecvWqe> {
         self.queue.front()
-    }
-
-    fn look_at_limit(&mut self) {
-        if (self.queue.len() as u64) < u64::from(self.limit) {
-            self.limit = 0;
-            self.reached = true;
-        }
     }
 }
 
@@ -94,8 +76,6 @@ impl<M: Memory> Engine<M> {
         let queue = SrqQueue {
             init: *init,
             queue: VecDeque::new(),
-            limit: 0,
-            reached: false,
             users: 0,
             srqn: None,
         };
@@ -110,20 +90,6 @@ impl<M: Memory> Engine<M> {
             self.cqs.attach(cq);
         }
         Ok(srq)
-    }
-
-    /// Arms the limit event.
-    ///
-    /// # Errors
-    /// See [`shmem_verbs::Hca::arm_srq`].
-    pub fn arm_srq(&mut self, srq: Srq, limit: u32) -> Result<(), VerbsError> {
-        let queue = self.srqs.find(srq)?;
-        let max = queue.init.max_wr;
-        in_range("limit", limit, 0, max, "at most what the queue holds")?;
-        queue.limit = limit;
-        queue.look_at_limit();
-        self.srq_event(srq);
-        Ok(())
     }
 
     /// The number on the wire.
@@ -152,8 +118,6 @@ impl<M: Memory> Engine<M> {
             self.xrcds.remove_srq(xrcd, srqn);
             self.cqs.release(cq);
         }
-        let of_this = |e: &AsyncEvent| matches!(e, AsyncEvent::SrqLimitReached(s) | AsyncEvent::SrqErr(s) if *s == srq);
-        self.events.forget(of_this);
         Ok(())
     }
 
@@ -170,14 +134,5 @@ impl<M: Memory> Engine<M> {
         }
         queue.queue.push_back(RecvWqe::new(wr));
         Ok(())
-    }
-
-    /// Gives the limit event if it is due.
-    pub(super) fn srq_event(&mut self, srq: Srq) {
-        if let Some(queue) = self.srqs.get_mut(srq)
-            && std::mem::take(&mut queue.reached)
-        {
-            self.raise(AsyncEvent::SrqLimitReached(srq));
-        }
     }
 }

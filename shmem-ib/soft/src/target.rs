@@ -13,7 +13,7 @@ use shmem_verbs::{Access, Rkey, SrqNum};
 
 /// What a request may touch.
 pub(crate) struct Target<'a, M> {
-    pub(crate) mrs: &'a mut MrTable,
+    pub(crate) mrs: &'a MrTable,
     pub(crate) memory: &'a mut M,
     /// Rights of the queue pair.
     pub(crate) access: Access,
@@ -84,10 +84,8 @@ pub(crate) const fn takes_receive(opcode: Opcode) -> bool {
             | O::SendMiddle
             | O::SendLast
             | O::SendLastImm
-            | O::SendLastInv
             | O::SendOnly
             | O::SendOnlyImm
-            | O::SendOnlyInv
             | O::WriteLastImm
             | O::WriteOnlyImm
     )

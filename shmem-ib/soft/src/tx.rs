@@ -8,7 +8,7 @@ use super::qp::Service;
 use super::sge;
 use super::wqe::Payload;
 use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, Syndrome, Xrc};
-use shmem_verbs::{AddressVector, AsyncEvent, QpState, QpType, Qpn, WcStatus};
+use shmem_verbs::{AddressVector, QpState, QpType, Qpn, WcStatus};
 
 /// How many bytes a queue pair sends before another one gets its turn, which comes at the end of a
 /// burst or when as many are sent as a segmented datagram holds.
@@ -132,7 +132,6 @@ impl<M: Memory> Engine<M> {
                     }
                     let len = header.seal(buf, len, &flow);
                     if failed && qp.state != QpState::Err {
-                        self.raise(AsyncEvent::QpAccessErr(qpn));
                         self.fail_qp(qpn);
                     }
                     return sent(len, r.ends_burst);
@@ -140,7 +139,7 @@ impl<M: Memory> Engine<M> {
                 if let Some(domain) = domain {
                     domain.exit();
                 }
-                if !matches!(qp.state, QpState::Rts | QpState::Sqd) {
+                if qp.state != QpState::Rts {
                     return Sent::Nothing;
                 }
                 let Some(requester) = &mut rc.requester else {
@@ -151,7 +150,6 @@ impl<M: Memory> Engine<M> {
                 };
                 let bth = Bth {
                     xrc: r.srqn.map_or(Xrc::No, Xrc::Request),
-                    solicited: r.solicited,
                     ..Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req)
                 };
                 let header = Header { bth, ext: r.ext };

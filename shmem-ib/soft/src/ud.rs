@@ -41,10 +41,7 @@ impl<M: Memory> Engine<M> {
             None => (Opcode::UdSendOnly, Ext::Deth(deth)),
             Some(imm) => (Opcode::UdSendOnlyImm, Ext::DethImm(deth, imm)),
         };
-        let bth = Bth {
-            solicited: wqe.solicited,
-            ..Bth::new(opcode, dest_qp, ud.psn, false)
-        };
+        let bth = Bth::new(opcode, dest_qp, ud.psn, false);
         let header = Header { bth, ext };
         let len = wqe.len as usize;
         let at = header.encode(buf, len);
@@ -88,10 +85,7 @@ impl<M: Memory> Engine<M> {
             Ext::DethImm(deth, imm) => (deth, Some(*imm)),
             _ => return false,
         };
-        let hears = matches!(
-            qp.state,
-            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
-        );
+        let hears = matches!(qp.state, QpState::Rtr | QpState::Rts | QpState::Sqe);
         if !hears || deth.qkey != ud.qkey {
             return false;
         }
@@ -128,10 +122,7 @@ impl<M: Memory> Engine<M> {
             imm,
             ..Received::new(wqe.wr_id, status).completion(qpn)
         };
-        self.complete(recv_cq, completion, packet.bth.solicited);
-        if let Some(srq) = srq {
-            self.srq_event(srq);
-        }
+        self.complete(recv_cq, completion);
         if status != WcStatus::Success {
             self.fail_qp(qpn);
         }

@@ -9,9 +9,8 @@ use super::hca::{BYTES_PER_PUMP, Sleeper, SoftHca};
 use super::xrc;
 use shmem_verbs::provider::sleep;
 use shmem_verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo,
-    QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake,
-    Xrcd,
+    Access, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn,
+    RecvWr, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 impl Hca for SoftHca {
@@ -37,48 +36,16 @@ impl Hca for SoftHca {
         self.lock().engine.dereg_mr(mr)
     }
 
-    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
-        let range = change.range.map(|(addr, len)| {
-            let addr = addr.expose_provenance() as u64;
-            (addr, len as u64)
-        });
-        self.lock().engine.rereg_mr(mr, range, change.access)
-    }
-
-    fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        self.lock().engine.create_announcing_cq(depth, channel)
+    fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
+        self.lock().engine.create_cq(depth)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
         self.lock().engine.destroy_cq(cq)
     }
 
-    fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        self.new_channel()
-    }
-
-    fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        self.lock().engine.destroy_comp_channel(channel)
-    }
-
-    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
-        self.lock().engine.req_notify_cq(cq, solicited_only)
-    }
-
-    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
-        self.next_cq_event(channel)
-    }
-
-    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        self.channel_fd(channel)
-    }
-
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
         self.lock().engine.create_srq(init)
-    }
-
-    fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError> {
-        self.lock().engine.arm_srq(srq, limit)
     }
 
     fn srq_num(&self, srq: Srq) -> Result<SrqNum, VerbsError> {
@@ -106,19 +73,7 @@ impl Hca for SoftHca {
     }
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
-        let mut inner = self.lock();
-        inner.engine.modify_qp(qp, attr)?;
-        if *attr == QpAttr::Resume {
-            // What was posted meanwhile would otherwise wait for the next poll.
-            let now = self.now();
-            self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
-            sleep::announce(&Sleeper(self), &mut inner, now);
-        }
-        Ok(())
-    }
-
-    fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {
-        self.lock().engine.query_qp(qp)
+        self.lock().engine.modify_qp(qp, attr)
     }
 
     fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
@@ -157,14 +112,6 @@ impl Hca for SoftHca {
             }
         }
         inner.engine.poll_cq(cq, out)
-    }
-
-    fn poll_async(&self) -> Option<AsyncEvent> {
-        self.next_async()
-    }
-
-    fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        self.event_fd()
     }
 
     fn wait(&self, max: Duration) -> Wake {

@@ -23,7 +23,6 @@ pub(crate) struct Wqe {
     pub(crate) op: SendOp,
     pub(crate) data: Data,
     pub(crate) signaled: bool,
-    pub(crate) solicited: bool,
     /// It begins after the answers to all earlier READs and atomics.
     pub(crate) fence: bool,
     /// The shared receive queue of the peer (XRC).
@@ -59,7 +58,6 @@ impl Wqe {
             op: wr.op,
             data,
             signaled: wr.signaled || sig_all,
-            solicited: wr.solicited,
             fence: wr.fence,
             srqn: wr.srqn,
             len,
@@ -125,8 +123,6 @@ impl Wqe {
             (_, Middle) => (Opcode::SendMiddle, Ext::None),
             (SendOp::Send { imm: Some(imm) }, Last) => (Opcode::SendLastImm, Ext::Imm(imm)),
             (SendOp::Send { imm: Some(imm) }, Only) => (Opcode::SendOnlyImm, Ext::Imm(imm)),
-            (SendOp::SendInv { rkey }, Last) => (Opcode::SendLastInv, Ext::Inval(rkey)),
-            (SendOp::SendInv { rkey }, Only) => (Opcode::SendOnlyInv, Ext::Inval(rkey)),
             (_, Last) => (Opcode::SendLast, Ext::None),
             (_, Only) => (Opcode::SendOnly, Ext::None),
         }

@@ -101,7 +101,7 @@ impl Bench {
         };
         let payload = data;
         let mut target = Target {
-            mrs: &mut self.mrs,
+            mrs: &self.mrs,
             memory: &mut self.memory,
             access: Access::ALL,
             domain: Some(&self.domain),
@@ -185,7 +185,6 @@ fn receives_of_another_process_are_out_of_reach() {
         (Opcode::SendOnly, Ext::None),
         (Opcode::SendFirst, Ext::None),
         (Opcode::SendOnlyImm, Ext::Imm(9)),
-        (Opcode::SendOnlyInv, Ext::Inval(RKEY)),
         (Opcode::WriteOnlyImm, imm),
     ];
     for (opcode, ext) in requests {

@@ -11,7 +11,7 @@ use shmem_ib::connect::endpoint::{
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftHca};
 
-use shmem_ib_kit::job::{Job, Pe};
+use shmem_ib_kit::job::{Job, Pe, Plain};
 
 fn ctx(pe: &Pe, number: u16) -> Context<'_, SoftHca> {
     pe.endpoint.context(ContextId::new(number))

@@ -7,7 +7,7 @@ use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig, Lookup};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{Qpn, WcStatus};
 
-use shmem_ib_kit::job::{Job, WORDS};
+use shmem_ib_kit::job::{Job, Plain, WORDS};
 
 /// For whoever asks those that do not answer. A peer that answers may be later than that where the machine
 /// is busy, so nothing here counts on its being in time.

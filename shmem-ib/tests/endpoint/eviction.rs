@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use shmem_ib::soft::Faults;
 
-use shmem_ib_kit::job::Job;
+use shmem_ib_kit::job::{Job, Plain};
 
 /// Everybody puts to, gets from and adds at everybody, in an order of its own.
 fn all_to_all(job: &Job, rounds: u64, faulty: bool) {

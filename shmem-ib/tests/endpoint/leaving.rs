@@ -8,7 +8,7 @@ use shmem_ib::connect::endpoint::ConnError;
 use shmem_ib::soft::Faults;
 use shmem_ib::verbs::Hca;
 
-use shmem_ib_kit::job::{Job, Pe};
+use shmem_ib_kit::job::{Job, Pe, Plain};
 
 /// So long that whoever waits for its end counts as hung.
 const LONG: Duration = Duration::from_secs(600);

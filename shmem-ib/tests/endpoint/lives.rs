@@ -7,7 +7,7 @@ use shmem_ib::connect::endpoint::{Atomics, Endpoint, EndpointConfig, Lookup, Tra
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, QpInit, QpType, SrqInit, SrqKind};
 
-use shmem_ib_kit::job::{Book, Job};
+use shmem_ib_kit::job::{Book, Job, Plain};
 
 /// A message that was recorded in one life of a job is sent again in the next, to a PE that has not
 /// heard its peer yet. It opens nothing, and the peer itself is not kept out by it.
@@ -91,7 +91,7 @@ fn endpoints_leave_nothing_on_their_hca() {
     ];
     let hcas = [1, 2].map(|seed| Arc::new(SoftHca::open(&SoftConfig::loopback(seed)).unwrap()));
     let first = hcas.each_ref().map(|hca| {
-        let cq = hca.create_cq(1, None).unwrap();
+        let cq = hca.create_cq(1).unwrap();
         hca.create_qp(&QpInit::new(QpType::Rc, cq)).unwrap()
     });
     let mut segments = [vec![0u64; 64], vec![0u64; 64]];
@@ -145,7 +145,7 @@ fn endpoints_leave_nothing_on_their_hca() {
         Endpoint::new(Arc::clone(&hcas[0]), refused.clone()).unwrap_err();
     }
     for (hca, first) in hcas.iter().zip(first) {
-        let cq = hca.create_cq(1, None).unwrap();
+        let cq = hca.create_cq(1).unwrap();
         assert!(place(cq.0) < 4, "{cq:?}");
         let qp = hca.create_qp(&QpInit::new(QpType::Rc, cq)).unwrap();
         // Places of queue pairs rest for a while.

@@ -15,7 +15,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use shmem_ib::soft::Faults;
-use shmem_ib_kit::job::{Job, WORDS};
+use shmem_ib_kit::job::{Job, Plain, WORDS};
 
 #[test]
 fn connections_come_to_exist_only_where_they_are_used() {

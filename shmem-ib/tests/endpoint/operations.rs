@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Barrier, Mutex};
 
-use shmem_ib_kit::job::{Job, Pe};
+use shmem_ib_kit::job::{Job, Pe, Plain};
 
 /// Around every limit: inline, copied slots, packets, and several work requests' worth.
 const SIZES: [usize; 22] = [

@@ -12,7 +12,7 @@ use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::Hca;
 
-use shmem_ib_kit::job::{Job, Pe};
+use shmem_ib_kit::job::{Job, Pe, Plain};
 
 fn owners(n: u32, change: impl Fn(&mut EndpointConfig, &mut SoftConfig)) -> Job {
     Job::with(n, |config, soft| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shmem_ib::connect::endpoint::{ConnError, ContextId};
 use shmem_ib::soft::Faults;
 
-use shmem_ib_kit::job::{Job, Pe};
+use shmem_ib_kit::job::{Job, Pe, Plain};
 
 fn memory() -> Vec<AtomicU64> {
     (0..1024).map(|_| AtomicU64::new(0)).collect()

@@ -17,7 +17,7 @@ import zlib
 QPN, PSN, SRQN, SRC_QPN = 0x0A0B0C, 0xFFFF00, 0x0D0E0F, 0x000B17
 VA, RKEY, DMALEN = 0x1122334455667788, 0x99AABBCC, 0x00010005
 SWAP, COMPARE, OLD = 0x0102030405060708, 0xF1F2F3F4F5F6F7F8, 0xCAFEBABE00C0FFEE
-IMM, INVAL, QKEY, MSN = 0xD00DFEED, 0x5A5AA5A5, 0x01234567, 0x00BEEF
+IMM, QKEY, MSN = 0xD00DFEED, 0x01234567, 0x00BEEF
 
 RETH = struct.pack(">QII", VA, RKEY, DMALEN)
 ATOMIC = struct.pack(">QIQQ", VA, RKEY, SWAP, COMPARE)
@@ -25,7 +25,6 @@ AETH = struct.pack(">I", 0x1F << 24 | MSN)
 DETH = struct.pack(">II", QKEY, SRC_QPN)
 XRCETH = struct.pack(">I", SRQN)
 IMMDT = struct.pack(">I", IMM)
-IETH = struct.pack(">I", INVAL)
 
 FULL, SHORT, NONE = 256, 5, 0
 
@@ -52,8 +51,6 @@ RC = [
     ("AtomicAck", 18, AETH + struct.pack(">Q", OLD), NONE, False),
     ("CompareSwap", 19, ATOMIC, NONE, True),
     ("FetchAdd", 20, ATOMIC, NONE, True),
-    ("SendLastInv", 22, IETH, SHORT, True),
-    ("SendOnlyInv", 23, IETH, SHORT, True),
 ]
 UD = [("UdSendOnly", 100, DETH, SHORT), ("UdSendOnlyImm", 101, DETH + IMMDT, SHORT)]
 

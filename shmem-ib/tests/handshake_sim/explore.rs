@@ -319,7 +319,7 @@ impl State {
                 }
                 Action::Drain(_) => panic!("there is no limit"),
                 Action::SegmentsAdded(_) => panic!("there are no more"),
-                Action::CreateTarget(_) => panic!("this is not XRC"),
+                Action::CreateTarget(_) | Action::DestroyTarget(_) => panic!("this is not XRC"),
             }
         }
     }

@@ -343,7 +343,9 @@ impl World {
                 Action::PeerLeft { .. } => panic!("PE {pe}: PE {peer} has not left"),
                 Action::Drain(_) => panic!("PE {pe}: there is no limit"),
                 Action::SegmentsAdded(_) => panic!("PE {pe}: there are no more"),
-                Action::CreateTarget(_) => panic!("PE {pe}: this is not XRC"),
+                Action::CreateTarget(_) | Action::DestroyTarget(_) => {
+                    panic!("PE {pe}: this is not XRC")
+                }
             }
         }
     }

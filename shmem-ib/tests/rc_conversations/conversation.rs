@@ -6,8 +6,8 @@ use crate::ladder;
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, AsyncEvent, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RecvWr,
-    Sge, VerbsError, WcOpcode,
+    Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RecvWr, Sge,
+    VerbsError, WcOpcode,
 };
 use shmem_ib_kit::sim::{NetConfig, Place, Reference, SimNet, Sums};
 
@@ -329,10 +329,8 @@ impl Conversation {
         };
         for (node, sums) in self.sums.iter().enumerate() {
             let engine = self.net.engine(node);
-            while let Some(event) = engine.poll_async() {
-                if !matches!(event, AsyncEvent::CommEst(_)) {
-                    return Err(format!("node {node}: {event:?}"));
-                }
+            if let Some(cq) = engine.overrun() {
+                return Err(format!("node {node}: {cq:?} has lost completions"));
             }
             tally.again += engine.counters().retransmitted;
             for word in 0..SHARED_WORDS {

@@ -260,7 +260,7 @@ impl State {
                 }
                 Action::Opened { .. } => {}
                 Action::Drain(qpn) => this.draining.push((to, qpn)),
-                Action::DestroyQp(qpn) if self.fabric.exists(qpn) => {
+                Action::DestroyQp(qpn) => {
                     if self.fabric.destroy_ini(me, qpn) {
                         // Fulfilled once; the program would ask again.
                         for to in 0..PES {
@@ -269,7 +269,7 @@ impl State {
                     }
                     this.draining.retain(|(_, draining)| *draining != qpn);
                 }
-                Action::DestroyQp(qpn) => self.fabric.destroy_tgt(me, qpn),
+                Action::DestroyTarget(qpn) => self.fabric.destroy_tgt(me, qpn),
                 Action::CreateTarget(link) => {
                     let qpn = self.fabric.create_tgt(me, to, &link);
                     this.manager.target_created(0, to, Some(qpn));

@@ -443,7 +443,7 @@ impl World {
                     peer.draining = true;
                     self.drain_if_idle(pe, to);
                 }
-                Action::DestroyQp(qpn) if self.fabric.exists(qpn) => {
+                Action::DestroyQp(qpn) => {
                     let was_open = self.fabric.destroy_ini(pe, qpn);
                     for peer in this.peers.values_mut().filter(|p| p.open == Some(qpn)) {
                         (peer.open, peer.under_way, peer.draining) = (None, 0, false);
@@ -454,7 +454,7 @@ impl World {
                     this.wants
                         .retain(|to| !was_open || to / per_node != node || wanted(*to));
                 }
-                Action::DestroyQp(qpn) => self.fabric.destroy_tgt(pe, qpn),
+                Action::DestroyTarget(qpn) => self.fabric.destroy_tgt(pe, qpn),
                 Action::CreateTarget(link) => {
                     assert_eq!(link.mtu, common_mtu(pe, to));
                     let qpn = self.fabric.create_tgt(pe, to, &link);

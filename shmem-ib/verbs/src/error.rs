@@ -1,6 +1,6 @@
 //! What verbs can answer besides success.
 
-use super::{Access, CompChannel, Cq, QpState, QpType, Qpn, Srq, Xrcd};
+use super::{Access, Cq, QpState, QpType, Qpn, Srq, Xrcd};
 
 /// Why a verb was refused. Nothing has happened when a verb returns an error.
 #[derive(Debug, thiserror::Error)]
@@ -77,9 +77,6 @@ pub enum VerbsError {
     /// No such XRC domain.
     #[error("there is no XRC domain {0}: it was never opened here, or it was closed")]
     NoSuchXrcd(Xrcd),
-    /// No such completion channel.
-    #[error("there is no completion channel {0}: it was never created here, or it was destroyed")]
-    NoSuchChannel(CompChannel),
     /// Others still use the object, so that it cannot go.
     #[error("{what} is still in use: destroy what uses it first")]
     Busy {

@@ -17,9 +17,9 @@
 mod error;
 mod failure;
 pub mod provider;
-pub mod qp_table;
 pub mod rng;
 mod sync;
+pub mod transitions;
 mod types;
 mod wr;
 
@@ -29,12 +29,12 @@ use std::time::Duration;
 pub use error::VerbsError;
 pub use failure::Failure;
 pub use types::{
-    Access, AddressVector, AsyncEvent, CompChannel, Counters, Cq, Fabric, Gid, Lkey, Mr, MrHandle,
-    Mtu, PortInfo, Psn, Qkey, QpState, QpType, Qpn, Rkey, Srq, SrqNum, Wake, Xrcd,
+    Access, AddressVector, Counters, Cq, Fabric, Gid, Lkey, Mr, MrHandle, Mtu, PortInfo, Psn, Qkey,
+    QpState, QpType, Qpn, Rkey, Srq, SrqNum, Wake, Xrcd,
 };
 pub use wr::{
-    Completion, QpAttr, QpInit, RcDest, RecvWr, Rereg, SendOp, SendWr, Sge, SrqInit, SrqKind,
-    WcOpcode, WcStatus,
+    Completion, QpAttr, QpInit, RcDest, RecvWr, SendOp, SendWr, Sge, SrqInit, SrqKind, WcOpcode,
+    WcStatus,
 };
 
 /// Bytes at the front of a UD receive buffer that the HCA keeps for the global routing header.
@@ -70,26 +70,14 @@ pub trait Hca: Send + Sync + 'static {
     /// The handle is not registered.
     fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError>;
 
-    /// Changes range, rights or both of a registration, and updates `mr`. Its keys may change:
-    /// tell peers the new ones.
+    /// Creates a completion queue that holds up to `depth` unpolled completions.
+    ///
+    /// A completion that finds the queue full is lost, and the HCA has failed
+    /// ([`Hca::failure`]). A queue as deep as all queues together that report to it never does.
     ///
     /// # Errors
-    /// As [`Hca::reg_mr`] and [`Hca::dereg_mr`]; the registration is then as before.
-    ///
-    /// # Safety
-    /// As [`Hca::reg_mr`] for the new range. The old range has to stay mapped until this returns.
-    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError>;
-
-    /// Creates a completion queue that holds up to `depth` unpolled completions and announces
-    /// them on `channel`, if there is one and [`Hca::req_notify_cq`] has asked for it.
-    ///
-    /// A completion that finds the queue full is lost, and the queue has failed: see
-    /// [`AsyncEvent::CqErr`]. A queue as deep as all queues together that report to it never
-    /// does.
-    ///
-    /// # Errors
-    /// `depth` is zero or above the limit of the device, or there is no such channel.
-    fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError>;
+    /// `depth` is zero or above the limit of the device.
+    fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError>;
 
     /// Destroys a completion queue; what was not polled is lost.
     ///
@@ -97,50 +85,12 @@ pub trait Hca: Send + Sync + 'static {
     /// [`VerbsError::Busy`] while a queue pair or shared receive queue reports to it.
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError>;
 
-    /// Creates a completion channel.
-    ///
-    /// # Errors
-    /// The system has no descriptors left.
-    fn create_comp_channel(&self) -> Result<CompChannel, VerbsError>;
-
-    /// Destroys a completion channel.
-    ///
-    /// # Errors
-    /// [`VerbsError::Busy`] while a completion queue uses it.
-    fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError>;
-
-    /// Asks for one event on the channel of `cq` at its next completion, or, with
-    /// `solicited_only`, its next one that is solicited or an error. Completions that are there
-    /// already do not count: poll once more after this.
-    ///
-    /// # Errors
-    /// There is no such CQ, or it has no channel.
-    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError>;
-
-    /// Takes an event from a channel, without blocking: the CQ that has something.
-    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq>;
-
-    /// A descriptor which is readable when [`Hca::get_cq_event`] is worth a call. Only for
-    /// `poll` and the like. A program that sleeps on it and then calls `get_cq_event` moves the
-    /// wire as one that polls.
-    ///
-    /// # Errors
-    /// There is no such channel, or this HCA has no descriptors.
-    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError>;
-
     /// Creates a shared receive queue.
     ///
     /// # Errors
     /// A limit is above what [`PortInfo`] allows, or the domain or CQ of an XRC queue does not
     /// exist.
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError>;
-
-    /// Asks for one [`AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are left,
-    /// which may be at once. 0 disarms.
-    ///
-    /// # Errors
-    /// There is no such queue, or it never holds that many.
-    fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError>;
 
     /// The number by which XRC initiators name the queue.
     ///
@@ -186,15 +136,9 @@ pub trait Hca: Send + Sync + 'static {
     /// Moves a queue pair to another state.
     ///
     /// # Errors
-    /// [`VerbsError::Transition`] if [`qp_table`] has no such transition, with both states and
+    /// [`VerbsError::Transition`] if [`transitions`] has no such transition, with both states and
     /// what is missing; [`VerbsError::InvalidAttr`] if an attribute is out of range.
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError>;
-
-    /// The present state of a queue pair.
-    ///
-    /// # Errors
-    /// The queue pair does not exist.
-    fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError>;
 
     /// Destroys a queue pair; its unfinished work requests vanish without completion, and so do
     /// its completions that were not polled.
@@ -230,16 +174,6 @@ pub trait Hca: Send + Sync + 'static {
     /// On the software HCA this also moves the wire: packets are received, timers fire, and
     /// what is due is sent.
     fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize;
-
-    /// Takes the oldest event that belongs to no work request, without blocking. Events of an
-    /// object that is destroyed vanish with it.
-    fn poll_async(&self) -> Option<AsyncEvent>;
-
-    /// A descriptor which is readable when [`Hca::poll_async`] has something.
-    ///
-    /// # Errors
-    /// This HCA has no descriptors.
-    fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError>;
 
     /// Why this HCA serves nobody any more, if that is so: completions are missing that would never
     /// come, and nothing may arrive any more. It costs next to nothing to ask, never changes back, and is

@@ -59,11 +59,6 @@ number! {
     /// An XRC domain: targets in it serve the shared receive queues in it.
     Xrcd
 }
-number! {
-    /// A completion channel, on which completion queues announce that they have something.
-    CompChannel
-}
-
 /// Packet sequence number: 24 bits that wrap around.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(pub u32);
@@ -270,12 +265,6 @@ impl Access {
         self.0 & other.0 == other.0
     }
 
-    /// Whether these and `other` have a right of peers in common.
-    pub const fn shares_remote(self, other: Self) -> bool {
-        let remote = Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
-        self.0 & other.0 & remote != 0
-    }
-
     /// Whether any right of `other` is among these.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {
@@ -340,9 +329,6 @@ pub enum QpState {
     Rtr,
     /// Ready to send, too.
     Rts,
-    /// Send queue draining or drained: what was begun is finished, nothing new is begun.
-    /// Receives go on.
-    Sqd,
     /// A datagram could not be sent: requests of the send queue complete with a flush error,
     /// receives go on (UD).
     Sqe,
@@ -441,8 +427,6 @@ pub struct Counters {
     pub rdma_inbound: u64,
     /// Datagrams delivered to a UD queue pair.
     pub ud_received: u64,
-    /// Asynchronous events dropped because nobody took those before.
-    pub events_lost: u64,
     /// System calls that sent packets.
     pub send_calls: u64,
     /// Of those, the ones that were refused, except for want of room: what they were to send is lost, or
@@ -450,46 +434,4 @@ pub struct Counters {
     pub send_refusals: u64,
     /// System calls that received packets, successful or not.
     pub recv_calls: u64,
-}
-
-/// Something that happened to an object outside of any work request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum AsyncEvent {
-    /// A completion queue was full when a completion came: that completion is lost, and so are
-    /// all later ones. Queue pairs that use it fail at their next completion.
-    CqErr(Cq),
-    /// A queue pair failed for a reason that no completion tells, such as a failed CQ.
-    QpFatal(Qpn),
-    /// The responder of a queue pair refused a request as invalid; the queue pair has failed.
-    QpReqErr(Qpn),
-    /// The responder of a queue pair refused an access; the queue pair has failed.
-    QpAccessErr(Qpn),
-    /// The first packet for a queue pair in RTR arrived: the peer is ready. Only a hint, of which
-    /// few are kept.
-    CommEst(Qpn),
-    /// The send queue of a queue pair in SQD has nothing in flight any more.
-    SqDrained(Qpn),
-    /// A failed queue pair will not take receives from its shared receive queue any more.
-    QpLastWqeReached(Qpn),
-    /// A shared receive queue failed.
-    SrqErr(Srq),
-    /// A shared receive queue holds fewer receives than its limit, which is now disarmed.
-    SrqLimitReached(Srq),
-}
-
-impl AsyncEvent {
-    /// The queue pair that it is about, if it is about one.
-    #[must_use]
-    pub const fn qp(&self) -> Option<Qpn> {
-        match *self {
-            Self::QpFatal(qp)
-            | Self::QpReqErr(qp)
-            | Self::QpAccessErr(qp)
-            | Self::CommEst(qp)
-            | Self::SqDrained(qp)
-            | Self::QpLastWqeReached(qp) => Some(qp),
-            Self::CqErr(_) | Self::SrqErr(_) | Self::SrqLimitReached(_) => None,
-        }
-    }
 }

@@ -77,15 +77,6 @@ pub enum SrqKind {
     },
 }
 
-/// What is to change of a registration; `None` stays as it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rereg {
-    /// The new range: first byte and length.
-    pub range: Option<(*mut u8, usize)>,
-    /// The new rights.
-    pub access: Option<Access>,
-}
-
 /// The other end of an RC queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RcDest {
@@ -134,11 +125,6 @@ pub enum QpAttr {
         /// How many READs and atomics may be outstanding; the peer's `max_dest_rd_atomic`.
         max_rd_atomic: u8,
     },
-    /// RTS to SQD: finishes what is in flight and begins nothing new. When nothing is in flight
-    /// any more, [`AsyncEvent::SqDrained`](super::AsyncEvent::SqDrained) tells.
-    Sqd,
-    /// SQD or SQE to RTS: goes on.
-    Resume,
     /// Any state to ERR: flushes both queues.
     Err,
     /// Any state to RESET: forgets everything.
@@ -152,8 +138,7 @@ impl QpAttr {
         match self {
             Self::Init { .. } => QpState::Init,
             Self::Rtr { .. } => QpState::Rtr,
-            Self::Rts { .. } | Self::Resume => QpState::Rts,
-            Self::Sqd => QpState::Sqd,
+            Self::Rts { .. } => QpState::Rts,
             Self::Err => QpState::Err,
             Self::Reset => QpState::Reset,
         }
@@ -190,11 +175,6 @@ pub enum SendOp {
     Send {
         /// Immediate data for its completion.
         imm: Option<u32>,
-    },
-    /// Sends the local buffers to a receive of the peer, and invalidates a key there.
-    SendInv {
-        /// The key: that registration of the peer can be used no more, only deregistered.
-        rkey: Rkey,
     },
     /// Writes the local buffers to the peer's memory.
     Write {
@@ -268,7 +248,6 @@ impl SendOp {
         match self {
             Self::UdSend { .. } => "UD send",
             Self::Send { .. } => "send",
-            Self::SendInv { .. } => "send with invalidate",
             Self::Write { .. } => "RDMA write",
             Self::Read { .. } => "RDMA read",
             Self::FetchAdd { .. } => "fetch-and-add",
@@ -293,9 +272,6 @@ pub struct SendWr<'a> {
     /// A request without one keeps its place in the send queue until a later request of that
     /// queue has completed visibly: a queue of which no request is signaled fills up for good.
     pub signaled: bool,
-    /// Whether the completion at the peer counts as solicited (sends, and writes with immediate
-    /// data).
-    pub solicited: bool,
     /// Whether to begin only after all earlier READs and atomics of this queue are complete.
     pub fence: bool,
     /// The shared receive queue of the peer (XRC initiators, and only they).
@@ -312,7 +288,6 @@ impl<'a> SendWr<'a> {
             sges,
             inline: None,
             signaled: true,
-            solicited: false,
             fence: false,
             srqn: None,
         }
@@ -379,7 +354,7 @@ pub enum WcOpcode {
 impl From<&SendOp> for WcOpcode {
     fn from(op: &SendOp) -> Self {
         match op {
-            SendOp::UdSend { .. } | SendOp::Send { .. } | SendOp::SendInv { .. } => Self::Send,
+            SendOp::UdSend { .. } | SendOp::Send { .. } => Self::Send,
             SendOp::Write { .. } => Self::Write,
             SendOp::Read { .. } => Self::Read,
             SendOp::FetchAdd { .. } => Self::FetchAdd,
@@ -408,8 +383,6 @@ pub struct Completion {
     pub src: Option<(AddressVector, Qpn)>,
     /// Immediate data of what was received.
     pub imm: Option<u32>,
-    /// The local key that the peer has invalidated with its send.
-    pub invalidated: Option<Rkey>,
     /// The shared receive queue of an XRC receive. On a device it is told only if no other such
     /// queue reports to the same completion queue.
     pub srqn: Option<SrqNum>,
@@ -425,7 +398,6 @@ impl Completion {
         byte_len: 0,
         src: None,
         imm: None,
-        invalidated: None,
         srqn: None,
     };
 }

@@ -3,10 +3,10 @@
 use shmem_pmi::server::Shared;
 
 use super::InputRoute;
+use crate::child::ChildSetup;
 use crate::exit::End;
 use crate::frame::Stream;
 use crate::limits::Portion;
-use crate::remote::Contact;
 use crate::report::Reduced;
 
 /// What an agent knows about itself.
@@ -30,17 +30,6 @@ pub struct Setup {
     pub input: InputRoute,
     /// The child agents.
     pub children: Vec<ChildSetup>,
-}
-
-/// What an agent knows about a child at first.
-#[derive(Debug, Clone)]
-pub struct ChildSetup {
-    /// Its node.
-    pub node: u32,
-    /// Its process: the agent, or the remote shell that leads to it.
-    pub pid: u32,
-    /// How it was called, if it is on another host.
-    pub contact: Option<Contact>,
 }
 
 /// Something that happened.

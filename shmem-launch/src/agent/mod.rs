@@ -23,7 +23,6 @@
 //! Where processes may be started again (`--respawn`), a PE that fails is *down* at first: `Died` goes
 //! up, and `Respawn` or `Stop` comes down; see `respawn`.
 
-mod child;
 mod event;
 mod input;
 mod output;
@@ -38,22 +37,20 @@ use std::collections::VecDeque;
 use shmem_pmi::question::Answer;
 use shmem_pmi::server::{NodeServer, NodeStore, TreeLink};
 
+use crate::child::{self, Child, Failure};
 use crate::exit::{Cause, End, Fault, is_for_programs};
 use crate::fold::{Fold, Passed, Told};
-use crate::frame::{Frame, FrameReader, OutBuf, Stream};
+use crate::frame::{Frame, FrameReader, OutBuf, Stream, each_frame};
 use crate::report::Reduced;
-use child::Child;
 use input::Input;
 pub use input::InputRoute;
 use output::Output;
 pub use output::{BUDGET, Reading};
 use silence::Silence;
 
-pub use event::{Action, ChildSetup, Event, Setup};
+pub use crate::child::ChildSetup;
+pub use event::{Action, Event, Setup};
 use pes::Pes;
-
-/// How long the death of a child agent may take to follow the end of its link.
-const AGENT_DEATH_NS: u64 = 300_000_000;
 
 /// How long output may stay silent at the end before descriptors that some escaped process holds
 /// are given up.
@@ -114,7 +111,7 @@ pub struct Agent {
 impl Agent {
     /// An agent before its driver has prepared anything. `pmi` is the server of its node.
     pub fn new(setup: Setup, pmi: NodeServer) -> Self {
-        let children: Vec<_> = setup.children.iter().map(Child::new).collect();
+        let children: Vec<_> = setup.children.iter().cloned().map(Child::new).collect();
         Self {
             phase: Phase::Preparing,
             pmi,
@@ -187,12 +184,12 @@ impl Agent {
             Event::ParentClosed => self.die(),
             Event::FromChild(child, bytes) => self.child_bytes(child, bytes, now),
             Event::ChildClosed(child) => {
-                self.children[child].closed_at.get_or_insert(now);
-                self.mourn(now);
+                self.children[child].closed(now);
+                self.look_for_lost(now);
             }
             Event::ChildReaped(child, end) => {
-                self.children[child].end = Some(end);
-                self.mourn(now);
+                self.children[child].reaped(end);
+                self.look_for_lost(now);
             }
             Event::ShellText(child, text) => self.shell_text(child, text, now),
             Event::Prepared => self.prepared = true,
@@ -244,19 +241,10 @@ impl Agent {
     }
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {
-        let mut reader = std::mem::take(&mut self.parent);
-        let mut bytes = bytes;
-        loop {
-            match reader.next_frame(&mut bytes) {
-                Ok(None) => break,
-                Ok(Some(content)) => match Frame::decode(content) {
-                    Ok(frame) => self.parent_frame(frame, now),
-                    Err(e) => return self.broken_parent(&e),
-                },
-                Err(e) => return self.broken_parent(&e),
-            }
+        let each = |agent: &mut Self, frame: Frame<'_>| agent.parent_frame(frame, now);
+        if let Err(e) = each_frame(self, |agent| Some(&mut agent.parent), bytes, each) {
+            self.broken_parent(&e);
         }
-        self.parent = reader;
     }
 
     /// There is no way to agree on anything with a parent that cannot be understood.
@@ -275,7 +263,7 @@ impl Agent {
             | Frame::CloseOutput(_)
             | Frame::Respawn { .. }
             | Frame::Finish => {
-                for child in self.children.iter_mut().filter(|c| !c.gone()) {
+                for child in self.children.iter_mut().filter(|c| !c.is_closed()) {
                     child.out.send(&frame);
                 }
             }
@@ -324,7 +312,7 @@ impl Agent {
     /// Input goes to the children first, like all that is passed on.
     fn pass_input(&mut self, frame: &Frame<'_>) {
         for child in self.input.children() {
-            if !self.children[child].gone() {
+            if !self.children[child].is_closed() {
                 self.children[child].out.send(frame);
             }
         }
@@ -343,60 +331,29 @@ impl Agent {
     }
 
     fn child_bytes(&mut self, child: usize, bytes: &[u8], now: u64) {
-        let mut bytes = bytes;
-        if let Some(contact) = &mut self.children[child].contact
-            && !contact.greeted()
-            && let Err(what) = contact.take_greeting(&mut bytes)
-        {
-            return self.give_up(child, what, now);
+        let each = |agent: &mut Self, frame: Frame<'_>| agent.child_frame(child, frame, now);
+        if let Err(failure) = child::receive(self, |a| &mut a.children[child], bytes, now, each) {
+            self.child_failed(child, failure, now);
         }
-        let mut reader = std::mem::take(&mut self.children[child].reader);
-        loop {
-            let content = match reader.next_frame(&mut bytes) {
-                Ok(None) => break,
-                Ok(Some(content)) => content,
-                Err(e) => return self.broken_child(child, &e, now),
-            };
-            match Frame::decode(content) {
-                Ok(Frame::Output { rank, stream, data }) => {
-                    let from = (rank, stream);
-                    self.output.relay(child, from, data, now, &mut self.up);
-                    self.touch_flush(now);
-                }
-                Ok(frame) => self.child_frame(child, frame, now),
-                Err(e) => return self.broken_child(child, &e, now),
-            }
-        }
-        self.children[child].reader = reader;
     }
 
-    fn broken_child(&mut self, child: usize, e: &dyn std::fmt::Display, now: u64) {
-        let node = self.children[child].node;
-        let what =
-            format!("the link to the agent of node {node} carries what cannot be understood: {e}");
-        self.fault(0, Cause::Node { what });
-        self.children[child].closed_at.get_or_insert(now);
+    /// A child has failed, and nothing more comes from its subtree.
+    fn child_failed(&mut self, child: usize, failure: Failure, now: u64) {
+        self.pass_fault(failure.fault);
+        self.child_closed(child, failure.drop, now);
     }
 
-    /// A host whose agent does not answer as it should. Nothing of the job runs there.
-    fn give_up(&mut self, child: usize, what: String, now: u64) {
-        self.pass_fault(Fault {
-            node: self.children[child].node,
-            pid: 0,
-            cause: Cause::Node { what },
-        });
-        self.hang_up(child, now);
-    }
-
-    fn hang_up(&mut self, child: usize, now: u64) {
-        self.children[child].forget(now);
+    fn child_closed(&mut self, child: usize, drop: bool, now: u64) {
+        self.output.shell_closed(child, now, &mut self.up);
         self.output.child_closed(child, now, &mut self.up);
-        self.actions.push_back(Action::DropChild(child));
+        if drop {
+            self.actions.push_back(Action::DropChild(child));
+        }
     }
 
     /// Passed on as output of nobody's rank: the launcher knows hosts by the numbers after the last.
     fn shell_text(&mut self, child: usize, text: &[u8], now: u64) {
-        let number = self.setup.n_pes + self.children[child].node;
+        let number = self.setup.n_pes + self.children[child].node();
         self.output.shell(child, number, text, now, &mut self.up);
     }
 
@@ -417,22 +374,21 @@ impl Agent {
             }
             Frame::StdinCredit(n) => self.input_taken(Some(child), n),
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
-            Frame::Done(body) => match Reduced::decode(body) {
-                Ok(mut report) => {
-                    c.done = true;
-                    if c.contact.is_some() {
-                        report.bring_to(now);
-                    }
-                    self.report.get_or_insert_default().merge(&report);
-                    self.output.child_closed(child, now, &mut self.up);
-                }
-                Err(e) => self.broken_child(child, &e, now),
-            },
-            other => self.broken_child(
-                child,
-                &format!("a frame that only goes down: {other:?}"),
-                now,
-            ),
+            Frame::Output { rank, stream, data } => {
+                let from = (rank, stream);
+                self.output.relay(child, from, data, now, &mut self.up);
+                self.touch_flush(now);
+            }
+            Frame::Done(mut report) => {
+                c.done(&mut report, now);
+                self.report.get_or_insert_default().merge(&report);
+                self.output.child_closed(child, now, &mut self.up);
+            }
+            other => {
+                let e = format!("a frame that only goes down: {other:?}");
+                let failure = c.fail_to_understand(&e, now);
+                self.child_failed(child, failure, now);
+            }
         }
     }
 
@@ -554,8 +510,10 @@ impl Agent {
         self.note_stop(libc::SIGCONT as u8, now);
         // Hosts that have not answered have nothing to end, and may take their time.
         for child in 0..self.children.len() {
-            if !self.children[child].gone() && !self.children[child].answered() {
-                self.hang_up(child, now);
+            let c = &mut self.children[child];
+            if !c.is_closed() && !c.answered() {
+                c.give_up(now);
+                self.child_closed(child, true, now);
             }
         }
         // Requests not yet sent will not be; an unanswered one is answered or the template dies.
@@ -571,17 +529,10 @@ impl Agent {
     }
 
     /// Looks for children that are lost, or that do not answer.
-    fn mourn(&mut self, now: u64) {
+    fn look_for_lost(&mut self, now: u64) {
         for child in 0..self.children.len() {
-            let c = &mut self.children[child];
-            if let Some(fault) = c.mourn(now) {
-                self.output.shell_closed(child, now, &mut self.up);
-                self.output.child_closed(child, now, &mut self.up);
-                self.pass_fault(fault);
-            } else if !c.gone()
-                && let Some(what) = c.contact.as_ref().and_then(|c| c.overdue(now))
-            {
-                self.give_up(child, what, now);
+            if let Some(failure) = self.children[child].look(now) {
+                self.child_failed(child, failure, now);
             }
         }
     }
@@ -589,7 +540,7 @@ impl Agent {
     fn return_credit(&mut self) {
         for (at, child) in self.children.iter_mut().enumerate() {
             if let Some(n) = self.output.take_owed(at)
-                && !child.gone()
+                && !child.is_closed()
             {
                 child.out.send(&Frame::Credit(n));
             }
@@ -598,7 +549,7 @@ impl Agent {
 
     /// Whether something holds for every child that is still there.
     fn all_children(&self, is: impl Fn(&Child) -> bool) -> bool {
-        self.children.iter().all(|c| c.mourned || is(c))
+        self.children.iter().all(|c| c.is_lost() || is(c))
     }
 
     fn advance(&mut self) {
@@ -654,9 +605,7 @@ impl Agent {
         let mut report = self.report.take().unwrap_or_default();
         report.merge(&own);
         report.sent = now;
-        let mut body = Vec::new();
-        report.encode(&mut body);
-        self.up.send(&Frame::Done(&body));
+        self.up.send(&Frame::Done(Box::new(report)));
         self.phase = Phase::Gone;
         self.actions.push_back(Action::Exit);
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use shmem_pmi::server::{Output, TreeLink};
 
-use super::child::Child;
 use super::{Action, Agent};
+use crate::child::Child;
 use crate::exit::Cause;
 use crate::fold::Told;
 use crate::frame::{Frame, OutBuf};
@@ -69,7 +69,7 @@ impl Agent {
 
     /// Says once when no PE of the subtree will join anything any more, though some live.
     pub(super) fn look_for_deaf(&mut self) {
-        let gone = |c: &Child| c.exited || c.deaf || c.mourned;
+        let gone = |c: &Child| c.exited || c.deaf || c.is_lost();
         let deaf = self.pes.any_deaf() || self.children.iter().any(|c| c.deaf);
         if deaf && !self.told_deaf && self.pes.all_gone() && self.children.iter().all(gone) {
             self.told_deaf = true;
@@ -97,7 +97,7 @@ impl Agent {
                 Output::ToParent(bytes) => send_pmi(&bytes, &mut self.up),
                 Output::ToChild { child, bytes } => {
                     let c = &mut self.children[child];
-                    if !c.gone() {
+                    if !c.is_closed() {
                         send_pmi(&bytes, &mut c.out);
                     }
                 }

@@ -26,7 +26,7 @@ impl Agent {
         if self.stopped.is_none() {
             self.own_timers(now);
         }
-        self.mourn(now);
+        self.look_for_lost(now);
     }
 
     fn own_timers(&mut self, now: u64) {

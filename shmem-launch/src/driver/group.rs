@@ -6,7 +6,9 @@
 //! a group either to a process before it forks or to both parent and child, so nobody slips through.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
 
 use super::agent::NULL_FD;
 use crate::sys;
@@ -47,9 +49,7 @@ impl Group {
             }
             // SAFETY: the pipe was just put there and nobody else owns it here.
             let life = unsafe { sys::own(LIFE_FD) };
-            while let Err(e) = sys::read(life.as_fd(), &mut [0])
-                && e.kind() == io::ErrorKind::Interrupted
-            {}
+            while rustix::io::read(&life, &mut [0]) == Err(Errno::INTR) {}
             sys::kill(-(std::process::id() as i32), libc::SIGKILL);
             0
         };

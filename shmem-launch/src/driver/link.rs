@@ -8,8 +8,10 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+
 use crate::frame::{FRAME_MAX, OutBuf};
-use crate::sys;
+use crate::sys::{self, Epoll, Interest};
 
 /// Runs of bytes that are sent by one call.
 const RUNS: usize = 32;
@@ -25,10 +27,10 @@ pub(super) enum Got {
     End,
 }
 
-/// Receives what is there, at most a buffer full.
-pub(super) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> Got {
+/// What one read found.
+fn got(mut read: impl FnMut() -> io::Result<usize>) -> Got {
     loop {
-        return match sys::recv(socket.as_fd(), buf) {
+        return match read() {
             Ok(0) => Got::End,
             Ok(n) => Got::Bytes(n),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -39,18 +41,36 @@ pub(super) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> Got {
     }
 }
 
-/// Sends what the socket takes. True if everything went out (or never will: a link that is gone
-/// shows when it is read).
-pub(super) fn flush(socket: &OwnedFd, out: &mut OutBuf) -> bool {
-    match flush_by(|runs| sys::send_runs(socket.as_fd(), runs), out) {
-        Flushed::All => true,
-        Flushed::Blocked => false,
-        Flushed::Broken => {
-            // The other end would take what comes next for the rest of a frame.
-            sys::shut_down(socket.as_fd());
-            true
-        }
+/// Receives what a socket has, at most a buffer full.
+pub(super) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> Got {
+    got(|| sys::recv_now(socket.as_fd(), buf))
+}
+
+/// Reads what a pipe has that does not block, at most a buffer full. One that has ended is closed.
+pub(super) fn read(pipe: &mut Option<OwnedFd>, buf: &mut [u8]) -> Got {
+    let Some(fd) = pipe else { return Got::Nothing };
+    let got = got(|| Ok(rustix::io::read(&*fd, &mut *buf)?));
+    if got == Got::End {
+        *pipe = None;
     }
+    got
+}
+
+/// Sends what a socket takes.
+fn flush(socket: &OwnedFd, out: &mut OutBuf) -> Flushed {
+    let flushed = flush_by(|runs| send_runs(socket, runs), out);
+    if flushed == Flushed::Broken {
+        // The other end would take what comes next for the rest of a frame.
+        let _ = rustix::net::shutdown(socket, Shutdown::Both);
+    }
+    flushed
+}
+
+/// Sends several runs of bytes to a socket as one, without waiting and without SIGPIPE.
+fn send_runs(socket: &OwnedFd, runs: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut nothing = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(socket, runs, &mut nothing, flags)?)
 }
 
 /// Writes by `send` until that refuses, and forgets the rest if it will never take it.
@@ -80,23 +100,9 @@ fn may_be_taken_later(e: &io::Error) -> bool {
         || matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// The link of an agent to its parent.
-#[derive(Debug)]
-pub(super) enum Uplink {
-    /// To the parent that forked it.
-    Socket(OwnedFd),
-    /// To the parent that started it by a remote shell.
-    Pipes {
-        /// What the parent sends.
-        input: OwnedFd,
-        /// What it gets.
-        output: OwnedFd,
-    },
-}
-
 /// What became of bytes to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flushed {
+enum Flushed {
     /// All went out.
     All,
     /// Some wait for room.
@@ -105,69 +111,179 @@ pub(super) enum Flushed {
     Broken,
 }
 
-impl Uplink {
-    /// The descriptor that is read.
-    pub(super) fn input(&self) -> &OwnedFd {
-        match self {
-            Self::Socket(socket) => socket,
-            Self::Pipes { input, .. } => input,
+#[derive(Debug, Default)]
+enum Way {
+    #[default]
+    Closed,
+    Socket(OwnedFd),
+    /// Of an agent to the parent that started it by a remote shell.
+    Pipes {
+        input: OwnedFd,
+        output: OwnedFd,
+    },
+}
+
+/// A link as a process has it that serves several: what it reads and writes, under which token an epoll
+/// set knows it, and whether bytes wait for room.
+#[derive(Debug, Default)]
+pub(super) struct LinkIo {
+    way: Way,
+    token: u64,
+    blocked: bool,
+}
+
+impl LinkIo {
+    /// A link that is a socket.
+    pub(super) fn socket(socket: OwnedFd, token: u64) -> Self {
+        Self {
+            way: Way::Socket(socket),
+            token,
+            blocked: false,
         }
     }
 
-    /// The descriptor that is written, if that is another one.
-    pub(super) fn output(&self) -> Option<&OwnedFd> {
-        match self {
-            Self::Socket(_) => None,
-            Self::Pipes { output, .. } => Some(output),
+    /// A link of two pipes, or of whatever has their places.
+    pub(super) fn pipes(input: OwnedFd, output: OwnedFd, token: u64) -> Self {
+        Self {
+            way: Way::Pipes { input, output },
+            token,
+            blocked: false,
+        }
+    }
+
+    /// Whether it has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.way, Way::Closed)
+    }
+
+    /// Whether a remote shell is between this process and its parent.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.way, Way::Pipes { .. })
+    }
+
+    /// Ends it.
+    pub(super) fn close(&mut self) {
+        self.way = Way::Closed;
+        self.blocked = false;
+    }
+
+    fn input(&self) -> io::Result<&OwnedFd> {
+        match &self.way {
+            Way::Closed => Err(io::ErrorKind::NotConnected.into()),
+            Way::Socket(socket) => Ok(socket),
+            Way::Pipes { input, .. } => Ok(input),
+        }
+    }
+
+    fn output(&self) -> io::Result<&OwnedFd> {
+        match &self.way {
+            Way::Pipes { output, .. } => Ok(output),
+            _ => self.input(),
+        }
+    }
+
+    /// Has an epoll set tell when there is something to read.
+    pub(super) fn watch(&self, epoll: &Epoll) -> io::Result<()> {
+        match self.input() {
+            Ok(input) => epoll.add(input, self.token, Interest::Read),
+            Err(_) => Ok(()),
         }
     }
 
     /// Makes reading and writing return at once, as they do on a socket anyway.
     pub(super) fn set_nonblocking(&self) -> io::Result<()> {
-        match self {
-            Self::Socket(_) => Ok(()),
-            Self::Pipes { input, output } => {
-                sys::set_nonblocking(input.as_fd())?;
-                sys::set_nonblocking(output.as_fd())
+        if let Way::Pipes { input, output } = &self.way {
+            sys::set_nonblocking(input.as_fd())?;
+            sys::set_nonblocking(output.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// Receives what is there, at most a buffer full. A link that has ended is closed.
+    pub(super) fn receive(&mut self, buf: &mut [u8]) -> Got {
+        let got = match &self.way {
+            Way::Closed => return Got::Nothing,
+            Way::Socket(socket) => receive(socket, buf),
+            Way::Pipes { input, .. } => got(|| Ok(rustix::io::read(input, &mut *buf)?)),
+        };
+        if got == Got::End {
+            self.close();
+        }
+        got
+    }
+
+    /// Sends what the link takes, and has the epoll set tell when it takes more. What is for a link that
+    /// has ended is forgotten. That a socket is broken shows when it is read.
+    ///
+    /// # Errors
+    /// When nothing can be sent any more and reading does not tell.
+    pub(super) fn flush(&mut self, out: &mut OutBuf, epoll: &Epoll) -> io::Result<()> {
+        // Room that came is noticed only by trying.
+        if out.is_empty() && !self.blocked {
+            return Ok(());
+        }
+        let flushed = match &self.way {
+            Way::Closed => {
+                out.clear();
+                return Ok(());
             }
+            Way::Socket(socket) => flush(socket, out),
+            Way::Pipes { output, .. } => {
+                flush_by(|runs| Ok(rustix::io::write(output, &runs[0])?), out)
+            }
+        };
+        if flushed == Flushed::Broken && self.is_remote() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let blocked = flushed == Flushed::Blocked;
+        if std::mem::replace(&mut self.blocked, blocked) == blocked {
+            return Ok(());
+        }
+        match (&self.way, blocked) {
+            // What is written is another descriptor, and is of interest only while it is full.
+            (Way::Pipes { output, .. }, true) => epoll.add(output, self.token, Interest::Write),
+            (Way::Pipes { output, .. }, false) => epoll.remove(output),
+            (_, true) => epoll.change(self.input()?, self.token, Interest::ReadWrite),
+            (_, false) => epoll.change(self.input()?, self.token, Interest::Read),
         }
     }
 
-    /// As [`receive`].
-    pub(super) fn receive(&self, buf: &mut [u8]) -> Got {
-        let input = match self {
-            Self::Socket(socket) => return receive(socket, buf),
-            Self::Pipes { input, .. } => input,
-        };
-        loop {
-            return match sys::read(input.as_fd(), buf) {
-                Ok(0) => Got::End,
-                Ok(n) => Got::Bytes(n),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
-                Err(_) => Got::End,
-            };
-        }
-    }
-
-    /// Sends what the link takes.
-    pub(super) fn flush(&self, out: &mut OutBuf) -> Flushed {
-        let output = match self {
-            // A socket that is gone shows when it is read.
-            Self::Socket(socket) => {
-                return match flush(socket, out) {
-                    true => Flushed::All,
-                    false => Flushed::Blocked,
-                };
-            }
-            Self::Pipes { output, .. } => output,
-        };
-        flush_by(|runs| sys::write(output.as_fd(), &runs[0]), out)
-    }
-
-    /// As [`send_all`].
+    /// Sends everything, waiting as long as it takes. Failures show when the link is read.
     pub(super) fn send_all(&self, out: &mut OutBuf) {
-        send_all(self.output().unwrap_or_else(|| self.input()), out);
+        let Ok(output) = self.output() else {
+            return out.clear();
+        };
+        while !out.is_empty() {
+            match rustix::io::write(output, out.pending()).map_err(io::Error::from) {
+                Ok(n) => out.consume(n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    sys::poll_writable(output.as_fd(), NAP);
+                }
+                Err(e) if may_be_taken_later(&e) => std::thread::sleep(SHORT_OF_MEMORY),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits for exactly one frame and gives its content; nothing after it is taken from the link.
+    ///
+    /// # Errors
+    /// When the link ends or fails first.
+    pub(super) fn read_one_frame(&self) -> io::Result<Vec<u8>> {
+        let input = self.input()?;
+        let mut len = [0; 4];
+        read_exact(input, &mut len)?;
+        let len = u32::from_le_bytes(len) as usize;
+        if len > FRAME_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a frame of {len} bytes"),
+            ));
+        }
+        let mut content = vec![0; len];
+        read_exact(input, &mut content)?;
+        Ok(content)
     }
 }
 
@@ -177,28 +293,9 @@ const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 /// Longest sleep in a wait for a descriptor, after which the call is tried again.
 const NAP: Duration = Duration::from_secs(60);
 
-/// Waits for exactly one frame and gives its content; nothing after it is taken from the socket.
-///
-/// # Errors
-/// When the link ends or fails first.
-pub(super) fn read_one_frame(socket: &OwnedFd) -> io::Result<Vec<u8>> {
-    let mut len = [0; 4];
-    read_exact(socket, &mut len)?;
-    let len = u32::from_le_bytes(len) as usize;
-    if len > FRAME_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("a frame of {len} bytes"),
-        ));
-    }
-    let mut content = vec![0; len];
-    read_exact(socket, &mut content)?;
-    Ok(content)
-}
-
 fn read_exact(socket: &OwnedFd, mut buf: &mut [u8]) -> io::Result<()> {
     while !buf.is_empty() {
-        match sys::read(socket.as_fd(), buf) {
+        match rustix::io::read(socket, &mut *buf).map_err(io::Error::from) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => buf = &mut buf[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -211,26 +308,11 @@ fn read_exact(socket: &OwnedFd, mut buf: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends everything, waiting as long as it takes. Failures show when the link is read.
-pub(super) fn send_all(socket: &OwnedFd, out: &mut OutBuf) {
-    while !out.is_empty() {
-        match sys::write(socket.as_fd(), out.pending()) {
-            Ok(n) => out.consume(n),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                sys::poll_writable(socket.as_fd(), NAP);
-            }
-            Err(e) if may_be_taken_later(&e) => std::thread::sleep(SHORT_OF_MEMORY),
-            Err(_) => return,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::frame::Frame;
-    use std::net::Shutdown;
+    use rustix::net::SocketType;
     use std::os::unix::net::UnixStream;
 
     /// What arrives when every other write fails with `errno` after one that took a part of a frame.
@@ -275,13 +357,13 @@ mod tests {
 
     #[test]
     fn a_link_that_fails_in_a_frame_carries_nothing_more() {
-        let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM).unwrap();
+        let (ours, theirs) = sys::socketpair(SocketType::STREAM).unwrap();
         // Nothing can be written to this one; that it is shut in the other direction, too, is `flush`'s work.
         let theirs = UnixStream::from(theirs);
-        theirs.shutdown(Shutdown::Read).unwrap();
+        theirs.shutdown(std::net::Shutdown::Read).unwrap();
         let mut out = OutBuf::default();
         out.send(&Frame::Credit(1));
-        assert!(flush(&ours, &mut out) && out.is_empty());
+        assert!(flush(&ours, &mut out) == Flushed::Broken && out.is_empty());
         assert_eq!(receive(&ours, &mut [0; 8]), Got::End);
     }
 }

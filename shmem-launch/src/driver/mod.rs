@@ -3,7 +3,7 @@
 //! ```text
 //! shmrun ------------------ launcher/ drives root::Root; threads write the two streams and read stdin
 //!   | socketpair
-//!   agent of node 0 ------- agent.rs drives agent::Agent, single-threaded, one epoll loop
+//!   agent of node 0 ------- agent/ drives agent::Agent, single-threaded, one epoll loop
 //!   |  |  |\
 //!   |  |  | guard           group.rs: leads the node's process group, kills it when the agent is gone
 //!   |  |  template          forks the node's PEs, or executes them, then exits
@@ -50,4 +50,4 @@ mod template;
 mod warden;
 
 pub(crate) use agent::run_remote;
-pub(crate) use launcher::{Job, Lost, outer, put, refuse, run, write_reports};
+pub(crate) use launcher::{Lost, Outer, put, run, write_reports};

@@ -11,7 +11,7 @@ use shmem_node::contract;
 use shmem_node::hca_address::HcaAddresses;
 use shmem_node::kvs::StorePlan;
 use shmem_node::segment::{JobFacts, NodeSegment};
-use shmem_node::settings::Settings;
+use shmem_node::settings::{PmiCache, Settings};
 use shmem_node::template::NlaSide;
 use shmem_node::template::exec::Recipe;
 use shmem_node::template::marker;
@@ -28,6 +28,7 @@ use crate::sys;
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub(super) launch: &'a Launch,
+    pub(super) settings: &'a Settings,
     /// The node of each rank.
     pub(super) node_of: &'a [u32],
     /// Addresses of the node's HCAs.
@@ -56,13 +57,14 @@ impl Node {
         place: &Place<'_>,
         group: io::Result<Group>,
     ) -> Result<Self, String> {
-        let launch = place.launch;
+        let Place {
+            launch, settings, ..
+        } = *place;
         let cwd = OsString::from_vec(launch.cwd.clone());
-        sys::change_dir(Path::new(&cwd))
+        std::env::set_current_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
-        let settings = settings(launch)?;
         if place.far {
-            check_machine(launch, &settings)?;
+            check_machine(launch, settings)?;
         }
         enter_namespace(launch, settings.soft_netns.as_deref())?;
         let group = group.map_err(|e| format!("cannot make the process group of the PEs: {e}"))?;
@@ -74,11 +76,11 @@ impl Node {
             n_nodes: launch.n_nodes,
             node: launch.node,
             on_machine: launch.machines.as_ref().map_or(launch.n_pes, |_| here),
-            heap_size: launch.heap_size,
+            heap_size: settings.symmetric_size,
             statics: launch.statics,
-            heap_commit: launch.heap_commit,
+            heap_commit: settings.heap_commit,
             heap_pages: settings.heap_pages,
-            store: StorePlan::new(&settings, place.node_of.len()),
+            store: StorePlan::new(settings, place.node_of.len()),
             hca_addresses: place.addresses,
             spins: launch
                 .spins
@@ -87,7 +89,7 @@ impl Node {
         })
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
-        let start = Start::of(place, &settings).map_err(failed)?;
+        let start = Start::of(place, settings).map_err(failed)?;
         // SAFETY: one thread, as promised by the caller.
         let (template_pid, template) =
             unsafe { start.run(&group, &segment, launch.ignored) }.map_err(failed)?;
@@ -102,7 +104,7 @@ impl Node {
 }
 
 /// The settings of the job: those of the launcher, whatever this process finds set.
-fn settings(launch: &Launch) -> Result<Settings, String> {
+pub(super) fn settings(launch: &Launch) -> Result<Settings, String> {
     let value = |name: &str| {
         let (_, value) = launch.env.iter().find(|(n, _)| n == name.as_bytes())?;
         Some(String::from_utf8_lossy(value).into_owned())
@@ -155,12 +157,13 @@ fn enter_namespace(launch: &Launch, path: Option<&str>) -> Result<(), String> {
 /// The PMI server of the node.
 pub(super) fn pmi_server(
     launch: &Launch,
+    settings: &Settings,
     layout: &Layout,
     tree: &shmem_pmi::tree::Tree,
     node_of: &[u32],
 ) -> Result<shmem_pmi::server::NodeServer, String> {
     use shmem_pmi::process_mapping::ProcessMapping;
-    use shmem_pmi::server::{Job, NodePlace, NodeServer};
+    use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer};
     let spawner = launch.spawner.as_ref();
     let job = Job {
         id: contract::hex(&launch.job_id),
@@ -171,7 +174,14 @@ pub(super) fn pmi_server(
         spawner: spawner.map(|s| s.job_id.clone()),
         preputs: spawner.map_or_else(Vec::new, |s| s.preputs.clone()),
         extensions: true,
-        cache: launch.pmi_cache,
+        cache: match settings.pmi_cache {
+            PmiCache::Hcs => CachePolicy::Hcs,
+            PmiCache::Hcma => CachePolicy::Hcma,
+            PmiCache::Hcmab => CachePolicy::Hcmab,
+            PmiCache::HcmabLru => CachePolicy::HcmabLru {
+                bytes: settings.pmi_cache_size as usize,
+            },
+        },
         respawn: launch.respawn,
         ..Job::default()
     };

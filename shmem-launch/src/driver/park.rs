@@ -14,8 +14,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::io::Errno;
 
 use crate::sys;
 
@@ -53,9 +55,7 @@ impl Keeper {
             if sys::close_all_but(&keep).is_err() {
                 return 1;
             }
-            while let Err(e) = sys::read(read.as_fd(), &mut [0])
-                && e.kind() == io::ErrorKind::Interrupted
-            {}
+            while rustix::io::read(&read, &mut [0]) == Err(Errno::INTR) {}
             0
         };
         // SAFETY: one thread, as promised by the caller.

@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use rustix::net::SocketType;
+
 use crate::program;
 use crate::remote::{Contact, RemoteShell};
 use crate::sys;
@@ -61,7 +63,7 @@ unsafe fn spawn(shell: &RemoteShell, host: &str) -> io::Result<Shell> {
     let env = std::env::vars_os()
         .map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
         .collect::<io::Result<Vec<_>>>()?;
-    let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
+    let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
     let (said, say) = sys::pipe()?;
     sys::set_nonblocking(said.as_fd())?;
     let placed = [

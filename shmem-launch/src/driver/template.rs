@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use rustix::net::SocketType;
+
 use shmem_node::contract::{self, HEAP_FD, TABLES_FD, XRC_FD};
 use shmem_node::segment::NodeSegment;
 use shmem_node::settings::Settings;
@@ -172,7 +174,7 @@ impl Start {
             Self::Template(recipe) => recipe,
         };
         let Program { path, args, .. } = &recipe.programs[0];
-        let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
+        let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
         sys::set_nonblocking(ours.as_fd())?;
         let child = || {
             if arrange(&theirs, false, group.id(), segment, ignored) {
@@ -198,7 +200,7 @@ pub(super) unsafe fn spawner(
     segment: &NodeSegment,
     ignored: u64,
 ) -> io::Result<(i32, OwnedFd)> {
-    let (ours, theirs) = sys::socketpair(libc::SOCK_SEQPACKET)?;
+    let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
     let child = || {
         if !arrange(&theirs, true, group.id(), segment, ignored) {

@@ -3,8 +3,7 @@
 
 use shmem_pmi::question::{Question, SpawnRequest};
 
-use super::codec::{CodecError, Reader, Writer};
-use super::launch::LAUNCH_VERSION;
+use super::codec::{self, CodecError};
 
 /// A job that a PE has spawned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,13 +19,8 @@ pub struct SpawnedJob {
 impl SpawnedJob {
     /// The body of the frame.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        Writer(&mut out)
-            .u32(LAUNCH_VERSION)
-            .u32(self.number)
-            .bytes(self.spawner.as_bytes())
-            .raw(&Question::Spawn(self.request.clone()).encode());
-        out
+        let question = Question::Spawn(self.request.clone()).encode();
+        codec::encode_first(&(self.number, &self.spawner, question))
     }
 
     /// Reads the body of the frame.
@@ -34,23 +28,17 @@ impl SpawnedJob {
     /// # Errors
     /// When the bytes come from another version or describe no job.
     pub fn decode(body: &[u8]) -> Result<Self, CodecError> {
-        let bad = |what, value: u32| CodecError::Value {
-            what,
-            value: value.into(),
-        };
-        let mut r = Reader::new(body);
-        let version = r.u32("protocol version")?;
-        if version != LAUNCH_VERSION {
-            return Err(bad("protocol version", version));
-        }
-        let (number, spawner) = (r.u32("number of the job")?, r.text("job id")?);
-        match Question::decode(r.rest()) {
+        let (number, spawner, question): (u32, String, &[u8]) = codec::decode_first(body)?;
+        match Question::decode(question) {
             Ok(Question::Spawn(request)) => Ok(Self {
                 number,
                 spawner,
                 request,
             }),
-            _ => Err(bad("description of job", number)),
+            _ => Err(CodecError::Value {
+                what: "description of job",
+                value: number.into(),
+            }),
         }
     }
 }

@@ -1,27 +1,24 @@
 //! The `Launch` frame: everything that an agent must know, so that it makes no difference how the
 //! agent itself was started (a fork on this machine, a remote shell elsewhere).
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
 
-use shmem_node::hca_address::{AddressPlan, HcaAddresses};
-use shmem_node::ip_network::IpNetwork;
-use shmem_node::settings::HeapCommit;
+use serde::{Deserialize, Serialize};
+use shmem_node::hca_address::AddressPlan;
 use shmem_node::template::marker::StaticsRoom;
-use shmem_pmi::server::CachePolicy;
 use shmem_pmi::tree::Tree;
 
-use super::codec::{CodecError, Reader, Writer};
+use super::codec::{self, CodecError};
 use crate::agent::InputRoute;
 use crate::plan::Layout;
 use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 6;
+pub const LAUNCH_VERSION: u32 = 7;
 
 /// How an agent starts PEs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpawnMode {
     /// The program is exec'ed once and forks the node's PEs.
     Template,
@@ -30,7 +27,7 @@ pub enum SpawnMode {
 }
 
 /// Which PEs get standard input; the others find it empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputTo {
     /// None: shmrun does not read it.
     Nobody,
@@ -56,7 +53,7 @@ pub type EnvVar = (Vec<u8>, Vec<u8>);
 
 /// A program of a job, and the processes that run it. They have consecutive ranks, after those of
 /// the program before.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// How many.
     pub procs: u32,
@@ -69,7 +66,7 @@ pub struct Command {
 }
 
 /// Where a job comes from that another job's PE has spawned.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spawner {
     /// Id of the other job.
     pub job_id: String,
@@ -78,7 +75,7 @@ pub struct Spawner {
 }
 
 /// The hosts of a job that runs on several.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machines {
     /// Name of each node's host, and how many PEs it has.
     pub hosts: Vec<(String, u32)>,
@@ -87,7 +84,7 @@ pub struct Machines {
 }
 
 /// What an agent must know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The receiver's node.
     pub node: u32,
@@ -105,16 +102,10 @@ pub struct Launch {
     pub machines: Option<Machines>,
     /// Where addresses of the software HCAs come from.
     pub addresses: AddressPlan,
-    /// Bytes of each symmetric heap.
-    pub heap_size: u64,
     /// Room for static data in each PE's segment.
     pub statics: StaticsRoom,
-    /// When heaps get memory.
-    pub heap_commit: HeapCommit,
     /// Polls before a waiting PE sleeps; `None` if each host has to compare its PEs with its cores.
     pub spins: Option<u32>,
-    /// Which key-value pairs of PMI an agent keeps.
-    pub pmi_cache: CachePolicy,
     /// Whether a report was asked for.
     pub report: bool,
     /// Whether output is passed on as it comes rather than by lines (a single PE).
@@ -123,7 +114,7 @@ pub struct Launch {
     pub spawn: SpawnMode,
     /// The programs, in the order of ranks; most jobs have one.
     pub commands: Vec<Command>,
-    /// Additional environment.
+    /// Additional environment: the settings of the job among it.
     pub env: Vec<EnvVar>,
     /// Working directory of the PEs.
     pub cwd: Vec<u8>,
@@ -180,55 +171,7 @@ impl Launch {
 
     /// The body of the frame.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(512);
-        let mut w = Writer(&mut out);
-        w.u32(LAUNCH_VERSION)
-            .u32(self.node)
-            .u32(self.n_nodes)
-            .u32(self.n_pes)
-            .u32(self.degree);
-        w.raw(&self.job_id).raw(&self.job_key);
-        w.u8(self.machines.is_some().into());
-        if let Some(machines) = &self.machines {
-            machines.encode(&mut w);
-        }
-        encode_plan(&self.addresses, &mut w);
-        w.u64(self.heap_size)
-            .u64(self.statics.bytes)
-            .u64(self.statics.layout)
-            .u8(u8::from(self.heap_commit == HeapCommit::Reserve));
-        w.u8(self.spins.is_some().into())
-            .u32(self.spins.unwrap_or(0))
-            .u8(self.report.into())
-            .u8(self.raw_output.into());
-        let (cache, bytes) = match self.pmi_cache {
-            CachePolicy::Hcs => (0, 0),
-            CachePolicy::Hcma => (1, 0),
-            CachePolicy::Hcmab => (2, 0),
-            CachePolicy::HcmabLru { bytes } => (3, bytes as u64),
-        };
-        w.u8(cache).u64(bytes);
-        w.u8(u8::from(self.spawn == SpawnMode::Template));
-        w.u32(self.commands.len() as u32);
-        for command in &self.commands {
-            command.encode(&mut w);
-        }
-        encode_pairs(&self.env, &mut w);
-        w.bytes(&self.cwd).u8(self.respawn.into());
-        let (kind, rank) = match self.input {
-            InputTo::Nobody => (0, 0),
-            InputTo::Rank(rank) => (1, rank),
-            InputTo::All => (2, 0),
-        };
-        w.u8(kind)
-            .u32(rank)
-            .u64(self.ignored)
-            .u8(self.spawner.is_some().into());
-        if let Some(spawner) = &self.spawner {
-            w.bytes(spawner.job_id.as_bytes());
-            encode_pairs(&spawner.preputs, &mut w);
-        }
-        out
+        codec::encode_first(self)
     }
 
     /// Reads the body of the frame.
@@ -236,86 +179,7 @@ impl Launch {
     /// # Errors
     /// When the bytes come from another version or describe no possible job.
     pub fn decode(body: &[u8]) -> Result<Self, CodecError> {
-        let mut r = Reader::new(body);
-        let version = r.u32("protocol version")?;
-        if version != LAUNCH_VERSION {
-            return Err(CodecError::Value {
-                what: "protocol version",
-                value: version.into(),
-            });
-        }
-        let launch = Self {
-            node: r.u32("node")?,
-            n_nodes: r.u32("number of nodes")?,
-            n_pes: r.u32("number of PEs")?,
-            degree: r.u32("tree degree")?,
-            job_id: r.array("job id")?,
-            job_key: r.array("job key")?,
-            machines: match r.bool("hosts")? {
-                true => Some(Machines::decode(&mut r)?),
-                false => None,
-            },
-            addresses: decode_plan(&mut r)?,
-            heap_size: r.u64("heap size")?,
-            statics: StaticsRoom {
-                bytes: r.u64("room for static data")?,
-                layout: r.u64("layout of static data")?,
-            },
-            heap_commit: if r.bool("heap commit")? {
-                HeapCommit::Reserve
-            } else {
-                HeapCommit::Lazy
-            },
-            spins: match (r.bool("spins")?, r.u32("spins")?) {
-                (true, n) => Some(n),
-                (false, _) => None,
-            },
-            report: r.bool("report")?,
-            raw_output: r.bool("raw output")?,
-            pmi_cache: match (r.u8("PMI cache")?, r.u64("size of the PMI cache")?) {
-                (0, _) => CachePolicy::Hcs,
-                (1, _) => CachePolicy::Hcma,
-                (2, _) => CachePolicy::Hcmab,
-                (3, bytes) => CachePolicy::HcmabLru {
-                    bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-                },
-                (kind, _) => {
-                    return Err(CodecError::Value {
-                        what: "PMI cache",
-                        value: kind.into(),
-                    });
-                }
-            },
-            spawn: if r.bool("spawn mode")? {
-                SpawnMode::Template
-            } else {
-                SpawnMode::Exec
-            },
-            commands: r.list("programs", 13, Command::decode)?,
-            env: decode_pairs(&mut r)?,
-            cwd: r.bytes("working directory")?.to_vec(),
-            respawn: r.bool("respawn")?,
-            input: match (r.u8("who gets input")?, r.u32("rank that gets input")?) {
-                (0, _) => InputTo::Nobody,
-                (1, rank) => InputTo::Rank(rank),
-                (2, _) => InputTo::All,
-                (kind, _) => {
-                    return Err(CodecError::Value {
-                        what: "who gets input",
-                        value: kind.into(),
-                    });
-                }
-            },
-            ignored: r.u64("ignored signals")?,
-            spawner: match r.bool("spawner")? {
-                true => Some(Spawner {
-                    job_id: r.text("job id of the spawner")?,
-                    preputs: decode_pairs(&mut r)?,
-                }),
-                false => None,
-            },
-        };
-        r.end()?;
+        let launch: Self = codec::decode_first(body)?;
         let bad = |what, value: u32| {
             Err(CodecError::Value {
                 what,
@@ -348,124 +212,9 @@ impl Launch {
     }
 }
 
-impl Command {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.u32(self.procs)
-            .bytes(&self.program)
-            .u32(self.argv.len() as u32);
-        for arg in &self.argv {
-            w.bytes(arg);
-        }
-        w.u8(self.dir.is_some().into());
-        if let Some(dir) = &self.dir {
-            w.bytes(dir);
-        }
-    }
-
-    fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        Ok(Self {
-            procs: r.u32("PEs of a program")?,
-            program: r.bytes("program")?.to_vec(),
-            argv: r.list("arguments", 4, |r| Ok(r.bytes("argument")?.to_vec()))?,
-            dir: match r.bool("directory")? {
-                true => Some(r.bytes("directory")?.to_vec()),
-                false => None,
-            },
-        })
-    }
-}
-
-fn encode_pairs(pairs: &[EnvVar], w: &mut Writer<'_>) {
-    w.u32(pairs.len() as u32);
-    for (name, value) in pairs {
-        w.bytes(name).bytes(value);
-    }
-}
-
-fn decode_pairs(r: &mut Reader<'_>) -> Result<Vec<EnvVar>, CodecError> {
-    r.list("pairs", 8, |r| {
-        Ok((r.bytes("name")?.to_vec(), r.bytes("value")?.to_vec()))
-    })
-}
-
 impl Machines {
     fn counts(&self) -> Vec<u32> {
         self.hosts.iter().map(|h| h.1).collect()
-    }
-
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.u32(self.hosts.len() as u32);
-        for (name, n) in &self.hosts {
-            w.bytes(name.as_bytes()).u32(*n);
-        }
-        w.u32(self.shell.words.len() as u32);
-        for word in &self.shell.words {
-            w.bytes(word.as_bytes());
-        }
-        w.bytes(&self.shell.shmrun).u64(self.shell.timeout_ns);
-    }
-
-    fn decode(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        Ok(Self {
-            hosts: r.list("hosts", 8, |r| {
-                Ok((r.text("host")?, r.u32("PEs of a host")?))
-            })?,
-            shell: RemoteShell {
-                words: r.list("remote shell", 4, |r| r.text("word of the remote shell"))?,
-                shmrun: r.bytes("path of shmrun")?.to_vec(),
-                timeout_ns: r.u64("timeout of the remote shell")?,
-            },
-        })
-    }
-}
-
-fn encode_plan(plan: &AddressPlan, w: &mut Writer<'_>) {
-    match plan {
-        AddressPlan::Known(addresses) => w.u8(0).raw(&addresses.to_bytes()),
-        AddressPlan::Routed { anchor: None } => w.u8(1),
-        AddressPlan::Routed { anchor: Some(ip) } => w.u8(2).raw(&octets(*ip)),
-        AddressPlan::Network(network) => {
-            let (ip, bits) = network.parts();
-            // The family decides what the bits count.
-            w.u8(3).raw(&octets(ip)).u8(bits)
-        }
-    };
-}
-
-fn decode_plan(r: &mut Reader<'_>) -> Result<AddressPlan, CodecError> {
-    let ip = |r: &mut Reader<'_>| -> Result<IpAddr, CodecError> {
-        let octets: [u8; 16] = r.array("address")?;
-        Ok(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical())
-    };
-    let bad = |what, value: u8| CodecError::Value {
-        what,
-        value: value.into(),
-    };
-    Ok(match r.u8("kind of HCA addresses")? {
-        0 => {
-            let bytes: [u8; HcaAddresses::LEN] = r.array("HCA addresses")?;
-            let addresses = HcaAddresses::from_bytes(&bytes);
-            let last = bytes[HcaAddresses::LEN - 1];
-            AddressPlan::Known(addresses.ok_or_else(|| bad("spread of HCA addresses", last))?)
-        }
-        1 => AddressPlan::Routed { anchor: None },
-        2 => AddressPlan::Routed {
-            anchor: Some(ip(r)?),
-        },
-        3 => {
-            let (first, bits) = (ip(r)?, r.u8("bits of a network")?);
-            let network = IpNetwork::new(first, bits);
-            AddressPlan::Network(network.ok_or_else(|| bad("bits of a network", bits))?)
-        }
-        kind => return Err(bad("kind of HCA addresses", kind)),
-    })
-}
-
-/// IPv4 as `::ffff:a.b.c.d`.
-fn octets(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
     }
 }
 
@@ -473,6 +222,7 @@ fn octets(ip: IpAddr) -> [u8; 16] {
 pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
+    use shmem_node::hca_address::HcaAddresses;
     use std::net::Ipv4Addr;
 
     /// A job for tests.
@@ -486,11 +236,8 @@ pub(crate) mod tests {
             job_key: [2; 32],
             machines: None,
             addresses: known(),
-            heap_size: 1 << 20,
             statics: StaticsRoom::default(),
-            heap_commit: HeapCommit::Lazy,
             spins: Some(0),
-            pmi_cache: CachePolicy::default(),
             report: false,
             raw_output: false,
             spawn: SpawnMode::Exec,
@@ -580,27 +327,20 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn launch_round_trips(
-            n_nodes in 1u32..100, more in 1u32..100, heap_size: u64, bytes: u64, layout: u64, spins: Option<u32>, report: bool,
+            n_nodes in 1u32..100, more in 1u32..100, bytes: u64, layout: u64, spins: Option<u32>, report: bool,
             program: Vec<u8>, argv: Vec<Vec<u8>>, env: Vec<EnvVar>, cwd: Vec<u8>, flip: bool, cut: usize,
             preputs: Vec<EnvVar>, dir: Option<Vec<u8>>,
         ) {
             let second = Command { dir, ..command(more, program.clone(), Vec::new()) };
             let l = Launch {
-                heap_size, statics: StaticsRoom { bytes, layout }, spins, report, env, cwd,
+                statics: StaticsRoom { bytes, layout }, spins, report, env, cwd,
                 commands: vec![command(n_nodes, program, argv), second],
                 respawn: flip,
                 input: [InputTo::Nobody, InputTo::Rank(more), InputTo::All][cut % 3],
                 ignored: bytes,
                 spawner: flip.then(|| Spawner { job_id: "1.2".into(), preputs }),
                 raw_output: flip,
-                pmi_cache: [
-                    CachePolicy::Hcs,
-                    CachePolicy::Hcma,
-                    CachePolicy::Hcmab,
-                    CachePolicy::HcmabLru { bytes: heap_size as usize },
-                ][cut % 4],
                 spawn: if flip { SpawnMode::Template } else { SpawnMode::Exec },
-                heap_commit: if flip { HeapCommit::Reserve } else { HeapCommit::Lazy },
                 ..launch(n_nodes + more, n_nodes, n_nodes - 1)
             };
             let bytes = l.encode();

@@ -62,6 +62,36 @@ impl FrameReader {
     }
 }
 
+/// Gives each frame that came over a link of a machine to `each`. Its reader is taken from the machine
+/// meanwhile, and nothing happens where there is none.
+///
+/// # Errors
+/// When the bytes are no frames of this version. The stream is lost then.
+pub fn each_frame<M>(
+    machine: &mut M,
+    reader: impl Fn(&mut M) -> Option<&mut FrameReader>,
+    mut bytes: &[u8],
+    mut each: impl FnMut(&mut M, Frame<'_>),
+) -> Result<(), CodecError> {
+    let Some(mut own) = reader(machine).map(std::mem::take) else {
+        return Ok(());
+    };
+    let understood = loop {
+        match own.next_frame(&mut bytes) {
+            Ok(None) => break Ok(()),
+            Ok(Some(content)) => match Frame::decode(content) {
+                Ok(frame) => each(machine, frame),
+                Err(e) => break Err(e),
+            },
+            Err(e) => break Err(e),
+        }
+    };
+    if let Some(reader) = reader(machine) {
+        *reader = own;
+    }
+    understood
+}
+
 /// Length of the frame's content, if that much has come.
 fn frame_len(bytes: &[u8]) -> Result<Option<usize>, CodecError> {
     let Some(len) = bytes.first_chunk::<4>() else {

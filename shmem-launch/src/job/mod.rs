@@ -7,15 +7,14 @@ mod spawned;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
-use shmem_node::settings::{HeapCommit, PmiCache, Settings, Spawn, Spin};
+use shmem_node::settings::{HeapCommit, Settings, Spawn, Spin};
 use shmem_node::template::marker::{self, Marker, StaticsRoom};
-use shmem_pmi::server::CachePolicy;
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
 use crate::cli::{Cli, SpawnChoice, StdinTo};
-use crate::driver::Job;
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
 use crate::frame::{Command, InputTo, Launch, Machines, SpawnMode, Spawner};
 use crate::hosts::{self, Host, HostsError};
@@ -28,6 +27,22 @@ use crate::report::Launcher;
 use crate::sys;
 use environment::environment;
 pub(crate) use spawned::prepare_spawned;
+
+/// A checked job, ready to be started.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) launch: Launch,
+    /// Whether node 0 is on this machine, so that its agent is forked.
+    pub(crate) first_is_here: bool,
+    pub(crate) label: bool,
+    pub(crate) grace: Duration,
+    pub(crate) timeout_s: Option<u64>,
+    /// How often processes that die may be started again, all together.
+    pub(crate) respawns: u32,
+    /// Options for launchers of jobs that this one spawns.
+    pub(crate) spawn_options: Vec<OsString>,
+    pub(crate) facts: Launcher,
+}
 
 /// How often a waiting PE polls since something last happened before it sleeps, where every PE has a
 /// core. This is the one place that decides; the node segment carries the number to the PEs, and
@@ -143,7 +158,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         None => Layout::new(cli.pes, cli.nodes, cli.ppn)?,
     };
     if let Some(dir) = &cli.chdir {
-        sys::change_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
+        std::env::set_current_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
             dir: dir.display().to_string(),
             source,
         })?;
@@ -263,18 +278,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         job_key: *job_key,
         machines,
         addresses,
-        heap_size: settings.symmetric_size,
         statics,
-        heap_commit: settings.heap_commit,
         spins,
-        pmi_cache: match settings.pmi_cache {
-            PmiCache::Hcs => CachePolicy::Hcs,
-            PmiCache::Hcma => CachePolicy::Hcma,
-            PmiCache::Hcmab => CachePolicy::Hcmab,
-            PmiCache::HcmabLru => CachePolicy::HcmabLru {
-                bytes: settings.pmi_cache_size as usize,
-            },
-        },
         report: cli.report.is_some() || cli.report_json.is_some(),
         raw_output: layout.n_pes() == 1 && !cli.label,
         spawn,
@@ -308,7 +313,6 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         timeout_s: cli.timeout,
         respawns,
         spawn_options: spawned::options(cli),
-        outer: None,
         facts,
     })
 }

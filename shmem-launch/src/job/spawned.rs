@@ -19,9 +19,8 @@ use shmem_node::contract::ENV_PMI_SPAWNED;
 use shmem_node::settings::Settings;
 use shmem_pmi::question::SpawnCommand;
 
-use super::{JobError, Outline, complete, named_hosts, working_directory};
+use super::{Job, JobError, Outline, complete, named_hosts, working_directory};
 use crate::cli::{Cli, SpawnChoice};
-use crate::driver::Job;
 use crate::frame::{Command, SpawnedJob, Spawner};
 use crate::hosts::{self, Host};
 use crate::plan::Layout;

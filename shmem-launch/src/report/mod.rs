@@ -12,12 +12,11 @@ mod text;
 pub use json::to_json;
 pub use text::to_text;
 
-use shmem_node::stats::{PeStats, STAT_COUNT, STATS, Stat};
-
-use crate::frame::codec::{CodecError, Reader, Writer};
+use serde::{Deserialize, Serialize};
+use shmem_node::stats::{PeStats, STAT_COUNT, Stat};
 
 /// Minimum, maximum and sum of one figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aggregate {
     /// Smallest value; `u64::MAX` over nothing.
     pub min: u64,
@@ -84,7 +83,7 @@ pub enum Moment {
 pub const MOMENTS: usize = Moment::Ended as usize + 1;
 
 /// The figures of a node, or of a subtree.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Agents that contributed.
     pub agents: u64,
@@ -96,7 +95,7 @@ pub struct Reduced {
     pub moments: [Aggregate; MOMENTS],
     /// CPU time of each agent in nanoseconds.
     pub agent_cpu: Aggregate,
-    /// The PEs' figures, in the order of [`STATS`].
+    /// The PEs' figures, in the order of [`STATS`](shmem_node::stats::STATS).
     pub stats: Vec<Aggregate>,
 }
 
@@ -149,61 +148,6 @@ impl Reduced {
             .get(stat as usize)
             .copied()
             .filter(|_| self.pes > 0)
-    }
-
-    /// Appends the record to a frame's body.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut w = Writer(out);
-        w.u64(self.agents)
-            .u64(self.pes)
-            .u64(self.sent)
-            .u32(self.stats.len() as u32);
-        for a in self
-            .moments
-            .iter()
-            .chain([&self.agent_cpu])
-            .chain(&self.stats)
-        {
-            w.u64(a.min).u64(a.max).u64(a.sum);
-        }
-    }
-
-    /// Reads the record.
-    ///
-    /// # Errors
-    /// When the bytes are none of this version.
-    pub fn decode(body: &[u8]) -> Result<Self, CodecError> {
-        let mut r = Reader::new(body);
-        let (agents, pes, sent) = (r.u64("agents")?, r.u64("PEs")?, r.u64("clock")?);
-        let count = r.u32("figures")? as usize;
-        if count > STATS.len() {
-            return Err(CodecError::Value {
-                what: "number of figures",
-                value: count as u64,
-            });
-        }
-        let mut aggregate = || {
-            Ok::<_, CodecError>(Aggregate {
-                min: r.u64("minimum")?,
-                max: r.u64("maximum")?,
-                sum: r.u64("sum")?,
-            })
-        };
-        let mut moments = [Aggregate::default(); MOMENTS];
-        for m in &mut moments {
-            *m = aggregate()?;
-        }
-        let agent_cpu = aggregate()?;
-        let stats = (0..count).map(|_| aggregate()).collect::<Result<_, _>>()?;
-        r.end()?;
-        Ok(Self {
-            agents,
-            pes,
-            sent,
-            moments,
-            agent_cpu,
-            stats,
-        })
     }
 }
 
@@ -289,6 +233,7 @@ fn is_moment(stat: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::codec;
     use proptest::prelude::*;
 
     fn pe(seed: u64) -> PeStats {
@@ -367,14 +312,14 @@ mod tests {
         fn records_round_trip(n in 0u64..5, cut: usize) {
             let r = node(0..n);
             let mut bytes = Vec::new();
-            r.encode(&mut bytes);
-            prop_assert_eq!(Reduced::decode(&bytes).unwrap(), r);
-            prop_assert!(Reduced::decode(&bytes[..cut % bytes.len()]).is_err());
+            codec::encode(&r, &mut bytes);
+            prop_assert_eq!(codec::decode::<Reduced>(&bytes).unwrap(), r);
+            prop_assert!(codec::decode::<Reduced>(&bytes[..cut % bytes.len()]).is_err());
         }
 
         #[test]
         fn garbage_is_refused_without_panic(bytes: Vec<u8>) {
-            let _ = Reduced::decode(&bytes);
+            let _ = codec::decode::<Reduced>(&bytes);
         }
     }
 

@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 
 pub use spawned::{Action, MAX_SPAWNED};
 
+use crate::child::{self, Child, ChildSetup, Failure};
 use crate::exit::{self, Cause, End, Fault, signal_name};
 use crate::fold::Fold;
-use crate::frame::{Frame, FrameReader, OutBuf, STDIN_WINDOW, Stream};
-use crate::remote::Contact;
+use crate::frame::{Frame, OutBuf, STDIN_WINDOW, Stream};
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
 use output::{LINK, SHELL, Sink};
@@ -45,9 +45,6 @@ const SIGPIPE: u8 = 13;
 const SIGTSTP: u8 = 20;
 const SIGCONT: u8 = 18;
 
-/// How long the death of node 0's agent may take to follow the end of its link.
-const AGENT_DEATH_NS: u64 = 300_000_000;
-
 /// What the launcher needs to know of the job.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
@@ -61,10 +58,8 @@ pub struct Setup {
     pub deadline: Option<u64>,
     /// The time limit in seconds, for the message.
     pub timeout_s: u64,
-    /// Process id of node 0's agent, or of the remote shell that leads to it.
-    pub agent_pid: u32,
-    /// How node 0's agent was called, if it is on another host.
-    pub contact: Option<Contact>,
+    /// Node 0's agent.
+    pub agent: ChildSetup,
     /// Names of the nodes' hosts, if they have their own.
     pub hosts: Vec<String>,
     /// Id of the job.
@@ -128,9 +123,7 @@ pub struct Moments {
 impl Setup {
     /// Name of a node's host, if it has one of its own.
     fn host(&self, node: u32) -> &str {
-        let first = self.contact.as_ref().filter(|_| node == 0);
-        let named = self.hosts.get(node as usize).map(String::as_str);
-        first.map(Contact::host).or(named).unwrap_or("")
+        self.hosts.get(node as usize).map_or("", String::as_str)
     }
 }
 
@@ -138,8 +131,8 @@ impl Setup {
 #[derive(Debug)]
 pub struct Root {
     setup: Setup,
-    reader: FrameReader,
-    down: OutBuf,
+    /// Node 0's agent.
+    agent: Child,
     mixer: Mixer,
     /// Whose line is open, per stream.
     turns: [Turns; 2],
@@ -155,10 +148,7 @@ pub struct Root {
     interrupts: u32,
     stop_at: Option<u64>,
     give_up_at: Option<u64>,
-    exited: bool,
     finished: bool,
-    closed_at: Option<u64>,
-    agent_end: Option<End>,
     moments: Moments,
     report: Option<Reduced>,
     spawned: Spawned,
@@ -176,10 +166,9 @@ impl Root {
             outer: setup.spawned.map(|_| Outer::default()),
             spawned: Spawned::default(),
             respawned: BTreeMap::new(),
+            agent: Child::new(setup.agent.clone()),
             setup,
-            reader: FrameReader::default(),
             turns: Default::default(),
-            down: OutBuf::default(),
             sinks: Default::default(),
             credit: 0,
             stdin_credit: STDIN_WINDOW,
@@ -189,10 +178,7 @@ impl Root {
             interrupts: 0,
             stop_at: None,
             give_up_at: None,
-            exited: false,
             finished: false,
-            closed_at: None,
-            agent_end: None,
             moments: Moments::default(),
             report: None,
         }
@@ -200,7 +186,7 @@ impl Root {
 
     /// Bytes for node 0's agent; the driver consumes what it has written.
     pub fn outgoing(&mut self) -> &mut OutBuf {
-        &mut self.down
+        &mut self.agent.out
     }
 
     /// Bytes of input that may be read now.
@@ -248,10 +234,8 @@ impl Root {
         let of_pes = of_pes
             .into_iter()
             .filter(|_| self.clock(u64::MAX) == u64::MAX);
-        let death = self.closed_at.map(|at| at + AGENT_DEATH_NS);
-        let contact = self.setup.contact.as_ref().and_then(Contact::deadline);
         let turns = self.turns.iter().filter_map(Turns::deadline).min();
-        let others = [death, contact, turns];
+        let others = [self.agent.deadline(), turns];
         of_pes.chain(others).flatten().min()
     }
 
@@ -259,19 +243,17 @@ impl Root {
     pub fn handle(&mut self, event: Event<'_>, now: u64) {
         match event {
             Event::FromAgent(bytes) => self.agent_bytes(bytes, now),
-            Event::AgentClosed => {
-                self.closed_at.get_or_insert(now);
-            }
+            Event::AgentClosed => self.agent.closed(now),
             Event::ShellText(text) => self.shell_text(text, now),
-            Event::AgentReaped(end) => self.agent_end = Some(end),
+            Event::AgentReaped(end) => self.agent.reaped(end),
             Event::Signal(signal) => self.signal(signal, now),
             Event::Stdin(data) => {
                 self.stdin_credit -= (data.len() as u32).min(self.stdin_credit);
-                self.down.send(&Frame::Stdin(data));
+                self.agent.out.send(&Frame::Stdin(data));
             }
             Event::StdinEnd => {
                 if !std::mem::replace(&mut self.stdin_ended, true) {
-                    self.down.send(&Frame::StdinEnd);
+                    self.agent.out.send(&Frame::StdinEnd);
                 }
             }
             Event::Written(stream, n) => self.written(stream, n, now),
@@ -298,49 +280,17 @@ impl Root {
         self.timers(now);
     }
 
-    /// Whether node 0's agent has begun to work: one that was forked has, another says so first.
-    fn answered(&self) -> bool {
-        self.setup.contact.as_ref().is_none_or(Contact::greeted)
-    }
-
-    /// Something is wrong with node 0 itself.
-    fn node_0(&mut self, what: String, now: u64) {
-        let fault = Fault {
-            node: 0,
-            pid: self.setup.agent_pid,
-            cause: Cause::Node { what },
-        };
-        self.fault(&fault, now);
+    /// Node 0's agent does not do its work: there is nobody left to end the job.
+    fn agent_failed(&mut self, failure: &Failure, now: u64) {
+        self.fault(&failure.fault, now);
+        self.finish(now);
     }
 
     fn agent_bytes(&mut self, bytes: &[u8], now: u64) {
-        let mut bytes = bytes;
-        if let Some(contact) = &mut self.setup.contact
-            && !contact.greeted()
-            && let Err(what) = contact.take_greeting(&mut bytes)
-        {
-            self.node_0(what, now);
-            // Nothing of the job runs there.
-            return self.finish(now);
+        let each = |root: &mut Self, frame: Frame<'_>| root.frame(frame, now);
+        if let Err(failure) = child::receive(self, |root| &mut root.agent, bytes, now, each) {
+            self.agent_failed(&failure, now);
         }
-        let mut reader = std::mem::take(&mut self.reader);
-        loop {
-            let frame = match reader.next_frame(&mut bytes) {
-                Ok(None) => break,
-                Ok(Some(content)) => Frame::decode(content),
-                Err(e) => Err(e),
-            };
-            match frame {
-                Ok(frame) => self.frame(frame, now),
-                Err(e) => {
-                    let what = format!("its agent sent what cannot be understood: {e}");
-                    self.node_0(what, now);
-                    self.closed_at.get_or_insert(now);
-                    break;
-                }
-            }
-        }
-        self.reader = reader;
     }
 
     fn frame(&mut self, frame: Frame<'_>, now: u64) {
@@ -348,7 +298,7 @@ impl Root {
             Frame::Ready => {
                 self.moments.ready = now;
                 if !self.ending {
-                    self.down.send(&Frame::Go);
+                    self.agent.out.send(&Frame::Go);
                 }
             }
             Frame::Spawned => {
@@ -356,14 +306,14 @@ impl Root {
                 self.tell_running();
             }
             Frame::Exited => {
-                self.exited = true;
+                self.agent.exited = true;
                 self.moments.exited = now;
                 self.tell_counts();
                 // Spawned jobs may still have to be told that their time is up.
                 if self.spawned.is_empty() {
                     self.stop_at = None;
                 }
-                self.down.send(&Frame::Finish);
+                self.agent.out.send(&Frame::Finish);
             }
             Frame::Output { rank, stream, data } => self.turn(stream, now, |turns, emit| {
                 turns.relay(LINK, rank, data, now, emit);
@@ -379,13 +329,9 @@ impl Root {
                 ticket,
                 question,
             } => self.ask(0, asker, ticket, question),
-            Frame::Done(body) => {
-                self.report = Reduced::decode(body).ok().map(|mut report| {
-                    if self.setup.contact.is_some() {
-                        report.bring_to(now);
-                    }
-                    report
-                });
+            Frame::Done(mut report) => {
+                self.agent.done(&mut report, now);
+                self.report = Some(*report);
                 self.finish(now);
             }
             // Frames that only go down, and PMI beyond its root: nobody sends them.
@@ -401,14 +347,11 @@ impl Root {
             &mut self.setup.deadline,
             &mut self.stop_at,
             &mut self.give_up_at,
-            &mut self.closed_at,
         ];
         for at in times.into_iter().flatten() {
             *at = at.saturating_add(by);
         }
-        if let Some(contact) = &mut self.setup.contact {
-            contact.postpone(by);
-        }
+        self.agent.postpone(by);
     }
 
     /// Notes the cause of the end; false if there is one already.
@@ -441,7 +384,11 @@ impl Root {
             if !fault.is_silent() {
                 let text = fault.told(&self.setup.hosts).to_string();
                 if !self.tell_refused(&text) {
-                    let rest = if self.exited { "" } else { "; ending the job" };
+                    let rest = if self.agent.exited {
+                        ""
+                    } else {
+                        "; ending the job"
+                    };
                     self.say(&format!("{text}{rest}"));
                 }
             }
@@ -452,20 +399,20 @@ impl Root {
     fn stop(&mut self, grace_ns: u64, now: u64) {
         self.stop_at = None;
         self.spawned.send(&Frame::Stop { grace_ns });
-        if !self.answered() {
+        if !self.agent.answered() {
             // A host that has not answered has nothing to end, and may take its time.
             return self.finish(now);
         }
         let from = self.clock(now);
         self.give_up_at = Some(from.saturating_add(grace_ns).saturating_add(PATIENCE_NS));
-        if !self.exited {
-            self.down.send(&Frame::Stop { grace_ns });
+        if !self.agent.exited {
+            self.agent.out.send(&Frame::Stop { grace_ns });
         }
     }
 
     /// Passes a signal on to all processes.
     fn pass_on(&mut self, signal: u8) {
-        self.down.send(&Frame::Signal(signal));
+        self.agent.out.send(&Frame::Signal(signal));
         self.spawned.send(&Frame::Signal(signal));
     }
 
@@ -535,30 +482,10 @@ impl Root {
                 self.finish(now);
             }
         }
-        let overdue = self.setup.contact.as_ref().and_then(|c| c.overdue(now));
-        if let Some(what) = overdue.filter(|_| !self.finished) {
-            self.node_0(what, now);
-            self.finish(now);
-        }
-        if let Some(at) = self.closed_at
-            && !self.finished
-            && (self.agent_end.is_some() || now >= at + AGENT_DEATH_NS)
+        if !self.finished
+            && let Some(failure) = self.agent.look(now)
         {
-            let cause = match &self.setup.contact {
-                Some(contact) => Cause::Node {
-                    what: contact.lost(self.agent_end),
-                },
-                None => Cause::Agent {
-                    end: self.agent_end,
-                },
-            };
-            let fault = Fault {
-                node: 0,
-                pid: self.setup.agent_pid,
-                cause,
-            };
-            self.fault(&fault, now);
-            self.finish(now);
+            self.agent_failed(&failure, now);
         }
     }
 

@@ -137,7 +137,7 @@ impl Root {
         sink.text.clear();
         let taken = sink.taken;
         if !self.finished {
-            self.down.send(&Frame::CloseOutput(stream));
+            self.agent.out.send(&Frame::CloseOutput(stream));
         }
         self.written(stream, taken, now);
         match why {
@@ -159,7 +159,8 @@ impl Root {
 
     pub(super) fn return_credit(&mut self) {
         if self.credit >= CREDIT_STEP && !self.finished {
-            self.down
+            self.agent
+                .out
                 .send(&Frame::Credit(std::mem::take(&mut self.credit)));
         }
     }

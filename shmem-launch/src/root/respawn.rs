@@ -21,7 +21,7 @@ impl Root {
         let count = self.respawned.entry(rank).or_insert(0);
         *count += 1;
         let count = *count;
-        self.down.send(&Frame::Respawn { rank, count });
+        self.agent.out.send(&Frame::Respawn { rank, count });
         let told = fault.told(&self.setup.hosts).to_string();
         let of = self.setup.respawns;
         let text = format!("{told}; starting it again ({} of {of})", done + 1);

@@ -17,7 +17,7 @@ use super::Root;
 use super::output::SPAWNED;
 use super::{SIGCONT, SIGTSTP};
 use crate::exit::{self, End};
-use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream};
+use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream, each_frame};
 use crate::names::Names;
 use crate::plan::MAX_PES;
 use crate::stdio::Speaker;
@@ -171,7 +171,7 @@ impl Root {
     fn answer(&mut self, asked: Asked, answer: &Answer) {
         let Asked { job, asker, ticket } = asked;
         let out = match job {
-            0 => Some(&mut self.down),
+            0 => Some(&mut self.agent.out),
             job => self.spawned.child(job).map(|c| &mut c.out),
         };
         if let Some(out) = out {
@@ -224,25 +224,14 @@ impl Root {
 
     /// Bytes came from the launcher of a spawned job.
     pub(super) fn spawned_bytes(&mut self, number: u32, bytes: &[u8], now: u64) {
-        let Some(child) = self.spawned.child(number) else {
-            return;
-        };
-        let mut reader = std::mem::take(&mut child.reader);
-        let mut bytes = bytes;
-        let result = loop {
-            match reader.next_frame(&mut bytes) {
-                Ok(None) => break Ok(()),
-                Ok(Some(content)) => match Frame::decode(content) {
-                    Ok(frame) => self.spawned_frame(number, &frame),
-                    Err(e) => break Err(e),
-                },
-                Err(e) => break Err(e),
-            }
-        };
-        if let Some(child) = self.spawned.child(number) {
-            child.reader = reader;
-        }
-        if let Err(e) = result
+        let each = |root: &mut Self, frame: Frame<'_>| root.spawned_frame(number, &frame);
+        let understood = each_frame(
+            self,
+            |root| root.spawned.child(number).map(|c| &mut c.reader),
+            bytes,
+            each,
+        );
+        if let Err(e) = understood
             && self.end_with(exit::LAUNCHER)
         {
             self.say(&format!(
@@ -333,32 +322,26 @@ impl Root {
 
     /// Bytes came from the launcher that started this one.
     pub(super) fn outer_bytes(&mut self, bytes: &[u8], now: u64) {
-        let Some(outer) = &mut self.outer else { return };
-        let mut reader = std::mem::take(&mut outer.reader);
-        let mut bytes = bytes;
-        loop {
-            let frame = match reader.next_frame(&mut bytes) {
-                Ok(None) => break,
-                Ok(Some(content)) => Frame::decode(content),
-                Err(e) => Err(e),
-            };
-            match frame {
-                Ok(frame) => self.outer_frame(&frame, now),
-                Err(e) => {
-                    let what = format!("shmrun sent what cannot be understood: {e}");
-                    self.node_0(what, now);
-                    break;
-                }
-            }
-        }
-        if let Some(outer) = &mut self.outer {
-            outer.reader = reader;
+        let each = |root: &mut Self, frame: Frame<'_>| root.outer_frame(&frame, now);
+        let understood = each_frame(
+            self,
+            |root| root.outer.as_mut().map(|outer| &mut outer.reader),
+            bytes,
+            each,
+        );
+        if let Err(e) = understood
+            && self.end_with(exit::LAUNCHER)
+        {
+            self.say(&format!(
+                "shmrun sent what cannot be understood: {e}; ending the job"
+            ));
+            self.stop(self.setup.grace_ns, now);
         }
     }
 
     fn outer_frame(&mut self, frame: &Frame<'_>, now: u64) {
         match *frame {
-            Frame::Answer { .. } => self.down.send(frame),
+            Frame::Answer { .. } => self.agent.out.send(frame),
             Frame::Signal(SIGCONT) => {
                 let stopped = self.outer.as_mut().and_then(|outer| outer.stopped.take());
                 self.go_on(now.saturating_sub(stopped.unwrap_or(now)));
@@ -371,7 +354,7 @@ impl Root {
                 if matches!(signal, 2 | 3) {
                     self.end_with(128 + signal);
                 }
-                self.down.send(frame);
+                self.agent.out.send(frame);
             }
             Frame::Stop { grace_ns } => {
                 self.end_with(128 + 15);

@@ -3,6 +3,7 @@
 
 use super::tests::{bytes, done, root, sent, up, write_all};
 use super::*;
+use crate::frame::FrameReader;
 use crate::frame::SpawnedJob;
 use crate::plan::MAX_PES;
 use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
@@ -79,7 +80,7 @@ fn running(r: &mut Root) {
 
 fn end_own_job(r: &mut Root) {
     up(r, &Frame::Exited, 20);
-    up(r, &Frame::Done(&done()), 21);
+    up(r, &done(), 21);
     sent(r);
 }
 

@@ -8,7 +8,10 @@ pub(super) fn root() -> Root {
     Root::new(Setup {
         n_pes: 4,
         grace_ns: 100,
-        agent_pid: 9,
+        agent: ChildSetup {
+            pid: 9,
+            ..ChildSetup::default()
+        },
         ..Setup::default()
     })
 }
@@ -29,10 +32,8 @@ pub(super) fn bytes(frames: &[Frame<'_>]) -> Vec<u8> {
     out
 }
 
-pub(super) fn done() -> Vec<u8> {
-    let mut body = Vec::new();
-    Reduced::default().encode(&mut body);
-    body
+pub(super) fn done() -> Frame<'static> {
+    Frame::Done(Box::default())
 }
 
 pub(super) fn write_all(root: &mut Root) -> (String, String) {
@@ -61,7 +62,7 @@ fn a_peaceful_job() {
     );
     up(&mut r, &Frame::Exited, 4);
     assert_eq!(sent(&mut r), bytes(&[Frame::Finish]));
-    up(&mut r, &Frame::Done(&done()), 5);
+    up(&mut r, &done(), 5);
     assert_eq!(r.finished(), None, "the text is not written yet");
     assert_eq!(write_all(&mut r), ("hi\n".into(), String::new()));
     assert_eq!(r.finished(), Some(0));
@@ -98,7 +99,7 @@ fn the_first_fault_counts_and_is_told_once() {
     }
     assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
     up(&mut r, &Frame::Exited, 4);
-    up(&mut r, &Frame::Done(&done()), 5);
+    up(&mut r, &done(), 5);
     let want = "shmrun: PE 2 on node 0 (pid 5) exited with status 7; ending the job\n";
     assert_eq!(write_all(&mut r).1, want);
     assert_eq!(r.finished(), Some(7));
@@ -125,7 +126,7 @@ fn what_pes_say_alike_is_told_once_and_counted_at_the_end() {
     up(&mut r, &Frame::Exited, 4);
     let then = "shmem: 8 more say the same as PE 2: ouch ...\n";
     assert_eq!(write_all(&mut r).1, then);
-    up(&mut r, &Frame::Done(&done()), 5);
+    up(&mut r, &done(), 5);
     assert_eq!(write_all(&mut r).1, "", "it is said once");
 }
 
@@ -178,7 +179,7 @@ fn a_signal_ends_the_wait_for_a_blocked_terminal() {
         },
         3,
     );
-    up(&mut r, &Frame::Done(&done()), 5);
+    up(&mut r, &done(), 5);
     r.take_text(Stream::Out);
     assert_eq!(r.finished(), None);
     r.handle(Event::Signal(15), 6);

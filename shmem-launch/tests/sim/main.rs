@@ -221,8 +221,11 @@ fn world(seed: u64) -> World {
         root: Root::new(root::Setup {
             n_pes,
             grace_ns: 250_000_000,
-            agent_pid: pid(0),
-            contact: hosts.then(|| contact(0)),
+            agent: ChildSetup {
+                node: 0,
+                pid: pid(0),
+                contact: hosts.then(|| contact(0)),
+            },
             respawns,
             ..Default::default()
         }),

@@ -7,7 +7,7 @@
 //! may still be known to the agent, so a miss is followed by a get over PMI.
 //!
 //! # Layout
-//! In the tables memory, which PEs can map only for reading (see [`KvsLayout`](crate::layout::KvsLayout)):
+//! In the tables memory, which PEs can map only for reading (see [`KvsLayout`]):
 //!
 //! * a **log** of records, each a key and a value, in the order of insertion;
 //! * **indexes**, each twice as large as the one before: hash tables with open addressing, whose
@@ -27,9 +27,8 @@
 //!   one and compares keys, so the number of its steps is bounded by the size of that index
 //!   whatever the writer does (wait-free), and what it found stays readable for ever. The price is
 //!   memory: a record that was replaced is not used again.
-//! * `rwlock` and `2n` are the two locks that the paper compares, around the same structure; with
-//!   them a value that fits is overwritten in place. Lock words lie in the heap memory, which PEs may
-//!   write. Nobody waits for a lock longer than [`PATIENCE`]: a PE that was killed or stopped while
+//! * `rwlock` and `2n` are the two locks that the paper compares (`locks`), around the same structure;
+//!   with them a value that fits is overwritten in place. Nobody waits for a lock longer than [`PATIENCE`]: a PE that was killed or stopped while
 //!   it held one makes the agent *close* the store, and from there on gets go to the agent.
 //! * `message` has no store; all gets go to the agent.
 //!
@@ -39,22 +38,22 @@
 //! reads against the log, so that a store that was damaged gives wrong answers at worst.
 
 mod index;
+mod layout;
+mod locks;
 mod log;
 mod reader;
 mod region;
-mod rwlock;
 #[cfg(test)]
 mod tests;
-mod two_n;
 mod writer;
 
+pub use layout::KvsLayout;
 pub use reader::Reader;
 pub use writer::Writer;
 
-pub(crate) use region::Locks;
+pub(crate) use locks::Locks;
 
-use crate::layout::KVS_LOG_MAX;
-use crate::settings::{Settings, StoreKind};
+use crate::settings::{STORE_MAX, Settings, StoreKind};
 use crate::sync::AtomicU32;
 
 /// Longest key in bytes.
@@ -147,7 +146,7 @@ impl StorePlan {
         if settings.pmi_store == StoreKind::Message {
             return Self::NONE;
         }
-        let auto = || (BASE + n_pes as u64 * PER_PE).min(KVS_LOG_MAX as u64);
+        let auto = || (BASE + n_pes as u64 * PER_PE).min(STORE_MAX as u64);
         Self {
             kind: settings.pmi_store,
             log_len: settings.pmi_store_size.unwrap_or_else(auto),

@@ -3,36 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::region::{Locks, Region};
-use super::rwlock::RwLock;
-use super::two_n::Pair;
+use super::layout::KvsLayout;
+use super::locks::{Held, Locks, ReaderLock};
+use super::region::Region;
 use super::{MAX_VALUE, PATIENCE, Store};
-use crate::layout::KvsLayout;
 use crate::settings::StoreKind;
 use crate::sys::Mapping;
-
-/// What a reader locks.
-#[derive(Debug, Clone, Copy)]
-enum Lock {
-    None,
-    /// That of all readers.
-    One(&'static RwLock),
-    /// This one's.
-    Own(&'static Pair),
-}
-
-/// The lock, held.
-struct Held(Lock);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        match self.0 {
-            Lock::None => {}
-            Lock::One(lock) => lock.leave(),
-            Lock::Own(pair) => pair.leave(),
-        }
-    }
-}
 
 /// The node's key-value store, for reading. Any thread may use it at any time.
 ///
@@ -43,7 +19,7 @@ impl Drop for Held {
 #[derive(Debug)]
 pub struct Reader {
     region: Option<Region>,
-    lock: Lock,
+    lock: Option<ReaderLock>,
     /// How long to wait for it.
     pub(super) patience: Duration,
     /// Whether a lock was not to be had: it is not waited for twice.
@@ -59,19 +35,14 @@ impl Reader {
         tables: Mapping,
         layout: KvsLayout,
         kind: StoreKind,
-        locks: Locks,
+        locks: Option<Locks>,
         local: usize,
     ) -> Self {
-        let lock = match locks {
-            Locks::None => Lock::None,
-            Locks::RwLock(lock) => Lock::One(lock),
-            Locks::TwoN(pairs) => Lock::Own(&pairs[local]),
-        };
         // SAFETY: by the caller.
         let region = unsafe { Region::new(tables, layout) };
         Self {
             region: region.filter(|_| kind != StoreKind::Message),
-            lock,
+            lock: locks.map(|locks| locks.of_reader(local)),
             patience: PATIENCE,
             given_up: AtomicBool::new(false),
         }
@@ -84,28 +55,23 @@ impl Reader {
     pub fn read<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let region = self.region.as_ref()?;
         let _held = match self.lock {
-            Lock::None => return region.value(key).map(f),
-            _ => self.enter(region)?,
+            None => return region.value(key).map(f),
+            Some(lock) => self.enter(lock, region)?,
         };
         region.value(key).map(f)
     }
 
-    fn enter(&self, region: &Region) -> Option<Held> {
+    #[cold]
+    fn enter(&self, lock: ReaderLock, region: &Region) -> Option<Held> {
         if self.given_up.load(Ordering::Relaxed) {
             return None;
         }
-        let entered = match self.lock {
-            Lock::None => true,
-            Lock::One(lock) => lock.enter(self.patience),
-            Lock::Own(pair) => pair.enter(self.patience),
-        };
-        if !entered {
+        let held = lock.enter(self.patience);
+        if held.is_none() {
             self.given_up.store(true, Ordering::Relaxed);
-            return None;
         }
-        let held = Held(self.lock);
         // The agent writes no more, and fences that complete from now on are not here.
-        (!region.is_closed()).then_some(held)
+        held.filter(|_| !region.is_closed())
     }
 
     /// The value of `key`, copied; `None` as for [`Reader::read`].

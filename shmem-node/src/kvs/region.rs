@@ -1,61 +1,10 @@
 //! The store as a process maps it: what reader and writer have in common.
 
-use std::time::Duration;
-
+use super::layout::KvsLayout;
 use super::log::Log;
-use super::rwlock::RwLock;
-use super::two_n::{self, Pair};
 use super::{Head, hash, index};
-use crate::layout::KvsLayout;
-use crate::settings::StoreKind;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::Mapping;
-
-/// How its users stay out of each other's way. The pairs are all of the node.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Locks {
-    None,
-    RwLock(&'static RwLock),
-    TwoN(&'static [Pair]),
-}
-
-impl Locks {
-    /// The locks of a store of this `kind`, which lie at `offset` of the heap memory.
-    ///
-    /// # Safety
-    /// The layout of `heap` keeps that place for them.
-    pub(crate) unsafe fn new(kind: StoreKind, heap: &Mapping, at: usize, n_local: usize) -> Self {
-        match kind {
-            StoreKind::Shared | StoreKind::Message => Self::None,
-            // SAFETY: by the caller; it is touched by the functions of the threads library alone.
-            StoreKind::RwLock => Self::RwLock(unsafe { heap.get(at) }),
-            // SAFETY: by the caller; they consist of atomics, and zero is their initial state.
-            StoreKind::TwoN => Self::TwoN(unsafe { heap.slice(at + size_of::<RwLock>(), n_local) }),
-        }
-    }
-
-    /// Bytes of the locks of all kinds for `n_local` readers.
-    pub(crate) const fn len(n_local: usize) -> usize {
-        size_of::<RwLock>() + n_local * size_of::<Pair>()
-    }
-
-    /// For the writer; false if a reader does not leave.
-    pub(super) fn exclude(&self, patience: Duration) -> bool {
-        match self {
-            Self::None => true,
-            Self::RwLock(lock) => lock.exclude(patience),
-            Self::TwoN(pairs) => two_n::exclude(pairs, patience),
-        }
-    }
-
-    pub(super) fn admit(&self) {
-        match self {
-            Self::None => {}
-            Self::RwLock(lock) => lock.leave(),
-            Self::TwoN(pairs) => two_n::admit(pairs),
-        }
-    }
-}
 
 /// The store in this process' mapping of the tables.
 #[derive(Debug, Clone, Copy)]

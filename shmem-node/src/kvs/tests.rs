@@ -6,9 +6,9 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Locks, MAX_KEY, MAX_VALUE, Reader, Store, StoreError, StorePlan, Writer};
+use super::{KvsLayout, Locks, MAX_KEY, MAX_VALUE, Reader, Store, StoreError, StorePlan, Writer};
 use crate::hca_address::HcaAddresses;
-use crate::layout::{KvsLayout, PAGE};
+use crate::layout::PAGE;
 use crate::segment::{JobFacts, NodeSegment, NodeView};
 use crate::settings::{HeapCommit, HeapPages, StoreKind};
 use crate::sys::{self, Mapping};
@@ -22,7 +22,7 @@ const READERS: usize = 3;
 struct Made {
     layout: KvsLayout,
     kind: StoreKind,
-    locks: Locks,
+    locks: Option<Locks>,
     /// As the agent maps it, and as PEs do.
     writable: Mapping,
     readable: Mapping,
@@ -36,8 +36,8 @@ impl Made {
         let heap = Mapping::new(heap.as_fd(), PAGE, true).unwrap();
         // SAFETY: nothing else is in there.
         let locks = unsafe { Locks::new(kind, &heap, 0, READERS) };
-        if let Locks::RwLock(lock) = locks {
-            lock.init().unwrap();
+        if let Some(locks) = locks {
+            locks.init().unwrap();
         }
         Self {
             layout,

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::index;
+use super::layout::KvsLayout;
+use super::locks::Locks;
 use super::log::{Log, UNIT};
-use super::region::{Locks, Region};
+use super::region::Region;
 use super::{MAX_KEY, MAX_VALUE, PATIENCE, StoreError, hash};
-use crate::layout::KvsLayout;
 use crate::settings::StoreKind;
 use crate::sys::Mapping;
 
@@ -15,7 +16,7 @@ use crate::sys::Mapping;
 pub struct Writer {
     /// `None` where gets are messages.
     region: Option<Region>,
-    locks: Locks,
+    locks: Option<Locks>,
     /// How long to wait for them.
     pub(super) patience: Duration,
     /// Whether readers are kept out just now.
@@ -36,7 +37,7 @@ impl Writer {
         tables: Mapping,
         layout: KvsLayout,
         kind: StoreKind,
-        locks: Locks,
+        locks: Option<Locks>,
     ) -> Self {
         // SAFETY: by the caller.
         let region = unsafe { Region::new(tables, layout) };
@@ -74,7 +75,8 @@ impl Writer {
         if region.is_closed() {
             return Err(StoreError::Closed);
         }
-        if !self.locks.exclude(self.patience) {
+        let patience = self.patience;
+        if self.locks.is_some_and(|locks| !locks.exclude(patience)) {
             region.close();
             return Err(StoreError::Closed);
         }
@@ -84,8 +86,10 @@ impl Writer {
 
     /// Lets readers in after [`Writer::begin`].
     pub fn end(&mut self) {
-        if std::mem::take(&mut self.held) {
-            self.locks.admit();
+        if std::mem::take(&mut self.held)
+            && let Some(locks) = self.locks
+        {
+            locks.admit();
         }
     }
 
@@ -138,7 +142,7 @@ impl Writer {
         let found = region.find(key);
         if let Some((_, place)) = found
             && (region.log.value(place) == Some(value)
-                || !matches!(self.locks, Locks::None) && region.log.overwrite(place, value))
+                || self.locks.is_some() && region.log.overwrite(place, value))
         {
             return Ok(());
         }

@@ -8,8 +8,8 @@ mod value;
 
 pub use hca::{HcaChoice, HcaPort};
 pub use value::{
-    Atomics, Connect, CoreFile, Faults, HeapCommit, HeapPages, HeapRegister, Pmi, PmiCache, Spawn,
-    Spin, StaticsSize, StoreKind, Transport, ValueError,
+    Atomics, Connect, CoreFile, Faults, HeapCommit, HeapPages, HeapRegister, Pmi, PmiCache,
+    STORE_MAX, Spawn, Spin, StaticsSize, StoreKind, Transport, ValueError,
 };
 
 use std::time::Duration;

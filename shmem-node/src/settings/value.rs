@@ -109,6 +109,9 @@ pub enum HeapPages {
     Transparent,
 }
 
+/// Largest key-value store of a node in bytes: places in it are numbers of 32 bits, of 8 bytes each.
+pub const STORE_MAX: usize = 16 << 30;
+
 /// How PEs of a node read what PMI's fences have made visible; see [`crate::kvs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -143,6 +146,15 @@ pub enum Spawn {
     Exec,
 }
 
+impl Spawn {
+    /// What users call them.
+    pub const WORDS: [(&'static str, Self); 3] = [
+        ("auto", Self::Auto),
+        ("template", Self::Template),
+        ("exec", Self::Exec),
+    ];
+}
+
 /// Which PMI version a process speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pmi {
@@ -170,10 +182,31 @@ pub enum PmiCache {
 /// How long to poll before sleeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spin {
-    /// Decided by the launcher from PEs and cores.
+    /// Decided from PEs and cores.
     Auto,
     /// This many polls.
     Polls(u32),
+}
+
+impl Spin {
+    /// Polls where every PE has a core.
+    ///
+    /// A poll of the network takes about half a microsecond, so that a PE of a job with several nodes
+    /// sleeps after 10 ms of silence: waking it would cost the peer 50 us. A poll of shared memory
+    /// alone takes tens of nanoseconds; half a millisecond is ten wake-ups.
+    const WITH_A_CORE: u32 = 20_000;
+
+    /// How often a waiting PE polls since something last happened before it sleeps, where `pes` share the
+    /// cores that this process may use. This is the one place that decides; the node segment carries the
+    /// number to the PEs, and all their waiting obeys it.
+    pub fn polls(self, pes: u32) -> u32 {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        match self {
+            Self::Polls(n) => n,
+            Self::Auto if pes <= 1 || u64::from(pes) <= cores() => Self::WITH_A_CORE,
+            Self::Auto => 0,
+        }
+    }
 }
 
 /// Faults injected into outgoing datagrams, in parts per million.
@@ -238,7 +271,7 @@ pub(super) fn store_size(text: &str) -> Result<Option<u64>, ValueError> {
     }
     match size(text)? {
         0 => Err(ValueError::OutOfRange),
-        bytes if bytes > crate::layout::KVS_LOG_MAX as u64 => Err(ValueError::OutOfRange),
+        bytes if bytes > STORE_MAX as u64 => Err(ValueError::OutOfRange),
         bytes => Ok(Some(bytes)),
     }
 }
@@ -361,14 +394,7 @@ pub(super) fn pmi_cache(text: &str) -> Result<PmiCache, ValueError> {
 }
 
 pub(super) fn spawn(text: &str) -> Result<Spawn, ValueError> {
-    choice(
-        text,
-        &[
-            ("auto", Spawn::Auto),
-            ("template", Spawn::Template),
-            ("exec", Spawn::Exec),
-        ],
-    )
+    choice(text, &Spawn::WORDS)
 }
 
 pub(super) fn pmi(text: &str) -> Result<Pmi, ValueError> {

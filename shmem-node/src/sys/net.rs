@@ -5,7 +5,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-use super::cerr;
+/// Turns a C return value of -1 into the error in `errno`.
+fn cerr(ret: libc::c_int) -> io::Result<libc::c_int> {
+    match ret {
+        -1 => Err(io::Error::last_os_error()),
+        ret => Ok(ret),
+    }
+}
 
 /// The addresses of the interfaces that are up, with the interfaces' names.
 ///

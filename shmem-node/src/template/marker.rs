@@ -11,10 +11,12 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::contract::NODE_CONTRACT;
 use crate::elf::{self, PT_NOTE, StaticData};
-use crate::layout::page_up;
 use crate::settings::StaticsSize;
+use crate::sys::page_up;
 
 /// Type of our note.
 const NOTE_TYPE: u32 = 1;
@@ -96,7 +98,7 @@ pub struct Program {
 }
 
 /// The room for symmetric static data in every PE's segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StaticsRoom {
     /// Bytes, whole pages.
     pub bytes: u64,

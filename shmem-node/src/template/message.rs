@@ -1,50 +1,52 @@
 //! The wire format between an NLA and its template: one SOCK_SEQPACKET message each way per batch.
 //!
 //! ```text
-//! spawn   u32 1, u32 count, count x { u32 rank, u32 local, u32 has_stdin }
-//!         with descriptors, per PE: stdout, stderr, PMI socket, and stdin if has_stdin
-//! finish  u32 2
-//! reply   u32 errno (0: all started), u32 count, count x u32 pid
+//! request   PEs to start, a [`PeSpec`] each; with descriptors, per PE: stdout, stderr, PMI socket, and
+//!           stdin if it has one
+//! reply     [`Outcome`], and the process ids of those that were started
 //! ```
-//! Numbers are in the machine's byte order: both ends are on one machine.
+//! The NLA ends its direction when there is nothing more to start. Numbers are in the machine's byte
+//! order: both ends are on one machine.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// PEs in one message at most. Bounds the descriptors that a template holds at any moment, all of
 /// which a fork has to copy.
 pub const MAX_BATCH: usize = 32;
 
 /// Bytes that hold any message.
-pub const MAX_MESSAGE: usize = 8 + 12 * MAX_BATCH;
+pub const MAX_MESSAGE: usize = size_of::<PeSpec>() * MAX_BATCH;
 
 /// One PE to start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub struct PeSpec {
     /// Rank in the job.
     pub rank: u32,
     /// Position on the node.
     pub local: u32,
-    /// Whether a descriptor for standard input comes with it; otherwise it is empty.
-    pub has_stdin: bool,
+    /// Not 0 if a descriptor for standard input comes with it; otherwise it is empty.
+    pub has_stdin: u32,
 }
 
 impl PeSpec {
     /// Descriptors that come with this PE.
     pub fn fd_count(&self) -> usize {
-        3 + usize::from(self.has_stdin)
+        3 + usize::from(self.has_stdin != 0)
     }
 }
 
-/// What the NLA asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
-    /// Start these PEs.
-    Spawn(Vec<PeSpec>),
-    /// No more will come: exit.
-    Finish,
+/// The first part of a reply.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Outcome {
+    /// Why the PE after the last pid could not be started, or 0.
+    errno: i32,
 }
 
 /// What the template answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spawned {
+pub struct Started {
     /// Why the PE after the last pid could not be started, or 0.
     pub errno: i32,
     /// Process ids in the order of the request.
@@ -56,69 +58,32 @@ pub struct Spawned {
 #[error("malformed message of {0} bytes between launch agent and template")]
 pub struct Malformed(pub usize);
 
-fn words(bytes: &[u8]) -> Result<impl Iterator<Item = u32> + Clone + '_, Malformed> {
-    if !bytes.len().is_multiple_of(4) || bytes.len() > MAX_MESSAGE {
-        return Err(Malformed(bytes.len()));
+/// The items of a message, of which there are up to [`MAX_BATCH`]; a buffer of bytes is not aligned for
+/// them.
+fn items<T: FromBytes>(bytes: &[u8]) -> Result<Vec<T>, Malformed> {
+    let bad = Malformed(bytes.len());
+    if bytes.len() > size_of::<T>() * MAX_BATCH {
+        return Err(bad);
     }
-    Ok(bytes
-        .chunks_exact(4)
-        .map(|w| u32::from_ne_bytes([w[0], w[1], w[2], w[3]])))
+    let items = bytes.chunks(size_of::<T>());
+    items
+        .map(|b| T::read_from_bytes(b).map_err(|_| bad))
+        .collect()
 }
 
-fn pack(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
-    words.into_iter().flat_map(u32::to_ne_bytes).collect()
+/// Reads a request.
+///
+/// # Errors
+/// If the bytes are none.
+pub fn request(bytes: &[u8]) -> Result<Vec<PeSpec>, Malformed> {
+    items(bytes)
 }
 
-impl Request {
+impl Started {
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Finish => pack([2]),
-            Self::Spawn(pes) => pack(
-                [1, pes.len() as u32].into_iter().chain(
-                    pes.iter()
-                        .flat_map(|p| [p.rank, p.local, u32::from(p.has_stdin)]),
-                ),
-            ),
-        }
-    }
-
-    /// Reads a message.
-    ///
-    /// # Errors
-    /// If the bytes are no request.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let bad = Malformed(bytes.len());
-        let mut words = words(bytes)?;
-        match words.next() {
-            Some(2) if bytes.len() == 4 => Ok(Self::Finish),
-            Some(1) => {
-                let count = words.next().ok_or(bad)? as usize;
-                if count > MAX_BATCH || bytes.len() != 8 + 12 * count {
-                    return Err(bad);
-                }
-                let mut next = || words.next().ok_or(bad);
-                (0..count)
-                    .map(|_| {
-                        Ok(PeSpec {
-                            rank: next()?,
-                            local: next()?,
-                            has_stdin: next()? != 0,
-                        })
-                    })
-                    .collect::<Result<_, _>>()
-                    .map(Self::Spawn)
-            }
-            _ => Err(bad),
-        }
-    }
-}
-
-impl Spawned {
-    /// The message's bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let head = [self.errno as u32, self.pids.len() as u32];
-        pack(head.into_iter().chain(self.pids.iter().map(|&p| p as u32)))
+        let outcome = Outcome { errno: self.errno };
+        [outcome.as_bytes(), self.pids.as_bytes()].concat()
     }
 
     /// Reads a message.
@@ -126,16 +91,11 @@ impl Spawned {
     /// # Errors
     /// If the bytes are no reply.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let bad = Malformed(bytes.len());
-        let mut words = words(bytes)?;
-        let errno = words.next().ok_or(bad)? as i32;
-        let count = words.next().ok_or(bad)? as usize;
-        if count > MAX_BATCH || bytes.len() != 8 + 4 * count {
-            return Err(bad);
-        }
+        let (Outcome { errno }, pids) =
+            Outcome::read_from_prefix(bytes).map_err(|_| Malformed(bytes.len()))?;
         Ok(Self {
             errno,
-            pids: words.map(|w| w as i32).collect(),
+            pids: items(pids)?,
         })
     }
 }
@@ -145,38 +105,45 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn spec() -> impl Strategy<Value = PeSpec> {
-        any::<(u32, u32, bool)>().prop_map(|(rank, local, has_stdin)| PeSpec {
-            rank,
-            local,
-            has_stdin,
-        })
-    }
-
     proptest! {
         #[test]
-        fn requests_round_trip(pes in prop::collection::vec(spec(), 0..=MAX_BATCH)) {
-            let request = Request::Spawn(pes);
-            prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+        fn requests_round_trip(pes in prop::collection::vec(any::<[u32; 3]>(), 0..=MAX_BATCH)) {
+            let pes: Vec<PeSpec> = pes
+                .into_iter()
+                .map(|[rank, local, has_stdin]| PeSpec { rank, local, has_stdin })
+                .collect();
+            prop_assert_eq!(request(pes.as_bytes()), Ok(pes));
         }
 
         #[test]
         fn replies_round_trip(errno in 0..200, pids in prop::collection::vec(1i32.., 0..=MAX_BATCH)) {
-            let reply = Spawned { errno, pids };
-            prop_assert_eq!(Spawned::decode(&reply.encode()), Ok(reply));
+            let reply = Started { errno, pids };
+            let bytes = reply.encode();
+            prop_assert!(bytes.len() <= MAX_MESSAGE);
+            prop_assert_eq!(Started::decode(&bytes), Ok(reply));
         }
 
         #[test]
         fn garbage_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-            let _ = (Request::decode(&bytes), Spawned::decode(&bytes));
+            let _ = (request(&bytes), Started::decode(&bytes));
         }
     }
 
     #[test]
-    fn finish_round_trips() {
-        assert_eq!(
-            Request::decode(&Request::Finish.encode()),
-            Ok(Request::Finish)
-        );
+    fn messages_that_are_cut_or_too_long_are_refused() {
+        let pes = [PeSpec {
+            rank: 1,
+            local: 0,
+            has_stdin: 1,
+        }; MAX_BATCH + 1];
+        assert!(request(pes.as_bytes()).is_err());
+        assert!(request(&pes[..2].as_bytes()[1..]).is_err());
+        let reply = Started {
+            errno: 0,
+            pids: vec![7; MAX_BATCH + 1],
+        }
+        .encode();
+        assert!(Started::decode(&reply).is_err());
+        assert!(Started::decode(&reply[..7]).is_err());
     }
 }

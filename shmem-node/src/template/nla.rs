@@ -1,16 +1,19 @@
 //! The launch agent's end of the template protocol.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::message::{MAX_BATCH, MAX_MESSAGE, PeSpec, Request, Spawned};
+use rustix::net::Shutdown;
+use zerocopy::IntoBytes;
+
+use super::message::{MAX_BATCH, MAX_MESSAGE, PeSpec, Started};
 use crate::sys;
 
 /// What came from the template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// The answer to one spawn request.
-    Spawned(Spawned),
+    Started(Started),
     /// The template has gone.
     Closed,
     /// Nothing yet (non-blocking socket).
@@ -35,11 +38,10 @@ impl NlaSide {
     ///
     /// # Panics
     /// If there are too many PEs or the descriptors do not match them.
-    pub fn spawn(&self, pes: &[PeSpec], fds: &[RawFd]) -> io::Result<()> {
+    pub fn spawn(&self, pes: &[PeSpec], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         assert!(pes.len() <= MAX_BATCH);
         assert_eq!(fds.len(), pes.iter().map(PeSpec::fd_count).sum::<usize>());
-        let message = Request::Spawn(pes.to_vec()).encode();
-        sys::send_with_fds(self.0.as_fd(), &message, fds).map(drop)
+        sys::send_with_fds(self.0.as_fd(), pes.as_bytes(), fds).map(drop)
     }
 
     /// Lets the template exit; its PEs become children of the sub-reaper.
@@ -47,7 +49,7 @@ impl NlaSide {
     /// # Errors
     /// As for [`NlaSide::spawn`].
     pub fn finish(&self) -> io::Result<()> {
-        sys::send_with_fds(self.0.as_fd(), &Request::Finish.encode(), &[]).map(drop)
+        Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
     /// Takes the next reply.
@@ -58,8 +60,8 @@ impl NlaSide {
         let mut buf = [0; MAX_MESSAGE];
         match sys::recv_with_fds(self.0.as_fd(), &mut buf) {
             Ok((0, _)) => Ok(Reply::Closed),
-            Ok((n, _)) => Spawned::decode(&buf[..n])
-                .map(Reply::Spawned)
+            Ok((n, _)) => Started::decode(&buf[..n])
+                .map(Reply::Started)
                 .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(Reply::NotYet),
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Ok(Reply::Closed),

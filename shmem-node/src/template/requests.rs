@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::message::{MAX_MESSAGE, PeSpec, Request, Spawned};
+use super::message::{MAX_MESSAGE, PeSpec, Started, request};
 use crate::contract::PMI_FD;
 use crate::sys;
 
@@ -24,12 +24,13 @@ pub(super) fn serve_requests(
     sock: BorrowedFd<'_>,
     mut start: impl FnMut(&PeSpec, &[OwnedFd]) -> io::Result<Option<i32>>,
 ) -> io::Result<Role> {
-    // SAFETY: plain system calls. The PMI descriptor's number must be taken, or a received
-    // descriptor could land on it and be overwritten while it is still needed.
-    unsafe {
-        if libc::fcntl(PMI_FD, libc::F_GETFD) == -1 {
-            sys::cerr(libc::dup2(0, PMI_FD))?;
-        }
+    // The PMI descriptor's number must be taken, or a received descriptor could land on it and be
+    // overwritten while it is still needed.
+    // SAFETY: a number that the call tells whether it is open.
+    let pmi = unsafe { BorrowedFd::borrow_raw(PMI_FD) };
+    if rustix::io::fcntl_getfd(pmi).is_err() {
+        // SAFETY: it is nobody's.
+        unsafe { sys::put(0, PMI_FD)? };
     }
     let malformed = |e| io::Error::new(io::ErrorKind::InvalidData, e);
     let mut buf = [0; MAX_MESSAGE];
@@ -38,12 +39,9 @@ pub(super) fn serve_requests(
         if n == 0 {
             return Ok(Role::Finished);
         }
-        let request = Request::decode(&buf[..n]).map_err(malformed)?;
-        let Request::Spawn(pes) = request else {
-            return Ok(Role::Finished);
-        };
+        let pes = request(&buf[..n]).map_err(malformed)?;
         let mut fds = fds.into_iter();
-        let mut reply = Spawned {
+        let mut reply = Started {
             errno: 0,
             pids: Vec::with_capacity(pes.len()),
         };

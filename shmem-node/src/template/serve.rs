@@ -32,10 +32,11 @@ pub fn constructor(warm_up: fn()) {
     warm_up();
     match serve(fd) {
         Ok(Role::Pe) => {}
-        Ok(Role::Finished) => exit(0),
+        // The program's own exit handlers are not ours to run.
+        Ok(Role::Finished) => sys::end_at_once(0),
         Err(e) => {
             tell(format_args!("the template of this program failed: {e}"));
-            exit(1)
+            sys::end_at_once(1)
         }
     }
 }
@@ -43,11 +44,6 @@ pub fn constructor(warm_up: fn()) {
 /// Who cannot be told is not.
 fn tell(what: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "shmem: {what}");
-}
-
-fn exit(status: i32) -> ! {
-    // SAFETY: always allowed. `_exit` because the program's own exit handlers are not ours to run.
-    unsafe { libc::_exit(status) }
 }
 
 /// Forks PEs on request. Returns in each of them, and in the template when there are no more.
@@ -61,7 +57,7 @@ fn serve(fd: RawFd) -> io::Result<Role> {
             0 => {
                 if let Err(e) = become_pe(pe, own) {
                     tell(format_args!("cannot start PE {}: {e}", pe.rank));
-                    exit(1);
+                    sys::end_at_once(1);
                 }
                 Ok(None)
             }
@@ -74,12 +70,12 @@ fn serve(fd: RawFd) -> io::Result<Role> {
 fn become_pe(pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<()> {
     let targets = [1, 2, PMI_FD, 0];
     for (fd, to) in fds.iter().zip(targets) {
-        // SAFETY: plain system call on open descriptors.
-        sys::cerr(unsafe { libc::dup2(fd.as_raw_fd(), to) })?;
+        // SAFETY: what was there was the template's.
+        unsafe { sys::put(fd.as_raw_fd(), to)? };
     }
     // SAFETY: everything from here on belongs to the template or to other PEs. The owners of these
     // numbers in this process are forgotten by the caller.
-    sys::cerr(unsafe { libc::close_range(FIRST_FREE_FD as u32, u32::MAX, 0) })?;
+    unsafe { sys::close_from(FIRST_FREE_FD)? };
     for (name, value) in contract::pe_env(pe.rank, pe.local) {
         // SAFETY: one thread only.
         unsafe { std::env::set_var(name, value) };

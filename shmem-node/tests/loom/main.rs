@@ -31,7 +31,7 @@ mod sys;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../src/turns.rs"]
 mod turns;
-#[path = "../../src/kvs/two_n.rs"]
+#[path = "../../src/kvs/locks/two_n.rs"]
 mod two_n;
 
 use std::time::Duration;

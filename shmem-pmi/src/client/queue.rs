@@ -1,30 +1,33 @@
-//! The calls that have been made and what came of them.
+//! The calls that have been made and whose outcome has not come.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use super::call::{Call, Name};
-use super::{Event, Refusal, RequestId, Ticket};
+use super::ticket::{Outcome, Settle};
+use super::{ClientError, Refusal, RequestId};
+use crate::wire::v2::{Command, Reply};
 
-/// A request that has been sent or is held back, and what its reply means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A request that has been sent or is held back, and who gets its reply.
+#[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) ticket: Ticket,
-    pub(super) command: Name,
+    /// The client's number for it.
+    pub(super) mark: u64,
+    /// PMI-2's name of the command, by which replies are told apart.
+    pub(super) command: &'static str,
     /// For collective operations and waits.
     pub(super) request: Option<RequestId>,
-    /// A plain fence under an `ifence`: its completion is told to those who wait.
-    pub(super) emulated: bool,
+    /// None for a plain fence under an `ifence`: its completion is told to those who wait.
+    pub(super) caller: Option<Arc<dyn Settle>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// One at a time: what must not be sent yet.
-    pub(super) held: VecDeque<(Call, Pending)>,
+    pub(super) held: VecDeque<(Command<'static>, Pending)>,
     /// Sent, without reply.
     pub(super) pending: VecDeque<Pending>,
-    pub(super) events: VecDeque<(Ticket, Event)>,
     /// One at a time: calls of `wait` for a fence that is under way.
-    waits: Vec<(Ticket, RequestId)>,
+    waits: Vec<(Arc<dyn Settle>, RequestId)>,
     /// One at a time: fences that failed.
     failed: HashMap<RequestId, Refusal>,
 }
@@ -35,43 +38,48 @@ impl Queue {
     }
 
     /// The outcome of the pending call at `index`.
-    pub(super) fn settle(&mut self, index: usize, outcome: Event) {
+    pub(super) fn settle(
+        &mut self,
+        index: usize,
+        outcome: Outcome<Reply<'_>>,
+    ) -> Result<(), ClientError> {
         let Some(pending) = self.pending.remove(index) else {
-            return;
+            return Ok(());
         };
-        if !pending.emulated {
-            self.events.push_back((pending.ticket, outcome));
-            return;
+        let command = pending.command;
+        if let Some(caller) = &pending.caller {
+            return match caller.settle(outcome) {
+                true => Ok(()),
+                false => Err(ClientError::Unexpected {
+                    command: command.to_owned(),
+                }),
+            };
         }
-        if let (Some(request), Event::Error(refusal)) = (pending.request, outcome) {
+        if let (Some(request), Err(refusal)) = (pending.request, outcome) {
             self.failed.insert(request, refusal);
         }
-        let waits = std::mem::take(&mut self.waits);
-        for (ticket, request) in waits {
-            if pending.request == Some(request) {
-                self.tell_wait(ticket, request);
-            } else {
-                self.waits.push((ticket, request));
-            }
+        let over = |(_, request): &mut (_, RequestId)| pending.request == Some(*request);
+        for (caller, request) in self.waits.extract_if(.., over).collect::<Vec<_>>() {
+            self.tell_wait(&*caller, request);
         }
+        Ok(())
     }
 
-    /// One at a time: tells `ticket` when `request` is over.
-    pub(super) fn wait(&mut self, ticket: Ticket, request: RequestId) {
+    /// One at a time: tells the caller when `request` is over.
+    pub(super) fn wait(&mut self, caller: Arc<dyn Settle>, request: RequestId) {
         let held = self.held.iter().map(|(_, pending)| pending);
         let mut under_way = self.pending.iter().chain(held);
         if under_way.any(|pending| pending.request == Some(request)) {
-            self.waits.push((ticket, request));
+            self.waits.push((caller, request));
         } else {
-            self.tell_wait(ticket, request);
+            self.tell_wait(&*caller, request);
         }
     }
 
-    fn tell_wait(&mut self, ticket: Ticket, request: RequestId) {
-        let event = match self.failed.get(&request) {
-            Some(refusal) => Event::Error(refusal.clone()),
-            None => Event::RequestDone(request),
-        };
-        self.events.push_back((ticket, event));
+    fn tell_wait(&self, caller: &dyn Settle, request: RequestId) {
+        caller.settle(match self.failed.get(&request) {
+            Some(refusal) => Err(refusal.clone()),
+            None => Ok(Reply::Wait(request.0)),
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the client alone: what it sends when, and how it takes replies.
 
+use super::calls::*;
 use super::*;
 
 fn client(extensions: bool) -> Client {
@@ -23,34 +24,33 @@ const INIT_REPLY: &[u8] = b"cmd=response_to_init pmi_version=2 pmi_subversion=0 
 /// A client that has been accepted, in plain mode.
 fn accepted(extensions: bool) -> Client {
     let mut client = client(extensions);
-    client.initialise().unwrap();
+    let facts = client.call(&Initialise).unwrap();
     client.handle_bytes(INIT_REPLY).unwrap();
+    assert!(!facts.has_come());
     client
         .handle_bytes(&message("cmd=fullinit-response;rc=0;rank=3;size=8;"))
         .unwrap();
     client.take_output();
     assert!(matches!(
-        client.poll_event(),
-        Some((
-            _,
-            Event::Initialised(Initialised {
-                rank: 3,
-                size: 8,
-                appnum: -1,
-                ..
-            })
-        ))
+        facts.take(),
+        Some(Ok(Initialised {
+            rank: 3,
+            size: 8,
+            appnum: -1,
+            ..
+        }))
     ));
+    assert_eq!(facts.take(), None, "only once");
     client
 }
 
 #[test]
 fn plain_requests_go_one_at_a_time() {
     let mut client = client(false);
-    client.initialise().unwrap();
-    client.put("k", b"v").unwrap();
-    client.fence().unwrap();
-    client.get("k").unwrap();
+    client.call(&Initialise).unwrap();
+    let put = client.call(&Put("k", b"v")).unwrap();
+    let fence = client.call(&Fence).unwrap();
+    let get = client.call(&Get("k")).unwrap();
     assert_eq!(
         text(&mut client),
         "cmd=init pmi_version=2 pmi_subversion=0\n"
@@ -74,26 +74,17 @@ fn plain_requests_go_one_at_a_time() {
         client.handle_bytes(&reply).unwrap();
         assert_eq!(text(&mut client), next);
     }
-    let events: Vec<_> = std::iter::from_fn(|| client.poll_event())
-        .map(|(_, event)| event)
-        .collect();
-    assert_eq!(
-        events[1..],
-        [
-            Event::Put,
-            Event::FenceDone,
-            Event::Got(Some(b"v".to_vec()))
-        ]
-    );
+    assert_eq!((put.take(), fence.take()), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(get.take(), Some(Ok(Some(b"v".to_vec()))));
     assert_eq!(client.outstanding(), 0);
 }
 
 #[test]
 fn extensions_allow_one_write_for_the_whole_start() {
     let mut client = client(true);
-    client.initialise().unwrap();
-    let started = client.iallgather(&[1, 0xab]).unwrap();
-    assert_eq!(started.request, RequestId(0));
+    client.call(&Initialise).unwrap();
+    assert_eq!(client.next_request(), RequestId(0));
+    client.call(&Iallgather(&[1, 0xab])).unwrap();
     assert_eq!(
         text(&mut client),
         "cmd=init pmi_version=2 pmi_subversion=0\n\
@@ -106,73 +97,68 @@ fn extensions_allow_one_write_for_the_whole_start() {
 #[test]
 fn marked_replies_may_overtake() {
     let mut client = accepted(true);
-    let late = client.node_attr("late", true).unwrap();
-    let early = client.node_attr("early", true).unwrap();
+    let late = client.call(&NodeAttr("late", true)).unwrap();
+    let early = client.call(&NodeAttr("early", true)).unwrap();
     let sent = text(&mut client);
     assert!(
-        sent.contains(&format!("thrid={};key=early;", early.0)),
+        sent.contains(&format!("thrid={};key=early;", early.mark())),
         "{sent}"
     );
     for (ticket, value) in [(early, "e"), (late, "l")] {
+        assert_eq!(ticket.take(), None);
         let body = format!(
             "cmd=info-getnodeattr-response;thrid={};rc=0;found=TRUE;value={value};",
-            ticket.0
+            ticket.mark()
         );
         client.handle_bytes(&message(&body)).unwrap();
-        let event = Event::NodeAttr(Some(value.into()));
-        assert_eq!(client.poll_event(), Some((ticket, event)));
+        assert_eq!(ticket.take(), Some(Ok(Some(value.into()))));
     }
 }
 
 #[test]
 fn ifence_works_without_extensions() {
     let mut client = accepted(false);
-    let fence = client.ifence().unwrap();
-    assert_eq!(
-        client.poll_event(),
-        Some((fence.ticket, Event::RequestStarted(RequestId(0))))
-    );
+    let fence = client.next_request();
+    let started = client.call(&Ifence).unwrap();
+    assert_eq!(started.take(), Some(Ok(RequestId(0))));
     assert_eq!(text(&mut client), "14    cmd=kvs-fence;");
-    let early = client.wait(fence.request).unwrap();
-    client.job_id().unwrap();
+    let early = client.call(&Wait(fence)).unwrap();
+    client.call(&JobId).unwrap();
     assert_eq!(
         text(&mut client),
         "",
         "held back until the fence is complete"
     );
-    assert_eq!(client.poll_event(), None);
+    assert_eq!(early.take(), None);
     client
         .handle_bytes(&message("cmd=kvs-fence-response;rc=0;"))
         .unwrap();
-    let done = Event::RequestDone(fence.request);
-    assert_eq!(client.poll_event(), Some((early, done.clone())));
-    let late = client.wait(fence.request).unwrap();
-    assert_eq!(client.poll_event(), Some((late, done)));
+    assert_eq!(early.take(), Some(Ok(())));
+    let late = client.call(&Wait(fence)).unwrap();
+    assert_eq!(late.take(), Some(Ok(())));
     assert_eq!(text(&mut client), "14    cmd=job-getid;");
 
     client
         .handle_bytes(&message("cmd=job-getid-response;rc=0;jobid=1;"))
         .unwrap();
-    let failing = client.ifence().unwrap();
+    let failing = client.next_request();
+    client.call(&Ifence).unwrap();
     client
         .handle_bytes(&message("cmd=kvs-fence-response;rc=9;errmsg=no;"))
         .unwrap();
-    client.wait(failing.request).unwrap();
-    let last = std::iter::from_fn(|| client.poll_event()).last();
-    assert!(matches!(
-        last,
-        Some((_, Event::Error(Refusal { rc: 9, .. })))
-    ));
+    let told = client.call(&Wait(failing)).unwrap();
+    assert!(matches!(told.take(), Some(Err(Refusal { rc: 9, .. }))));
 }
 
 #[test]
 fn wrong_calls_are_refused() {
-    let error = |outcome: Result<Ticket, ClientError>| outcome.unwrap_err().to_string();
+    let error = |outcome: Result<Ticket<()>, ClientError>| outcome.unwrap_err().to_string();
     let mut fresh = client(false);
-    assert!(error(fresh.fence()).contains("before init"));
+    assert!(error(fresh.call(&Fence)).contains("before init"));
     let mut plain = accepted(false);
-    assert!(error(plain.initialise()).contains("twice"));
-    let text = plain.iallgather(b"x").unwrap_err().to_string();
+    let twice = plain.call(&Initialise).unwrap_err().to_string();
+    assert!(twice.contains("twice"), "{twice}");
+    let text = plain.call(&Iallgather(b"x")).unwrap_err().to_string();
     assert!(text.contains("extensions"), "{text}");
     for (key, value) in [
         ("", "v"),
@@ -183,33 +169,31 @@ fn wrong_calls_are_refused() {
     ] {
         assert!(
             matches!(
-                plain.put(key, value.as_bytes()),
+                plain.call(&Put(key, value.as_bytes())),
                 Err(ClientError::BadText { .. })
             ),
             "{key:?} {value:?}"
         );
     }
-    assert!(plain.put(&"k".repeat(63), &[b'v'; 1023]).is_ok());
-    assert!(plain.put(&"k".repeat(64), b"v").is_err());
-    assert!(plain.put("k", &[b'v'; 1024]).is_err());
-    assert!(error(plain.wait(RequestId(0))).contains("not started"));
-    plain.finalize().unwrap();
-    assert!(error(plain.fence()).contains("after finalize"));
+    assert!(plain.call(&Put(&"k".repeat(63), &[b'v'; 1023])).is_ok());
+    assert!(plain.call(&Put(&"k".repeat(64), b"v")).is_err());
+    assert!(plain.call(&Put("k", &[b'v'; 1024])).is_err());
+    assert!(error(plain.call(&Wait(RequestId(0)))).contains("not started"));
+    plain.call(&Finalize).unwrap();
+    assert!(error(plain.call(&Fence)).contains("after finalize"));
     let mut extended = accepted(true);
-    assert!(extended.iallgather(&[]).is_err());
-    assert!(extended.allgather(&[0; 1025]).is_err());
-    assert_eq!(
-        extended.iallgather(&[0; 1024]).unwrap().request,
-        RequestId(0)
-    );
+    assert!(extended.call(&Iallgather(&[])).is_err());
+    assert!(extended.call(&Allgather(&[0; 1025])).is_err());
+    assert_eq!(extended.next_request(), RequestId(0), "none was started");
+    extended.call(&Iallgather(&[0; 1024])).unwrap();
 }
 
 #[test]
 fn nonsense_from_the_server_is_an_error() {
     let outcome = |bytes: &[u8]| {
         let mut client = client(true);
-        client.initialise().unwrap();
-        client.iallgather(b"x").unwrap();
+        client.call(&Initialise).unwrap();
+        client.call(&Iallgather(b"x")).unwrap();
         client.handle_bytes(INIT_REPLY).unwrap();
         client.handle_bytes(bytes)
     };
@@ -223,7 +207,7 @@ fn nonsense_from_the_server_is_an_error() {
     );
     assert!(matches!(outcome(b"abcdef"), Err(ClientError::Wire(_))));
     let mut refused = client(false);
-    refused.initialise().unwrap();
+    refused.call(&Initialise).unwrap();
     assert!(matches!(
         refused.handle_bytes(b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1\n"),
         Err(ClientError::Version { version: 1, .. })
@@ -252,8 +236,8 @@ fn what_the_user_is_to_read_is_sent_at_once_and_bounded() {
 #[test]
 fn abort_overtakes_what_is_held_back() {
     let mut client = accepted(false);
-    client.fence().unwrap();
-    client.job_id().unwrap();
+    client.call(&Fence).unwrap();
+    client.call(&JobId).unwrap();
     client.take_output();
     client.abort(7, "gave; up").unwrap();
     assert_eq!(

@@ -1,7 +1,8 @@
 //! Tests of the client against recorded dialogues of PMI-1 servers.
 
+use super::calls::*;
 use super::*;
-use crate::question::SpawnCommand;
+use crate::question::{SpawnCommand, SpawnRequest};
 use crate::wire::excerpt;
 
 /// What a client says and what a server answers, line by line.
@@ -54,42 +55,30 @@ fn play(client: &mut Client, dialogue: Dialogue<'_>) {
     }
 }
 
-fn events(client: &mut Client) -> Vec<Event> {
-    std::iter::from_fn(|| client.poll_event())
-        .map(|(_, event)| event)
-        .collect()
-}
-
 fn introduced(dialogue: Dialogue<'_>) -> Client {
-    let mut client = Client::pmi1(Place::Known { rank: 1, size: 2 });
-    client.initialise().unwrap();
+    let mut client = Client::pmi1(RankFrom::Environment { rank: 1, size: 2 });
+    let facts = client.call(&Initialise).unwrap();
     play(&mut client, dialogue);
-    assert!(matches!(
-        events(&mut client)[..],
-        [Event::Initialised(Initialised {
-            rank: 1,
-            size: 2,
-            ..
-        })]
-    ));
+    let facts = facts.take().unwrap().unwrap();
+    assert_eq!((facts.rank, facts.size), (1, 2));
     client
 }
 
 #[test]
 fn a_process_of_hydra() {
     let mut client = introduced(HYDRA);
-    client.put("ep-1", b"addr=1").unwrap();
-    client.fence().unwrap();
-    client.get("ep-0").unwrap();
-    client.get("nosuch").unwrap();
-    client.job_attr("PMI_process_mapping").unwrap();
-    client.job_attr("universeSize").unwrap();
-    client.job_id().unwrap();
-    client.publish("s", b"p").unwrap();
-    client.publish("s", b"p").unwrap();
-    client.lookup("s").unwrap();
-    client.unpublish("s").unwrap();
-    client.finalize().unwrap();
+    let put = client.call(&Put("ep-1", b"addr=1")).unwrap();
+    let fence = client.call(&Fence).unwrap();
+    let there = client.call(&Get("ep-0")).unwrap();
+    let absent = client.call(&Get("nosuch")).unwrap();
+    let mapping = client.call(&JobAttr("PMI_process_mapping")).unwrap();
+    let universe = client.call(&JobAttr("universeSize")).unwrap();
+    let job = client.call(&JobId).unwrap();
+    let first = client.call(&Publish("s", b"p")).unwrap();
+    let second = client.call(&Publish("s", b"p")).unwrap();
+    let port = client.call(&Lookup("s")).unwrap();
+    let unpublished = client.call(&Unpublish("s")).unwrap();
+    let end = client.call(&Finalize).unwrap();
     play(
         &mut client,
         &[
@@ -135,32 +124,26 @@ fn a_process_of_hydra() {
         rc: 1,
         message: "key already present".into(),
     };
-    assert_eq!(
-        events(&mut client),
-        [
-            Event::Put,
-            Event::FenceDone,
-            Event::Got(Some(b"addr=0".to_vec())),
-            Event::Got(None),
-            Event::JobAttr(Some(b"(vector,(0,1,1))".to_vec())),
-            Event::JobAttr(None),
-            Event::JobId("kvs_31107_0_929670786_vm".into()),
-            Event::Published,
-            Event::Error(refused),
-            Event::LookedUp(b"p".to_vec()),
-            Event::Unpublished,
-            Event::Finalized,
-        ]
-    );
+    for done in [put, fence, first, unpublished, end] {
+        assert_eq!(done.take(), Some(Ok(())));
+    }
+    assert_eq!(second.take(), Some(Err(refused)));
+    assert_eq!(there.take(), Some(Ok(Some(b"addr=0".to_vec()))));
+    assert_eq!(absent.take(), Some(Ok(None)));
+    let vector = b"(vector,(0,1,1))".to_vec();
+    assert_eq!(mapping.take(), Some(Ok(Some(vector))));
+    assert_eq!(universe.take(), Some(Ok(None)));
+    assert_eq!(job.take(), Some(Ok("kvs_31107_0_929670786_vm".into())));
+    assert_eq!(port.take(), Some(Ok(b"p".to_vec())));
     assert_eq!((client.outstanding(), client.incomplete_input()), (0, 0));
 }
 
 #[test]
 fn a_process_of_slurm() {
     let mut client = introduced(SLURM);
-    client.get("nosuch").unwrap();
-    client.fence().unwrap();
-    client.lookup("nosuch").unwrap();
+    let absent = client.call(&Get("nosuch")).unwrap();
+    let fence = client.call(&Fence).unwrap();
+    let unknown = client.call(&Lookup("nosuch")).unwrap();
     play(
         &mut client,
         &[
@@ -172,9 +155,9 @@ fn a_process_of_slurm() {
             ),
         ],
     );
-    let events = events(&mut client);
-    assert_eq!(events[..2], [Event::Got(None), Event::FenceDone]);
-    assert!(matches!(events[2], Event::Error(_)), "{events:?}");
+    assert_eq!(absent.take(), Some(Ok(None)));
+    assert_eq!(fence.take(), Some(Ok(())));
+    assert!(matches!(unknown.take(), Some(Err(_))));
 }
 
 #[test]
@@ -190,8 +173,8 @@ fn the_port_model() {
             "cmd=set debug=0\n",
         ),
     ] {
-        let mut client = Client::pmi1(Place::Asked { id: 5 });
-        client.initialise().unwrap();
+        let mut client = Client::pmi1(RankFrom::Server { id: 5 });
+        let told = client.call(&Initialise).unwrap();
         assert_eq!(text(&mut client), "cmd=initack pmiid=5\n");
         client.handle_bytes(before.as_bytes()).unwrap();
         let (init, reply) = HYDRA[0];
@@ -205,31 +188,29 @@ fn the_port_model() {
             restarts: 0,
             first_request: RequestId(0),
         };
-        assert_eq!(events(&mut client), [Event::Initialised(facts)]);
+        assert_eq!(told.take(), Some(Ok(facts)));
         assert_eq!(client.config().rank, 3);
     }
 }
 
 #[test]
 fn a_process_that_is_started_again_counts_on() {
-    let mut client = Client::pmi1(Place::Known { rank: 1, size: 2 });
-    client.initialise().unwrap();
+    let mut client = Client::pmi1(RankFrom::Environment { rank: 1, size: 2 });
+    let facts = client.call(&Initialise).unwrap();
     let init =
         "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0 restarts=2 first-request=7\n";
     play(&mut client, &[(HYDRA[0].0, init)]);
     play(&mut client, &HYDRA[1..]);
-    let [Event::Initialised(facts)] = &events(&mut client)[..] else {
-        panic!("not initialised");
-    };
+    let facts = facts.take().unwrap().unwrap();
     assert_eq!((facts.restarts, facts.first_request), (2, RequestId(7)));
-    assert_eq!(client.ifence().unwrap().request, RequestId(7));
+    assert_eq!(client.next_request(), RequestId(7));
 }
 
 #[test]
 fn spawning() {
     let mut client = introduced(HYDRA);
-    client
-        .spawn(SpawnRequest {
+    let spawned = client
+        .call(&Spawn(&SpawnRequest {
             commands: vec![SpawnCommand {
                 program: b"/bin/prog".to_vec(),
                 args: vec![b"two words".to_vec()],
@@ -237,7 +218,7 @@ fn spawning() {
                 info: Vec::new(),
             }],
             preputs: vec![(b"PARENT".to_vec(), b"port".to_vec())],
-        })
+        }))
         .unwrap();
     let sent = text(&mut client);
     for part in [
@@ -251,33 +232,27 @@ fn spawning() {
     client
         .handle_bytes(b"cmd=spawn_result rc=0 errcodes=0,0\n")
         .unwrap();
-    client.spawn(SpawnRequest::default()).unwrap();
-    let events = events(&mut client);
-    let spawned = Spawned {
+    let nothing = client.call(&Spawn(&SpawnRequest::default())).unwrap();
+    let expected = Spawned {
         job_id: None,
         errcodes: vec![0, 0],
     };
-    assert_eq!(events[0], Event::Spawned(spawned));
-    assert!(
-        matches!(events[1], Event::Error(_)),
-        "no program: {events:?}"
-    );
+    assert_eq!(spawned.take(), Some(Ok(expected)));
+    assert!(matches!(nothing.take(), Some(Err(_))), "no program");
     assert!(!client.has_output());
 }
 
 #[test]
 fn a_split_fence_holds_back_what_follows() {
     let mut client = introduced(HYDRA);
-    let fence = client.ifence().unwrap();
+    let fence = client.next_request();
+    client.call(&Ifence).unwrap();
     assert_eq!(text(&mut client), "cmd=barrier_in\n");
-    let waiting = client.wait(fence.request).unwrap();
-    client.put("k", b"v").unwrap();
+    let waiting = client.call(&Wait(fence)).unwrap();
+    client.call(&Put("k", b"v")).unwrap();
     assert_eq!(text(&mut client), "");
     client.handle_bytes(b"cmd=barrier_out\n").unwrap();
-    assert_eq!(
-        std::iter::from_fn(|| client.poll_event()).last(),
-        Some((waiting, Event::RequestDone(fence.request)))
-    );
+    assert_eq!(waiting.take(), Some(Ok(())));
     assert!(text(&mut client).starts_with("cmd=put "));
 }
 
@@ -285,7 +260,7 @@ fn a_split_fence_holds_back_what_follows() {
 fn what_pmi1_cannot_carry_is_refused() {
     let mut client = introduced(HYDRA);
     assert_eq!(client.value_max(), 600);
-    assert!(client.put("k", &[b'v'; 600]).is_ok());
+    assert!(client.call(&Put("k", &[b'v'; 600])).is_ok());
     for (key, value) in [
         ("k", &[b'v'; 601][..]),
         ("k", b"two words"),
@@ -295,25 +270,28 @@ fn what_pmi1_cannot_carry_is_refused() {
         ("a=b", b"v"),
         ("", b"v"),
     ] {
-        let error = client.put(key, value).unwrap_err();
+        let error = client.call(&Put(key, value)).unwrap_err();
         assert!(
             matches!(error, ClientError::BadText { .. }),
             "{key:?} {value:?}: {error}"
         );
     }
-    for outcome in [client.put_node_attr("k", b"v"), client.node_attr("k", true)] {
+    let key = "k";
+    let put = client.call(&PutNodeAttr(key, b"v")).map(drop);
+    let get = client.call(&NodeAttr(key, true)).map(drop);
+    for outcome in [put, get] {
         assert_eq!(
             outcome.unwrap_err().to_string().split('`').next(),
             Some("PMI-1 has no ")
         );
     }
     assert!(matches!(
-        client.iallgather(b"x"),
+        client.call(&Iallgather(b"x")),
         Err(ClientError::NoExtensions { .. })
     ));
 
-    let mut small = Client::pmi1(Place::Known { rank: 0, size: 1 });
-    small.initialise().unwrap();
+    let mut small = Client::pmi1(RankFrom::Environment { rank: 0, size: 1 });
+    small.call(&Initialise).unwrap();
     play(&mut small, &HYDRA[..1]);
     play(
         &mut small,
@@ -326,10 +304,10 @@ fn what_pmi1_cannot_carry_is_refused() {
 }
 
 #[test]
-fn an_early_put_that_turns_out_too_long_is_an_event() {
-    let mut client = Client::pmi1(Place::Known { rank: 0, size: 1 });
-    client.initialise().unwrap();
-    client.put("k", &[b'v'; 600]).unwrap();
+fn an_early_put_that_turns_out_too_long_is_refused() {
+    let mut client = Client::pmi1(RankFrom::Environment { rank: 0, size: 1 });
+    client.call(&Initialise).unwrap();
+    let put = client.call(&Put("k", &[b'v'; 600])).unwrap();
     play(&mut client, &HYDRA[..2]);
     let name = "n".repeat(500);
     play(
@@ -342,18 +320,15 @@ fn an_early_put_that_turns_out_too_long_is_an_event() {
             HYDRA[3],
         ],
     );
-    let events = events(&mut client);
-    assert!(
-        matches!(&events[1], Event::Error(refusal) if refusal.message.contains("cannot be sent")),
-        "{events:?}"
-    );
+    let refusal = put.take().unwrap().unwrap_err();
+    assert!(refusal.message.contains("cannot be sent"), "{refusal}");
     assert!(!client.has_output());
 }
 
 #[test]
 fn abort_overtakes_and_leaves_alone() {
     let mut client = introduced(HYDRA);
-    client.fence().unwrap();
+    client.call(&Fence).unwrap();
     client.abort(7, "out of\nluck").unwrap();
     let sent = text(&mut client);
     assert!(sent.starts_with("cmd=abort exitcode=7"), "{sent}");
@@ -364,7 +339,7 @@ fn abort_overtakes_and_leaves_alone() {
 fn nonsense_ends_the_connection() {
     let outcome = |bytes: &[u8]| {
         let mut client = introduced(HYDRA);
-        client.fence().unwrap();
+        client.call(&Fence).unwrap();
         let outcome = client.handle_bytes(bytes);
         assert_eq!(
             client.handle_bytes(b"cmd=barrier_out\n").is_err(),
@@ -381,8 +356,8 @@ fn nonsense_ends_the_connection() {
     ] {
         assert!(outcome(bytes).is_err(), "{:?}", excerpt(bytes));
     }
-    let mut client = Client::pmi1(Place::Known { rank: 0, size: 1 });
-    client.initialise().unwrap();
+    let mut client = Client::pmi1(RankFrom::Environment { rank: 0, size: 1 });
+    client.call(&Initialise).unwrap();
     assert!(matches!(
         client.handle_bytes(b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=-1\n"),
         Err(ClientError::Version { wanted: "1.1", .. })

@@ -4,13 +4,13 @@
 //! size of the job, then the lengths that the server accepts, the name of the key-value space, and
 //! the number of the program. One request is under way at a time, also here.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::call::{Call, Name};
 use super::queue::Pending;
-use super::{ClientError, Event, Heard, Initialised, Place, Refusal, RequestId, Spawned, not_sent};
-use crate::wire::excerpt;
+use super::{ClientError, Heard, Outcome, RankFrom, Refusal, not_sent};
 use crate::wire::v1::{Command, Decoder, Fact, Incoming, InitLine, Reply, encode_spawn};
+use crate::wire::{excerpt, v2};
 
 /// Longest value that is put, in bytes, whatever the server says: a request is one line of at most
 /// 1024 bytes, and there are servers that lose values of more than 960 bytes, or cut those over
@@ -61,10 +61,10 @@ enum Next {
 
 impl Speaker {
     /// For a process that knows its rank and the size of the job, or has a number to ask with.
-    pub(super) fn new(place: Place) -> Self {
-        let (id, step, rank, size) = match place {
-            Place::Known { rank, size } => (None, Step::Init, Some(rank), Some(size)),
-            Place::Asked { id } => (Some(id), Step::Set, None, None),
+    pub(super) fn new(rank_from: RankFrom) -> Self {
+        let (id, step, rank, size) = match rank_from {
+            RankFrom::Environment { rank, size } => (None, Step::Init, Some(rank), Some(size)),
+            RankFrom::Server { id } => (Some(id), Step::Set, None, None),
         };
         let facts = Facts {
             step,
@@ -103,46 +103,54 @@ impl Speaker {
     }
 
     /// Appends the request to `output`, or gives the outcome if there is nothing to send.
-    pub(super) fn say(&self, call: &Call, output: &mut Vec<u8>) -> Option<Event> {
+    pub(super) fn say(
+        &self,
+        command: &v2::Command<'_>,
+        output: &mut Vec<u8>,
+    ) -> Option<Outcome<v2::Reply<'static>>> {
         let kvsname = &self.facts.kvsname[..];
-        let command = match call {
-            Call::JobId => {
+        let name = command.name();
+        let refused = |why: &dyn std::fmt::Display| Some(Err(not_sent(name, why)));
+        let line = match command {
+            v2::Command::JobGetId => {
                 let name = String::from_utf8_lossy(kvsname).into_owned();
-                return Some(Event::JobId(name));
+                return Some(Ok(v2::Reply::JobId(name.into())));
             }
-            Call::Spawn(request) => {
-                let error = encode_spawn(request, output).err()?;
-                return Some(Event::Error(not_sent(call, &error)));
+            v2::Command::Spawn(request) => {
+                return encode_spawn(request, output)
+                    .err()
+                    .and_then(|e| refused(&e));
             }
-            Call::JobAttr { key } if key == UNIVERSE_SIZE => Command::GetUniverseSize,
-            Call::JobAttr { key } | Call::Get { key } => Command::Get { kvsname, key },
-            Call::Put { key, value } => Command::Put {
+            v2::Command::JobAttr { key } if **key == *UNIVERSE_SIZE => Command::GetUniverseSize,
+            v2::Command::JobAttr { key } | v2::Command::KvsGet { key, .. } => {
+                Command::Get { kvsname, key }
+            }
+            v2::Command::KvsPut { key, value } => Command::Put {
                 kvsname,
                 key,
                 value,
             },
-            Call::Fence => Command::Barrier,
-            Call::Publish { name, port } => Command::Publish {
+            v2::Command::KvsFence => Command::Barrier,
+            v2::Command::NamePublish { name, port } => Command::Publish {
                 service: name,
                 port,
             },
-            Call::Lookup { name } => Command::Lookup { service: name },
-            Call::Unpublish { name } => Command::Unpublish { service: name },
-            Call::Finalize => Command::Finalize,
+            v2::Command::NameLookup { name } => Command::Lookup { service: name },
+            v2::Command::NameUnpublish { name } => Command::Unpublish { service: name },
+            v2::Command::Finalize => Command::Finalize,
             _ => {
-                debug_assert!(!offers(call), "refused before");
-                return Some(Event::Error(not_sent(call, &"PMI-1 has no such command")));
+                debug_assert!(!offers(command), "refused before");
+                return refused(&"PMI-1 has no such command");
             }
         };
-        let error = command.encode(output).err()?;
-        Some(Event::Error(not_sent(call, &error)))
+        line.encode(output).err().and_then(|e| refused(&e))
     }
 
     pub(super) fn hear(
         &mut self,
         pending: &VecDeque<Pending>,
         output: &mut Vec<u8>,
-    ) -> Result<Option<Heard>, ClientError> {
+    ) -> Result<Option<Heard<'_>>, ClientError> {
         let reply = match self.decoder.next_message()? {
             None => return Ok(None),
             Some(Incoming::Line(line)) => Reply::decode(line)?,
@@ -151,28 +159,31 @@ impl Speaker {
                 return Err(ClientError::Unexpected { command });
             }
         };
-        let event = if self.facts.step == Step::Done {
+        if self.facts.step == Step::Done {
+            let name = unexpected(&reply);
             let pending = pending.front();
-            let event = pending.and_then(|pending| outcome(pending.command, &reply));
-            event.ok_or_else(|| unexpected(&reply))?
-        } else {
-            match self.facts.learn(&reply)? {
-                Next::Await => return Ok(Some(Heard::Nothing)),
-                Next::Ask(command) => {
-                    command.encode(output)?;
-                    return Ok(Some(Heard::Nothing));
-                }
-                Next::Open { appnum } => Event::Initialised(Initialised {
-                    rank: self.facts.rank.unwrap_or(0),
-                    size: self.facts.size.unwrap_or(1),
-                    appnum,
-                    spawner: None,
-                    restarts: self.facts.restarts,
-                    first_request: RequestId(self.facts.first_request),
-                }),
+            let outcome = pending.and_then(|pending| outcome(pending.command, reply));
+            return Ok(Some(Heard::Outcome(0, outcome.ok_or(name)?)));
+        }
+        let appnum = match self.facts.learn(&reply)? {
+            Next::Await => return Ok(Some(Heard::Nothing)),
+            Next::Ask(command) => {
+                command.encode(output)?;
+                return Ok(Some(Heard::Nothing));
             }
+            Next::Open { appnum } => appnum,
         };
-        Ok(Some(Heard::Outcome { index: 0, event }))
+        let facts = v2::Reply::FullInit(v2::FullInitReply {
+            rank: self.facts.rank.unwrap_or(0),
+            size: self.facts.size.unwrap_or(1),
+            appnum,
+            debugged: false,
+            verbose: false,
+            spawner: None,
+            restarts: self.facts.restarts,
+            first_request: self.facts.first_request,
+        });
+        Ok(Some(Heard::Outcome(0, Ok(facts))))
     }
 }
 
@@ -228,21 +239,21 @@ fn unexpected(reply: &Reply<'_>) -> ClientError {
     }
 }
 
-/// Whether PMI-1 has a command for a call.
-pub(super) fn offers(call: &Call) -> bool {
-    !matches!(
-        call,
-        Call::PutNodeAttr { .. }
-            | Call::NodeAttr { .. }
-            | Call::Ifence
-            | Call::Iallgather { .. }
-            | Call::Allgather { .. }
-            | Call::Wait { .. }
-            | Call::Ring { .. }
-            | Call::GetFrom { .. }
-            | Call::Nla { .. }
-            | Call::NlaSend { .. }
-            | Call::NlaRecv { .. }
+/// Whether PMI-1 has a command, or another way, for one of PMI-2.
+pub(super) fn offers(command: &v2::Command<'_>) -> bool {
+    matches!(
+        command,
+        v2::Command::FullInit { .. }
+            | v2::Command::JobGetId
+            | v2::Command::JobAttr { .. }
+            | v2::Command::KvsPut { .. }
+            | v2::Command::KvsGet { direct: false, .. }
+            | v2::Command::KvsFence
+            | v2::Command::NamePublish { .. }
+            | v2::Command::NameLookup { .. }
+            | v2::Command::NameUnpublish { .. }
+            | v2::Command::Spawn(_)
+            | v2::Command::Finalize
     )
 }
 
@@ -259,37 +270,32 @@ pub(super) fn abort(exit_code: i32, message: &str, output: &mut Vec<u8>) {
     }
 }
 
-/// What a reply means for the call that it answers; `None` if it is no answer to that.
-fn outcome(command: Name, reply: &Reply<'_>) -> Option<Event> {
-    Some(match (command, reply) {
-        ("info-getjobattr", Reply::Get(value)) => Event::JobAttr(value.map(<[u8]>::to_vec)),
+/// The reply of PMI-2 that a reply to such a command is; `None` if it is no reply to that.
+fn outcome<'m>(command: &str, reply: Reply<'m>) -> Option<Outcome<v2::Reply<'m>>> {
+    Some(Ok(match (command, reply) {
+        ("info-getjobattr", Reply::Get(value)) => v2::Reply::JobAttr(value.map(Cow::Borrowed)),
         ("info-getjobattr", Reply::UniverseSize(size)) => {
-            let known = (*size >= 0).then(|| size.to_string().into_bytes());
-            Event::JobAttr(known)
+            let known = (size >= 0).then(|| size.to_string().into_bytes());
+            v2::Reply::JobAttr(known.map(Cow::Owned))
         }
-        ("kvs-get", Reply::Get(value)) => Event::Got(value.map(<[u8]>::to_vec)),
-        ("kvs-put", Reply::Put) => Event::Put,
-        ("kvs-fence", Reply::Barrier) => Event::FenceDone,
-        ("name-publish", Reply::Publish) => Event::Published,
-        ("name-lookup", Reply::Lookup(port)) => Event::LookedUp(port.to_vec()),
-        ("name-unpublish", Reply::Unpublish) => Event::Unpublished,
-        ("spawn", Reply::Spawn { job_id, errcodes }) => Event::Spawned(Spawned {
-            job_id: job_id.map(|id| String::from_utf8_lossy(id).into_owned()),
-            errcodes: errcodes.clone(),
-        }),
-        ("finalize", Reply::Finalize) => Event::Finalized,
-        (
-            _,
-            Reply::Refused {
-                reply: _,
+        ("kvs-get", Reply::Get(value)) => v2::Reply::KvsGet(value.map(Cow::Borrowed)),
+        ("kvs-put", Reply::Put) => v2::Reply::KvsPut,
+        ("kvs-fence", Reply::Barrier) => v2::Reply::KvsFence,
+        ("name-publish", Reply::Publish) => v2::Reply::NamePublished,
+        ("name-lookup", Reply::Lookup(port)) => v2::Reply::NameFound(Cow::Borrowed(port)),
+        ("name-unpublish", Reply::Unpublish) => v2::Reply::NameUnpublished,
+        ("spawn", Reply::Spawn { job_id, errcodes }) => v2::Reply::Spawned {
+            job_id: job_id.map(String::from_utf8_lossy),
+            errcodes,
+        },
+        ("finalize", Reply::Finalize) => v2::Reply::Finalize,
+        (_, Reply::Refused { rc, message, .. }) => {
+            return Some(Err(Refusal {
+                command: command.to_owned(),
                 rc,
-                message,
-            },
-        ) => Event::Error(Refusal {
-            command: command.to_owned(),
-            rc: *rc,
-            message: message.replace('_', " "),
-        }),
+                message: message.replace('_', " "),
+            }));
+        }
         _ => return None,
-    })
+    }))
 }

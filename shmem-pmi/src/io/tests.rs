@@ -1,6 +1,8 @@
 //! Tests of the blocking driver against a real server behind socket pairs.
 
 use super::*;
+use crate::client::ClientConfig;
+use crate::client::calls::*;
 use crate::server::{Job, NodePlace, NodeServer, Output};
 use crate::tree::Tree;
 use std::io::Write as _;
@@ -74,28 +76,37 @@ fn run(extensions: bool) -> Vec<Vec<u8>> {
                     extensions,
                 };
                 let limit = Some(Duration::from_secs(60));
-                let pmi = Connection::from_fd(stream.into(), config, limit).unwrap();
-                assert_eq!(pmi.initialise().unwrap().size, 4);
-                let gather = extensions.then(|| pmi.iallgather(&[rank as u8; 3]).unwrap());
-                assert_eq!(pmi.job_id().unwrap(), "io");
-                pmi.put(&format!("k{rank}"), format!("v{rank}").as_bytes())
-                    .unwrap();
-                let fence = pmi.ifence().unwrap();
+                let pmi = Connection::new(stream, Client::new(config), limit).unwrap();
+                assert_eq!(pmi.call(&Initialise).unwrap().size, 4);
+                let gather = extensions.then(|| {
+                    let first = pmi.submit(|client| Ok(client.next_request())).unwrap();
+                    pmi.submit(|client| client.call(&Iallgather(&[rank as u8; 3])))
+                        .unwrap();
+                    first
+                });
+                assert_eq!(pmi.call(&JobId).unwrap(), "io");
+                let (key, value) = (format!("k{rank}"), format!("v{rank}"));
+                pmi.call(&Put(&key, value.as_bytes())).unwrap();
+                let fence = pmi.submit(|client| {
+                    let request = client.next_request();
+                    client.call(&Ifence).map(|_| request)
+                });
+                let fence = fence.unwrap();
                 if rank == 0 {
-                    pmi.put_node_attr("a", b"x").unwrap();
+                    pmi.call(&PutNodeAttr("a", b"x")).unwrap();
                 }
-                pmi.wait(fence).unwrap();
-                assert_eq!(pmi.node_attr("a", true).unwrap(), Some(b"x".to_vec()));
+                pmi.call(&Wait(fence)).unwrap();
+                assert_eq!(pmi.call(&NodeAttr("a", true)).unwrap(), Some(b"x".to_vec()));
                 let other = (rank + 1) % 4;
-                let value = pmi.get(&format!("k{other}")).unwrap();
+                let value = pmi.call(&Get(&format!("k{other}"))).unwrap();
                 assert_eq!(value, Some(format!("v{other}").into_bytes()));
-                assert_eq!(pmi.get("none").unwrap(), None);
-                pmi.fence().unwrap();
+                assert_eq!(pmi.call(&Get("none")).unwrap(), None);
+                pmi.call(&Fence).unwrap();
                 if let Some(gather) = gather {
-                    pmi.wait(gather).unwrap();
+                    pmi.call(&Wait(gather)).unwrap();
                 }
-                assert_eq!(pmi.job_attr("none").unwrap(), None);
-                pmi.finalize().unwrap();
+                assert_eq!(pmi.call(&JobAttr("none")).unwrap(), None);
+                pmi.call(&Finalize).unwrap();
             })
         })
         .collect();
@@ -120,19 +131,25 @@ fn connect(timeout: Duration) -> (UnixStream, Connection) {
     };
     (
         server,
-        Connection::new(stream, config, Some(timeout)).unwrap(),
+        Connection::new(stream, Client::new(config), Some(timeout)).unwrap(),
     )
 }
 
 #[test]
 fn silence_and_closing_are_told_apart() {
     let (server, pmi) = connect(Duration::from_millis(5));
-    assert!(matches!(pmi.initialise(), Err(ConnectionError::Timeout(_))));
+    assert!(matches!(
+        pmi.call(&Initialise),
+        Err(ConnectionError::Timeout(_))
+    ));
     drop(server);
 
     let (server, pmi) = connect(Duration::from_secs(60));
     drop(server);
-    assert!(matches!(pmi.initialise(), Err(ConnectionError::Closed)));
+    assert!(matches!(
+        pmi.call(&Initialise),
+        Err(ConnectionError::Closed)
+    ));
 }
 
 #[test]
@@ -144,12 +161,12 @@ fn refusals_carry_the_reason() {
               45    cmd=fullinit-response;rc=3;errmsg=bad rank;;;",
         )
         .unwrap();
-    let text = pmi.initialise().unwrap_err().to_string();
+    let text = pmi.call(&Initialise).unwrap_err().to_string();
     assert_eq!(text, "PMI server refused `fullinit` (rc=3): bad rank;");
 }
 
 /// Every PMGR call, with values that take several parts; then what differs between PEs.
-fn pmgr_calls(pmgr: &crate::pmgr::Pmgr<'_>) {
+fn pmgr_calls(pmgr: &crate::papers::pmgr::Pmgr<'_>) {
     let (rank, size) = (pmgr.rank() as usize, pmgr.size() as usize);
     let fill = |from: usize, to: usize, len: usize| vec![(16 * from + to) as u8; len];
     // Below, at and above the length of one part.
@@ -224,27 +241,30 @@ fn pmgr_and_messages_over_sockets() {
             extensions: true,
         };
         let limit = Some(Duration::from_secs(60));
-        let connection = Connection::new(stream, config, limit).unwrap();
-        let pmgr = crate::pmgr::Pmgr::open(&connection).unwrap();
+        let connection = Connection::new(stream, Client::new(config), limit).unwrap();
+        let pmgr = crate::papers::pmgr::Pmgr::open(&connection).unwrap();
         pmgr_calls(&pmgr);
-        let nla = crate::nla::Nla::new(&connection, rank, 4);
+        let primitives = crate::papers::primitives::Primitives::new(&connection, rank, 4);
         let (next, last) = ((rank + 1) % 4, (rank + 3) % 4);
-        nla.send(next, b"").unwrap();
-        nla.send(next, &[rank as u8; crate::nla::MAX_MESSAGE])
+        primitives.send(next, b"").unwrap();
+        primitives
+            .send(next, &[rank as u8; crate::wire::data::MAX_MESSAGE])
             .unwrap();
-        assert_eq!(nla.recv(last).unwrap(), b"");
+        assert_eq!(primitives.recv(last).unwrap(), b"");
         assert_eq!(
-            nla.recv(last).unwrap(),
-            [last as u8; crate::nla::MAX_MESSAGE]
+            primitives.recv(last).unwrap(),
+            [last as u8; crate::wire::data::MAX_MESSAGE]
         );
-        assert!(nla.send(next, &[0; crate::nla::MAX_MESSAGE + 1]).is_err());
-        nla.put(&format!("k{rank}"), b"v").unwrap();
-        assert_eq!(
-            connection.get_from(next, &format!("k{next}")).unwrap(),
-            b"v"
+        assert!(
+            primitives
+                .send(next, &[0; crate::wire::data::MAX_MESSAGE + 1])
+                .is_err()
         );
-        nla.barrier().unwrap();
-        assert_eq!(nla.get(&format!("k{last}")).unwrap().unwrap(), b"v");
+        primitives.put(&format!("k{rank}"), b"v").unwrap();
+        let (owner, key) = (next, &format!("k{next}")[..]);
+        assert_eq!(connection.call(&GetFrom(owner, key)).unwrap(), b"v");
+        primitives.barrier().unwrap();
+        assert_eq!(primitives.get(&format!("k{last}")).unwrap().unwrap(), b"v");
         pmgr.close().unwrap();
     };
     let pes: Vec<_> = (0..)

@@ -1,7 +1,8 @@
 //! Tests of the driver's promises against servers that play a script.
 
 use super::*;
-use crate::client::Place;
+use crate::client::calls::*;
+use crate::client::{ClientConfig, RankFrom};
 use std::io::Write as _;
 use std::thread;
 
@@ -12,28 +13,29 @@ const HYDRA: &[u8] = b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\
 /// A PMI-1 client that has been accepted, and the other end of its socket.
 fn pmi1() -> (UnixStream, Connection) {
     let (mut server, stream) = UnixStream::pair().unwrap();
-    let client = Client::pmi1(Place::Known { rank: 0, size: 2 });
+    let client = Client::pmi1(RankFrom::Environment { rank: 0, size: 2 });
     let limit = Some(Duration::from_secs(60));
-    let pmi = Connection::with_client(stream.into(), client, limit).unwrap();
+    let pmi = Connection::new(stream, client, limit).unwrap();
     server.write_all(HYDRA).unwrap();
-    assert_eq!(pmi.initialise().unwrap().size, 2);
+    assert_eq!(pmi.call(&Initialise).unwrap().size, 2);
     (server, pmi)
 }
 
 #[test]
 fn polling_never_waits() {
     let (mut server, pmi) = pmi1();
-    let fence = pmi.submit(|client| client.fence()).unwrap();
+    let fence = pmi.submit(|client| client.call(&Fence)).unwrap();
     for byte in b"cmd=barrier_out\n" {
-        assert_eq!(pmi.poll_for(fence).unwrap(), None);
+        assert!(!pmi.has_come(&fence).unwrap());
         server.write_all(&[*byte]).unwrap();
     }
-    assert_eq!(pmi.poll_for(fence).unwrap(), Some(Event::FenceDone));
-    let next = pmi.submit(|client| client.fence()).unwrap();
+    assert!(pmi.has_come(&fence).unwrap());
+    assert_eq!(fence.take(), Some(Ok(())));
+    let next = pmi.submit(|client| client.call(&Fence)).unwrap();
     drop(server);
-    assert!(matches!(pmi.poll_for(next), Err(ConnectionError::Closed)));
+    assert!(matches!(pmi.has_come(&next), Err(ConnectionError::Closed)));
     assert!(
-        matches!(pmi.fence(), Err(ConnectionError::Closed)),
+        matches!(pmi.call(&Fence), Err(ConnectionError::Closed)),
         "it stays so"
     );
 }
@@ -61,17 +63,17 @@ fn every_request_is_a_write_of_its_own() {
             server.write_all(reply).unwrap();
         }
     });
-    let client = Client::pmi1(Place::Known { rank: 0, size: 1 });
-    let pmi = Connection::with_client(stream.into(), client, None).unwrap();
+    let client = Client::pmi1(RankFrom::Environment { rank: 0, size: 1 });
+    let pmi = Connection::new(stream, client, None).unwrap();
     pmi.submit(|client| {
-        client.initialise()?;
+        client.call(&Initialise)?;
         for i in 0..20 {
-            client.put(&format!("key-{i}"), &[b'v'; 600])?;
+            client.call(&Put(&format!("key-{i}"), &[b'v'; 600]))?;
         }
         Ok(())
     })
     .unwrap();
-    pmi.fence().unwrap();
+    pmi.call(&Fence).unwrap();
     server.join().unwrap();
 }
 
@@ -79,7 +81,7 @@ fn every_request_is_a_write_of_its_own() {
 fn the_end_of_the_server_wakes_all_threads() {
     let (server, pmi) = pmi1();
     thread::scope(|scope| {
-        let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| pmi.fence())).collect();
+        let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| pmi.call(&Fence))).collect();
         drop(server);
         for thread in waiting {
             let outcome = thread.join().unwrap();
@@ -133,16 +135,16 @@ fn requests_that_fill_the_socket_do_not_keep_replies_out() {
         extensions: true,
     };
     let limit = Some(Duration::from_secs(60));
-    let pmi = Connection::new(stream, config, limit).unwrap();
-    pmi.initialise().unwrap();
+    let pmi = Connection::new(stream, Client::new(config), limit).unwrap();
+    pmi.call(&Initialise).unwrap();
     let flood = || {
         let gets = pmi.submit(|client| {
             (0..GETS)
-                .map(|i| client.get(&format!("a-key-of-some-length-{i}")))
+                .map(|i| client.call(&Get(&format!("a-key-of-some-length-{i}"))))
                 .collect::<Result<Vec<_>, _>>()
         });
         for get in gets.unwrap() {
-            assert_eq!(pmi.wait_for(get).unwrap(), Event::Got(None));
+            assert_eq!(pmi.wait(&get).unwrap(), None);
         }
     };
     // Nobody else reads; then others do, and write in between.
@@ -152,7 +154,7 @@ fn requests_that_fill_the_socket_do_not_keep_replies_out() {
         scope.spawn(flood);
         scope.spawn(|| {
             for _ in 0..200 {
-                assert_eq!(pmi.get("another").unwrap(), None);
+                assert_eq!(pmi.call(&Get("another")).unwrap(), None);
             }
         });
     });

@@ -10,7 +10,8 @@ use shmem_node::tables::NodeTables;
 
 use super::environment::{Environment, Found};
 use super::error::Cause;
-use crate::client::{Client, ClientConfig, Initialised, Place};
+use crate::client::calls::{Initialise, Initialised};
+use crate::client::{Client, ClientConfig, RankFrom};
 use crate::io::Connection;
 
 /// Takes a descriptor that the launcher has left.
@@ -52,9 +53,9 @@ pub(super) fn introduce(
     };
     let socket = |fd, client| {
         let source = |source| Cause::Descriptor { fd, source };
-        Connection::with_client(inherit(fd)?, client, None).map_err(source)
+        Connection::new(inherit(fd)?, client, None).map_err(source)
     };
-    let place = Place::Known {
+    let told = RankFrom::Environment {
         rank: environment.rank,
         size: environment.size,
     };
@@ -65,7 +66,7 @@ pub(super) fn introduce(
             socket(*fd, Client::new(config(true)))?
         }
         Found::Pmi2 { fd } => socket(*fd, Client::new(config(false)))?,
-        Found::Pmi1 { fd } => socket(*fd, Client::pmi1(place))?,
+        Found::Pmi1 { fd } => socket(*fd, Client::pmi1(told))?,
         Found::Pmi1Port { address, id } => {
             static CONNECTED: AtomicBool = AtomicBool::new(false);
             let connect = |source| Cause::Connect {
@@ -76,11 +77,11 @@ pub(super) fn introduce(
                 let twice = std::io::Error::other("this process has connected before");
                 return Err(connect(twice));
             }
-            Connection::connect(address, Client::pmi1(Place::Asked { id: *id }), None)
+            Connection::connect(address, Client::pmi1(RankFrom::Server { id: *id }), None)
                 .map_err(connect)?
         }
         Found::Alone => unreachable!("asked for a server that there is"),
     };
-    let facts = connection.initialise()?;
+    let facts = connection.call(&Initialise)?;
     Ok((connection, facts, node))
 }

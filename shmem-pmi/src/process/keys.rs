@@ -8,7 +8,7 @@
 use shmem_node::contract::unhex;
 
 use super::error::Cause;
-use crate::client::{Client, ClientError, Ticket};
+use crate::client::{Client, ClientError, Ticket, calls};
 use crate::io::Connection;
 use crate::wire::MAX_ALLGATHER_VALUE;
 
@@ -17,7 +17,7 @@ use crate::wire::MAX_ALLGATHER_VALUE;
 pub(super) struct Started {
     number: u64,
     value_len: usize,
-    puts: Vec<Ticket>,
+    puts: Vec<Ticket<()>>,
 }
 
 pub(super) fn key(what: char, number: u64, rank: u32, piece: usize) -> String {
@@ -31,22 +31,22 @@ impl Started {
         number: u64,
         rank: u32,
         value: &[u8],
-    ) -> Result<(Self, SplitFence), ClientError> {
+    ) -> Result<(Self, Ticket<()>), ClientError> {
         let mut puts = Vec::new();
         for (piece, text) in pieces(value, client.value_max()).iter().enumerate() {
             let key = key('g', number, rank, piece);
-            puts.push(client.put(&key, text.as_bytes())?);
+            puts.push(client.call(&calls::Put(&key, text.as_bytes()))?);
         }
         let started = Self {
             number,
             value_len: value.len(),
             puts,
         };
-        Ok((started, SplitFence::start(client)?))
+        Ok((started, start_fence(client)?))
     }
 
     /// The tickets of what was put; once.
-    pub(super) fn take_puts(&mut self) -> Vec<Ticket> {
+    pub(super) fn take_puts(&mut self) -> Vec<Ticket<()>> {
         std::mem::take(&mut self.puts)
     }
 
@@ -64,7 +64,7 @@ impl Started {
         let mut left = None;
         while left != Some(0) {
             let key = key('g', self.number, rank, piece);
-            let text = connection.get(&key)?;
+            let text = connection.call(&calls::Get(&key))?;
             let fault = |fault| Cause::Contribution {
                 rank,
                 key: key.clone(),
@@ -111,27 +111,12 @@ pub(super) fn check(value: &[u8]) -> Result<(), Cause> {
     }
 }
 
-/// A fence under way.
-pub(super) struct SplitFence {
-    started: Ticket,
-    done: Ticket,
-}
-
-impl SplitFence {
-    /// Starts one.
-    pub(super) fn start(client: &mut Client) -> Result<Self, ClientError> {
-        let started = client.ifence()?;
-        Ok(Self {
-            started: started.ticket,
-            done: client.wait(started.request)?,
-        })
-    }
-
-    /// The ticket whose event comes when it is complete; of its start nobody wants to hear.
-    pub(super) fn completion(self, connection: &Connection) -> Ticket {
-        connection.forget(self.started);
-        self.done
-    }
+/// Starts a fence; the ticket's outcome comes when it is complete.
+pub(super) fn start_fence(client: &mut Client) -> Result<Ticket<()>, ClientError> {
+    let request = client.next_request();
+    // Of its start nobody wants to hear.
+    client.call(&calls::Ifence)?;
+    client.call(&calls::Wait(request))
 }
 
 /// The texts under which a value is put, each of at most `max` bytes.

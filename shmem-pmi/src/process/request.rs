@@ -9,7 +9,7 @@ use super::Inner;
 use super::error::{Cause, ProcessError};
 use super::keys;
 use super::shelf::OnShelf;
-use crate::client::{Event, Ticket};
+use crate::client::Ticket;
 use crate::io::{Connection, ConnectionError};
 
 /// How often [`Request::test`] looks into shared memory before it asks the agent, which would know
@@ -31,50 +31,13 @@ pub struct Request<T> {
 pub(super) enum Work {
     /// A job of one process: over at once.
     Alone(Vec<u8>),
-    Fence(Awaited),
+    Fence(Ticket<()>),
     Shelf {
         result: Arc<OnShelf>,
         looks: u32,
-        asked: Option<Awaited>,
+        asked: Option<Ticket<()>>,
     },
-    Keys(keys::Started, Awaited),
-}
-
-/// An event that is to come.
-pub(super) struct Awaited {
-    ticket: Ticket,
-    event: Option<Event>,
-}
-
-impl Awaited {
-    pub(super) fn new(ticket: Ticket) -> Self {
-        Self {
-            ticket,
-            event: None,
-        }
-    }
-
-    /// Whether it has come; never waits.
-    fn has_come(&mut self, connection: &Connection) -> Result<bool, ConnectionError> {
-        if self.event.is_none() {
-            self.event = connection.poll_for(self.ticket)?;
-        }
-        Ok(self.event.is_some())
-    }
-
-    pub(super) fn wait(&mut self, connection: &Connection) -> Result<(), ConnectionError> {
-        let event = match self.event.take() {
-            Some(event) => event,
-            None => connection.wait_for(self.ticket)?,
-        };
-        // The outcome may be asked for again.
-        self.event = Some(event.clone());
-        match event {
-            Event::Error(refusal) => Err(refusal.into()),
-            Event::RequestDone(_) => Ok(()),
-            other => Err(ConnectionError::WrongReply(other)),
-        }
-    }
+    Keys(keys::Started, Ticket<()>),
 }
 
 /// What an operation gives: nothing for a fence, [`Gathered`] for an allgather.
@@ -155,32 +118,6 @@ impl<T: Outcome> Request<T> {
     }
 }
 
-impl<T> Drop for Request<T> {
-    fn drop(&mut self) {
-        let Some(connection) = self.inner.connection() else {
-            return;
-        };
-        let awaited = match &mut self.work {
-            Work::Alone(_) => None,
-            Work::Fence(fence) => Some(fence),
-            Work::Shelf { asked, .. } => asked.as_mut(),
-            Work::Keys(started, fence) => {
-                for put in started.take_puts() {
-                    connection.forget(put);
-                }
-                Some(fence)
-            }
-        };
-        if let Some(Awaited {
-            ticket,
-            event: None,
-        }) = awaited
-        {
-            connection.forget(*ticket);
-        }
-    }
-}
-
 impl Work {
     fn alone(&mut self) -> Result<Option<Gathered>, Cause> {
         let Self::Alone(value) = self else {
@@ -194,12 +131,12 @@ impl Work {
         match self {
             Self::Alone(_) => self.alone(),
             Self::Fence(fence) => {
-                fence.wait(connection)?;
+                connection.wait(fence)?;
                 Ok(None)
             }
             Self::Shelf { result, asked, .. } => {
                 match asked {
-                    Some(asked) if !result.is_there() => asked.wait(connection)?,
+                    Some(asked) if !result.is_there() => connection.wait(asked)?,
                     _ => result.wait(connection)?,
                 }
                 let value_len = result.value_len();
@@ -216,12 +153,9 @@ impl Work {
             }
             Self::Keys(started, fence) => {
                 for put in started.take_puts() {
-                    connection.outcome(put, |event| match event {
-                        Event::Put => Ok(()),
-                        other => Err(other),
-                    })?;
+                    connection.wait(&put)?;
                 }
-                fence.wait(connection)?;
+                connection.wait(fence)?;
                 let values = started.collect(connection, size)?;
                 Ok(Some(Gathered::owned(values, size as usize)))
             }
@@ -231,7 +165,7 @@ impl Work {
     fn test(&mut self, connection: &Connection) -> Result<bool, ConnectionError> {
         match self {
             Self::Alone(_) => Ok(true),
-            Self::Fence(fence) | Self::Keys(_, fence) => fence.has_come(connection),
+            Self::Fence(fence) | Self::Keys(_, fence) => connection.has_come(fence),
             Self::Shelf {
                 result,
                 looks,
@@ -244,12 +178,11 @@ impl Work {
                 if *looks < LOOKS {
                     return Ok(false);
                 }
-                if asked.is_none() {
-                    *asked = Some(Awaited::new(result.ask(connection)?));
-                }
-                asked
-                    .as_mut()
-                    .map_or(Ok(false), |asked| asked.has_come(connection))
+                let asked = match asked {
+                    Some(asked) => asked,
+                    None => asked.insert(result.ask(connection)?),
+                };
+                connection.has_come(asked)
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use shmem_node::gather::Gather;
 use shmem_node::layout::GATHER_SLOTS;
 
-use crate::client::{Client, ClientError, Event, RequestId, Ticket};
+use crate::client::{Client, ClientError, RequestId, Ticket, calls};
 use crate::io::{Connection, ConnectionError};
 
 /// How long a result is awaited in memory before the agent is asked, which would know if the
@@ -78,7 +78,7 @@ impl Shelf {
         loop {
             let mut book = self.vacate(connection)?;
             let made = connection.submit(|client| {
-                // Operations of the NLA layer count, too, and take no slot.
+                // Operations with data count, too, and take no slot.
                 let RequestId(next) = client.next_request();
                 match calls.take_if(|_| next == book.next) {
                     Some(calls) => calls(client).map(Some),
@@ -101,16 +101,17 @@ impl Shelf {
         connection: &Connection,
         value: &[u8],
     ) -> Result<Arc<OnShelf>, ConnectionError> {
-        let (mut book, started) =
-            self.begin_booked(connection, |client| client.iallgather(value))?;
-        // If the agent refuses, it says so again to who waits.
-        connection.forget(started.ticket);
+        let (mut book, request) = self.begin_booked(connection, |client| {
+            let request = client.next_request();
+            // If the agent refuses, it says so again to who waits.
+            client.call(&calls::Iallgather(value)).map(|_| request)
+        })?;
         let result = Arc::new(OnShelf {
             shelf: Arc::clone(self),
-            request: started.request,
+            request,
             copy: OnceLock::new(),
         });
-        book.live[slot(started.request.0)] = Arc::downgrade(&result);
+        book.live[slot(request.0)] = Arc::downgrade(&result);
         Ok(result)
     }
 
@@ -165,8 +166,8 @@ impl OnShelf {
     }
 
     /// Asks the agent to be told when the operation is over.
-    pub(super) fn ask(&self, connection: &Connection) -> Result<Ticket, ConnectionError> {
-        connection.submit(|client| client.wait(self.request))
+    pub(super) fn ask(&self, connection: &Connection) -> Result<Ticket<()>, ConnectionError> {
+        connection.submit(|client| client.call(&calls::Wait(self.request)))
     }
 
     /// Waits for the result.
@@ -175,11 +176,7 @@ impl OnShelf {
         if self.is_there() || gather.wait(self.number(), IN_MEMORY) {
             return Ok(());
         }
-        let ticket = self.ask(connection)?;
-        connection.outcome(ticket, |event| match event {
-            Event::RequestDone(_) => Ok(()),
-            other => Err(other),
-        })
+        connection.wait(&self.ask(connection)?)
     }
 
     /// Bytes of each value.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use super::operation::{Contribution, Failure, Gathered, Operation};
 use super::place::{ConfigError, Job, NodePlace};
-use super::ring::{Pieces, Place};
+use super::ring::{Pieces, Standing};
 use super::{LinkName, NodeServer, Output, Shared, TreeError, TreeLink, WaitKind, Waiter};
-use crate::nla;
 use crate::ranks::RankSet;
+use crate::wire::data;
 use crate::wire::tree::{self, Body, Direction, GATHER_VALUES, Message};
 use crate::wire::v2::Reply;
 
@@ -171,7 +171,7 @@ impl Failure {
                 WaitKind::Fence => "kvs-fence".into(),
                 WaitKind::Allgather => "allgather".into(),
                 WaitKind::Wait => "wait".into(),
-                WaitKind::Nla => "nla".into(),
+                WaitKind::Data => "nla".into(),
                 WaitKind::Ring => "ring".into(),
             },
             rc: -1,
@@ -195,9 +195,9 @@ impl NodeServer {
                 })
             }
             Contribution::Fence(pairs, count) => operation.pairs(rank, &pairs, count),
-            Contribution::Nla(which, root, value) => {
+            Contribution::Data(which, root, value) => {
                 let mut record = Vec::new();
-                let gives = !matches!(which, nla::Operation::Broadcast | nla::Operation::Scatter);
+                let gives = !matches!(which, data::Operation::Broadcast | data::Operation::Scatter);
                 if gives || rank == root {
                     tree::append_record(&mut record, rank, &value);
                 }
@@ -268,7 +268,7 @@ impl NodeServer {
                 })
             }
             Body::Fence(pairs) => operation.pairs(who, pairs.bytes(), pairs.count()),
-            Body::Nla {
+            Body::Data {
                 operation: which,
                 root,
                 records,
@@ -305,7 +305,7 @@ impl NodeServer {
                 let whole = std::mem::replace(operation, Operation::new());
                 operation.waiters = waiters;
                 let message = Arc::new(whole.seal(Direction::Up, request));
-                self.passing_up(request, &message);
+                self.kvs.goes_up(request, &message);
                 self.events.push_back(Output::ToParent(message));
             } else if let Some(mut operation) = self.operations.window.pop_front() {
                 let waiters = std::mem::take(&mut operation.waiters);
@@ -331,7 +331,7 @@ impl NodeServer {
         };
         self.check_result(request, values)?;
         if let Body::Ring(part) = message.body {
-            return self.ring_result(request, &Place::from(part));
+            return self.ring_result(request, &Standing::from(part));
         }
         let waiters = self.take_waiters();
         self.complete(request, bytes, waiters);
@@ -426,7 +426,7 @@ impl NodeServer {
                 self.kvs.failed(request);
                 self.operations.failures.insert(request, failure);
             }
-            Ok(Body::Nla { records, .. }) => {
+            Ok(Body::Data { records, .. }) => {
                 self.operations.completed = request + 1;
                 return self.hand_out(request, records, waiters);
             }
@@ -452,7 +452,7 @@ impl NodeServer {
             (None, WaitKind::Allgather) => Reply::Allgather(request),
             (None, WaitKind::Wait) => Reply::Wait(request),
             // These are answered where their value is at hand.
-            (None, WaitKind::Attribute | WaitKind::Ring | WaitKind::Nla) => return,
+            (None, WaitKind::Attribute | WaitKind::Ring | WaitKind::Data) => return,
         };
         if waiter.kind == WaitKind::Wait {
             self.no_longer_withheld(waiter.local, waiter.life);

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::cache::CachePolicy;
 use super::relay::Asking;
 use super::{NodeServer, Output, Shared};
 use crate::question::{Answer, Question};
-use crate::wire::tree::{self, Body, Direction, FENCE_PAIRS, Message, Pairs, append_pair};
+use crate::wire::tree::{self, Body, Direction, Message, Pairs};
 
 impl NodeServer {
     /// Bytes of memory that the pairs of the key-value space take at this agent: keys, values and
@@ -19,14 +18,11 @@ impl NodeServer {
     /// A PE of this node puts a pair. Whether it goes up now or with the fence, the policy says.
     pub(super) fn put_pair(&mut self, local: usize, key: &[u8], value: &[u8]) {
         self.offer_pair(local, key, value);
-        if self.kvs.policy() == CachePolicy::Hcs {
-            let mut pair = Vec::new();
-            append_pair(&mut pair, key, value);
-            let from = self.sessions[local].started();
-            self.kvs.stage(from, Shared::from(Arc::new(pair.clone())));
-            if self.place.has_parent {
-                self.send_puts(from, Pairs::checked(&pair));
-            }
+        let from = self.sessions[local].started();
+        if let Some(pair) = self.kvs.put(from, key, value)
+            && self.place.has_parent
+        {
+            self.send_puts(from, Pairs::checked(&pair));
         }
     }
 
@@ -38,16 +34,16 @@ impl NodeServer {
         count: u32,
     ) -> (Vec<u8>, u32) {
         self.puts_leave(local, &puts);
-        match self.kvs.policy() {
-            CachePolicy::Hcs => (Vec::new(), 0),
-            _ => (puts, count),
+        match self.kvs.fence_brings_puts() {
+            true => (puts, count),
+            false => (Vec::new(), 0),
         }
     }
 
     /// Puts from below, ahead of the fence `from` or a later one.
     pub(super) fn puts_from_below(&mut self, from: u64, pairs: Pairs<'_>) {
         let copy = Arc::new(pairs.bytes().to_vec());
-        self.kvs.stage(from, Shared::from(copy));
+        self.kvs.puts_pass(from, Shared::from(copy));
         if self.place.has_parent {
             self.send_puts(from, pairs);
         }
@@ -65,32 +61,19 @@ impl NodeServer {
         }
     }
 
-    /// A fence goes up: its pairs stay here until it is complete.
-    pub(super) fn passing_up(&mut self, request: u64, message: &Arc<Vec<u8>>) {
-        if self.kvs.policy() == CachePolicy::Hcma
-            && matches!(
-                Message::decode(message).map(|m| m.body),
-                Ok(Body::Fence(pairs)) if pairs.count() > 0
-            )
-        {
-            let pairs = Shared::new(Arc::clone(message), FENCE_PAIRS..message.len());
-            self.kvs.stage(request, pairs);
-        }
-    }
-
     /// The root has all contributions of an operation: gives the message that goes down. For a fence
-    /// it depends on the policy; an operation of the NLA layer is turned into what the PEs get.
+    /// it depends on the policy; an operation with data is turned into what the PEs get.
     pub(super) fn settle_at_root(&mut self, request: u64, message: Vec<u8>) -> Vec<u8> {
-        let pairs = match Message::decode(&message).map(|m| m.body) {
-            Ok(Body::Fence(pairs)) if !self.kvs.policy().broadcasts() => pairs,
-            Ok(Body::Nla {
+        let changed = match Message::decode(&message).map(|m| m.body) {
+            Ok(Body::Fence(pairs)) => self.kvs.settle(request, pairs),
+            Ok(Body::Data {
                 operation,
                 root,
                 records,
-            }) => return self.nla_result(request, (operation, root), records),
-            _ => return message,
+            }) => return self.data_result(request, (operation, root), records),
+            _ => None,
         };
-        let (keys, _) = self.kvs.settle(request, pairs);
+        let Some(keys) = changed else { return message };
         let down = Message {
             direction: Direction::Down,
             request,

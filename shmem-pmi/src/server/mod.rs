@@ -6,16 +6,16 @@
 //! * `operation`: one of them, until all have joined it.
 //! * `passing`: the result of an allgather on its way through, forwarded before all of it is here.
 //! * `kvs`: puts, gets, and what a fence makes visible; `cache`: the pairs that the agent holds.
-//! * `nla`: collective operations of the NLA layer; `exchange`: what one PE gives to one other.
+//! * `data`: collective operations with data of any length; `exchange`: what one PE gives to one other.
 //! * `ring`: the scan by which PEs find their neighbours.
 //! * `relay`: questions and answers between the agents of single PEs.
 //! * `place`: what a server has to know of the job and of its place in the tree.
 
-mod cache;
+pub(crate) mod cache;
 mod collective;
+mod data;
 mod exchange;
 mod kvs;
-mod nla;
 mod operation;
 mod passing;
 mod place;
@@ -35,7 +35,7 @@ pub use shared::Shared;
 use crate::question::Question;
 use crate::ranks::RankSet;
 use crate::wire::tree::{Body, Decoder as TreeDecoder, Direction, Message, TreeWireError};
-use cache::Cache;
+use cache::whole::Cache;
 use collective::Operations;
 use exchange::Exchange;
 use passing::Passing;
@@ -237,7 +237,7 @@ pub struct NodeServer {
     place: NodePlace,
     sessions: Vec<Session>,
     operations: Operations,
-    kvs: Cache,
+    kvs: Box<dyn Cache>,
     node_attributes: HashMap<Box<[u8]>, Box<[u8]>>,
     attribute_waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
     /// PEs of this node whose questions are under way, by ticket.
@@ -273,7 +273,7 @@ enum WaitKind {
     Fence,
     Allgather,
     Wait,
-    Nla,
+    Data,
     Ring,
 }
 
@@ -526,8 +526,8 @@ impl NodeServer {
 }
 
 /// The pairs that a server has before any is put.
-fn first_pairs(job: &Job, place: &NodePlace, store: Box<dyn NodeStore>) -> Cache {
-    let mut kvs = Cache::new(job.cache, !place.has_parent, store);
+fn first_pairs(job: &Job, place: &NodePlace, store: Box<dyn NodeStore>) -> Box<dyn Cache> {
+    let mut kvs = job.cache.cache(!place.has_parent, store);
     for (key, value) in &job.preputs {
         kvs.insert(key, value);
     }

@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::Waiter;
 use super::ring::Pieces;
-use crate::nla;
-use crate::wire::tree::{self, Direction, FENCE_PAIRS, GATHER_VALUES, NLA_RECORDS};
+use crate::wire::data;
+use crate::wire::tree::{self, DATA_RECORDS, Direction, FENCE_PAIRS, GATHER_VALUES};
 
 /// What a PE brings to an operation.
 #[derive(Debug)]
@@ -15,8 +15,8 @@ pub(super) enum Contribution {
     Gather(Vec<u8>),
     /// Its puts since its last fence, encoded, and their number.
     Fence(Vec<u8>, u32),
-    /// What it gives to an operation of the NLA layer, and to which: the root is one of the ranks.
-    Nla(nla::Operation, u32, Vec<u8>),
+    /// What it gives to an operation with data, and to which: the root is one of the ranks.
+    Data(data::Operation, u32, Vec<u8>),
     /// Its left and its right value.
     Ring(Vec<u8>, Vec<u8>),
     /// Nothing usable, and why.
@@ -27,7 +27,7 @@ impl Contribution {
     /// Bytes that it holds.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Gather(value) | Self::Nla(_, _, value) => value.len(),
+            Self::Gather(value) | Self::Data(_, _, value) => value.len(),
             Self::Fence(pairs, _) => pairs.len(),
             Self::Ring(left, right) => left.len() + right.len(),
             Self::Unusable(_) => 0,
@@ -57,7 +57,7 @@ pub(super) enum Gathered {
     },
     Ring(Pieces),
     Records {
-        operation: nla::Operation,
+        operation: data::Operation,
         root: u32,
         count: u32,
         message: Vec<u8>,
@@ -161,7 +161,7 @@ impl Operation {
     pub(super) fn records(
         &mut self,
         who: u32,
-        (operation, root): (nla::Operation, u32),
+        (operation, root): (data::Operation, u32),
         records: &[u8],
         number: u32,
     ) -> Result<(), String> {
@@ -177,7 +177,7 @@ impl Operation {
                 operation,
                 root,
                 count: 0,
-                message: vec![0; NLA_RECORDS],
+                message: vec![0; DATA_RECORDS],
             };
         }
         match &mut self.gathered {
@@ -187,10 +187,10 @@ impl Operation {
                 count,
                 message,
             } if (*theirs, *their_root) == (operation, root) => {
-                if message.len() + records.len() > nla::MAX_TOTAL {
+                if message.len() + records.len() > data::MAX_TOTAL {
                     return Err(format!(
                         "NLA {operation}: with PE {who} it has more than {} bytes",
-                        nla::MAX_TOTAL
+                        data::MAX_TOTAL
                     ));
                 }
                 *count = count.saturating_add(number);
@@ -246,7 +246,7 @@ impl Operation {
                 mut message,
             } => {
                 let what = (operation, root);
-                let sealed = tree::seal_nla(&mut message, direction, request, what, count);
+                let sealed = tree::seal_data(&mut message, direction, request, what, count);
                 (message, sealed)
             }
             // Not reached: an operation is sealed when somebody has joined, and a ring otherwise.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{LinkName, NodeServer, Output, TreeError, TreeLink, WaitKind, Waiter};
 use crate::wire::tree::{Body, Direction, Message, RingPart};
-use crate::wire::v2::{Reply, RingReply};
+use crate::wire::v2::Reply;
 
 /// The ends of a piece of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) struct Pieces {
 
 /// Where a piece stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Standing {
     /// Ring rank of its first PE.
     pub(super) first: u32,
     /// Number of PEs of the ring.
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub(super) right: Vec<u8>,
 }
 
-impl From<RingPart<'_>> for Place {
+impl From<RingPart<'_>> for Standing {
     fn from(part: RingPart<'_>) -> Self {
         Self {
             first: part.first,
@@ -54,7 +54,7 @@ impl From<RingPart<'_>> for Place {
     }
 }
 
-impl Place {
+impl Standing {
     pub(super) fn part(&self) -> RingPart<'_> {
         RingPart {
             first: self.first,
@@ -116,9 +116,9 @@ impl Pieces {
     }
 
     /// Where the piece stands that is the whole ring.
-    fn closed(&self) -> Option<Place> {
+    fn closed(&self) -> Option<Standing> {
         let ends = self.ends()?;
-        Some(Place {
+        Some(Standing {
             first: 0,
             size: ends.count,
             left: ends.right.to_vec(),
@@ -127,7 +127,10 @@ impl Pieces {
     }
 
     /// Where each PE of the node and each child stands, when all together stand at `place`.
-    pub(super) fn places(&self, place: &Place) -> (Vec<Option<Place>>, Vec<Option<Place>>) {
+    pub(super) fn places(
+        &self,
+        place: &Standing,
+    ) -> (Vec<Option<Standing>>, Vec<Option<Standing>>) {
         let lists = [&self.locals, &self.children];
         let mut first = place.first;
         let mut left = &place.left;
@@ -137,7 +140,7 @@ impl Pieces {
             for piece in list {
                 places.push(piece.as_ref().map(|piece| {
                     let right = next.next().map_or(&place.right, |next| &next.left);
-                    let stands = Place {
+                    let stands = Standing {
                         first,
                         size: place.size,
                         left: left.clone(),
@@ -156,7 +159,7 @@ impl Pieces {
 
 impl NodeServer {
     /// The parent tells where the PEs below stand in a ring.
-    pub(super) fn ring_result(&mut self, request: u64, place: &Place) -> Result<(), TreeError> {
+    pub(super) fn ring_result(&mut self, request: u64, place: &Standing) -> Result<(), TreeError> {
         match self.operations.take_ring() {
             Some((pieces, waiters)) => {
                 self.settle_ring(request, &pieces, place, waiters);
@@ -180,7 +183,13 @@ impl NodeServer {
 
     /// Tells children and PEs where they stand in a ring. Children without PEs are told, too, so
     /// that they count on.
-    fn settle_ring(&mut self, request: u64, pieces: &Pieces, place: &Place, waiters: Vec<Waiter>) {
+    fn settle_ring(
+        &mut self,
+        request: u64,
+        pieces: &Pieces,
+        place: &Standing,
+        waiters: Vec<Waiter>,
+    ) {
         let (locals, children) = pieces.places(place);
         for child in 0..self.children.len() {
             let place = children
@@ -204,12 +213,12 @@ impl NodeServer {
         self.finish(request, others);
         for waiter in neighbours {
             if let Some(Some(place)) = locals.get(waiter.local) {
-                let reply = Reply::Ring(RingReply {
+                let reply = Reply::Ring {
                     rank: place.first,
                     size: Some(place.size),
                     left: place.left[..].into(),
                     right: place.right[..].into(),
-                });
+                };
                 self.tell(&waiter, reply);
             }
         }
@@ -252,14 +261,14 @@ mod tests {
         );
         let (left, right) = (b"before".to_vec(), b"behind".to_vec());
         let (first, size) = (10, 20);
-        let place = Place {
+        let place = Standing {
             first,
             size,
             left,
             right,
         };
         let (locals, children) = pieces.places(&place);
-        let told = |place: &Option<Place>| {
+        let told = |place: &Option<Standing>| {
             let place = place.as_ref().unwrap();
             assert_eq!(place.size, 20);
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

@@ -3,8 +3,10 @@
 //!
 //! Each submodule is a codec and nothing else: it turns bytes into values and back, holds at most
 //! the bytes of one incomplete message, and knows nothing of jobs. [`v1`] is PMI-1 and [`v2`] PMI-2;
-//! [`tree`] is the binary format of the agent tree, which is ours alone.
+//! [`tree`] is the binary format of the agent tree, which is ours alone, and [`data`] what both carry
+//! of data of any length.
 
+pub mod data;
 mod init;
 pub mod tree;
 pub mod v1;

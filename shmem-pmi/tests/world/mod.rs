@@ -5,13 +5,13 @@ mod rng;
 
 use std::collections::{HashMap, VecDeque};
 
-use shmem_pmi::client::{Client, ClientConfig, Event, RequestId, Ticket};
-use shmem_pmi::nla::Operation;
+use shmem_pmi::client::{Client, ClientConfig, RequestId, Ticket, calls};
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::Tree;
+use shmem_pmi::wire::data::Operation;
 
-use program::{Collective, Expect, Step, again, gather_value, item, nla_data, pair, placement};
+use program::{Await, Collective, Step, again, gather_value, item, pair, placement, with_data};
 pub(crate) use rng::Rng;
 
 struct Pe {
@@ -20,7 +20,9 @@ struct Pe {
     local: usize,
     client: Client,
     steps: VecDeque<Step>,
-    blocked: Option<(Ticket, Expect)>,
+    blocked: Option<Await>,
+    /// Calls that it does not wait for; their servers may refuse none.
+    quiet: Vec<Ticket<()>>,
     to_server: VecDeque<u8>,
     to_client: VecDeque<u8>,
     /// Reasons of failed operations, as told to this PE.
@@ -90,7 +92,7 @@ impl World {
                         true => rng.below(size.into()) as u32,
                         false => 0,
                     };
-                    Collective::Nla(operation, root)
+                    Collective::Data(operation, root)
                 }
             })
             .collect();
@@ -147,14 +149,15 @@ impl World {
             job_id: Some(self.job.id.clone()),
             extensions: self.job.extensions,
         });
-        let ticket = client.initialise().unwrap();
+        let ticket = client.call(&calls::Initialise).unwrap();
         let mut pe = Pe {
             rank,
             node,
             local,
             client,
             steps: self.program(local),
-            blocked: Some((ticket, Expect::Initialised)),
+            blocked: Some(Await::Initialised(ticket)),
+            quiet: Vec::new(),
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             failures: HashMap::new(),
@@ -166,7 +169,8 @@ impl World {
             && let Some(&Collective::Iallgather(len)) = self.collectives.first()
         {
             // Init, fullinit and the first allgather in one write, before any reply.
-            self.start(&mut pe, 0, len);
+            let value = self.gives(&pe, 0, len);
+            pe.client.call(&calls::Iallgather(&value)).unwrap();
         }
         pe
     }
@@ -366,7 +370,7 @@ impl World {
             pe.client.handle_bytes(&bytes).unwrap();
         }
         // A call may have its event without any bytes: a wait for what is complete.
-        self.events(index);
+        self.outcome(index);
         let pe = &mut self.pes[index];
         if pe.client.has_output() && self.rng.percent(80) {
             pe.to_server.extend(pe.client.take_output());
@@ -443,18 +447,13 @@ impl World {
             .unwrap();
     }
 
-    fn start(&self, pe: &mut Pe, op: usize, len: usize) -> Ticket {
+    /// What a rank gives to an allgather.
+    fn gives(&self, pe: &Pe, op: usize, len: usize) -> Vec<u8> {
         let mut value = gather_value(pe.rank, op, len);
         if self.culprit == Some((op, pe.rank)) {
             value.push(0);
         }
-        let started = match self.collectives[op] {
-            Collective::Iallgather(_) => pe.client.iallgather(&value),
-            _ => pe.client.allgather(&value),
-        };
-        let started = started.unwrap();
-        assert_eq!(started.request, RequestId(op as u64));
-        started.ticket
+        value
     }
 
     /// Runs steps until one has to be awaited.
@@ -470,78 +469,97 @@ impl World {
         self.pes = pes;
     }
 
-    fn step(&mut self, pe: &mut Pe, step: Step) -> Option<(Ticket, Expect)> {
+    fn step(&mut self, pe: &mut Pe, step: Step) -> Option<Await> {
         match step {
             Step::JobFacts => {
                 if self.rng.percent(50) {
-                    return Some((pe.client.job_id().unwrap(), Expect::JobId));
+                    return Some(Await::JobId(pe.client.call(&calls::JobId).unwrap()));
                 }
-                let ticket = pe.client.job_attr(process_mapping::KEY).unwrap();
-                Some((ticket, Expect::JobAttr))
+                let call = calls::JobAttr(process_mapping::KEY);
+                Some(Await::JobAttr(pe.client.call(&call).unwrap()))
             }
             Step::PutNodeAttr => {
                 let value = format!("leader of {}", pe.node);
-                pe.client.put_node_attr("leader", value.as_bytes()).unwrap();
+                let call = calls::PutNodeAttr("leader", value.as_bytes());
+                pe.quiet.push(pe.client.call(&call).unwrap());
                 None
             }
             Step::NodeAttr { wait } => {
-                let ticket = pe.client.node_attr("leader", wait).unwrap();
-                let may_be_absent = !wait;
-                Some((ticket, Expect::NodeAttr { may_be_absent }))
+                let key = "leader";
+                let value = pe.client.call(&calls::NodeAttr(key, wait)).unwrap();
+                Some(Await::NodeAttr {
+                    value,
+                    may_be_absent: !wait,
+                })
             }
             Step::Put(op) => {
                 let (key, value) = pair(pe.rank, op);
+                let mut put = |key: &str, value: &[u8]| {
+                    pe.quiet
+                        .push(pe.client.call(&calls::Put(key, value)).unwrap());
+                };
                 if pe.rank.is_multiple_of(2) {
-                    pe.client.put(&key, b"old").unwrap();
+                    put(&key, b"old");
                 }
-                pe.client.put(&key, &value).unwrap();
-                let now = op.to_string();
-                pe.client.put(&again(pe.rank), now.as_bytes()).unwrap();
+                put(&key, &value);
+                put(&again(pe.rank), op.to_string().as_bytes());
                 None
             }
             Step::GetTooEarly(op) => {
-                let ticket = pe.client.get(&pair(pe.rank, op).0).unwrap();
-                Some((ticket, Expect::Value(None)))
+                let call = calls::Get(&pair(pe.rank, op).0);
+                Some(Await::Value(pe.client.call(&call).unwrap(), None))
             }
-            Step::Start(op) => match self.collectives[op] {
-                Collective::Fence => Some((pe.client.fence().unwrap(), Expect::Done(op))),
-                Collective::Ifence => {
-                    let started = pe.client.ifence().unwrap();
-                    assert_eq!(started.request, RequestId(op as u64));
-                    None
+            Step::Start(op) => {
+                assert_eq!(pe.client.next_request(), RequestId(op as u64));
+                match self.collectives[op] {
+                    Collective::Fence => {
+                        Some(Await::Done(pe.client.call(&calls::Fence).unwrap(), op))
+                    }
+                    Collective::Ifence => {
+                        pe.client.call(&calls::Ifence).unwrap();
+                        None
+                    }
+                    Collective::Iallgather(len) => {
+                        let value = self.gives(pe, op, len);
+                        pe.client.call(&calls::Iallgather(&value)).unwrap();
+                        None
+                    }
+                    Collective::Data(operation, root) => {
+                        let [value, expected] =
+                            with_data(operation, root, pe.rank, self.job.size, op);
+                        let call = calls::Data(operation, root, &value);
+                        Some(Await::Received(pe.client.call(&call).unwrap(), expected))
+                    }
+                    Collective::Allgather(len) => {
+                        let value = self.gives(pe, op, len);
+                        let call = calls::Allgather(&value);
+                        Some(Await::Done(pe.client.call(&call).unwrap(), op))
+                    }
                 }
-                Collective::Iallgather(len) => {
-                    self.start(pe, op, len);
-                    None
-                }
-                Collective::Nla(operation, root) => {
-                    let [value, expected] = nla_data(operation, root, pe.rank, self.job.size, op);
-                    let ticket = pe.client.nla(operation, root, &value).unwrap();
-                    Some((ticket, Expect::Received(expected)))
-                }
-                Collective::Allgather(len) => Some((self.start(pe, op, len), Expect::Done(op))),
-            },
+            }
             Step::Wait(op) => {
-                let ticket = pe.client.wait(RequestId(op as u64)).unwrap();
-                Some((ticket, Expect::Done(op)))
+                let call = calls::Wait(RequestId(op as u64));
+                Some(Await::Done(pe.client.call(&call).unwrap(), op))
             }
             Step::Get(op, other) => {
                 let (key, value) = pair(other, op);
-                let ticket = pe.client.get(&key).unwrap();
-                Some((ticket, Expect::Value(Some(value))))
+                let got = pe.client.call(&calls::Get(&key)).unwrap();
+                Some(Await::Value(got, Some(value)))
             }
             Step::GetAgain(op, other) => {
-                let ticket = pe.client.get(&again(other)).unwrap();
-                Some((ticket, Expect::NotOlder(op)))
+                let got = pe.client.call(&calls::Get(&again(other))).unwrap();
+                Some(Await::NotOlder(got, op))
             }
             Step::GetFrom(op, other) => {
-                let ticket = pe.client.get_from(other, &pair(other, op).0).unwrap();
-                Some((ticket, Expect::From(op, other)))
+                let call = calls::GetFrom(other, &pair(other, op).0);
+                Some(Await::From(pe.client.call(&call).unwrap(), op, other))
             }
             Step::Send => {
                 let to = (pe.rank + 1) % self.job.size;
                 for round in 0..2 {
-                    pe.client.nla_send(to, &item(pe.rank, round, 99)).unwrap();
+                    let message = &item(pe.rank, round, 99);
+                    let sent = pe.client.call(&calls::SendTo(to, message));
+                    pe.quiet.push(sent.unwrap());
                 }
                 None
             }
@@ -551,83 +569,88 @@ impl World {
                 if !again && self.rng.percent(50) {
                     pe.steps.push_front(Step::Receive);
                 }
-                let expected = Expect::Received(item(from, usize::from(again), 99));
-                Some((pe.client.nla_recv(from).unwrap(), expected))
+                let message = pe.client.call(&calls::ReceiveFrom(from)).unwrap();
+                let expected = item(from, usize::from(again), 99);
+                Some(Await::Received(message, expected))
             }
-            Step::Finalize => Some((pe.client.finalize().unwrap(), Expect::Finalized)),
+            Step::Finalize => {
+                let end = pe.client.call(&calls::Finalize).unwrap();
+                Some(Await::Finalized(end))
+            }
         }
     }
 
-    fn events(&mut self, index: usize) {
+    /// Looks whether what a PE waits for has come, and is what it has to be.
+    fn outcome(&mut self, index: usize) {
         let pe = &mut self.pes[index];
-        while let Some((ticket, event)) = pe.client.poll_event() {
-            match &pe.blocked {
-                Some((awaited, _)) if *awaited == ticket => {}
-                _ => {
-                    let quiet = matches!(
-                        event,
-                        Event::Put | Event::NodeAttrPut | Event::RequestStarted(_) | Event::Sent
-                    );
-                    assert!(quiet, "PE {}: {event:?}", pe.rank);
-                    continue;
-                }
+        let rank = pe.rank;
+        pe.quiet.retain(|ticket| match ticket.take() {
+            None => true,
+            Some(outcome) => {
+                assert_eq!(outcome, Ok(()), "PE {rank}");
+                false
             }
-            let Some((_, expected)) = pe.blocked.take() else {
-                unreachable!("matched above");
-            };
-            match (expected, event) {
-                (Expect::Initialised, Event::Initialised(facts)) => {
-                    assert_eq!((facts.rank, facts.size), (pe.rank, self.job.size));
-                    assert_eq!(facts.appnum, 3);
+        });
+        let Some(awaited) = &pe.blocked else { return };
+        let found = match awaited {
+            Await::Initialised(facts) => facts.take().map(|facts| {
+                let facts = facts.unwrap();
+                assert_eq!((facts.rank, facts.size), (rank, self.job.size));
+                assert_eq!(facts.appnum, 3);
+            }),
+            Await::JobId(id) => id
+                .take()
+                .map(|id| assert_eq!(id.as_ref(), Ok(&self.job.id))),
+            Await::JobAttr(value) => value.take().map(|value| {
+                let text = String::from_utf8(value.unwrap().unwrap()).unwrap();
+                let mapping: ProcessMapping = text.parse().unwrap();
+                assert_eq!(mapping.to_nodes(self.job.size), self.node_of_rank);
+            }),
+            Await::NodeAttr {
+                value,
+                may_be_absent,
+            } => value.take().map(|value| match value.unwrap() {
+                None => assert!(may_be_absent),
+                Some(value) => {
+                    assert_eq!(value, format!("leader of {}", pe.node).into_bytes());
                 }
-                (Expect::JobId, Event::JobId(id)) => assert_eq!(id, self.job.id),
-                (Expect::JobAttr, Event::JobAttr(Some(value))) => {
-                    let text = String::from_utf8(value).unwrap();
-                    let mapping: ProcessMapping = text.parse().unwrap();
-                    assert_eq!(mapping.to_nodes(self.job.size), self.node_of_rank);
-                }
-                (Expect::NodeAttr { may_be_absent }, Event::NodeAttr(value)) => match value {
-                    None => assert!(may_be_absent),
-                    Some(value) => {
-                        assert_eq!(value, format!("leader of {}", pe.node).into_bytes());
-                    }
-                },
-                (Expect::Done(op), Event::FenceDone) => {
-                    assert_eq!(self.collectives[op], Collective::Fence);
-                }
-                (Expect::Done(op), Event::RequestDone(request)) => {
-                    assert_eq!(request, RequestId(op as u64));
-                    if self.collectives[op].gathers().is_some() {
+            }),
+            Await::Done(done, op) => done.take().map(|done| match done {
+                Ok(()) => {
+                    if self.collectives[*op].gathers().is_some() {
                         // Published before told.
-                        assert!(self.published[pe.node].contains_key(&request.0));
+                        assert!(self.published[pe.node].contains_key(&(*op as u64)));
                     }
                 }
-                (Expect::Done(op), Event::Error(refusal))
-                    if self.culprit.is_some_and(|(bad, _)| bad == op) =>
-                {
-                    pe.failures.insert(op, refusal.message);
+                Err(refusal) => {
+                    assert!(self.culprit.is_some_and(|(bad, _)| bad == *op), "{refusal}");
+                    pe.failures.insert(*op, refusal.message);
                 }
-                (Expect::Value(expected), Event::Got(value)) => assert_eq!(value, expected),
-                (Expect::NotOlder(op), Event::Got(Some(value))) => {
-                    let found: usize = String::from_utf8(value).unwrap().parse().unwrap();
-                    assert!(found >= op, "PE {}: {found} after {op}", pe.rank);
-                }
-                (Expect::From(op, other), Event::Got(Some(value))) => {
-                    let first = other % 2 == 0 && value == b"old";
-                    assert!(
-                        first || value == pair(other, op).1,
-                        "PE {}: {value:?}",
-                        pe.rank
-                    );
-                }
-                (Expect::Received(expected), Event::Received(value)) => {
-                    assert_eq!(value, expected, "PE {}", pe.rank);
-                }
-                (Expect::Finalized, Event::Finalized) => pe.finalized = true,
-                (expected, event) => {
-                    panic!("PE {}: expected {expected:?}, got {event:?}", pe.rank)
-                }
-            }
+            }),
+            Await::Value(value, expected) => value
+                .take()
+                .map(|value| assert_eq!(value.as_ref(), Ok(expected), "PE {rank}")),
+            Await::NotOlder(value, op) => value.take().map(|value| {
+                let text = String::from_utf8(value.unwrap().unwrap()).unwrap();
+                let found: usize = text.parse().unwrap();
+                assert!(found >= *op, "PE {rank}: {found} after {op}");
+            }),
+            Await::From(value, op, other) => value.take().map(|value| {
+                let value = value.unwrap();
+                let first = other % 2 == 0 && value == b"old";
+                let right = first || value == pair(*other, *op).1;
+                assert!(right, "PE {rank}: {value:?}");
+            }),
+            Await::Received(message, expected) => message
+                .take()
+                .map(|message| assert_eq!(message.as_ref(), Ok(expected), "PE {rank}")),
+            Await::Finalized(end) => end.take().map(|end| {
+                end.unwrap();
+                pe.finalized = true;
+            }),
+        };
+        if found.is_some() {
+            pe.blocked = None;
         }
     }
 }

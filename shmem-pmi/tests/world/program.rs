@@ -1,6 +1,7 @@
 //! What PEs of a simulated job do, what they give, and what they are to get.
 
-use shmem_pmi::nla::{Operation, pack};
+use shmem_pmi::client::{Initialised, Ticket};
+use shmem_pmi::wire::data::{Operation, pack};
 
 use super::Rng;
 
@@ -11,7 +12,7 @@ pub(super) enum Collective {
     Ifence,
     Allgather(usize),
     Iallgather(usize),
-    Nla(Operation, u32),
+    Data(Operation, u32),
 }
 
 impl Collective {
@@ -22,7 +23,7 @@ impl Collective {
     pub(super) fn gathers(self) -> Option<usize> {
         match self {
             Self::Allgather(len) | Self::Iallgather(len) => Some(len),
-            Self::Fence | Self::Ifence | Self::Nla(..) => None,
+            Self::Fence | Self::Ifence | Self::Data(..) => None,
         }
     }
 }
@@ -52,23 +53,24 @@ pub(super) enum Step {
     Finalize,
 }
 
-/// What a PE waits for before its next step.
+/// What a PE waits for before its next step, and what it has to be.
 #[derive(Debug)]
-pub(super) enum Expect {
-    Initialised,
-    JobId,
-    JobAttr,
+pub(super) enum Await {
+    Initialised(Ticket<Initialised>),
+    JobId(Ticket<String>),
+    JobAttr(Ticket<Option<Vec<u8>>>),
     NodeAttr {
+        value: Ticket<Option<Vec<u8>>>,
         may_be_absent: bool,
     },
-    Done(usize),
-    Value(Option<Vec<u8>>),
+    Done(Ticket<()>, usize),
+    Value(Ticket<Option<Vec<u8>>>, Option<Vec<u8>>),
     /// The value of a fence with this number or, as this one need not be the last, a larger one.
-    NotOlder(usize),
+    NotOlder(Ticket<Option<Vec<u8>>>, usize),
     /// A direct get of what that rank puts for that fence, or the value that it puts just before.
-    From(usize, u32),
-    Received(Vec<u8>),
-    Finalized,
+    From(Ticket<Vec<u8>>, usize, u32),
+    Received(Ticket<Vec<u8>>, Vec<u8>),
+    Finalized(Ticket<()>),
 }
 
 pub(super) fn gather_value(rank: u32, op: usize, len: usize) -> Vec<u8> {
@@ -86,8 +88,8 @@ pub(super) fn item(rank: u32, op: usize, to: u32) -> Vec<u8> {
     gather_value(rank, op, len)
 }
 
-/// What a rank brings to an operation of the NLA layer, and what it gets.
-pub(super) fn nla_data(
+/// What a rank brings to an operation with data, and what it gets.
+pub(super) fn with_data(
     operation: Operation,
     root: u32,
     rank: u32,

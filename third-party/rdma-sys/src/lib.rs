@@ -4,7 +4,7 @@
 
 use libc::*;
 
-include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+include!("bindings.rs");
 
 mod opcode;
 mod types;

@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use shmem_node::kvs::{MAX_VALUE, Store};
-use shmem_pmi::client::ClientConfig;
+use shmem_pmi::client::calls::{Get, Initialise};
+use shmem_pmi::client::{Client, ClientConfig};
 use shmem_pmi::io::Connection;
 use shmem_pmi::server::{Job, MapStore, NodePlace, NodeServer, NodeStore, Output};
 use shmem_pmi::tree::Tree;
@@ -119,15 +120,15 @@ impl Message {
             job_id: None,
             extensions: false,
         };
-        let connection = Connection::from_fd(socket, config, None)?;
-        connection.initialise()?;
+        let connection = Connection::new(socket, Client::new(config), None)?;
+        connection.call(&Initialise)?;
         Ok(Self(connection))
     }
 }
 
 impl Store for Message {
     fn get(&self, key: &[u8], value: &mut [u8; MAX_VALUE]) -> Option<usize> {
-        let found = self.0.get(std::str::from_utf8(key).ok()?).ok()??;
+        let found = self.0.call(&Get(std::str::from_utf8(key).ok()?)).ok()??;
         value.get_mut(..found.len())?.copy_from_slice(&found);
         Some(found.len())
     }

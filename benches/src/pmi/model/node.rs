@@ -110,7 +110,7 @@ impl Node {
                     now += costs.call;
                     process.visible += costs.call;
                 }
-                Step::Reply(ticket) => return process.wait(Waiting::Reply(ticket), began),
+                Step::Reply => return process.wait(Waiting::Reply, began),
                 Step::Gather(request) if request >= self.published => {
                     return process.wait(Waiting::Gather(request), began);
                 }

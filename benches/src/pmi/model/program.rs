@@ -1,6 +1,7 @@
 //! What a process of the model does: its calls, one after the other.
 
-use shmem_pmi::client::{Client, ClientConfig, Event, RequestId, Ticket};
+use shmem_pmi::client::calls::{Fence, Get, Iallgather, Ifence, Initialise, Put, Wait};
+use shmem_pmi::client::{Client, ClientConfig, RequestId, Ticket};
 
 /// A call.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,8 +38,16 @@ pub fn value(rank: u32, len: usize) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     Nothing,
-    Reply(Ticket),
+    Reply,
     Gather(u64),
+}
+
+/// The reply that it waits for.
+#[derive(Debug)]
+enum Reply {
+    Done(Ticket<()>),
+    /// That of a get, which has to give this.
+    Value(Ticket<Option<Vec<u8>>>, Vec<u8>),
 }
 
 /// A process.
@@ -48,16 +57,14 @@ pub(super) struct Process {
     rank: u32,
     calls: std::vec::IntoIter<Call>,
     pub(super) waiting: Waiting,
+    reply: Option<Reply>,
     /// When the call that waits began, and whether it is a put.
     began: f64,
     puts: bool,
     /// Its last allgather.
     request: Option<RequestId>,
-    /// Its last fence that was started, and whether the reply has come.
-    fence: Option<Ticket>,
-    fenced: bool,
-    /// What its get has to give.
-    expected: Option<Vec<u8>>,
+    /// The end of its last fence that was started.
+    fence: Option<Ticket<()>>,
     pub(super) visible: f64,
     pub(super) end: Option<f64>,
 }
@@ -69,7 +76,7 @@ pub(super) enum Step {
     /// It reads what has come.
     Read,
     /// It waits for a reply.
-    Reply(Ticket),
+    Reply,
     /// It waits for the result of an allgather.
     Gather(u64),
     /// It computes.
@@ -85,18 +92,17 @@ impl Process {
             job_id: None,
             extensions: true,
         });
-        client.initialise().expect("a fresh client");
+        client.call(&Initialise).expect("a fresh client");
         Self {
             client,
             rank,
             calls: calls.into_iter(),
             waiting: Waiting::Nothing,
+            reply: None,
             began: 0.0,
             puts: false,
             request: None,
             fence: None,
-            fenced: false,
-            expected: None,
             visible: 0.0,
             end: None,
         }
@@ -111,35 +117,43 @@ impl Process {
         self.puts = call == Call::Put;
         let (rank, client) = (self.rank, &mut self.client);
         let text = |rank| String::from_utf8(value(rank, len)).expect("hexadecimal digits");
-        match call {
+        let reply = match call {
             Call::Put => {
-                let put = client.put(&key(rank), text(rank).as_bytes());
-                Step::Reply(put.expect(POSSIBLE))
+                let put = client.call(&Put(&key(rank), text(rank).as_bytes()));
+                Reply::Done(put.expect(POSSIBLE))
             }
-            Call::Fence => Step::Reply(client.fence().expect(POSSIBLE)),
+            Call::Fence => Reply::Done(client.call(&Fence).expect(POSSIBLE)),
             Call::Get(of) => {
-                self.expected = Some(value(of, len));
-                Step::Reply(client.get(&key(of)).expect(POSSIBLE))
+                let got = client.call(&Get(&key(of))).expect(POSSIBLE);
+                Reply::Value(got, value(of, len))
             }
             Call::Ifence => {
                 // The wait goes with it, as in `shmem_pmi::process`.
-                let request = client.ifence().expect(POSSIBLE).request;
-                self.fence = Some(client.wait(request).expect(POSSIBLE));
-                self.fenced = false;
-                Step::On
+                let request = client.next_request();
+                client.call(&Ifence).expect(POSSIBLE);
+                self.fence = Some(client.call(&Wait(request)).expect(POSSIBLE));
+                return Step::On;
             }
-            Call::WaitFence if self.fenced => Step::Read,
-            Call::WaitFence => Step::Reply(self.fence.expect("a fence that was started")),
+            Call::WaitFence => {
+                let fence = self.fence.take().expect("a fence that was started");
+                if let Some(outcome) = fence.take() {
+                    outcome.expect("a fence that succeeds");
+                    return Step::Read;
+                }
+                Reply::Done(fence)
+            }
             Call::Iallgather => {
-                let started = client.iallgather(&value(rank, len)).expect(POSSIBLE);
-                self.request = Some(started.request);
-                Step::On
+                self.request = Some(client.next_request());
+                client.call(&Iallgather(&value(rank, len))).expect(POSSIBLE);
+                return Step::On;
             }
             Call::WaitGather => {
-                Step::Gather(self.request.expect("an allgather that was started").0)
+                return Step::Gather(self.request.expect("an allgather that was started").0);
             }
-            Call::Compute(time) => Step::Compute(time),
-        }
+            Call::Compute(time) => return Step::Compute(time),
+        };
+        self.reply = Some(reply);
+        Step::Reply
     }
 
     /// It waits, in a call that began then.
@@ -153,16 +167,19 @@ impl Process {
         self.client
             .handle_bytes(bytes)
             .expect("replies that make sense");
-        let mut mine = false;
-        while let Some((ticket, event)) = self.client.poll_event() {
-            assert!(!matches!(event, Event::Error(_)), "{event:?}");
-            if let Event::Got(value) = &event {
-                assert_eq!(value, &self.expected.take(), "get of process {}", self.rank);
+        let come = self.reply.take_if(|reply| match reply {
+            Reply::Done(ticket) => ticket.has_come(),
+            Reply::Value(ticket, _) => ticket.has_come(),
+        });
+        match &come {
+            None => {}
+            Some(Reply::Done(ticket)) => assert_eq!(ticket.take(), Some(Ok(()))),
+            Some(Reply::Value(ticket, value)) => {
+                let got = ticket.take().and_then(Result::ok).flatten();
+                assert_eq!(got.as_ref(), Some(value), "get of process {}", self.rank);
             }
-            mine |= self.waiting == Waiting::Reply(ticket);
-            self.fenced |= self.fence == Some(ticket);
         }
-        mine
+        come.is_some()
     }
 
     /// What it waited for is there.

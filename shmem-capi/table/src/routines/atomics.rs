@@ -3,15 +3,13 @@
 use super::{Chapter, Context, Routine};
 use crate::types::{BITWISE, EXTENDED, STANDARD, Types};
 
-/// Name after `shmem_T_atomic_`, its types, whether it fetches, its parameters.
-type Line = (&'static str, Types, bool, &'static str);
-
 const VALUE: &str = "T *dest, T value, int pe";
 const NO_VALUE: &str = "T *dest, int pe";
 const SOURCE: &str = "const T *source, int pe";
 const CONDITION: &str = "T *dest, T cond, T value, int pe";
 
-const LINES: [Line; 14] = [
+/// Name after `shmem_T_atomic_`, its types, whether it fetches, its parameters.
+const LINES: [(&str, Types, bool, &str); 14] = [
     ("fetch", EXTENDED, true, SOURCE),
     ("set", EXTENDED, false, VALUE),
     ("compare_swap", STANDARD, true, CONDITION),
@@ -28,48 +26,21 @@ const LINES: [Line; 14] = [
     ("xor", BITWISE, false, VALUE),
 ];
 
-/// The strings of a line, which live as long as the program.
-fn names(op: &str) -> [&'static str; 6] {
-    macro_rules! names {
-        ($($op:literal)*) => {
-            match op {
-                $($op => [
-                    concat!("atomics::", $op, "::<{T}>"),
-                    concat!("atomics::", $op, "_nbi::<{T}>"),
-                    concat!("atomic_", $op),
-                    concat!("Nbi::atomic_", $op),
-                    concat!("shmem_atomic_", $op),
-                    concat!("shmem_atomic_", $op, "_nbi"),
-                ],)*
-                _ => unreachable!("named in LINES"),
-            }
-        };
-    }
-    names!("fetch" "set" "compare_swap" "swap" "fetch_inc" "inc" "fetch_add" "add" "fetch_and"
-        "and" "fetch_or" "or" "fetch_xor" "xor")
+fn line(proto: &str, types: Types) -> Routine {
+    let routine = Routine::new("atomics", proto);
+    routine.types(types).context(Context::Any)
 }
 
 pub(super) fn chapters() -> Vec<Chapter> {
     let blocking = LINES.iter().map(|&(op, types, fetches, params)| {
         let ret = if fetches { "T" } else { "void" };
-        let [call, _, rust, _, generic, _] = names(op);
-        Routine::new(&format!("{ret} shmem_T_atomic_{op}({params})"), call, rust)
-            .types(types)
-            .context(Context::Any)
-            .generic(generic, 0)
+        line(&format!("{ret} shmem_T_atomic_{op}({params})"), types)
     });
-    let nonblocking =
-        LINES
-            .iter()
-            .filter(|(_, _, fetches, _)| *fetches)
-            .map(|&(op, types, _, params)| {
-                let [_, call, _, rust, _, generic] = names(op);
-                let proto = format!("void shmem_T_atomic_{op}_nbi(T *fetch, {params})");
-                Routine::new(&proto, call, rust)
-                    .types(types)
-                    .context(Context::Any)
-                    .generic(generic, 0)
-            });
+    let fetching = LINES.iter().filter(|(_, _, fetches, _)| *fetches);
+    let nonblocking = fetching.map(|&(op, types, _, params)| {
+        let proto = format!("void shmem_T_atomic_{op}_nbi(T *fetch, {params})");
+        line(&proto, types)
+    });
     vec![
         Chapter {
             title: "Atomic memory operations",

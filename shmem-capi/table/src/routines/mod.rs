@@ -31,20 +31,23 @@ pub enum Status {
     Deprecated,
     /// Gone, but old programs still call it.
     Removed,
+    /// Never had it: a routine of this library, `shmemx_...`, which `shmemx.h` declares.
+    Extension,
 }
 
 /// The C11 type-generic name of a routine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generic {
     /// The macro.
-    pub name: &'static str,
+    pub name: String,
     /// Which argument has the type, counted without the context.
     pub on: usize,
-    /// The types that it takes, where they are more than the prototype's.
-    pub types: Option<Types>,
+    /// The types that it takes; none, if only contexts are to be told apart.
+    pub types: Types,
 }
 
-/// A line of the table: prototypes that differ in type, width and context only.
+/// A line of the table: prototypes that differ in type, width and context only. Everything else follows
+/// from the C name, unless the line says otherwise.
 #[derive(Clone, Debug)]
 pub struct Routine {
     /// The C prototype without context, `T` standing for the type and `N` for the width.
@@ -53,14 +56,15 @@ pub struct Routine {
     pub types: Types,
     /// Contexts.
     pub context: Context,
-    /// The Rust function of the C library behind it; `{T}` stands for the type.
-    pub call: &'static str,
-    /// The type-generic name.
-    pub generic: Option<Generic>,
     /// What the specification says of it.
     pub status: Status,
-    /// The items of crate `shmem` that do the same, as paths below it; none if there is none.
-    pub rust: &'static str,
+    /// The current routine that does the same, of a deprecated one: its C name.
+    pub replaced_by: Option<String>,
+    /// Module of the C library that has the function behind it.
+    module: &'static str,
+    behind: Option<String>,
+    generic: Option<Types>,
+    rust: Option<Vec<String>>,
 }
 
 /// Routines that the specification treats together.
@@ -103,16 +107,23 @@ impl Function {
 }
 
 impl Routine {
-    /// A current routine without types, contexts or generic name.
-    fn new(proto: &str, call: &'static str, rust: &'static str) -> Self {
+    /// A current routine without types or contexts, or an extension, by its name. The function behind it is
+    /// in a module of the C library.
+    fn new(module: &'static str, proto: &str) -> Self {
+        let proto = Proto::parse(proto);
         Self {
-            proto: Proto::parse(proto),
             types: Types::None,
             context: Context::No,
-            call,
+            status: match proto.name.starts_with("shmemx_") {
+                true => Status::Extension,
+                false => Status::Current,
+            },
+            replaced_by: None,
+            module,
+            behind: None,
             generic: None,
-            status: Status::Current,
-            rust,
+            rust: None,
+            proto,
         }
     }
 
@@ -124,23 +135,114 @@ impl Routine {
         Self { context, ..self }
     }
 
-    fn generic(self, name: &'static str, on: usize) -> Self {
-        let types = None;
+    fn status(self, status: Status) -> Self {
+        Self { status, ..self }
+    }
+
+    /// The function behind it has another name than its [`stem`](Self::stem). `{T}` stands for the type.
+    fn behind(self, function: impl Into<String>) -> Self {
+        let behind = Some(function.into());
+        Self { behind, ..self }
+    }
+
+    /// There is a C11 type-generic name for more than the prototype's types, or though it has none.
+    fn generic(self, types: Types) -> Self {
+        let generic = Some(types);
+        Self { generic, ..self }
+    }
+
+    /// Crate `shmem` has it under these names, as [`rust_names`](Self::rust_names) gives them.
+    fn rust<const N: usize>(self, names: [&str; N]) -> Self {
+        let rust = Some(names.map(str::to_owned).to_vec());
+        Self { rust, ..self }
+    }
+
+    /// Does what a current routine does.
+    fn replaced_by(self, current: &Self) -> Self {
         Self {
-            generic: Some(Generic { name, on, types }),
+            module: current.module,
+            behind: Some(current.function()),
+            rust: Some(vec![current.rust_names().swap_remove(0)]),
+            replaced_by: Some(current.proto.name.clone()),
+            status: Status::Deprecated,
             ..self
         }
     }
 
-    fn generic_types(mut self, types: Types) -> Self {
-        if let Some(generic) = &mut self.generic {
-            generic.types = Some(types);
+    /// The C name without prefix, type and width, as `put_signal` of `shmem_putN_signal`.
+    #[must_use]
+    pub fn stem(&self) -> String {
+        let name = &self.proto.name[self.prefix().len()..];
+        match self.types {
+            Types::None => name.to_owned(),
+            Types::Set(_) => name.replacen("T_", "", 1),
+            Types::Widths(_) => name.replacen('N', "", 1),
+            Types::Bytes => name.replacen("mem", "", 1),
         }
-        self
     }
 
-    fn status(self, status: Status) -> Self {
-        Self { status, ..self }
+    /// `shmem_` or `shmemx_`; old names have none.
+    fn prefix(&self) -> &'static str {
+        let prefixes = ["shmem_", "shmemx_"].into_iter();
+        let of_name = |prefix: &&str| self.proto.name.starts_with(prefix);
+        prefixes.clone().find(of_name).unwrap_or_default()
+    }
+
+    fn function(&self) -> String {
+        let typed = match self.types {
+            Types::None => "",
+            _ => "::<{T}>",
+        };
+        let by_stem = || format!("{}{typed}", self.stem());
+        self.behind.clone().unwrap_or_else(by_stem)
+    }
+
+    /// The Rust function of the C library behind it; `{T}` stands for the type.
+    #[must_use]
+    pub fn call(&self) -> String {
+        format!("{}::{}", self.module, self.function())
+    }
+
+    /// Its C11 type-generic name: current routines with types have one.
+    #[must_use]
+    pub fn generic_name(&self) -> Option<Generic> {
+        let types = match (self.status, self.generic, self.types) {
+            (_, Some(types), _) => types,
+            (Status::Current | Status::Extension, None, types @ Types::Set(_)) => types,
+            _ => return None,
+        };
+        let params = self.proto.params.iter();
+        Some(Generic {
+            name: format!("{}{}", self.prefix(), self.stem()),
+            on: params.take_while(|param| !param.ty.contains("T *")).count(),
+            types,
+        })
+    }
+
+    /// The items of crate `shmem` that do the same, as paths below it with their type arguments (`T` for a
+    /// type of elements).
+    #[must_use]
+    pub fn rust_names(&self) -> Vec<String> {
+        if let Some(names) = &self.rust {
+            return names.clone();
+        }
+        let stem = self.stem();
+        let first = self.proto.params.first().map(|param| param.ty.as_str());
+        let name = match (first, stem.strip_suffix("_nbi")) {
+            (Some("shmem_team_t"), _) => format!("Team::{}", stem.replacen("team_", "", 1)),
+            (Some("shmem_ctx_t"), _) => format!("Context::{}", stem.replacen("ctx_", "", 1)),
+            (_, Some(blocking)) => format!("Nbi::{blocking}"),
+            _ => stem,
+        };
+        let typed = match self.types {
+            Types::None => "",
+            _ => "::<T>",
+        };
+        let mut names = vec![format!("{name}{typed}")];
+        if self.context == Context::Any && !name.contains("::") {
+            names.push(format!("Context::{name}{typed}"));
+        }
+        names
     }
 
     /// All C functions of this line.
@@ -199,6 +301,17 @@ impl Routine {
     }
 }
 
+/// The function behind a reduction, by the operation's part of the name.
+fn reduce(op: &str) -> String {
+    format!("reduce::<{{T}}, {}>", type_of(op))
+}
+
+/// The type of an operation, as `Sum` of `sum`.
+fn type_of(op: &str) -> String {
+    let (first, rest) = op.split_at(1);
+    first.to_uppercase() + rest
+}
+
 fn element(bits: u32) -> &'static str {
     match bits {
         8 => "u8",
@@ -211,7 +324,7 @@ fn element(bits: u32) -> &'static str {
 }
 
 fn on_context(name: &str) -> String {
-    name.replacen("shmem_", "shmem_ctx_", 1)
+    name.replacen('_', "_ctx_", 1)
 }
 
 fn with_context(function: &Function) -> Function {
@@ -235,8 +348,16 @@ pub fn chapters() -> Vec<Chapter> {
     all.push(signal::chapter());
     all.push(collectives::chapter());
     all.extend(sync::chapters());
-    all.extend(old::chapters());
+    let old = old::chapters(&all);
+    all.extend(old);
     all
+}
+
+/// The line whose C name, as the table spells it, is `name`.
+fn find<'a>(chapters: &'a [Chapter], name: &str) -> &'a Routine {
+    let mut all = chapters.iter().flat_map(|chapter| &chapter.routines);
+    all.find(|routine| routine.proto.name == name)
+        .unwrap_or_else(|| panic!("the table has no {name}"))
 }
 
 /// All C functions with the lines they come from.

@@ -2,61 +2,30 @@
 
 use super::{Chapter, Context, Routine};
 
-const NEW: fn(&str, &'static str, &'static str) -> Routine = Routine::new;
-
 pub(super) fn chapters() -> Vec<Chapter> {
+    let setup = |proto| Routine::new("setup", proto);
+    let memory = |proto| Routine::new("memory", proto);
+    let teams = |proto| Routine::new("teams", proto);
+    let contexts = |proto| Routine::new("contexts", proto);
+    let order = |proto| Routine::new("order", proto).context(Context::Any);
     vec![
         Chapter {
             title: "Setup, exit and queries",
             routines: vec![
-                NEW("void shmem_init(void)", "setup::init", "init"),
-                NEW(
-                    "void shmem_finalize(void)",
-                    "setup::finalize",
-                    "World::finalize",
-                ),
-                NEW("int shmem_my_pe(void)", "setup::my_pe", "my_pe"),
-                NEW("int shmem_n_pes(void)", "setup::n_pes", "n_pes"),
-                NEW(
-                    "void shmem_query_initialized(int *initialized)",
-                    "setup::query_initialized",
-                    "initialized",
-                ),
-                NEW(
-                    "int shmem_pe_accessible(int pe)",
-                    "setup::pe_accessible",
-                    "pe_accessible",
-                ),
-                NEW(
-                    "int shmem_addr_accessible(const void *addr, int pe)",
-                    "setup::addr_accessible",
-                    "raw::addr_accessible",
-                ),
-                NEW(
-                    "void *shmem_ptr(const void *dest, int pe)",
-                    "setup::ptr",
-                    "SymSlice::ptr",
-                ),
-                NEW(
-                    "void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe)",
-                    "teams::ptr",
-                    "Team::ptr",
-                ),
-                NEW(
-                    "void shmem_info_get_version(int *major, int *minor)",
-                    "setup::info_get_version",
-                    "info_version",
-                ),
-                NEW(
-                    "void shmem_info_get_name(char *name)",
-                    "setup::info_get_name",
-                    "info_name",
-                ),
-                NEW(
-                    "SHMEM_IMPL_NORETURN void shmem_global_exit(int status)",
-                    "setup::global_exit",
-                    "global_exit",
-                ),
+                setup("void shmem_init(void)"),
+                setup("void shmem_finalize(void)").rust(["World::finalize"]),
+                setup("int shmem_my_pe(void)"),
+                setup("int shmem_n_pes(void)"),
+                setup("void shmem_query_initialized(int *initialized)").rust(["initialized"]),
+                setup("int shmem_pe_accessible(int pe)"),
+                setup("int shmem_addr_accessible(const void *addr, int pe)")
+                    .rust(["raw::addr_accessible"]),
+                setup("void *shmem_ptr(const void *dest, int pe)").rust(["SymSlice::ptr"]),
+                teams("void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe)")
+                    .rust(["Team::ptr::<T>"]),
+                setup("void shmem_info_get_version(int *major, int *minor)").rust(["info_version"]),
+                setup("void shmem_info_get_name(char *name)").rust(["info_name"]),
+                setup("SHMEM_IMPL_NORETURN void shmem_global_exit(int status)"),
             ],
             tests: &[
                 "tests/lives.rs",
@@ -70,16 +39,8 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Thread levels",
             routines: vec![
-                NEW(
-                    "int shmem_init_thread(int requested, int *provided)",
-                    "setup::init_thread",
-                    "init_thread",
-                ),
-                NEW(
-                    "void shmem_query_thread(int *provided)",
-                    "setup::query_thread",
-                    "thread_level",
-                ),
+                setup("int shmem_init_thread(int requested, int *provided)"),
+                setup("void shmem_query_thread(int *provided)").rust(["thread_level"]),
             ],
             tests: &[
                 "tests/lives.rs",
@@ -90,131 +51,72 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Memory",
             routines: vec![
-                NEW(
-                    "void *shmem_malloc(size_t size)",
-                    "memory::malloc",
-                    "alloc_uninit",
-                ),
-                NEW(
-                    "void *shmem_calloc(size_t count, size_t size)",
-                    "memory::calloc",
-                    "alloc",
-                ),
-                NEW(
-                    "void *shmem_align(size_t alignment, size_t size)",
-                    "memory::align",
-                    "alloc_aligned",
-                ),
-                NEW(
-                    "void *shmem_malloc_with_hints(size_t size, long hints)",
-                    "memory::malloc_with_hints",
-                    "alloc_with_hints",
-                ),
-                NEW("void shmem_free(void *ptr)", "memory::free", "free"),
-                NEW(
-                    "void *shmem_realloc(void *ptr, size_t size)",
-                    "memory::realloc",
-                    "realloc",
-                ),
+                memory("void *shmem_malloc(size_t size)").rust(["alloc_uninit"]),
+                memory("void *shmem_calloc(size_t count, size_t size)").rust(["alloc"]),
+                memory("void *shmem_align(size_t alignment, size_t size)").rust(["alloc_aligned"]),
+                memory("void *shmem_malloc_with_hints(size_t size, long hints)")
+                    .rust(["alloc_with_hints"]),
+                memory("void shmem_free(void *ptr)"),
+                memory("void *shmem_realloc(void *ptr, size_t size)"),
             ],
             tests: &["tests/conformance/memory.rs", "tests/c/memory.c"],
         },
         Chapter {
             title: "Teams",
             routines: vec![
-                NEW(
-                    "int shmem_team_my_pe(shmem_team_t team)",
-                    "teams::my_pe",
-                    "Team::my_pe",
-                ),
-                NEW(
-                    "int shmem_team_n_pes(shmem_team_t team)",
-                    "teams::n_pes",
-                    "Team::n_pes",
-                ),
-                NEW(
+                teams("int shmem_team_my_pe(shmem_team_t team)"),
+                teams("int shmem_team_n_pes(shmem_team_t team)"),
+                teams(
                     "int shmem_team_get_config(shmem_team_t team, long config_mask, \
                      shmem_team_config_t *config)",
-                    "teams::get_config",
-                    "Team::config",
-                ),
-                NEW(
+                )
+                .rust(["Team::config"]),
+                teams(
                     "int shmem_team_translate_pe(shmem_team_t src_team, int src_pe, \
                      shmem_team_t dest_team)",
-                    "teams::translate_pe",
-                    "Team::translate",
-                ),
-                NEW(
+                )
+                .rust(["Team::translate"]),
+                teams(
                     "int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, \
                      int size, const shmem_team_config_t *config, long config_mask, \
                      shmem_team_t *new_team)",
-                    "teams::split_strided",
-                    "Team::split_strided",
                 ),
-                NEW(
+                teams(
                     "int shmem_team_split_2d(shmem_team_t parent_team, int xrange, \
                      const shmem_team_config_t *xaxis_config, long xaxis_mask, \
                      shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, \
                      long yaxis_mask, shmem_team_t *yaxis_team)",
-                    "teams::split_2d",
-                    "Team::split_2d",
                 ),
-                NEW(
-                    "void shmem_team_destroy(shmem_team_t team)",
-                    "teams::destroy",
-                    "Team::destroy",
-                ),
+                teams("void shmem_team_destroy(shmem_team_t team)"),
             ],
             tests: &["tests/conformance/teams.rs", "tests/c/teams.c"],
         },
         Chapter {
             title: "Contexts and sessions",
             routines: vec![
-                NEW(
-                    "int shmem_ctx_create(long options, shmem_ctx_t *ctx)",
-                    "contexts::create",
-                    "context, ContextBuilder::create",
-                ),
-                NEW(
+                contexts("int shmem_ctx_create(long options, shmem_ctx_t *ctx)")
+                    .rust(["context", "ContextBuilder::create"]),
+                contexts(
                     "int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx)",
-                    "contexts::create_on_team",
-                    "ContextBuilder::team",
-                ),
-                NEW(
-                    "int shmem_ctx_get_team(shmem_ctx_t ctx, shmem_team_t *team)",
-                    "contexts::get_team",
-                    "",
-                ),
-                NEW(
-                    "void shmem_ctx_destroy(shmem_ctx_t ctx)",
-                    "contexts::destroy",
-                    "Context",
-                ),
-                NEW(
+                )
+                .rust(["ContextBuilder::team"]),
+                contexts("int shmem_ctx_get_team(shmem_ctx_t ctx, shmem_team_t *team)")
+                    .rust(["Context::members"]),
+                contexts("void shmem_ctx_destroy(shmem_ctx_t ctx)").rust(["Context"]),
+                contexts(
                     "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, \
                      const shmem_ctx_session_config_t *config, long config_mask)",
-                    "contexts::session_start",
-                    "Context::session_start",
                 ),
-                NEW(
-                    "void shmem_ctx_session_stop(shmem_ctx_t ctx)",
-                    "contexts::session_stop",
-                    "Context::session_stop",
-                ),
+                contexts("void shmem_ctx_session_stop(shmem_ctx_t ctx)"),
             ],
             tests: &["tests/conformance/contexts.rs", "tests/c/contexts.c"],
         },
         Chapter {
             title: "Order and completion",
             routines: vec![
-                NEW("void shmem_fence(void)", "order::fence", "fence").context(Context::Any),
-                NEW("void shmem_quiet(void)", "order::quiet", "quiet").context(Context::Any),
-                NEW(
-                    "void shmem_pe_quiet(const int *target_pes, size_t npes)",
-                    "order::pe_quiet",
-                    "pe_quiet",
-                )
-                .context(Context::Any),
+                order("void shmem_fence(void)"),
+                order("void shmem_quiet(void)"),
+                order("void shmem_pe_quiet(const int *target_pes, size_t npes)"),
             ],
             tests: &[
                 "tests/conformance/order.rs",
@@ -224,11 +126,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
         },
         Chapter {
             title: "Profiling",
-            routines: vec![NEW(
-                "void shmem_pcontrol(int level, ...)",
-                "setup::pcontrol",
-                "",
-            )],
+            routines: vec![setup("void shmem_pcontrol(int level, ...)").rust([])],
             tests: &["tests/c/programs/pshmem.c"],
         },
     ]

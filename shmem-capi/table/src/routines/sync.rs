@@ -48,45 +48,14 @@ const FORMS: [(&str, &str, &str, &str); 7] = [
     ),
 ];
 
-/// Function, Rust name and generic name of waiting and of testing in a form.
-fn names(form: &str) -> [[&'static str; 3]; 2] {
-    macro_rules! names {
-        ($($form:literal)*) => {
-            match form {
-                $($form => [
-                    [
-                        concat!("sync::wait_until", $form, "::<{T}>"),
-                        concat!("wait_until", $form),
-                        concat!("shmem_wait_until", $form),
-                    ],
-                    [
-                        concat!("sync::test", $form, "::<{T}>"),
-                        concat!("test", $form),
-                        concat!("shmem_test", $form),
-                    ],
-                ],)*
-                _ => unreachable!("named in FORMS"),
-            }
-        };
-    }
-    names!("" "_all" "_any" "_some" "_all_vector" "_any_vector" "_some_vector")
-}
-
 pub(super) fn chapters() -> Vec<Chapter> {
+    let line = |proto: &str| Routine::new("sync", proto);
     let mut routines = Vec::new();
     for (form, params, waits, tests) in FORMS {
-        for (verb, ret, [call, rust, generic]) in ["wait_until", "test"]
-            .into_iter()
-            .zip([waits, tests])
-            .zip(names(form))
-            .map(|((verb, ret), names)| (verb, ret, names))
-        {
-            let routine =
-                Routine::new(&format!("{ret} shmem_T_{verb}{form}({params})"), call, rust)
-                    .types(STANDARD)
-                    .generic(generic, 0);
+        for (verb, ret) in [("wait_until", waits), ("test", tests)] {
+            let routine = line(&format!("{ret} shmem_T_{verb}{form}({params})")).types(STANDARD);
             routines.push(match form {
-                "" => routine.generic_types(WAITED),
+                "" => routine.generic(WAITED),
                 _ => routine,
             });
         }
@@ -104,21 +73,9 @@ pub(super) fn chapters() -> Vec<Chapter> {
         Chapter {
             title: "Locks",
             routines: vec![
-                Routine::new(
-                    "void shmem_set_lock(volatile long *lock)",
-                    "sync::set_lock",
-                    "Lock::lock",
-                ),
-                Routine::new(
-                    "void shmem_clear_lock(volatile long *lock)",
-                    "sync::clear_lock",
-                    "Lock",
-                ),
-                Routine::new(
-                    "int shmem_test_lock(volatile long *lock)",
-                    "sync::test_lock",
-                    "Lock::try_lock",
-                ),
+                line("void shmem_set_lock(volatile long *lock)").rust(["Lock::lock"]),
+                line("void shmem_clear_lock(volatile long *lock)").rust(["LockGuard"]),
+                line("int shmem_test_lock(volatile long *lock)").rust(["Lock::try_lock"]),
             ],
             tests: &["tests/conformance/locks.rs", "tests/c/locks.c"],
         },

@@ -1,13 +1,13 @@
 //! What there is to tell, gathered before anything is printed.
 
 use shmem_ib::device::choice::{Choice, NO_XRC, NoChoice, Usable, Verdict, choose, judge};
+use shmem_ib::device::hardware::Survey;
 use shmem_ib::device::inspect::{self, Inspection};
 use shmem_ib::device::memlock::Memlock;
-use shmem_ib::device::survey::Survey;
 use shmem_ib::device::sysfs::Places;
 use shmem_node::settings::{Settings, TABLE, Transport};
 
-use crate::device::wanted;
+use crate::wanted::wanted;
 
 /// Everything.
 pub(crate) struct Facts {
@@ -120,23 +120,13 @@ fn changed() -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shmem_ib::device::inspect::Abilities;
+    use shmem_ib::device::abilities::Abilities;
     use shmem_ib::verbs::{Fabric, Gid};
 
     fn abilities(xrc: bool) -> Abilities {
         Abilities {
-            firmware: String::new(),
-            software: false,
-            datagrams: true,
-            srq: true,
             xrc,
-            atomics: "none",
-            on_demand_paging: "none",
-            max_qp: 1,
-            max_qp_wr: 1,
-            max_cqe: 1,
-            max_rd_atomic: 1,
-            mtus: Vec::new(),
+            ..Abilities::default()
         }
     }
 

@@ -1,12 +1,11 @@
 //! The report for programs.
 
+use shmem_ib::device::abilities::Abilities;
 use shmem_ib::device::choice::{Choice, Usable, Verdict};
-use shmem_ib::device::inspect::Abilities;
-use shmem_ib::device::survey::{SeenDevice, SeenGid, SeenPort, Transport};
+use shmem_ib::device::hardware::{GidEntry, RdmaDevice, RdmaPort, Transport};
 use shmem_node::json::Json;
 
 use crate::facts::Facts;
-use crate::text::kind;
 
 /// The report as one object.
 pub(crate) fn render(facts: &Facts) -> Json {
@@ -61,7 +60,7 @@ fn usable(port: &Usable) -> Json {
     ])
 }
 
-fn device(facts: &Facts, seen: &SeenDevice) -> Json {
+fn device(facts: &Facts, seen: &RdmaDevice) -> Json {
     let transport = match &seen.transport {
         Transport::InfiniBand => "InfiniBand",
         Transport::Iwarp => "iWARP",
@@ -85,7 +84,7 @@ fn device(facts: &Facts, seen: &SeenDevice) -> Json {
 }
 
 /// Why a device or port is not usable.
-fn refusal(facts: &Facts, seen: &SeenDevice, port: Option<u8>) -> Option<String> {
+fn refusal(facts: &Facts, seen: &RdmaDevice, port: Option<u8>) -> Option<String> {
     let mine = |v: &&Verdict| v.device == seen.name && v.port == port;
     facts.verdicts.iter().find(mine)?.outcome.clone().err()
 }
@@ -93,35 +92,35 @@ fn refusal(facts: &Facts, seen: &SeenDevice, port: Option<u8>) -> Option<String>
 fn about(a: &Abilities) -> Json {
     Json::Object(vec![
         ("firmware", a.firmware.as_str().into()),
-        ("software_driver", a.software.into()),
-        ("ud", a.datagrams.into()),
-        ("srq", a.srq.into()),
+        ("software_driver", a.emulated.into()),
+        ("ud", (a.max_ah > 0).into()),
+        ("srq", (a.max_srq > 0).into()),
         ("xrc", a.xrc.into()),
-        ("atomics", a.atomics.into()),
-        ("on_demand_paging", a.on_demand_paging.into()),
+        ("atomics", a.atomics.to_string().into()),
+        ("on_demand_paging", a.odp.to_string().into()),
         ("max_queue_pairs", a.max_qp.into()),
         ("max_requests", a.max_qp_wr.into()),
         ("max_completions", a.max_cqe.into()),
-        ("max_rd_atomic", a.max_rd_atomic.into()),
+        ("max_rd_atomic", a.max_qp_rd_atom.into()),
     ])
 }
 
-fn port(facts: &Facts, seen: &SeenDevice, port: &SeenPort, abilities: Option<&Abilities>) -> Json {
-    let mtu = abilities.and_then(|a| a.mtus.iter().find(|(n, ..)| *n == port.number));
-    let gid = |entry: &SeenGid| {
+fn port(facts: &Facts, seen: &RdmaDevice, port: &RdmaPort, abilities: Option<&Abilities>) -> Json {
+    let mtu = abilities.and_then(|a| Some(a.port(port.number)?.mtu));
+    let gid = |entry: &GidEntry| {
         Json::Object(vec![
             ("index", entry.index.into()),
             ("gid", entry.gid.to_string().into()),
-            ("type", kind(&port.link, entry.kind).into()),
+            ("type", entry.kind.to_string().into()),
         ])
     };
     Json::Object(vec![
         ("port", port.number.into()),
-        ("state", port.state.as_str().into()),
+        ("state", port.state.to_string().into()),
         ("link_layer", port.link.to_string().into()),
         ("rate_mbps", port.rate.into()),
-        ("active_mtu", mtu.map(|(_, now, _)| *now).into()),
-        ("max_mtu", mtu.map(|(.., most)| *most).into()),
+        ("active_mtu", mtu.map(|(now, _)| now.bytes() as u64).into()),
+        ("max_mtu", mtu.map(|(_, most)| most.bytes() as u64).into()),
         ("lid", port.lid.into()),
         ("not_usable", refusal(facts, seen, Some(port.number)).into()),
         ("gids", port.gids.iter().map(gid).collect()),

@@ -3,11 +3,11 @@
 //! Which device a PE talks over is decided when it starts, by settings and by what it finds. This
 //! program makes the same decision and shows what it is made of.
 
-#[path = "../../device.rs"]
-mod device;
 mod facts;
 mod json;
 mod text;
+#[path = "../../network/wanted.rs"]
+mod wanted;
 
 use std::io::Write;
 use std::process::ExitCode;

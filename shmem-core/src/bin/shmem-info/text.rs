@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
+use shmem_ib::device::abilities::Abilities;
 use shmem_ib::device::choice::Choice;
-use shmem_ib::device::inspect::Abilities;
-use shmem_ib::device::survey::{GidKind, LinkLayer, SeenDevice, SeenPort};
+use shmem_ib::device::hardware::{GidEntry, RdmaDevice, RdmaPort};
 
 use crate::facts::Facts;
 
@@ -82,7 +82,7 @@ fn settings(out: &mut String, facts: &Facts) -> fmt::Result {
     Ok(())
 }
 
-fn device(out: &mut String, facts: &Facts, seen: &SeenDevice) -> fmt::Result {
+fn device(out: &mut String, facts: &Facts, seen: &RdmaDevice) -> fmt::Result {
     writeln!(out, "  {} (GUID {})", seen.name, seen.guid)?;
     let mut asked = facts.inspection.devices.iter();
     let asked = asked.find(|(name, _)| *name == seen.name).map(|(_, a)| a);
@@ -115,13 +115,13 @@ fn device(out: &mut String, facts: &Facts, seen: &SeenDevice) -> fmt::Result {
     Ok(())
 }
 
-fn is_of(verdict: &shmem_ib::device::choice::Verdict, seen: &SeenDevice, port: &SeenPort) -> bool {
+fn is_of(verdict: &shmem_ib::device::choice::Verdict, seen: &RdmaDevice, port: &RdmaPort) -> bool {
     verdict.device == seen.name && verdict.port == Some(port.number)
 }
 
 fn about(out: &mut String, a: &Abilities) -> fmt::Result {
     let yes = |there| if there { "yes" } else { "no" };
-    let kind = if a.software {
+    let kind = if a.emulated {
         ", a software driver"
     } else {
         ""
@@ -134,21 +134,21 @@ fn about(out: &mut String, a: &Abilities) -> fmt::Result {
         } else {
             &a.firmware
         },
-        yes(a.datagrams),
-        yes(a.srq),
+        yes(a.max_ah > 0),
+        yes(a.max_srq > 0),
         yes(a.xrc),
         a.atomics,
-        a.on_demand_paging,
+        a.odp,
     )?;
     writeln!(
         out,
         "    at most {} queue pairs, {} requests a queue, {} completions a queue, {} outstanding \
          READs and atomics",
-        a.max_qp, a.max_qp_wr, a.max_cqe, a.max_rd_atomic,
+        a.max_qp, a.max_qp_wr, a.max_cqe, a.max_qp_rd_atom,
     )
 }
 
-fn about_port(out: &mut String, port: &SeenPort, abilities: Option<&Abilities>) -> fmt::Result {
+fn about_port(out: &mut String, port: &RdmaPort, abilities: Option<&Abilities>) -> fmt::Result {
     write!(
         out,
         "    port {}: {}, {}",
@@ -157,27 +157,17 @@ fn about_port(out: &mut String, port: &SeenPort, abilities: Option<&Abilities>) 
     if port.rate > 0 {
         write!(out, ", {} Gb/s", f64::from(port.rate) / 1000.0)?;
     }
-    if let Some((_, now, most)) =
-        abilities.and_then(|a| a.mtus.iter().find(|(number, ..)| *number == port.number))
-    {
-        write!(out, ", MTU {now} of {most}")?;
+    if let Some(told) = abilities.and_then(|a| a.port(port.number)) {
+        let (now, most) = told.mtu;
+        write!(out, ", MTU {} of {}", now.bytes(), most.bytes())?;
     }
     if port.lid != 0 {
         write!(out, ", LID {}", port.lid)?;
     }
     writeln!(out)?;
     for entry in &port.gids {
-        let kind = kind(&port.link, entry.kind);
-        writeln!(out, "      GID {}: {} ({kind})", entry.index, entry.gid)?;
+        let GidEntry { index, gid, kind } = entry;
+        writeln!(out, "      GID {index}: {gid} ({kind})")?;
     }
     Ok(())
-}
-
-/// What packets with such a GID are called on that link.
-pub(crate) fn kind(link: &LinkLayer, kind: GidKind) -> &'static str {
-    match (link, kind) {
-        (_, GidKind::RoceV2) => "RoCE v2",
-        (LinkLayer::Ethernet, GidKind::IbOrRoceV1) => "RoCE v1",
-        (_, GidKind::IbOrRoceV1) => "InfiniBand",
-    }
 }

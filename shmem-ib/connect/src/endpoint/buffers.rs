@@ -8,6 +8,9 @@ use std::ptr::NonNull;
 
 use shmem_verbs::{Access, Hca, Lkey, Mr, Sge, VerbsError};
 
+/// Longest payload that is ever put into a work request, whatever the device allows.
+pub(crate) const INLINE_MAX: usize = 256;
+
 /// Zeroed memory with a registration.
 #[derive(Debug)]
 pub(super) struct Registered {
@@ -93,7 +96,7 @@ pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
 
 /// One slot of a [`Pool`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     class: u8,
     index: u16,
 }

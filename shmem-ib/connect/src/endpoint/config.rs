@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::amo::Atomics;
 use crate::UdAddress;
 use crate::interface::Local;
 use crate::manager::Identity;
@@ -23,6 +22,33 @@ pub enum Transport {
         /// alone in its domain, and must be the only one of its node.
         domain: Option<Arc<OwnedFd>>,
     },
+}
+
+/// Who executes atomics on the memory of a PE for PEs that do not share it. The same in all PEs
+/// of a job: those that differ do not connect.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Atomics {
+    /// The HCA if its atomics are coherent with the processor's
+    /// ([`PortInfo::atomics_coherent`]), else the owner.
+    #[default]
+    Auto,
+    /// The HCA, in any case: only for programs whose words are never target of atomics of PEs
+    /// that share memory and of others at a time.
+    Hca,
+    /// The PE whose memory it is. Not over XRC, whose SENDs do not reach every process.
+    Owner,
+}
+
+impl Atomics {
+    /// Whether the owner executes them, on this port.
+    #[must_use]
+    pub const fn by_owner(self, port: &PortInfo) -> bool {
+        match self {
+            Self::Auto => !port.atomics_coherent,
+            Self::Hca => false,
+            Self::Owner => true,
+        }
+    }
 }
 
 /// Settings of an [`Endpoint`](super::Endpoint).

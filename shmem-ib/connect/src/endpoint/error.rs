@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::amo::Refusal;
-use shmem_verbs::{VerbsError, WcStatus};
+use super::atomics::by_owner::message::Refusal;
+use shmem_verbs::{Failure, VerbsError, WcStatus};
 
 /// Why an operation on an endpoint failed. `peer` fields hold the directory's description.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -228,6 +228,14 @@ pub enum ConnError {
 }
 
 impl ConnError {
+    pub(super) fn device(failure: &Failure, peer: Option<String>) -> Self {
+        Self::Device {
+            device: failure.device.clone(),
+            peer,
+            reason: failure.reason.clone(),
+        }
+    }
+
     pub(super) fn verbs(what: &'static str) -> impl FnOnce(VerbsError) -> Self {
         move |source| Self::Verbs {
             what,

@@ -1,6 +1,13 @@
 //! The driver of connections over an [`Hca`]: one-sided operations that connect at first
 //! contact.
 //!
+//! # Map
+//! * `connecting/`: from the first wish for a peer to an open queue pair, and to its end.
+//! * `operations/`: puts and gets, posting, completion, contexts.
+//! * `atomics/`: which of the three ways an atomic takes, and these ways.
+//! * `driver.rs`: what the lock protects; `lock.rs`: the lock, and how threads wait; `progress.rs`: what
+//!   every poll does; `ending.rs`: how an endpoint ends.
+//!
 //! An [`Endpoint`] is what a PE has of the network: a UD queue pair for connection messages
 //! from the start, and an RC queue pair per peer that it has been in contact with, or an XRC one
 //! per node ([`Transport`]). All its methods may be called from any thread.
@@ -11,7 +18,7 @@
 //! 2. [`Endpoint::register`] registers the symmetric segment. Peers that ask before are told to
 //!    wait, and answered then.
 //! 3. [`Endpoint::set_directory`] says where peers are. Addresses may still be on their way.
-//! 4. Operations connect when a peer is used for the first time ([`Endpoint::put`] and the
+//! 4. Operations connect when a peer is used for the first time ([`Context::put`] and the
 //!    others), or all at once before ([`Endpoint::connect_all`]).
 //! 5. [`Endpoint::close`] after a barrier over the job: peers tell each other that nothing is
 //!    under way between them any more, and only then take their queue pairs away.
@@ -32,78 +39,49 @@
 //! ([`Endpoint::on_failure`]).
 //!
 //! # Contexts
-//! Operations belong to a [`Context`], of which each completes by itself; those of the endpoint are the
-//! default context's. Contexts share connections.
+//! Operations belong to a [`Context`], of which each completes by itself. Contexts share connections.
 //!
 //! # Locking
 //! One mutex protects everything; it is held for a few hundred nanoseconds
 //! to post an operation, and never while waiting. Lock order: the endpoint's, then the
 //! HCA's own. The [`Directory`] is asked for addresses without the lock.
 
-mod accounts;
-mod amo;
 mod asleep;
 mod atomics;
 mod buffers;
-mod compose;
 mod config;
-mod contact;
-mod context;
+mod connecting;
 mod driver;
+mod ending;
 mod error;
-mod evict;
-mod failing;
-mod leave;
-mod ops;
+mod lock;
+mod operations;
 mod peer;
-mod plain;
-mod posting;
-mod rc;
-mod rma;
+mod progress;
 mod segments;
-#[cfg(test)]
-mod test_job;
-mod ud;
-mod wait;
-mod xrc;
+mod wr_id;
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
+pub use atomics::by_owner::message::Refusal;
 #[doc(hidden)]
-pub use amo::recode_message;
-pub use amo::{Atomics, Refusal};
-pub use config::{Directory, EndpointConfig, Lookup, Transport};
-pub use context::{Context, ContextId};
+pub use atomics::by_owner::message::recode_message;
+pub use config::{Atomics, Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;
+pub use lock::Endpoint;
+pub use operations::accounts::ContextId;
+pub use operations::context::Context;
 
-use self::accounts::Gauge;
-use self::amo::ANSWER_SLOTS;
 use self::asleep::Asleep;
+use self::atomics::by_owner::books::ANSWER_SLOTS;
+use self::connecting::ud::SEND_SLOTS;
 use self::driver::{Driver, more_completions};
-use self::ud::SEND_SLOTS;
+use self::operations::accounts::Gauge;
 use super::stats::ConnectStats;
 use super::{Published, UdAddress};
-use crate::patience::Patience;
+use crate::spin::SpinLimit;
 use shmem_verbs::{Counters, Hca};
-
-/// The network side of one PE. See the [module](self).
-pub struct Endpoint<H: Hca> {
-    hca: Arc<H>,
-    driver: Mutex<Driver<H>>,
-    /// Who executes atomics.
-    by_owner: bool,
-    /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
-    coherent: bool,
-    /// Atomics of several steps that have not ended.
-    composed: Gauge,
-    /// Threads that sleep in the completion channel while they wait for something.
-    asleep: Asleep,
-    /// Signalled when the endpoint is closed.
-    gone: Condvar,
-    on_failure: OnceLock<failing::Tell>,
-    patience: Patience,
-}
 
 /// What an endpoint has done.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +180,7 @@ impl<H: Hca> Endpoint<H> {
         let rd = config.max_rd_atomic;
         check("max_rd_atomic", rd.into(), rd > 0, "at least 1")?;
 
-        let patience = Patience::new(config.spin_rounds);
+        let spin_limit = SpinLimit::new(config.spin_rounds);
         let composed = Gauge::default();
         let driver = Driver::open(&hca, config, composed.clone())?;
         Ok(Arc::new(Self {
@@ -214,7 +192,7 @@ impl<H: Hca> Endpoint<H> {
             asleep: Asleep::default(),
             gone: Condvar::new(),
             on_failure: OnceLock::new(),
-            patience,
+            spin_limit,
         }))
     }
 
@@ -301,13 +279,12 @@ impl<H: Hca> Endpoint<H> {
     pub fn stats(&self) -> EndpointStats {
         let locked = self.lock();
         let linked = locked.manager.linked_peers().len() as u32;
-        let open = locked.peers.values().filter(|p| p.open.is_some()).count() as u32;
-        let nodes = locked.manager.nodes();
-        let (initiators, targets) = nodes.map(|nodes| nodes.queue_pairs()).unwrap_or_default();
+        let open = locked.manager.open_peers() as u32;
+        let (xrc_initiators, xrc_targets) = locked.manager.xrc_queue_pairs();
         EndpointStats {
             open,
-            xrc_initiators: initiators.len() as u32,
-            xrc_targets: targets.len() as u32,
+            xrc_initiators,
+            xrc_targets,
             answered: linked.saturating_sub(open),
             queue_pairs: locked.qps_alive,
             queue_pairs_created: locked.qps_created,

@@ -1,13 +1,13 @@
-//! What an endpoint knows of one peer: its connection, its memory, and how far operations towards it
-//! have come.
+//! What an endpoint counts of one peer: how far operations towards it have come, and who waits for it. How the
+//! connection stands, and what memory the peer has, its state machine knows ([`Way`](crate::Way)).
 
 #![forbid(unsafe_code)]
 
-use super::amo::Asked;
+use std::collections::VecDeque;
+
+use super::atomics::by_owner::books::Asked;
 use super::error::ConnError;
 use crate::UdAddress;
-use crate::message::{Segment, Segments};
-use shmem_verbs::{Qpn, SrqNum};
 
 /// A point in the sequence of operations towards a peer.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +19,6 @@ pub(super) struct Mark {
 /// What is known about a peer that was in contact.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// The queue pair for our operations, if the connection is open.
-    pub(super) open: Option<Qpn>,
-    /// The peer's memory.
-    segments: Segments,
-    /// Counts its changes.
-    reach: u32,
-    /// How requests name the peer on a queue pair that reaches others, too.
-    pub(super) srqn: Option<SrqNum>,
-    /// Nothing may be begun over the open connection: it makes room for another.
-    pub(super) draining: bool,
     /// Threads that wait for the connection.
     pub(super) waiters: u32,
     /// Of those, how many waited when it opened: each may begin one operation even if the
@@ -48,10 +38,6 @@ pub(super) struct Peer {
     /// How often connecting failed, and how the last time.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnError>,
-    /// The connection is beyond repair.
-    pub(super) broken: Option<ConnError>,
-    /// It has said BYE: nothing may be started over the open connection.
-    pub(super) left: bool,
     /// Where we looked for it.
     pub(super) address: Option<UdAddress>,
 }
@@ -60,22 +46,6 @@ impl Peer {
     /// Whether no operation towards it is under way.
     pub(super) const fn is_idle(&self) -> bool {
         self.posted == self.completed && self.asked.unanswered() == 0 && self.composed == 0
-    }
-
-    /// The peer's memory is another from now on.
-    pub(super) fn reaches(&mut self, segments: Segments) {
-        self.segments = segments;
-        self.reach = self.reach.wrapping_add(1);
-    }
-
-    /// The memory that it was last known to have under an identifier.
-    pub(super) fn segment(&self, id: u8) -> Option<&Segment> {
-        self.segments.iter().find(|its| its.id == id)
-    }
-
-    /// Addresses and keys of the peer's memory are valid as long as this is the same.
-    pub(super) const fn reach(&self) -> u32 {
-        self.reach
     }
 
     /// Everything that was started so far.
@@ -89,5 +59,20 @@ impl Peer {
     /// Whether everything before `mark` has completed.
     pub(super) const fn has_reached(&self, mark: Mark) -> bool {
         self.completed >= mark.posted && self.asked.answered >= mark.asked
+    }
+}
+
+/// Peers that are to be connected before they are used.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// With their nodes and addresses; in this order.
+    pub(super) waiting: VecDeque<(u32, u32, UdAddress)>,
+    /// Those whose handshake this has begun.
+    pub(super) under_way: Vec<u32>,
+}
+
+impl Ahead {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty()
     }
 }

@@ -9,10 +9,9 @@
 //! Over XRC a PE does not know who uses its memory, so nobody is told. A peer asks again when it
 //! lacks an identifier.
 
-use super::Endpoint;
 use super::buffers::LocalSegment;
 use super::error::ConnError;
-use super::wait::Locked;
+use super::lock::{Endpoint, Locked};
 use crate::message::{MAX_SEGMENTS, Memory, Segment};
 use shmem_verbs::{Access, Hca, SrqNum};
 

@@ -123,6 +123,7 @@ mod room;
 mod segments;
 mod send;
 mod state;
+mod way;
 
 pub use room::Standing;
 
@@ -162,6 +163,8 @@ pub struct Handshake {
     known: u32,
     /// SEGMENTS that are not acknowledged.
     push: Option<Repeater>,
+    /// The present queue pair is in error.
+    broken: bool,
     /// The last connection was closed to make room.
     evicted: bool,
     /// Ticket of the peer's last request since the present QP was made, and when it came.
@@ -204,6 +207,7 @@ impl Handshake {
             offered: 0,
             known: 0,
             push: None,
+            broken: false,
             evicted: false,
             asked: None,
         }

@@ -21,8 +21,10 @@ impl Handshake {
         if self.left {
             return cx.fail(self.pe, Failure::PeerLeft);
         }
-        // Once the peer has spoken, its own word counts.
-        self.ud.get_or_insert(ud);
+        if self.floor == Generation::NONE {
+            // Once the peer has spoken, its own word counts.
+            self.ud = Some(ud);
+        }
         let open = matches!(
             self.state,
             State::Open(_) | State::Parting(..) | State::Parted(..)
@@ -63,7 +65,7 @@ impl Handshake {
             return;
         };
         self.generation = self.generation.next();
-        (self.offered, self.known) = (0, 0);
+        (self.offered, self.known, self.broken) = (0, 0, false);
         let asks = offer.as_ref().filter(|asked| asked.want_reply);
         self.asked = asks.map(|asked| (asked.ticket, cx.now));
         let psn = cx.random_psn();

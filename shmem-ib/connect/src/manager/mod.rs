@@ -30,6 +30,8 @@ pub use room::{DRAIN_EXPECTED, Usage};
 
 use std::hash::{Hash, Hasher};
 
+use smallvec::SmallVec;
+
 use self::leaving::Leaving;
 use self::peers::Peers;
 use self::timers::{Timer, Timers};
@@ -39,6 +41,7 @@ use super::handshake::{Handshake, Phase};
 use super::interface::{Action, Actions, Context, Local, Verdict};
 use super::message::{Body, DecodeError, MAX_LEN, Memory, Message};
 use super::stats::ConnectStats;
+use super::way::Way;
 use super::xrc::Nodes;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{Psn, Qpn};
@@ -156,6 +159,57 @@ impl Manager {
             Links::Peers(peers) => peers.get(pe).is_some_and(Handshake::is_wanted),
             Links::Nodes(nodes) => nodes.is_wanted(pe),
         }
+    }
+
+    /// The connection to `pe`, for operations.
+    #[must_use]
+    #[inline]
+    pub fn way(&self, pe: u32) -> Option<Way<'_>> {
+        match &self.links {
+            Links::Peers(peers) => peers.get(pe)?.way(),
+            Links::Nodes(nodes) => nodes.way(pe),
+        }
+    }
+
+    /// The local queue pair towards `pe` is in error, and stays so until it is destroyed. Returns which
+    /// one that is.
+    pub fn broke(&mut self, pe: u32) -> Option<Qpn> {
+        match &mut self.links {
+            Links::Peers(peers) => peers.get_mut(pe)?.broke(),
+            Links::Nodes(nodes) => nodes.broke(pe),
+        }
+    }
+
+    /// The local queue pair towards `pe`, if it is in error.
+    #[must_use]
+    pub fn in_error(&self, pe: u32) -> Option<Qpn> {
+        match &self.links {
+            Links::Peers(peers) => peers.get(pe)?.in_error(),
+            Links::Nodes(nodes) => nodes.in_error(pe),
+        }
+    }
+
+    /// The peers that are reached over the same queue pair as `pe`.
+    #[must_use]
+    pub fn sharers(&self, pe: u32) -> SmallVec<[u32; 4]> {
+        match &self.links {
+            Links::Peers(_) => SmallVec::from_iter([pe]),
+            Links::Nodes(nodes) => nodes.sharers(pe).collect(),
+        }
+    }
+
+    /// How many peers we may use.
+    #[must_use]
+    pub fn open_peers(&self) -> usize {
+        let all = self.peers();
+        all.iter().filter(|pe| self.way(**pe).is_some()).count()
+    }
+
+    /// How many XRC initiators and how many targets there are.
+    #[must_use]
+    pub fn xrc_queue_pairs(&self) -> (u32, u32) {
+        let all = self.nodes().map(Nodes::queue_pairs).unwrap_or_default();
+        (all.0.len() as u32, all.1.len() as u32)
     }
 
     /// The local RC queue pair towards `pe` and its starting PSN.

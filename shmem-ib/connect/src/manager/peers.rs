@@ -35,8 +35,14 @@ impl Hash for Peers {
 }
 
 impl Peers {
+    #[inline]
     pub(super) fn get(&self, pe: u32) -> Option<&Handshake> {
         self.entries.get(&pe).map(|entry| &entry.handshake)
+    }
+
+    pub(super) fn get_mut(&mut self, pe: u32) -> Option<&mut Handshake> {
+        let entry = self.entries.get_mut(&pe);
+        entry.map(|entry| &mut entry.handshake)
     }
 
     /// In ascending order: that of a hash table is not reproducible.

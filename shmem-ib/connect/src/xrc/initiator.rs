@@ -24,8 +24,10 @@ impl Nodes {
         if peer.left {
             return self.fail(cx, pe, Failure::PeerLeft);
         }
-        // Once the peer has given its address, its own word counts.
-        peer.ud.get_or_insert(ud);
+        if !peer.spoke {
+            // Once the peer has given its address, its own word counts.
+            peer.ud = Some(ud);
+        }
         peer.node = Some(node);
         self.nodes.entry(node).or_default().members.insert(pe);
         if !self.is_reachable(pe) && !self.is_wanted(pe) {
@@ -99,7 +101,8 @@ impl Nodes {
             return;
         };
         let due = cx.now.saturating_sub(peer.asks.began) >= cx.local.retry.max;
-        if peer.memory.is_some() && peer.asks.now.is_none() && !cx.local.leaving && due {
+        let lasts = !peer.left && !cx.local.leaving;
+        if peer.memory.is_some() && peer.asks.now.is_none() && lasts && due {
             self.begin_ask(cx, pe, None);
         }
     }
@@ -131,6 +134,7 @@ impl Nodes {
             qpn,
             psn: cx.random_psn(),
             direct: pe,
+            broken: false,
         };
         let ask = self.peer(pe).asks.now.take();
         if cx.local.leaving || !self.is_wanted(pe) {

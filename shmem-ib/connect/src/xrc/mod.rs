@@ -87,6 +87,7 @@ mod initiator;
 mod parting;
 mod state;
 mod target;
+mod way;
 
 use std::collections::BTreeMap;
 
@@ -120,13 +121,6 @@ impl Nodes {
         }
     }
 
-    /// The peer whose queue pair requests for `pe` go to, if there is one.
-    #[must_use]
-    pub fn direct(&self, pe: u32) -> Option<u32> {
-        let node = self.peers.get(&pe)?.node?;
-        self.nodes.get(&node)?.state.direct()
-    }
-
     /// How `pe` is addressed, if that is known.
     #[must_use]
     pub fn memory(&self, pe: u32) -> Option<&Memory> {
@@ -136,14 +130,7 @@ impl Nodes {
     /// Whether operations may be posted to `pe`.
     #[must_use]
     pub fn is_reachable(&self, pe: u32) -> bool {
-        self.way_to(pe).is_some()
-    }
-
-    /// The queue pair for operations to `pe`, if that is reachable.
-    fn way_to(&self, pe: u32) -> Option<Qpn> {
-        let peer = self.peers.get(&pe)?;
-        let (qpn, _) = self.connection(peer.node?)?;
-        peer.memory.is_some().then_some(qpn)
+        self.way(pe).is_some_and(|way| !way.draining && !way.left)
     }
 
     /// Whether the local program waits until `pe` is reachable.
@@ -268,7 +255,8 @@ impl Nodes {
 
     /// Takes the address that a peer gives of itself: it is better than the directory's.
     fn found_at(&mut self, pe: u32, ud: UdAddress) {
-        self.peer(pe).ud = Some(ud);
+        let peer = self.peer(pe);
+        (peer.ud, peer.spoke) = (Some(ud), true);
     }
 }
 

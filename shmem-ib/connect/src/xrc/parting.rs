@@ -149,7 +149,6 @@ impl Nodes {
         if wanted {
             self.fail(cx, pe, Failure::PeerLeft);
         }
-        self.peer(pe).memory = None;
         // We answer ourselves: it waits for all that is under way to its node.
         cx.act(pe, Action::PeerLeft { waits: false });
         let entry = node.and_then(|node| Some((node, self.nodes.get_mut(&node)?)));

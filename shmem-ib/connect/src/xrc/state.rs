@@ -15,6 +15,8 @@ pub(super) struct Initiator {
     pub(super) psn: Psn,
     /// The PE that has its target.
     pub(super) direct: u32,
+    /// It is in error.
+    pub(super) broken: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -37,17 +39,6 @@ impl NodeState {
         match self {
             Self::Idle | Self::Preparing { .. } => None,
             Self::Offered(mine, _) | Self::Open(mine, _) | Self::Draining(mine, _) => Some(*mine),
-        }
-    }
-
-    /// The PE with which the connection is made.
-    pub(super) const fn direct(&self) -> Option<u32> {
-        match self {
-            Self::Idle => None,
-            Self::Preparing { direct } => Some(*direct),
-            Self::Offered(mine, _) | Self::Open(mine, _) | Self::Draining(mine, _) => {
-                Some(mine.direct)
-            }
         }
     }
 }
@@ -105,6 +96,8 @@ pub(super) struct Asks {
 pub(super) struct Peer {
     /// Where its UD endpoint is.
     pub(super) ud: Option<UdAddress>,
+    /// It has said so itself.
+    pub(super) spoke: bool,
     /// Its node, if it was ever wanted.
     pub(super) node: Option<u32>,
     /// It has left or leaves.

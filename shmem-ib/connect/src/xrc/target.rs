@@ -62,7 +62,7 @@ impl Nodes {
             },
             served => {
                 if let Served::Serving(target) = served {
-                    cx.act(pe, Action::DestroyQp(target.qpn));
+                    cx.act(pe, Action::DestroyTarget(target.qpn));
                 }
                 Served::Pending(from, offer)
             }
@@ -109,7 +109,7 @@ impl Nodes {
                 Served::Serving(target)
             }
             newest => {
-                cx.act(pe, Action::DestroyQp(qpn));
+                cx.act(pe, Action::DestroyTarget(qpn));
                 match newest {
                     Some((newest, _)) if cx.local.leaving => {
                         self.send_bye(cx, pe, newest, false);
@@ -188,7 +188,7 @@ impl Nodes {
                 (Served::Creating { asked, newest }, Verdict::Accepted)
             }
             Served::Serving(target) => {
-                cx.act(pe, Action::DestroyQp(target.qpn));
+                cx.act(pe, Action::DestroyTarget(target.qpn));
                 (Served::Closed(from), Verdict::Accepted)
             }
             _ if over => (Served::Closed(from), Verdict::Duplicate),

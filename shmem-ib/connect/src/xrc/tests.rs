@@ -262,7 +262,7 @@ fn a_late_request_after_the_end_makes_nothing() {
     let gone = deliver(&mut b, 11, 0, &bye.sent);
     assert_eq!(kinds(&gone.sent), [(0, "target gone")]);
     let qpn = Qpn(20);
-    assert_eq!(gone.actions, [(0, Action::DestroyQp(qpn))]);
+    assert_eq!(gone.actions, [(0, Action::DestroyTarget(qpn))]);
     deliver(&mut a, 12, 0, &gone.sent);
     assert!(a.has_left());
     let late = deliver(&mut b, 13, 22, &open);
@@ -352,7 +352,7 @@ fn an_answer_for_a_queue_pair_that_is_gone_is_told_so() {
     let bye = deliver(&mut a, silence + 2, 0, &accept).sent;
     let gone = deliver(&mut b, silence + 3, 0, &bye);
     let qpn = Qpn(20);
-    assert_eq!(gone.actions, [(0, Action::DestroyQp(qpn))]);
+    assert_eq!(gone.actions, [(0, Action::DestroyTarget(qpn))]);
 }
 
 #[test]

@@ -9,15 +9,11 @@ use rdma_sys::{
 
 use super::SysError;
 use super::context::{Context, DeviceList};
-use super::device::{
-    Atomics, DeviceCaps, DeviceGid, DeviceInfo, DevicePort, GidKind, LinkLayer, Odp, OdpOps,
-    PortState,
-};
-use crate::{survey, sysfs};
+use crate::abilities::{Abilities, Odp, OdpOps, PortAbilities};
+use crate::hardware::{Atomics, GidEntry, GidKind, LinkLayer, PortState, RdmaPort};
+use crate::quirks::Quirks;
+use crate::sysfs;
 use shmem_verbs::{Gid, Mtu};
-
-/// Vendors of drivers that work on the processor: Soft-RoCE, and Soft-iWARP ("SIW" in ASCII).
-const SOFTWARE_VENDORS: [u32; 2] = [0x00ff_ffff, 0x0053_4957];
 
 /// A device, and what it is unless it cannot be asked.
 #[derive(Clone, Debug)]
@@ -25,7 +21,7 @@ pub struct FoundDevice {
     /// Name by which it is opened.
     pub name: String,
     /// What it is, or why this process cannot use it.
-    pub info: Result<DeviceInfo, SysError>,
+    pub info: Result<Abilities, SysError>,
 }
 
 /// All RDMA devices of this machine. Opens each, so it costs some milliseconds per device.
@@ -43,7 +39,7 @@ pub fn devices() -> Result<Vec<FoundDevice>, SysError> {
 }
 
 /// What the device is.
-pub(super) fn describe(context: &Context) -> Result<DeviceInfo, SysError> {
+pub(super) fn describe(context: &Context) -> Result<Abilities, SysError> {
     let attr = context.query_device()?;
     let firmware = attr.orig_attr.fw_ver.map(|c| c as u8);
     let firmware = CStr::from_bytes_until_nul(&firmware)
@@ -60,7 +56,7 @@ pub(super) fn describe(context: &Context) -> Result<DeviceInfo, SysError> {
     match context.query_gids(most)? {
         Some(entries) => {
             for entry in entries {
-                let number = |p: &&mut DevicePort| u32::from(p.number) == entry.port_num;
+                let number = |p: &&mut PortAbilities| u32::from(p.port.number) == entry.port_num;
                 let kind = match entry.gid_type {
                     IBV_GID_TYPE_ROCE_V1 => GidKind::RoceV1,
                     IBV_GID_TYPE_ROCE_V2 => GidKind::RoceV2,
@@ -71,80 +67,60 @@ pub(super) fn describe(context: &Context) -> Result<DeviceInfo, SysError> {
                 if let (Some(port), Ok(index)) =
                     (ports.iter_mut().find(number), entry.gid_index.try_into())
                 {
-                    port.gids.push(DeviceGid { index, gid, kind });
+                    port.port.gids.push(GidEntry { index, gid, kind });
                 }
             }
         }
         None => {
             for (port, (_, raw)) in ports.iter_mut().zip(&raw_ports) {
-                let most = raw.gid_tbl_len.clamp(0, 256);
-                port.gids = (0..most)
-                    .filter_map(|index| sysfs_gid(&context.name, port, index as u8))
-                    .collect();
+                let most = raw.gid_tbl_len.clamp(0, 256) as u16;
+                let path = sysfs::Places::default().port(&context.name, port.port.number);
+                let entry = |index| sysfs::gid(&path, &port.port.link, index).ok().flatten();
+                port.port.gids = (0..most).filter_map(entry).collect();
             }
         }
     }
     for port in &mut ports {
-        port.gids.sort_unstable_by_key(|g| g.index);
+        port.port.gids.sort_unstable_by_key(|g| g.index);
     }
-    Ok(DeviceInfo {
-        name: context.name.clone(),
-        guid: u64::from_be(attr.orig_attr.node_guid),
-        vendor_id: attr.orig_attr.vendor_id,
-        vendor_part_id: attr.orig_attr.vendor_part_id,
-        firmware,
-        caps: caps(&attr),
-        ports,
-    })
+    let mut told = abilities(&attr);
+    told.firmware = firmware;
+    told.ports = ports;
+    told.emulated = sysfs::Places::default().is_emulated(&context.name);
+    let quirks = Quirks::of(told.vendor_id, told.vendor_part_id);
+    Ok(told.corrected(quirks))
 }
 
-/// An entry of the GID table from sysfs, for libraries that do not tell.
-fn sysfs_gid(device: &str, port: &DevicePort, index: u8) -> Option<DeviceGid> {
-    let path = format!("/sys/class/infiniband/{device}/ports/{}", port.number);
-    let seen = sysfs::gid(path.as_ref(), index.into()).ok()??;
-    Some(DeviceGid {
-        index,
-        gid: seen.gid,
-        kind: match (port.link_layer, seen.kind) {
-            (_, survey::GidKind::RoceV2) => GidKind::RoceV2,
-            (LinkLayer::Ethernet, _) => GidKind::RoceV1,
-            _ => GidKind::InfiniBand,
-        },
-    })
-}
-
-fn port((number, attr): (u8, ibv_port_attr)) -> DevicePort {
+fn port((number, attr): (u8, ibv_port_attr)) -> PortAbilities {
     // A port that is down may tell no MTU.
     let mtu = |code: u32| Mtu::from_code(code as u8).unwrap_or(Mtu::M256);
-    DevicePort {
-        number,
-        state: match attr.state {
-            1 => PortState::Down,
-            2 => PortState::Init,
-            3 => PortState::Armed,
-            4 => PortState::Active,
-            5 => PortState::ActiveDefer,
-            other => PortState::Other(other),
-        },
-        // Drivers from before RoCE leave it unspecified.
-        link_layer: match attr.link_layer {
-            0 | 1 => LinkLayer::InfiniBand,
-            2 => LinkLayer::Ethernet,
-            other => LinkLayer::Other(other),
+    PortAbilities {
+        port: RdmaPort {
+            number,
+            state: PortState::from_code(attr.state),
+            // Drivers from before RoCE leave it unspecified.
+            link: match attr.link_layer {
+                0 | 1 => LinkLayer::InfiniBand,
+                2 => LinkLayer::Ethernet,
+                other => LinkLayer::Other(other.to_string()),
+            },
+            rate: 0,
+            lid: attr.lid,
+            gids: Vec::new(),
         },
         mtu: (mtu(attr.active_mtu), mtu(attr.max_mtu)),
-        lid: attr.lid,
         max_msg: attr.max_msg_sz.into(),
-        gids: Vec::new(),
     }
 }
 
-fn caps(attr: &ibv_device_attr_ex) -> DeviceCaps {
+fn abilities(attr: &ibv_device_attr_ex) -> Abilities {
     let (dev, odp) = (&attr.orig_attr, &attr.odp_caps);
     let count = |n: i32| u32::try_from(n).unwrap_or(0);
     let general = |bit: ibv_odp_general_caps| odp.general_caps & u64::from(bit.0) != 0;
     let rc = |bit: ibv_odp_transport_cap_bits| odp.per_transport_caps.rc_odp_caps & bit.0 != 0;
-    DeviceCaps {
+    Abilities {
+        vendor_id: dev.vendor_id,
+        vendor_part_id: dev.vendor_part_id,
         max_qp: count(dev.max_qp),
         max_qp_wr: count(dev.max_qp_wr),
         max_sge: count(dev.max_sge),
@@ -175,6 +151,6 @@ fn caps(attr: &ibv_device_attr_ex) -> DeviceCaps {
                 atomic: rc(ibv_odp_transport_cap_bits::IBV_ODP_SUPPORT_ATOMIC),
             },
         },
-        software: SOFTWARE_VENDORS.contains(&dev.vendor_id),
+        ..Abilities::default()
     }
 }

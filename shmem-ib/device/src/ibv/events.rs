@@ -1,24 +1,21 @@
-//! Asynchronous events of a device: taken from it as soon as anybody looks, kept for
-//! [`poll_async`](shmem_verbs::Hca::poll_async), and those that end the HCA understood at once.
+//! Asynchronous events of a device: those that end the HCA become its
+//! [`failure`](shmem_verbs::Hca::failure), the others show in completions.
 //!
 //! Whoever sleeps watches the device's descriptor, a napping thread included: while the application
-//! polls, nobody else would look. The descriptor that [`async_fd`](shmem_verbs::Hca::async_fd) lends
-//! is therefore another one, which is also readable for events that a sleeper has taken.
+//! polls, nobody else would look.
 
 use std::mem::{MaybeUninit, align_of, offset_of, size_of};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use rdma_sys::{ibv_async_event, ibv_cq, ibv_event_type as t, ibv_qp, ibv_srq};
+use rdma_sys::{ibv_async_event, ibv_cq, ibv_event_type as t, ibv_srq};
 
 use super::context::Context;
-use super::error::io_error;
 use super::hca::VerbsHca;
-use shmem_verbs::provider::{Epoll, Event, EventQueue, LASTING_NS};
-use shmem_verbs::{AsyncEvent, Cq, Failure, Qpn, Srq, VerbsError};
+use shmem_verbs::provider::LASTING_NS;
+use shmem_verbs::{Cq, Failure, Srq};
 
 /// An event as it is in memory. The bindings have an enum for its kind, which must not hold a kind
 /// that only a newer library knows.
@@ -38,7 +35,8 @@ const _: () = assert!(
 /// What an HCA knows of events.
 #[derive(Debug)]
 pub(super) struct Events {
-    kept: Mutex<EventQueue>,
+    /// Held while events are taken, so that they count in their order.
+    taking: Mutex<()>,
     failed: OnceLock<Failure>,
     /// The failure has ended a sleep: that is enough, as who has slept tells the others. Relaxed: no
     /// other memory belongs to it.
@@ -48,34 +46,19 @@ pub(super) struct Events {
     /// Relaxed: a reader that sees the older value sees the newer one at its next look.
     down_since: AtomicU64,
     started: Instant,
-    /// Up while events are kept that the device does not tell of any more.
-    sign: Event,
-    lent: OnceLock<Epoll>,
 }
 
 const UP: u64 = u64::MAX;
 
 impl Events {
-    pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            kept: Mutex::default(),
+    pub(super) fn new() -> Self {
+        Self {
+            taking: Mutex::default(),
             failed: OnceLock::new(),
             told: AtomicBool::new(false),
             down_since: AtomicU64::new(UP),
             started: Instant::now(),
-            sign: Event::new()?,
-            lent: OnceLock::new(),
-        })
-    }
-
-    fn kept(&self) -> MutexGuard<'_, EventQueue> {
-        // Every change is complete by itself.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An object is gone, and so are its events.
-    pub(super) fn forget(&self, of_this: impl Fn(&AsyncEvent) -> bool) {
-        self.kept().forget(of_this);
+        }
     }
 
     fn now(&self) -> u64 {
@@ -136,8 +119,12 @@ impl VerbsHca {
 
     /// Takes all events from the device; returns whether there were any.
     pub(super) fn take_events(&self) -> bool {
-        let mut kept = self.events.kept();
-        let (mut any, mut news) = (false, false);
+        let _taking = self
+            .events
+            .taking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut any = false;
         while let Some(happened) = next_event(&self.pd.context) {
             any = true;
             match happened {
@@ -156,71 +143,27 @@ impl VerbsHca {
                     self.events.down_since.store(UP, Ordering::Relaxed);
                 }
                 Happened::PortDown(_) | Happened::PortUp(_) | Happened::Other => {}
-                Happened::ToObject(event) => {
-                    match event {
-                        AsyncEvent::CqErr(cq) => self.fail(format!(
-                            "completion queue {cq} was full, and has lost completions \
-                             (IBV_EVENT_CQ_ERR)"
-                        )),
-                        AsyncEvent::SrqErr(srq) => self.fail(format!(
-                            "shared receive queue {srq} is in error (IBV_EVENT_SRQ_ERR)"
-                        )),
-                        _ => {}
-                    }
-                    kept.push(event);
-                    news = true;
-                }
+                Happened::CqErr(cq) => self.fail(format!(
+                    "completion queue {cq} was full, and has lost completions (IBV_EVENT_CQ_ERR)"
+                )),
+                Happened::SrqErr(srq) => self.fail(format!(
+                    "shared receive queue {srq} is in error (IBV_EVENT_SRQ_ERR)"
+                )),
             }
         }
-        if news {
-            self.events.sign.signal();
-        }
         any
-    }
-
-    /// See [`shmem_verbs::Hca::poll_async`].
-    pub(super) fn next_async(&self) -> Option<AsyncEvent> {
-        self.take_events();
-        let mut kept = self.events.kept();
-        let event = kept.pop();
-        if kept.is_empty() {
-            self.events.sign.take();
-        }
-        event
-    }
-
-    /// See [`shmem_verbs::Hca::async_fd`].
-    pub(super) fn lend_async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        if self.events.lent.get().is_none() {
-            let make = || {
-                let epoll = Epoll::new()?;
-                epoll.add(self.event_fd())?;
-                epoll.add(self.events.sign.as_fd())?;
-                Ok(epoll)
-            };
-            let made = make().map_err(|e: std::io::Error| {
-                let errno = e.raw_os_error().unwrap_or(libc::EIO);
-                io_error("cannot make the descriptor of events", errno)
-            })?;
-            // Should another thread be faster, its descriptor is the one.
-            let _ = self.events.lent.set(made);
-        }
-        match self.events.lent.get() {
-            Some(epoll) => Ok(epoll.as_fd()),
-            None => Err(VerbsError::Unsupported {
-                what: "a descriptor for asynchronous events",
-            }),
-        }
     }
 }
 
 /// What an event says.
 enum Happened {
-    ToObject(AsyncEvent),
+    CqErr(Cq),
+    SrqErr(Srq),
     Fatal,
     PortDown(u8),
     PortUp(u8),
-    /// Of the fabric, or of a kind that is not known here: what it means for queue pairs shows there.
+    /// Of a queue pair, of the fabric, or of a kind that is not known here: what it means for queue pairs
+    /// shows in their completions.
     Other,
 }
 
@@ -247,8 +190,6 @@ fn next_event(context: &Context) -> Option<Happened> {
 unsafe fn event(raw: &RawEvent) -> Happened {
     // SAFETY: the kind says what the pointer is; each object exists by the caller's promise, and
     // bears the number that it was created with.
-    let qp = || Qpn(unsafe { (*raw.element.cast::<ibv_qp>()).qp_num });
-    // SAFETY: as above.
     let cq = || Cq(unsafe { (*raw.element.cast::<ibv_cq>()).cq_context } as usize as u32);
     // SAFETY: as above.
     let srq = || Srq(unsafe { (*raw.element.cast::<ibv_srq>()).srq_context } as usize as u32);
@@ -256,33 +197,19 @@ unsafe fn event(raw: &RawEvent) -> Happened {
         kind as i32
     }
     const CQ_ERR: i32 = is(t::IBV_EVENT_CQ_ERR);
-    const QP_FATAL: i32 = is(t::IBV_EVENT_QP_FATAL);
-    const QP_REQ_ERR: i32 = is(t::IBV_EVENT_QP_REQ_ERR);
-    const QP_ACCESS_ERR: i32 = is(t::IBV_EVENT_QP_ACCESS_ERR);
-    const COMM_EST: i32 = is(t::IBV_EVENT_COMM_EST);
-    const SQ_DRAINED: i32 = is(t::IBV_EVENT_SQ_DRAINED);
     const SRQ_ERR: i32 = is(t::IBV_EVENT_SRQ_ERR);
-    const SRQ_LIMIT_REACHED: i32 = is(t::IBV_EVENT_SRQ_LIMIT_REACHED);
-    const QP_LAST_WQE_REACHED: i32 = is(t::IBV_EVENT_QP_LAST_WQE_REACHED);
     const DEVICE_FATAL: i32 = is(t::IBV_EVENT_DEVICE_FATAL);
     const PORT_ERR: i32 = is(t::IBV_EVENT_PORT_ERR);
     const PORT_ACTIVE: i32 = is(t::IBV_EVENT_PORT_ACTIVE);
     // Of an event of a port the union has its number in place of a pointer.
     // SAFETY: as above.
     let port = || unsafe { ptr::from_ref(&raw.element).cast::<i32>().read() } as u8;
-    Happened::ToObject(match raw.kind {
-        DEVICE_FATAL => return Happened::Fatal,
-        PORT_ERR => return Happened::PortDown(port()),
-        PORT_ACTIVE => return Happened::PortUp(port()),
-        CQ_ERR => AsyncEvent::CqErr(cq()),
-        QP_FATAL => AsyncEvent::QpFatal(qp()),
-        QP_REQ_ERR => AsyncEvent::QpReqErr(qp()),
-        QP_ACCESS_ERR => AsyncEvent::QpAccessErr(qp()),
-        COMM_EST => AsyncEvent::CommEst(qp()),
-        SQ_DRAINED => AsyncEvent::SqDrained(qp()),
-        QP_LAST_WQE_REACHED => AsyncEvent::QpLastWqeReached(qp()),
-        SRQ_ERR => AsyncEvent::SrqErr(srq()),
-        SRQ_LIMIT_REACHED => AsyncEvent::SrqLimitReached(srq()),
-        _ => return Happened::Other,
-    })
+    match raw.kind {
+        DEVICE_FATAL => Happened::Fatal,
+        PORT_ERR => Happened::PortDown(port()),
+        PORT_ACTIVE => Happened::PortUp(port()),
+        CQ_ERR => Happened::CqErr(cq()),
+        SRQ_ERR => Happened::SrqErr(srq()),
+        _ => Happened::Other,
+    }
 }

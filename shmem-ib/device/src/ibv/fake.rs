@@ -15,7 +15,7 @@ use rdma_sys::{
     _compat_ibv_port_attr, ibv_ah, ibv_ah_attr, ibv_async_event, ibv_atomic_cap, ibv_comp_channel,
     ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_event_type, ibv_gid_entry, ibv_mr,
     ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr,
-    ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_wc,
+    ibv_srq, ibv_srq_init_attr, ibv_wc,
 };
 
 use super::library::Library;
@@ -291,10 +291,6 @@ unsafe extern "C" fn create_srq(pd: *mut ibv_pd, _: *mut ibv_srq_init_attr) -> *
     object(|srq: &mut ibv_srq| srq.pd = pd)
 }
 
-unsafe extern "C" fn modify_srq(_: *mut ibv_srq, _: *mut ibv_srq_attr, _: c_int) -> c_int {
-    0
-}
-
 unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     object(|qp: &mut ibv_qp| {
         // SAFETY: see above.
@@ -384,7 +380,6 @@ fn functions() -> Library {
         get_cq_event,
         ack_cq_events,
         create_srq,
-        modify_srq,
         destroy_srq: close,
         create_qp,
         modify_qp,

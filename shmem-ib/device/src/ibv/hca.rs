@@ -18,12 +18,13 @@ use super::poll::Found;
 use super::qp::{Held, Qp};
 use super::sleep::Sleepers;
 use super::table::Table;
+use crate::abilities::Abilities;
 use crate::memlock::Memlock;
 use shmem_verbs::provider::checks;
 use shmem_verbs::provider::{MAX_SLOTS, Slots};
 use shmem_verbs::{
-    Access, AsyncEvent, CompChannel, Cq, Mr, MrHandle, PortInfo, QpInit, QpType, Qpn, Rereg, Srq,
-    SrqInit, SrqKind, VerbsError, Xrcd,
+    Access, Cq, Mr, MrHandle, PortInfo, QpInit, QpType, Qpn, Srq, SrqInit, SrqKind, VerbsError,
+    Xrcd,
 };
 use shmem_verbs::{Lkey, Rkey};
 
@@ -35,23 +36,19 @@ pub struct VerbsHca {
     pub(super) qps: Table<Qp>,
     pub(super) srqs: Table<Arc<SrqObject>>,
     pub(super) cqs: Table<Arc<CqObject>>,
-    channels: Table<Arc<Channel>>,
     numbers: Mutex<Numbers>,
-    /// Channels that were destroyed. Their descriptors may still be borrowed, so they stay, and
-    /// serve again.
-    spare: Mutex<Vec<Arc<Channel>>>,
-    mrs: Mutex<Slots<Registration>>,
+    mrs: Mutex<Slots<MrObject>>,
     xrcds: Mutex<Slots<Arc<XrcdObject>>>,
     pub(super) ways: Ways,
-    /// The channel of all completion queues that have none of their own.
+    /// The channel of all completion queues, which sleepers watch.
     pub(super) bell: Arc<Channel>,
     pub(super) sleepers: Sleepers,
     pub(super) events: Events,
     pub(super) found: Found,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
-    /// The driver needs processor time of this machine.
-    pub(super) software: bool,
+    /// What the driver says of it.
+    pub(super) told: Abilities,
     on_demand: bool,
     pub(super) pd: Arc<Pd>,
 }
@@ -65,8 +62,7 @@ pub(super) struct Parts {
     pub(super) events: Events,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
-    pub(super) max_ah: u32,
-    pub(super) software: bool,
+    pub(super) told: Abilities,
     pub(super) on_demand: bool,
 }
 
@@ -75,19 +71,7 @@ pub(super) struct Parts {
 struct Numbers {
     cqs: Slots<()>,
     srqs: Slots<()>,
-    channels: Slots<()>,
 }
-
-#[derive(Debug)]
-struct Registration {
-    object: MrObject,
-    addr: *mut u8,
-    len: usize,
-    access: Access,
-}
-
-// SAFETY: the address is only passed on to the device.
-unsafe impl Send for Registration {}
 
 impl std::fmt::Debug for VerbsHca {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -120,27 +104,24 @@ impl VerbsHca {
             events,
             port,
             origin,
-            max_ah,
-            software,
+            told,
             on_demand,
         } = parts;
         Self {
             qps: Table::default(),
             srqs: Table::default(),
             cqs: Table::default(),
-            channels: Table::default(),
             numbers: Mutex::default(),
-            spare: Mutex::default(),
             mrs: Mutex::default(),
             xrcds: Mutex::default(),
-            ways: Ways::new(max_ah),
+            ways: Ways::new(told.max_ah),
             bell,
             sleepers,
             events,
             found: Found::default(),
             port,
             origin,
-            software,
+            told,
             on_demand,
             pd,
         }
@@ -172,27 +153,6 @@ impl VerbsHca {
         len: usize,
         access: Access,
     ) -> Result<Mr, VerbsError> {
-        // SAFETY: the caller's promise.
-        let registration = unsafe { self.registration(addr, len, access)? };
-        let (lkey, rkey) = registration.object.keys();
-        let handle = take_number(&mut lock(&self.mrs), registration, "memory regions")?;
-        Ok(Mr {
-            handle: MrHandle(handle),
-            addr: addr.expose_provenance() as u64,
-            len: len as u64,
-            lkey: Lkey(lkey),
-            rkey: Rkey(rkey),
-        })
-    }
-
-    /// # Safety
-    /// As [`shmem_verbs::Hca::reg_mr`].
-    unsafe fn registration(
-        &self,
-        addr: *mut u8,
-        len: usize,
-        access: Access,
-    ) -> Result<Registration, VerbsError> {
         checks::check_registration(addr.addr() as u64, len as u64, access)?;
         // Buffers of our own are small and in use: they may as well be pinned.
         let shared = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
@@ -210,11 +170,14 @@ impl VerbsHca {
                 source: std::io::Error::from_raw_os_error(errno),
             }
         })?;
-        Ok(Registration {
-            object,
-            addr,
-            len,
-            access,
+        let (lkey, rkey) = object.keys();
+        let handle = take_number(&mut lock(&self.mrs), object, "memory regions")?;
+        Ok(Mr {
+            handle: MrHandle(handle),
+            addr: addr.expose_provenance() as u64,
+            len: len as u64,
+            lkey: Lkey(lkey),
+            rkey: Rkey(rkey),
         })
     }
 
@@ -222,7 +185,7 @@ impl VerbsHca {
         let mut mrs = lock(&self.mrs);
         let gone = VerbsError::NoSuchMr(mr.handle.0);
         let found = mrs.get_mut(mr.handle.0).ok_or(gone)?;
-        found.object.close().map_err(|errno| {
+        found.close().map_err(|errno| {
             let what = format!("cannot deregister the {} bytes at {:#x}", mr.len, mr.addr);
             io_error(what, errno)
         })?;
@@ -230,49 +193,10 @@ impl VerbsHca {
         Ok(())
     }
 
-    /// Registers the new range before it gives up the old one. A device's own verb for this may
-    /// leave neither when it fails, and many have none.
-    ///
-    /// # Safety
-    /// As [`shmem_verbs::Hca::rereg_mr`].
-    pub(super) unsafe fn reregister(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
-        let (range, access) = {
-            let mrs = lock(&self.mrs);
-            let old = mrs.get(mr.handle.0);
-            let old = old.ok_or(VerbsError::NoSuchMr(mr.handle.0))?;
-            let range = change.range.unwrap_or((old.addr, old.len));
-            (range, change.access.unwrap_or(old.access))
-        };
-        // SAFETY: the caller's promise.
-        let new = unsafe { self.register(range.0, range.1, access)? };
-        match self.deregister(mr) {
-            Ok(()) => {
-                *mr = new;
-                Ok(())
-            }
-            Err(e) => {
-                let _ = self.deregister(&new);
-                Err(e)
-            }
-        }
-    }
-
-    pub(super) fn make_cq(
-        &self,
-        depth: u32,
-        channel: Option<CompChannel>,
-    ) -> Result<Cq, VerbsError> {
+    pub(super) fn make_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
         checks::check_cq(depth, &self.port)?;
-        let own = channel.is_some();
-        let channel = match channel {
-            None => Arc::clone(&self.bell),
-            Some(c) => {
-                let found = self.channels.get(c.0);
-                Arc::clone(&*found.ok_or(VerbsError::NoSuchChannel(c))?)
-            }
-        };
         let number = take_number(&mut lock(&self.numbers).cqs, (), "completion queues")?;
-        match CqObject::create(depth, number, &channel, !own) {
+        match CqObject::create(depth, number, &self.bell) {
             Ok(cq) => self.cqs.put(number, Arc::new(cq)),
             Err(errno) => {
                 lock(&self.numbers).cqs.remove(number);
@@ -280,9 +204,7 @@ impl VerbsHca {
                 return Err(io_error(what, errno));
             }
         }
-        if !own {
-            self.add_silent(number);
-        }
+        self.watch_queue(number);
         Ok(Cq(number))
     }
 
@@ -296,57 +218,8 @@ impl VerbsHca {
         found.take();
         // Only then may the number be given again.
         self.sleepers.remove(cq.0);
-        let of_this = |e: &AsyncEvent| matches!(e, AsyncEvent::CqErr(c) if *c == cq);
-        self.events.forget(of_this);
         lock(&self.numbers).cqs.remove(cq.0);
         Ok(())
-    }
-
-    pub(super) fn make_channel(&self) -> Result<CompChannel, VerbsError> {
-        let spare = lock(&self.spare).pop();
-        let channel = match spare {
-            Some(channel) => channel,
-            None => Channel::create(&self.pd.context)
-                .map(Arc::new)
-                .map_err(|errno| io_error("cannot create a completion channel", errno))?,
-        };
-        let number = take_number(&mut lock(&self.numbers).channels, (), "completion channels");
-        match number {
-            Ok(number) => {
-                self.channels.put(number, channel);
-                Ok(CompChannel(number))
-            }
-            Err(e) => {
-                // Its descriptor may be borrowed from an earlier life.
-                lock(&self.spare).push(channel);
-                Err(e)
-            }
-        }
-    }
-
-    pub(super) fn drop_channel(&self, number: CompChannel) -> Result<(), VerbsError> {
-        let found = self.channels.alone(number.0);
-        let found = found.ok_or(VerbsError::NoSuchChannel(number))?;
-        if Arc::strong_count(&found) > 1 {
-            let what = "the completion channel";
-            return Err(VerbsError::Busy { what });
-        }
-        lock(&self.spare).push(found.take());
-        lock(&self.numbers).channels.remove(number.0);
-        Ok(())
-    }
-
-    pub(super) fn channel(&self, number: CompChannel) -> Result<Arc<Channel>, VerbsError> {
-        let found = self.channels.get(number.0);
-        let found = found.ok_or(VerbsError::NoSuchChannel(number))?;
-        Ok(Arc::clone(&found))
-    }
-
-    pub(super) fn channel_fd(&self, number: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        use std::os::fd::AsRawFd;
-        let channel = self.channel(number)?;
-        // SAFETY: channels are closed together with this HCA, which the result borrows.
-        Ok(unsafe { BorrowedFd::borrow_raw(channel.fd().as_raw_fd()) })
     }
 
     pub(super) fn event_fd(&self) -> BorrowedFd<'_> {
@@ -388,10 +261,6 @@ impl VerbsHca {
             cq.xrc.end(object.srqn);
         }
         found.take();
-        self.events.forget(|e| {
-            use AsyncEvent::{SrqErr, SrqLimitReached};
-            matches!(e, SrqErr(s) | SrqLimitReached(s) if *s == srq)
-        });
         lock(&self.numbers).srqs.remove(srq.0);
         Ok(())
     }
@@ -458,7 +327,6 @@ impl VerbsHca {
         qp.close()
             .map_err(|errno| io_error(format!("cannot destroy QP {qpn}"), errno))?;
         qp.take();
-        self.events.forget(|e| e.qp() == Some(qpn));
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use rdma_sys::{
     _compat_ibv_port_attr, ibv_ah, ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context,
     ibv_cq, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr,
 };
 
 use super::SysError;
@@ -82,7 +82,6 @@ functions! {
     get_cq_event: fn(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
     ack_cq_events: fn(*mut ibv_cq, c_uint);
     create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
-    modify_srq: fn(*mut ibv_srq, *mut ibv_srq_attr, c_int) -> c_int;
     destroy_srq: fn(*mut ibv_srq) -> c_int;
     create_qp: fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
     modify_qp: fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;

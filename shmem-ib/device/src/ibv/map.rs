@@ -7,7 +7,8 @@ use rdma_sys::{
     ibv_qp_state, ibv_qp_type, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
 };
 
-use super::device::{DevicePort, LinkLayer};
+use crate::hardware::{LinkLayer, RdmaPort};
+use crate::quirks::Quirks;
 use shmem_verbs::{
     Access, AddressVector, GRH_LEN, Gid, QpAttr, QpState, QpType, SendOp, WcOpcode, WcStatus,
 };
@@ -72,7 +73,6 @@ pub(super) fn wr_opcode(op: &SendOp) -> u32 {
     match op {
         SendOp::UdSend { imm: None, .. } | SendOp::Send { imm: None } => o::IBV_WR_SEND,
         SendOp::UdSend { .. } | SendOp::Send { .. } => o::IBV_WR_SEND_WITH_IMM,
-        SendOp::SendInv { .. } => o::IBV_WR_SEND_WITH_INV,
         SendOp::Write { imm: None, .. } => o::IBV_WR_RDMA_WRITE,
         SendOp::Write { .. } => o::IBV_WR_RDMA_WRITE_WITH_IMM,
         SendOp::Read { .. } => o::IBV_WR_RDMA_READ,
@@ -97,7 +97,6 @@ const fn state_code(state: QpState) -> u32 {
         QpState::Init => ibv_qp_state::IBV_QPS_INIT,
         QpState::Rtr => ibv_qp_state::IBV_QPS_RTR,
         QpState::Rts => ibv_qp_state::IBV_QPS_RTS,
-        QpState::Sqd => ibv_qp_state::IBV_QPS_SQD,
         QpState::Sqe => ibv_qp_state::IBV_QPS_SQE,
         QpState::Err => ibv_qp_state::IBV_QPS_ERR,
     }
@@ -110,7 +109,6 @@ pub(super) const fn qp_state(code: u32) -> QpState {
         ibv_qp_state::IBV_QPS_INIT => QpState::Init,
         ibv_qp_state::IBV_QPS_RTR => QpState::Rtr,
         ibv_qp_state::IBV_QPS_RTS => QpState::Rts,
-        ibv_qp_state::IBV_QPS_SQD => QpState::Sqd,
         ibv_qp_state::IBV_QPS_SQE => QpState::Sqe,
         _ => QpState::Err,
     }
@@ -128,12 +126,12 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn new(port: &DevicePort, gid: Gid, gid_index: u8) -> Self {
+    pub(super) fn new(port: &RdmaPort, gid: Gid, gid_index: u8) -> Self {
         Self {
             port: port.number,
             gid,
             gid_index,
-            ethernet: port.link_layer == LinkLayer::Ethernet,
+            ethernet: port.link == LinkLayer::Ethernet,
             lid: port.lid,
         }
     }
@@ -218,6 +216,7 @@ pub(super) fn transition(
     ty: QpType,
     attr: &QpAttr,
     origin: &Origin,
+    quirks: Quirks,
     out: &mut ibv_qp_attr,
 ) -> ibv_qp_attr_mask {
     use ibv_qp_attr_mask as m;
@@ -266,25 +265,17 @@ pub(super) fn transition(
                 mask |= m::IBV_QP_TIMEOUT;
             }
             if requester {
-                out.retry_cnt = (*retry_cnt).min(MOST_RETRIES);
+                out.retry_cnt = (*retry_cnt).min(quirks.most_retries());
                 out.rnr_retry = *rnr_retry;
                 out.max_rd_atomic = *max_rd_atomic;
                 mask =
                     mask | m::IBV_QP_RETRY_CNT | m::IBV_QP_RNR_RETRY | m::IBV_QP_MAX_QP_RD_ATOMIC;
             }
         }
-        QpAttr::Sqd => {
-            out.en_sqd_async_notify = 1;
-            mask |= m::IBV_QP_EN_SQD_ASYNC_NOTIFY;
-        }
-        QpAttr::Resume | QpAttr::Err | QpAttr::Reset => {}
+        QpAttr::Err | QpAttr::Reset => {}
     }
     mask
 }
-
-/// In the specification 7 is a count like others. Soft-RoCE takes it for "always", and so never
-/// tells of a peer that is gone.
-const MOST_RETRIES: u8 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -337,7 +328,6 @@ mod tests {
         let ops = [
             SendOp::Send { imm: None },
             SendOp::Send { imm: Some(0) },
-            SendOp::SendInv { rkey },
             SendOp::Write {
                 raddr,
                 rkey,
@@ -383,8 +373,8 @@ mod tests {
 
     #[test]
     fn states_go_there_and_back() {
-        use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-        for state in [Reset, Init, Rtr, Rts, Sqd, Sqe, Err] {
+        use QpState::{Err, Init, Reset, Rtr, Rts, Sqe};
+        for state in [Reset, Init, Rtr, Rts, Sqe, Err] {
             assert_eq!(qp_state(state_code(state)), state);
         }
         assert_eq!(qp_state(77), Err);
@@ -494,22 +484,24 @@ mod tests {
             (QpType::Ud, init(Some(Qkey(1))), place | m::IBV_QP_QKEY),
             (QpType::Ud, rtr(None), none),
             (QpType::Ud, rts, m::IBV_QP_SQ_PSN),
-            (QpType::Rc, QpAttr::Sqd, m::IBV_QP_EN_SQD_ASYNC_NOTIFY),
-            (QpType::Rc, QpAttr::Resume, none),
             (QpType::Ud, QpAttr::Err, none),
             (QpType::Rc, QpAttr::Reset, none),
         ];
         let origin = origin(true, gid("10.0.0.1"));
         for (ty, attr, expected) in cases {
             let mut raw = blank_attr();
-            let mask = transition(ty, &attr, &origin, &mut raw);
+            let mask = transition(ty, &attr, &origin, Quirks::default(), &mut raw);
             let expected = expected | m::IBV_QP_STATE;
             assert_eq!(mask.0, expected.0, "{ty:?} {attr:?}");
             assert_eq!(qp_state(raw.qp_state), attr.target());
         }
         let mut raw = blank_attr();
-        transition(QpType::Rc, &rts, &origin, &mut raw);
-        assert_eq!(raw.retry_cnt, 6, "7 is for ever on some devices");
+        let endless = Quirks {
+            endless_retries: true,
+            ..Quirks::default()
+        };
+        transition(QpType::Rc, &rts, &origin, endless, &mut raw);
+        assert_eq!(raw.retry_cnt, 6, "7 would be for ever");
         assert_eq!(raw.rnr_retry, 7, "where 7 is to be for ever");
     }
 }

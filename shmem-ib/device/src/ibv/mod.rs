@@ -1,8 +1,7 @@
 //! RDMA devices through libibverbs. The only place with foreign functions of it.
 //!
 //! # Map
-//! * [`devices`]: what there is ([`DeviceInfo`]), for choosing; `discover` asks, `device` has the
-//!   types.
+//! * [`devices`]: what there is, as [`Abilities`](crate::abilities::Abilities); `discover` asks.
 //! * [`VerbsHca`]: a port as an [`Hca`](shmem_verbs::Hca). `open`: how it comes to be; `hca`: its
 //!   tables; `verbs`: the trait; `qp`: states; `post`, `poll`: the hot paths; `datagrams`: what UD
 //!   needs besides; `events`; `sleep`, `stash`: sleeping.
@@ -18,7 +17,6 @@
 
 mod context;
 mod datagrams;
-mod device;
 mod discover;
 mod error;
 mod events;
@@ -39,10 +37,6 @@ mod stash;
 mod table;
 mod verbs;
 
-pub use device::{
-    Atomics, DeviceCaps, DeviceGid, DeviceInfo, DevicePort, GidKind, LinkLayer, Odp, OdpOps,
-    PortState,
-};
 pub use discover::{FoundDevice, devices};
 pub use error::SysError;
 pub use hca::VerbsHca;

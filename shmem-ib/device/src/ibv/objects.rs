@@ -129,9 +129,7 @@ owner! {
     /// A completion queue.
     CqObject(ibv_cq) {
         channel: Arc<Channel>,
-        // The channel is the one that sleepers watch, not one of the user's.
-        silent: bool,
-        // Asked for an announcement that has not come; only of silent queues.
+        // Asked for an announcement that has not come.
         armed: AtomicBool,
         // A UD queue pair reports to it.
         datagrams: AtomicBool,
@@ -187,12 +185,7 @@ impl Default for ReportsOf {
 
 impl CqObject {
     /// A queue of at least `depth` completions; events on the channel name it by `number`.
-    pub(super) fn create(
-        depth: u32,
-        number: u32,
-        channel: &Arc<Channel>,
-        silent: bool,
-    ) -> Result<Self, i32> {
+    pub(super) fn create(depth: u32, number: u32, channel: &Arc<Channel>) -> Result<Self, i32> {
         let context = &channel.context;
         let name = ptr::without_provenance_mut::<c_void>(number as usize);
         // SAFETY: context and channel are open; the library only keeps the name.
@@ -203,7 +196,6 @@ impl CqObject {
         Ok(Self {
             raw: made(raw)?,
             channel: Arc::clone(channel),
-            silent,
             armed: AtomicBool::new(false),
             datagrams: AtomicBool::new(false),
             in_order: Mutex::new(()),

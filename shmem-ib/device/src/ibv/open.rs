@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::SysError;
 use super::context::{Context, Pd};
-use super::device::{Atomics, DeviceInfo, DevicePort, LinkLayer, PortState};
 use super::discover::describe;
 use super::error::reason;
 use super::events::Events;
@@ -13,6 +12,8 @@ use super::map::Origin;
 use super::objects::{Channel, CqObject};
 use super::qp::{Held, Qp};
 use super::sleep::Sleepers;
+use crate::abilities::{Abilities, PortAbilities};
+use crate::hardware::{Atomics, GidEntry, LinkLayer, PortState, RdmaPort};
 use shmem_verbs::{Cq, PortInfo, QpInit, QpType};
 
 /// Which port of which device, and how it is to be used.
@@ -56,25 +57,27 @@ impl VerbsHca {
     /// the device refuses what every process needs.
     pub fn open(config: &VerbsConfig) -> Result<Self, SysError> {
         let context = Arc::new(Context::open(&config.device)?);
+        let name = &config.device;
         let info = describe(&context)?;
-        let port = active_port(&info, config.port)?;
-        let gid = port.gids.iter().find(|g| g.index == config.gid_index);
-        let gid = gid.ok_or_else(|| no_such_gid(&info.name, port, config.gid_index))?;
-        let origin = Origin::new(port, gid.gid, gid.index);
-        let on_demand = config.on_demand_paging && info.caps.odp.serves_segments();
+        let told = active_port(name, &info, config.port)?;
+        let port = &told.port;
+        let wanted = |g: &&GidEntry| g.index == u16::from(config.gid_index);
+        let gid = port.gids.iter().find(wanted);
+        let gid = gid.ok_or_else(|| no_such_gid(name, port, config.gid_index))?;
+        let origin = Origin::new(port, gid.gid, config.gid_index);
+        let on_demand = config.on_demand_paging && info.odp.serves_segments();
         let refused = |what: &str, errno| SysError::Refused {
-            name: info.name.clone(),
+            name: name.clone(),
             reason: format!("cannot make {what}: {}", reason(errno)),
         };
         let bell = Channel::create(&context).map_err(|e| refused("a completion channel", e))?;
         let bell = Arc::new(bell);
         let sleepers = Sleepers::new()
             .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
-        let events = Events::new()
-            .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
+        let events = Events::new();
         let pd = Arc::new(Pd::alloc(context)?);
         let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
-        let port = port_info(&info, port, &origin, max_inline, on_demand);
+        let port = port_info(&info, told, &origin, max_inline, on_demand);
         Ok(Self::new(Parts {
             pd,
             bell,
@@ -82,24 +85,27 @@ impl VerbsHca {
             events,
             port,
             origin,
-            max_ah: info.caps.max_ah,
-            software: info.caps.software,
+            told: info,
             on_demand,
         }))
     }
 }
 
-fn active_port(info: &DeviceInfo, number: u8) -> Result<&DevicePort, SysError> {
-    let port = info.ports.iter().find(|p| p.number == number);
-    let port = port.ok_or_else(|| SysError::NoSuchPort {
-        name: info.name.clone(),
+fn active_port<'a>(
+    name: &str,
+    info: &'a Abilities,
+    number: u8,
+) -> Result<&'a PortAbilities, SysError> {
+    let told = info.port(number).ok_or_else(|| SysError::NoSuchPort {
+        name: name.to_owned(),
         port: number,
         count: info.ports.len(),
     })?;
-    if port.is_active() {
-        return Ok(port);
+    let port = &told.port;
+    if port.state.is_active() {
+        return Ok(told);
     }
-    let advice = match (port.link_layer, port.state) {
+    let advice = match (&port.link, &port.state) {
         (LinkLayer::InfiniBand, PortState::Init | PortState::Armed) => {
             "start a subnet manager (opensm), or the one of the switch"
         }
@@ -107,14 +113,14 @@ fn active_port(info: &DeviceInfo, number: u8) -> Result<&DevicePort, SysError> {
         _ => "bring its network interface up (`ip link set ... up`), look at the cable",
     };
     Err(SysError::PortNotActive {
-        name: info.name.clone(),
+        name: name.to_owned(),
         port: number,
         state: port.state.to_string(),
         advice,
     })
 }
 
-fn no_such_gid(name: &str, port: &DevicePort, index: u8) -> SysError {
+fn no_such_gid(name: &str, port: &RdmaPort, index: u8) -> SysError {
     let all = port.gids.iter();
     let present: Vec<String> = all
         .map(|g| format!("{}: {} ({})", g.index, g.gid, g.kind))
@@ -131,13 +137,12 @@ fn no_such_gid(name: &str, port: &DevicePort, index: u8) -> SysError {
 }
 
 fn port_info(
-    info: &DeviceInfo,
-    port: &DevicePort,
+    caps: &Abilities,
+    port: &PortAbilities,
     origin: &Origin,
     max_inline: u32,
     on_demand: bool,
 ) -> PortInfo {
-    let caps = &info.caps;
     // Zero is "not told" here.
     let sge = |n: u32| if n == 0 { u32::MAX } else { n };
     let rd_atomic = caps.max_qp_rd_atom.min(caps.max_qp_init_rd_atom);
@@ -164,7 +169,7 @@ fn port_info(
 
 /// The inline payload that every queue pair gets: found out by making one of each type.
 fn probe_inline(pd: &Arc<Pd>, bell: &Arc<Channel>) -> Result<u32, (&'static str, i32)> {
-    let cq = CqObject::create(1, 0, bell, true).map_err(|e| ("a completion queue", e))?;
+    let cq = CqObject::create(1, 0, bell).map_err(|e| ("a completion queue", e))?;
     let cq = Arc::new(cq);
     let probe = |ty, what, most: u32| {
         let mut refused = libc::EINVAL;

@@ -9,11 +9,11 @@ use rdma_sys::{ibv_poll_cq, ibv_wc, ibv_wc_flags};
 use super::hca::VerbsHca;
 use super::map;
 use super::objects::CqObject;
-use shmem_verbs::{Completion, Cq, QpType, Qpn, Rkey, WcOpcode, WcStatus};
+use shmem_verbs::{Completion, Cq, QpType, Qpn, WcOpcode, WcStatus};
 
 /// Completions taken by one call of the driver.
 const BATCH: usize = 16;
-/// Polls without result after which a thread offers its core to the driver of a software device.
+/// Polls without result after which a thread offers its core to the driver of a emulated device.
 const EMPTY_POLLS: u32 = 4;
 
 /// What polls have found.
@@ -38,13 +38,13 @@ impl VerbsHca {
         }
         n += self.take_from_device(&queue, &mut out[n..]);
         drop(queue);
-        if self.software {
+        if self.told.emulated {
             self.give_way(n > 0);
         }
         n
     }
 
-    /// The driver of a software device works on the cores that pollers would keep for themselves.
+    /// The driver of a emulated device works on the cores that pollers would keep for themselves.
     fn give_way(&self, busy: bool) {
         let empty = &self.found.empty;
         if busy {
@@ -124,9 +124,6 @@ impl VerbsHca {
             if has(ibv_wc_flags::IBV_WC_WITH_IMM) {
                 // SAFETY: both parts of the union are 32 plain bits; the flag says which it is.
                 completion.imm = Some(u32::from_be(unsafe { word.imm_data }));
-            } else if has(ibv_wc_flags::IBV_WC_WITH_INV) {
-                // SAFETY: as above.
-                completion.invalidated = Some(Rkey(unsafe { word.invalidated_rkey }));
             }
             completion.srqn = queue.xrc.only();
         }

@@ -141,7 +141,6 @@ unsafe fn post(qp: &Qp, wr: &SendWr<'_>, ah: Option<&Ah>) -> Result<(), VerbsErr
     raw.opcode = map::wr_opcode(&wr.op);
     let flag = |wanted: bool, flag: ibv_send_flags| if wanted { flag.0 } else { 0 };
     raw.send_flags = flag(wr.signaled, ibv_send_flags::IBV_SEND_SIGNALED)
-        | flag(wr.solicited, ibv_send_flags::IBV_SEND_SOLICITED)
         | flag(wr.fence, ibv_send_flags::IBV_SEND_FENCE)
         | flag(wr.inline.is_some(), ibv_send_flags::IBV_SEND_INLINE);
     match wr.inline {
@@ -169,7 +168,6 @@ unsafe fn post(qp: &Qp, wr: &SendWr<'_>, ah: Option<&Ah>) -> Result<(), VerbsErr
             word.imm_data = imm.unwrap_or(0).to_be();
         }
         SendOp::Send { imm } => word.imm_data = imm.unwrap_or(0).to_be(),
-        SendOp::SendInv { rkey } => word.invalidated_rkey = rkey.0,
         SendOp::Write { raddr, rkey, imm } => {
             raw.wr.rdma = rdma_t {
                 remote_addr: raddr,

@@ -12,8 +12,9 @@ use super::datagrams::Datagrams;
 use super::error::{io_error, last_errno};
 use super::map::{self, Origin};
 use super::objects::{CqObject, PD, SrqObject, XRCD, XrcdObject, owner, qp_attr};
+use crate::quirks::Quirks;
 use shmem_verbs::provider::checks::{self, Poster};
-use shmem_verbs::{PortInfo, QpAttr, QpInit, QpState, QpType, Qpn, VerbsError, qp_table};
+use shmem_verbs::{PortInfo, QpAttr, QpInit, QpState, QpType, Qpn, VerbsError, transitions};
 
 owner! {
     /// A queue pair.
@@ -145,7 +146,7 @@ impl Qp {
     }
 
     /// The state as the device has it.
-    pub(super) fn query(&self) -> Result<QpState, VerbsError> {
+    fn query(&self) -> Result<QpState, VerbsError> {
         let mut attr = blank_attr();
         // SAFETY: pointers and numbers, for which zero is valid.
         let mut init: ibv_qp_init_attr = unsafe { mem::zeroed() };
@@ -164,16 +165,18 @@ impl Qp {
         attr: &QpAttr,
         port: &PortInfo,
         origin: &Origin,
+        quirks: Quirks,
     ) -> Result<(), VerbsError> {
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let (qpn, ty) = (self.qpn, self.init.ty);
         let from = match (attr, self.posting_state()) {
             // The device may have moved it since.
-            (QpAttr::Sqd | QpAttr::Resume | QpAttr::Rts { .. }, _)
-            | (_, QpState::Rts | QpState::Sqd | QpState::Sqe) => self.query()?,
+            (QpAttr::Rts { .. }, _) | (_, QpState::Rtr | QpState::Rts | QpState::Sqe) => {
+                self.query()?
+            }
             (_, known) => known,
         };
-        qp_table::check(qpn, ty, from, attr)?;
+        transitions::check(qpn, ty, from, attr)?;
         match attr {
             QpAttr::Init {
                 qkey: Some(qkey), ..
@@ -183,7 +186,7 @@ impl Qp {
             _ => {}
         }
         let mut raw_attr = blank_attr();
-        let mask = map::transition(ty, attr, origin, &mut raw_attr);
+        let mask = map::transition(ty, attr, origin, quirks, &mut raw_attr);
         let modify = self.pd.context.library.modify_qp;
         // SAFETY: the queue pair is open, the attributes of the mask are set.
         let errno = unsafe { modify(self.raw(), &mut raw_attr, mask.0 as i32) };

@@ -1,8 +1,7 @@
 //! How threads sleep on a device. The decisions are those of [`shmem_verbs::provider::sleep`]; here is what they
 //! are about.
 //!
-//! Completion queues that were made without a channel report to one of our own, which sleepers
-//! watch. Before a thread sleeps it asks each of these queues for an announcement, and then looks
+//! All completion queues report to one channel, which sleepers watch. Before a thread sleeps it asks each of these queues for an announcement, and then looks
 //! whether a completion came before that: the only way to look is to take it, so it goes to the
 //! queue's stash. A completion after the question is announced, and ends the sleep.
 //!
@@ -39,8 +38,8 @@ pub(super) struct Sleepers {
 #[derive(Debug, Default)]
 pub(super) struct State {
     rest: Rest,
-    /// Completion queues that report to our channel, by number.
-    silent: Vec<u32>,
+    /// The completion queues by number.
+    queues: Vec<u32>,
     /// Something that ends a sleep was seen in this wait, besides completions.
     event: bool,
 }
@@ -61,9 +60,9 @@ impl Sleepers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A completion queue without a channel is destroyed.
+    /// A completion queue is destroyed.
     pub(super) fn remove(&self, cq: u32) {
-        self.lock().silent.retain(|number| *number != cq);
+        self.lock().queues.retain(|number| *number != cq);
     }
 }
 
@@ -89,7 +88,7 @@ impl Desk for Locked<'_> {
         // Each is asked, even if an earlier one has something already. That one cannot be polled is a
         // failure, which may be found here.
         let look = |any: bool, number: &u32| self.hca.ask_and_look(*number) | any;
-        let any = self.state.silent.iter().fold(false, look);
+        let any = self.state.queues.iter().fold(false, look);
         any || self.hca.failure_is_news()
     }
 
@@ -130,10 +129,10 @@ fn ask(cq: &CqObject) {
 }
 
 impl VerbsHca {
-    /// A completion queue without a channel was made. Whoever sleeps is to hear of it.
-    pub(super) fn add_silent(&self, number: u32) {
+    /// A completion queue was made. Whoever sleeps is to hear of it.
+    pub(super) fn watch_queue(&self, number: u32) {
         let mut state = self.sleepers.lock();
-        state.silent.push(number);
+        state.queues.push(number);
         if state.rest.anybody()
             && let Some(cq) = self.cqs.get(number)
         {

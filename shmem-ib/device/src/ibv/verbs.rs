@@ -1,21 +1,15 @@
 //! [`VerbsHca`] as an [`Hca`]: each verb goes to where it is done.
 
-use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rdma_sys::{ibv_req_notify_cq, ibv_srq_attr, ibv_srq_attr_mask};
-
-use super::error::io_error;
 use super::hca::VerbsHca;
 use super::sleep::Sleeper;
-use shmem_verbs::provider::checks::in_range;
 use shmem_verbs::provider::sleep;
 use shmem_verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo,
-    QpAttr, QpInit, QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake,
-    Xrcd,
+    Access, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn,
+    RecvWr, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 impl Hca for VerbsHca {
@@ -39,69 +33,16 @@ impl Hca for VerbsHca {
         self.deregister(mr)
     }
 
-    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.reregister(mr, change) }
-    }
-
-    fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        self.make_cq(depth, channel)
+    fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
+        self.make_cq(depth)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
         self.drop_cq(cq)
     }
 
-    fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        self.make_channel()
-    }
-
-    fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        self.drop_channel(channel)
-    }
-
-    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
-        let found = self.cqs.get(cq.0).ok_or(VerbsError::NoSuchCq(cq))?;
-        if found.silent {
-            return Err(VerbsError::InvalidAttr {
-                what: "completion queue",
-                value: cq.0.into(),
-                allowed: "one that was created with a completion channel",
-            });
-        }
-        // SAFETY: the queue is open while it is in use here.
-        match unsafe { ibv_req_notify_cq(found.raw(), solicited_only.into()) } {
-            0 => Ok(()),
-            errno => Err(io_error(format!("cannot arm {cq:?}"), errno)),
-        }
-    }
-
-    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
-        self.channel(channel).ok()?.take_event().map(Cq)
-    }
-
-    fn comp_channel_fd(&self, channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        self.channel_fd(channel)
-    }
-
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
         self.make_srq(init)
-    }
-
-    fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError> {
-        let found = self.srqs.get(srq.0).ok_or(VerbsError::NoSuchSrq(srq))?;
-        let allowed = "at most what the queue holds";
-        in_range("limit", limit, 0, found.init.max_wr, allowed)?;
-        // SAFETY: numbers only.
-        let mut attr: ibv_srq_attr = unsafe { mem::zeroed() };
-        attr.srq_limit = limit;
-        let mask = ibv_srq_attr_mask::IBV_SRQ_LIMIT.0 as i32;
-        let modify = self.pd.context.library.modify_srq;
-        // SAFETY: the queue is open while it is in use here.
-        match unsafe { modify(found.raw(), &mut attr, mask) } {
-            0 => Ok(()),
-            errno => Err(io_error(format!("cannot arm {srq:?}"), errno)),
-        }
     }
 
     fn srq_num(&self, srq: Srq) -> Result<SrqNum, VerbsError> {
@@ -132,12 +73,7 @@ impl Hca for VerbsHca {
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
         let found = self.qps.get(qp.0).ok_or(VerbsError::NoSuchQp(qp))?;
-        found.modify(attr, &self.port, &self.origin)
-    }
-
-    fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {
-        let found = self.qps.get(qp.0).ok_or(VerbsError::NoSuchQp(qp))?;
-        found.query()
+        found.modify(attr, &self.port, &self.origin, self.told.quirks)
     }
 
     fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
@@ -159,14 +95,6 @@ impl Hca for VerbsHca {
     fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize {
         self.sleepers.polls.bump();
         self.poll(cq, out)
-    }
-
-    fn poll_async(&self) -> Option<AsyncEvent> {
-        self.next_async()
-    }
-
-    fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        self.lend_async_fd()
     }
 
     fn wait(&self, max: Duration) -> Wake {

@@ -1,9 +1,10 @@
 //! Checks of requests that must fail, and how.
 
 use super::Fabric;
-use super::harness::{Link, Options, Region};
+use super::harness::{Link, Options, Region, state};
 use shmem_verbs::{
-    Access, Hca, Qkey, QpState, QpType, Qpn, Rkey, SendOp, SendWr, Sge, VerbsError, WcStatus,
+    Access, Hca, Qkey, QpAttr, QpState, QpType, Qpn, Rkey, SendOp, SendWr, Sge, VerbsError,
+    WcStatus,
 };
 
 /// Posts `op` and two WRITEs behind it; expects `op` to fail with `status`, the WRITEs to be
@@ -16,8 +17,8 @@ fn fails<F: Fabric>(link: &Link<'_, F>, op: SendOp, sge: Sge, status: WcStatus) 
     link.expect_failure(1, status);
     link.expect_failure(2, WcStatus::WrFlushErr);
     link.expect_failure(3, WcStatus::WrFlushErr);
-    assert_eq!(link.a.hca.query_qp(link.a.qp).expect("query"), QpState::Err);
-    assert_eq!(link.b.hca.query_qp(link.b.qp).expect("query"), QpState::Err);
+    assert_eq!(state(link.a.hca, link.a.qp), QpState::Err);
+    assert_eq!(state(link.b.hca, link.b.qp), QpState::Err);
     assert_eq!(
         link.b.mem.bytes(0, 64),
         [0x33; 64],
@@ -194,7 +195,7 @@ pub fn local_protection_error<F: Fabric>(fabric: &F) {
         l.a.post(2, l.write_to_b(0), l.a.mem.sge(0, 8));
         l.expect_local_failure(1);
         l.expect_failure(2, WcStatus::WrFlushErr);
-        assert_eq!(l.a.hca.query_qp(l.a.qp).expect("query"), QpState::Err);
+        assert_eq!(state(l.a.hca, l.a.qp), QpState::Err);
     };
     let beyond = |l: &Link<'_, F>| Sge {
         addr: l.a.mem.at(len) - 4,
@@ -354,7 +355,7 @@ pub fn destroyed_peer_exhausts_retries<F: Fabric>(fabric: &F) {
     l.a.post(3, l.read_from_b(0), l.a.mem.sge(0, 8));
     l.expect_failure(2, WcStatus::RetryExcErr);
     l.expect_failure(3, WcStatus::WrFlushErr);
-    assert_eq!(l.a.hca.query_qp(l.a.qp).expect("query"), QpState::Err);
+    assert_eq!(state(l.a.hca, l.a.qp), QpState::Err);
 
     let l = Link::unconnected(fabric, QpType::Rc, options);
     for side in [&l.a, &l.b] {
@@ -364,15 +365,15 @@ pub fn destroyed_peer_exhausts_retries<F: Fabric>(fabric: &F) {
     l.rts(&l.a, l.a.qp);
     l.a.post(1, l.write_to_b(0), l.a.mem.sge(0, 8));
     l.expect_failure(1, WcStatus::RetryExcErr);
-    assert_eq!(l.b.hca.query_qp(l.b.qp).expect("query"), QpState::Init);
+    assert_eq!(state(l.b.hca, l.b.qp), QpState::Init);
 }
 
 /// Objects that do not exist and limits that cannot be.
 pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
     let [hca, _] = fabric.hcas();
-    assert!(hca.create_cq(0, None).is_err());
-    assert!(hca.create_cq(u32::MAX, None).is_err());
-    let cq = hca.create_cq(16, None).expect("create_cq");
+    assert!(hca.create_cq(0).is_err());
+    assert!(hca.create_cq(u32::MAX).is_err());
+    let cq = hca.create_cq(16).expect("create_cq");
     let init = |cq, depth| {
         let options = Options {
             depth,
@@ -397,7 +398,10 @@ pub fn nonsense_is_refused<F: Fabric>(fabric: &F) {
             Err(VerbsError::NoSuchCq(_))
         ));
         let nobody = Qpn(0xfffffe);
-        assert!(matches!(hca.query_qp(nobody), Err(VerbsError::NoSuchQp(_))));
+        assert!(matches!(
+            hca.modify_qp(nobody, &QpAttr::Reset),
+            Err(VerbsError::NoSuchQp(_))
+        ));
         assert!(matches!(
             hca.destroy_qp(nobody),
             Err(VerbsError::NoSuchQp(_))

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::Fabric;
 use shmem_verbs::{
-    Access, AsyncEvent, Completion, Cq, Hca, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
-    RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, SrqKind, WcStatus,
+    Access, AddressVector, Completion, Cq, Hca, Mr, Mtu, Psn, QpAttr, QpInit, QpState, QpType, Qpn,
+    RcDest, RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, SrqKind, VerbsError, WcStatus,
 };
 
 /// How long a check waits for completions before it fails.
@@ -158,12 +158,11 @@ pub struct Side<'f, H> {
     /// Its memory.
     pub mem: Region,
     pub(super) stash: RefCell<VecDeque<Completion>>,
-    pub(super) events: RefCell<Vec<AsyncEvent>>,
 }
 
 impl<'f, H: Hca> Side<'f, H> {
     pub(super) fn new(hca: &'f H, ty: QpType, options: &Options) -> Self {
-        let cq = hca.create_cq(4096, None).expect("create_cq");
+        let cq = hca.create_cq(4096).expect("create_cq");
         let srq = options.srq.then(|| {
             let init = SrqInit {
                 max_wr: options.depth,
@@ -185,7 +184,6 @@ impl<'f, H: Hca> Side<'f, H> {
             qp,
             mem,
             stash: RefCell::default(),
-            events: RefCell::default(),
         }
     }
 
@@ -221,11 +219,8 @@ impl<'f, H: Hca> Side<'f, H> {
         posted.expect("post a receive");
     }
 
-    /// Takes what has completed or happened.
+    /// Takes what has completed.
     pub fn poll(&self) {
-        while let Some(event) = self.hca.poll_async() {
-            self.events.borrow_mut().push(event);
-        }
         let mut out = [Completion::EMPTY; 16];
         loop {
             let n = self.hca.poll_cq(self.cq, &mut out);
@@ -247,6 +242,28 @@ pub(super) fn qp_init<H: Hca>(hca: &H, ty: QpType, cq: Cq, options: &Options) ->
         max_inline: options.max_inline.min(hca.port().max_inline),
         sq_sig_all: options.sq_sig_all,
         ..QpInit::new(ty, cq)
+    }
+}
+
+/// The state of a queue pair, which the HCA tells when it refuses what no state allows.
+///
+/// # Panics
+/// There is no such queue pair.
+#[must_use]
+pub fn state<H: Hca>(hca: &H, qp: Qpn) -> QpState {
+    let nobody = RcDest {
+        av: AddressVector::default(),
+        qpn: Qpn(0),
+        rq_psn: Psn(0),
+        mtu: Mtu::M256,
+        max_dest_rd_atomic: 0,
+        min_rnr_timer: 0,
+    };
+    match hca.modify_qp(qp, &QpAttr::Rtr { dest: Some(nobody) }) {
+        Err(VerbsError::Transition { from, .. }) => from,
+        // Here a peer is due, but not one of that number.
+        Err(VerbsError::InvalidAttr { .. }) => QpState::Init,
+        other => panic!("the state of QP {qp}: {other:?}"),
     }
 }
 
@@ -417,17 +434,6 @@ impl<'f, F: Fabric> Link<'f, F> {
     pub fn expect_failure_at_b(&self, wr_id: u64, status: WcStatus) {
         let c = self.next(&self.b);
         assert_eq!((c.wr_id, c.status), (wr_id, status), "{c:?}");
-    }
-
-    /// Waits until an asynchronous event has come to a side.
-    pub fn expect_event(&self, side: &Side<'_, F::H>, event: AsyncEvent) {
-        let seen = || side.events.borrow().contains(&event);
-        self.wait_until(&format!("{event:?}"), seen);
-    }
-
-    /// How often an asynchronous event has come to a side.
-    pub fn events(&self, side: &Side<'_, F::H>, event: AsyncEvent) -> usize {
-        side.events.borrow().iter().filter(|e| **e == event).count()
     }
 
     /// Lets some time pass in which no completion may come to a side.

@@ -1,7 +1,7 @@
 //! Checks of lists of local buffers.
 
 use super::Fabric;
-use super::harness::{Link, Options, Region, Side, pattern};
+use super::harness::{Link, Options, Region, Side, pattern, state};
 use shmem_verbs::{Access, Hca, Lkey, QpState, RecvWr, SendOp, SendWr, Sge, VerbsError, WcStatus};
 
 const SEND: SendOp = SendOp::Send { imm: None };
@@ -139,7 +139,7 @@ pub fn one_bad_buffer_of_a_list<F: Fabric>(fabric: &F) {
         l.a.post(2, l.write_to_b(0), l.a.mem.sge(0, 8));
         l.expect_local_failure(1);
         l.expect_failure(2, WcStatus::WrFlushErr);
-        assert_eq!(l.a.hca.query_qp(l.a.qp).expect("query"), QpState::Err);
+        assert_eq!(state(l.a.hca, l.a.qp), QpState::Err);
         // A READ fails when its answer comes: what was behind it is on its way already.
         let from = if case == 1 { 8 } else { 0 };
         assert_eq!(l.b.mem.bytes(from, 64 - from), vec![3; 64 - from]);

@@ -6,10 +6,9 @@
 
 mod data;
 mod errors;
-mod events;
 mod harness;
 mod lists;
-mod notify;
+mod queues;
 mod receives;
 mod send;
 mod srq;
@@ -19,10 +18,9 @@ mod xrc;
 
 pub use data::*;
 pub use errors::*;
-pub use events::*;
-pub use harness::{Link, Options, PATIENCE, Region, Side};
+pub use harness::{Link, Options, PATIENCE, Region, Side, state};
 pub use lists::*;
-pub use notify::*;
+pub use queues::*;
 pub use receives::*;
 pub use send::*;
 pub use srq::*;
@@ -63,15 +61,12 @@ macro_rules! conformance_names {
             requests_are_served_from_rtr_on,
             error_state_flushes,
             reset_queue_pair_works_again,
-            draining_holds_back_what_was_not_begun,
             sends_of_all_sizes,
             sends_take_receives_in_order,
             immediate_data_of_sends_and_writes,
             inline_sends,
             everything_signaled,
             fenced_requests_see_what_was_read,
-            sends_that_invalidate,
-            invalidating_what_is_not_there,
             gathered_and_scattered,
             lists_that_are_too_long,
             one_bad_buffer_of_a_list,
@@ -82,18 +77,11 @@ macro_rules! conformance_names {
             a_broken_message_flushes_its_receive,
             shared_receives_serve_many_queue_pairs,
             shared_receives_run_out,
-            shared_receive_limit,
-            last_shared_receive,
+            shared_receives_outlive_a_failed_queue_pair,
             shared_receives_and_their_users,
-            responder_errors_give_events,
-            establishment_gives_an_event,
             overflowing_completion_queue,
             completion_queues_in_use,
             destroyed_queue_pairs_leave_nothing,
-            completion_channels_announce_once,
-            solicited_completions_and_errors_announce,
-            completion_channels_and_their_queues,
-            changed_registrations,
             xrc_sends_reach_the_queue_they_name,
             xrc_reads_writes_and_atomics,
             xrc_queues_that_are_empty_or_gone,
@@ -167,18 +155,12 @@ pub struct Beyond {
     pub exact_depths: bool,
     /// Numbers of objects that do not exist (any more) are refused.
     pub checks_handles: bool,
-    /// A send may invalidate any registration; devices ask for one of a special kind.
-    pub invalidates_any_mr: bool,
-    /// The first packet for a queue pair in RTR gives an event.
-    pub tells_establishment: bool,
     /// Unpolled completions of a queue pair vanish when it is destroyed.
     pub forgets_the_destroyed: bool,
     /// Both HCAs can be in one XRC domain, as if they were processes on one node.
     pub domains_span_hcas: bool,
     /// A misaligned atomic can be posted, and its target refuses it; drivers may refuse the post.
     pub posts_misaligned_atomics: bool,
-    /// A sender whose send was to invalidate what is not there fails; the receiver fails anyway.
-    pub senders_of_invalidations_fail: bool,
 }
 
 /// What a device of somebody else gets wrong, found by these checks. They then ask for what it
@@ -190,14 +172,8 @@ pub struct Lapses {
     pub local_failures_flush: bool,
     /// A receive that is too short or may not be written completes with an operation error.
     pub vague_receive_errors: bool,
-    /// A responder that refuses a request gives no event.
-    pub no_responder_events: bool,
-    /// Completions in error count as not solicited.
-    pub errors_not_solicited: bool,
     /// A receive that is posted to a failed queue pair does not complete.
     pub late_receives_stay: bool,
-    /// A send queue that was drained goes on at the next post only.
-    pub resumes_at_a_post: bool,
 }
 
 impl Lapses {
@@ -205,19 +181,13 @@ impl Lapses {
     pub const NONE: Self = Self {
         local_failures_flush: false,
         vague_receive_errors: false,
-        no_responder_events: false,
-        errors_not_solicited: false,
         late_receives_stay: false,
-        resumes_at_a_post: false,
     };
     /// Soft-RoCE, the driver `rdma_rxe` of Linux 6.12.
     pub const SOFT_ROCE: Self = Self {
         local_failures_flush: true,
         vague_receive_errors: true,
-        no_responder_events: true,
-        errors_not_solicited: true,
         late_receives_stay: true,
-        resumes_at_a_post: true,
     };
 }
 
@@ -226,23 +196,17 @@ impl Beyond {
     pub const NOTHING: Self = Self {
         exact_depths: false,
         checks_handles: false,
-        invalidates_any_mr: false,
-        tells_establishment: false,
         forgets_the_destroyed: false,
         domains_span_hcas: false,
         posts_misaligned_atomics: false,
-        senders_of_invalidations_fail: false,
     };
     /// The software HCA.
     pub const SOFTWARE: Self = Self {
         exact_depths: true,
         checks_handles: true,
-        invalidates_any_mr: true,
-        tells_establishment: true,
         forgets_the_destroyed: true,
         domains_span_hcas: true,
         posts_misaligned_atomics: true,
-        senders_of_invalidations_fail: true,
     };
 }
 

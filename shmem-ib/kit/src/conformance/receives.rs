@@ -1,7 +1,7 @@
 //! Checks of receives that are missing, too short, or may not be written.
 
 use super::Fabric;
-use super::harness::{Link, Options, Region};
+use super::harness::{Link, Options, Region, state};
 use shmem_verbs::{Access, Hca, QpAttr, QpState, SendOp, WcStatus};
 
 const SEND: SendOp = SendOp::Send { imm: None };
@@ -9,7 +9,7 @@ const SEND: SendOp = SendOp::Send { imm: None };
 /// Both sides have failed.
 fn both_failed<F: Fabric>(l: &Link<'_, F>) {
     for side in [&l.a, &l.b] {
-        let failed = || side.hca.query_qp(side.qp).expect("query") == QpState::Err;
+        let failed = || state(side.hca, side.qp) == QpState::Err;
         l.wait_until("the failure of a queue pair", failed);
     }
 }
@@ -113,8 +113,8 @@ pub fn receiver_not_ready_for_too_long<F: Fabric>(fabric: &F) {
         l.expect(1);
         l.expect_failure(2, WcStatus::RnrRetryExcErr);
         l.expect_failure(3, WcStatus::WrFlushErr);
-        assert_eq!(l.a.hca.query_qp(l.a.qp).expect("query"), QpState::Err);
-        assert_eq!(l.b.hca.query_qp(l.b.qp).expect("query"), QpState::Rts);
+        assert_eq!(state(l.a.hca, l.a.qp), QpState::Err);
+        assert_eq!(state(l.b.hca, l.b.qp), QpState::Rts);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Checks of sends, immediate data and fences: what arrives, and in which receive.
 
 use super::Fabric;
-use super::harness::{Link, Options, Region, pattern};
-use shmem_verbs::{Access, Hca, Rkey, SendOp, SendWr, WcOpcode, WcStatus};
+use super::harness::{Link, Options, pattern};
+use shmem_verbs::{SendOp, SendWr, WcOpcode};
 
 const SEND: SendOp = SendOp::Send { imm: None };
 
@@ -40,10 +40,7 @@ pub fn sends_of_all_sizes<F: Fabric>(fabric: &F) {
         assert_eq!(l.expect(id).opcode, WcOpcode::Send);
         let c = l.expect_at_b(id);
         assert_eq!((c.opcode, c.qpn), (WcOpcode::Recv, l.b.qp));
-        assert_eq!(
-            (c.byte_len as usize, c.imm, c.invalidated),
-            (size, None, None)
-        );
+        assert_eq!((c.byte_len as usize, c.imm), (size, None));
         assert!(
             l.b.mem.bytes(to, size) == data,
             "payload of {size} bytes differs"
@@ -217,57 +214,4 @@ pub fn fenced_requests_see_what_was_read<F: Fabric>(fabric: &F) {
         l.expect_at_b(round);
         assert_eq!((l.b.mem.word(64), l.b.mem.word(72)), (round, 100 * round));
     }
-}
-
-/// A SEND may make a key of the receiver useless; the receiver is told which.
-pub fn sends_that_invalidate<F: Fabric>(fabric: &F) {
-    if !fabric.holds(
-        fabric.beyond().invalidates_any_mr,
-        "plain registrations cannot be invalidated",
-    ) {
-        return;
-    }
-    let l = Link::new(fabric, Options::default());
-    let mtu = l.options.mtu.bytes();
-    for len in [0, 8, 2 * mtu + 1] {
-        let other = Region::new(l.b.hca, 4096, Access::ALL);
-        let (raddr, rkey, imm) = (other.at(0), other.mr.rkey, None);
-        l.a.post(1, SendOp::Write { raddr, rkey, imm }, l.a.mem.sge(0, 8));
-        l.expect(1);
-        l.b.receive(2, &[l.b.mem.sge(0, len)]);
-        l.a.post(3, SendOp::SendInv { rkey }, l.a.mem.sge(0, len));
-        l.expect(3);
-        let c = l.expect_at_b(2);
-        assert_eq!((c.invalidated, c.byte_len as usize), (Some(rkey), len));
-        l.b.hca
-            .dereg_mr(&other.mr)
-            .expect("the registration still exists");
-    }
-    let other = Region::new(l.b.hca, 4096, Access::ALL);
-    let (raddr, rkey, imm) = (other.at(0), other.mr.rkey, None);
-    l.b.receive(2, &[l.b.mem.sge(0, 8)]);
-    l.a.post(3, SendOp::SendInv { rkey }, l.a.mem.sge(0, 8));
-    l.a.post(4, SendOp::Write { raddr, rkey, imm }, l.a.mem.sge(0, 8));
-    l.expect(3);
-    l.expect_failure(4, WcStatus::RemAccessErr);
-    assert_eq!(other.word(0), 0);
-}
-
-/// A key that is not there cannot be invalidated: both sides fail.
-pub fn invalidating_what_is_not_there<F: Fabric>(fabric: &F) {
-    let l = Link::new(fabric, Options::default());
-    l.b.receive(2, &[l.b.mem.sge(0, 8)]);
-    let rkey = Rkey(l.b.mem.mr.rkey.0 ^ 0x100);
-    l.a.post(3, SendOp::SendInv { rkey }, l.a.mem.sge(0, 8));
-    l.a.post(4, l.write_to_b(64), l.a.mem.sge(0, 8));
-    let told = fabric.beyond().senders_of_invalidations_fail;
-    if fabric.holds(told, "the sender of a failed invalidation may not be told") {
-        let c = l.next(&l.a);
-        // The specification lets a responder call it either.
-        let refused = [WcStatus::RemAccessErr, WcStatus::RemInvReqErr];
-        assert!(c.wr_id == 3 && refused.contains(&c.status), "{c:?}");
-        l.expect_failure(4, WcStatus::WrFlushErr);
-    }
-    let c = l.next(&l.b);
-    assert!(c.wr_id == 2 && c.status != WcStatus::Success, "{c:?}");
 }

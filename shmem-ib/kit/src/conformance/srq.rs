@@ -3,8 +3,7 @@
 use super::Fabric;
 use super::harness::{Link, Options, Side, qp_init};
 use shmem_verbs::{
-    AsyncEvent, Hca, QpAttr, QpInit, QpType, Qpn, RecvWr, SendOp, SrqInit, SrqKind, VerbsError,
-    WcStatus,
+    Hca, QpAttr, QpInit, QpType, Qpn, RecvWr, SendOp, SrqInit, SrqKind, VerbsError, WcStatus,
 };
 
 const SEND: SendOp = SendOp::Send { imm: None };
@@ -78,54 +77,13 @@ pub fn shared_receives_run_out<F: Fabric>(fabric: &F) {
     l.expect_at_b(2);
 }
 
-/// One event when fewer receives than the limit are left, and none until it is armed again.
-pub fn shared_receive_limit<F: Fabric>(fabric: &F) {
-    let l = shared(fabric);
-    let srq = l.b.srq.expect("a shared receive queue");
-    let reached = AsyncEvent::SrqLimitReached(srq);
-    let send = |id| {
-        l.a.post(id, SEND, l.a.mem.sge(0, 8));
-        l.expect(id);
-        l.expect_at_b(id);
-    };
-    for round in 1..=2 {
-        for id in 0..8 {
-            l.b.receive(id, &[l.b.mem.sge(0, 8)]);
-        }
-        l.b.hca.arm_srq(srq, 5).expect("arm_srq");
-        for id in 0..3 {
-            send(id);
-        }
-        l.expect_silence(&l.b);
-        assert_eq!(
-            l.events(&l.b, reached),
-            round - 1,
-            "five are left, not fewer"
-        );
-        send(3);
-        l.wait_until("the limit event", || l.events(&l.b, reached) == round);
-        for id in 4..8 {
-            send(id);
-        }
-        l.expect_silence(&l.b);
-        assert_eq!(l.events(&l.b, reached), round, "it was armed once");
-    }
-    let too_many = l.b.hca.arm_srq(srq, u32::MAX);
-    assert!(
-        matches!(too_many, Err(VerbsError::InvalidAttr { .. })),
-        "{too_many:?}"
-    );
-}
-
-/// A failed queue pair tells that it takes no more receives; those in the shared queue are for
-/// the others.
-pub fn last_shared_receive<F: Fabric>(fabric: &F) {
+/// A failed queue pair takes no more receives; those in the shared queue are for the others.
+pub fn shared_receives_outlive_a_failed_queue_pair<F: Fabric>(fabric: &F) {
     let l = shared(fabric);
     let (qa, qb) = (create(&l, &l.a), create(&l, &l.b));
     l.connect_pair(qa, qb);
     l.b.receive(1, &[l.b.mem.sge(0, 8)]);
     l.b.hca.modify_qp(l.b.qp, &QpAttr::Err).expect("to ERR");
-    l.expect_event(&l.b, AsyncEvent::QpLastWqeReached(l.b.qp));
     l.expect_silence(&l.b);
     l.a.post_on(qa, 2, SEND, l.a.mem.sge(0, 8));
     l.expect(2);

@@ -1,10 +1,9 @@
 //! Checks of queue pair states.
 
 use super::Fabric;
-use super::harness::{Link, Options};
+use super::harness::{Link, Options, state};
 use shmem_verbs::{
-    Access, AsyncEvent, Hca, Psn, Qkey, QpAttr, QpState, QpType, RcDest, RecvWr, SendOp, SendWr,
-    VerbsError, WcStatus,
+    Access, Hca, Psn, Qkey, QpAttr, QpState, QpType, RcDest, RecvWr, SendWr, VerbsError, WcStatus,
 };
 
 /// Sends need RTS, receives need INIT.
@@ -80,13 +79,13 @@ pub fn illegal_transitions<F: Fabric>(fabric: &F) {
         min_rnr_timer: 1,
     };
     let transition = |attr: &QpAttr| {
-        let before = hca.query_qp(qp).expect("query");
+        let before = state(hca, qp);
         let got = hca.modify_qp(qp, attr);
         assert!(
             matches!(got, Err(VerbsError::Transition { .. })),
             "{attr:?}: {got:?}"
         );
-        assert_eq!(hca.query_qp(qp).expect("query"), before);
+        assert_eq!(state(hca, qp), before);
     };
     let range = |attr: &QpAttr| {
         let got = hca.modify_qp(qp, attr);
@@ -129,7 +128,7 @@ pub fn illegal_transitions<F: Fabric>(fabric: &F) {
     transition(&rts(14, 7));
     hca.modify_qp(qp, &QpAttr::Reset)
         .expect("RESET from anywhere");
-    assert_eq!(hca.query_qp(qp).expect("query"), QpState::Reset);
+    assert_eq!(state(hca, qp), QpState::Reset);
 
     let l = Link::unconnected(fabric, QpType::Ud, Options::default());
     let init = |qkey| {
@@ -174,7 +173,7 @@ pub fn requests_are_served_from_rtr_on<F: Fabric>(fabric: &F) {
     l.expect(1);
     l.expect(2);
     assert_eq!((l.b.mem.word(0), l.a.mem.word(8)), (99, 99));
-    assert_eq!(l.b.hca.query_qp(l.b.qp).expect("query"), QpState::Rtr);
+    assert_eq!(state(l.b.hca, l.b.qp), QpState::Rtr);
 }
 
 /// The move to ERR flushes both queues in order.
@@ -243,65 +242,4 @@ pub fn reset_queue_pair_works_again<F: Fabric>(fabric: &F) {
         l.options.psn += 0x1000;
         l.connect();
     }
-}
-
-/// A queue pair in SQD finishes what was begun, tells so, and holds back the rest; its receives
-/// go on.
-pub fn draining_holds_back_what_was_not_begun<F: Fabric>(fabric: &F) {
-    const N: u64 = 12;
-    let l = Link::new(
-        fabric,
-        Options {
-            len: 1 << 20,
-            ..Options::default()
-        },
-    );
-    for i in 0..N {
-        l.a.post(i, l.write_to_b(0), l.a.mem.sge(0, 100_000));
-    }
-    let drained = AsyncEvent::SqDrained(l.a.qp);
-    l.a.hca.modify_qp(l.a.qp, &QpAttr::Sqd).expect("RTS to SQD");
-    l.expect_event(&l.a, drained);
-    l.a.poll();
-    let begun = l.a.stash.borrow().len() as u64;
-    l.a.post(N, l.write_to_b(200_000), l.a.mem.sge(0, 8));
-    for _ in 0..50 {
-        l.tick();
-    }
-    assert_eq!(
-        l.a.stash.borrow().len() as u64,
-        begun,
-        "it went on after the drain"
-    );
-    // The other direction is not concerned.
-    let (raddr, rkey, imm) = (l.a.mem.at(0), l.a.mem.mr.rkey, None);
-    l.b.mem.set_word(500_000, 77);
-    l.b.post(
-        9,
-        SendOp::Write { raddr, rkey, imm },
-        l.b.mem.sge(500_000, 8),
-    );
-    l.expect_at_b(9);
-    assert_eq!(l.a.mem.word(0), 77);
-    assert_eq!(l.b.mem.word(200_000), 0);
-    l.a.hca
-        .modify_qp(l.a.qp, &QpAttr::Resume)
-        .expect("SQD to RTS");
-    let lapsed = fabric.lapses().resumes_at_a_post;
-    let posted = match fabric.forgives(lapsed, "a drained queue goes on at the next post") {
-        false => N,
-        true => {
-            l.a.post(N + 1, l.write_to_b(200_008), l.a.mem.sge(0, 8));
-            N + 1
-        }
-    };
-    for i in 0..=posted {
-        l.expect(i);
-    }
-    assert_eq!(l.b.mem.word(200_000), 77);
-    // With nothing to do it is drained at once.
-    l.a.events.borrow_mut().clear();
-    l.a.hca.modify_qp(l.a.qp, &QpAttr::Sqd).expect("RTS to SQD");
-    l.expect_event(&l.a, drained);
-    assert_eq!(l.events(&l.a, drained), 1);
 }

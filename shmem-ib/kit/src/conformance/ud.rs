@@ -1,7 +1,7 @@
 //! Checks of datagrams.
 
 use super::Fabric;
-use super::harness::{Link, Options, Side, pattern};
+use super::harness::{Link, Options, Side, pattern, state};
 use shmem_verbs::{
     Access, GRH_LEN, Hca, Psn, Qkey, QpAttr, QpState, QpType, SendOp, SendWr, VerbsError, WcOpcode,
     WcStatus,
@@ -194,8 +194,7 @@ pub fn datagrams_into_shared_receives<F: Fabric>(fabric: &F) {
     }
 }
 
-/// A local error moves a UD queue pair to SQE: its sends are flushed, its receives go on, and
-/// after it was told to go on it sends again.
+/// A local error moves a UD queue pair to SQE: its sends are flushed, its receives go on.
 pub fn a_datagram_that_cannot_be_sent_stops_only_the_send_queue<F: Fabric>(fabric: &F) {
     let l = pair(fabric);
     let good = l.a.mem.sge(0, 8);
@@ -207,7 +206,7 @@ pub fn a_datagram_that_cannot_be_sent_stops_only_the_send_queue<F: Fabric>(fabri
     l.expect_local_failure(1);
     l.a.post(2, to_b(&l, None), good);
     l.expect_failure(2, WcStatus::WrFlushErr);
-    let state = l.a.hca.query_qp(l.a.qp).expect("query");
+    let state = state(l.a.hca, l.a.qp);
     if fabric.forgives(
         fabric.lapses().local_failures_flush,
         "a UD queue pair fails as a whole",
@@ -220,12 +219,4 @@ pub fn a_datagram_that_cannot_be_sent_stops_only_the_send_queue<F: Fabric>(fabri
     send(&l.b, &l.a, KEY, b"still there").expect("post_send");
     l.expect(3);
     assert_eq!(l.a.mem.bytes(1000 + GRH_LEN, 11), b"still there");
-    l.next(&l.b);
-    l.a.hca
-        .modify_qp(l.a.qp, &QpAttr::Resume)
-        .expect("SQE to RTS");
-    l.b.receive(4, &[l.b.mem.sge(1000, 256)]);
-    l.a.post(5, to_b(&l, None), good);
-    l.expect(5);
-    l.expect_at_b(4);
 }

@@ -11,8 +11,8 @@ use super::net::{NetConfig, NetStats, SimNet};
 use shmem_soft::RawMemory;
 use shmem_soft::xrc::{Anonymous, FileId, Member, Private, SharedWindow, file_id};
 use shmem_verbs::{
-    Access, AsyncEvent, CompChannel, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit,
-    QpState, Qpn, RecvWr, Rereg, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
+    Access, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn, RecvWr, SendWr, Srq,
+    SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 /// A simulated network and its HCAs, which access the real memory of this process.
@@ -107,58 +107,16 @@ impl Hca for SimHca {
         lock(&self.net).engine(self.index).dereg_mr(mr)
     }
 
-    unsafe fn rereg_mr(&self, mr: &mut Mr, change: Rereg) -> Result<(), VerbsError> {
-        let range = change.range.map(|(addr, len)| {
-            let addr = addr.expose_provenance() as u64;
-            (addr, len as u64)
-        });
-        lock(&self.net)
-            .engine(self.index)
-            .rereg_mr(mr, range, change.access)
-    }
-
-    fn create_cq(&self, depth: u32, channel: Option<CompChannel>) -> Result<Cq, VerbsError> {
-        lock(&self.net)
-            .engine(self.index)
-            .create_announcing_cq(depth, channel)
+    fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
+        lock(&self.net).engine(self.index).create_cq(depth)
     }
 
     fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError> {
         lock(&self.net).engine(self.index).destroy_cq(cq)
     }
 
-    fn create_comp_channel(&self) -> Result<CompChannel, VerbsError> {
-        lock(&self.net).engine(self.index).create_comp_channel()
-    }
-
-    fn destroy_comp_channel(&self, channel: CompChannel) -> Result<(), VerbsError> {
-        lock(&self.net)
-            .engine(self.index)
-            .destroy_comp_channel(channel)
-    }
-
-    fn req_notify_cq(&self, cq: Cq, solicited_only: bool) -> Result<(), VerbsError> {
-        lock(&self.net)
-            .engine(self.index)
-            .req_notify_cq(cq, solicited_only)
-    }
-
-    fn get_cq_event(&self, channel: CompChannel) -> Option<Cq> {
-        lock(&self.net).engine(self.index).get_cq_event(channel)
-    }
-
-    /// Virtual time has no descriptors.
-    fn comp_channel_fd(&self, _channel: CompChannel) -> Result<BorrowedFd<'_>, VerbsError> {
-        let what = "a descriptor of a completion channel";
-        Err(VerbsError::Unsupported { what })
-    }
-
     fn create_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
         lock(&self.net).engine(self.index).create_srq(init)
-    }
-
-    fn arm_srq(&self, srq: Srq, limit: u32) -> Result<(), VerbsError> {
-        lock(&self.net).engine(self.index).arm_srq(srq, limit)
     }
 
     fn srq_num(&self, srq: Srq) -> Result<SrqNum, VerbsError> {
@@ -210,10 +168,6 @@ impl Hca for SimHca {
         lock(&self.net).engine(self.index).modify_qp(qp, attr)
     }
 
-    fn query_qp(&self, qp: Qpn) -> Result<QpState, VerbsError> {
-        lock(&self.net).engine(self.index).query_qp(qp)
-    }
-
     fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
         lock(&self.net).engine(self.index).inbound_mark(qp)
     }
@@ -235,15 +189,6 @@ impl Hca for SimHca {
 
     fn poll_cq(&self, cq: Cq, out: &mut [Completion]) -> usize {
         lock(&self.net).engine(self.index).poll_cq(cq, out)
-    }
-
-    fn poll_async(&self) -> Option<AsyncEvent> {
-        lock(&self.net).engine(self.index).poll_async()
-    }
-
-    fn async_fd(&self) -> Result<BorrowedFd<'_>, VerbsError> {
-        let what = "a descriptor for asynchronous events";
-        Err(VerbsError::Unsupported { what })
     }
 
     /// Lets virtual time pass, up to `max` or the alarm, or until this HCA has a completion.

@@ -52,7 +52,6 @@ pub(crate) struct Request<'a> {
     pub(crate) opcode: Opcode,
     pub(crate) ext: Ext,
     pub(crate) ack_req: bool,
-    pub(crate) solicited: bool,
     /// The shared receive queue of the peer (XRC).
     pub(crate) srqn: Option<SrqNum>,
     pub(crate) payload: Payload<'a>,
@@ -121,8 +120,6 @@ pub(crate) struct Requester {
     rnr_until: Option<u64>,
     /// RNR NAKs since there was progress.
     rnr_naks: u8,
-    /// Nothing new is begun.
-    draining: bool,
     /// Requests that succeeded without a completion after the last one that had one: they still
     /// hold their places.
     unreported: usize,
@@ -153,7 +150,6 @@ impl Requester {
             probe: None,
             rnr_until: None,
             rnr_naks: 0,
-            draining: false,
             unreported: 0,
             timer: None,
             progress_at: 0,
@@ -172,16 +168,6 @@ impl Requester {
     /// Places of the send queue in use.
     pub(crate) fn len(&self) -> usize {
         self.sq.len() + self.unreported
-    }
-
-    /// From now on nothing new is begun, or it is again.
-    pub(crate) fn set_draining(&mut self, draining: bool) {
-        self.draining = draining;
-    }
-
-    /// Whether everything that was begun has ended.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.started == 0
     }
 
     /// Appends a work request.
@@ -231,7 +217,7 @@ impl Requester {
         let offset = index * mtu;
         let place = Place::of(index, wqe.packets, mtu);
         let (take, opcode, ext, ack_req, payload) = match wqe.op {
-            SendOp::Send { .. } | SendOp::SendInv { .. } | SendOp::Write { .. } => {
+            SendOp::Send { .. } | SendOp::Write { .. } => {
                 let len = (wqe.len - offset).min(mtu);
                 let allowed = self.pacing.allows(in_flight, len, place.needs);
                 // What is in flight may be above a share that was told since, and ask for nothing.
@@ -311,7 +297,6 @@ impl Requester {
         // Single packets wait for others to share a datagram with.
         let wqe_ends_burst = place.ends && wqe.packets > 1;
         let psn = self.cur;
-        let solicited = wqe.solicited && take == left;
         let srqn = wqe.srqn;
         if wqe.awaits_response() {
             self.awaiting.push_back((psn, take));
@@ -347,7 +332,6 @@ impl Requester {
             opcode,
             ext,
             ack_req,
-            solicited,
             srqn,
             payload,
             again,
@@ -357,9 +341,6 @@ impl Requester {
 
     /// Gives PSNs to the next work request.
     fn start_next(&mut self) -> Option<()> {
-        if self.draining {
-            return None;
-        }
         let assigned = self.next.since(self.una) as u32;
         let mtu = self.limits.mtu;
         let wqe = self.sq.get_mut(self.started)?;

@@ -61,7 +61,6 @@ fn header(opcode: Opcode, xrc: bool) -> Header {
     let ext = match opcode.ext() {
         ExtKind::None => Ext::None,
         ExtKind::Imm => Ext::Imm(imm),
-        ExtKind::Inval => Ext::Inval(Rkey(0x5a5a_a5a5)),
         ExtKind::Reth => Ext::Reth(reth),
         ExtKind::RethImm => Ext::RethImm(reth, imm),
         ExtKind::Aeth => Ext::Aeth(aeth),

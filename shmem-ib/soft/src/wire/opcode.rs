@@ -13,8 +13,6 @@ pub enum ExtKind {
     None,
     /// `ImmDt`.
     Imm,
-    /// `IETH`, the rkey to invalidate.
-    Inval,
     /// `RETH`.
     Reth,
     /// `RETH` and `ImmDt`.
@@ -37,7 +35,7 @@ impl ExtKind {
     pub const fn len(self) -> usize {
         match self {
             Self::None => 0,
-            Self::Imm | Self::Inval | Self::Aeth => 4,
+            Self::Imm | Self::Aeth => 4,
             Self::Reth => 16,
             Self::RethImm => 20,
             Self::AtomicAck => 12,
@@ -126,10 +124,6 @@ opcodes! {
     CompareSwap = 19, Atomic;
     /// Fetch and add.
     FetchAdd = 20, Atomic;
-    /// RC SEND, last packet, invalidating an rkey.
-    SendLastInv = 22, Inval;
-    /// RC SEND of one packet, invalidating an rkey.
-    SendOnlyInv = 23, Inval;
     /// Datagram.
     UdSendOnly = 100, Deth;
     /// Datagram with immediate data.
@@ -143,7 +137,7 @@ impl Opcode {
     #[must_use]
     pub const fn is_rc_request(self) -> bool {
         let code = self as u8;
-        code <= 12 || (code >= 19 && code <= 23)
+        code <= 12 || code == 19 || code == 20
     }
 
     /// Whether an RC requester handles it.
@@ -175,7 +169,6 @@ impl Opcode {
             Self::SendMiddle
                 | Self::SendLast
                 | Self::SendLastImm
-                | Self::SendLastInv
                 | Self::WriteMiddle
                 | Self::WriteLast
                 | Self::WriteLastImm

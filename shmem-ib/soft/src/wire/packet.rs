@@ -13,8 +13,6 @@ pub enum Ext {
     None,
     /// Immediate data.
     Imm(u32),
-    /// rkey to invalidate.
-    Inval(Rkey),
     /// Target of a READ or WRITE.
     Reth(Reth),
     /// Target of a WRITE, and immediate data.
@@ -38,7 +36,6 @@ impl Ext {
         match self {
             Self::None => ExtKind::None,
             Self::Imm(_) => ExtKind::Imm,
-            Self::Inval(_) => ExtKind::Inval,
             Self::Reth(_) => ExtKind::Reth,
             Self::RethImm(..) => ExtKind::RethImm,
             Self::Aeth(_) => ExtKind::Aeth,
@@ -213,7 +210,6 @@ impl Header {
         match &self.ext {
             Ext::None => {}
             Ext::Imm(v) => put32(e, *v),
-            Ext::Inval(k) => put32(e, k.0),
             Ext::Reth(r) => put_reth(e, r),
             Ext::RethImm(r, imm) => {
                 put_reth(e, r);
@@ -322,7 +318,6 @@ impl<'a> Packet<'a> {
         let ext = match kind {
             ExtKind::None => Ext::None,
             ExtKind::Imm => Ext::Imm(be32(e)),
-            ExtKind::Inval => Ext::Inval(Rkey(be32(e))),
             ExtKind::Reth => Ext::Reth(get_reth(e)),
             ExtKind::RethImm => Ext::RethImm(get_reth(e), be32(&e[16..])),
             ExtKind::Aeth => Ext::Aeth(get_aeth(e)),

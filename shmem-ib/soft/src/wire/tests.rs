@@ -111,7 +111,6 @@ fn ext(kind: ExtKind) -> BoxedStrategy<Ext> {
     match kind {
         ExtKind::None => Just(Ext::None).boxed(),
         ExtKind::Imm => any::<u32>().prop_map(Ext::Imm).boxed(),
-        ExtKind::Inval => any::<u32>().prop_map(|k| Ext::Inval(Rkey(k))).boxed(),
         ExtKind::Reth => reth.prop_map(Ext::Reth).boxed(),
         ExtKind::RethImm => (reth, any::<u32>())
             .prop_map(|(r, i)| Ext::RethImm(r, i))

@@ -218,10 +218,7 @@ pub fn check_send(
     if !fits {
         return Err(VerbsError::WrongType { qpn, ty, what });
     }
-    if !matches!(
-        qp.state,
-        QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
-    ) {
+    if !matches!(qp.state, QpState::Rts | QpState::Sqe | QpState::Err) {
         let hint = "move it to RTS first";
         return Err(VerbsError::WrongState {
             qpn,

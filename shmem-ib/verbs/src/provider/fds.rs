@@ -1,4 +1,4 @@
-//! Descriptors that wake sleepers: an event of another thread, a timer, and several descriptors as one.
+//! Descriptors that wake sleepers: an event of another thread, and a timer.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -80,29 +80,6 @@ impl Timer {
     }
 }
 
-/// Readable when one of the descriptors added to it is.
-#[derive(Debug)]
-pub struct Epoll(OwnedFd);
-
-impl Epoll {
-    /// One for no descriptors.
-    ///
-    /// # Errors
-    /// The system has no descriptors left.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
-    }
-
-    /// Adds a descriptor. When it is closed the kernel forgets it.
-    ///
-    /// # Errors
-    /// The kernel has no room.
-    pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(0);
-        Ok(epoll::add(&self.0, fd, data, epoll::EventFlags::IN)?)
-    }
-}
-
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -110,12 +87,6 @@ impl AsFd for Event {
 }
 
 impl AsFd for Timer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

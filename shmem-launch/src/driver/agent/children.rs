@@ -1,92 +1,109 @@
 //! Child agents: forked where nodes are emulated, started by remote shells where they are hosts.
 
 use super::*;
-use crate::agent::ChildSetup;
+use crate::child::ChildSetup;
 use crate::driver::shell;
-use crate::remote::Contact;
 
-/// A child agent, as its parent's driver sees it.
+/// A child agent, as its parent's process sees it.
 #[derive(Debug, Default)]
-pub(super) struct ChildIo {
-    /// Until it has ended.
-    pub(super) link: Option<OwnedFd>,
+pub(in crate::driver) struct ChildIo {
+    pub(in crate::driver) link: LinkIo,
     /// The agent or its remote shell; 0 once it was reaped.
-    pub(super) pid: i32,
+    pub(in crate::driver) pid: i32,
     /// Standard error of the remote shell.
-    pub(super) said: Option<OwnedFd>,
+    pub(in crate::driver) said: Option<OwnedFd>,
 }
 
-/// The children when all were started, or were tried to.
+/// A child that has been started.
 #[derive(Debug, Default)]
-pub(super) struct Started {
-    pub(super) io: Vec<ChildIo>,
-    pub(super) setups: Vec<ChildSetup>,
-    /// What waits to be sent to each.
-    pub(super) unsent: Vec<OutBuf>,
-    /// Why a child could not be started.
-    pub(super) failure: Option<String>,
+pub(in crate::driver) struct Started {
+    pub(in crate::driver) io: ChildIo,
+    pub(in crate::driver) setup: ChildSetup,
+    /// What waits to be sent to it.
+    pub(in crate::driver) unsent: OutBuf,
 }
 
-impl Started {
-    fn add(&mut self, node: u32, io: ChildIo, contact: Option<Contact>, unsent: OutBuf) {
-        self.setups.push(ChildSetup {
-            node,
-            pid: io.pid as u32,
-            contact,
-        });
-        self.io.push(io);
-        self.unsent.push(unsent);
-    }
-}
-
-/// Starts the agents of `nodes`, for which `launch` is right but for its node.
+/// Starts the agent for which `launch` is meant: by a remote shell, or as a fork of this process, which
+/// is the launcher or an agent.
 ///
 /// # Safety
 /// This process has a single thread.
-pub(super) unsafe fn start(
+pub(in crate::driver) unsafe fn start(
+    launch: &Launch,
+    by_shell: bool,
+    by_launcher: bool,
+    token: u64,
+) -> io::Result<Started> {
+    let mut unsent = OutBuf::default();
+    unsent.send(&Frame::Launch(&launch.encode()));
+    let (io, contact) = match &launch.machines {
+        Some(machines) if by_shell => {
+            let host = launch.host(launch.node);
+            // SAFETY: as promised by the caller.
+            let shell = unsafe { shell::start(&machines.shell, host) }.map_err(io::Error::other)?;
+            let io = ChildIo {
+                link: LinkIo::socket(shell.link, token),
+                pid: shell.pid,
+                said: Some(shell.said),
+            };
+            (io, Some(shell.contact))
+        }
+        _ => {
+            // SAFETY: as promised by the caller.
+            let (pid, link) = unsafe { fork_agent(by_launcher)? };
+            let link = LinkIo::socket(link, token);
+            link.send_all(&mut unsent);
+            (
+                ChildIo {
+                    link,
+                    pid,
+                    said: None,
+                },
+                None,
+            )
+        }
+    };
+    Ok(Started {
+        setup: ChildSetup {
+            node: launch.node,
+            pid: io.pid as u32,
+            contact,
+        },
+        io,
+        unsent,
+    })
+}
+
+/// Starts the agents of `nodes`, for which `launch` is right but for its node. Of those that cannot be
+/// started by a remote shell the first is told.
+///
+/// # Safety
+/// This process has a single thread.
+pub(super) unsafe fn start_all(
     launch: &Launch,
     nodes: impl Iterator<Item = u32>,
-) -> io::Result<Started> {
-    let mut started = Started::default();
-    for node in nodes {
-        let mut unsent = OutBuf::default();
+) -> io::Result<(Vec<Started>, Option<io::Error>)> {
+    let by_shell = launch.machines.is_some();
+    let (mut all, mut failure) = (Vec::new(), None);
+    for (node, at) in nodes.zip(0u64..) {
         let theirs = Launch {
             node,
             ..launch.clone()
         };
-        unsent.send(&Frame::Launch(&theirs.encode()));
-        let Some(machines) = &launch.machines else {
-            // SAFETY: as promised by the caller.
-            let (pid, link) = unsafe { fork_agent(false)? };
-            link::send_all(&link, &mut unsent);
-            let io = ChildIo {
-                link: Some(link),
-                pid,
-                said: None,
-            };
-            started.add(node, io, None, unsent);
-            continue;
-        };
         // SAFETY: as promised by the caller.
-        let shell = unsafe { shell::start(&machines.shell, launch.host(node)) };
-        match shell {
-            Ok(shell) => {
-                // The rest goes when the remote shell has connected.
-                link::flush(&shell.link, &mut unsent);
-                let io = ChildIo {
-                    link: Some(shell.link),
-                    pid: shell.pid,
-                    said: Some(shell.said),
-                };
-                started.add(node, io, Some(shell.contact), unsent);
+        let started = unsafe { start(&theirs, by_shell, false, CHILD | at) };
+        all.push(match started {
+            Ok(started) => started,
+            Err(e) if by_shell => {
+                failure.get_or_insert(e);
+                let mut none = Started::default();
+                none.setup.node = node;
+                none
             }
-            Err(e) => {
-                started.failure.get_or_insert(e);
-                started.add(node, ChildIo::default(), None, OutBuf::default());
-            }
-        }
+            Err(e) => return Err(e),
+        });
     }
-    Ok(started)
+    Ok((all, failure))
 }
 
 impl Driver {
@@ -94,42 +111,42 @@ impl Driver {
         if !event.readable() {
             return;
         }
-        let Some(socket) = &self.children[at].link else {
-            return;
-        };
         let mut buf = std::mem::take(&mut self.scratch);
-        match link::receive(socket, &mut buf) {
+        match self.children[at].link.receive(&mut buf) {
             Got::Bytes(n) => self.tell(Event::FromChild(at, &buf[..n])),
             Got::Nothing => {}
-            Got::End => {
-                self.children[at].link = None;
-                self.blocked[1 + at] = false;
-                // Why it ended stands before the message that it did.
-                self.drain_shell(at, &mut buf);
-                self.tell(Event::ChildClosed(at));
-                self.search_due = true;
-            }
+            Got::End => self.child_closed(at, &mut buf),
         }
         self.scratch = buf;
     }
 
-    /// Reads once what a remote shell says. False if there is nothing more for now.
-    pub(super) fn read_shell(&mut self, at: usize, buf: &mut [u8]) -> bool {
-        let Some(said) = &self.children[at].said else {
-            return false;
-        };
-        match sys::read(said.as_fd(), buf) {
-            Ok(n @ 1..) => {
-                self.tell(Event::ShellText(at, &buf[..n]));
-                true
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => true,
-            Ok(0) | Err(_) => {
-                self.children[at].said = None;
-                false
+    fn child_closed(&mut self, at: usize, buf: &mut [u8]) {
+        // Why it ended stands before the message that it did.
+        self.drain_shell(at, buf);
+        self.tell(Event::ChildClosed(at));
+        self.search_due = true;
+    }
+
+    /// Sends what waits for the children.
+    pub(super) fn flush_down(&mut self) {
+        for at in 0..self.children.len() {
+            let (link, out) = (&mut self.children[at].link, self.agent.outgoing(Some(at)));
+            if link.flush(out, &self.epoll).is_err() {
+                link.close();
+                let mut buf = std::mem::take(&mut self.scratch);
+                self.child_closed(at, &mut buf);
+                self.scratch = buf;
             }
         }
+    }
+
+    /// Reads once what a remote shell says. False if there is nothing more for now.
+    pub(super) fn read_shell(&mut self, at: usize, buf: &mut [u8]) -> bool {
+        let Got::Bytes(n) = link::read(&mut self.children[at].said, buf) else {
+            return false;
+        };
+        self.tell(Event::ShellText(at, &buf[..n]));
+        true
     }
 
     fn drain_shell(&mut self, at: usize, buf: &mut [u8]) {
@@ -147,9 +164,8 @@ impl Driver {
     /// Ends a child that has not begun to work.
     pub(super) fn drop_child(&mut self, at: usize) {
         let child = &mut self.children[at];
-        child.link = None;
+        child.link.close();
         child.said = None;
-        self.blocked[1 + at] = false;
         if child.pid != 0 {
             sys::kill(child.pid, libc::SIGKILL);
         }

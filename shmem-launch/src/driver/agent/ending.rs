@@ -185,7 +185,7 @@ impl Driver {
     pub(super) fn die(&mut self) -> ! {
         // Their links end: child agents do the same.
         for child in &mut self.children {
-            child.link = None;
+            child.link.close();
         }
         self.kill_all();
         let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();

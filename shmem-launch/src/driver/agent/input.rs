@@ -105,7 +105,7 @@ impl Driver {
         let mut broken = false;
         while *at < end {
             let rest = &input.queue[(*at - input.start) as usize..];
-            match sys::write(pipe.as_fd(), rest) {
+            match rustix::io::write(&*pipe, rest) {
                 Ok(n) => *at += n as u64,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
@@ -120,7 +120,7 @@ impl Driver {
         } else if *at < end {
             // Registered only while something waits: an idle pipe would always be writable.
             let token = STDIN | u64::from(local);
-            if epoll.change(pipe, token, Interest::Write).is_err() {
+            if epoll.change(&mut *pipe, token, Interest::Write).is_err() {
                 let _ = epoll.add(pipe, token, Interest::Write);
             }
         } else {

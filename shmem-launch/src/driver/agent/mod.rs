@@ -1,6 +1,6 @@
 //! The process of a node launch agent: one thread, one epoll loop, around [`crate::agent::Agent`].
 
-mod children;
+pub(super) mod children;
 mod ending;
 mod input;
 mod pe_io;
@@ -10,18 +10,20 @@ mod starting;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::net::SocketType;
 use shmem_node::pe_block::PeState;
+use shmem_node::settings::Settings;
 use shmem_node::template::{PeSpec, Reply};
 use shmem_pmi::tree::Tree;
 
 use super::address;
 use super::group::Group;
-use super::link::{self, Flushed, Got, Uplink};
+use super::link::{self, Got, LinkIo};
 use super::node::{self, Node, Place};
 use super::park::Parking;
 use super::reap::{Burial, bury};
@@ -95,7 +97,7 @@ enum PmiInterest {
 struct Driver {
     agent: Agent,
     launch: Launch,
-    parent: Uplink,
+    parent: LinkIo,
     children: Vec<ChildIo>,
     first_rank: u32,
     epoll: Epoll,
@@ -110,8 +112,6 @@ struct Driver {
     /// Requests for the template that wait to be sent, and whether the kernel refuses them for now.
     unsent: VecDeque<Request>,
     refused: Option<Refused>,
-    /// Which links wait for room: 0 is the parent's, then the children's.
-    blocked: Vec<bool>,
     signals: OwnedFd,
     node: Option<Node>,
     pes: Vec<PeIo>,
@@ -144,7 +144,7 @@ struct Driver {
 
 /// The life of an agent, in the process forked or executed for it. `link` leads to its parent;
 /// nothing else but standard streams may be open.
-fn run(link: Uplink) -> u8 {
+fn run(link: LinkIo) -> u8 {
     sys::set_name(c"shmrun-agent");
     sys::keep_freed_memory();
     sys::leave_no_core_file();
@@ -178,7 +178,7 @@ fn run(link: Uplink) -> u8 {
 /// # Safety
 /// This process has a single thread and nothing open but standard streams that it needs.
 pub(crate) unsafe fn run_remote() -> u8 {
-    let link = || -> io::Result<Uplink> {
+    let link = || -> io::Result<LinkIo> {
         // Closed below like everything else.
         let null = sys::dev_null()?.into_raw_fd();
         let placed = [
@@ -195,7 +195,7 @@ pub(crate) unsafe fn run_remote() -> u8 {
         greeting
             .tail()
             .extend_from_slice(&crate::remote::greeting());
-        let link = Uplink::Pipes { input, output };
+        let link = LinkIo::pipes(input, output, PARENT);
         link.send_all(&mut greeting);
         Ok(link)
     };
@@ -221,7 +221,7 @@ fn cannot_start(e: &io::Error) -> u8 {
 /// # Safety
 /// This process has a single thread.
 pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
-    let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
+    let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
     // An agent has it already.
     let null = own_group.then(sys::dev_null).transpose()?;
     let child = || {
@@ -240,16 +240,16 @@ pub(super) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, OwnedFd)> {
             return cannot_start(&e);
         }
         // SAFETY: the link was put there just now and nobody else owns it here.
-        run(Uplink::Socket(unsafe { sys::own(LINK_FD) }))
+        run(LinkIo::socket(unsafe { sys::own(LINK_FD) }, PARENT))
     };
     // SAFETY: one thread, as promised by the caller.
     let pid = unsafe { sys::fork(child)? };
     Ok((pid, ours))
 }
 
-fn start(parent: Uplink) -> io::Result<Driver> {
+fn start(parent: LinkIo) -> io::Result<Driver> {
     let bad = |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
-    let content = link::read_one_frame(parent.input())?;
+    let content = parent.read_one_frame()?;
     let Frame::Launch(body) = Frame::decode(&content).map_err(|e| bad(&e))? else {
         return Err(bad(&"the first frame is not a Launch"));
     };
@@ -257,10 +257,10 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     let mut launch = Launch::decode(body).map_err(|e| bad(&e))?;
     parent.set_nonblocking()?;
     sys::become_subreaper()?;
-    let far = matches!(parent, Uplink::Pipes { .. });
+    let far = parent.is_remote();
     if far {
         // A remote shell may have paths among its options. That the directory is missing is said later.
-        let _ = sys::change_dir(Path::new(OsStr::from_bytes(&launch.cwd)));
+        let _ = std::env::set_current_dir(Path::new(OsStr::from_bytes(&launch.cwd)));
     }
     let addresses = address::own(&launch).map(|(addresses, plan)| {
         launch.addresses = plan;
@@ -270,8 +270,14 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     // Children first, while there is nothing that they should not inherit.
     let tree = Tree::new(launch.n_nodes, launch.degree);
     // SAFETY: an agent has a single thread.
-    let started = unsafe { children::start(&launch, tree.children(launch.node))? };
-    let children = started.io;
+    let started = unsafe { children::start_all(&launch, tree.children(launch.node))? };
+    let (started, failure) = started;
+    let (mut children, mut setups, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
+    for child in started {
+        children.push(child.io);
+        setups.push(child.setup);
+        unsent.push(child.unsent);
+    }
 
     // The guard next: it is a copy of this process, the cheaper the less there is of it.
     // SAFETY: an agent has a single thread.
@@ -280,12 +286,18 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     let layout = launch.layout();
     let ranks = layout.ranks(launch.node);
     let node_of = layout.node_of();
-    let pmi = node::pmi_server(&launch, &layout, &tree, &node_of).map_err(|e| bad(&e))?;
+    let (settings, refused) = match node::settings(&launch) {
+        Ok(settings) => (settings, Ok(())),
+        Err(e) => (Settings::default(), Err(e)),
+    };
+    let pmi = node::pmi_server(&launch, &settings, &layout, &tree, &node_of);
+    let pmi = pmi.map_err(|e| bad(&e))?;
     let n_local = ranks.len() as u32;
     let input = launch.input_route(&tree);
-    let node = addresses.and_then(|addresses| {
+    let node = refused.and(addresses).and_then(|addresses| {
         let place = Place {
             launch: &launch,
+            settings: &settings,
             node_of: &node_of,
             addresses,
             far,
@@ -296,8 +308,8 @@ fn start(parent: Uplink) -> io::Result<Driver> {
 
     // After everything was forked that is not to inherit it. A remote shell has its standard error
     // beside the link.
-    let open = children.iter().flat_map(|c| [&c.link, &c.said]).flatten();
-    let links = open.count() as u32;
+    let open = |c: &ChildIo| u32::from(c.link.is_open()) + u32::from(c.said.is_some());
+    let links = children.iter().map(open).sum();
     let inputs = input.here.end - input.here.start;
     let agents_here = launch.machines.as_ref().map_or(launch.n_nodes, |_| 1);
     let need = limits::descriptors(n_local, links, inputs);
@@ -324,11 +336,11 @@ fn start(parent: Uplink) -> io::Result<Driver> {
             raw_output: launch.raw_output,
             respawn: launch.respawn,
             input: input.clone(),
-            children: started.setups,
+            children: setups,
         },
         pmi,
     );
-    for (at, unsent) in started.unsent.into_iter().enumerate() {
+    for (at, unsent) in unsent.into_iter().enumerate() {
         *agent.outgoing(Some(at)) = unsent;
     }
     if let Some(writer) = node.as_mut().ok().and_then(|n| n.segment.kvs_writer()) {
@@ -337,18 +349,15 @@ fn start(parent: Uplink) -> io::Result<Driver> {
     let epoll = Epoll::new()?;
     let outputs = Epoll::new()?;
     let signals = sys::signalfd(&SIGNALS)?;
-    epoll.add(parent.input(), PARENT, Interest::Read)?;
+    parent.watch(&epoll)?;
     epoll.add(&signals, SIGNAL, Interest::Read)?;
-    epoll.add(&outputs.fd(), OUTPUTS, Interest::Read)?;
+    epoll.add(&outputs, OUTPUTS, Interest::Read)?;
     for (at, child) in (0u64..).zip(&children) {
-        if let Some(link) = &child.link {
-            epoll.add(link, CHILD | at, Interest::Read)?;
-        }
+        child.link.watch(&epoll)?;
         if let Some(said) = &child.said {
             outputs.add(said, SHELL | at, Interest::Read)?;
         }
     }
-    let blocked = vec![false; 1 + children.len()];
     let mut driver = Driver {
         agent,
         launch,
@@ -363,7 +372,6 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         unparked: Vec::new(),
         unsent: VecDeque::new(),
         refused: None,
-        blocked,
         signals,
         node: None,
         pes: (0..n_local).map(|_| PeIo::default()).collect(),
@@ -389,7 +397,7 @@ fn start(parent: Uplink) -> io::Result<Driver> {
             if let Some(template) = &node.template {
                 driver
                     .epoll
-                    .add(&template.as_fd(), TEMPLATE, Interest::Read)?;
+                    .add(template.as_fd(), TEMPLATE, Interest::Read)?;
             }
             driver.node = Some(node);
             driver.tell(Event::Prepared);
@@ -397,10 +405,10 @@ fn start(parent: Uplink) -> io::Result<Driver> {
         }
         Err(e) => driver.tell(Event::Failed(e)),
     }
-    if let Some(what) = started.failure {
-        driver.tell(Event::Failed(what));
+    if let Some(what) = failure {
+        driver.tell(Event::Failed(what.to_string()));
         for at in 0..driver.children.len() {
-            if driver.children[at].link.is_none() {
+            if !driver.children[at].link.is_open() {
                 driver.tell(Event::ChildClosed(at));
             }
         }
@@ -424,7 +432,8 @@ impl Driver {
         let mut ready: Vec<Ready> = Vec::with_capacity(256);
         loop {
             self.act();
-            self.flush();
+            self.flush_up();
+            self.flush_down();
             if self.exiting {
                 return 0;
             }
@@ -599,58 +608,11 @@ impl Driver {
         overdue.for_each(|at| *at += by);
     }
 
-    fn flush(&mut self) {
-        self.flush_up();
-        for (at, child) in self.children.iter().enumerate() {
-            let out = self.agent.outgoing(Some(at));
-            if out.is_empty() {
-                continue;
-            }
-            let Some(socket) = &child.link else {
-                out.clear();
-                continue;
-            };
-            let blocked = !link::flush(socket, out);
-            if blocked != self.blocked[1 + at] {
-                self.blocked[1 + at] = blocked;
-                let interest = if blocked {
-                    Interest::ReadWrite
-                } else {
-                    Interest::Read
-                };
-                let _ = self.epoll.change(socket, CHILD | at as u64, interest);
-            }
-        }
-    }
-
     fn flush_up(&mut self) {
         let out = self.agent.outgoing(None);
-        // Room that came is noticed only by trying.
-        if out.is_empty() && !self.blocked[0] {
-            return;
-        }
-        let flushed = self.parent.flush(out);
-        if flushed == Flushed::Broken {
+        if self.parent.flush(out, &self.epoll).is_err() {
             self.tell(Event::ParentClosed);
             self.act();
         }
-        let blocked = flushed == Flushed::Blocked;
-        if blocked == self.blocked[0] {
-            return;
-        }
-        self.blocked[0] = blocked;
-        // What is written may be another descriptor, and is of interest only while it is full.
-        let _ = match (self.parent.output(), blocked) {
-            (Some(output), true) => self.epoll.add(output, PARENT, Interest::Write),
-            (Some(output), false) => self.epoll.remove(output),
-            (None, true) => {
-                let input = self.parent.input();
-                self.epoll.change(input, PARENT, Interest::ReadWrite)
-            }
-            (None, false) => {
-                let input = self.parent.input();
-                self.epoll.change(input, PARENT, Interest::Read)
-            }
-        };
     }
 }

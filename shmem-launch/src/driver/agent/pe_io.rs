@@ -61,7 +61,7 @@ impl Driver {
                 Reading::All => Interest::Read,
                 _ => Interest::Nothing,
             };
-            let _ = self.epoll.change(&self.outputs.fd(), OUTPUTS, interest);
+            let _ = self.epoll.change(&self.outputs, OUTPUTS, interest);
         }
         for stream in Stream::ALL {
             // Before it is closed: the registration is that of the pipe, not of the copy.
@@ -190,7 +190,7 @@ impl Driver {
         let Some(fd) = &self.pes[local as usize].output[stream as usize] else {
             return;
         };
-        let end = match sys::read(fd.as_fd(), buf) {
+        let end = match rustix::io::read(fd, &mut *buf) {
             Ok(0) => true,
             Ok(n) => {
                 self.tell(Event::Output(local, stream, &buf[..n]));
@@ -352,7 +352,7 @@ impl Driver {
         pe.pmi_out.extend_from_slice(more);
         let mut sent = 0;
         while sent < pe.pmi_out.len() {
-            match sys::send(socket.as_fd(), &pe.pmi_out[sent..]) {
+            match sys::send_now(socket.as_fd(), &pe.pmi_out[sent..]) {
                 Ok(n) => sent += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,

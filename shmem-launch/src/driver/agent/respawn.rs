@@ -61,9 +61,9 @@ impl Driver {
         let pe = PeSpec {
             rank: self.first_rank + local,
             local,
-            has_stdin: false,
+            has_stdin: 0,
         };
-        let fds: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
+        let fds: Vec<BorrowedFd<'_>> = theirs.iter().map(AsFd::as_fd).collect();
         if let Err(e) = socket.spawn(&[pe], &fds).and_then(|()| socket.finish()) {
             // Without a request it has nothing to do, and is reaped as any child.
             sys::kill(spawner, libc::SIGKILL);
@@ -115,7 +115,7 @@ impl Driver {
             ..
         } = self.respawning.swap_remove(at);
         let pid = match socket.receive() {
-            Ok(Reply::Spawned(reply)) => match reply.pids.first() {
+            Ok(Reply::Started(reply)) => match reply.pids.first() {
                 Some(&pid) => Ok(pid),
                 None => Err(io::Error::from_raw_os_error(reply.errno)),
             },

@@ -60,7 +60,7 @@ impl Ends {
     /// They, and the PE's own, in this order.
     pub(super) fn pairs() -> io::Result<(Self, [OwnedFd; 3])> {
         let ((out, its_out), (err, its_err)) = (sys::pipe()?, sys::pipe()?);
-        let (pmi, its_pmi) = sys::socketpair(libc::SOCK_STREAM)?;
+        let (pmi, its_pmi) = sys::socketpair(SocketType::STREAM)?;
         Ok((Self { out, err, pmi }, [its_out, its_err, its_pmi]))
     }
 }
@@ -111,7 +111,7 @@ impl Driver {
             request.specs.push(PeSpec {
                 rank,
                 local,
-                has_stdin: input.is_some(),
+                has_stdin: input.is_some().into(),
             });
             request.theirs.extend(input);
         }
@@ -122,7 +122,7 @@ impl Driver {
     pub(super) fn send_requests(&mut self, now: u64) {
         while let Some(request) = self.unsent.front() {
             let template = self.node.as_ref().and_then(|n| n.template.as_ref());
-            let fds: Vec<RawFd> = request.theirs.iter().map(AsRawFd::as_raw_fd).collect();
+            let fds: Vec<BorrowedFd<'_>> = request.theirs.iter().map(AsFd::as_fd).collect();
             let sent = template.map_or(Ok(()), |t| t.spawn(&request.specs, &fds));
             let locals = request.first..request.first + request.specs.len() as u32;
             match sent.as_ref().map_err(io::Error::raw_os_error) {
@@ -182,7 +182,7 @@ impl Driver {
             };
             match template.receive() {
                 Ok(Reply::NotYet) => return,
-                Ok(Reply::Spawned(reply)) => {
+                Ok(Reply::Started(reply)) => {
                     let now = monotonic_ns();
                     self.moment(Moment::FirstPe, now);
                     self.moment(Moment::LastPe, now);

@@ -19,19 +19,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use super::agent::fork_agent;
-use super::link::{self, Got};
+use super::agent::children::{self, ChildIo};
+use super::link::{self, Got, LinkIo};
 use super::reap::bury;
-use super::shell::{self, Shell};
 use crate::exit::End;
-use crate::frame::{Frame, InputTo, Launch, OutBuf, Stream};
+use crate::frame::{InputTo, Stream};
+use crate::job::Job;
 use crate::report::{self, Launcher, Reduced};
 use crate::root::{Action, Event, Root, Setup};
 use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
 use spawned::{SPAWNED, SpawnedIo};
 use streams::{Note, Notes, Room, put_file, reader, writers};
 
-pub(crate) use spawned::{outer, refuse};
+pub(crate) use spawned::Outer;
 pub(crate) use streams::{Lost, put};
 
 /// What `shmrun` acts on.
@@ -57,24 +57,6 @@ const OUTER: u64 = 4;
 const BURY_PATIENCE: Duration = Duration::from_millis(1500);
 const BURY_LIMIT: Duration = Duration::from_secs(5);
 
-/// A checked job, ready to be started.
-#[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) launch: Launch,
-    /// Whether node 0 is on this machine, so that its agent is forked.
-    pub(crate) first_is_here: bool,
-    pub(crate) label: bool,
-    pub(crate) grace: Duration,
-    pub(crate) timeout_s: Option<u64>,
-    /// How often processes that die may be started again, all together.
-    pub(crate) respawns: u32,
-    /// Options for launchers of jobs that this one spawns.
-    pub(crate) spawn_options: Vec<OsString>,
-    /// The number of a spawned job, and the link to the launcher that started this one for it.
-    pub(crate) outer: Option<(u32, OwnedFd)>,
-    pub(crate) facts: Launcher,
-}
-
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -82,14 +64,14 @@ pub(crate) struct Outcome {
     pub(crate) report: Option<Reduced>,
 }
 
-/// Runs a job to its end.
+/// Runs a job to its end; a spawned one for who asked for it.
 ///
 /// # Errors
 /// When not even the first agent can be started.
 ///
 /// # Safety
 /// This process has a single thread.
-pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
+pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> {
     let Job {
         launch,
         first_is_here,
@@ -98,7 +80,6 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         timeout_s,
         respawns,
         spawn_options,
-        outer,
         mut facts,
     } = job;
     let mut taken: Vec<i32> = SIGNALS.to_vec();
@@ -109,50 +90,31 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
     sys::leave_no_core_file();
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
-    let mut first = OutBuf::default();
-    first.send(&Frame::Launch(&launch.encode()));
-    let (agent_pid, socket, said, contact) = match &launch.machines {
-        Some(machines) if !first_is_here => {
-            // SAFETY: one thread, as promised by the caller.
-            let shell = unsafe { shell::start(&machines.shell, launch.host(0)) };
-            let Shell {
-                pid,
-                link,
-                said,
-                contact,
-            } = shell.map_err(io::Error::other)?;
-            // The rest goes when the remote shell has connected.
-            link::flush(&link, &mut first);
-            (pid, link, Some(said), Some(contact))
-        }
-        _ => {
-            // SAFETY: one thread, as promised by the caller.
-            let forked = unsafe { fork_agent(true) };
-            let (pid, socket) = forked.map_err(failed("cannot start the first launch agent"))?;
-            link::send_all(&socket, &mut first);
-            (pid, socket, None, None)
-        }
+    let by_shell = !first_is_here;
+    // SAFETY: one thread, as promised by the caller.
+    let agent = match unsafe { children::start(&launch, by_shell, true, LINK) } {
+        Err(e) if !by_shell => return Err(failed("cannot start the first launch agent")(e)),
+        agent => agent?,
     };
 
     let signals = sys::signalfd(&taken)?;
     let wake = Arc::new(sys::eventfd()?);
     let epoll = Epoll::new()?;
-    epoll.add(&socket, LINK, Interest::Read)?;
+    agent.io.link.watch(&epoll)?;
     epoll.add(&signals, SIGNAL, Interest::Read)?;
     epoll.add(&wake, NOTES, Interest::Read)?;
-    if let Some(said) = &said {
+    if let Some(said) = &agent.io.said {
         epoll.add(said, SHELL, Interest::Read)?;
     }
-    if let Some((_, outer)) = &outer {
-        epoll.add(outer, OUTER, Interest::Read)?;
-    }
+    let number = outer.as_ref().map(|outer| outer.job.number);
+    let outer = outer.map(|outer| outer.link).unwrap_or_default();
+    outer.watch(&epoll)?;
     let (sender, inbox) = channel();
     let notes = Notes {
         sender,
         wake: wake.clone(),
     };
     let room = Arc::new(Room::default());
-    let number = outer.as_ref().map(|(number, _)| *number);
     let reads = number.is_none() && launch.input != InputTo::Nobody;
     if reads {
         reader(notes.clone(), room.clone());
@@ -165,8 +127,7 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
             deadline: timeout_s
                 .map(|s| monotonic_ns().saturating_add(s.saturating_mul(1_000_000_000))),
             timeout_s: timeout_s.unwrap_or(0),
-            agent_pid: agent_pid as u32,
-            contact,
+            agent: agent.setup,
             hosts: match launch.machines {
                 Some(machines) => machines.hosts.into_iter().map(|h| h.0).collect(),
                 None => Vec::new(),
@@ -175,11 +136,8 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
             spawned: number,
             respawns,
         }),
-        socket: Some(socket),
-        said,
+        agent: agent.io,
         reading_shell: true,
-        link_blocked: false,
-        agent_pid,
         epoll,
         signals,
         wake,
@@ -190,16 +148,16 @@ pub(crate) unsafe fn run(job: Job) -> io::Result<Outcome> {
         room_given: 0,
         spawn_options,
         spawned: Vec::new(),
-        outer: outer.map(|(_, link)| link),
+        outer,
     };
-    *driver.root.outgoing() = first;
+    *driver.root.outgoing() = agent.unsent;
     if !reads {
         driver.tell(Event::StdinEnd);
     }
     let status = driver.work();
     let status = status.map_err(failed("cannot wait for what happens in it"))?;
     // A remote shell ends when its link does.
-    driver.socket = None;
+    driver.agent.link.close();
     driver.spawned.clear();
     bury(|_| true, BURY_PATIENCE, BURY_LIMIT);
     let moments = driver.root.moments();
@@ -220,12 +178,9 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
 
 struct Driver {
     root: Root,
-    socket: Option<OwnedFd>,
-    /// Standard error of node 0's remote shell.
-    said: Option<OwnedFd>,
+    /// Node 0's agent.
+    agent: ChildIo,
     reading_shell: bool,
-    link_blocked: bool,
-    agent_pid: i32,
     epoll: Epoll,
     signals: OwnedFd,
     wake: Arc<OwnedFd>,
@@ -240,7 +195,7 @@ struct Driver {
     /// Launchers of jobs that PEs have spawned.
     spawned: Vec<SpawnedIo>,
     /// The link to the launcher that started this one, if this job was spawned.
-    outer: Option<OwnedFd>,
+    outer: LinkIo,
 }
 
 impl Driver {
@@ -291,12 +246,10 @@ impl Driver {
     }
 
     fn link_ready(&mut self, buf: &mut [u8]) {
-        let Some(socket) = &self.socket else { return };
-        match link::receive(socket, buf) {
+        match self.agent.link.receive(buf) {
             Got::Bytes(n) => self.tell(Event::FromAgent(&buf[..n])),
             Got::Nothing => {}
             Got::End => {
-                self.socket = None;
                 // Why it ended stands before the message that it did.
                 while self.read_shell(buf) {}
                 self.tell(Event::AgentClosed);
@@ -307,25 +260,17 @@ impl Driver {
 
     /// Reads once what node 0's remote shell says. False if there is nothing more for now.
     fn read_shell(&mut self, buf: &mut [u8]) -> bool {
-        let Some(said) = &self.said else { return false };
-        match sys::read(said.as_fd(), buf) {
-            Ok(n @ 1..) => {
-                self.tell(Event::ShellText(&buf[..n]));
-                true
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => true,
-            Ok(0) | Err(_) => {
-                self.said = None;
-                false
-            }
-        }
+        let Got::Bytes(n) = link::read(&mut self.agent.said, buf) else {
+            return false;
+        };
+        self.tell(Event::ShellText(&buf[..n]));
+        true
     }
 
     /// While the terminal is blocked, so is what would be written to it.
     fn watch_shell(&mut self) -> io::Result<()> {
         let may_read = self.root.may_read_shell();
-        if let Some(said) = &self.said
+        if let Some(said) = &self.agent.said
             && may_read != self.reading_shell
         {
             self.reading_shell = may_read;
@@ -340,8 +285,7 @@ impl Driver {
     }
 
     fn outer_ready(&mut self, buf: &mut [u8]) {
-        let Some(outer) = &self.outer else { return };
-        match link::receive(outer, buf) {
+        match self.outer.receive(buf) {
             Got::Bytes(n) => self.tell(Event::FromOuter(&buf[..n])),
             Got::Nothing => {}
             // It was killed. Agents do the same when they see their links end.
@@ -377,16 +321,16 @@ impl Driver {
     /// Only the agent: what else becomes our child is an orphan of a lost agent and is buried at
     /// the end.
     fn reap(&mut self) {
-        if self.agent_pid != 0
-            && let Waited::Child(_, status) = sys::wait(self.agent_pid)
+        if self.agent.pid != 0
+            && let Waited::Child(_, status) = sys::wait(self.agent.pid)
         {
-            self.agent_pid = 0;
+            self.agent.pid = 0;
             self.tell(Event::AgentReaped(End::from_wait(status)));
         }
     }
 
     fn notes_ready(&mut self) {
-        let _ = sys::read(self.wake.as_fd(), &mut [0; 8]);
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         while let Ok(note) = self.inbox.try_recv() {
             match note {
                 Note::Written(stream, n) => {
@@ -426,26 +370,12 @@ impl Driver {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if let (Some(outer), Some(out)) = (&self.outer, self.root.outgoing_outer()) {
+        if let Some(out) = self.root.outgoing_outer() {
             // Questions of PEs, each of which waits for its answer: they may wait for room, too.
-            link::send_all(outer, out);
+            self.outer.send_all(out);
         }
         let out = self.root.outgoing();
-        let Some(socket) = &self.socket else {
-            out.clear();
-            return Ok(());
-        };
-        let blocked = !link::flush(socket, out);
-        if blocked != self.link_blocked {
-            self.link_blocked = blocked;
-            let interest = if blocked {
-                Interest::ReadWrite
-            } else {
-                Interest::Read
-            };
-            self.epoll.change(socket, LINK, interest)?;
-        }
-        Ok(())
+        self.agent.link.flush(out, &self.epoll)
     }
 }
 

@@ -11,10 +11,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::net::SocketType;
+
 use shmem_pmi::question::Answer;
 
-use super::Driver;
-use crate::driver::link::{self, Got};
+use super::{Driver, OUTER};
+use crate::driver::link::{self, Got, LinkIo};
 use crate::exit::End;
 use crate::frame::{Frame, OutBuf, SpawnedJob, Stream};
 use crate::root::Event;
@@ -29,8 +31,7 @@ const LINK: u64 = 2;
 pub(super) struct SpawnedIo {
     number: u32,
     pid: i32,
-    link: Option<OwnedFd>,
-    link_blocked: bool,
+    link: LinkIo,
     output: [Option<OwnedFd>; 2],
     /// Which of `output` are read.
     reading: [bool; 2],
@@ -41,7 +42,7 @@ fn token(number: u32, about: u64) -> u64 {
 }
 
 fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
-    let (ours, theirs) = sys::socketpair(libc::SOCK_STREAM)?;
+    let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
     let (out, out_end) = sys::pipe()?;
     let (err, err_end) = sys::pipe()?;
     // What runs, even if its file has been replaced.
@@ -73,24 +74,20 @@ impl Driver {
         let mut io = SpawnedIo {
             number,
             pid,
-            link: Some(link),
-            link_blocked: false,
+            link: LinkIo::socket(link, token(number, LINK)),
             output: output.map(Some),
             reading: [true; 2],
         };
         if self.watch(&io).is_err() {
             // It cannot be heard: it ends with its link, and is reaped as any other.
-            io.link = None;
+            io.link.close();
             io.output = [None, None];
         }
         self.spawned.push(io);
     }
 
     fn watch(&self, io: &SpawnedIo) -> io::Result<()> {
-        if let Some(link) = &io.link {
-            self.epoll
-                .add(link, token(io.number, LINK), Interest::Read)?;
-        }
+        io.link.watch(&self.epoll)?;
         for stream in Stream::ALL {
             let at = stream as usize;
             if let Some(fd) = &io.output[at] {
@@ -116,40 +113,24 @@ impl Driver {
 
     /// Reads the link once. False if there is nothing more for now.
     fn read_spawned_link(&mut self, at: usize, buf: &mut [u8]) -> bool {
-        let SpawnedIo { number, link, .. } = &mut self.spawned[at];
-        let number = *number;
-        let Some(socket) = link else { return false };
-        match link::receive(socket, buf) {
-            Got::Bytes(n) => {
-                self.tell(Event::FromSpawned(number, &buf[..n]));
-                true
-            }
-            Got::Nothing => false,
-            Got::End => {
-                *link = None;
-                false
-            }
-        }
+        let io = &mut self.spawned[at];
+        let number = io.number;
+        let Got::Bytes(n) = io.link.receive(buf) else {
+            return false;
+        };
+        self.tell(Event::FromSpawned(number, &buf[..n]));
+        true
     }
 
     /// Reads output once. False if there is nothing more for now.
     fn read_spawned(&mut self, at: usize, stream: Stream, buf: &mut [u8]) -> bool {
-        let SpawnedIo { number, output, .. } = &mut self.spawned[at];
-        let number = *number;
-        let output = &mut output[stream as usize];
-        let Some(fd) = output else { return false };
-        match sys::read(fd.as_fd(), buf) {
-            Ok(n @ 1..) => {
-                self.tell(Event::SpawnedText(number, stream, &buf[..n]));
-                true
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => true,
-            Ok(0) | Err(_) => {
-                *output = None;
-                false
-            }
-        }
+        let io = &mut self.spawned[at];
+        let number = io.number;
+        let Got::Bytes(n) = link::read(&mut io.output[stream as usize], buf) else {
+            return false;
+        };
+        self.tell(Event::SpawnedText(number, stream, &buf[..n]));
+        true
     }
 
     /// Reaps launchers that have ended, after the last of what they said. Theirs is at most what a
@@ -200,52 +181,49 @@ impl Driver {
             let Some(out) = self.root.outgoing_spawned(io.number) else {
                 continue;
             };
-            let Some(socket) = &io.link else {
-                out.clear();
-                continue;
-            };
-            let blocked = !link::flush(socket, out);
-            if blocked != io.link_blocked {
-                io.link_blocked = blocked;
-                let interest = match blocked {
-                    true => Interest::ReadWrite,
-                    false => Interest::Read,
-                };
-                self.epoll
-                    .change(socket, token(io.number, LINK), interest)?;
-            }
+            io.link.flush(out, &self.epoll)?;
         }
         Ok(())
     }
 }
 
-/// What the launcher of a spawned job finds when it starts: the link, which is its standard input, and
-/// the job. From then on its standard input is empty.
-///
-/// # Errors
-/// When it was not started by another launcher.
-pub(crate) fn outer() -> io::Result<(OwnedFd, SpawnedJob)> {
-    let bad = |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
-    let link = sys::take_stdin()?;
-    let content = link::read_one_frame(&link)?;
-    let Frame::Job(body) = Frame::decode(&content).map_err(|e| bad(&e))? else {
-        return Err(bad(&"the first frame is not a Job"));
-    };
-    let job = SpawnedJob::decode(body).map_err(|e| bad(&e))?;
-    Ok((link, job))
+/// What the launcher of a spawned job finds when it starts.
+#[derive(Debug)]
+pub(crate) struct Outer {
+    /// To the launcher that started this one.
+    pub(super) link: LinkIo,
+    pub(crate) job: SpawnedJob,
 }
 
-/// Tells the launcher that started this one that the job does not run, and why.
-pub(crate) fn refuse(outer: &OwnedFd, reason: &dyn std::fmt::Display) {
-    let answer = Answer::Refused {
-        rc: 1,
-        reason: reason.to_string(),
-    };
-    let mut out = OutBuf::default();
-    out.send(&Frame::Answer {
-        asker: 0,
-        ticket: 0,
-        answer: &answer.encode(),
-    });
-    link::send_all(outer, &mut out);
+impl Outer {
+    /// Takes the link, which is standard input, and the job. From then on standard input is empty.
+    ///
+    /// # Errors
+    /// When this process was not started by another launcher.
+    pub(crate) fn find() -> io::Result<Self> {
+        let bad =
+            |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+        let link = LinkIo::socket(sys::take_stdin()?, OUTER);
+        let content = link.read_one_frame()?;
+        let Frame::Job(body) = Frame::decode(&content).map_err(|e| bad(&e))? else {
+            return Err(bad(&"the first frame is not a Job"));
+        };
+        let job = SpawnedJob::decode(body).map_err(|e| bad(&e))?;
+        Ok(Self { link, job })
+    }
+
+    /// Tells the launcher that started this one that the job does not run, and why.
+    pub(crate) fn refuse(&self, reason: &dyn std::fmt::Display) {
+        let answer = Answer::Refused {
+            rc: 1,
+            reason: reason.to_string(),
+        };
+        let mut out = OutBuf::default();
+        out.send(&Frame::Answer {
+            asker: 0,
+            ticket: 0,
+            answer: &answer.encode(),
+        });
+        self.link.send_all(&mut out);
+    }
 }

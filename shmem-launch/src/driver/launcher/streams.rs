@@ -44,7 +44,7 @@ impl Notes {
     fn send(&self, note: Note) {
         // Only fails when the main loop is over.
         if self.sender.send(note).is_ok() {
-            let _ = sys::write(self.wake.as_fd(), &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 }
@@ -52,7 +52,7 @@ impl Notes {
 /// Writes all of it, however long that takes.
 fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match sys::write(fd, bytes) {
+        match rustix::io::write(fd, bytes).map_err(io::Error::from) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => bytes = &bytes[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -147,7 +147,7 @@ pub(super) fn reader(notes: Notes, room: Arc<Room>) {
             while sys::in_background(input.as_fd()) {
                 std::thread::sleep(FOREGROUND_CHECK);
             }
-            match sys::read(input.as_fd(), &mut buf[..n]) {
+            match rustix::io::read(&input, &mut buf[..n]).map_err(io::Error::from) {
                 Ok(0) => break None,
                 Ok(n) => notes.send(Note::Stdin(buf[..n].to_vec())),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => room.set(n as u32),

@@ -344,7 +344,7 @@ fn each_child_gets_its_part_only() {
         }
         net.carry(0, output);
     }
-    let two_records = crate::wire::tree::NLA_RECORDS + 2 * (8 + 2);
+    let two_records = crate::wire::tree::DATA_RECORDS + 2 * (8 + 2);
     assert_eq!(lengths, [two_records; 2]);
     net.settle();
     for rank in 0..6 {

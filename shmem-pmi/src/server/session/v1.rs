@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use super::{NodeServer, Phase, Session, check_pair, rc};
+use super::service::check_pair;
+use super::{NodeServer, Phase, Session, rc};
 use crate::question::{MAX_LEN, Question, SpawnRequest};
 use crate::wire::v1::{
     Command, Decoder, Fact, Fields, Incoming, MAX_BLOCKS, Maxes, Reply, SpawnBlock,
@@ -238,7 +239,7 @@ impl NodeServer {
             v2::Reply::NameFound(port) => return self.line_reply(local, &Reply::Lookup(&port)),
             v2::Reply::NameUnpublished => return self.line_reply(local, &Reply::Unpublish),
             v2::Reply::Spawned { job_id, errcodes } => {
-                let job_id = Some(job_id.as_bytes());
+                let job_id = job_id.as_deref().map(str::as_bytes);
                 return self.line_reply(local, &Reply::Spawn { job_id, errcodes });
             }
             v2::Reply::Finalize => return self.line_reply(local, &Reply::Finalize),

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{NodeServer, Phase, check_pair, rc, refusal};
+use super::service::check_pair;
+use super::{NodeServer, Phase, rc, refusal};
 use crate::question::Question;
 use crate::server::operation::Contribution;
 use crate::server::{Output, WaitKind};
@@ -131,19 +132,19 @@ impl NodeServer {
                     self.reply(local, thread_id, refusal(name, rc::INVALID_ARG, &text));
                 }
             }
-            Command::Nla {
+            Command::Data {
                 operation,
                 root,
                 value,
                 more,
-            } => self.nla(local, thread_id, (operation, root), &value, more)?,
-            Command::NlaSend { to, value } => {
+            } => self.join_with_data(local, thread_id, (operation, root), &value, more)?,
+            Command::Send { to, value } => {
                 let sent = self.send_message(local, to, value.into_owned());
                 let refused = |text| refusal(name, rc::INVALID_ARG, &text);
-                let reply = sent.map_or_else(refused, |()| Reply::NlaSend);
+                let reply = sent.map_or_else(refused, |()| Reply::Sent);
                 self.reply(local, thread_id, reply);
             }
-            Command::NlaRecv { from } => {
+            Command::Receive { from } => {
                 self.ask_for(local, thread_id, name, &Question::Receive { from });
             }
             Command::Ring { count, left, right } => {

@@ -1,7 +1,8 @@
 //! Rings over trees of servers.
 
 use super::*;
-use crate::wire::v2::RingReply;
+use crate::client::Call;
+use crate::client::calls::{Neighbours, Ring};
 
 /// Servers joined by links that carry whatever they say at once.
 struct Net {
@@ -74,25 +75,16 @@ impl Net {
         }
     }
 
-    /// The only reply of a rank since the last time.
-    fn reply(&mut self, rank: usize) -> Reply<'static> {
+    /// The only reply of a rank since the last time: what it finds, or why not.
+    fn reply(&mut self, rank: usize) -> Result<Neighbours, String> {
         let bytes = std::mem::take(&mut self.heard[rank]);
         let mut decoder = crate::wire::v2::Decoder::behind_init(bytes);
         let Ok(Some(Incoming::Body(body))) = decoder.next_message() else {
             panic!("no reply");
         };
         let reply = match Response::decode(body).unwrap().reply {
-            Reply::Ring(ring) => Reply::Ring(RingReply {
-                left: ring.left.into_owned().into(),
-                right: ring.right.into_owned().into(),
-                ..ring
-            }),
-            Reply::Refused { message, .. } => Reply::Refused {
-                command: "".into(),
-                rc: -1,
-                message: message.into_owned().into(),
-            },
-            other => panic!("{other:?}"),
+            Reply::Refused { message, .. } => Err(message.into_owned()),
+            reply => Ok(Ring::reply(reply).unwrap()),
         };
         assert_eq!(decoder.pending(), 0);
         reply
@@ -120,12 +112,7 @@ fn ring(net: &mut Net, order: impl Iterator<Item = u32>, value_len: usize) {
             )),
         );
     }
-    let replies: Vec<_> = (0..size)
-        .map(|rank| match net.reply(rank) {
-            Reply::Ring(ring) => ring,
-            other => panic!("PE {rank}: {other:?}"),
-        })
-        .collect();
+    let replies: Vec<_> = (0..size).map(|rank| net.reply(rank).unwrap()).collect();
     let mut at = vec![None; size];
     for (rank, ring) in replies.iter().enumerate() {
         assert_eq!(ring.size, Some(size as u32));
@@ -166,10 +153,7 @@ fn in_blocks_the_ring_is_in_the_order_of_ranks() {
         );
     }
     for rank in 0..14 {
-        let Reply::Ring(ring) = net.reply(rank) else {
-            panic!();
-        };
-        assert_eq!(ring.rank, rank as u32);
+        assert_eq!(net.reply(rank).unwrap().rank, rank as u32);
     }
 }
 
@@ -205,11 +189,8 @@ fn who_calls_something_else_is_named() {
         &message("cmd=ring;ring-count=2;ring-left=a;ring-right=a;"),
     );
     for rank in 0..3 {
-        let Reply::Refused { message, .. } = net.reply(rank) else {
-            panic!();
-        };
         assert_eq!(
-            message,
+            net.reply(rank).unwrap_err(),
             "PE 1 called fence, but PE 0 called ring; all must call the same operations in the same order"
         );
     }
@@ -219,12 +200,12 @@ fn who_calls_something_else_is_named() {
         0,
         &message(&format!("cmd=ring;ring-left={long};ring-right=a;")),
     );
-    assert!(matches!(net.reply(0), Reply::Refused { .. }));
+    assert!(net.reply(0).is_err());
     for rank in 1..3 {
         net.say(rank, &message("cmd=ring;ring-left=a;ring-right=a;"));
     }
     for rank in 1..3 {
-        assert!(matches!(net.reply(rank), Reply::Refused { .. }));
+        assert!(net.reply(rank).is_err());
     }
     ring(&mut net, 0..3, 1);
 }

@@ -7,18 +7,18 @@
 //!  0         1        2          4           8                  16
 //! +---------+--------+----------+-----------+------------------+----------
 //! | version | kind   | 0        | body      | request          | body ...
-//! | 3       |        |          | length    | number           |
+//! | 4       |        |          | length    | number           |
 //! +---------+--------+----------+-----------+------------------+----------
 //!
 //! Gather, up / down    value_len u32, count u32, count values of value_len bytes
 //! Fence,  up / down    count u32, count x (key_len u16, value_len u16, key, value)
 //! Failed, up / down    rank u32, reason in UTF-8
-//! Ask,    up / down    asker u32, question
-//! Answer, up / down    asker u32, answer
+//! Ask,    up / down    asker u32, question (postcard)
+//! Answer, up / down    asker u32, answer (postcard)
 //! Ring,   up / down    first u32, count u32, left_len u32, left, right
 //! Puts,   up           as Fence; request is the first operation that can be their fence
 //! Changed, down        as Fence; values are empty
-//! Nla,    up / down    operation u8, 0 u8, 0 u16, root u32, count u32,
+//! Data,   up / down    operation u8, 0 u8, 0 u16, root u32, count u32,
 //!                      count x (rank u32, length u32, bytes)
 //! ```
 //!
@@ -26,7 +26,7 @@
 //! up, of the job on the way down. Both ends of a link know which ranks these are, so no rank is
 //! on the wire. A message down is forwarded as it is.
 //!
-//! Gather, Fence, Failed, Changed and Nla belong to collective operations and come in the order of
+//! Gather, Fence, Failed, Changed and Data belong to collective operations and come in the order of
 //! their numbers. Changed is the result of a fence whose pairs are not sent to all agents. Questions
 //! and answers ([`crate::question`]) go from one agent to one other, in either direction; the number
 //! in their header is the asking agent's ticket.
@@ -41,10 +41,10 @@ pub(crate) use records::{EVERYBODY, append_record};
 pub use ring::RingPart;
 
 use super::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
-use crate::nla::Operation;
+use crate::wire::data::Operation;
 
 /// Version of this format, the first byte of each message.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 16;
@@ -58,8 +58,8 @@ pub(crate) const GATHER_VALUES: usize = HEADER_LEN + 8;
 /// Offset of the pairs in a fence message.
 pub(crate) const FENCE_PAIRS: usize = HEADER_LEN + 4;
 
-/// Offset of the records in a message of the NLA layer.
-pub(crate) const NLA_RECORDS: usize = HEADER_LEN + 12;
+/// Offset of the records in a message of an operation with data.
+pub(crate) const DATA_RECORDS: usize = HEADER_LEN + 12;
 
 /// Longest text of a failure that is sent, in bytes.
 const MAX_REASON: usize = 1024;
@@ -124,8 +124,8 @@ pub enum Body<'a> {
     Puts(Pairs<'a>),
     /// Keys that have another value after a fence; the values of the pairs are empty.
     Changed(Pairs<'a>),
-    /// A collective operation of the NLA layer.
-    Nla {
+    /// A collective operation with data of any length.
+    Data {
         /// Which.
         operation: Operation,
         /// Rank of the PE from which or to which data goes; 0 where there is none.
@@ -264,7 +264,7 @@ enum Kind {
     Answer,
     Puts,
     Changed,
-    Nla,
+    Data,
 }
 
 /// Up is odd, down is the next even number.
@@ -278,7 +278,7 @@ fn kind_byte(kind: Kind, direction: Direction) -> u8 {
         Kind::Ring => 11,
         Kind::Puts => 21,
         Kind::Changed => 23,
-        Kind::Nla => 25,
+        Kind::Data => 25,
     };
     up + u8::from(direction == Direction::Down)
 }
@@ -298,7 +298,7 @@ fn parse_kind(byte: u8) -> Option<(Kind, Direction)> {
         11 | 12 => Kind::Ring,
         21 => Kind::Puts,
         24 => Kind::Changed,
-        25 | 26 => Kind::Nla,
+        25 | 26 => Kind::Data,
         _ => return None,
     };
     Some((kind, direction))
@@ -338,8 +338,8 @@ fn seal_pairs(
     seal(message, kind, direction, request)
 }
 
-/// Fills in the header of a message whose records stand behind [`NLA_RECORDS`] bytes.
-pub(crate) fn seal_nla(
+/// Fills in the header of a message whose records stand behind [`DATA_RECORDS`] bytes.
+pub(crate) fn seal_data(
     message: &mut [u8],
     direction: Direction,
     request: u64,
@@ -348,8 +348,8 @@ pub(crate) fn seal_nla(
 ) -> Result<(), TreeWireError> {
     message[HEADER_LEN..HEADER_LEN + 4].copy_from_slice(&[operation.code(), 0, 0, 0]);
     message[HEADER_LEN + 4..HEADER_LEN + 8].copy_from_slice(&root.to_le_bytes());
-    message[HEADER_LEN + 8..NLA_RECORDS].copy_from_slice(&count.to_le_bytes());
-    seal(message, Kind::Nla, direction, request)
+    message[HEADER_LEN + 8..DATA_RECORDS].copy_from_slice(&count.to_le_bytes());
+    seal(message, Kind::Data, direction, request)
 }
 
 /// A message that begins with a count of pairs.
@@ -499,13 +499,13 @@ impl<'a> Message<'a> {
                 }
                 Body::Changed(keys)
             }
-            Kind::Nla => {
+            Kind::Data => {
                 let (&[code, a, b, c], rest) = rest
                     .split_first_chunk()
                     .ok_or_else(|| bad("no operation"))?;
                 let operation = Operation::from_code(code).filter(|_| [a, b, c] == [0; 3]);
                 let (root, rest) = take_u32(rest).ok_or_else(|| bad("no root"))?;
-                Body::Nla {
+                Body::Data {
                     operation: operation.ok_or_else(|| bad("unknown operation"))?,
                     root,
                     records: Records::decode(rest).map_err(bad)?,
@@ -541,15 +541,15 @@ impl<'a> Message<'a> {
             }
             Body::Puts(pairs) => with_pairs(Kind::Puts, self.direction, self.request, pairs),
             Body::Changed(keys) => with_pairs(Kind::Changed, self.direction, self.request, keys),
-            Body::Nla {
+            Body::Data {
                 operation,
                 root,
                 records,
             } => {
-                let mut message = vec![0; NLA_RECORDS];
+                let mut message = vec![0; DATA_RECORDS];
                 message.extend_from_slice(records.bytes());
                 let what = (operation, root);
-                seal_nla(
+                seal_data(
                     &mut message,
                     self.direction,
                     self.request,

@@ -1,4 +1,4 @@
-//! Byte strings for, or from, single PEs: what collective operations of the NLA layer carry.
+//! Byte strings for, or from, single PEs: what collective operations with data carry.
 
 use super::take_u32;
 

@@ -107,14 +107,14 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
             prop::collection::vec((any::<u32>(), any::<Vec<u8>>()), 0..4)
         )
             .prop_map(|(direction, request, operation, root, records)| {
-                let mut message = vec![0; NLA_RECORDS];
+                let mut message = vec![0; DATA_RECORDS];
                 for (rank, bytes) in &records {
                     append_record(&mut message, *rank, bytes);
                 }
                 let count = records.len() as u32;
-                seal_nla(&mut message, direction, request, (operation, root), count).unwrap();
+                seal_data(&mut message, direction, request, (operation, root), count).unwrap();
                 let decoded = Message::decode(&message).unwrap();
-                let Body::Nla { records: read, .. } = decoded.body else {
+                let Body::Data { records: read, .. } = decoded.body else {
                     panic!("{decoded:?}")
                 };
                 let given = records.iter().map(|(rank, bytes)| (*rank, &bytes[..]));

@@ -56,11 +56,11 @@
 //! | `cmd=nla-send;to=R;value=<hex>;` | `rc=0;` at once |
 //! | `cmd=nla-recv;from=R;` | `rc=0;value=<hex>;` when PE R has sent a message to this one |
 //!
-//! The last three are the NLA layer ([`crate::nla`]); OP is one of `gather`, `broadcast`, `scatter`,
-//! `allgather` and `alltoall`. What does not fit a message comes in parts of at most [`NLA_PART`]
+//! The last three carry data of any length through the agents ([`crate::wire::data`]); OP is one of `gather`, `broadcast`, `scatter`,
+//! `allgather` and `alltoall`. What does not fit a message comes in parts of at most [`DATA_PART`]
 //! bytes, one right behind the other, all but the last with `more=TRUE`; only the last part of a
 //! request is answered. A `value` that is absent is empty. Where a PE gives a byte string for each
-//! PE, or gets one from each, they are packed as [`crate::nla::pack`] does.
+//! PE, or gets one from each, they are packed as [`crate::wire::data::pack`] does.
 //!
 //! Replies to `kvs-get` may come late and in another order, where the value is at another agent: a
 //! client that sends several at once marks them with `thrid`.
@@ -71,9 +71,10 @@
 //! over the socket: the node agent publishes them in memory that the PEs of its node share, before
 //! it answers `wait` or `allgather`.
 
-/// Most bytes in one part of what an operation of the NLA layer carries, before hexadecimal coding.
-pub const NLA_PART: usize = 24 << 10;
+/// Most bytes in one part of what an operation with data carries, before hexadecimal coding.
+pub const DATA_PART: usize = 24 << 10;
 
+mod codec;
 mod fields;
 mod frame;
 mod request;
@@ -84,4 +85,4 @@ pub use super::init::{InitLine, InitReply};
 pub use fields::Fields;
 pub use frame::{Decoder, HEADER_LEN, Incoming, MAX_BODY, MAX_LINE};
 pub use request::{Command, Request};
-pub use response::{FullInitReply, Reply, Response, RingReply};
+pub use response::{FullInitReply, Reply, Response};

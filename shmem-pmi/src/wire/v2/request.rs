@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::NLA_PART;
+use super::DATA_PART;
+use super::codec::{Bytes, Codec, Flag, Hex, HexUpTo, Mark, Maybe, Number, Or, Text, messages};
 use super::fields::{BodyWriter, Fields};
 use super::spawn;
-use crate::nla::{MAX_MESSAGE, Operation};
 use crate::question::SpawnRequest;
+use crate::wire::data::{MAX_MESSAGE, Operation};
 use crate::wire::{MAX_VALUE, WireError};
 
 /// A command with the optional mark of the thread that sent it.
@@ -18,194 +19,200 @@ pub struct Request<'a> {
     pub command: Command<'a>,
 }
 
-/// The commands of PMI-2 that are served, and the extension commands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Command<'a> {
-    /// `fullinit`: the PE introduces itself.
-    FullInit {
-        /// The job id that the PE found in its environment.
-        job_id: Option<Cow<'a, str>>,
-        /// The rank that the PE found in its environment.
-        rank: Option<u32>,
-        /// Whether the client uses thread marks.
-        threaded: bool,
-    },
-    /// `job-getid`.
-    JobGetId,
-    /// `info-getjobattr`: an attribute of the whole job.
-    JobAttr {
-        /// Name of the attribute, for example `PMI_process_mapping`.
-        key: Cow<'a, [u8]>,
-    },
-    /// `info-putnodeattr`: publish a key to the PEs of this node, at once.
-    PutNodeAttr {
-        /// Name of the attribute.
-        key: Cow<'a, [u8]>,
-        /// Its value.
-        value: Cow<'a, [u8]>,
-    },
-    /// `info-getnodeattr`.
-    NodeAttr {
-        /// Name of the attribute.
-        key: Cow<'a, [u8]>,
-        /// Withhold the reply until a PE of this node puts the key.
-        wait: bool,
-    },
-    /// `kvs-put`: visible to all PEs after the next fence.
-    KvsPut {
-        /// The key.
-        key: Cow<'a, [u8]>,
-        /// The value.
-        value: Cow<'a, [u8]>,
-    },
-    /// `kvs-get`.
-    KvsGet {
-        /// The job whose space is read; absent means the client's own.
-        job_id: Option<Cow<'a, str>>,
-        /// A hint which rank has put the key; -1 for none.
-        source: i64,
-        /// The key.
-        key: Cow<'a, [u8]>,
-        /// Extension: get it from that rank as soon as it has put it, fenced or not.
-        direct: bool,
-    },
-    /// `kvs-fence`: collective; answered when complete.
-    KvsFence,
-    /// `finalize`.
-    Finalize,
-    /// `abort`: has no reply.
-    Abort {
-        /// Whether the whole job is meant (it always is, here).
-        is_world: bool,
-        /// Exit status asked for, if the client sent one.
-        exit_code: Option<i32>,
-        /// Text for the user; may be empty.
-        message: Cow<'a, [u8]>,
-    },
-    /// `name-publish`.
-    NamePublish {
-        /// The service.
-        name: Cow<'a, [u8]>,
-        /// Where it is to be found.
-        port: Cow<'a, [u8]>,
-    },
-    /// `name-lookup`.
-    NameLookup {
-        /// The service.
-        name: Cow<'a, [u8]>,
-    },
-    /// `name-unpublish`.
-    NameUnpublish {
-        /// The service.
-        name: Cow<'a, [u8]>,
-    },
-    /// `spawn`: answered when the processes run.
-    Spawn(SpawnRequest),
-    /// `ring` (`PMIX_Ring`): collective; answered when complete.
-    Ring {
-        /// Number of values that the client stands for: 1.
-        count: u32,
-        /// The value that the PE to the left gets, at most [`MAX_VALUE`] bytes.
-        left: Cow<'a, [u8]>,
-        /// The value that the PE to the right gets, at most [`MAX_VALUE`] bytes. Clients send the
-        /// same value twice.
-        right: Cow<'a, [u8]>,
-    },
-    /// `job-connect`.
-    JobConnect {
-        /// The other job.
-        job_id: Cow<'a, str>,
-    },
-    /// `job-disconnect`.
-    JobDisconnect {
-        /// The other job.
-        job_id: Cow<'a, str>,
-    },
-    /// Extension `iallgather`: collective; answered at once.
-    Iallgather {
-        /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
-        value: Cow<'a, [u8]>,
-    },
-    /// Extension `allgather`: collective; answered when complete.
-    Allgather {
-        /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
-        value: Cow<'a, [u8]>,
-    },
-    /// Extension `ifence`: collective; answered at once.
-    Ifence,
-    /// Extension `wait`: answered when the operation is complete.
-    Wait {
-        /// Number of the operation.
-        request: u64,
-    },
-    /// Extension `nla`: collective; answered when complete. One part of it, or all.
-    Nla {
-        /// Which operation.
-        operation: Operation,
-        /// Rank of its root; 0 where there is none.
-        root: u32,
-        /// What this PE gives, at most [`NLA_PART`] bytes at a time.
-        value: Cow<'a, [u8]>,
-        /// Whether another part follows; this one is then not answered.
-        more: bool,
-    },
-    /// Extension `nla-send`: answered at once.
-    NlaSend {
-        /// Rank of the receiver.
-        to: u32,
-        /// The message, at most [`MAX_MESSAGE`] bytes.
-        value: Cow<'a, [u8]>,
-    },
-    /// Extension `nla-recv`: answered when there is a message.
-    NlaRecv {
-        /// Rank of the sender.
-        from: u32,
-    },
-    /// Extension `tell`: has no reply.
-    Tell {
-        /// What the user is to read of this PE, at most [`MAX_TOLD`](crate::wire::MAX_TOLD) bytes.
-        text: Cow<'a, [u8]>,
-        /// Whether it only adds to what the PE has said before.
-        adds: bool,
-    },
+messages! {
+    /// The commands of PMI-2 that are served, and the extension commands.
+    pub enum Command<'a> {
+        /// `fullinit`: the PE introduces itself.
+        FullInit "fullinit" {
+            /// The job id that the PE found in its environment.
+            job_id: Option<Cow<'a, str>> = Maybe(Text("pmijobid")),
+            /// The rank that the PE found in its environment.
+            rank: Option<u32> = Maybe(Number("pmirank", "a rank")),
+            /// Whether the client uses thread marks.
+            threaded: bool = Flag("threaded"),
+        },
+        /// `job-getid`.
+        JobGetId "job-getid",
+        /// `info-getjobattr`: an attribute of the whole job.
+        JobAttr "info-getjobattr" {
+            /// Name of the attribute, for example `PMI_process_mapping`.
+            key: Cow<'a, [u8]> = Bytes("key"),
+        },
+        /// `info-putnodeattr`: publish a key to the PEs of this node, at once.
+        PutNodeAttr "info-putnodeattr" {
+            /// Name of the attribute.
+            key: Cow<'a, [u8]> = Bytes("key"),
+            /// Its value.
+            value: Cow<'a, [u8]> = Bytes("value"),
+        },
+        /// `info-getnodeattr`.
+        NodeAttr "info-getnodeattr" {
+            /// Name of the attribute.
+            key: Cow<'a, [u8]> = Bytes("key"),
+            /// Withhold the reply until a PE of this node puts the key.
+            wait: bool = Flag("wait"),
+        },
+        /// `kvs-put`: visible to all PEs after the next fence.
+        KvsPut "kvs-put" {
+            /// The key.
+            key: Cow<'a, [u8]> = Bytes("key"),
+            /// The value.
+            value: Cow<'a, [u8]> = Bytes("value"),
+        },
+        /// `kvs-get`.
+        KvsGet "kvs-get" {
+            /// The job whose space is read; absent means the client's own.
+            job_id: Option<Cow<'a, str>> = Maybe(Text("jobid")),
+            /// A hint which rank has put the key; -1 for none.
+            source: i64 = Or(Number("srcid", "a rank or -1"), -1),
+            /// The key.
+            key: Cow<'a, [u8]> = Bytes("key"),
+            /// Extension: get it from that rank as soon as it has put it, fenced or not.
+            direct: bool = Mark("direct"),
+        },
+        /// `kvs-fence`: collective; answered when complete.
+        KvsFence "kvs-fence",
+        /// `finalize`.
+        Finalize "finalize",
+        /// `abort`: has no reply.
+        Abort "abort" {
+            /// Whether the whole job is meant (it always is, here).
+            is_world: bool = Or(Flag("isworld"), true),
+            /// Exit status asked for, if the client sent one.
+            exit_code: Option<i32> = Maybe(Number("exitcode", "an exit status")),
+            /// Text for the user; may be empty.
+            message: Cow<'a, [u8]> = LastWords,
+        },
+        /// `name-publish`.
+        NamePublish "name-publish" {
+            /// The service.
+            name: Cow<'a, [u8]> = Bytes("name"),
+            /// Where it is to be found.
+            port: Cow<'a, [u8]> = WithoutInfo(Bytes("port")),
+        },
+        /// `name-lookup`.
+        NameLookup "name-lookup" {
+            /// The service.
+            name: Cow<'a, [u8]> = WithoutInfo(Bytes("name")),
+        },
+        /// `name-unpublish`.
+        NameUnpublish "name-unpublish" {
+            /// The service.
+            name: Cow<'a, [u8]> = WithoutInfo(Bytes("name")),
+        },
+        /// `spawn`: answered when the processes run.
+        Spawn "spawn" (request: SpawnRequest = spawn::Programs),
+        /// `ring` (`PMIX_Ring`): collective; answered when complete.
+        Ring "ring" {
+            /// Number of values that the client stands for: 1.
+            count: u32 = Or(Number("ring-count", "a number"), 1),
+            /// The value that the PE to the left gets, at most [`MAX_VALUE`] bytes.
+            left: Cow<'a, [u8]> = RingValue("ring-left"),
+            /// The value that the PE to the right gets, at most [`MAX_VALUE`] bytes. Clients send the
+            /// same value twice.
+            right: Cow<'a, [u8]> = RingValue("ring-right"),
+        },
+        /// `job-connect`.
+        JobConnect "job-connect" {
+            /// The other job.
+            job_id: Cow<'a, str> = Text("jobid"),
+        },
+        /// `job-disconnect`.
+        JobDisconnect "job-disconnect" {
+            /// The other job.
+            job_id: Cow<'a, str> = Text("jobid"),
+        },
+        /// Extension `iallgather`: collective; answered at once.
+        Iallgather "iallgather" {
+            /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
+            value: Cow<'a, [u8]> = Hex("value"),
+        },
+        /// Extension `allgather`: collective; answered when complete.
+        Allgather "allgather" {
+            /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
+            value: Cow<'a, [u8]> = Hex("value"),
+        },
+        /// Extension `ifence`: collective; answered at once.
+        Ifence "ifence",
+        /// Extension `wait`: answered when the operation is complete.
+        Wait "wait" {
+            /// Number of the operation.
+            request: u64 = Number("request", "the number of a request"),
+        },
+        /// Extension `nla`: collective; answered when complete. One part of it, or all.
+        Data "nla" {
+            /// Which operation.
+            operation: Operation = OperationName,
+            /// Rank of its root; 0 where there is none.
+            root: u32 = Or(Number("root", "a rank"), 0),
+            /// What this PE gives, at most [`DATA_PART`] bytes at a time.
+            value: Cow<'a, [u8]> = HexUpTo("value", DATA_PART),
+            /// Whether another part follows; this one is then not answered.
+            more: bool = Flag("more"),
+        },
+        /// Extension `nla-send`: answered at once.
+        Send "nla-send" {
+            /// Rank of the receiver.
+            to: u32 = Number("to", "a rank"),
+            /// The message, at most [`MAX_MESSAGE`] bytes.
+            value: Cow<'a, [u8]> = HexUpTo("value", MAX_MESSAGE),
+        },
+        /// Extension `nla-recv`: answered when there is a message.
+        Receive "nla-recv" {
+            /// Rank of the sender.
+            from: u32 = Number("from", "a rank"),
+        },
+        /// Extension `tell`: has no reply.
+        Tell "tell" {
+            /// What the user is to read of this PE, at most [`MAX_TOLD`](crate::wire::MAX_TOLD) bytes.
+            text: Cow<'a, [u8]> = Bytes("text"),
+            /// Whether it only adds to what the PE has said before.
+            adds: bool = Flag("adds"),
+        };
+    }
 }
 
 impl<'a> Command<'a> {
     /// The value of `cmd`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::FullInit { .. } => "fullinit",
-            Self::JobGetId => "job-getid",
-            Self::JobAttr { .. } => "info-getjobattr",
-            Self::PutNodeAttr { .. } => "info-putnodeattr",
-            Self::NodeAttr { .. } => "info-getnodeattr",
-            Self::KvsPut { .. } => "kvs-put",
-            Self::KvsGet { .. } => "kvs-get",
-            Self::KvsFence => "kvs-fence",
-            Self::Finalize => "finalize",
-            Self::Abort { .. } => "abort",
-            Self::NamePublish { .. } => "name-publish",
-            Self::NameLookup { .. } => "name-lookup",
-            Self::NameUnpublish { .. } => "name-unpublish",
-            Self::Spawn(_) => "spawn",
-            Self::Ring { .. } => "ring",
-            Self::JobConnect { .. } => "job-connect",
-            Self::JobDisconnect { .. } => "job-disconnect",
-            Self::Iallgather { .. } => "iallgather",
-            Self::Allgather { .. } => "allgather",
-            Self::Ifence => "ifence",
-            Self::Wait { .. } => "wait",
-            Self::Nla { .. } => "nla",
-            Self::NlaSend { .. } => "nla-send",
-            Self::NlaRecv { .. } => "nla-recv",
-            Self::Tell { .. } => "tell",
-        }
+        self.row_name().unwrap_or_default()
     }
 
     /// Whether the command is one of the extensions.
     pub fn is_extension(&self) -> bool {
         is_extension(self.name().as_bytes())
+    }
+
+    /// Whether all PEs send it in the same order.
+    pub fn is_collective(&self) -> bool {
+        matches!(
+            self,
+            Self::KvsFence
+                | Self::Ifence
+                | Self::Iallgather { .. }
+                | Self::Allgather { .. }
+                | Self::Ring { .. }
+                | Self::Data { .. }
+        )
+    }
+
+    /// Whether the server may answer later requests first.
+    pub(crate) fn may_be_withheld(&self) -> bool {
+        matches!(
+            self,
+            Self::KvsFence
+                | Self::Allgather { .. }
+                | Self::Wait { .. }
+                | Self::NamePublish { .. }
+                | Self::NameLookup { .. }
+                | Self::NameUnpublish { .. }
+                | Self::Spawn(_)
+                | Self::Ring { .. }
+                | Self::KvsGet { .. }
+                | Self::Data { .. }
+                | Self::Receive { .. }
+                | Self::NodeAttr { wait: true, .. }
+        )
     }
 
     /// Reads a command from its fields.
@@ -215,111 +222,9 @@ impl<'a> Command<'a> {
     /// The command is unknown, or a field is absent or has an impossible value. The message
     /// boundaries are intact: the next message can be read.
     pub fn from_fields(fields: &Fields<'a>) -> Result<Self, WireError> {
-        Ok(match fields.command() {
-            b"fullinit" => Self::FullInit {
-                job_id: fields.text("pmijobid")?,
-                rank: fields.number("pmirank", "a rank")?,
-                threaded: fields.flag("threaded")?.unwrap_or(false),
-            },
-            b"job-getid" => Self::JobGetId,
-            b"info-getjobattr" => Self::JobAttr {
-                key: fields.need("key")?,
-            },
-            b"info-putnodeattr" => Self::PutNodeAttr {
-                key: fields.need("key")?,
-                value: fields.need("value")?,
-            },
-            b"info-getnodeattr" => Self::NodeAttr {
-                key: fields.need("key")?,
-                wait: fields.flag("wait")?.unwrap_or(false),
-            },
-            b"kvs-put" => Self::KvsPut {
-                key: fields.need("key")?,
-                value: fields.need("value")?,
-            },
-            b"kvs-get" => Self::KvsGet {
-                job_id: fields.text("jobid")?,
-                source: fields.number("srcid", "a rank or -1")?.unwrap_or(-1),
-                key: fields.need("key")?,
-                direct: fields.flag("direct")?.unwrap_or(false),
-            },
-            b"kvs-fence" => Self::KvsFence,
-            b"finalize" => Self::Finalize,
-            b"abort" => Self::Abort {
-                is_world: fields.flag("isworld")?.unwrap_or(true),
-                exit_code: fields.number("exitcode", "an exit status")?,
-                message: fields
-                    .get("message")
-                    .or_else(|| fields.get("msg"))
-                    .cloned()
-                    .unwrap_or_default(),
-            },
-            b"name-publish" => Self::NamePublish {
-                name: fields.need("name")?,
-                port: fields.need("port")?,
-            },
-            b"name-lookup" => Self::NameLookup {
-                name: fields.need("name")?,
-            },
-            b"name-unpublish" => Self::NameUnpublish {
-                name: fields.need("name")?,
-            },
-            b"spawn" => Self::Spawn(spawn::decode(fields)?),
-            b"ring" => {
-                let value = |name| match fields.need(name)? {
-                    value if value.len() > MAX_VALUE => Err(WireError::TooLong {
-                        what: "the value of a ring",
-                        len: value.len(),
-                        max: MAX_VALUE,
-                    }),
-                    value => Ok(value),
-                };
-                Self::Ring {
-                    count: fields.number("ring-count", "a number")?.unwrap_or(1),
-                    left: value("ring-left")?,
-                    right: value("ring-right")?,
-                }
-            }
-            b"job-connect" => Self::JobConnect {
-                job_id: fields.need_text("jobid")?,
-            },
-            b"job-disconnect" => Self::JobDisconnect {
-                job_id: fields.need_text("jobid")?,
-            },
-            b"iallgather" => Self::Iallgather {
-                value: Cow::Owned(fields.hex("value")?),
-            },
-            b"allgather" => Self::Allgather {
-                value: Cow::Owned(fields.hex("value")?),
-            },
-            b"ifence" => Self::Ifence,
-            b"wait" => Self::Wait {
-                request: fields.need_number("request", "the number of a request")?,
-            },
-            b"nla" => Self::Nla {
-                operation: Operation::from_name(&fields.need("op")?)
-                    .ok_or_else(|| fields.bad("op", "an operation of the NLA layer"))?,
-                root: fields.number("root", "a rank")?.unwrap_or(0),
-                value: Cow::Owned(fields.hex_up_to("value", NLA_PART)?),
-                more: fields.flag("more")?.unwrap_or(false),
-            },
-            b"nla-send" => Self::NlaSend {
-                to: fields.need_number("to", "a rank")?,
-                value: Cow::Owned(fields.hex_up_to("value", MAX_MESSAGE)?),
-            },
-            b"nla-recv" => Self::NlaRecv {
-                from: fields.need_number("from", "a rank")?,
-            },
-            b"tell" => Self::Tell {
-                text: fields.need("text")?,
-                adds: fields.flag("adds")?.unwrap_or(false),
-            },
-            _ => {
-                return Err(WireError::UnknownCommand {
-                    name: fields.command_text(),
-                });
-            }
-        })
+        let name = || fields.command_text();
+        Self::read(fields.command(), fields)?
+            .ok_or_else(|| WireError::UnknownCommand { name: name() })
     }
 }
 
@@ -336,6 +241,69 @@ pub(crate) fn is_extension(name: &[u8]) -> bool {
             | b"nla-recv"
             | b"tell"
     )
+}
+
+/// Slurm reads `msg`, current MPICH servers read `message`.
+struct LastWords;
+
+impl<'a> Codec<'a, Cow<'a, [u8]>> for LastWords {
+    fn read(&self, fields: &Fields<'a>) -> Result<Cow<'a, [u8]>, WireError> {
+        let message = fields.get("message").or_else(|| fields.get("msg"));
+        Ok(message.cloned().unwrap_or_default())
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, message: &Cow<'a, [u8]>) {
+        if !message.is_empty() {
+            w.field("msg", message);
+            w.field("message", message);
+        }
+    }
+}
+
+/// The last field of a command that could have a list behind it.
+struct WithoutInfo(Bytes);
+
+impl<'a> Codec<'a, Cow<'a, [u8]>> for WithoutInfo {
+    fn read(&self, fields: &Fields<'a>) -> Result<Cow<'a, [u8]>, WireError> {
+        self.0.read(fields)
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, value: &Cow<'a, [u8]>) {
+        self.0.write(w, value);
+        w.number("infokeycount", 0);
+    }
+}
+
+struct RingValue(&'static str);
+
+impl<'a> Codec<'a, Cow<'a, [u8]>> for RingValue {
+    fn read(&self, fields: &Fields<'a>) -> Result<Cow<'a, [u8]>, WireError> {
+        match fields.need(self.0)? {
+            value if value.len() > MAX_VALUE => Err(WireError::TooLong {
+                what: "the value of a ring",
+                len: value.len(),
+                max: MAX_VALUE,
+            }),
+            value => Ok(value),
+        }
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, value: &Cow<'a, [u8]>) {
+        w.field(self.0, value);
+    }
+}
+
+struct OperationName;
+
+impl<'a> Codec<'a, Operation> for OperationName {
+    fn read(&self, fields: &Fields<'a>) -> Result<Operation, WireError> {
+        Operation::from_name(&fields.need("op")?)
+            .ok_or_else(|| fields.bad("op", "an operation of the NLA layer"))
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, operation: &Operation) {
+        w.field("op", operation.name().as_bytes());
+    }
 }
 
 impl<'a> Request<'a> {
@@ -367,101 +335,7 @@ impl<'a> Request<'a> {
     /// [`WireError::TooLong`] if the body exceeds [`super::MAX_BODY`]; `out` is then unchanged.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
         let mut w = BodyWriter::new(out, self.command.name(), "", self.thread_id.as_deref());
-        match &self.command {
-            Command::FullInit {
-                job_id,
-                rank,
-                threaded,
-            } => {
-                if let Some(id) = job_id {
-                    w.field("pmijobid", id.as_bytes());
-                }
-                if let Some(rank) = rank {
-                    w.number("pmirank", *rank);
-                }
-                w.flag("threaded", *threaded);
-            }
-            Command::JobAttr { key } => w.field("key", key),
-            Command::PutNodeAttr { key, value } | Command::KvsPut { key, value } => {
-                w.field("key", key);
-                w.field("value", value);
-            }
-            Command::NodeAttr { key, wait } => {
-                w.field("key", key);
-                w.flag("wait", *wait);
-            }
-            Command::KvsGet {
-                job_id,
-                source,
-                key,
-                direct,
-            } => {
-                if let Some(id) = job_id {
-                    w.field("jobid", id.as_bytes());
-                }
-                w.number("srcid", *source);
-                w.field("key", key);
-                if *direct {
-                    w.flag("direct", true);
-                }
-            }
-            Command::Abort {
-                is_world,
-                exit_code,
-                message,
-            } => {
-                w.flag("isworld", *is_world);
-                if let Some(code) = exit_code {
-                    w.number("exitcode", *code);
-                }
-                if !message.is_empty() {
-                    // Slurm reads `msg`, current MPICH servers read `message`.
-                    w.field("msg", message);
-                    w.field("message", message);
-                }
-            }
-            Command::NamePublish { name, port } => {
-                w.field("name", name);
-                w.field("port", port);
-                w.number("infokeycount", 0);
-            }
-            Command::NameLookup { name } | Command::NameUnpublish { name } => {
-                w.field("name", name);
-                w.number("infokeycount", 0);
-            }
-            Command::Spawn(request) => spawn::encode(request, &mut w),
-            Command::Ring { count, left, right } => {
-                w.number("ring-count", *count);
-                w.field("ring-left", left);
-                w.field("ring-right", right);
-            }
-            Command::JobConnect { job_id } | Command::JobDisconnect { job_id } => {
-                w.field("jobid", job_id.as_bytes());
-            }
-            Command::Iallgather { value } | Command::Allgather { value } => w.hex("value", value),
-            Command::Wait { request } => w.number("request", *request),
-            Command::Nla {
-                operation,
-                root,
-                value,
-                more,
-            } => {
-                w.field("op", operation.name().as_bytes());
-                w.number("root", *root);
-                w.hex_if_any("value", value);
-                w.flag("more", *more);
-            }
-            Command::NlaSend { to, value } => {
-                w.number("to", *to);
-                w.hex_if_any("value", value);
-            }
-            Command::NlaRecv { from } => w.number("from", *from),
-            Command::Tell { text, adds } => {
-                w.field("text", text);
-                w.flag("adds", *adds);
-            }
-            Command::JobGetId | Command::KvsFence | Command::Finalize | Command::Ifence => {}
-        }
+        self.command.write(&mut w);
         w.finish()
     }
 }
@@ -507,19 +381,19 @@ mod tests {
                 prop::collection::vec(any::<u8>(), 0..40),
                 any::<bool>()
             )
-                .prop_map(|(operation, root, value, more)| Command::Nla {
+                .prop_map(|(operation, root, value, more)| Command::Data {
                     operation,
                     root,
                     value: Cow::Owned(value),
                     more,
                 }),
             (any::<u32>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(|(to, value)| {
-                Command::NlaSend {
+                Command::Send {
                     to,
                     value: Cow::Owned(value),
                 }
             }),
-            any::<u32>().prop_map(|from| Command::NlaRecv { from }),
+            any::<u32>().prop_map(|from| Command::Receive { from }),
             (bytes(), any::<bool>()).prop_map(|(text, adds)| Command::Tell { text, adds }),
             Just(Command::KvsFence),
             Just(Command::Finalize),
@@ -565,6 +439,69 @@ mod tests {
             let mut body = format!("cmd={name};pmirank=").into_bytes();
             body.extend_from_slice(&rest);
             let _ = Request::decode(&body);
+        }
+    }
+
+    #[test]
+    fn commands_are_on_the_wire_as_ever() {
+        let text = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+        for (command, body) in [
+            (
+                Command::Abort {
+                    is_world: true,
+                    exit_code: Some(-1),
+                    message: text(b"m"),
+                },
+                "cmd=abort;isworld=TRUE;exitcode=-1;msg=m;message=m;",
+            ),
+            (
+                Command::NamePublish {
+                    name: text(b"n"),
+                    port: text(b"p"),
+                },
+                "cmd=name-publish;name=n;port=p;infokeycount=0;",
+            ),
+            (
+                Command::NameLookup { name: text(b"n") },
+                "cmd=name-lookup;name=n;infokeycount=0;",
+            ),
+            (
+                Command::KvsGet {
+                    job_id: Some("j".into()),
+                    source: 2,
+                    key: text(b"k"),
+                    direct: true,
+                },
+                "cmd=kvs-get;jobid=j;srcid=2;key=k;direct=TRUE;",
+            ),
+            (
+                Command::Ring {
+                    count: 1,
+                    left: text(b"l"),
+                    right: text(b"r"),
+                },
+                "cmd=ring;ring-count=1;ring-left=l;ring-right=r;",
+            ),
+            (
+                Command::Data {
+                    operation: Operation::Scatter,
+                    root: 3,
+                    value: text(b"\x0a"),
+                    more: false,
+                },
+                "cmd=nla;op=scatter;root=3;value=0a;more=FALSE;",
+            ),
+            (
+                Command::Send {
+                    to: 1,
+                    value: text(b""),
+                },
+                "cmd=nla-send;to=1;",
+            ),
+        ] {
+            let mut out = Vec::new();
+            Request::new(command).encode(&mut out).unwrap();
+            assert_eq!(std::str::from_utf8(&out[6..]), Ok(body));
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::NLA_PART;
+use super::DATA_PART;
+use super::codec::{Bytes, Codec, Flag, HexUpTo, Maybe, Number, Or, Text, messages};
 use super::fields::{BodyWriter, Fields};
 use super::spawn;
-use crate::nla::MAX_MESSAGE;
 use crate::question;
+use crate::wire::data::MAX_MESSAGE;
 use crate::wire::{WireError, excerpt};
 
 /// A reply with the mark of the thread that asked.
@@ -40,125 +41,114 @@ pub struct FullInitReply<'a> {
     pub first_request: u64,
 }
 
-/// What `ring` gives each PE.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RingReply<'a> {
-    /// Rank of the PE in the ring.
-    pub rank: u32,
-    /// Number of PEs in the ring, if the server tells.
-    pub size: Option<u32>,
-    /// What the PE to the left gave for its right.
-    pub left: Cow<'a, [u8]>,
-    /// What the PE to the right gave for its left.
-    pub right: Cow<'a, [u8]>,
+messages! {
+    /// The answers, one for each command that has any, under its name.
+    pub enum Reply<'a> {
+        /// To `fullinit`.
+        FullInit "fullinit" (facts: FullInitReply<'a> = Facts),
+        /// To `job-getid`.
+        JobId "job-getid" (id: Cow<'a, str> = Text("jobid")),
+        /// To `info-getjobattr`: the value, if there is such an attribute.
+        JobAttr "info-getjobattr" (value: Option<Cow<'a, [u8]>> = Found),
+        /// To `info-putnodeattr`.
+        NodeAttrPut "info-putnodeattr",
+        /// To `info-getnodeattr`: the value, if the key has been put.
+        NodeAttr "info-getnodeattr" (value: Option<Cow<'a, [u8]>> = Found),
+        /// To `kvs-put`.
+        KvsPut "kvs-put",
+        /// To `kvs-get`: the value, if a fence has made one visible.
+        KvsGet "kvs-get" (value: Option<Cow<'a, [u8]>> = Found),
+        /// To `kvs-fence`: all puts before it are visible.
+        KvsFence "kvs-fence",
+        /// To `finalize`.
+        Finalize "finalize",
+        /// To `name-publish`.
+        NamePublished "name-publish",
+        /// To `name-lookup`: where the service is to be found.
+        NameFound "name-lookup" (port: Cow<'a, [u8]> = Port),
+        /// To `name-unpublish`.
+        NameUnpublished "name-unpublish",
+        /// To `spawn`: the processes run.
+        Spawned "spawn" {
+            /// The new job. Ours always tells.
+            job_id: Option<Cow<'a, str>> = JobStarted,
+            /// For each process 0 or an error, if the server tells.
+            errcodes: Vec<i32> = spawn::Errcodes,
+        },
+        /// To `ring`.
+        Ring "ring" {
+            /// Rank of the PE in the ring.
+            rank: u32 = Number("ring-count", "a rank"),
+            /// What the PE to the left gave for its right.
+            left: Cow<'a, [u8]> = Bytes("ring-left"),
+            /// What the PE to the right gave for its left.
+            right: Cow<'a, [u8]> = Bytes("ring-right"),
+            /// Number of PEs in the ring, if the server tells.
+            size: Option<u32> = Maybe(Number("ring-size", "a number of PEs")),
+        },
+        /// To `job-connect`.
+        JobConnected "job-connect",
+        /// To `job-disconnect`.
+        JobDisconnected "job-disconnect",
+        /// To `iallgather`: the operation has been started under this number.
+        Iallgather "iallgather" (request: u64 = REQUEST),
+        /// To `allgather`: the operation is complete and its result published.
+        Allgather "allgather" (request: u64 = REQUEST),
+        /// To `ifence`: the operation has been started under this number.
+        Ifence "ifence" (request: u64 = REQUEST),
+        /// To `wait`: the operation is complete.
+        Wait "wait" (request: u64 = REQUEST),
+        /// To `nla`: the operation is complete; one part of what this PE gets, or all.
+        Data "nla" {
+            /// Number of the operation.
+            request: u64 = REQUEST,
+            /// At most [`DATA_PART`] bytes at a time.
+            value: Cow<'a, [u8]> = HexUpTo("value", DATA_PART),
+            /// Whether another part follows.
+            more: bool = Flag("more"),
+        },
+        /// To `nla-send`: the message has been taken.
+        Sent "nla-send",
+        /// To `nla-recv`: the message.
+        Received "nla-recv" (message: Cow<'a, [u8]> = HexUpTo("value", MAX_MESSAGE));
+
+        /// To any command: it failed.
+        Refused {
+            /// The command, as the client named it.
+            command: Cow<'a, str>,
+            /// Reason as a number, never 0.
+            rc: i32,
+            /// Reason in words; may be empty.
+            message: Cow<'a, str>,
+        },
+    }
 }
 
-/// The answers, one for each command that has any.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reply<'a> {
-    /// To `fullinit`.
-    FullInit(FullInitReply<'a>),
-    /// To `job-getid`.
-    JobId(Cow<'a, str>),
-    /// To `info-getjobattr`: the value, if there is such an attribute.
-    JobAttr(Option<Cow<'a, [u8]>>),
-    /// To `info-putnodeattr`.
-    NodeAttrPut,
-    /// To `info-getnodeattr`: the value, if the key has been put.
-    NodeAttr(Option<Cow<'a, [u8]>>),
-    /// To `kvs-put`.
-    KvsPut,
-    /// To `kvs-get`: the value, if a fence has made one visible.
-    KvsGet(Option<Cow<'a, [u8]>>),
-    /// To `kvs-fence`: all puts before it are visible.
-    KvsFence,
-    /// To `finalize`.
-    Finalize,
-    /// To `name-publish`.
-    NamePublished,
-    /// To `name-lookup`: where the service is to be found.
-    NameFound(Cow<'a, [u8]>),
-    /// To `name-unpublish`.
-    NameUnpublished,
-    /// To `spawn`: the processes run.
-    Spawned {
-        /// The new job.
-        job_id: Cow<'a, str>,
-        /// For each process 0 or an error, if the server tells.
-        errcodes: Vec<i32>,
-    },
-    /// To `ring`.
-    Ring(RingReply<'a>),
-    /// To `job-connect`.
-    JobConnected,
-    /// To `job-disconnect`.
-    JobDisconnected,
-    /// To `iallgather`: the operation has been started under this number.
-    Iallgather(u64),
-    /// To `allgather`: the operation is complete and its result published.
-    Allgather(u64),
-    /// To `ifence`: the operation has been started under this number.
-    Ifence(u64),
-    /// To `wait`: the operation is complete.
-    Wait(u64),
-    /// To `nla`: the operation is complete; one part of what this PE gets, or all.
-    Nla {
-        /// Number of the operation.
-        request: u64,
-        /// At most [`NLA_PART`] bytes at a time.
-        value: Cow<'a, [u8]>,
-        /// Whether another part follows.
-        more: bool,
-    },
-    /// To `nla-send`: the message has been taken.
-    NlaSend,
-    /// To `nla-recv`: the message.
-    NlaRecv(Cow<'a, [u8]>),
-    /// To any command: it failed.
-    Refused {
-        /// The command, as the client named it.
-        command: Cow<'a, str>,
-        /// Reason as a number, never 0.
-        rc: i32,
-        /// Reason in words; may be empty.
-        message: Cow<'a, str>,
-    },
-}
+const SUFFIX: &str = "-response";
+
+const REQUEST: Number = Number("request", "the number of a request");
 
 impl Reply<'_> {
     /// The command that is answered.
     pub fn command(&self) -> &str {
         match self {
-            Self::FullInit(_) => "fullinit",
-            Self::JobId(_) => "job-getid",
-            Self::JobAttr(_) => "info-getjobattr",
-            Self::NodeAttrPut => "info-putnodeattr",
-            Self::NodeAttr(_) => "info-getnodeattr",
-            Self::KvsPut => "kvs-put",
-            Self::KvsGet(_) => "kvs-get",
-            Self::KvsFence => "kvs-fence",
-            Self::Finalize => "finalize",
-            Self::NamePublished => "name-publish",
-            Self::NameFound(_) => "name-lookup",
-            Self::NameUnpublished => "name-unpublish",
-            Self::Spawned { .. } => "spawn",
-            Self::Ring(_) => "ring",
-            Self::JobConnected => "job-connect",
-            Self::JobDisconnected => "job-disconnect",
-            Self::Iallgather(_) => "iallgather",
-            Self::Allgather(_) => "allgather",
-            Self::Ifence(_) => "ifence",
-            Self::Wait(_) => "wait",
-            Self::Nla { .. } => "nla",
-            Self::NlaSend => "nla-send",
-            Self::NlaRecv(_) => "nla-recv",
             Self::Refused { command, .. } => command,
+            reply => reply.row_name().unwrap_or_default(),
+        }
+    }
+
+    /// The number of the collective operation that it is about, if it tells.
+    pub(crate) fn request(&self) -> Option<u64> {
+        match self {
+            Self::Iallgather(request)
+            | Self::Allgather(request)
+            | Self::Ifence(request)
+            | Self::Wait(request)
+            | Self::Data { request, .. } => Some(*request),
+            _ => None,
         }
     }
 }
-
-const SUFFIX: &str = "-response";
 
 impl<'a> Response<'a> {
     /// Reads a response from the body of a message.
@@ -175,76 +165,20 @@ impl<'a> Response<'a> {
             .command()
             .strip_suffix(SUFFIX.as_bytes())
             .ok_or_else(unknown)?;
-        let rc = fields.number("rc", "a return code")?.unwrap_or(0);
-        let reply = if rc != 0 {
-            let message = fields.get("errmsg").map_or(Cow::Borrowed(""), |text| {
-                Cow::Owned(String::from_utf8_lossy(text).into_owned())
-            });
-            Reply::Refused {
+        let mut rc = fields.number("rc", "a return code")?.unwrap_or(0);
+        let mut message = fields.get("errmsg").map_or(Cow::Borrowed(""), |text| {
+            Cow::Owned(String::from_utf8_lossy(text).into_owned())
+        });
+        if rc == 0 && command == b"name-lookup" && fields.flag("found")? == Some(false) {
+            (rc, message) = (-1, Cow::Borrowed(question::NO_SUCH_NAME));
+        }
+        let reply = match rc {
+            0 => Reply::read(command, &fields)?.ok_or_else(unknown)?,
+            rc => Reply::Refused {
                 command: Cow::Owned(excerpt(command)),
                 rc,
                 message,
-            }
-        } else {
-            match command {
-                b"fullinit" => Reply::FullInit(FullInitReply {
-                    rank: fields.need_number("rank", "a rank")?,
-                    size: fields.need_number("size", "a number of PEs")?,
-                    appnum: fields.number("appnum", "a number")?.unwrap_or(-1),
-                    debugged: fields.flag("debugged")?.unwrap_or(false),
-                    verbose: fields.flag("pmiverbose")?.unwrap_or(false),
-                    spawner: fields.text("spawner-jobid")?,
-                    restarts: fields.number("restarts", "a number")?.unwrap_or(0),
-                    first_request: fields
-                        .number("first-request", "the number of a request")?
-                        .unwrap_or(0),
-                }),
-                b"job-getid" => Reply::JobId(fields.need_text("jobid")?),
-                b"info-getjobattr" => Reply::JobAttr(found(&fields)?),
-                b"info-putnodeattr" => Reply::NodeAttrPut,
-                b"info-getnodeattr" => Reply::NodeAttr(found(&fields)?),
-                b"kvs-put" => Reply::KvsPut,
-                b"kvs-get" => Reply::KvsGet(found(&fields)?),
-                b"kvs-fence" => Reply::KvsFence,
-                b"finalize" => Reply::Finalize,
-                b"name-publish" => Reply::NamePublished,
-                b"name-lookup" => match fields.flag("found")? {
-                    Some(false) => Reply::Refused {
-                        command: Cow::Borrowed("name-lookup"),
-                        rc: -1,
-                        message: Cow::Borrowed(question::NO_SUCH_NAME),
-                    },
-                    _ => Reply::NameFound(match fields.get("port") {
-                        Some(port) => port.clone(),
-                        None => fields.need("value")?,
-                    }),
-                },
-                b"name-unpublish" => Reply::NameUnpublished,
-                b"spawn" => Reply::Spawned {
-                    job_id: fields.need_text("jobid")?,
-                    errcodes: spawn::errcodes(&fields)?,
-                },
-                b"ring" => Reply::Ring(RingReply {
-                    rank: fields.need_number("ring-count", "a rank")?,
-                    size: fields.number("ring-size", "a number of PEs")?,
-                    left: fields.need("ring-left")?,
-                    right: fields.need("ring-right")?,
-                }),
-                b"job-connect" => Reply::JobConnected,
-                b"job-disconnect" => Reply::JobDisconnected,
-                b"iallgather" => Reply::Iallgather(request(&fields)?),
-                b"allgather" => Reply::Allgather(request(&fields)?),
-                b"ifence" => Reply::Ifence(request(&fields)?),
-                b"wait" => Reply::Wait(request(&fields)?),
-                b"nla" => Reply::Nla {
-                    request: request(&fields)?,
-                    value: Cow::Owned(fields.hex_up_to("value", NLA_PART)?),
-                    more: fields.flag("more")?.unwrap_or(false),
-                },
-                b"nla-send" => Reply::NlaSend,
-                b"nla-recv" => Reply::NlaRecv(Cow::Owned(fields.hex_up_to("value", MAX_MESSAGE)?)),
-                _ => return Err(unknown()),
-            }
+            },
         };
         Ok(Self {
             thread_id: fields.thread_id(),
@@ -265,96 +199,94 @@ impl<'a> Response<'a> {
             if !message.is_empty() {
                 w.field("errmsg", message.as_bytes());
             }
-            return w.finish();
-        }
-        w.number("rc", 0);
-        match &self.reply {
-            Reply::FullInit(init) => {
-                w.number("pmi-version", 2);
-                w.number("pmi-subversion", 0);
-                w.number("rank", init.rank);
-                w.number("size", init.size);
-                w.number("appnum", init.appnum);
-                w.flag("debugged", init.debugged);
-                w.flag("pmiverbose", init.verbose);
-                if let Some(job) = &init.spawner {
-                    w.field("spawner-jobid", job.as_bytes());
-                }
-                if init.restarts > 0 {
-                    w.number("restarts", init.restarts);
-                    w.number("first-request", init.first_request);
-                }
-            }
-            Reply::JobId(id) => w.field("jobid", id.as_bytes()),
-            Reply::JobAttr(value) | Reply::NodeAttr(value) | Reply::KvsGet(value) => {
-                w.flag("found", value.is_some());
-                if let Some(value) = value {
-                    w.field("value", value);
-                }
-            }
-            Reply::NameFound(port) => {
-                // Clients differ in which of them they read.
-                w.field("port", port);
-                w.field("value", port);
-                w.flag("found", true);
-            }
-            Reply::Spawned { job_id, errcodes } => {
-                w.field("jobid", job_id.as_bytes());
-                w.number(
-                    "nerrs",
-                    errcodes.iter().filter(|&&code| code != 0).count() as u64,
-                );
-                if !errcodes.is_empty() {
-                    w.field("errcodes", spawn::errcodes_field(errcodes).as_bytes());
-                }
-            }
-            Reply::Ring(ring) => {
-                w.number("ring-count", ring.rank);
-                w.field("ring-left", &ring.left);
-                w.field("ring-right", &ring.right);
-                if let Some(size) = ring.size {
-                    w.number("ring-size", size);
-                }
-            }
-            Reply::Iallgather(request)
-            | Reply::Allgather(request)
-            | Reply::Ifence(request)
-            | Reply::Wait(request) => w.number("request", *request),
-            Reply::Nla {
-                request,
-                value,
-                more,
-            } => {
-                w.number("request", *request);
-                w.hex_if_any("value", value);
-                w.flag("more", *more);
-            }
-            Reply::NlaRecv(value) => w.hex_if_any("value", value),
-            Reply::NlaSend
-            | Reply::NodeAttrPut
-            | Reply::KvsPut
-            | Reply::KvsFence
-            | Reply::NamePublished
-            | Reply::NameUnpublished
-            | Reply::JobConnected
-            | Reply::JobDisconnected
-            | Reply::Finalize => {}
-            Reply::Refused { .. } => {}
+        } else {
+            w.number("rc", 0);
+            self.reply.write(&mut w);
         }
         w.finish()
     }
 }
 
-fn found<'a>(fields: &Fields<'a>) -> Result<Option<Cow<'a, [u8]>>, WireError> {
-    Ok(match fields.flag("found")? {
-        Some(false) => None,
-        Some(true) => Some(fields.need("value")?),
-        None => fields.get("value").cloned(),
-    })
+struct Facts;
+
+impl<'a> Codec<'a, FullInitReply<'a>> for Facts {
+    fn read(&self, fields: &Fields<'a>) -> Result<FullInitReply<'a>, WireError> {
+        Ok(FullInitReply {
+            rank: Number("rank", "a rank").read(fields)?,
+            size: Number("size", "a number of PEs").read(fields)?,
+            appnum: Or(Number("appnum", "a number"), -1).read(fields)?,
+            debugged: Flag("debugged").read(fields)?,
+            verbose: Flag("pmiverbose").read(fields)?,
+            spawner: Maybe(Text("spawner-jobid")).read(fields)?,
+            restarts: Or(Number("restarts", "a number"), 0).read(fields)?,
+            first_request: Or(Number("first-request", "the number of a request"), 0)
+                .read(fields)?,
+        })
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, facts: &FullInitReply<'a>) {
+        w.number("pmi-version", 2);
+        w.number("pmi-subversion", 0);
+        w.number("rank", facts.rank);
+        w.number("size", facts.size);
+        w.number("appnum", facts.appnum);
+        w.flag("debugged", facts.debugged);
+        w.flag("pmiverbose", facts.verbose);
+        Maybe(Text("spawner-jobid")).write(w, &facts.spawner);
+        if facts.restarts > 0 {
+            w.number("restarts", facts.restarts);
+            w.number("first-request", facts.first_request);
+        }
+    }
 }
 
-fn request(fields: &Fields<'_>) -> Result<u64, WireError> {
-    fields.need_number("request", "the number of a request")
+/// A value, and whether there is one; not all servers say both.
+struct Found;
+
+impl<'a> Codec<'a, Option<Cow<'a, [u8]>>> for Found {
+    fn read(&self, fields: &Fields<'a>) -> Result<Option<Cow<'a, [u8]>>, WireError> {
+        Ok(match fields.flag("found")? {
+            Some(false) => None,
+            Some(true) => Some(fields.need("value")?),
+            None => fields.get("value").cloned(),
+        })
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, value: &Option<Cow<'a, [u8]>>) {
+        w.flag("found", value.is_some());
+        if let Some(value) = value {
+            w.field("value", value);
+        }
+    }
+}
+
+/// Clients and servers differ in where they look for it.
+struct Port;
+
+impl<'a> Codec<'a, Cow<'a, [u8]>> for Port {
+    fn read(&self, fields: &Fields<'a>) -> Result<Cow<'a, [u8]>, WireError> {
+        let port = fields.get("port").cloned();
+        port.map_or_else(|| fields.need("value"), Ok)
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, port: &Cow<'a, [u8]>) {
+        w.field("port", port);
+        w.field("value", port);
+        w.flag("found", true);
+    }
+}
+
+/// The job that was started, which PMI-2 always tells.
+struct JobStarted;
+
+impl<'a> Codec<'a, Option<Cow<'a, str>>> for JobStarted {
+    fn read(&self, fields: &Fields<'a>) -> Result<Option<Cow<'a, str>>, WireError> {
+        Text("jobid").read(fields).map(Some)
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, job_id: &Option<Cow<'a, str>>) {
+        Maybe(Text("jobid")).write(w, job_id);
+    }
 }
 
 #[cfg(test)]
@@ -393,17 +325,21 @@ mod tests {
             Just(Reply::NamePublished),
             text().prop_map(|port| Reply::NameFound(Cow::Owned(port.as_bytes().to_vec()))),
             Just(Reply::NameUnpublished),
-            (text(), prop::collection::vec(any::<i32>(), 0..5))
-                .prop_map(|(job_id, errcodes)| Reply::Spawned { job_id, errcodes }),
+            (text(), prop::collection::vec(any::<i32>(), 0..5)).prop_map(|(job_id, errcodes)| {
+                Reply::Spawned {
+                    job_id: Some(job_id),
+                    errcodes,
+                }
+            }),
             (any::<u32>(), any::<Option<u32>>(), text()).prop_map(|(rank, size, value)| {
                 let value: Cow<'static, [u8]> = Cow::Owned(value.as_bytes().to_vec());
                 let (left, right) = (value.clone(), value);
-                Reply::Ring(RingReply {
+                Reply::Ring {
                     rank,
                     size,
                     left,
                     right,
-                })
+                }
             }),
             Just(Reply::JobConnected),
             Just(Reply::JobDisconnected),
@@ -419,13 +355,13 @@ mod tests {
             any::<u64>().prop_map(Reply::Allgather),
             any::<u64>().prop_map(Reply::Ifence),
             any::<u64>().prop_map(Reply::Wait),
-            (any::<u64>(), value(), any::<bool>()).prop_map(|(request, value, more)| Reply::Nla {
+            (any::<u64>(), value(), any::<bool>()).prop_map(|(request, value, more)| Reply::Data {
                 request,
                 value: value.unwrap_or_default(),
                 more,
             }),
-            Just(Reply::NlaSend),
-            value().prop_map(|value| Reply::NlaRecv(value.unwrap_or_default())),
+            Just(Reply::Sent),
+            value().prop_map(|value| Reply::Received(value.unwrap_or_default())),
             ("[a-z]{1,12}", 1..100i32, text()).prop_map(|(command, rc, message)| Reply::Refused {
                 command: Cow::Owned(command),
                 rc,
@@ -449,6 +385,60 @@ mod tests {
             body.extend_from_slice(&rest);
             let _ = Response::decode(&body);
             let _ = Response::decode(&rest);
+        }
+    }
+
+    #[test]
+    fn replies_are_on_the_wire_as_ever() {
+        let facts = FullInitReply {
+            rank: 1,
+            size: 2,
+            appnum: -1,
+            debugged: false,
+            verbose: true,
+            spawner: Some("s".into()),
+            restarts: 3,
+            first_request: 4,
+        };
+        let (left, right) = (Cow::Borrowed(&b"l"[..]), Cow::Borrowed(&b"r"[..]));
+        for (reply, rest) in [
+            (
+                Reply::FullInit(facts),
+                "pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=-1;debugged=FALSE;\
+                 pmiverbose=TRUE;spawner-jobid=s;restarts=3;first-request=4;",
+            ),
+            (Reply::KvsGet(None), "found=FALSE;"),
+            (Reply::NameFound(left.clone()), "port=l;value=l;found=TRUE;"),
+            (
+                Reply::Spawned {
+                    job_id: Some("j".into()),
+                    errcodes: vec![0, -1],
+                },
+                "jobid=j;nerrs=1;errcodes=0,-1;",
+            ),
+            (
+                Reply::Ring {
+                    rank: 1,
+                    left,
+                    right: right.clone(),
+                    size: Some(2),
+                },
+                "ring-count=1;ring-left=l;ring-right=r;ring-size=2;",
+            ),
+            (
+                Reply::Data {
+                    request: 5,
+                    value: right,
+                    more: true,
+                },
+                "request=5;value=72;more=TRUE;",
+            ),
+        ] {
+            let body = format!("cmd={}-response;rc=0;{rest}", reply.command());
+            let mut out = Vec::new();
+            let thread_id = None;
+            Response { thread_id, reply }.encode(&mut out).unwrap();
+            assert_eq!(String::from_utf8(out.split_off(6)), Ok(body));
         }
     }
 

@@ -6,8 +6,7 @@
 //!     subcmd=/other;maxprocs=1;argc=0;infokeycount=0;
 //! ```
 
-use std::borrow::Cow;
-
+use super::codec::Codec;
 use super::fields::{BodyWriter, Fields};
 use crate::question::{SpawnCommand, SpawnRequest};
 use crate::wire::WireError;
@@ -67,8 +66,20 @@ impl Program {
     }
 }
 
-/// Reads the request.
-pub(super) fn decode(fields: &Fields<'_>) -> Result<SpawnRequest, WireError> {
+/// The programs of a request, and what they find in their key-value space.
+pub(super) struct Programs;
+
+impl<'a> Codec<'a, SpawnRequest> for Programs {
+    fn read(&self, fields: &Fields<'a>) -> Result<SpawnRequest, WireError> {
+        decode(fields)
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, request: &SpawnRequest) {
+        encode(request, w);
+    }
+}
+
+fn decode(fields: &Fields<'_>) -> Result<SpawnRequest, WireError> {
     let mut commands = Vec::new();
     let mut current: Option<Program> = None;
     let mut preputs = PairList::default();
@@ -144,8 +155,7 @@ fn set<T>(place: &mut T, value: Option<T>) -> bool {
     })
 }
 
-/// Writes the request.
-pub(super) fn encode(request: &SpawnRequest, w: &mut BodyWriter<'_>) {
+fn encode(request: &SpawnRequest, w: &mut BodyWriter<'_>) {
     let pairs = |w: &mut BodyWriter<'_>, [key, value]: [&str; 2], pairs: &[(Vec<u8>, Vec<u8>)]| {
         for (at, (k, v)) in pairs.iter().enumerate() {
             w.field(&format!("{key}{at}"), k);
@@ -167,23 +177,32 @@ pub(super) fn encode(request: &SpawnRequest, w: &mut BodyWriter<'_>) {
     }
 }
 
-/// The codes of a list such as `0,0,-1`.
-pub(super) fn errcodes(fields: &Fields<'_>) -> Result<Vec<i32>, WireError> {
-    let Some(list) = fields.get("errcodes") else {
-        return Ok(Vec::new());
-    };
-    let text = String::from_utf8_lossy(list);
-    let codes = text.split(',').filter(|code| !code.is_empty());
-    codes
-        .map(|code| code.parse().ok())
-        .collect::<Option<_>>()
-        .ok_or_else(|| fields.bad("errcodes", "numbers between commas"))
-}
+/// The codes of a list such as `0,0,-1`, and how many of them are errors.
+pub(super) struct Errcodes;
 
-/// Codes as a list.
-pub(super) fn errcodes_field(codes: &[i32]) -> Cow<'static, str> {
-    let codes: Vec<_> = codes.iter().map(i32::to_string).collect();
-    codes.join(",").into()
+impl<'a> Codec<'a, Vec<i32>> for Errcodes {
+    fn read(&self, fields: &Fields<'a>) -> Result<Vec<i32>, WireError> {
+        let Some(list) = fields.get("errcodes") else {
+            return Ok(Vec::new());
+        };
+        let text = String::from_utf8_lossy(list);
+        let codes = text.split(',').filter(|code| !code.is_empty());
+        codes
+            .map(|code| code.parse().ok())
+            .collect::<Option<_>>()
+            .ok_or_else(|| fields.bad("errcodes", "numbers between commas"))
+    }
+
+    fn write(&self, w: &mut BodyWriter<'_>, codes: &Vec<i32>) {
+        w.number(
+            "nerrs",
+            codes.iter().filter(|&&code| code != 0).count() as u64,
+        );
+        if !codes.is_empty() {
+            let codes: Vec<_> = codes.iter().map(i32::to_string).collect();
+            w.field("errcodes", codes.join(",").as_bytes());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,256 @@
+//! The collective operations of the symmetric heap: allocate, reallocate, release.
+//!
+//! * This file: over addresses and byte counts, for every interface.
+//! * [`typed`]: for arrays.
+//! * [`request`]: how PEs that ask for different things are found out.
+
+mod request;
+pub(crate) mod typed;
+
+use std::ops::BitOr;
+use std::sync::atomic::Ordering;
+
+use self::request::Request;
+use crate::error::Error;
+use crate::heap::access;
+use crate::heap::address::Sym;
+use crate::symmetric::address::{symmetric, why_not_symmetric};
+use crate::team::{Collective, collective};
+
+/// What a block will be used for: a set. The library may take it into account; the memory does for
+/// everything in any case.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `SHMEM_MALLOC_*`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hints(u32);
+
+impl Hints {
+    /// Nothing in particular.
+    pub const NONE: Self = Self(0);
+    /// Atomics of other PEs.
+    pub const ATOMICS_REMOTE: Self = Self(1);
+    /// Signals of other PEs.
+    pub const SIGNAL_REMOTE: Self = Self(2);
+
+    /// The set with C's number: unknown bits are left out.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & 3)
+    }
+
+    /// C's number.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of `other` is in it.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Hints {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl Collective {
+    /// In debug builds, compares what this PE asks for with what the first PE of its node asks for, and
+    /// ends the job if that is something else: otherwise PEs would go on with different ideas of
+    /// what lies where.
+    fn compare(&self, request: Request) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let words = request.words();
+        for (to, word) in self.block.request.iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        // Nobody goes on to the next request before the barrier in which this one ends, or the one
+        // in which it begins.
+        self.node_barrier();
+        let first = self.node.pe_block(0);
+        let theirs = [0, 1].map(|i| first.request[i].load(Ordering::Relaxed));
+        self.node_barrier();
+        if theirs == words {
+            return;
+        }
+        let leader = self.node.ranks()[0];
+        let theirs = Request::of_words(theirs)
+            .map_or_else(|| "does something else".to_owned(), |r| r.to_string());
+        self.or_die(Err(format!(
+            "PE {} {request}, but PE {leader} {theirs}: all PEs must call the routines of the \
+             symmetric heap in the same order with the same arguments",
+            self.me
+        )))
+    }
+
+    /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
+    /// demand.
+    pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
+        self.compare(Request::Allocate { bytes, align });
+        let at = self.take(bytes, align, zeroed)?;
+        self.barrier_all();
+        Ok(at)
+    }
+
+    /// Takes memory from the heap on this PE, as all PEs do.
+    fn take(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
+        let most = self.node.segment_align();
+        if align > most {
+            return Err(Error::Alignment { asked: align, most });
+        }
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(block) = heap.allocate(bytes, align) else {
+            let (size, used, largest_free) = heap.usage();
+            return Err(Error::HeapExhausted {
+                asked: bytes,
+                size,
+                used,
+                largest_free,
+            });
+        };
+        drop(heap);
+        let offset = self.ranges.heap_at + block.offset;
+        self.register(offset..offset + bytes);
+        if zeroed {
+            // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
+            unsafe { access::zero(self.own(offset), block.dirty) };
+        }
+        Ok(Sym::new(offset))
+    }
+
+    /// Where in the heap a block at `at` would begin.
+    fn in_heap(&self, at: Sym) -> Option<usize> {
+        at.offset().checked_sub(self.ranges.heap_at)
+    }
+
+    /// Changes the size of a block, in place if there is room. The contents stay, up to the lesser size.
+    /// If there is no room, the block stays as it is. The caller waits for all PEs afterwards.
+    pub(crate) fn reallocate(&self, at: Sym, bytes: usize) -> Result<Sym, Error> {
+        let unknown = Error::NotAllocated {
+            offset: at.offset(),
+        };
+        let Some(inside) = self.in_heap(at) else {
+            return Err(unknown);
+        };
+        // Nobody accesses the block any more.
+        self.barrier_all();
+        self.compare(Request::Reallocate {
+            at: at.offset(),
+            bytes,
+        });
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(old) = heap.len_of(inside) else {
+            return Err(unknown);
+        };
+        let in_place = heap.resize(inside, bytes);
+        drop(heap);
+        if in_place {
+            self.register(at.offset()..at.offset() + bytes);
+            return Ok(at);
+        }
+        let new = self.take(bytes, 1, false)?;
+        let (from, to) = (self.own(at.offset()), self.own(new.offset()));
+        // SAFETY: both blocks lie in this PE's heap and have that many bytes; no other PE knows of the
+        // new one before the barrier, and none writes the old one.
+        unsafe { access::copy(from, to, old.min(bytes)) };
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        heap.release(inside);
+        Ok(new)
+    }
+
+    /// Gives a block back, once all PEs have come.
+    pub(crate) fn release(&self, at: Sym) -> Result<(), Error> {
+        self.barrier_all();
+        self.compare(Request::Release { at: at.offset() });
+        let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
+        if self.in_heap(at).is_some_and(|o| heap.release(o)) {
+            Ok(())
+        } else {
+            Err(Error::NotAllocated {
+                offset: at.offset(),
+            })
+        }
+    }
+}
+
+/// Takes `bytes` bytes from the symmetric heap of every PE, at an address that is a multiple of
+/// `align` (a power of two; at least that of a cache line is given), with all bits zero or with
+/// any contents. Without bytes the result is null and no PE waits.
+///
+/// **Collective** with equal arguments; returns after all PEs have the block (a barrier).
+///
+/// # Errors
+/// [`Error::HeapExhausted`] or [`Error::Alignment`], on all PEs alike and without a barrier.
+///
+/// # Panics
+/// Before init, if `align` is no power of two, or if another thread is in a collective.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_malloc`, `shmem_calloc`, `shmem_align`.
+#[track_caller]
+pub fn allocate(bytes: usize, align: usize, zeroed: bool) -> Result<*mut u8, Error> {
+    assert!(
+        align.is_power_of_two(),
+        "alignment {align} is no power of two"
+    );
+    let rt = collective();
+    if bytes == 0 {
+        rt.compare(Request::Allocate { bytes, align });
+        return Ok(std::ptr::null_mut());
+    }
+    rt.allocate(bytes, align, zeroed)
+        .map(|at| rt.own(at.offset()))
+}
+
+/// Changes the size of a block, which may move. Contents stay, up to the lesser size; those of what is
+/// new may be anything. A null pointer is allocated, and no bytes free the block and give null.
+///
+/// **Collective** with equal arguments; a barrier on entry and on return.
+///
+/// # Errors
+/// [`Error::HeapExhausted`]: the block is still there, unchanged. [`Error::NotAllocated`].
+///
+/// # Panics
+/// Before init, or if another thread is in a collective.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_realloc`.
+#[track_caller]
+pub fn reallocate(at: *mut u8, bytes: usize) -> Result<*mut u8, Error> {
+    if at.is_null() {
+        return allocate(bytes, 1, false);
+    }
+    if bytes == 0 {
+        return release(at).map(|()| std::ptr::null_mut());
+    }
+    let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
+    let rt = collective();
+    let at = rt.reallocate(sym, bytes)?;
+    rt.barrier_all();
+    Ok(rt.own(at.offset()))
+}
+
+/// Gives back what [`allocate`] or [`reallocate`] gave; nothing happens with null.
+///
+/// **Collective**; a barrier on entry.
+///
+/// # Errors
+/// [`Error::NotAllocated`] if there is no block there.
+///
+/// # Panics
+/// Before init, or if another thread is in a collective.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_free`.
+#[track_caller]
+pub fn release(at: *mut u8) -> Result<(), Error> {
+    if at.is_null() {
+        return Ok(());
+    }
+    let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
+    collective().release(sym)
+}

@@ -1,0 +1,141 @@
+//! Symmetric arrays are allocated, given another length, and freed.
+
+use super::Hints;
+use crate::datum::Datum;
+use crate::error::Error;
+use crate::heap::access;
+use crate::symmetric::array::SymSlice;
+use crate::team::collective;
+
+/// Allocates a symmetric array of `len` elements, all bits zero, on every PE.
+///
+/// **Collective**: all PEs call it with the same `T` and `len`, in the same order relative to other
+/// collectives. Returns after all PEs have it (a barrier). In debug builds PEs of a node that ask for
+/// different things are found out, and the job ends with a message.
+///
+/// # Errors
+/// [`Error::HeapExhausted`], on all PEs alike and without a barrier, if no free range is large
+/// enough. Where heaps are registered in parts (`SHMEM_HEAP_REGISTER`), a network device that refuses
+/// the part ends the job with a message.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_calloc`.
+#[track_caller]
+pub fn alloc<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
+    take(len, align_of::<T>(), true)
+}
+
+/// As [`alloc`], but the elements have some values, which may be those of arrays that were freed. It
+/// spares writing memory that is going to be overwritten.
+///
+/// # Errors
+/// As for [`alloc`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_malloc`.
+#[track_caller]
+pub fn alloc_uninit<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
+    take(len, align_of::<T>(), false)
+}
+
+/// As [`alloc`], at an address that is a multiple of `align` bytes on every PE.
+///
+/// ```
+/// # fn main() -> Result<(), shmem::Error> {
+/// let _world = shmem::init()?;
+/// let page = shmem::alloc_aligned::<u32>(1024, 4096)?;
+/// assert!(page.as_ptr().addr().is_multiple_of(4096));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As for [`alloc`]; [`Error::Alignment`] if `align` is more than 16 MiB (2 MiB
+/// with huge pages).
+///
+/// # Panics
+/// If `align` is no power of two.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_align`.
+#[track_caller]
+pub fn alloc_aligned<T: Datum>(len: usize, align: usize) -> Result<SymSlice<T>, Error> {
+    assert!(
+        align.is_power_of_two(),
+        "alignment {align} is no power of two"
+    );
+    take(len, align.max(align_of::<T>()), true)
+}
+
+/// As [`alloc`], for memory of which it is known how it will be used.
+///
+/// # Errors
+/// As for [`alloc`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_malloc_with_hints`.
+#[track_caller]
+pub fn alloc_with_hints<T: Datum>(len: usize, hints: Hints) -> Result<SymSlice<T>, Error> {
+    // All memory of a segment is alike to the devices there are.
+    let _ = hints;
+    alloc(len)
+}
+
+fn take<T: Datum>(len: usize, align: usize, zeroed: bool) -> Result<SymSlice<T>, Error> {
+    let bytes = len.saturating_mul(size_of::<T>());
+    let at = collective().allocate(bytes, align, zeroed)?;
+    Ok(SymSlice::from_raw(at.offset(), len))
+}
+
+/// Gives an array of [`alloc`] another length, in place if there is room behind it, else elsewhere.
+/// Elements up to the lesser length keep their values, new ones are zero. Handles to the old array must
+/// not be used any more, unless there is an error.
+///
+/// **Collective** with the same arguments on all PEs; a barrier on entry and on return.
+///
+/// ```
+/// # fn main() -> Result<(), shmem::Error> {
+/// let _world = shmem::init()?;
+/// let short = shmem::alloc::<u64>(2)?;
+/// short.write_from(&[1, 2]);
+/// let long = shmem::realloc(short, 4)?;
+/// assert_eq!(long.to_vec(), [1, 2, 0, 0]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::HeapExhausted`], and the array is as it was; [`Error::NotAllocated`] if the handle is not
+/// the start of an allocated array.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_realloc`.
+#[track_caller]
+pub fn realloc<T: Datum>(array: SymSlice<T>, len: usize) -> Result<SymSlice<T>, Error> {
+    let rt = collective();
+    let (old, new) = (array.bytes(), len.saturating_mul(size_of::<T>()));
+    let at = rt.reallocate(array.sym(), new)?;
+    let array = SymSlice::<T>::from_raw(at.offset(), len);
+    if new > old {
+        // SAFETY: what is new lies in this PE's block, of which no PE may use a part before all
+        // have it.
+        unsafe { access::zero(rt.own(at.offset() + old), new - old) };
+    }
+    rt.barrier_all();
+    Ok(array)
+}
+
+/// Gives back what [`alloc`] gave. Handles to it must not be used any more.
+///
+/// **Collective**: waits until all PEs have called it (a barrier), so no PE loses memory that
+/// another still accesses in an operation issued before.
+///
+/// # Errors
+/// [`Error::NotAllocated`] if the handle is not the start of an allocated array.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_free`.
+#[track_caller]
+pub fn free<T: Datum>(array: SymSlice<T>) -> Result<(), Error> {
+    collective().release(array.sym())
+}

@@ -1,0 +1,57 @@
+//! Under `shmrun`: the launch agent has prepared everything, and left it at fixed descriptors.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+
+use shmem_node::contract::{
+    self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
+};
+use shmem_node::segment::NodeView;
+use shmem_node::sys;
+
+use super::attached::{Attached, check_size};
+use crate::error::Error;
+use crate::pmi::Pmi;
+
+/// Maps what `shmrun` has prepared.
+pub(super) fn attach(version: &str) -> Result<Attached, Error> {
+    if version != NODE_CONTRACT {
+        return Err(Error::Launch(format!(
+            "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers \
+             {version}; use the shmrun that was built with it"
+        )));
+    }
+    let rank: u32 = std::env::var(ENV_PMI_RANK)
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .ok_or_else(|| {
+            Error::Launch(format!(
+                "{ENV_NODE} is set but {ENV_PMI_RANK} is not a number"
+            ))
+        })?;
+    let (tables, heap) = (take_fd(TABLES_FD)?, take_fd(HEAP_FD)?);
+    let xrc = take_fd(XRC_FD)?;
+    let node = NodeView::attach(tables.as_fd(), heap.as_fd())?;
+    if node
+        .node_of()
+        .get(rank as usize)
+        .is_none_or(|&n| n as usize != node.node())
+    {
+        return Err(Error::Launch(format!(
+            "PE {rank} is not among the PEs of node {}: the environment belongs to another process",
+            node.node()
+        )));
+    }
+    check_size(node.n_pes())?;
+    let pmi = Pmi::inherited(rank, &contract::hex(&node.job_id()))?;
+    Ok(Attached::new(rank as usize, node, heap, Some(xrc), pmi))
+}
+
+/// Takes over a descriptor that the launch agent left at a fixed number.
+fn take_fd(fd: RawFd) -> Result<OwnedFd, Error> {
+    sys::inherit(fd).map_err(|_| {
+        Error::Launch(format!(
+            "{ENV_NODE} is set, but descriptor {fd} is closed: this process is not the one that \
+             shmrun started (a child of it must be started with shmrun again)"
+        ))
+    })
+}

@@ -1,0 +1,71 @@
+//! What a reduction does with two elements: a type for each operation, so that those that make no sense
+//! for a type of elements do not compile.
+
+use crate::datum::{Arithmetic, Bits, Datum, Number};
+
+/// An operation of [`reduce`](crate::reduce) on elements of type `T`: [`Sum`], [`Prod`], [`Min`],
+/// [`Max`], [`And`], [`Or`], [`Xor`], or one of the program's own:
+///
+/// ```
+/// # let _world = shmem::init().unwrap();
+/// use shmem::{ReduceOp, alloc, my_pe, n_pes, reduce};
+///
+/// /// The number that is farther from zero.
+/// struct Farthest;
+///
+/// impl ReduceOp<f64> for Farthest {
+///     fn combine(a: f64, b: f64) -> f64 {
+///         if a.abs() < b.abs() { b } else { a }
+///     }
+/// }
+///
+/// let cell = alloc::<f64>(1).unwrap();
+/// cell.write(0, -(my_pe() as f64));
+/// reduce(cell, cell, Farthest);
+/// assert_eq!(cell.read(0), 1.0 - n_pes() as f64);
+/// ```
+///
+/// It must not matter how elements are grouped, nor in which order they come, unless it does not matter
+/// that results differ between layouts of PEs on nodes.
+///
+/// ```compile_fail,E0277
+/// # let _world = shmem::init().unwrap();
+/// let cells = shmem::alloc::<f64>(1).unwrap();
+/// shmem::reduce(cells, cells, shmem::And); // floating-point numbers have no such operation
+/// ```
+pub trait ReduceOp<T: Datum> {
+    /// What the two make together.
+    fn combine(a: T, b: T) -> T;
+}
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $op:ident: $bound:ident, $method:ident;)*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct $op;
+
+        impl<T: $bound> ReduceOp<T> for $op {
+            #[inline]
+            fn combine(a: T, b: T) -> T {
+                a.$method(b)
+            }
+        }
+    )* };
+}
+
+ops! {
+    /// Sum; integers wrap.
+    Sum: Arithmetic, plus;
+    /// Product; integers wrap.
+    Prod: Arithmetic, times;
+    /// Smallest. A NaN loses against a number.
+    Min: Number, smaller;
+    /// Largest. A NaN loses against a number.
+    Max: Number, larger;
+    /// Bitwise and, for integers.
+    And: Bits, and;
+    /// Bitwise or, for integers.
+    Or: Bits, or;
+    /// Bitwise exclusive or, for integers.
+    Xor: Bits, xor;
+}

@@ -1,0 +1,243 @@
+//! One life of a PE: the steps of the outermost init, and of the last finalize.
+//!
+//! No step sends a message to another node or waits for one, and none does work that grows with
+//! the job (with static connections: by design the contrary). The UD address is handed to the
+//! launch agents, whose allgather runs while the program computes already; under launchers other than
+//! `shmrun` to their PMI server.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, OnceLock};
+
+use shmem_ib::spin::SpinLimit;
+use shmem_node::pe_block::PeState;
+use shmem_node::settings::{Connect, Settings};
+use shmem_node::stats::Stat;
+use shmem_node::sys;
+
+use super::again::{Past, begin_together, clear};
+use super::messages;
+use super::report::{Steps, record_connections};
+use crate::attach::{self, Attached, attached};
+use crate::before_main;
+use crate::context;
+use crate::error::Error;
+use crate::fault;
+use crate::heap::allocator::Allocator;
+use crate::network::{Adapter, Network};
+use crate::pmi::Book;
+use crate::runtime::{
+    Neighbours, Ranges, Runtime, Segment, ThreadLevel, Threads, install, uninstall,
+};
+use crate::statics::{self, Statics, Why};
+use crate::team::{self, Collective};
+use crate::wait::{self, cores};
+
+/// What the last life has left.
+static PAST: Mutex<Past> = Mutex::new(Past::NONE);
+/// The network device, once it is open.
+static ADAPTER: OnceLock<Adapter> = OnceLock::new();
+/// The program's static data, once it has been shared.
+static STATICS: OnceLock<Statics> = OnceLock::new();
+
+/// Makes this process a PE, for the first time or again. With `statics` the program's static data
+/// becomes symmetric. Called by one thread at a time, when the process is no PE.
+pub(super) fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
+    run_steps(level, statics).inspect_err(|why| {
+        if let Some(attached) = attached() {
+            attached.pmi.init_failed(why);
+        }
+    })
+}
+
+fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
+    before_main::keep();
+    let settings = attach::settings()?;
+    let mut steps = Steps::start();
+    sys::register_barrier_everywhere();
+    let attached = attach::attach(&settings)?;
+    fault::watch_panics();
+    let Attached {
+        me, local, node, ..
+    } = *attached;
+    steps.detail(node.report());
+    node.let_into_cores(settings.core, local);
+    let block = node.pe_block(local);
+    block.set_state(PeState::Starting);
+    if let Some(rank) = node.absence().noted() {
+        return Err(Error::Launch(format!(
+            "PE {me} initialises, but PE {rank} has ended without: all PEs of a job must initialise"
+        )));
+    }
+    let mut past = PAST.lock().unwrap_or_else(|e| e.into_inner());
+    // ORDERING(life): what this PE did in its last life comes before.
+    let life = past.lives + 1;
+    block.life.store(life, Ordering::Release);
+    let dirty = match past.last() {
+        Some(last) => {
+            begin_together(attached, life)?;
+            clear(attached, last, &settings)
+        }
+        None => 0,
+    };
+    let statics = match STATICS.get() {
+        Some(statics) => *statics,
+        None if statics => {
+            *STATICS.get_or_init(|| statics::share(&node, local, &settings, attached.heap.as_fd()))
+        }
+        None => Statics::Private(Why::NotAsked),
+    };
+    steps.done(Stat::MapWall, Stat::MapCpu);
+
+    let book = attached.pmi.book(&node, life);
+    let again = past.alike(&settings, statics, level);
+    let made = match node.n_nodes() > 1 {
+        true => connect(attached, &settings, &past, again, book.clone())?,
+        false => None,
+    };
+    let network = made.as_ref().or(again.and_then(|rt| rt.network.as_ref()));
+    steps.done(Stat::EndpointWall, Stat::EndpointCpu);
+    if let Some(network) = network {
+        attached.pmi.publish(life, &book, &network.endpoint)?;
+    }
+    steps.done(Stat::GatherWall, Stat::GatherCpu);
+
+    let own = node.segment(local);
+    if let Some(network) = network {
+        let (endpoint, leader) = (&network.endpoint, local == 0);
+        // SAFETY: the segment stays mapped until the process ends.
+        unsafe {
+            network
+                .registrar
+                .register_first(endpoint, own, leader, &block.stats)?;
+        }
+        network.start_progress_thread()?;
+    }
+    steps.done(Stat::RegisterWall, Stat::RegisterCpu);
+
+    let notices_inbound = network.is_none_or(Network::notices_inbound);
+    let heap = Allocator::new(node.heap_size(), node.heap_start(), dirty);
+    let rt = match again {
+        Some(rt) => {
+            rt.renew(life, heap);
+            rt
+        }
+        None => {
+            let rt = Runtime {
+                me,
+                n_pes: node.n_pes(),
+                local,
+                node,
+                my_node: node.node() as u32,
+                neighbours: Neighbours::new(&node),
+                node_of: node.node_of(),
+                local_of: node.local_of(),
+                own: Segment(own),
+                ranges: Ranges {
+                    heap: own as usize + node.heap_start(),
+                    heap_len: node.heap_size(),
+                    heap_at: node.heap_start(),
+                    statics,
+                },
+                block,
+                polls: SpinLimit::new(node.spins()),
+                turns: match notices_inbound {
+                    true => node.turns(),
+                    // Looks are all that tells this PE of others' writes.
+                    false => node.turns().each(wait::LAST_NAP / cores()),
+                },
+                heap: Mutex::new(heap),
+                notices_inbound,
+                network: made,
+                threads: Threads::promised(level),
+                life: life.into(),
+            };
+            past.runtimes.push(Box::leak(Box::new(rt)));
+            past.runtimes[past.runtimes.len() - 1]
+        }
+    };
+    (past.lives, past.settings) = (life, Some(settings.clone()));
+    context::begin();
+    team::begin(&node, me);
+    install(rt);
+    if settings.connect == Connect::Static
+        && let Some(network) = &rt.network
+    {
+        network
+            .endpoint
+            .connect_all(everybody_elsewhere(rt).into_iter())
+            .map_err(|e| Error::Network(e.to_string()))?;
+    }
+    steps.done(Stat::ConnectWall, Stat::ConnectCpu);
+    rt.node_barrier();
+    steps.done(Stat::BarrierWall, Stat::BarrierCpu);
+    block.set_state(PeState::Running);
+    steps.finish(block, rt.network.as_ref());
+    messages::started(rt, &settings, life);
+    Ok(rt)
+}
+
+/// Opens the endpoint of the runtime that is to be taken again, or else a new one.
+fn connect(
+    attached: &Attached,
+    settings: &Settings,
+    past: &Past,
+    again: Option<&Runtime>,
+    book: Book,
+) -> Result<Option<Network>, Error> {
+    let adapter = match ADAPTER.get() {
+        Some(adapter) => adapter,
+        None => {
+            let opened = Adapter::open(&attached.node, attached.me, settings)?;
+            ADAPTER.get_or_init(|| opened)
+        }
+    };
+    if let Some(last) = past.last().and_then(|rt| rt.network.as_ref()) {
+        last.end_progress_thread(adapter);
+    }
+    let identity = attached.pmi.identity(&attached.node);
+    if let Some(network) = again.and_then(|rt| rt.network.as_ref()) {
+        network.reopen(settings, adapter, book, identity)?;
+        return Ok(None);
+    }
+    let xrc = attached.xrc.as_ref().map(OwnedFd::try_clone).transpose();
+    let xrc = xrc.map_err(|source| Error::Os {
+        what: "duplicate the descriptor of the XRC domain",
+        source,
+    })?;
+    Network::open(settings, adapter, xrc, book, identity).map(Some)
+}
+
+/// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its
+/// own: with XRC the first contact of a node carries the connection, and so no PE carries those of
+/// all others.
+fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
+    let mut pes: Vec<u32> = (0u32..)
+        .zip(rt.node_of)
+        .filter(|&(_, &node)| node != rt.my_node)
+        .map(|(pe, _)| pe)
+        .collect();
+    let mine = rt.local as u32;
+    // A node without that position begins with its first PE.
+    pes.sort_by_key(|&pe| rt.local_of[pe as usize].wrapping_sub(mine));
+    pes
+}
+
+/// Leaves the job. Collective.
+pub(super) fn end(rt: Collective) {
+    let mut steps = Steps::start();
+    steps.detail(rt.node.report());
+    rt.block.set_state(PeState::Finalizing);
+    // The barrier completes the default context only.
+    rt.quiet_all();
+    rt.last_barrier();
+    record_connections(&rt);
+    if let Some(network) = &rt.network {
+        network.stop();
+    }
+    steps.done(Stat::FinalizeWall, Stat::FinalizeCpu);
+    steps.leave(rt.block);
+    rt.block.set_state(PeState::Finalized);
+    uninstall();
+    messages::finalized(rt.me);
+}

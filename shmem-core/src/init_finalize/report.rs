@@ -1,0 +1,142 @@
+//! Measures init step by step and writes this PE's record for `shmrun --report`.
+
+use shmem_node::pe_block::PeBlock;
+use shmem_node::stats::Stat;
+use shmem_node::sys::{monotonic_ns, process_cpu_ns};
+use smallvec::SmallVec;
+
+use crate::network::Network;
+use crate::runtime::Runtime;
+
+/// Stopwatch over the steps of init or finalize. CPU time is a system call to read, so it is only
+/// read at the ends, and between steps for a report.
+pub(super) struct Steps {
+    start: (u64, u64),
+    last: (u64, u64),
+    detailed: bool,
+    figures: SmallVec<[(Stat, u64); 16]>,
+}
+
+impl Steps {
+    pub(super) fn start() -> Self {
+        let now = (monotonic_ns(), process_cpu_ns());
+        Self {
+            start: now,
+            last: now,
+            detailed: false,
+            figures: SmallVec::new(),
+        }
+    }
+
+    /// Also measures CPU time step by step, if a report was asked for.
+    pub(super) fn detail(&mut self, report: bool) {
+        self.detailed = report;
+    }
+
+    /// Ends a step.
+    pub(super) fn done(&mut self, wall: Stat, cpu: Stat) {
+        let cpu_now = if self.detailed {
+            process_cpu_ns()
+        } else {
+            self.last.1
+        };
+        let now = (monotonic_ns(), cpu_now);
+        self.figures.push((wall, now.0 - self.last.0));
+        self.figures.push((cpu, now.1 - self.last.1));
+        self.last = now;
+    }
+
+    /// Ends init.
+    pub(super) fn finish(self, block: &PeBlock, network: Option<&Network>) {
+        block.stats.set(Stat::InitWall, self.last.0 - self.start.0);
+        block
+            .stats
+            .set(Stat::InitCpu, process_cpu_ns() - self.start.1);
+        block.stats.set(Stat::InitDoneAt, self.last.0);
+        if let Some(network) = network {
+            let made = network.endpoint.connected_peers().len() as u64;
+            block.stats.set(Stat::InitConnections, made);
+        }
+        self.write(block);
+    }
+
+    /// Ends finalize.
+    pub(super) fn leave(self, block: &PeBlock) {
+        block.stats.set(Stat::FinalizeDoneAt, self.last.0);
+        self.write(block);
+    }
+
+    fn write(self, block: &PeBlock) {
+        for (stat, value) in self.figures {
+            block.stats.set(stat, value);
+        }
+    }
+}
+
+/// What the PE did between init and finalize. Called at the last barrier.
+pub(super) fn record_connections(rt: &Runtime) {
+    let record = &rt.block.stats;
+    if let Some(network) = &rt.network {
+        let s = network.endpoint.stats();
+        for (stat, value) in [
+            (Stat::Connections, u64::from(s.open + s.answered)),
+            (Stat::Initiated, s.connect.started),
+            (Stat::FirstConnection, s.connect.first_opened),
+            (Stat::LastConnection, s.connect.last_opened),
+            (Stat::FirstContactMean, s.connect.first_contact.mean()),
+            (
+                Stat::FirstContactMedian,
+                s.connect.first_contact.quantile(0.5),
+            ),
+            (
+                Stat::FirstContactP99,
+                s.connect.first_contact.quantile(0.99),
+            ),
+            (Stat::FirstContactMax, s.connect.first_contact.max),
+            (Stat::QueuePairs, s.queue_pairs_created),
+            (Stat::Initiators, s.connect.xrc.initiators),
+            (Stat::Targets, s.connect.xrc.targets),
+            (Stat::DirectPeers, s.connect.xrc.direct),
+            (Stat::IndirectPeers, s.connect.xrc.indirect),
+            (Stat::Evictions, s.connect.evictions),
+            (Stat::Reconnects, s.connect.reconnects),
+            (
+                Stat::ConnectMessages,
+                s.connect.offers_sent
+                    + s.connect.waits_sent
+                    + s.connect.drains_sent
+                    + s.connect.segments_sent
+                    + s.connect.xrc.asks_sent,
+            ),
+            (Stat::ConnectRetransmissions, s.connect.retransmissions),
+            (Stat::AtomicsServed, s.atomics_served),
+            (Stat::PacketsSent, s.hca.packets_sent),
+            (Stat::PacketsReceived, s.hca.packets_received),
+            (Stat::BytesSent, s.hca.bytes_sent),
+            (Stat::Retransmissions, s.hca.retransmitted),
+            (Stat::Duplicates, s.hca.duplicates),
+            (Stat::OutOfSequence, s.hca.out_of_sequence),
+            (Stat::SendRefusals, s.hca.send_refusals),
+        ] {
+            record.set(stat, value);
+        }
+    }
+    if rt.node.report()
+        && let Some((private, proportional)) = memory()
+    {
+        record.set(Stat::PrivateMemory, private);
+        record.set(Stat::ProportionalMemory, proportional);
+    }
+}
+
+/// Private and proportional memory of this process in bytes.
+fn memory() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let field = |name: &str| -> Option<u64> {
+        let line = text.lines().find(|l| l.starts_with(name))?;
+        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kib * 1024)
+    };
+    let private = field("Private_Clean:")? + field("Private_Dirty:")?;
+    Some((private, field("Pss:")?))
+}

@@ -1,0 +1,77 @@
+//! The directory of an endpoint: on which node each PE is, and at which UD address, if this PE can talk
+//! to it at all.
+
+use std::time::Duration;
+
+use shmem_ib::connect::Published;
+use shmem_ib::connect::endpoint::{Directory, Lookup};
+use shmem_ib::verbs::Fabric;
+use shmem_node::segment::NodeView;
+
+use crate::pmi::{Book, Found};
+
+/// Where PEs are, and whether they can be reached from here.
+pub(super) struct AddressTable {
+    pub(super) view: NodeView,
+    pub(super) book: Book,
+    /// Of this PE's device.
+    pub(super) fabric: Fabric,
+    /// Why this PE uses it.
+    pub(super) why: String,
+    /// Whether this PE has owners execute atomics.
+    pub(super) by_owner: bool,
+}
+
+impl AddressTable {
+    /// Whether this PE can talk to who has published that.
+    fn check(&self, peer: Published) -> Result<Published, String> {
+        if peer.fabric != self.fabric {
+            return Err(format!(
+                "it is reached over {} (at {}), and this PE uses {} ({}). Give all PEs the same \
+                 with SHMEM_HCA; SHMEM_HCA=soft goes everywhere. shmem-info shows what a node has",
+                peer.fabric, peer.ud, self.fabric, self.why
+            ));
+        }
+        if peer.by_owner != self.by_owner {
+            let who = |by_owner| if by_owner { "owners" } else { "HCAs" };
+            return Err(format!(
+                "atomics between it and others are executed by {}, and those of this PE by {} (on {}: {}). \
+                 Give all PEs the same with SHMEM_ATOMICS; owner goes with every device",
+                who(peer.by_owner),
+                who(self.by_owner),
+                self.fabric,
+                self.why
+            ));
+        }
+        Ok(peer)
+    }
+}
+
+impl Directory for AddressTable {
+    fn lookup(&self, pe: u32) -> Lookup {
+        match self.book.find(pe) {
+            Found::Pending => Lookup::Pending,
+            Found::Address(peer) => match self.check(peer) {
+                Ok(peer) => Lookup::Ready(peer.ud),
+                Err(why) => Lookup::Unknown(why),
+            },
+            Found::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    fn wait(&self, _pe: u32, max: Duration) {
+        self.book.wait(max);
+    }
+
+    fn node(&self, pe: u32) -> u32 {
+        // A PE that does not exist is refused before anybody asks for its node.
+        self.view.node_of().get(pe as usize).copied().unwrap_or(pe)
+    }
+
+    fn describe(&self, pe: u32) -> String {
+        match self.view.node_of().get(pe as usize) {
+            Some(node) => format!("PE {pe} (node {node})"),
+            None => format!("PE {pe}"),
+        }
+    }
+}

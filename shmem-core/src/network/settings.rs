@@ -1,0 +1,133 @@
+//! The settings that reach a device or an endpoint, in the words of `shmem-ib`, which knows no settings.
+//!
+//! Whoever adds such a setting to the table in `shmem-node` carries it over here, and nowhere else in
+//! this crate. What is asked of a device by name is in [`wanted`](super::wanted), which the program
+//! `shmem-info` shares.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use shmem_ib::connect::endpoint::{Atomics, EndpointConfig, Transport};
+use shmem_ib::device::Request;
+use shmem_ib::soft::xrc::SharedWindow;
+use shmem_ib::soft::{Faults, SoftConfig};
+use shmem_ib::verbs::{Fabric, Mtu};
+use shmem_node::own_address;
+use shmem_node::segment::NodeView;
+use shmem_node::settings::{self, Settings};
+
+use super::register;
+use super::wanted::wanted;
+use crate::error::Error;
+use crate::pmi::Identity;
+
+/// Operations under way per connection on a device. It takes the memory for all of them when the
+/// queue pair is made, with room for inline payloads 1 KiB each and more; enough to keep a link busy.
+const DEVICE_SQ_DEPTH: u32 = 64;
+
+/// The software HCA of PE `me`.
+pub(super) fn software_hca(
+    settings: &Settings,
+    view: &NodeView,
+    me: usize,
+    seed: u64,
+) -> Result<SoftConfig, Error> {
+    let addresses = view.hca_addresses().ok_or_else(|| {
+        Error::Launch("shmrun gave addresses of a kind that this program does not know".into())
+    })?;
+    let bind = addresses.of(view.node() as u32, me as u32);
+    let (window, window_len) = view.heap_window();
+    let faults = settings.soft_faults;
+    Ok(SoftConfig {
+        bind,
+        port: settings.soft_port,
+        mtu: mtu(match settings.soft_mtu {
+            0 => own_address::path_mtu(bind).unwrap_or(0),
+            bytes => bytes,
+        }),
+        interop: settings.soft_interop,
+        silent: faults.silent,
+        receive_buffer: settings.soft_buffer.try_into().unwrap_or(u32::MAX),
+        // Where PEs outnumber cores, so that nobody spins, senders take turns anyway.
+        shares: view.spins() > 0,
+        // SAFETY: the heap memory of the node, whole, as every PE of it maps it until its end; the
+        // library and the program access it through raw pointers or atomics.
+        shared: Some(unsafe { SharedWindow::new(window, window_len) }),
+        faults: Faults {
+            drop: faults.drop_ppm,
+            duplicate: faults.duplicate_ppm,
+            reorder: faults.reorder_ppm,
+            seed: faults.seed ^ (me as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        },
+        seed,
+    })
+}
+
+/// The device of PE `me`, which may be the software HCA.
+pub(super) fn device<'a>(
+    settings: &Settings,
+    view: &NodeView,
+    me: usize,
+    soft: &'a SoftConfig,
+) -> Request<'a> {
+    Request {
+        wanted: wanted(settings),
+        number: view.node() + view.local_of()[me] as usize,
+        gid_index: settings.gid_index,
+        memory: register::at_least(settings, view.heap_start(), view.segment_len()) as u64,
+        on_demand_paging: register::wants_paging(settings),
+        xrc: settings.transport == settings::Transport::Xrc,
+        soft,
+    }
+}
+
+/// The endpoint of PE `me` on a device of this fabric. Without an `identity` the job's comes later.
+pub(super) fn endpoint(
+    settings: &Settings,
+    view: &NodeView,
+    me: usize,
+    fabric: Fabric,
+    xrc: Option<OwnedFd>,
+    identity: Option<Identity>,
+) -> EndpointConfig {
+    let (job_id, job_key) = identity.unwrap_or(([0; 16], &[0; 32]));
+    let defaults = EndpointConfig::default();
+    EndpointConfig {
+        pe: me as u32,
+        n_pes: view.n_pes() as u32,
+        transport: match settings.transport {
+            settings::Transport::Rc => Transport::Rc,
+            settings::Transport::Xrc => Transport::Xrc {
+                domain: xrc.map(Arc::new),
+            },
+        },
+        atomics: match settings.atomics {
+            settings::Atomics::Auto => Atomics::Auto,
+            settings::Atomics::Hca => Atomics::Hca,
+            settings::Atomics::Owner => Atomics::Owner,
+        },
+        job_id,
+        job_key,
+        identity_later: identity.is_none(),
+        connect_deadline: settings.connect_timeout,
+        linger: settings.linger,
+        max_qps: settings.max_qps,
+        spin_rounds: view.spins(),
+        sq_depth: match fabric {
+            Fabric::Soft => defaults.sq_depth,
+            Fabric::Roce | Fabric::InfiniBand => DEVICE_SQ_DEPTH,
+        },
+        ..defaults
+    }
+}
+
+/// The settings table allows no other values.
+fn mtu(bytes: u32) -> Mtu {
+    match bytes {
+        256 => Mtu::M256,
+        512 => Mtu::M512,
+        1024 => Mtu::M1024,
+        2048 => Mtu::M2048,
+        _ => Mtu::M4096,
+    }
+}

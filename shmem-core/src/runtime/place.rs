@@ -1,0 +1,249 @@
+//! Where the memory of a PE is, and what is done with it on this node.
+//!
+//! Operations on 8 bytes take a few nanoseconds, so what is found out about them counts. All of them come
+//! to a [`Near`] at last: most by way of [`Runtime::place`], which has messages for mistakes; those of
+//! the C library on the default context by [`near`], where one look at the runtime serves all questions,
+//! and whatever is not plainly a symmetric object of a neighbour is left to the long way.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use shmem_ib::atomic::{self, AtomicOp, Width};
+
+use super::{Runtime, try_rt};
+use crate::heap::access;
+
+/// Where a PE's memory is.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// On this node.
+    Near(Near),
+    /// On another node: the PE's number in the job.
+    Far(usize),
+}
+
+/// Symmetric memory of a PE of this node, from some byte on, which can be loaded and stored.
+#[derive(Clone, Copy)]
+pub struct Near {
+    rt: &'static Runtime,
+    at: *mut u8,
+    /// Position of the PE on the node.
+    local: usize,
+}
+
+/// Where PE `world_pe` of the job has what are the `len` bytes at `at` here. `None` if these are not
+/// symmetric, if the PE is on another node or does not exist, and before init.
+///
+/// What is done there is done on the default context, or on any other: inside a node that makes no
+/// difference.
+#[inline(always)]
+#[track_caller]
+pub fn near(at: *const u8, len: usize, world_pe: usize) -> Option<Near> {
+    let rt = try_rt()?;
+    // Finds threads that may not call the library.
+    #[cfg(debug_assertions)]
+    super::rt();
+    let sym = rt.ranges.find(at as usize, len)?;
+    if world_pe >= rt.node_of.len() {
+        return None;
+    }
+    match rt.place(world_pe, sym.offset()) {
+        Place::Near(near) => Some(near),
+        Place::Far(_) => None,
+    }
+}
+
+impl Runtime {
+    /// Where the byte at `offset` of `pe`'s segment is.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn place(&'static self, pe: usize, offset: usize) -> Place {
+        if !self.is_near(pe) {
+            return Place::Far(pe);
+        }
+        let local = self.local_of[pe] as usize;
+        Place::Near(Near {
+            rt: self,
+            at: self.neighbour(local, offset),
+            local,
+        })
+    }
+
+    /// Whether `pe` is on this node.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn is_near(&self, pe: usize) -> bool {
+        match self.node_of.get(pe) {
+            Some(&node) => node == self.my_node,
+            None => self.no_such_pe(pe),
+        }
+    }
+}
+
+impl Near {
+    /// The first byte.
+    #[inline(always)]
+    pub(crate) fn at(self) -> *mut u8 {
+        self.at
+    }
+
+    /// The PE's memory at another offset of its segment.
+    #[inline(always)]
+    pub(crate) fn elsewhere(self, offset: usize) -> Self {
+        Self {
+            at: self.rt.neighbour(self.local, offset),
+            ..self
+        }
+    }
+
+    /// Wakes the PE if it waits for its memory to change, as what was stored there without this type.
+    #[inline(always)]
+    pub(crate) fn ring(self) {
+        self.rt.ring(self.local);
+    }
+
+    /// Writes `bytes` bytes.
+    ///
+    /// # Safety
+    /// The range has so many, and `source` is readable for as many.
+    #[inline(always)]
+    pub unsafe fn put(self, source: *const u8, bytes: usize) {
+        // SAFETY: by the caller; the range is mapped.
+        unsafe { access::copy(source, self.at, bytes) };
+        self.ring();
+    }
+
+    /// Reads `bytes` bytes.
+    ///
+    /// # Safety
+    /// The range has so many, and `dest` is writable for as many.
+    #[inline(always)]
+    pub unsafe fn get(self, dest: *mut u8, bytes: usize) {
+        // SAFETY: by the caller; the range is mapped.
+        unsafe { access::copy(self.at, dest, bytes) };
+    }
+
+    /// Writes a value. One of 1, 2, 4 or 8 bytes whose place is aligned is never seen in part.
+    ///
+    /// # Safety
+    /// The range has `N` bytes.
+    #[inline(always)]
+    pub unsafe fn store<const N: usize>(self, value: [u8; N]) {
+        macro_rules! word {
+            ($atomic:ident $word:ident) => {{
+                let mut bytes = [0; size_of::<$word>()];
+                bytes.copy_from_slice(&value);
+                // SAFETY: mapped, of this size, and aligned.
+                let word = unsafe { $atomic::from_ptr(self.at.cast()) };
+                word.store($word::from_ne_bytes(bytes), Ordering::Relaxed);
+                self.ring();
+            }};
+        }
+        match N {
+            1 => word!(AtomicU8 u8),
+            2 if self.aligned(2) => word!(AtomicU16 u16),
+            4 if self.aligned(4) => word!(AtomicU32 u32),
+            8 if self.aligned(8) => word!(AtomicU64 u64),
+            // SAFETY: by the caller.
+            _ => unsafe { self.put_apart(value.as_ptr(), N) },
+        }
+    }
+
+    /// Reads a value, as [`store`](Self::store) writes it.
+    ///
+    /// # Safety
+    /// The range has `N` bytes.
+    #[inline(always)]
+    pub unsafe fn load<const N: usize>(self) -> [u8; N] {
+        let mut value = [0; N];
+        macro_rules! word {
+            ($atomic:ident) => {{
+                // SAFETY: mapped, of this size, and aligned.
+                let word = unsafe { $atomic::from_ptr(self.at.cast()) };
+                value.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+            }};
+        }
+        match N {
+            1 => word!(AtomicU8),
+            2 if self.aligned(2) => word!(AtomicU16),
+            4 if self.aligned(4) => word!(AtomicU32),
+            8 if self.aligned(8) => word!(AtomicU64),
+            // SAFETY: by the caller.
+            _ => unsafe { self.get_apart(value.as_mut_ptr(), N) },
+        }
+        value
+    }
+
+    /// [`put`](Self::put) where it is rare enough to be called.
+    ///
+    /// # Safety
+    /// As for that.
+    #[cold]
+    unsafe fn put_apart(self, source: *const u8, bytes: usize) {
+        // SAFETY: by the caller.
+        unsafe { self.put(source, bytes) };
+    }
+
+    /// [`get`](Self::get) where it is rare enough to be called.
+    ///
+    /// # Safety
+    /// As for that.
+    #[cold]
+    unsafe fn get_apart(self, dest: *mut u8, bytes: usize) {
+        // SAFETY: by the caller.
+        unsafe { self.get(dest, bytes) };
+    }
+
+    /// Executes `op`; gives the old value, in the low bytes.
+    ///
+    /// # Safety
+    /// The range has as many bytes as the width says, and is aligned for it.
+    #[inline(always)]
+    pub unsafe fn atomic(self, width: Width, op: AtomicOp) -> u64 {
+        // SAFETY: mapped, and by the caller.
+        let old = unsafe { atomic::execute(self.at, width, op) };
+        if !matches!(op, AtomicOp::Fetch) {
+            self.ring();
+        }
+        old
+    }
+
+    /// Replaces the word, in order after what this thread has written before.
+    ///
+    /// # Safety
+    /// As for [`atomic`](Self::atomic).
+    #[inline(always)]
+    pub unsafe fn set(self, width: Width, value: u64) {
+        // SAFETY: mapped, and by the caller.
+        unsafe { atomic::store(self.at, width, value) };
+        self.ring();
+    }
+
+    /// Executes `op`, of which nobody needs the old value.
+    ///
+    /// # Safety
+    /// As for [`atomic`](Self::atomic).
+    #[inline(always)]
+    pub(crate) unsafe fn post(self, width: Width, op: AtomicOp) {
+        // SAFETY: by the caller.
+        unsafe {
+            match op {
+                AtomicOp::Swap(value) => self.set(width, value),
+                _ => {
+                    atomic::execute(self.at, width, op);
+                    self.ring();
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn aligned(self, to: usize) -> bool {
+        (self.at as usize).is_multiple_of(to)
+    }
+}

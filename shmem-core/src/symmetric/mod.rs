@@ -1,0 +1,4 @@
+//! Symmetric memory as a program sees it: handles to arrays, and addresses.
+
+pub(crate) mod address;
+pub(crate) mod array;

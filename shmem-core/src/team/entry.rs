@@ -1,0 +1,79 @@
+//! The entry to the collectives of a team, for one thread of a PE at a time.
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+use super::Team;
+use crate::runtime::{Runtime, rt};
+
+/// The thread that is in a collective of a team.
+#[derive(Debug)]
+pub(crate) struct Guard<'a>(&'a Team);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // ORDERING(collective): pairs with `Team::enter`.
+        self.0.meeting.store(false, Ordering::Release);
+    }
+}
+
+/// The runtime in the hands of the one thread that may be in a collective of all PEs.
+pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
+
+/// The runtime, for a collective of all PEs.
+///
+/// # Panics
+/// If the PE is not initialised, or another thread is in a collective of the world team.
+#[inline]
+#[track_caller]
+pub(crate) fn collective() -> Collective {
+    let (rt, guard) = Team::world().enter();
+    Collective(rt, guard)
+}
+
+impl Deref for Collective {
+    type Target = Runtime;
+    fn deref(&self) -> &Runtime {
+        self.0
+    }
+}
+
+impl Team {
+    /// Marks this thread as the one that is in a collective of the team.
+    ///
+    /// Two at once would mix up rounds and, in a leader, write the same buffers. That is a mistake of
+    /// the program (OpenSHMEM 1.6, thread support: the program orders the collectives of its
+    /// threads), so it has to be found, not obeyed.
+    ///
+    /// # Panics
+    /// If another thread is, or the PE is not initialised, or is again.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn enter(&self) -> (&'static Runtime, Guard<'_>) {
+        let rt = rt();
+        if self.life.is_some_and(|life| life != rt.life()) {
+            self.outlived();
+        }
+        // ORDERING(collective): a thread sees what the one before it has done in collectives.
+        if self.meeting.swap(true, Ordering::Acquire) {
+            self.crowded();
+        }
+        (rt, Guard(self))
+    }
+
+    #[cold]
+    #[track_caller]
+    fn outlived(&self) -> ! {
+        panic!("{self} ended with the finalize that came after it was made; make it anew")
+    }
+
+    #[cold]
+    #[track_caller]
+    fn crowded(&self) -> ! {
+        panic!(
+            "two threads of PE {} are in collectives of {self} at once; let one thread call them, \
+             lock, or use a team for each",
+            self.members.world_pe(self.my_pe).unwrap_or_default()
+        )
+    }
+}

@@ -1,0 +1,218 @@
+//! Waiting for and testing elements of symmetric arrays.
+
+use crate::symmetric::array::SymSlice;
+use crate::wait::words::{self, Cmp, Mask, Values, Waitable, Words};
+
+/// Waits until this PE's first element of `word` compares as asked; gives its value then.
+///
+/// A PE that sleeps here is woken by what others put or execute there. A store through
+/// [`SymSlice::ptr`], or of another thread of this PE, wakes nobody and is seen late: after 32 ms at
+/// most, or after 4 ms for every PE of the node that waits, if that is more (times the emulated nodes of
+/// the machine).
+///
+/// # Completion
+/// What the PE that wrote the value had put to this PE before it, with a fence between, is
+/// visible on return.
+///
+/// # Panics
+/// If `word` is empty.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_wait_until`.
+#[inline]
+#[track_caller]
+pub fn wait_until<T: Waitable>(word: SymSlice<T>, cmp: Cmp, value: T) -> T {
+    // SAFETY: the word lies aligned in this PE's segment.
+    unsafe { words::wait_until(word.elem(0).as_ptr(), cmp, value) }
+}
+
+/// Whether this PE's first element of `word` compares as asked.
+///
+/// # Completion
+/// As for [`wait_until`], if true.
+///
+/// # Panics
+/// If `word` is empty.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_test`.
+#[inline]
+#[track_caller]
+pub fn test<T: Waitable>(word: SymSlice<T>, cmp: Cmp, value: T) -> bool {
+    // SAFETY: the word lies aligned in this PE's segment.
+    unsafe { words::test(word.elem(0).as_ptr(), cmp, value) }
+}
+
+/// Waits until a signal of this PE compares as asked; gives its value then. What comes with a
+/// signal (`put_signal`) is visible on return.
+///
+/// # Panics
+/// If `signal` is empty.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_signal_wait_until`.
+#[inline]
+#[track_caller]
+pub fn signal_wait_until(signal: SymSlice<u64>, cmp: Cmp, value: u64) -> u64 {
+    wait_until(signal, cmp, value)
+}
+
+/// The words of an array that take part, and what they are compared with.
+#[track_caller]
+fn select<T: Waitable>(
+    array: SymSlice<T>,
+    skip: Option<&[bool]>,
+    cmp: Cmp,
+    values: Values<T>,
+) -> Words<T> {
+    let n = array.len();
+    let mask = skip.map_or(Mask::All, |skip| {
+        assert!(
+            skip.len() == n,
+            "a mask of {} for {n} words: give one bool for each",
+            skip.len()
+        );
+        Mask::Skip(skip.as_ptr())
+    });
+    Words {
+        at: array.as_ptr(),
+        n,
+        mask,
+        cmp,
+        values,
+    }
+}
+
+/// A value for each word of an array.
+#[track_caller]
+fn each<T: Waitable>(array: SymSlice<T>, values: &[T]) -> Values<T> {
+    assert!(
+        values.len() == array.len(),
+        "{} values for {} words: give one for each",
+        values.len(),
+        array.len()
+    );
+    Values::Each(values.as_ptr())
+}
+
+/// The forms for many words: one function that compares all with the same value, and one (`_vector`)
+/// that compares each with its own.
+macro_rules! forms {
+    ($(
+        $(#[$doc:meta])*
+        $one:ident, $vector:ident $(, $indices:ident)? => $result:ty, $spec:literal, $vector_spec:literal;
+    )*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Panics
+        /// If `skip` has not the length of `array`.
+        ///
+        /// # Spec
+        #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
+        #[track_caller]
+        pub fn $one<T: Waitable>(
+            array: SymSlice<T>,
+            $($indices: &mut Vec<usize>,)?
+            skip: Option<&[bool]>,
+            cmp: Cmp,
+            value: T,
+        ) -> $result {
+            let words = select(array, skip, cmp, Values::One(value));
+            // SAFETY: the words lie aligned in this PE's segment; the mask has one bool for each.
+            unsafe { words::$one(words $(, collect($indices))?) }
+        }
+
+        #[doc = concat!("As [`", stringify!($one), "`], with a value for each word.")]
+        ///
+        /// # Panics
+        /// If `skip` or `values` has not the length of `array`.
+        ///
+        /// # Spec
+        #[doc = concat!("OpenSHMEM 1.6, `", $vector_spec, "`.")]
+        #[track_caller]
+        pub fn $vector<T: Waitable>(
+            array: SymSlice<T>,
+            $($indices: &mut Vec<usize>,)?
+            skip: Option<&[bool]>,
+            cmp: Cmp,
+            values: &[T],
+        ) -> $result {
+            let words = select(array, skip, cmp, each(array, values));
+            // SAFETY: as above, and there is a value for each word.
+            unsafe { words::$one(words $(, collect($indices))?) }
+        }
+    )* };
+}
+
+/// Puts positions into an emptied vector.
+fn collect(indices: &mut Vec<usize>) -> impl FnMut(usize) {
+    indices.clear();
+    |i| indices.push(i)
+}
+
+forms! {
+    /// Waits until each word of `array` has compared as asked, but for those that `skip` marks.
+    /// Returns at once if no word takes part.
+    ///
+    /// # Completion
+    /// As for [`wait_until`], for every word.
+    wait_until_all, wait_until_all_vector => (),
+        "shmem_wait_until_all", "shmem_wait_until_all_vector";
+
+    /// Waits until a word of `array` compares as asked, but for those that `skip` marks, and gives
+    /// its position; `None`, at once, if no word takes part. Where several do, each is given sooner
+    /// or later by calls that follow.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), shmem::Error> {
+    /// # let _world = shmem::init()?;
+    /// use shmem::{Cmp, alloc, atomic_inc, barrier_all, my_pe, n_pes, wait_until_any};
+    /// // Every PE tells every other that it has come; whoever comes first is served first.
+    /// let (me, n) = (my_pe(), n_pes());
+    /// let arrived = alloc::<u64>(n)?;
+    /// (0..n).for_each(|pe| atomic_inc(arrived.elem(me), pe));
+    /// let mut served = vec![false; n];
+    /// while let Some(pe) = wait_until_any(arrived, Some(&served), Cmp::Eq, 1) {
+    ///     served[pe] = true;
+    /// }
+    /// assert!(served.iter().all(|&s| s));
+    /// # barrier_all();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Completion
+    /// As for [`wait_until`], for the word that is given.
+    wait_until_any, wait_until_any_vector => Option<usize>,
+        "shmem_wait_until_any", "shmem_wait_until_any_vector";
+
+    /// Waits until at least one word of `array` compares as asked, but for those that `skip` marks;
+    /// puts the positions of all that do into `indices`, which it empties first, and gives their
+    /// number. 0, at once, if no word takes part.
+    ///
+    /// # Completion
+    /// As for [`wait_until`], for the words that are given.
+    wait_until_some, wait_until_some_vector, indices => usize,
+        "shmem_wait_until_some", "shmem_wait_until_some_vector";
+
+    /// Whether each word of `array` compares as asked, but for those that `skip` marks; also if no
+    /// word takes part.
+    ///
+    /// # Completion
+    /// As for [`wait_until`], if true.
+    test_all, test_all_vector => bool, "shmem_test_all", "shmem_test_all_vector";
+
+    /// Position of a word of `array` that compares as asked, but for those that `skip` marks, if
+    /// there is one. Where there are several, each is given sooner or later by calls that follow.
+    ///
+    /// # Completion
+    /// As for [`wait_until`], for the word that is given.
+    test_any, test_any_vector => Option<usize>, "shmem_test_any", "shmem_test_any_vector";
+
+    /// Puts the positions of all words of `array` that compare as asked, but for those that `skip`
+    /// marks, into `indices`, which it empties first, and gives their number.
+    ///
+    /// # Completion
+    /// As for [`wait_until`], for the words that are given.
+    test_some, test_some_vector, indices => usize, "shmem_test_some", "shmem_test_some_vector";
+}

@@ -1,0 +1,202 @@
+//! Connection messages on their way in and out, and what becomes of a connection: it opens, fails, or
+//! breaks.
+
+use std::time::Duration;
+
+use crate::endpoint::atomics::by_owner::books::ANSWER_SLOTS;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
+use crate::interface::Failure;
+use crate::message::{MAX_LEN, Message};
+use crate::{UdAddress, Way};
+use shmem_verbs::{
+    Access, Completion, Hca, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
+};
+
+/// Datagrams kept until the job's identity is known.
+const SEALED_MAX: usize = 64;
+
+pub(super) const INIT: QpAttr = QpAttr::Init {
+    access: Access::ALL,
+    qkey: None,
+};
+
+impl<H: Hca> Driver<H> {
+    /// A datagram has arrived.
+    pub(crate) fn datagram(&mut self, slot: u32, completion: &Completion) {
+        let Some(ud) = &self.ud else { return };
+        match completion.status {
+            WcStatus::Success => {}
+            WcStatus::WrFlushErr => return,
+            status => return self.datagrams_failed("receiving", status),
+        }
+        let (bytes, len) = ud.received(slot, completion);
+        // The slot was taken from the queue by this completion, so there is room for it.
+        let _ = ud.post_receive(&*self.hca, slot);
+        match &mut self.sealed {
+            None => self.datagram_in(&bytes[..len]),
+            // As for one that finds no receive: it will be sent again.
+            Some(sealed) if sealed.len() == SEALED_MAX => {}
+            Some(sealed) => sealed.push((bytes, len)),
+        }
+    }
+
+    /// A datagram has left, or could not.
+    pub(crate) fn datagram_sent(&mut self, slot: u32, completion: &Completion) {
+        if let Some(ud) = &mut self.ud {
+            ud.sent(slot);
+        }
+        if !matches!(completion.status, WcStatus::Success | WcStatus::WrFlushErr) {
+            self.datagrams_failed("sending", completion.status);
+        }
+    }
+
+    fn datagram_in(&mut self, bytes: &[u8]) {
+        let now = self.now();
+        // What is not for us is dropped silently, and counted by the manager.
+        let _ = self.manager.handle_datagram(now, bytes);
+        self.act();
+    }
+
+    /// From here on messages can be read and written.
+    pub(crate) fn set_identity(&mut self, job_id: [u8; 16], job_key: &'static [u8; 32]) {
+        let Some(sealed) = self.sealed.take() else {
+            return;
+        };
+        let by_owner = self.owner.is_some();
+        let identity = self.config.identity(job_id, job_key, by_owner);
+        self.manager.set_identity(&identity);
+        for (bytes, len) in sealed {
+            self.datagram_in(&bytes[..len]);
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: &UdAddress, message: &Message) {
+        let mut bytes = [0; MAX_LEN];
+        let len = self.manager.encode(message, &mut bytes);
+        if let Some(ud) = &mut self.ud {
+            ud.send(&*self.hca, to, &bytes[..len]);
+        }
+    }
+
+    pub(crate) fn qp_init(&self, ty: QpType) -> QpInit {
+        QpInit {
+            max_send_wr: self.config.sq_depth + self.owner.as_ref().map_or(0, |_| ANSWER_SLOTS),
+            max_inline: self.max_inline as u32,
+            ..QpInit::new(ty, self.cq)
+        }
+    }
+
+    pub(crate) fn create_qp(&mut self, init: &QpInit, attr: QpAttr) -> Result<Qpn, VerbsError> {
+        let qpn = self.hca.create_qp(init)?;
+        if let Err(e) = self.hca.modify_qp(qpn, &attr) {
+            let _ = self.hca.destroy_qp(qpn);
+            return Err(e);
+        }
+        self.qps_created += 1;
+        self.qps_alive += 1;
+        Ok(qpn)
+    }
+
+    /// Moves a queue pair from RTR to RTS.
+    pub(crate) fn start_sending(
+        &self,
+        qpn: Qpn,
+        sq_psn: Psn,
+        max_rd_atomic: u8,
+    ) -> Result<(), VerbsError> {
+        let rts = QpAttr::Rts {
+            sq_psn,
+            timeout: self.config.rc_timeout,
+            retry_cnt: self.config.rc_retry,
+            // Without limit: peers post receives again as long as they live.
+            rnr_retry: if self.owner.is_some() { 7 } else { 0 },
+            max_rd_atomic,
+        };
+        self.hca.modify_qp(qpn, &rts)
+    }
+
+    pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        self.take_last_receives(qpn);
+        let gone = self.hca.destroy_qp(qpn).is_ok();
+        self.broken.remove(&qpn);
+        self.qps_alive -= u32::from(gone);
+        gone
+    }
+
+    /// The connection to `pe` is open.
+    pub(super) fn opened(&mut self, pe: u32) {
+        self.posts += 1;
+        let peer = self.peers.entry(pe).or_default();
+        peer.entitled = peer.waiters;
+        peer.used = self.posts;
+        self.notify = true;
+    }
+
+    pub(crate) fn connect_failed(&mut self, pe: u32, failure: Failure) {
+        let name = self.describe(pe);
+        let peer = self.peers.entry(pe).or_default();
+        peer.failures += 1;
+        peer.failure = Some(match failure {
+            Failure::Silence { nanos, sent } => ConnError::Unreachable {
+                peer: name,
+                address: peer.address.map_or_else(|| "?".into(), |a| a.to_string()),
+                sent,
+                silent: Duration::from_millis(nanos / 1_000_000),
+            },
+            Failure::QueuePair(why) => ConnError::QueuePair { peer: name, why },
+            Failure::PeerLeft => ConnError::PeerLeft { peer: name },
+        });
+        self.notify = true;
+    }
+
+    /// The connection to `pe` is beyond repair, and so it is for all who share it.
+    pub(crate) fn broke(&mut self, pe: u32, error: ConnError) {
+        if let Some(qpn) = self.manager.broke(pe) {
+            self.broken.entry(qpn).or_insert(error);
+        }
+        self.changes += 1;
+        self.expect_no_answers(pe);
+        self.notify = true;
+    }
+
+    /// Why a queue pair that is in error is.
+    pub(crate) fn why_broken(&self, qpn: Qpn) -> ConnError {
+        self.broken
+            .get(&qpn)
+            .cloned()
+            .unwrap_or_else(|| self.over())
+    }
+
+    /// The connection to `pe`, if it is open and sound. While it makes room for another, nothing may be
+    /// begun over it, but by threads that have waited for it.
+    #[inline]
+    pub(crate) fn sound(&self, pe: u32) -> Result<Option<Way<'_>>, ConnError> {
+        if self.closing {
+            return Err(self.over());
+        }
+        match self.manager.way(pe) {
+            Some(way) if way.broken || way.left => Err(self.why_not(pe, &way)),
+            Some(way) => Ok(Some(way)),
+            None => match self.manager.in_error(pe) {
+                Some(qpn) => Err(self.why_broken(qpn)),
+                None => Ok(None),
+            },
+        }
+    }
+
+    #[cold]
+    fn why_not(&self, pe: u32, way: &Way<'_>) -> ConnError {
+        if way.broken {
+            return self.why_broken(way.qpn);
+        }
+        let peer = self.describe(pe);
+        ConnError::PeerLeft { peer }
+    }
+
+    /// The connection to `pe`, if it is sound and operations may begin over it.
+    #[inline]
+    pub(crate) fn usable(&self, pe: u32) -> Result<Option<Way<'_>>, ConnError> {
+        Ok(self.sound(pe)?.filter(|way| !way.draining))
+    }
+}

@@ -1,0 +1,229 @@
+//! The endpoint's lock, and how threads wait for something that needs progress.
+//!
+//! A thread that waits makes progress itself. First it looks for completions again and again:
+//! on a free core the answer takes a few microseconds. Then it offers its core to others: with
+//! more PEs than cores, the peer that has to answer may need it. Then it sleeps in the
+//! completion channel. The lock is never held while yielding or sleeping, so other threads post
+//! and poll meanwhile.
+//!
+//! If thread A sleeps there and thread B finds the completion that A waits for, nothing would
+//! wake A before its sleep ends. Therefore whoever releases the lock after such an
+//! event wakes sleepers ([`Hca::wake`]). A has read the number of wake-ups under the lock, so it
+//! learns of that one even if it is not asleep yet, or another thread has returned for it.
+//!
+//! Nobody asks how long a sleep may last because of connection timers: whoever releases the lock
+//! tells the HCA the next deadline ([`Hca::set_alarm`]) if it has changed, so that the sleepers of
+//! that moment hear of it, too. It is told under the lock, or else an older deadline could come last.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::asleep::Asleep;
+use super::driver::Driver;
+use super::error::ConnError;
+use super::operations::accounts::Gauge;
+use crate::spin::{Spin, SpinLimit};
+use shmem_verbs::Hca;
+
+const YIELD_ROUNDS: u32 = 16;
+/// Shortest and longest sleep. Completions, timers and other threads end it, so the longest is only a
+/// safeguard: thousands of PEs that wait for one must not look again and again.
+const FIRST_SLEEP: Duration = Duration::from_micros(250);
+const LAST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Told of the failure of an HCA.
+pub(super) type Tell = Box<dyn Fn(&ConnError) + Send + Sync>;
+
+/// The network side of one PE. See the [module](super).
+pub struct Endpoint<H: Hca> {
+    pub(super) hca: Arc<H>,
+    pub(super) driver: Mutex<Driver<H>>,
+    /// Who executes atomics.
+    pub(super) by_owner: bool,
+    /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
+    pub(super) coherent: bool,
+    /// Atomics of several steps that have not ended.
+    pub(super) composed: Gauge,
+    /// Threads that sleep in the completion channel while they wait for something.
+    pub(super) asleep: Asleep,
+    /// Signalled when the endpoint is closed.
+    pub(super) gone: Condvar,
+    pub(super) on_failure: OnceLock<Tell>,
+    pub(super) spin_limit: SpinLimit,
+}
+
+/// The locked endpoint.
+pub(super) struct Locked<'a, H: Hca> {
+    endpoint: &'a Endpoint<H>,
+    guard: Option<MutexGuard<'a, Driver<H>>>,
+    /// What it says of the endpoint was true of this opening.
+    opening: u64,
+}
+
+impl<H: Hca> Endpoint<H> {
+    pub(super) fn lock(&self) -> Locked<'_, H> {
+        let guard = self.guard();
+        Locked {
+            endpoint: self,
+            opening: guard.opening,
+            guard: Some(guard),
+        }
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Driver<H>> {
+        // The driver keeps its invariants at every point where it could panic.
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<H: Hca> Deref for Locked<'_, H> {
+    type Target = Driver<H>;
+    fn deref(&self) -> &Driver<H> {
+        self.guard.as_ref().expect("taken only inside `unlocked`")
+    }
+}
+
+impl<H: Hca> DerefMut for Locked<'_, H> {
+    fn deref_mut(&mut self) -> &mut Driver<H> {
+        self.guard.as_mut().expect("taken only inside `unlocked`")
+    }
+}
+
+impl<H: Hca> Drop for Locked<'_, H> {
+    fn drop(&mut self) {
+        self.unlock();
+    }
+}
+
+impl<H: Hca> Locked<'_, H> {
+    fn unlock(&mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            guard.set_alarm();
+            let notify = std::mem::take(&mut guard.notify);
+            // It comes with a notice.
+            let failure = notify.then(|| guard.untold_failure.take()).flatten();
+            drop(guard);
+            if notify && self.endpoint.asleep.anybody() {
+                self.endpoint.hca.wake();
+            }
+            if let (Some(error), Some(tell)) = (failure, self.endpoint.on_failure.get()) {
+                tell(&error);
+            }
+        }
+    }
+
+    /// Runs `f` without the lock.
+    ///
+    /// # Panics
+    /// If the endpoint was opened anew meanwhile: nothing that the caller knows is true any more.
+    pub(super) fn unlocked<R>(&mut self, f: impl FnOnce(&Endpoint<H>) -> R) -> R {
+        self.unlock();
+        let result = f(self.endpoint);
+        let guard = self.endpoint.guard();
+        assert!(
+            guard.opening == self.opening,
+            "an operation was under way in an endpoint that was closed and opened again: no thread may \
+             use the library during the last finalize and the init after it"
+        );
+        self.guard = Some(guard);
+        result
+    }
+
+    /// Makes progress until `condition` yields something.
+    pub(super) fn wait_until<R>(
+        &mut self,
+        mut condition: impl FnMut(&mut Driver<H>) -> Option<R>,
+    ) -> R {
+        let mut backoff = self.backoff();
+        loop {
+            if let Some(result) = condition(self) {
+                if backoff.sleep == FIRST_SLEEP {
+                    self.endpoint.spin_limit.ended_well();
+                }
+                return result;
+            }
+            if self.poll() {
+                backoff.renew();
+            } else {
+                self.pause(&mut backoff);
+            }
+        }
+    }
+
+    /// Begins a wait.
+    pub(super) fn backoff(&self) -> Backoff {
+        Backoff {
+            spin: self.endpoint.spin_limit.spin(),
+            yields: YIELD_ROUNDS,
+            sleep: FIRST_SLEEP,
+        }
+    }
+
+    /// Lets others have the lock, later the core, and in the end sleeps until the HCA has work.
+    pub(super) fn pause(&mut self, backoff: &mut Backoff) {
+        if self.endpoint.spin_limit.again(&mut backoff.spin) {
+            // No pause: the poll before was a system call, and the answer may be here.
+            self.unlocked(|_| ());
+        } else if backoff.yields > 0 {
+            backoff.yields -= 1;
+            self.unlocked(|_| thread::yield_now());
+        } else {
+            let time = backoff.sleep;
+            backoff.sleep = (backoff.sleep * 2).min(LAST_SLEEP);
+            self.sleep(time);
+        }
+    }
+
+    /// Sleeps until the HCA has work or another thread has done it, at most `time`.
+    pub(super) fn sleep(&mut self, time: Duration) {
+        self.endpoint.asleep.enter();
+        let wakes = self.endpoint.hca.wakes();
+        self.unlocked(|endpoint| {
+            endpoint.hca.wait_since(wakes, time);
+            endpoint.asleep.leave();
+        });
+    }
+
+    /// Sleeps until another thread has closed the endpoint, at most `max`.
+    pub(super) fn until_closed(&mut self, max: Duration) {
+        if let Some(mut guard) = self.guard.take() {
+            guard.await_end += 1;
+            let (gone, opening) = (&self.endpoint.gone, self.opening);
+            let (mut guard, _) = gone
+                .wait_timeout_while(guard, max, |d| !d.closed && d.opening == opening)
+                .unwrap_or_else(PoisonError::into_inner);
+            guard.await_end -= 1;
+            self.opening = guard.opening;
+            self.guard = Some(guard);
+        }
+    }
+
+    /// Destroys everything, and wakes those who wait for that.
+    pub(super) fn end(&mut self) {
+        if !self.closed {
+            self.tear_down();
+        }
+        if self.await_end > 0 {
+            self.endpoint.gone.notify_all();
+        }
+    }
+}
+
+/// How long a waiting thread still does what, before it sleeps.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    spin: Spin,
+    yields: u32,
+    sleep: Duration,
+}
+
+impl Backoff {
+    /// Something has happened.
+    fn renew(&mut self) {
+        self.spin.renew();
+        self.yields = YIELD_ROUNDS;
+        self.sleep = FIRST_SLEEP;
+    }
+}

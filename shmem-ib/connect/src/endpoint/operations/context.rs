@@ -1,0 +1,153 @@
+//! Contexts: separate streams of operations, each of which completes by itself.
+//!
+//! Contexts share connections, so they cost nothing but their accounts (`accounts.rs`), and the
+//! number of connections does not grow with them.
+
+use smallvec::SmallVec;
+
+use super::accounts::ContextId;
+use super::table::OpId;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::lock::{Endpoint, Locked};
+use crate::endpoint::peer::{Mark, Peer};
+use shmem_verbs::Hca;
+
+/// The operations of one context of an endpoint; see [`Endpoint::context`].
+#[derive(Debug)]
+pub struct Context<'a, H: Hca> {
+    pub(crate) endpoint: &'a Endpoint<H>,
+    pub(crate) id: ContextId,
+}
+
+impl<H: Hca> Clone for Context<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H: Hca> Copy for Context<'_, H> {}
+
+impl<H: Hca> Endpoint<H> {
+    /// The operations of a context.
+    #[inline]
+    #[must_use]
+    pub const fn context(&self, id: ContextId) -> Context<'_, H> {
+        Context { endpoint: self, id }
+    }
+
+    /// [`Context::quiet`] of all contexts.
+    ///
+    /// # Errors
+    /// The first error of an operation that nobody waited for and no quiet has told of.
+    pub fn quiet_all(&self) -> Result<(), ConnError> {
+        let ids = self.lock().accounts.ids();
+        let mut result = Ok(());
+        for id in ids {
+            result = result.and(self.context(id).quiet());
+        }
+        result
+    }
+}
+
+impl<H: Hca> Context<'_, H> {
+    /// Returns when every operation of this context that was started before, by any thread, is
+    /// complete at its target.
+    ///
+    /// # Errors
+    /// The first error of an operation of this context that nobody waited for since the last `quiet`.
+    pub fn quiet(self) -> Result<(), ConnError> {
+        let mut locked = self.endpoint.lock();
+        if locked.closed {
+            return Err(locked.over());
+        }
+        if locked.is_busy() {
+            locked.wait_for_context(self.id, None);
+        }
+        let locked = &mut *locked;
+        let account = locked.accounts.of(self.id);
+        let peers = &locked.peers;
+        account.settle(|pe, mark| has_reached(peers.get(&pe), mark));
+        account.lost_error.take().map_or(Ok(()), Err)
+    }
+
+    /// Returns when every operation of this context towards `pe` that was started before, by any
+    /// thread, is complete at its target. Its errors are those of [`quiet`](Self::quiet), too.
+    ///
+    /// # Errors
+    /// The first error of an operation of this context that nobody waited for since the last `quiet`.
+    pub fn quiet_towards(self, pe: u32) -> Result<(), ConnError> {
+        let mut locked = self.endpoint.lock();
+        if locked.closed {
+            return Err(locked.over());
+        }
+        if locked.is_busy() {
+            locked.wait_for_context(self.id, Some(pe));
+        }
+        locked
+            .accounts
+            .of(self.id)
+            .lost_error
+            .take()
+            .map_or(Ok(()), Err)
+    }
+
+    /// Returns when what this context starts towards any PE from now on is executed after what it has
+    /// started towards it before. Connections deliver in order, so this waits for atomics only that
+    /// owners have still to execute, or that are made of several steps. Their errors are those of
+    /// [`quiet`](Self::quiet).
+    pub fn fence(self) {
+        if !self.endpoint.by_owner && self.endpoint.composed.get() == 0 {
+            return;
+        }
+        let mut locked = self.endpoint.lock();
+        if locked.unanswered > 0 {
+            let asked: SmallVec<[(u32, Mark); 16]> = locked.accounts.of(self.id).last().collect();
+            for (pe, mark) in asked {
+                locked.wait_until(|d| {
+                    let peer = d.peers.get(&pe);
+                    let answered = peer.is_none_or(|p| p.asked.answered >= mark.asked);
+                    answered.then_some(())
+                });
+            }
+        }
+        locked.wait_for_composed(self.id, None);
+    }
+}
+
+fn has_reached(peer: Option<&Peer>, mark: Mark) -> bool {
+    peer.is_none_or(|peer| peer.has_reached(mark))
+}
+
+impl<H: Hca> Locked<'_, H> {
+    /// Waits until what a context has started, towards one peer or all, is complete. What other
+    /// threads start from now on is not waited for.
+    fn wait_for_context(&mut self, id: ContextId, towards: Option<u32>) {
+        let account = self.accounts.of(id);
+        let marks: SmallVec<[(u32, Mark); 16]> = match towards {
+            Some(pe) => account
+                .last_towards(pe)
+                .map(|mark| (pe, mark))
+                .into_iter()
+                .collect(),
+            None => account.last().collect(),
+        };
+        for (pe, mark) in marks {
+            self.wait_until(|d| has_reached(d.peers.get(&pe), mark).then_some(()));
+        }
+        self.wait_for_composed(id, towards);
+    }
+
+    /// The same for its atomics of several steps.
+    fn wait_for_composed(&mut self, id: ContextId, towards: Option<u32>) {
+        if self.accounts.of(id).composed == 0 {
+            return;
+        }
+        let meant: Vec<OpId> = self.ops.composed_of(id, towards);
+        for op in meant {
+            self.wait_until(|d| {
+                let left = d.ops.get_mut(op).is_some_and(|op| op.composed);
+                (!left).then_some(())
+            });
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Operations of the program towards peers.
+//!
+//! * `put_get.rs`: puts and gets. Atomics have a room of their own, `../atomics`.
+//! * `context.rs`: contexts, and how each waits for its own operations: quiet and fence.
+//! * `post.rs`: the one place where work requests of operations are posted.
+//! * `complete.rs`: what happens when they complete, or are lost.
+//! * `table.rs`: the operations under way; `accounts.rs`: what of them is whose.
+
+pub(crate) mod accounts;
+pub(crate) mod complete;
+pub(crate) mod context;
+pub(crate) mod post;
+pub(crate) mod put_get;
+pub(crate) mod table;

@@ -1,0 +1,126 @@
+//! Descriptors: made, and put where forked processes and programs find them.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+
+use super::returned;
+
+/// The owner of a descriptor.
+///
+/// # Safety
+/// `fd` is open and nobody else owns it: it was just returned by the kernel, or just put at a
+/// number of our choice in a forked child.
+pub(crate) unsafe fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: as promised by the caller.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Two connected Unix sockets, close-on-exec.
+pub(crate) fn socketpair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    Ok(rustix::net::socketpair(family, kind, flags, None)?)
+}
+
+/// A pipe, close-on-exec: read end, write end.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// A counter that wakes an epoll.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    Ok(rustix::event::eventfd(0, flags)?)
+}
+
+/// Makes operations on this open file non-blocking.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
+}
+
+/// Puts descriptors at fixed numbers and closes all others from `first_closed` on. `placed` holds
+/// (descriptor, number, close-on-exec). For a forked child that owns its descriptor table.
+pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) -> io::Result<()> {
+    // Out of the way first: a source may lie at the number of another one's target.
+    let parked = placed
+        .iter()
+        .map(|&(fd, ..)| {
+            // SAFETY: open, as its user says.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            rustix::io::fcntl_dupfd_cloexec(fd, 64)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    for (&(_, to, cloexec), fd) in placed.iter().zip(&parked) {
+        let flags = if cloexec { libc::O_CLOEXEC } else { 0 };
+        // SAFETY: plain system call. Whatever was at `to` belongs to the parent's objects, which
+        // this child never drops.
+        returned(unsafe { libc::dup3(fd.as_raw_fd(), to, flags) })?;
+    }
+    // What was out of the way is closed with the rest, though its number may lie below.
+    drop(parked);
+    // SAFETY: as above.
+    unsafe { shmem_node::sys::close_from(first_closed) }
+}
+
+/// Closes all descriptors but those in `keep`, which is sorted. For a forked child that owns its
+/// descriptor table.
+pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut from = 0;
+    for end in keep.iter().map(|&fd| fd as u32).chain([u32::MAX]) {
+        if from < end {
+            // SAFETY: plain system call. What is closed belongs to the parent's objects, which this
+            // child never drops.
+            returned(unsafe { libc::close_range(from, end - 1, 0) })?;
+        }
+        from = end.saturating_add(1);
+    }
+    Ok(())
+}
+
+/// Opens /dev/null for reading and writing.
+pub(crate) fn dev_null() -> io::Result<OwnedFd> {
+    Ok(std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?
+        .into())
+}
+
+/// Takes what is standard input, and leaves /dev/null in its place.
+pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
+    let null = dev_null()?;
+    let taken = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
+    // SAFETY: whoever reads standard input finds it empty from now on.
+    unsafe { shmem_node::sys::put(null.as_raw_fd(), 0)? };
+    Ok(taken)
+}
+
+/// Waits until the descriptor can be read (or has ended), at most `max`.
+pub(crate) fn poll_readable(fd: BorrowedFd<'_>, max: Duration) -> bool {
+    !poll(fd, PollFlags::IN, max).is_empty()
+}
+
+/// Waits until the descriptor can be written (or nobody reads), at most `max`.
+pub(crate) fn poll_writable(fd: BorrowedFd<'_>, max: Duration) -> bool {
+    !poll(fd, PollFlags::OUT, max).is_empty()
+}
+
+/// Whether nothing can come from this descriptor any more.
+pub(crate) fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    poll(fd, PollFlags::empty(), Duration::ZERO).contains(PollFlags::HUP)
+}
+
+fn poll(fd: BorrowedFd<'_>, events: PollFlags, max: Duration) -> PollFlags {
+    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
+    let max = Timespec::try_from(max).ok();
+    match rustix::event::poll(&mut fds, max.as_ref()) {
+        Ok(_) => fds[0].revents(),
+        Err(_) => PollFlags::empty(),
+    }
+}

@@ -1,0 +1,93 @@
+//! Limits of processes: raised for the launcher's own, and taken back for the programs that it starts.
+
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The limits with which this process, or the one that it was forked from, began: of descriptors, if it
+/// has been raised, and of core files, if there are to be none.
+static FIRST_DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
+static FIRST_CORE: OnceLock<Rlimit> = OnceLock::new();
+
+/// From now on there is no core file of this process, or of one that is forked from it: its memory
+/// has the key of the job in many places.
+pub(crate) fn leave_no_core_file() {
+    let old = getrlimit(Resource::Core);
+    let none = Rlimit {
+        current: Some(0),
+        maximum: old.maximum,
+    };
+    FIRST_CORE.get_or_init(|| old);
+    let _ = setrlimit(Resource::Core, none);
+}
+
+/// Raises the limit of descriptors to `need`, as far as this user may; gives what it is then.
+pub(crate) fn raise_descriptors(need: u64) -> u64 {
+    let old = getrlimit(Resource::Nofile);
+    let (current, most) = (
+        old.current.unwrap_or(u64::MAX),
+        old.maximum.unwrap_or(u64::MAX),
+    );
+    FIRST_DESCRIPTORS.get_or_init(|| old);
+    if current >= need {
+        return current;
+    }
+    for (limit, maximum) in [(need, need.max(most)), (need.min(most), most)] {
+        let raised = Rlimit {
+            current: Some(limit),
+            // Without a limit it stays without one.
+            maximum: old.maximum.map(|_| maximum),
+        };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            return limit;
+        }
+    }
+    current
+}
+
+/// Takes [`raise_descriptors`] and [`leave_no_core_file`] back, for programs that a forked child is to
+/// execute.
+pub(crate) fn restore_limits() {
+    let first = [
+        (Resource::Nofile, &FIRST_DESCRIPTORS),
+        (Resource::Core, &FIRST_CORE),
+    ];
+    for (which, limit) in first {
+        if let Some(limit) = limit.get() {
+            let limit = Rlimit { ..*limit };
+            let _ = setrlimit(which, limit);
+        }
+    }
+}
+
+/// Most descriptors that a process of this user can get.
+pub(crate) fn descriptors_allowed() -> Option<u64> {
+    if is_root() {
+        return std::fs::read_to_string("/proc/sys/fs/nr_open")
+            .ok()?
+            .trim()
+            .parse()
+            .ok();
+    }
+    Some(getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))
+}
+
+/// Raises the limit of processes as far as this user may; gives it if it binds.
+pub(crate) fn processes_allowed() -> Option<u64> {
+    if is_root() {
+        return None;
+    }
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nproc);
+    let current = maximum;
+    let _ = setrlimit(Resource::Nproc, Rlimit { current, maximum });
+    maximum
+}
+
+/// The real user of this process, for whom the kernel counts processes.
+pub(crate) fn user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,74 @@
+//! The system calls of the launcher and its agents that std does not offer: fork, process groups,
+//! signals as descriptors, epoll, waiting without blocking, limits. Most are rustix's; the unsafe code of
+//! this crate is here, and is what rustix lacks. The drivers only add the promise that whoever forks has
+//! a single thread.
+//!
+//! Between fork and exec only what needs no lock and no memory of the other process is called.
+
+mod descriptors;
+mod epoll;
+mod limits;
+mod process;
+mod signals;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+pub(crate) use descriptors::{
+    arrange_fds, close_all_but, dev_null, eventfd, is_hung_up, own, pipe, poll_readable,
+    poll_writable, set_nonblocking, socketpair, take_stdin,
+};
+pub(crate) use epoll::{Epoll, Interest, Ready};
+pub(crate) use limits::{
+    descriptors_allowed, leave_no_core_file, processes_allowed, raise_descriptors, restore_limits,
+    user,
+};
+pub(crate) use process::{
+    Waited, become_subreaper, children, end_with_parent, exec, exit_now, fork, fork_to_exec, kill,
+    new_session, set_group, set_name, wait, wait_for,
+};
+pub(crate) use shmem_node::sys::{monotonic_ns, process_cpu_ns, random, recv_now, send_now};
+pub(crate) use signals::{
+    block_all, ignored_signals, is_ignored, next_signal, reset_signals, set_blocked, set_ignored,
+    signalfd, stop,
+};
+
+/// Turns a C return value of -1 into the error in `errno`.
+fn returned(value: libc::c_int) -> io::Result<libc::c_int> {
+    match value {
+        -1 => Err(io::Error::last_os_error()),
+        value => Ok(value),
+    }
+}
+
+/// Whether `fd` is a terminal in whose background this process runs.
+pub(crate) fn in_background(fd: BorrowedFd<'_>) -> bool {
+    let foreground = rustix::termios::tcgetpgrp(fd);
+    foreground.is_ok_and(|group| group != rustix::process::getpgrp())
+}
+
+/// Makes the allocator reuse freed memory rather than give it back. The large buffers of an
+/// allgather come and go; as mappings of their own each would have to be faulted in anew.
+pub(crate) fn keep_freed_memory() {
+    const KEEP: i32 = 64 << 20;
+    // SAFETY: sets parameters of the allocator; there is a single thread.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, KEEP);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEEP);
+        libc::mallopt(libc::M_TOP_PAD, 256 << 10);
+    }
+}
+
+/// What this machine calls itself.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// Enters the network namespace behind `fd`, for good.
+pub(crate) fn enter_network(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let kind = Some(LinkNameSpaceType::Network);
+    Ok(move_into_link_name_space(fd, kind)?)
+}

@@ -1,0 +1,176 @@
+//! Processes: forked, executed, waited for, ended.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::panic::AssertUnwindSafe;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper,
+    set_parent_process_death_signal, setpgid, setsid, wait as wait_any, waitpid,
+};
+
+use super::limits::restore_limits;
+use super::returned;
+
+/// Runs `child` in a copy of this process and gives the copy's process id. The copy ends when
+/// `child` returns, with that as its exit status, and runs nothing of what the original would have
+/// run later (destructors, exit handlers). A panic ends it with status 101.
+///
+/// # Safety
+/// This process has a single thread: in the copy, locks of other threads would stay held forever.
+pub(crate) unsafe fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
+    // SAFETY: one thread, as promised by the caller.
+    match returned(unsafe { libc::fork() })? {
+        0 => {
+            let status = std::panic::catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
+            exit_now(status)
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Runs `child`, which is to execute a program, in a new process that has its own descriptors,
+/// signal settings and process group, but uses this process's memory until then. Nothing is copied,
+/// which makes it several times cheaper than [`fork`]. This process waits meanwhile. Should `child`
+/// return, that is the exit status; a panic ends it with status 101.
+///
+/// # Safety
+/// This process has a single thread. `child` leaves its memory as that thread may find it: above
+/// all it drops no descriptor, whose owner is still in use here.
+pub(crate) unsafe fn fork_to_exec<F: Fn() -> u8>(child: F) -> io::Result<i32> {
+    const STACK: usize = 64 << 10;
+    extern "C" fn enter<F: Fn() -> u8>(child: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: points at the closure below, which outlives this call: its owner is waiting.
+        let child = unsafe { &*child.cast::<F>() };
+        std::panic::catch_unwind(AssertUnwindSafe(child))
+            .unwrap_or(101)
+            .into()
+    }
+    // Pages that are not touched cost nothing.
+    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+    // SAFETY: the stack, which grows down from its aligned end, and the closure live until the
+    // process is another program or has ended, since CLONE_VFORK makes us wait for that. The rest
+    // is promised by the caller.
+    let pid = unsafe {
+        libc::clone(
+            enter::<F>,
+            top.cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            (&raw const child).cast_mut().cast(),
+        )
+    };
+    returned(pid)
+}
+
+/// Ends the process without exit handlers.
+pub(crate) fn exit_now(status: u8) -> ! {
+    shmem_node::sys::end_at_once(status.into())
+}
+
+/// Replaces the program of this process, which gets the limits that this one began with. Returns only
+/// on failure.
+pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
+    let list = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings
+            .iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
+    };
+    let (argv, env) = (list(argv), list(env));
+    restore_limits();
+    // SAFETY: the strings and the NULL-terminated lists of them outlive the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// What waiting for a child found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// This child ended, with this status word.
+    Child(i32, i32),
+    /// The children in question live.
+    NotYet,
+    /// There are no such children.
+    NoChild,
+}
+
+/// Reaps a child (`-1`: any) that has ended, without waiting.
+pub(crate) fn wait(pid: i32) -> Waited {
+    loop {
+        let found = match pid {
+            -1 => wait_any(WaitOptions::NOHANG),
+            pid => waitpid(Pid::from_raw(pid), WaitOptions::NOHANG),
+        };
+        return match found {
+            Ok(Some((pid, status))) => Waited::Child(pid.as_raw_pid(), status.as_raw()),
+            Ok(None) => Waited::NotYet,
+            Err(Errno::INTR) => continue,
+            Err(_) => Waited::NoChild,
+        };
+    }
+}
+
+/// Waits until a child has ended, and reaps it.
+pub(crate) fn wait_for(pid: i32) -> io::Result<i32> {
+    loop {
+        match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(status.as_raw()),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Sends a signal to a process, or with a negative number to a group. A target that is gone is
+/// no error.
+pub(crate) fn kill(pid: i32, signal: i32) {
+    // 0, 1 and -1 would reach processes that are none of ours.
+    assert!(
+        !(-1..=1).contains(&pid),
+        "signal {signal} for process {pid}"
+    );
+    let (target, signal) = (Pid::from_raw(pid.abs()), Signal::from_named_raw(signal));
+    if let (Some(target), Some(signal)) = (target, signal) {
+        let _ = match pid < 0 {
+            true => kill_process_group(target, signal),
+            false => kill_process(target, signal),
+        };
+    }
+}
+
+/// Moves a process (0: this one) into a process group (0: a new one of its own).
+pub(crate) fn set_group(pid: i32, group: i32) -> io::Result<()> {
+    Ok(setpgid(Pid::from_raw(pid), Pid::from_raw(group))?)
+}
+
+/// Makes this process the leader of a session of its own, away from any terminal.
+pub(crate) fn new_session() -> io::Result<()> {
+    setsid()?;
+    Ok(())
+}
+
+/// From now on orphaned descendants become children of this process.
+pub(crate) fn become_subreaper() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// From now on the end of the parent sends this process SIGTERM.
+pub(crate) fn end_with_parent() {
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+}
+
+/// Names this process in listings.
+pub(crate) fn set_name(name: &CStr) {
+    let _ = rustix::thread::set_name(name);
+}
+
+/// The children of this (single-threaded) process.
+pub(crate) fn children() -> Vec<i32> {
+    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|p| p.parse().ok())
+        .collect()
+}

@@ -1,0 +1,63 @@
+//! Why a node segment cannot be made or mapped.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::pages::PagesError;
+use crate::sys;
+
+/// A node segment that cannot be made or mapped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// The sizes do not fit an address space.
+    #[error(
+        "{n_local} heaps of {heap_size} bytes and room for {statics} bytes of static data each do \
+         not fit into an address space; lower SHMEM_SYMMETRIC_SIZE or SHMEM_STATICS_SIZE"
+    )]
+    TooLarge {
+        /// PEs on the node.
+        n_local: usize,
+        /// Bytes of each heap.
+        heap_size: u64,
+        /// Bytes for each PE's static data.
+        statics: u64,
+    },
+    /// There are not enough huge pages.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
+    /// A system call failed.
+    #[error("cannot {what} ({bytes} bytes): {source}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// On how many bytes.
+        bytes: u64,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another version made the memory, or something else did.
+    #[error(
+        "the node segment was not made by this version of shmrun; start the program with the \
+         shmrun that was built with it"
+    )]
+    Foreign,
+}
+
+pub(super) fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
+    move |source| SegmentError::Os {
+        what,
+        bytes: bytes as u64,
+        source,
+    }
+}
+
+/// Whether a memory file has `len` bytes. Reading past the end of one that is too short would be a
+/// SIGBUS.
+pub(super) fn holds(fd: BorrowedFd<'_>, len: usize) -> Result<(), SegmentError> {
+    match sys::file_len(fd) {
+        Ok(real) if real >= len as u64 => Ok(()),
+        Ok(_) => Err(SegmentError::Foreign),
+        Err(e) => Err(os("look at the node's memory", len)(e)),
+    }
+}

@@ -1,0 +1,144 @@
+//! The tables memory of a node: its first page, and mapping it for reading.
+//!
+//! Apart from the heap memory, because a process that only speaks PMI has no heap.
+
+use std::os::fd::BorrowedFd;
+
+use super::error::{SegmentError, holds, os};
+use crate::gather::Gather;
+use crate::hca_address::HcaAddresses;
+use crate::kvs;
+use crate::layout::{HeapLayout, PAGE, TablesLayout};
+use crate::settings::StoreKind;
+use crate::sys::Mapping;
+
+pub(crate) const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
+
+/// First page of the tables, but for the key behind it. Plain data: written before any PE exists.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    pub(crate) magic: u64,
+    pub(crate) job_id: [u8; 16],
+    pub(crate) n_pes: u32,
+    pub(crate) n_nodes: u32,
+    pub(crate) node: u32,
+    pub(crate) n_local: u32,
+    pub(crate) on_machine: u32,
+    pub(crate) heap_size: u64,
+    pub(crate) statics: u64,
+    pub(crate) statics_layout: u64,
+    /// Bytes of a page of the heaps, as far as their layout goes.
+    pub(crate) heap_unit: u64,
+    /// Whether to ask for huge pages.
+    pub(crate) transparent: u32,
+    pub(crate) spins: u32,
+    pub(crate) report: u32,
+    /// A [`StoreKind`].
+    pub(crate) store: u32,
+    pub(crate) store_log: u64,
+    pub(crate) hca_addresses: [u8; HcaAddresses::LEN],
+}
+
+/// Where the job's key lies: behind the header, of which there are copies, in a page that is in no
+/// core file.
+pub(crate) const KEY_AT: usize = size_of::<Header>();
+const _: () = assert!(KEY_AT + size_of::<[u8; 32]>() <= PAGE);
+
+impl Header {
+    /// How PEs read the key-value store. A number that this version does not know was refused before.
+    pub(crate) fn store(&self) -> StoreKind {
+        StoreKind::from_number(self.store).unwrap_or(StoreKind::Message)
+    }
+}
+
+/// The tables of a node alone, mapped for reading: for a process that speaks PMI but has no
+/// symmetric heap.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeTables {
+    pub(crate) header: Header,
+    pub(crate) tables: Mapping,
+    pub(crate) layout: TablesLayout,
+}
+
+impl NodeTables {
+    /// Maps the tables that the NLA passed to this process.
+    ///
+    /// # Errors
+    /// When the descriptor is not that of tables of this version, or cannot be mapped.
+    pub fn attach(tables: BorrowedFd<'_>) -> Result<Self, SegmentError> {
+        holds(tables, PAGE)?;
+        let first = Mapping::new(tables, PAGE, false).map_err(os("map the tables header", PAGE))?;
+        first.keep_from_cores();
+        // SAFETY: the header was complete before this process existed and is never written again.
+        let header = unsafe { *first.get::<Header>(0) };
+        if header.magic != MAGIC || StoreKind::from_number(header.store).is_none() {
+            return Err(SegmentError::Foreign);
+        }
+        let layout = TablesLayout::new(
+            header.n_pes as usize,
+            header.n_nodes as usize,
+            header.n_local as usize,
+            header.store_log as usize,
+        );
+        holds(tables, layout.len)?;
+        let tables = Mapping::new(tables, layout.len, false)
+            .map_err(os("map the tables memory", layout.len))?;
+        tables.keep_from_cores();
+        Ok(Self {
+            header,
+            tables,
+            layout,
+        })
+    }
+
+    /// Random name of the job.
+    pub fn job_id(&self) -> [u8; 16] {
+        self.header.job_id
+    }
+
+    /// Processes in the job.
+    pub fn n_pes(&self) -> usize {
+        self.header.n_pes as usize
+    }
+
+    /// Processes on this node.
+    pub fn n_local(&self) -> usize {
+        self.header.n_local as usize
+    }
+
+    /// Results of PMI allgathers.
+    pub fn gather(&self) -> Gather {
+        Gather::new(self.tables, self.layout, self.n_pes())
+    }
+
+    /// The key-value store, for the process at position `local` of its node. `heap` is the heap
+    /// memory's descriptor, of which only the beginning is mapped, and only if the store has locks,
+    /// which lie there.
+    ///
+    /// # Errors
+    /// When that memory cannot be mapped, or the node has no such process.
+    pub fn kvs(&self, heap: BorrowedFd<'_>, local: usize) -> Result<kvs::Reader, SegmentError> {
+        let n_local = self.header.n_local as usize;
+        if local >= n_local {
+            return Err(SegmentError::Foreign);
+        }
+        let kind = self.header.store();
+        let locks = match kind {
+            StoreKind::Shared | StoreKind::Message => None,
+            StoreKind::RwLock | StoreKind::TwoN => {
+                let unit = (self.header.heap_unit as usize).max(PAGE);
+                let len = (HeapLayout::KVS_LOCKS + kvs::Locks::len(n_local))
+                    .checked_next_multiple_of(unit)
+                    .ok_or(SegmentError::Foreign)?;
+                holds(heap, len)?;
+                let heap = Mapping::new(heap, len, true)
+                    .map_err(os("map the locks of the key-value store", len))?;
+                // SAFETY: the layout of the heap memory keeps that place for them.
+                unsafe { kvs::Locks::new(kind, &heap, HeapLayout::KVS_LOCKS, n_local) }
+            }
+        };
+        // SAFETY: the layouts are those of the memories.
+        Ok(unsafe { kvs::Reader::new(self.tables, self.layout.kvs, kind, locks, local) })
+    }
+}

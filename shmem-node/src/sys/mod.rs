@@ -1,0 +1,106 @@
+//! System calls as the rest of the crate wants them: most are rustix's, whose descriptors have owners and
+//! whose errors are values. What it does not have (mappings that stay, threads without frills, interfaces)
+//! is unsafe code beside them. Everything here returns `io::Error` with the operating system's reason.
+
+mod memory;
+mod net;
+mod socket;
+mod thread;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Mutex;
+
+use rustix::io::{Errno, FdFlags};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{ClockId, clock_gettime};
+
+pub use memory::{
+    Mapping, PAGE, file_len, give_back, huge_memfd, memfd, page_up, reserve, seal, secret,
+};
+pub use net::{interface_addresses, interface_mtu};
+pub use socket::{
+    MAX_FDS, connect_now, peer_user, recv_now, recv_with_fds, send_now, send_with_fds, user,
+    wait_hangup, wait_readable, wait_writable,
+};
+pub use thread::{
+    barrier_by_others, barrier_everywhere, end_at_once, futex_wait, futex_wake, has_ended,
+    register_barrier_everywhere, spawn_thread,
+};
+
+/// Takes over a descriptor that this process was started with, such as one that a launcher names in
+/// the environment, and keeps it from programs that this one executes. Each number can be taken once.
+///
+/// # Errors
+///
+/// `EBADF` if it is closed; `EBUSY` if it has been taken before, or is standard input, output or
+/// error.
+pub fn inherit(fd: RawFd) -> io::Result<OwnedFd> {
+    static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+    let mut taken = TAKEN.lock().unwrap_or_else(|e| e.into_inner());
+    if (0..3).contains(&fd) || taken.contains(&fd) {
+        return Err(Errno::BUSY.into());
+    }
+    if fd < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: not negative; the call tells whether it is open.
+    let open = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_setfd(open, FdFlags::CLOEXEC)?;
+    taken.insert(fd);
+    // SAFETY: open, left to this process by whoever started it, and given to one owner only.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Puts a descriptor at a number, where programs that are executed find it.
+///
+/// # Safety
+/// Nobody in this process owns what has that number.
+pub unsafe fn put(fd: RawFd, at: RawFd) -> io::Result<()> {
+    // SAFETY: as promised by the caller.
+    match unsafe { libc::dup2(fd, at) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Closes all descriptors from a number on.
+///
+/// # Safety
+/// Nobody in this process uses them, or drops who owns them.
+pub unsafe fn close_from(first: RawFd) -> io::Result<()> {
+    // SAFETY: as promised by the caller.
+    match unsafe { libc::close_range(first as u32, u32::MAX, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Fills `buf` with random bytes from the operating system.
+pub fn random(buf: &mut [u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        match getrandom(&mut buf[done..], GetRandomFlags::empty()) {
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Nanoseconds of the monotonic clock, which all processes of a machine share.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(ClockId::Monotonic)
+}
+
+/// Nanoseconds of CPU time that this process has used, all threads together.
+pub fn process_cpu_ns() -> u64 {
+    clock_ns(ClockId::ProcessCPUTime)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

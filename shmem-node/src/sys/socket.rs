@@ -1,0 +1,179 @@
+//! Unix sockets: messages with descriptors, the process at the other end, and waiting for either.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+/// Receives what a socket has now, without waiting: an error of the kind `WouldBlock` if that is
+/// nothing; 0 at its end.
+pub fn recv_now(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::net::recv(socket, buf, RecvFlags::DONTWAIT)?.0)
+}
+
+/// Sends what a socket takes now, without waiting and without SIGPIPE: an error of the kind `WouldBlock`
+/// if that is nothing.
+pub fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(rustix::net::send(socket, bytes, flags)?)
+}
+
+/// How many descriptors one message may carry (the kernel's SCM_MAX_FD).
+pub const MAX_FDS: usize = 253;
+
+/// Room for that many.
+const CONTROL_LEN: usize = rustix::cmsg_space!(ScmRights(MAX_FDS));
+
+/// Sends one message with descriptors over a Unix socket.
+///
+/// # Panics
+/// If there are more than [`MAX_FDS`].
+pub fn send_with_fds(
+    sock: BorrowedFd<'_>,
+    data: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
+    let mut room = [MaybeUninit::uninit(); CONTROL_LEN];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    let fits = fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(fds));
+    assert!(fits, "{} descriptors in one message", fds.len());
+    let data = [IoSlice::new(data)];
+    let send = || rustix::net::sendmsg(sock, &data, &mut control, SendFlags::NOSIGNAL);
+    Ok(retry_on_intr(send)?)
+}
+
+/// Receives one message and the descriptors with it. `Ok((0, _))` is the end of the stream.
+/// A message longer than `data` or with more descriptors than fit is an error.
+pub fn recv_with_fds(sock: BorrowedFd<'_>, data: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut room = [MaybeUninit::uninit(); CONTROL_LEN];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut data = [IoSliceMut::new(data)];
+    let got = retry_on_intr(|| {
+        rustix::net::recvmsg(sock, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
+    if got.flags.intersects(cut) {
+        let what = "a message was truncated";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok((got.bytes, fds))
+}
+
+/// The user that this process acts as.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The user as which the other end of a connected Unix socket was opened.
+///
+/// # Errors
+/// The socket is of another kind.
+pub fn peer_user(sock: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(sock)?.uid.as_raw())
+}
+
+/// Connects to the socket of this name in the abstract namespace, without waiting: an error of the kind
+/// `WouldBlock` if too many others wait there to be accepted.
+///
+/// # Errors
+/// As those of connect(2); `InvalidInput` for a name that is too long.
+pub fn connect_now(name: &[u8]) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new_abstract_name(name)
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Sleeps until the descriptor is readable or `max` has passed, or a signal comes.
+///
+/// # Errors
+/// The descriptor is none.
+pub fn wait_readable(fd: BorrowedFd<'_>, max: Duration) -> io::Result<()> {
+    wait_for(fd, PollFlags::IN, Some(max))
+}
+
+/// Sleeps until the descriptor is writable, or also when it is readable, or `max` has passed, if there
+/// is one, or a signal comes.
+///
+/// # Errors
+/// The descriptor is none.
+pub fn wait_writable(
+    fd: BorrowedFd<'_>,
+    or_readable: bool,
+    max: Option<Duration>,
+) -> io::Result<()> {
+    let mut events = PollFlags::OUT;
+    events.set(PollFlags::IN, or_readable);
+    wait_for(fd, events, max)
+}
+
+fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, max: Option<Duration>) -> io::Result<()> {
+    // What is too long for the kernel has no end.
+    let max = max.and_then(|max| max.try_into().ok());
+    match poll(&mut [PollFd::from_borrowed_fd(fd, events)], max.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Sleeps until the other side of a stream socket is closed. What can be read is left alone.
+///
+/// # Errors
+/// The descriptor is none.
+pub fn wait_hangup(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::RDHUP)];
+    retry_on_intr(|| poll(&mut fds, None))?;
+    match fds[0].revents().contains(PollFlags::NVAL) {
+        true => Err(Errno::BADF.into()),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_hangup_is_noticed_behind_unread_bytes() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        b.write_all(b"x").unwrap();
+        let waiting = std::thread::spawn(move || {
+            wait_hangup(a.as_fd()).unwrap();
+            a
+        });
+        drop(b);
+        let mut a = waiting.join().unwrap();
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut a, &mut rest).unwrap();
+        assert_eq!(rest, "x");
+    }
+
+    #[test]
+    fn the_peer_of_a_pair_is_this_process() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        assert_eq!(peer_user(a.as_fd()).unwrap(), user());
+        wait_readable(a.as_fd(), Duration::from_millis(1)).unwrap();
+        b.write_all(b"x").unwrap();
+        wait_readable(a.as_fd(), Duration::from_secs(60)).unwrap();
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(peer_user(file.as_fd()).is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! Sleeping and waking, barriers between processors, threads, and ends of processes.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use rustix::thread::futex::{self, Flags};
+use rustix::thread::{MembarrierCommand, membarrier};
+
+/// Sleeps while `*word == expected`, at most `max`. Returns early at a wake, a signal, or for no
+/// reason at all: callers re-check their condition. Works across processes and on mappings that
+/// this process may only read. Returns whether `max` has passed.
+pub fn futex_wait(word: &AtomicU32, expected: u32, max: Option<Duration>) -> bool {
+    // What is too long for the kernel has no end.
+    let max = max.and_then(|max| max.try_into().ok());
+    futex::wait(word, Flags::empty(), expected, max.as_ref()) == Err(Errno::TIMEDOUT)
+}
+
+/// Wakes up to `n` sleepers on `word`.
+pub fn futex_wake(word: &AtomicU32, n: u32) {
+    let _ = futex::wake(word, Flags::empty(), n.min(i32::MAX as u32));
+}
+
+/// Lets [`barrier_everywhere`] reach this process. Cheap only while it has one thread; forked
+/// children inherit it. Says whether the kernel can do it.
+pub fn register_barrier_everywhere() -> bool {
+    membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+}
+
+/// The cheap half of a barrier whose other half is [`barrier_everywhere`]: not even the compiler
+/// moves accesses across it, and the processor's part is done by the other side. Together they
+/// order as two sequentially consistent fences do (asymmetric fences, C++ P1202).
+#[inline]
+pub fn barrier_by_others() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// A full memory barrier on every processor that runs a thread of a registered process.
+pub fn barrier_everywhere() -> bool {
+    membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+}
+
+/// Whether there is no process with this number.
+pub fn has_ended(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+/// Ends this process at once: no exit handler runs, and no stream is flushed.
+pub fn end_at_once(status: i32) -> ! {
+    // SAFETY: always allowed.
+    unsafe { libc::_exit(status) }
+}
+
+/// Starts a detached thread with a stack of `stack` bytes.
+///
+/// `std::thread` gives each thread a name, a signal stack and a heap arena, which together cost
+/// more than the thread; a PE's start-up is short enough to notice.
+///
+/// # Errors
+/// When the limit of processes or memory does not allow another thread.
+pub fn spawn_thread(stack: usize, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    extern "C" fn enter<F: FnOnce()>(run: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the pointer came from `Box::into_raw` of this very type, and comes only once.
+        let run = unsafe { Box::from_raw(run.cast::<F>()) };
+        run();
+        ptr::null_mut()
+    }
+    fn enter_of<F: FnOnce()>(_: &F) -> extern "C" fn(*mut libc::c_void) -> *mut libc::c_void {
+        enter::<F>
+    }
+    let enter = enter_of(&run);
+    let run = Box::into_raw(Box::new(run));
+    // SAFETY: the attribute object is initialised, used and destroyed here; the new thread owns
+    // the box, or nobody does if there is no thread.
+    let errno = unsafe {
+        let mut attr: libc::pthread_attr_t = std::mem::zeroed();
+        let mut thread: libc::pthread_t = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attr);
+        libc::pthread_attr_setstacksize(&mut attr, stack);
+        libc::pthread_attr_setdetachstate(&mut attr, libc::PTHREAD_CREATE_DETACHED);
+        let errno = libc::pthread_create(&mut thread, &attr, enter, run.cast());
+        libc::pthread_attr_destroy(&mut attr);
+        errno
+    };
+    if errno != 0 {
+        // SAFETY: no thread took the box.
+        drop(unsafe { Box::from_raw(run) });
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    Ok(())
+}

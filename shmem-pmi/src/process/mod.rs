@@ -1,0 +1,456 @@
+//! A process of a parallel job, whoever its process manager is: the facade of this crate.
+//!
+//! [`Process::init`] finds the PMI server in the environment and speaks to it what it understands:
+//!
+//! | environment | server |
+//! |---|---|
+//! | `SHMEM_NODE` and `PMI_FD` | `shmrun`: PMI-2 with extensions; results are read from shared memory |
+//! | `PMI_FD` | PMI-1.1, as of `mpiexec.hydra`; PMI-2.0 under Slurm (`SLURM_STEP_ID` and `PMI_JOBID`) |
+//! | `PMI_PORT` and `PMI_ID` | PMI-1.1 over TCP, as of `mpiexec.hydra -pmi-port` |
+//! | none of these | none: a job of this process alone |
+//!
+//! With none, a launcher that does not speak PMI may nevertheless have started several processes, of
+//! which each would take itself for a job; where the environment shows that, init fails
+//! ([`launchers`]).
+//!
+//! `SHMEM_PMI=1` and `SHMEM_PMI=2` choose the plain version instead, at any server.
+//!
+//! # Completion
+//!
+//! * [`put`](Process::put) returns when the server has the pair. It becomes visible, to all PEs
+//!   alike, when a fence that all PEs have joined after it is complete; [`get`](Process::get) sees it
+//!   from then on. A key that is put again has its new value after the next fence, except with the
+//!   PMI-2 of `mpiexec.hydra`, which keeps the first.
+//! * [`fence`](Process::fence) returns when all PEs have joined it.
+//! * [`allgather`](Process::allgather) returns when all PEs have joined it and their values can be
+//!   read ("Non-blocking PMI Extensions for Fast MPI Startup", section IV.A).
+//! * [`ifence`](Process::ifence), [`iallgather`](Process::iallgather) return at once; the operation
+//!   is complete when [`Request::wait`] returns or [`Request::test`] says so (the same, sections IV.B
+//!   to IV.E). Several may be under way; they complete in the order in which they were started. A
+//!   value that was handed over may be changed as soon as the call returns.
+//! * Collective operations (`fence`, `ifence`, `allgather`, `iallgather`, `ring`) are called by all
+//!   PEs in the same order. With several threads it is the caller who sees to that.
+//! * [`get_from`](Process::get_from) needs no fence: it returns when that PE has put the key.
+//!
+//! What a server does not have is made of what it has: an allgather of put, split fence and gets
+//! with keys that begin with `-shmem-`; a ring of put, fence and two gets. On a server without
+//! extensions, calls that other threads make during a fence wait for its end.
+//!
+//! # Example
+//!
+//! Each PE tells all others where it listens, and works meanwhile:
+//!
+//! ```
+//! use shmem_pmi::process::Process;
+//!
+//! let pmi = Process::init()?;
+//! let request = pmi.iallgather(b"127.0.0.1:4711")?;
+//! // ... what does not need the addresses ...
+//! let addresses = request.wait()?;
+//! for rank in 0..pmi.size() {
+//!     assert_eq!(addresses.value(rank).as_deref(), Some(&b"127.0.0.1:4711"[..]));
+//! }
+//! pmi.finalize()?;
+//! # Ok::<(), shmem_pmi::process::ProcessError>(())
+//! ```
+
+mod alone;
+mod collective;
+mod connect;
+mod environment;
+mod error;
+mod keys;
+pub mod launchers;
+mod primitives;
+mod request;
+mod shelf;
+
+use std::sync::{Arc, Mutex};
+
+use shmem_node::kvs::Reader;
+
+pub use collective::Ring;
+pub use environment::Server;
+pub use error::{Cause, ProcessError};
+pub use request::{Gathered, Outcome, Request};
+
+use crate::client::Call;
+use crate::client::calls::{self, Spawned};
+use crate::io::Connection;
+use crate::process_mapping::ProcessMapping;
+use crate::question::SpawnRequest;
+use alone::Alone;
+use connect::{Node, introduce};
+use environment::{Environment, Found};
+use shelf::Shelf;
+
+/// A process of a parallel job and its connection to the process manager.
+///
+/// For any number of threads. A process can be one only once, because what the launcher left is
+/// taken: a second [`Process::init`] fails, also after [`Process::finalize`], and so it does beside a
+/// library that has taken it, such as `shmem`.
+#[derive(Debug)]
+pub struct Process {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    server: Server,
+    rank: u32,
+    size: u32,
+    appnum: i32,
+    spawned: bool,
+    /// Number of this PE's next collective operation, from which keys are made; those of former
+    /// processes of the PE count. Held while one is started, so that the calls it consists of stay
+    /// together.
+    next: Mutex<u64>,
+    way: Way,
+}
+
+/// How the server is made use of.
+#[derive(Debug)]
+enum Way {
+    Shmrun {
+        connection: Connection,
+        shelf: Arc<Shelf>,
+        /// The pairs that fences have made visible.
+        store: Reader,
+    },
+    Plain(Connection),
+    Alone(Alone),
+}
+
+impl Inner {
+    fn connection(&self) -> Option<&Connection> {
+        match &self.way {
+            Way::Shmrun { connection, .. } | Way::Plain(connection) => Some(connection),
+            Way::Alone(_) => None,
+        }
+    }
+
+    fn error(&self, call: &'static str, cause: Cause) -> ProcessError {
+        ProcessError {
+            rank: Some(self.rank),
+            server: Some(self.server),
+            call,
+            cause: Box::new(cause),
+        }
+    }
+}
+
+impl Process {
+    /// Makes this process one of a job, as its environment says.
+    ///
+    /// # Errors
+    ///
+    /// A variable makes no sense, what it names is not there, or the server refuses this process; a
+    /// launcher that cannot be talked to has started several processes.
+    pub fn init() -> Result<Self, ProcessError> {
+        Self::init_as(Environment::read)
+    }
+
+    /// As [`Process::init`], for a process that ends the job because its settings make no sense: all
+    /// `SHMEM_*` variables are ignored but `SHMEM_PMI`, if that makes sense. Peers may wait for ever
+    /// for a process that never introduced itself, since its end is no failure to every server.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn init_despite_settings() -> Result<Self, ProcessError> {
+        Self::init_as(Environment::read_despite_settings)
+    }
+
+    fn init_as(
+        read: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> Result<Environment, Cause>,
+    ) -> Result<Self, ProcessError> {
+        let error = |rank, server, cause| ProcessError {
+            rank,
+            server,
+            call: "init",
+            cause: Box::new(cause),
+        };
+        let environment = read(&environment::variable).map_err(|cause| error(None, None, cause))?;
+        let server = environment.found.server();
+        if environment.found == Found::Alone {
+            return Ok(Self::alone());
+        }
+        let (connection, facts, node) = introduce(&environment)
+            .map_err(|cause| error(Some(environment.rank), Some(server), cause))?;
+        let way = match node {
+            Some(Node { tables, store }) => Way::Shmrun {
+                connection,
+                store,
+                shelf: Shelf::new(tables.gather(), tables.n_pes(), facts.first_request.0),
+            },
+            None => Way::Plain(connection),
+        };
+        let inner = Inner {
+            server,
+            rank: facts.rank,
+            size: facts.size,
+            appnum: facts.appnum,
+            spawned: environment.spawned || facts.spawner.is_some(),
+            next: Mutex::new(facts.first_request.0),
+            way,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// A job of this process alone, whatever the environment says.
+    pub fn alone() -> Self {
+        let inner = Inner {
+            server: Server::Alone,
+            rank: 0,
+            size: 1,
+            appnum: 0,
+            spawned: false,
+            next: Mutex::new(0),
+            way: Way::Alone(Alone::default()),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The kind of server.
+    pub fn server(&self) -> Server {
+        self.inner.server
+    }
+
+    /// Rank of this process in the job.
+    pub fn rank(&self) -> u32 {
+        self.inner.rank
+    }
+
+    /// Number of processes in the job.
+    pub fn size(&self) -> u32 {
+        self.inner.size
+    }
+
+    /// Number of this program among those of the job, from 0; -1 if the server does not say.
+    pub fn appnum(&self) -> i32 {
+        self.inner.appnum
+    }
+
+    /// Whether another job has started this one.
+    pub fn spawned(&self) -> bool {
+        self.inner.spawned
+    }
+
+    /// Longest value of [`Process::put`] in bytes: at most 1023, with PMI-1 at most 600.
+    pub fn value_max(&self) -> usize {
+        let max = |connection: &Connection| connection.submit(|client| Ok(client.value_max()));
+        self.inner
+            .connection()
+            .and_then(|connection| max(connection).ok())
+            .unwrap_or(crate::wire::MAX_VALUE - 1)
+    }
+
+    /// Makes a call at the server, or does `alone` if there is none.
+    fn either<C: Call>(
+        &self,
+        method: &'static str,
+        call: C,
+        alone: impl FnOnce(&Alone) -> Result<C::Reply, Cause>,
+    ) -> Result<C::Reply, ProcessError> {
+        self.at_server_or(method, |connection| Ok(connection.call(&call)?), alone)
+    }
+
+    fn at_server_or<T>(
+        &self,
+        call: &'static str,
+        ask: impl FnOnce(&Connection) -> Result<T, Cause>,
+        alone: impl FnOnce(&Alone) -> Result<T, Cause>,
+    ) -> Result<T, ProcessError> {
+        let outcome = match &self.inner.way {
+            Way::Shmrun { connection, .. } | Way::Plain(connection) => ask(connection),
+            Way::Alone(pairs) => pairs.check_open(call).and_then(|()| alone(pairs)),
+        };
+        outcome.map_err(|cause| self.inner.error(call, cause))
+    }
+
+    /// The job's id; with PMI-1 the name of its key-value space.
+    ///
+    /// # Errors
+    ///
+    /// This and all methods below: the connection fails, the server refuses, or the call cannot be
+    /// made, for example after [`Process::finalize`].
+    pub fn job_id(&self) -> Result<String, ProcessError> {
+        let own = || format!("alone-{}", std::process::id());
+        self.either("job_id", calls::JobId, |_| Ok(own()))
+    }
+
+    /// An attribute of the job, such as `PMI_process_mapping` or `universeSize`; `None` if there is
+    /// no such.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`].
+    pub fn job_attr(&self, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
+        let own = |_: &Alone| {
+            let mapping = || ProcessMapping::from_nodes(&[0]).to_string().into_bytes();
+            Ok((key == "PMI_process_mapping").then(mapping))
+        };
+        self.either("job_attr", calls::JobAttr(key), own)
+    }
+
+    /// Publishes a key to the processes of this node, at once. Not with PMI-1.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`].
+    pub fn put_node_attr(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
+        let own = |alone: &Alone| alone.put_node_attr(key, value);
+        self.either("put_node_attr", calls::PutNodeAttr(key, value), own)
+    }
+
+    /// A key that a process of this node publishes; `None` if nobody has. With `wait`, waits until
+    /// somebody does: for ever, if it is put on another node; where the server has no extensions,
+    /// other threads' calls wait, too. Not with PMI-1.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`].
+    pub fn node_attr(&self, key: &str, wait: bool) -> Result<Option<Vec<u8>>, ProcessError> {
+        let own = |alone: &Alone| Ok(alone.node_attr(key, wait));
+        self.either("node_attr", calls::NodeAttr(key, wait), own)
+    }
+
+    /// Puts a pair, which becomes visible with the next fence. Keys have 1 to 63 bytes, values 1 to
+    /// [`Process::value_max`]; not all servers carry blanks, newlines, `;`, `\` and `=`, so binary
+    /// values must be encoded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`]; a key or value that the server could not carry.
+    pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
+        let own = |alone: &Alone| alone.put(key, value);
+        self.either("put", calls::Put(key, value), own)
+    }
+
+    /// The value of a key, if a fence has made one visible. Under shmrun it is read from shared
+    /// memory, and the agent is asked only if it is not there (see `SHMEM_PMI_STORE`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`].
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
+        if let Way::Shmrun { store, .. } = &self.inner.way
+            && let Some(value) = store.get_vec(key.as_bytes())
+        {
+            return Ok(Some(value));
+        }
+        self.either("get", calls::Get(key), |alone| Ok(alone.get(key)))
+    }
+
+    /// The value of a key from the PE that puts it, as soon as it has put it: without any fence
+    /// (direct exchange). Waits until then. Only under shmrun, and alone.
+    ///
+    /// Have only that PE put the key: once a fence has made it visible, it has one value in the job,
+    /// whoever put that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`]; that PE ends without putting the key; or the server has no extensions:
+    /// then `put`, `fence` and [`Process::get`] do.
+    pub fn get_from(&self, owner: u32, key: &str) -> Result<Vec<u8>, ProcessError> {
+        let own = |alone: &Alone| match owner {
+            0 => Ok(alone.get_direct(key)),
+            _ => Err(Cause::NotOffered {
+                instead: "there is no other PE than 0 in this job",
+            }),
+        };
+        self.either("get_from", calls::GetFrom(owner, key), own)
+    }
+
+    /// Publishes where a service is to be found, for other jobs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::put`]; somebody else has published the name.
+    pub fn publish(&self, name: &str, port: &[u8]) -> Result<(), ProcessError> {
+        let own = |alone: &Alone| alone.publish(name, port);
+        self.either("publish", calls::Publish(name, port), own)
+    }
+
+    /// Where a service is to be found.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`]; nobody has published the name.
+    pub fn lookup(&self, name: &str) -> Result<Vec<u8>, ProcessError> {
+        self.either("lookup", calls::Lookup(name), |alone| alone.lookup(name))
+    }
+
+    /// Takes a service name back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::lookup`].
+    pub fn unpublish(&self, name: &str) -> Result<(), ProcessError> {
+        let own = |alone: &Alone| alone.unpublish(name);
+        self.either("unpublish", calls::Unpublish(name), own)
+    }
+
+    /// Starts another job, and returns when it runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`]; there is no server, or it cannot start the job.
+    pub fn spawn(&self, request: SpawnRequest) -> Result<Spawned, ProcessError> {
+        let own = |_: &Alone| {
+            let instead = "start the program under a process manager, such as shmrun -n 1";
+            Err(Cause::NotOffered { instead })
+        };
+        self.either("spawn", calls::Spawn(&request), own)
+    }
+
+    /// Ends the whole job and this process, with an exit status.
+    pub fn abort(&self, exit_code: i32, message: &str) -> ! {
+        eprintln!("PE {} aborts: {message}", self.rank());
+        // If nobody can be told, the launcher sees this process end without a goodbye.
+        let _ = self.abort_job(exit_code, message);
+        std::process::exit(exit_code)
+    }
+
+    /// Has the server end the whole job, and returns: for a process that is about to exit anyway. Any
+    /// thread may call it, also while others wait. The server may end this process before it returns.
+    ///
+    /// # Errors
+    ///
+    /// Nobody could be told.
+    pub fn abort_job(&self, exit_code: i32, message: &str) -> Result<(), ProcessError> {
+        let abort = |connection: &Connection| Ok(connection.abort(exit_code, message)?);
+        self.at_server_or("abort", abort, |_| Ok(()))
+    }
+
+    /// Sleeps until the server closes the connection, as it does when it dies: for a thread that
+    /// watches it while the others of this process do not talk to it. Without a server it returns
+    /// at once.
+    ///
+    /// # Errors
+    ///
+    /// The socket cannot be watched.
+    pub fn wait_hangup(&self) -> std::io::Result<()> {
+        self.inner
+            .connection()
+            .map_or(Ok(()), Connection::wait_hangup)
+    }
+
+    /// Takes leave of the server; no call can be made after it. A process that ends without has
+    /// failed, in the eyes of some process managers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`].
+    pub fn finalize(&self) -> Result<(), ProcessError> {
+        let own = |alone: &Alone| {
+            alone.finalize();
+            Ok(())
+        };
+        self.either("finalize", calls::Finalize, own)
+    }
+}

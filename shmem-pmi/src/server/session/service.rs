@@ -1,0 +1,327 @@
+//! What all versions of PMI ask of the server: attributes, puts, collective operations, and what others
+//! have to answer.
+
+use std::borrow::Cow;
+
+use super::{MAX_AHEAD_BYTES, rc, refusal};
+use crate::process_mapping;
+use crate::question::{Answer, MAX_LEN, Question};
+use crate::server::collective::MAX_AHEAD;
+use crate::server::operation::Contribution;
+use crate::server::relay::Asking;
+use crate::server::{NodeServer, WaitKind, Waiter};
+use crate::wire::tree::append_pair;
+use crate::wire::v2::Reply;
+use crate::wire::{MAX_KEY, MAX_VALUE};
+
+/// Most processes for which a reply to `spawn` has a code each.
+const MAX_ERRCODES: u32 = 16 * 1024;
+
+/// Most replies to a PE that may be withheld because of its own requests, collective operations
+/// aside: each takes memory here.
+const MAX_WITHHELD: u32 = 4096;
+
+/// Most attributes that one PE may add to those of its node.
+const MAX_ATTRIBUTES: u32 = 16 * 1024;
+
+/// Most bytes of puts that a PE may have before it calls fence.
+const MAX_PENDING_PUTS: usize = 16 << 20;
+
+impl NodeServer {
+    /// The PE joins a fence and waits for its end.
+    pub(super) fn fence(&mut self, local: usize, thread_id: Option<&[u8]>) -> Result<(), String> {
+        let fence = self.take_puts(local);
+        let request = self.start(local, fence)?;
+        self.wait_for(local, thread_id, request, WaitKind::Fence);
+        Ok(())
+    }
+
+    /// Passes a question of the PE on, unless it is larger than agents take.
+    pub(super) fn ask_for(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &'static str,
+        question: &Question,
+    ) {
+        let len = question.encode().len();
+        if len > MAX_LEN {
+            let text = format!("a request of {len} bytes; {MAX_LEN} are possible");
+            return self.reply(local, thread_id, refusal(command, rc::FAIL, &text));
+        }
+        let mut asking = self.asking_of(local, thread_id, command);
+        if let Question::Spawn(request) = question {
+            let procs = request.commands.iter().map(|command| command.procs);
+            asking.procs = procs.fold(0, u32::saturating_add);
+        }
+        self.ask(asking, question);
+    }
+
+    /// The names of services, and where they are to be found, are bounded like values.
+    pub(super) fn ask_for_name(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &'static str,
+        question: &Question,
+    ) {
+        let bounded = |text: &[u8]| !text.is_empty() && text.len() <= MAX_VALUE;
+        let fits = match question {
+            Question::Publish { name, port } => bounded(name) && bounded(port),
+            Question::LookupName { name } | Question::Unpublish { name } => bounded(name),
+            _ => true,
+        };
+        if !fits {
+            let text = format!("names and ports have 1 to {MAX_VALUE} bytes");
+            return self.reply(local, thread_id, refusal(command, rc::INVALID_ARG, &text));
+        }
+        self.ask_for(local, thread_id, command, question);
+    }
+
+    pub(in crate::server) fn asking_of(
+        &self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &'static str,
+    ) -> Asking {
+        Asking {
+            local,
+            thread_id: thread_id.map(Box::from),
+            command,
+            life: self.sessions[local].life,
+            procs: 0,
+        }
+    }
+
+    pub(super) fn job_attribute(&self, key: &[u8]) -> Option<&str> {
+        if key == process_mapping::KEY.as_bytes() {
+            return Some(&self.job.process_mapping);
+        }
+        let mut all = self.job.attributes.iter();
+        all.find_map(|(name, value)| (name.as_bytes() == key).then_some(value.as_str()))
+    }
+
+    pub(super) fn put_node_attribute(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        let is_new = !self.node_attributes.contains_key(key);
+        if is_new && self.sessions[local].attributes == MAX_ATTRIBUTES {
+            let text = format!("more than {MAX_ATTRIBUTES} attributes put by one PE");
+            let refusal = refusal("info-putnodeattr", rc::FAIL, &text);
+            return self.reply(local, thread_id, refusal);
+        }
+        self.sessions[local].attributes += u32::from(is_new);
+        self.node_attributes.insert(key.into(), value.into());
+        self.reply(local, thread_id, Reply::NodeAttrPut);
+        for waiter in self.attribute_waiters.remove(key).unwrap_or_default() {
+            let session = &mut self.sessions[waiter.local];
+            session.waiting = session.waiting.saturating_sub(1);
+            session.withheld = session.withheld.saturating_sub(1);
+            let reply = Reply::NodeAttr(Some(Cow::Borrowed(value)));
+            self.reply(waiter.local, waiter.thread_id.as_deref(), reply);
+        }
+    }
+
+    pub(super) fn node_attribute(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        key: &[u8],
+        wait: bool,
+    ) {
+        let value = self.node_attributes.get(key).cloned();
+        if value.is_none() && wait {
+            if !self.may_withhold(local, thread_id, "info-getnodeattr") {
+                return;
+            }
+            self.sessions[local].waiting += 1;
+            let waiter = self.waiter(local, thread_id, WaitKind::Attribute);
+            let waiters = self.attribute_waiters.entry(key.into()).or_default();
+            waiters.push(waiter);
+        } else {
+            let value = value.map(|value| Cow::Owned(value.into_vec()));
+            self.reply(local, thread_id, Reply::NodeAttr(value));
+        }
+    }
+
+    pub(super) fn put(
+        &mut self,
+        local: usize,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Reply<'static>, Reply<'static>> {
+        check_pair("kvs-put", key, value)?;
+        let session = &mut self.sessions[local];
+        if session.puts.len() > MAX_PENDING_PUTS {
+            let text = format!("more than {MAX_PENDING_PUTS} bytes put without a fence");
+            return Err(refusal("kvs-put", rc::FAIL, &text));
+        }
+        append_pair(&mut session.puts, key, value);
+        session.put_count += 1;
+        self.put_pair(local, key, value);
+        Ok(Reply::KvsPut)
+    }
+
+    pub(super) fn take_puts(&mut self, local: usize) -> Contribution {
+        let session = &mut self.sessions[local];
+        let puts = std::mem::take(&mut session.puts);
+        let count = std::mem::take(&mut session.put_count);
+        let (pairs, count) = self.fence_pairs(local, puts, count);
+        Contribution::Fence(pairs, count)
+    }
+
+    /// The answer to a question of a PE of this node.
+    pub(in crate::server) fn answered(&mut self, asking: Asking, answer: Answer) {
+        let Asking {
+            local,
+            thread_id,
+            command,
+            life,
+            procs,
+        } = asking;
+        if life != self.sessions[local].life {
+            return;
+        }
+        let reply = match (answer, command) {
+            (Answer::Value { value, .. }, "kvs-get") => Reply::KvsGet(value.map(Cow::Owned)),
+            (Answer::Bytes(value), "kvs-get") => Reply::KvsGet(Some(Cow::Owned(value))),
+            (Answer::Bytes(message), "nla-recv") => Reply::Received(Cow::Owned(message)),
+            (Answer::Done, "name-publish") => Reply::NamePublished,
+            (Answer::Done, "name-unpublish") => Reply::NameUnpublished,
+            (Answer::Port(port), "name-lookup") => Reply::NameFound(Cow::Owned(port)),
+            (Answer::Spawned { job_id }, "spawn") => Reply::Spawned {
+                job_id: Some(Cow::Owned(job_id)),
+                // More would fit no message.
+                errcodes: vec![
+                    0;
+                    if procs <= MAX_ERRCODES {
+                        procs as usize
+                    } else {
+                        0
+                    }
+                ],
+            },
+            (Answer::Refused { rc, reason }, _) => {
+                refusal(command, if rc == 0 { rc::FAIL } else { rc }, &reason)
+            }
+            (other, _) => refusal(command, rc::FAIL, &format!("no answer to it: {other:?}")),
+        };
+        self.reply(local, thread_id.as_deref(), reply);
+    }
+
+    /// The PE joins its next operation; returns the number of it.
+    pub(in crate::server) fn start(
+        &mut self,
+        local: usize,
+        contribution: Contribution,
+    ) -> Result<u64, String> {
+        let request = self.next_request(local)?;
+        let completed = self.operations.completed();
+        let session = &mut self.sessions[local];
+        if !session
+            .ahead
+            .take_on(request, completed, contribution.len())
+        {
+            return Err(format!(
+                "it brought more than {MAX_AHEAD_BYTES} bytes to operations that others have not joined"
+            ));
+        }
+        session.started += 1;
+        self.join(local, request, contribution);
+        Ok(request)
+    }
+
+    /// The number of the operation that the PE would join next.
+    fn next_request(&self, local: usize) -> Result<u64, String> {
+        let request = self.sessions[local].started;
+        match request - self.operations.completed() < MAX_AHEAD {
+            true => Ok(request),
+            false => Err(format!(
+                "it started {MAX_AHEAD} collective operations which others have not joined"
+            )),
+        }
+    }
+
+    /// The PE waits for the operation that it is about to join.
+    pub(in crate::server) fn wait_to_start(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        kind: WaitKind,
+    ) -> Result<(), String> {
+        let request = self.next_request(local)?;
+        let waiter = self.waiter(local, thread_id, kind);
+        self.operations.add_waiter(request, waiter);
+        Ok(())
+    }
+
+    pub(super) fn wait_for(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        request: u64,
+        kind: WaitKind,
+    ) {
+        // `answer` counts it back.
+        if kind == WaitKind::Wait && !self.may_withhold(local, thread_id, "wait") {
+            return;
+        }
+        let waiter = self.waiter(local, thread_id, kind);
+        if request < self.operations.completed() {
+            self.answer(waiter, request);
+        } else {
+            self.operations.add_waiter(request, waiter);
+        }
+    }
+
+    /// Counts one more reply that will be withheld, unless the PE has too many: then it is told.
+    pub(in crate::server) fn may_withhold(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        command: &str,
+    ) -> bool {
+        let session = &mut self.sessions[local];
+        if session.withheld < MAX_WITHHELD {
+            session.withheld += 1;
+            return true;
+        }
+        let text = format!("more than {MAX_WITHHELD} requests without a reply");
+        self.reply(local, thread_id, refusal(command, rc::FAIL, &text));
+        false
+    }
+
+    /// One of these replies is there.
+    pub(in crate::server) fn no_longer_withheld(&mut self, local: usize, life: u32) {
+        let session = &mut self.sessions[local];
+        if session.life == life {
+            session.withheld = session.withheld.saturating_sub(1);
+        }
+    }
+
+    fn waiter(&self, local: usize, thread_id: Option<&[u8]>, kind: WaitKind) -> Waiter {
+        Waiter {
+            local,
+            thread_id: thread_id.map(Box::from),
+            kind,
+            life: self.sessions[local].life,
+        }
+    }
+}
+
+/// Whether key and value fit the limits; if not, the refusal.
+pub(super) fn check_pair(command: &str, key: &[u8], value: &[u8]) -> Result<(), Reply<'static>> {
+    if key.is_empty() || key.len() > MAX_KEY {
+        let text = format!("key of {} bytes; 1 to {MAX_KEY} are possible", key.len());
+        return Err(refusal(command, rc::INVALID_KEY_LENGTH, &text));
+    }
+    if value.len() > MAX_VALUE {
+        let text = format!("value of {} bytes; {MAX_VALUE} are possible", value.len());
+        return Err(refusal(command, rc::INVALID_VAL_LENGTH, &text));
+    }
+    Ok(())
+}
