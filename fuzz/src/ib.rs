@@ -3,9 +3,11 @@
 use std::net::Ipv4Addr;
 
 use shmem_ib::connect::endpoint::recode_message;
-use shmem_ib::connect::message::{Body, Codec, Epoch, MAX_LEN, Message, Offer, Segment};
+use shmem_ib::connect::message::{
+    Body, Codec, Generation, MAX_LEN, Memory, Message, Offer, Segment,
+};
 use shmem_ib::connect::{Published, UdAddress};
-use shmem_ib::verbs::{AddressVector, Fabric, Gid, Mtu, Psn, Qkey, Qpn, Rkey};
+use shmem_ib::verbs::{AddressVector, Fabric, Gid, Mtu, Psn, Qkey, Qpn, Rkey, SrqNum};
 use shmem_ib::wire::{
     Aeth, AtomicEth, Bth, Deth, Ext, Flow, Header, Opcode, PACKET_MAX, Packet, Reth, Syndrome, icrc,
 };
@@ -131,15 +133,17 @@ pub fn connection_message(data: &[u8]) {
 /// One message of each kind; OFFERs with and without segments.
 #[must_use]
 pub fn connection_message_seeds() -> Vec<Vec<u8>> {
-    let segments = |n: u8| {
+    let memory = |n: u8| {
         let segment = |id| Segment {
             address: 0x7f00_0000_0000,
             size: 1 << 20,
             rkey: Rkey(5),
             id,
-            generation: 7,
         };
-        (0..n).map(segment).collect()
+        Memory {
+            srqn: SrqNum(n.into()),
+            segments: (0..n).map(segment).collect(),
+        }
     };
     let offer = |n| {
         Body::Offer(Offer {
@@ -148,14 +152,9 @@ pub fn connection_message_seeds() -> Vec<Vec<u8>> {
             psn: Psn(0x77_8899),
             mtu: Mtu::M4096,
             max_rd_atomic: 16,
-            revision: 1,
             heard: u32::from(n),
-            segments: segments(n),
+            memory: memory(n),
         })
-    };
-    let epoch = |incarnation| Epoch {
-        incarnation,
-        generation: 1,
     };
     let bodies = [
         offer(0),
@@ -164,18 +163,16 @@ pub fn connection_message_seeds() -> Vec<Vec<u8>> {
         Body::Wait,
         Body::Bye,
         Body::Drain(address()),
-        Body::Segments {
-            revision: 3,
-            segments: segments(2),
-        },
-        Body::SegmentsAck { revision: 3 },
+        Body::Segments(memory(2)),
+        Body::SegmentsAck(3),
+        Body::Ask(address()),
     ];
     let encode = |(n, body): (usize, Body)| {
         let message = Message {
             src_pe: 3,
             dst_pe: 4,
-            epoch: epoch(11),
-            echo: (n > 0).then(|| epoch(12)),
+            generation: Generation(1),
+            echo: (n > 0).then_some(Generation(2)),
             want_reply: n > 1,
             ticket: n as u64,
             body,

@@ -106,7 +106,7 @@ pub(super) fn record_connections(rt: &Runtime) {
                     + s.connect.waits_sent
                     + s.connect.drains_sent
                     + s.connect.segments_sent
-                    + s.connect.xrc.sent(),
+                    + s.connect.xrc.asks_sent,
             ),
             (Stat::ConnectRetransmissions, s.connect.retransmissions),
             (Stat::AtomicsServed, s.atomics_served),

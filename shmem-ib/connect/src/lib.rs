@@ -8,28 +8,29 @@
 //! RDMA operations.
 //!
 //! # Map
-//! * [`message`]: the datagrams, drawn bit by bit, and their authenticated codec.
-//! * [`handshake`]: the state machine towards one peer, with its tables of states: connecting,
-//!   making room (`drain.rs`), telling of changed memory (`segments.rs`), leaving (`leave.rs`).
-//! * [`manager`]: the machines of all peers, timers, routing, counters, and who gets a queue pair
-//!   if there may be only so many (`slots.rs`).
-//! * [`xrc`]: the same for XRC, where one connection reaches all PEs of a node.
-//! * [`endpoint`]: drives these over an [`Hca`](shmem_verbs::Hca), and offers one-sided
-//!   operations that connect at first use.
+//! What happens from the first use of a peer to the first RDMA, by the path:
+//! 1. `endpoint/connecting/contact.rs`: an operation finds no connection, and asks the manager for one.
+//! 2. [`manager`]: finds or makes the machine of that peer (`peers.rs`), and the queue pair that it may
+//!    have (`room.rs`); keeps all deadlines (`timers.rs`).
+//! 3. [`handshake`]: the machine towards one peer. `on_call.rs` sends the OFFER (`send.rs`), and
+//!    `on_message.rs` says for each state what each message does. With XRC [`xrc`] is in its place, where
+//!    one connection reaches all PEs of a node.
+//! 4. [`interface`]: what the machines ask for; [`retry`]: when something is said again.
+//! 5. [`message`]: the datagrams, drawn bit by bit, and their authenticated codec; `admission.rs`: which
+//!    are let in.
+//! 6. [`endpoint`]: drives these over an [`Hca`](shmem_verbs::Hca): `connecting/act.rs` makes and links
+//!    queue pairs, and `operations/post.rs` posts to where the machine's [`Way`] leads.
 //!
 //! Everything but [`endpoint`] is pure: no socket, clock, thread or unsafe code.
 //!
 //! # Terms
-//! * **incarnation**: a number that tells a process from its predecessor with the same PE
-//!   number; later processes have larger ones.
-//! * **generation**: counts the queue pairs that a process has made towards one peer.
-//! * **epoch**: incarnation and generation; names one queue pair for good, while QPNs recur.
-//! * **echo**: the epoch of the receiver for which the sender's queue pair is ready.
+//! * **generation**: counts the queue pairs that a process has made towards one peer, and so names one
+//!   for good, while QPNs recur.
+//! * **echo**: the generation of the receiver for which the sender's queue pair is ready.
 //! * **answered**: the peer may use the connection. **open**: we may use it, too.
 //! * **drain**: to let a connection become idle in both directions, so that its queue pairs can
 //!   go without an operation being lost or executed twice.
 //! * **ticket**: place in the line of those who want a queue pair.
-//! * **revision**: counts the changes of the memory that a PE offers.
 //!
 //! # Invariants
 //! * Per pair of PEs there is at most one queue pair on each side at any time.
@@ -37,25 +38,26 @@
 //!   ready for exactly this queue pair; hence no packet runs into a retry timeout because it came
 //!   too early.
 //! * A queue pair that was open is never linked to anything else.
-//! * Messages without the job's key, of another job, for another PE or of an earlier epoch change
-//!   nothing and, unless authentic, are not answered.
+//! * Messages without the job's key, of another job, for another PE or of an earlier generation
+//!   change nothing and, unless authentic, are not answered.
 //! * A PE never has more queue pairs than it was allowed, and none is closed to make room while an
 //!   operation is under way on it in either direction.
 //! * After the network has become kind, every wanted connection opens, however few queue pairs
 //!   there are.
 //!
 //! `tests/handshake_sim` checks these: exhaustively for two and three endpoints within small
-//! budgets of losses, repetitions and restarts, and for more in random networks.
+//! budgets of losses and repetitions, and for more in random networks.
 
 mod address;
 mod admission;
 pub mod atomic;
 pub mod endpoint;
 pub mod handshake;
+pub mod interface;
 pub mod manager;
 pub mod message;
+pub mod retry;
 pub mod spin;
-
 mod stats;
 mod sync;
 mod way;

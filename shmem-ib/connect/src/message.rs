@@ -7,8 +7,12 @@
 //! operations under way. BYE says that the sender leaves: none of its operations is under way to
 //! the receiver, and none will come. DRAIN says the same of one pair of queue pairs, which is to
 //! make room for another. SEGMENTS tells over an existing connection that the sender's memory
-//! has changed, and SEGMENTS-ACK that this was understood. The bodies of XRC messages (kinds from
-//! 16) are in [`xrc::message`](super::xrc::message).
+//! has grown, and SEGMENTS-ACK that this was understood.
+//!
+//! With XRC ([`xrc`](super::xrc)) the same messages say the same of an initiator queue pair and its target,
+//! which has the generation of the initiator: an OFFER without echo asks for a target, and one with echo
+//! tells of it. A DRAIN with W says that the initiator is gone, one without that the target is. ASK asks
+//! for the SEGMENTS of a PE that is reached through the queue pair of another.
 //!
 //! # Layout
 //! All numbers are big-endian. One row is 32 bits; the number at the right is the byte offset.
@@ -16,11 +20,12 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---------------+---------------+---------------+---------------+
-//! | version (= 2) | kind 1=OFFER  |W|  reserved   | segment count |  0
+//! | version (= 3) | kind 1=OFFER  |W|  reserved   | segment count |  0
 //! |               | 2=WAIT 3=BYE  | |   (zero)    |               |
 //! |               | 4=DRAIN       | |             |               |
 //! |               | 5=SEGMENTS    | |             |               |
 //! |               | 6=SEGMENTS-ACK| |             |               |
+//! |               | 7=ASK         | |             |               |
 //! +---------------+---------------+---------------+---------------+
 //! |                                                               |  4
 //! |                     job tag (64 bits)                         |
@@ -29,47 +34,47 @@
 //! +---------------------------------------------------------------+
 //! |                       destination PE                          | 16
 //! +---------------------------------------------------------------+
-//! |                                                               | 20
-//! |              incarnation of the source (64 bits)              |
+//! |       generation of the source's QP towards this peer         | 20
 //! +---------------------------------------------------------------+
-//! |       generation of the source's QP towards this peer         | 28
+//! |   echo: generation of the destination's QP, 0 = none heard    | 24
 //! +---------------------------------------------------------------+
-//! |                                                               | 32
-//! |       echo: incarnation of the destination (64 bits)          |
-//! +---------------------------------------------------------------+
-//! |       echo: generation of its QP, 0 = none heard yet          | 40
-//! +---------------------------------------------------------------+
-//! |                                                               | 44
+//! |                                                               | 28
 //! |                      ticket (64 bits)                         |
 //! +===============================================================+
-//! |     WAIT and BYE end here, OFFER and DRAIN go on with         |
+//! |   WAIT and BYE end here, OFFER, DRAIN and ASK go on with      |
 //! +---------------------------------------------------------------+
-//! |                                                               | 52
+//! |                                                               | 36
 //! |        GID of the source's UD endpoint (128 bits)             |
 //! |                                                               |
 //! |                                                               |
 //! +---------------------------------------------------------------+
-//! |                UD Q_Key (bit 31 is zero)                      | 68
+//! |                UD Q_Key (bit 31 is zero)                      | 52
 //! +-----------------------------------------------+---------------+
-//! |                   UD QPN                      | MTU code, or 0| 72
+//! |                   UD QPN                      | MTU code, or 0| 56
 //! +-----------------------------------------------+---------------+
-//! |     UDP port of the UD QP     |            (zero)             | 76
+//! |     UDP port of the UD QP     |            (zero)             | 60
 //! +===============================================================+
-//! |     DRAIN ends here, an OFFER goes on with                    |
+//! |     DRAIN and ASK end here, an OFFER goes on with             |
 //! +-----------------------------------------------+---------------+
-//! |                   RC QPN                      | max rd atomic | 80
+//! |                   RC QPN                      | max rd atomic | 64
 //! +-----------------------------------------------+---------------+
-//! |           starting PSN of the RC QP           |    (zero)     | 84
+//! |           starting PSN of the RC QP           |    (zero)     | 68
 //! +-----------------------------------------------+---------------+
-//! |     revision of the source's segments                         | 88
-//! +---------------------------------------------------------------+
-//! |     revision heard of the destination's segments, 0 = none    | 92
-//! +---------------------------------------------------------------+
-//! |     segments                                                  | 96
+//! |     how many of the destination's segments are known          | 72
+//! +-----------------------------------------------+---------------+
+//! |     memory                                                    | 76
 //! +===============================================================+
 //! ```
-//! SEGMENTS and SEGMENTS-ACK go on behind the ticket with the revision (offset 52); SEGMENTS has
-//! its segments at offset 56. Each segment is
+//! SEGMENTS goes on behind the ticket with the memory (offset 36), SEGMENTS-ACK with how many segments
+//! are known (32 bits). Memory is
+//! ```text
+//! +-----------------------------------------------+---------------+
+//! |     number of the XRC SRQ, or 0               |    (zero)     |  0
+//! +-----------------------------------------------+---------------+
+//! |     segments                                                  |  4
+//! +---------------------------------------------------------------+
+//! ```
+//! and each segment
 //! ```text
 //! +---------------------------------------------------------------+
 //! |                                                               |  0
@@ -80,14 +85,14 @@
 //! +---------------------------------------------------------------+
 //! |      rkey                                                     | 16
 //! +-----------------------------------------------+---------------+
-//! |      generation                               |  identifier   | 20
+//! |      (zero)                                   |  identifier   | 20
 //! +-----------------------------------------------+---------------+
 //! ```
 //! and every message ends with the MAC, the 16 bytes of SipHash-2-4-128 of all bytes before.
 //!
 //! `W` (WANT_REPLY) asks for a message of the same kind in return, in SEGMENTS for a
-//! SEGMENTS-ACK. WAIT and BYE are 68 bytes, a DRAIN 96, an OFFER with one segment is 136, the
-//! longest OFFER (6 segments) 256: each fits into the smallest MTU of InfiniBand.
+//! SEGMENTS-ACK. WAIT and BYE are 52 bytes, a DRAIN 80, an OFFER with one segment is 120, the
+//! longest OFFER (6 segments) 240: each fits into the smallest MTU of InfiniBand.
 //!
 //! The ticket of an OFFER with W is its place in the line of those who want a queue pair: the
 //! smaller one is served first, at the same ticket the smaller PE. In other messages it is the
@@ -104,41 +109,47 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use smallvec::SmallVec;
 
 use super::UdAddress;
-use super::xrc::message::{FIRST_KIND, Xrc};
-use shmem_verbs::{Gid, Mtu, Psn, Qkey, Qpn, Rkey};
+use shmem_verbs::{Gid, Mtu, Psn, Qkey, Qpn, Rkey, SrqNum};
 
 /// Most segments of one PE.
 pub const MAX_SEGMENTS: usize = 6;
 /// Longest encoded message in bytes.
 pub const MAX_LEN: usize = OFFER_FIXED + MAX_SEGMENTS * SEGMENT_LEN + MAC_LEN;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const KIND_OFFER: u8 = 1;
 const KIND_WAIT: u8 = 2;
 const KIND_BYE: u8 = 3;
 const KIND_DRAIN: u8 = 4;
 const KIND_SEGMENTS: u8 = 5;
 const KIND_SEGMENTS_ACK: u8 = 6;
+const KIND_ASK: u8 = 7;
 const FLAG_WANT_REPLY: u8 = 0x80;
-pub(super) const COMMON: usize = 52;
-const DRAIN_LEN: usize = 80;
-const OFFER_FIXED: usize = 96;
-const REVISION_END: usize = 56;
-pub(super) const SEGMENT_LEN: usize = 24;
+const COMMON: usize = 36;
+const ADDRESS_END: usize = COMMON + 28;
+const ACK_LEN: usize = COMMON + 4;
+const MEMORY_FIXED: usize = 4;
+const OFFER_FIXED: usize = ADDRESS_END + 12 + MEMORY_FIXED;
+const SEGMENTS_FIXED: usize = COMMON + MEMORY_FIXED;
+const SEGMENT_LEN: usize = 24;
 const MAC_LEN: usize = 16;
 
-const _: () = assert!(MAX_LEN == 256, "an OFFER has to fit into the smallest MTU");
+const _: () = assert!(MAX_LEN <= 256, "an OFFER has to fit into the smallest MTU");
 
-/// Names one queue pair of one side of a pair of PEs; a later one is larger.
-///
-/// The incarnation tells a restarted process from its predecessor; the generation counts the
-/// queue pairs that one process made towards one peer, from 1.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Epoch {
-    /// Of the process: larger after a restart.
-    pub incarnation: u64,
-    /// Of its queue pair towards this peer.
-    pub generation: u32,
+/// Names one queue pair of one side of a pair of PEs for good, while QPNs recur: counts those that the PE
+/// has made towards this peer. A later one is larger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Generation(pub u32);
+
+impl Generation {
+    /// No queue pair.
+    pub const NONE: Self = Self(0);
+
+    /// The one after this.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
 }
 
 /// One registered range of memory that a peer may access.
@@ -152,19 +163,27 @@ pub struct Segment {
     pub rkey: Rkey,
     /// Which of its owner's segments it is; 0 is the symmetric heap.
     pub id: u8,
-    /// Larger than that of every registration before, modulo 2^24.
-    pub generation: u32,
 }
 
-/// The segments of one PE, at most [`MAX_SEGMENTS`], with different identifiers.
+/// The segments of one PE, at most [`MAX_SEGMENTS`], with different identifiers. A PE registers more, and
+/// none is ever taken back: of two lists of one PE the longer one is the newer.
 pub type Segments = SmallVec<[Segment; 1]>;
+
+/// How a PE is addressed over a connection that leads to its memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Memory {
+    /// Its XRC SRQ, which says to an HCA whose memory is meant; 0 without XRC.
+    pub srqn: SrqNum,
+    /// The ranges that may be accessed.
+    pub segments: Segments,
+}
 
 /// What one side brings to a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Offer {
     /// Where the sender takes connection messages, so that an answer needs no directory.
     pub ud: UdAddress,
-    /// The RC queue pair made for this peer.
+    /// The queue pair made for this peer.
     pub qpn: Qpn,
     /// PSN of the first request that it will send.
     pub psn: Psn,
@@ -172,12 +191,10 @@ pub struct Offer {
     pub mtu: Mtu,
     /// Most READs and atomics that the sender can answer at a time.
     pub max_rd_atomic: u8,
-    /// Counts the changes of `segments`, from 1.
-    pub revision: u32,
-    /// Revision of the receiver's segments that the sender knows, if the echo is set; else 0.
+    /// How many of the receiver's segments the sender knows, if the echo is set; else 0.
     pub heard: u32,
     /// The memory that may be accessed.
-    pub segments: Segments,
+    pub memory: Memory,
 }
 
 /// What a message says.
@@ -192,20 +209,12 @@ pub enum Body {
     /// Nothing of mine is under way on these two queue pairs, and nothing will come. Without
     /// `want_reply`: and mine is gone. The address is where the sender takes messages.
     Drain(UdAddress),
-    /// My memory is another now.
-    Segments {
-        /// Counts the changes.
-        revision: u32,
-        /// All there are.
-        segments: Segments,
-    },
-    /// I know your segments of this revision.
-    SegmentsAck {
-        /// As in the message that this answers.
-        revision: u32,
-    },
-    /// For a job whose transport is XRC.
-    Xrc(Xrc),
+    /// This is all of my memory now. With XRC it answers an ASK.
+    Segments(Memory),
+    /// I know so many of your segments.
+    SegmentsAck(u32),
+    /// How are you addressed? For XRC. The address is where the sender takes messages.
+    Ask(UdAddress),
 }
 
 /// One datagram.
@@ -215,13 +224,13 @@ pub struct Message {
     pub src_pe: u32,
     /// Whom it is for.
     pub dst_pe: u32,
-    /// The sender and its queue pair. In a WAIT the generation is 0: there is none yet. In a BYE
-    /// 0 means that there is none for this peer.
-    pub epoch: Epoch,
+    /// The sender's queue pair. In a WAIT there is none, in a BYE there may be none for this peer. An
+    /// ASK has its own number, and so has its answer.
+    pub generation: Generation,
     /// OFFER: the receiver's queue pair for which the sender's is ready. WAIT: the one of the
     /// message that cannot be answered yet. BYE, DRAIN: the one that the sender will not use;
     /// always set. SEGMENTS and its acknowledgement: the one to which the sender's is linked.
-    pub echo: Option<Epoch>,
+    pub echo: Option<Generation>,
     /// Whether the sender asks for a message of the same kind, or an acknowledgement.
     pub want_reply: bool,
     /// Place in the line of those who want a queue pair, or logical time.
@@ -244,7 +253,7 @@ pub enum DecodeError {
     #[error("the MAC is wrong: the sender does not know the key of this job")]
     BadMac,
     /// Authentic, but of another version of this protocol.
-    #[error("protocol version {0}, expected 2: the PEs of this job run different builds")]
+    #[error("protocol version {0}, expected 3: the PEs of this job run different builds")]
     Version(u8),
     /// Authentic, but a field has a value that no correct sender produces.
     #[error("field {0} has a value that is not allowed")]
@@ -310,33 +319,28 @@ impl Codec {
         out[4..12].copy_from_slice(&self.tag.to_be_bytes());
         out[12..16].copy_from_slice(&message.src_pe.to_be_bytes());
         out[16..20].copy_from_slice(&message.dst_pe.to_be_bytes());
-        out[20..28].copy_from_slice(&message.epoch.incarnation.to_be_bytes());
-        out[28..32].copy_from_slice(&message.epoch.generation.to_be_bytes());
-        let echo = message.echo.unwrap_or(Epoch {
-            incarnation: 0,
-            generation: 0,
-        });
-        out[32..40].copy_from_slice(&echo.incarnation.to_be_bytes());
-        out[40..44].copy_from_slice(&echo.generation.to_be_bytes());
-        out[44..52].copy_from_slice(&message.ticket.to_be_bytes());
+        out[20..24].copy_from_slice(&message.generation.0.to_be_bytes());
+        let echo = message.echo.unwrap_or(Generation::NONE);
+        out[24..28].copy_from_slice(&echo.0.to_be_bytes());
+        out[28..COMMON].copy_from_slice(&message.ticket.to_be_bytes());
         out[3] = 0;
         let (kind, end) = match &message.body {
             Body::Wait => (KIND_WAIT, COMMON),
             Body::Bye => (KIND_BYE, COMMON),
             Body::Drain(ud) => {
                 encode_address(ud, 0, out);
-                (KIND_DRAIN, DRAIN_LEN)
+                (KIND_DRAIN, ADDRESS_END)
             }
-            Body::Segments { revision, segments } => {
-                out[COMMON..REVISION_END].copy_from_slice(&revision.to_be_bytes());
-                (KIND_SEGMENTS, encode_segments(segments, REVISION_END, out))
-            }
-            Body::SegmentsAck { revision } => {
-                out[COMMON..REVISION_END].copy_from_slice(&revision.to_be_bytes());
-                (KIND_SEGMENTS_ACK, REVISION_END)
+            Body::Segments(memory) => (KIND_SEGMENTS, encode_memory(memory, COMMON, out)),
+            Body::SegmentsAck(heard) => {
+                out[COMMON..ACK_LEN].copy_from_slice(&heard.to_be_bytes());
+                (KIND_SEGMENTS_ACK, ACK_LEN)
             }
             Body::Offer(offer) => (KIND_OFFER, encode_offer(offer, out)),
-            Body::Xrc(body) => (body.kind(), body.encode(out)),
+            Body::Ask(ud) => {
+                encode_address(ud, 0, out);
+                (KIND_ASK, ADDRESS_END)
+            }
         };
         out[1] = kind;
         let mac = self.mac(&out[..end]);
@@ -382,32 +386,25 @@ impl Codec {
         }
         let src_pe = input.u32();
         let dst_pe = input.u32();
-        let epoch = input.epoch();
-        let echo = input.epoch();
-        if echo.generation == 0 && echo.incarnation != 0 {
-            return Err(DecodeError::Field("echo"));
-        }
+        let generation = Generation(input.u32());
+        let echo = Some(Generation(input.u32())).filter(|echo| *echo != Generation::NONE);
         let ticket = u64::from_be_bytes(input.array());
         let want_reply = flags & FLAG_WANT_REPLY != 0;
-        let around = |body, echo: Epoch| Message {
+        let around = |body| Message {
             src_pe,
             dst_pe,
-            epoch,
-            echo: (echo.generation != 0).then_some(echo),
+            generation,
+            echo,
             want_reply,
             ticket,
             body,
         };
-        if kind >= FIRST_KIND {
-            let body = Xrc::decode(kind, count, text.len(), (epoch, echo), &mut input)?;
-            return Ok(around(Body::Xrc(body), echo));
-        }
-        let named = echo.generation != 0;
         let fixed = match kind {
             KIND_OFFER => OFFER_FIXED,
             KIND_WAIT | KIND_BYE => COMMON,
-            KIND_DRAIN => DRAIN_LEN,
-            KIND_SEGMENTS | KIND_SEGMENTS_ACK => REVISION_END,
+            KIND_SEGMENTS => SEGMENTS_FIXED,
+            KIND_DRAIN | KIND_ASK => ADDRESS_END,
+            KIND_SEGMENTS_ACK => ACK_LEN,
             _ => return Err(DecodeError::Field("kind")),
         };
         let most = match kind {
@@ -420,74 +417,66 @@ impl Codec {
         if text.len() != fixed + usize::from(count) * SEGMENT_LEN {
             return Err(DecodeError::Length(len));
         }
-        if kind != KIND_OFFER && kind != KIND_WAIT && !named {
+        if !matches!(kind, KIND_OFFER | KIND_WAIT | KIND_ASK) && echo.is_none() {
             return Err(DecodeError::Field("echo"));
         }
-        let linked = matches!(kind, KIND_OFFER | KIND_SEGMENTS | KIND_SEGMENTS_ACK);
-        if linked && epoch.generation == 0 {
+        if !matches!(kind, KIND_WAIT | KIND_BYE) && generation == Generation::NONE {
             return Err(DecodeError::Field("generation"));
         }
         let body = match kind {
             KIND_OFFER => Body::Offer(decode_offer(&mut input, count)?),
             KIND_WAIT => Body::Wait,
             KIND_BYE => Body::Bye,
-            KIND_DRAIN => match decode_address(&mut input)? {
-                (ud, 0) => Body::Drain(ud),
+            KIND_DRAIN | KIND_ASK => match decode_address(&mut input)? {
+                (ud, 0) if kind == KIND_DRAIN => Body::Drain(ud),
+                (ud, 0) => Body::Ask(ud),
                 _ => return Err(DecodeError::Field("reserved")),
             },
-            KIND_SEGMENTS => Body::Segments {
-                revision: input.u32(),
-                segments: decode_segments(&mut input, count)?,
-            },
-            _ => Body::SegmentsAck {
-                revision: input.u32(),
-            },
+            KIND_SEGMENTS => Body::Segments(decode_memory(&mut input, count)?),
+            _ => Body::SegmentsAck(input.u32()),
         };
-        Ok(around(body, echo))
+        Ok(around(body))
     }
 }
 
 /// A 24-bit field and the 8-bit field behind it.
-pub(super) const fn packed(high24: u32, low8: u8) -> [u8; 4] {
+const fn packed(high24: u32, low8: u8) -> [u8; 4] {
     ((high24 & Psn::MASK) << 8 | low8 as u32).to_be_bytes()
 }
 
-pub(super) fn encode_address(ud: &UdAddress, low8: u8, out: &mut [u8; MAX_LEN]) {
-    out[52..68].copy_from_slice(&ud.gid.0);
-    out[68..72].copy_from_slice(&ud.qkey.0.to_be_bytes());
-    out[72..76].copy_from_slice(&packed(ud.qpn.0, low8));
-    out[76..78].copy_from_slice(&ud.udp_port.to_be_bytes());
-    out[78..80].fill(0);
+fn encode_address(ud: &UdAddress, low8: u8, out: &mut [u8; MAX_LEN]) {
+    out[36..52].copy_from_slice(&ud.gid.0);
+    out[52..56].copy_from_slice(&ud.qkey.0.to_be_bytes());
+    out[56..60].copy_from_slice(&packed(ud.qpn.0, low8));
+    out[60..62].copy_from_slice(&ud.udp_port.to_be_bytes());
+    out[62..64].fill(0);
 }
 
 fn encode_offer(offer: &Offer, out: &mut [u8; MAX_LEN]) -> usize {
     encode_address(&offer.ud, offer.mtu.code(), out);
-    out[80..84].copy_from_slice(&packed(offer.qpn.0, offer.max_rd_atomic));
-    out[84..88].copy_from_slice(&packed(offer.psn.0, 0));
-    out[88..92].copy_from_slice(&offer.revision.to_be_bytes());
-    out[92..96].copy_from_slice(&offer.heard.to_be_bytes());
-    encode_segments(&offer.segments, OFFER_FIXED, out)
+    out[64..68].copy_from_slice(&packed(offer.qpn.0, offer.max_rd_atomic));
+    out[68..72].copy_from_slice(&packed(offer.psn.0, 0));
+    out[72..76].copy_from_slice(&offer.heard.to_be_bytes());
+    encode_memory(&offer.memory, 76, out)
 }
 
-pub(super) fn encode_segments(
-    segments: &Segments,
-    mut at: usize,
-    out: &mut [u8; MAX_LEN],
-) -> usize {
-    assert!(segments.len() <= MAX_SEGMENTS, "too many segments");
-    out[3] = segments.len() as u8;
-    for segment in segments {
+fn encode_memory(memory: &Memory, mut at: usize, out: &mut [u8; MAX_LEN]) -> usize {
+    assert!(memory.segments.len() <= MAX_SEGMENTS, "too many segments");
+    out[3] = memory.segments.len() as u8;
+    out[at..at + MEMORY_FIXED].copy_from_slice(&packed(memory.srqn.0, 0));
+    at += MEMORY_FIXED;
+    for segment in &memory.segments {
         out[at..at + 8].copy_from_slice(&segment.address.to_be_bytes());
         out[at + 8..at + 16].copy_from_slice(&segment.size.to_be_bytes());
         out[at + 16..at + 20].copy_from_slice(&segment.rkey.0.to_be_bytes());
-        out[at + 20..at + 24].copy_from_slice(&packed(segment.generation, segment.id));
+        out[at + 20..at + 24].copy_from_slice(&packed(0, segment.id));
         at += SEGMENT_LEN;
     }
     at
 }
 
 /// The address and the 8 bits behind its QPN.
-pub(super) fn decode_address(input: &mut Reader<'_>) -> Result<(UdAddress, u8), DecodeError> {
+fn decode_address(input: &mut Reader<'_>) -> Result<(UdAddress, u8), DecodeError> {
     let gid = Gid(input.array());
     let qkey = input.u32();
     let (qpn, low8) = input.packed();
@@ -521,13 +510,16 @@ fn decode_offer(input: &mut Reader<'_>, count: u8) -> Result<Offer, DecodeError>
         psn: Psn(psn),
         mtu,
         max_rd_atomic,
-        revision: input.u32(),
         heard: input.u32(),
-        segments: decode_segments(input, count)?,
+        memory: decode_memory(input, count)?,
     })
 }
 
-pub(super) fn decode_segments(input: &mut Reader<'_>, count: u8) -> Result<Segments, DecodeError> {
+fn decode_memory(input: &mut Reader<'_>, count: u8) -> Result<Memory, DecodeError> {
+    let (srqn, zero) = input.packed();
+    if zero != 0 {
+        return Err(DecodeError::Field("reserved"));
+    }
     let mut segments = Segments::new();
     for _ in 0..count {
         let address = u64::from_be_bytes(input.array());
@@ -536,7 +528,10 @@ pub(super) fn decode_segments(input: &mut Reader<'_>, count: u8) -> Result<Segme
             return Err(DecodeError::Field("segment size"));
         }
         let rkey = Rkey(input.u32());
-        let (generation, id) = input.packed();
+        let (zero, id) = input.packed();
+        if zero != 0 {
+            return Err(DecodeError::Field("reserved"));
+        }
         if segments.iter().any(|s: &Segment| s.id == id) {
             return Err(DecodeError::Field("segment identifier"));
         }
@@ -545,24 +540,26 @@ pub(super) fn decode_segments(input: &mut Reader<'_>, count: u8) -> Result<Segme
             size,
             rkey,
             id,
-            generation,
         });
     }
-    Ok(segments)
+    Ok(Memory {
+        srqn: SrqNum(srqn),
+        segments,
+    })
 }
 
 /// Takes fields off the front. Whoever uses it has checked the length; past the end it yields
 /// zeros rather than panicking.
-pub(super) struct Reader<'a> {
+struct Reader<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+    const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> [u8; N] {
+    fn array<const N: usize>(&mut self) -> [u8; N] {
         match self.bytes.split_first_chunk::<N>() {
             Some((head, rest)) => {
                 self.bytes = rest;
@@ -575,20 +572,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn u32(&mut self) -> u32 {
+    fn u32(&mut self) -> u32 {
         u32::from_be_bytes(self.array())
     }
 
-    fn epoch(&mut self) -> Epoch {
-        let incarnation = u64::from_be_bytes(self.array());
-        Epoch {
-            incarnation,
-            generation: self.u32(),
-        }
-    }
-
     /// A 24-bit field and the 8-bit field behind it.
-    pub(super) fn packed(&mut self) -> (u32, u8) {
+    fn packed(&mut self) -> (u32, u8) {
         let word = self.u32();
         (word >> 8, word as u8)
     }

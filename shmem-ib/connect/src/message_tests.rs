@@ -14,19 +14,12 @@ fn offer(segments: usize) -> Message {
         size: 1 << 20,
         rkey: Rkey(5),
         id: i as u8,
-        generation: 0x0a_0b_0c,
     };
     Message {
         src_pe: 3,
         dst_pe: 4,
-        epoch: Epoch {
-            incarnation: 11,
-            generation: 1,
-        },
-        echo: Some(Epoch {
-            incarnation: 12,
-            generation: 2,
-        }),
+        generation: Generation(1),
+        echo: Some(Generation(2)),
         want_reply: true,
         ticket: 0x0102_0304_0506_0708,
         body: Body::Offer(Offer {
@@ -40,9 +33,11 @@ fn offer(segments: usize) -> Message {
             psn: Psn(0x77_8899),
             mtu: Mtu::M4096,
             max_rd_atomic: 16,
-            revision: 21,
             heard: 22,
-            segments: (0..segments).map(segment).collect(),
+            memory: Memory {
+                srqn: SrqNum(0x21_2223),
+                segments: (0..segments).map(segment).collect(),
+            },
         }),
     }
 }
@@ -63,17 +58,17 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn lengths_are_those_of_the_documentation() {
-    assert_eq!(encoded(&offer(1)).len(), 136);
-    assert_eq!(encoded(&offer(MAX_SEGMENTS)).len(), 256);
+    assert_eq!(encoded(&offer(1)).len(), 120);
+    assert_eq!(encoded(&offer(MAX_SEGMENTS)).len(), 240);
     let length = |body| encoded(&Message { body, ..offer(0) }).len();
-    assert_eq!((length(Body::Wait), length(Body::Bye)), (68, 68));
-    assert_eq!(length(Body::Drain(UdAddress::default())), 96);
-    assert_eq!(length(Body::SegmentsAck { revision: 1 }), 72);
-    let Body::Offer(Offer { segments, .. }) = offer(MAX_SEGMENTS).body else {
+    assert_eq!((length(Body::Wait), length(Body::Bye)), (52, 52));
+    assert_eq!(length(Body::Drain(UdAddress::default())), 80);
+    assert_eq!(length(Body::Ask(UdAddress::default())), 80);
+    assert_eq!(length(Body::SegmentsAck(1)), 56);
+    let Body::Offer(Offer { memory, .. }) = offer(MAX_SEGMENTS).body else {
         unreachable!()
     };
-    let revision = 1;
-    assert_eq!(length(Body::Segments { revision, segments }), 216);
+    assert_eq!(length(Body::Segments(memory)), 200);
 }
 
 fn bye() -> Message {
@@ -88,20 +83,17 @@ fn a_bye_names_both_queue_pairs() {
     let bytes = encoded(&bye());
     assert_eq!(
         (bytes.len(), bytes[1], bytes[2], bytes[3]),
-        (68, 3, 0x80, 0)
+        (52, 3, 0x80, 0)
     );
     assert_eq!(codec().decode(&bytes), Ok(bye()));
     let without_qp = Message {
-        epoch: Epoch {
-            incarnation: 11,
-            generation: 0,
-        },
+        generation: Generation::NONE,
         ..bye()
     };
     assert_eq!(codec().decode(&encoded(&without_qp)), Ok(without_qp));
     // For nobody's queue pair it would be for all.
     let mut for_none = bytes.clone();
-    for_none[40..44].fill(0);
+    for_none[24..28].fill(0);
     assert_eq!(
         codec().decode(&resealed(for_none)),
         Err(DecodeError::Field("echo"))
@@ -117,43 +109,43 @@ fn a_bye_names_both_queue_pairs() {
 #[test]
 fn fields_stand_where_the_drawing_says() {
     let bytes = encoded(&offer(1));
-    assert_eq!(bytes[..4], [2, 1, 0x80, 1]);
+    assert_eq!(bytes[..4], [3, 1, 0x80, 1]);
     assert_eq!(bytes[12..20], [0, 0, 0, 3, 0, 0, 0, 4]);
-    assert_eq!(bytes[20..32], [0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 1]);
-    assert_eq!(bytes[32..44], [0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 2]);
-    assert_eq!(bytes[44..52], [1, 2, 3, 4, 5, 6, 7, 8]);
-    assert_eq!(bytes[62..68], [0xff, 0xff, 127, 0, 0, 1]);
+    assert_eq!(bytes[20..28], [0, 0, 0, 1, 0, 0, 0, 2]);
+    assert_eq!(bytes[28..36], [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(bytes[46..52], [0xff, 0xff, 127, 0, 0, 1]);
     assert_eq!(
-        bytes[68..88],
+        bytes[52..72],
         [
             0x12, 0x34, 0x56, 0x78, 0x11, 0x22, 0x33, 5, 0x12, 0xb7, 0, 0, 0x44, 0x55, 0x66, 16,
             0x77, 0x88, 0x99, 0
         ]
     );
-    assert_eq!(bytes[88..96], [0, 0, 0, 21, 0, 0, 0, 22]);
-    assert_eq!(bytes[96..104], 0x7f00_0000_0000u64.to_be_bytes());
-    assert_eq!(bytes[104..112], (1u64 << 20).to_be_bytes());
-    assert_eq!(bytes[112..120], [0, 0, 0, 5, 0x0a, 0x0b, 0x0c, 0]);
+    assert_eq!(bytes[72..80], [0, 0, 0, 22, 0x21, 0x22, 0x23, 0]);
+    assert_eq!(bytes[80..88], 0x7f00_0000_0000u64.to_be_bytes());
+    assert_eq!(bytes[88..96], (1u64 << 20).to_be_bytes());
+    assert_eq!(bytes[96..104], [0, 0, 0, 5, 0, 0, 0, 0]);
 
-    let body = Body::Drain(UdAddress {
+    let ud = UdAddress {
         qpn: Qpn(0x11_2233),
         ..UdAddress::default()
+    };
+    for (kind, body) in [(4, Body::Drain(ud)), (7, Body::Ask(ud))] {
+        let bytes = encoded(&Message { body, ..offer(0) });
+        assert_eq!(bytes[1], kind);
+        assert_eq!(bytes[56..64], [0x11, 0x22, 0x33, 0, 0, 0, 0, 0]);
+    }
+    let body = Body::Segments(Memory {
+        srqn: SrqNum(0x21_2223),
+        segments: std::iter::once(Segment::default()).collect(),
     });
     let bytes = encoded(&Message { body, ..offer(0) });
-    assert_eq!(bytes[1], 4);
-    assert_eq!(bytes[72..80], [0x11, 0x22, 0x33, 0, 0, 0, 0, 0]);
-    let segments = std::iter::once(Segment::default()).collect();
-    let body = Body::Segments {
-        revision: 23,
-        segments,
-    };
-    let bytes = encoded(&Message { body, ..offer(0) });
-    assert_eq!((bytes[1], bytes[3], bytes.len()), (5, 1, 56 + 24 + 16));
-    assert_eq!(bytes[52..56], [0, 0, 0, 23]);
-    let body = Body::SegmentsAck { revision: 24 };
+    assert_eq!((bytes[1], bytes[3], bytes.len()), (5, 1, 40 + 24 + 16));
+    assert_eq!(bytes[36..40], [0x21, 0x22, 0x23, 0]);
+    let body = Body::SegmentsAck(24);
     let bytes = encoded(&Message { body, ..offer(0) });
     assert_eq!((bytes[1], bytes[3]), (6, 0));
-    assert_eq!(bytes[52..56], [0, 0, 0, 24]);
+    assert_eq!(bytes[36..40], [0, 0, 0, 24]);
 }
 
 #[test]
@@ -166,7 +158,7 @@ fn the_mac_is_siphash_2_4_128_of_what_comes_before() {
         (0xe6a8_25ba_047f_81a3, 0x9302_55c7_1472_f66d)
     );
     let bytes = encoded(&offer(1));
-    assert_eq!(codec().mac(&bytes[..120]), bytes[120..]);
+    assert_eq!(codec().mac(&bytes[..104]), bytes[104..]);
 }
 
 #[test]
@@ -192,56 +184,57 @@ fn authentic_nonsense_is_refused_by_field() {
         codec().decode(&resealed(bytes)).unwrap_err()
     };
     assert_eq!(change(0, 1), DecodeError::Version(1));
-    assert_eq!(change(1, 7), DecodeError::Field("kind"));
+    assert_eq!(change(1, 8), DecodeError::Field("kind"));
+    assert_eq!(change(1, 0), DecodeError::Field("kind"));
+    assert_eq!(change(1, 7), DecodeError::Field("segment count"));
     assert_eq!(change(1, 2), DecodeError::Field("segment count"));
     assert_eq!(change(1, 4), DecodeError::Field("segment count"));
     assert_eq!(change(2, 0x81), DecodeError::Field("flags"));
     assert_eq!(change(3, 7), DecodeError::Field("segment count"));
-    assert_eq!(change(3, 2), DecodeError::Length(136));
+    assert_eq!(change(3, 2), DecodeError::Length(120));
     assert_eq!(change(4, 0xff), DecodeError::WrongJob);
-    assert_eq!(change(31, 0), DecodeError::Field("generation"));
-    assert_eq!(change(43, 0), DecodeError::Field("echo"));
-    assert_eq!(change(68, 0x80), DecodeError::Field("UD Q_Key"));
-    assert_eq!(change(75, 0), DecodeError::Field("MTU"));
-    assert_eq!(change(79, 1), DecodeError::Field("reserved"));
-    assert_eq!(change(87, 1), DecodeError::Field("reserved"));
+    assert_eq!(change(23, 0), DecodeError::Field("generation"));
+    assert_eq!(change(52, 0x80), DecodeError::Field("UD Q_Key"));
+    assert_eq!(change(59, 0), DecodeError::Field("MTU"));
+    assert_eq!(change(63, 1), DecodeError::Field("reserved"));
+    for at in [71, 79, 102] {
+        assert_eq!(change(at, 1), DecodeError::Field("reserved"));
+    }
     let mut wraps = encoded(&offer(1));
-    wraps[96..112].fill(0xff);
+    wraps[80..96].fill(0xff);
     let answer = codec().decode(&resealed(wraps));
     assert_eq!(answer, Err(DecodeError::Field("segment size")));
     let mut twins = encoded(&offer(2));
-    twins[96 + 24 + 23] = twins[96 + 23];
+    twins[80 + 24 + 23] = twins[80 + 23];
     let answer = codec().decode(&resealed(twins));
     assert_eq!(answer, Err(DecodeError::Field("segment identifier")));
     let mut with_mtu = encoded(&Message {
         body: Body::Drain(UdAddress::default()),
         ..offer(0)
     });
-    with_mtu[75] = 1;
+    with_mtu[59] = 1;
     let answer = codec().decode(&resealed(with_mtu));
     assert_eq!(answer, Err(DecodeError::Field("reserved")));
 }
 
-fn any_epoch(from: u32) -> impl Strategy<Value = Epoch> {
-    (any::<u64>(), from..).prop_map(|(incarnation, generation)| Epoch {
-        incarnation,
-        generation,
-    })
+fn any_generation() -> impl Strategy<Value = Generation> {
+    (1u32..).prop_map(Generation)
 }
 
-fn any_segments() -> impl Strategy<Value = Segments> {
-    let any = (any::<u64>(), any::<u64>(), any::<u32>(), 0u32..1 << 24);
-    proptest::collection::vec(any, 0..=MAX_SEGMENTS).prop_map(|all| {
-        (0u8..)
-            .zip(all)
-            .map(|(id, (address, size, rkey, generation))| Segment {
-                address,
-                size: size.min(u64::MAX - address),
-                rkey: Rkey(rkey),
-                id: id * 40,
-                generation,
-            })
-            .collect()
+fn any_memory() -> impl Strategy<Value = Memory> {
+    let any = (any::<u64>(), any::<u64>(), any::<u32>());
+    let segments = proptest::collection::vec(any, 0..=MAX_SEGMENTS);
+    (0u32..1 << 24, segments).prop_map(|(srqn, all)| {
+        let segment = |(id, (address, size, rkey)): (u8, (u64, u64, u32))| Segment {
+            address,
+            size: size.min(u64::MAX - address),
+            rkey: Rkey(rkey),
+            id: id * 40,
+        };
+        Memory {
+            srqn: SrqNum(srqn),
+            segments: (0u8..).zip(all).map(segment).collect(),
+        }
     })
 }
 
@@ -262,17 +255,15 @@ fn any_address() -> impl Strategy<Value = UdAddress> {
 
 fn any_offer() -> impl Strategy<Value = Offer> {
     let rc = (0u32..1 << 24, 0u32..1 << 24, 1u8..=5, any::<u8>());
-    let revisions = (any::<u32>(), any::<u32>());
-    (any_address(), rc, revisions, any_segments()).prop_map(
-        |(ud, (qpn, psn, mtu, max_rd_atomic), (revision, heard), segments)| Offer {
+    (any_address(), rc, any::<u32>(), any_memory()).prop_map(
+        |(ud, (qpn, psn, mtu, max_rd_atomic), heard, memory)| Offer {
             ud,
             qpn: Qpn(qpn),
             psn: Psn(psn),
             mtu: Mtu::from_code(mtu).expect("1 to 5 are codes"),
             max_rd_atomic,
-            revision,
             heard,
-            segments,
+            memory,
         },
     )
 }
@@ -283,25 +274,25 @@ fn any_message() -> impl Strategy<Value = Message> {
         Just(Body::Wait),
         Just(Body::Bye),
         any_address().prop_map(Body::Drain),
-        (any::<u32>(), any_segments())
-            .prop_map(|(revision, segments)| Body::Segments { revision, segments }),
-        any::<u32>().prop_map(|revision| Body::SegmentsAck { revision }),
+        any_memory().prop_map(Body::Segments),
+        any::<u32>().prop_map(Body::SegmentsAck),
+        any_address().prop_map(Body::Ask),
     ];
-    let echo = proptest::option::of(any_epoch(1));
+    let echo = proptest::option::of(any_generation());
     (
         (any::<u32>(), any::<u32>()),
-        any_epoch(1),
-        (echo, any_epoch(1)),
+        any_generation(),
+        (echo, any_generation()),
         (any::<bool>(), any::<u64>()),
         body,
     )
         .prop_map(
-            |((src_pe, dst_pe), epoch, (echo, set), (want_reply, ticket), body)| {
-                let optional = matches!(body, Body::Offer(_) | Body::Wait);
+            |((src_pe, dst_pe), generation, (echo, set), (want_reply, ticket), body)| {
+                let optional = matches!(body, Body::Offer(_) | Body::Wait | Body::Ask(_));
                 Message {
                     src_pe,
                     dst_pe,
-                    epoch,
+                    generation,
                     echo: echo.or((!optional).then_some(set)),
                     want_reply,
                     ticket,
@@ -341,7 +332,7 @@ proptest! {
     #[test]
     fn authentic_random_bytes_never_panic(
         mut bytes in proptest::collection::vec(any::<u8>(), COMMON + MAC_LEN..=MAX_LEN),
-        kind in 0u8..8,
+        kind in 0u8..9,
         count in 0u8..8,
     ) {
         let model = encoded(&offer(0));
@@ -349,10 +340,7 @@ proptest! {
         (bytes[1], bytes[3]) = (kind, count);
         let bytes = resealed(bytes);
         if let Ok(message) = codec().decode(&bytes) {
-            // An echo of generation 0 means "none", whatever incarnation stands beside it.
-            if message.echo.is_some() {
-                prop_assert_eq!(encoded(&message), bytes);
-            }
+            prop_assert_eq!(encoded(&message), bytes);
         }
     }
 }

@@ -150,8 +150,6 @@ pub struct ConnectStats {
     pub simultaneous: u64,
     /// Open connections that ended because the peer replaced its side.
     pub replaced: u64,
-    /// New incarnations of peers.
-    pub peer_restarts: u64,
     /// OFFERs sent, with those repeated.
     pub offers_sent: u64,
     /// WAITs sent.
@@ -172,7 +170,7 @@ pub struct ConnectStats {
     pub waits_received: u64,
     /// Messages that told nothing new.
     pub duplicates: u64,
-    /// Messages of an earlier incarnation or an earlier queue pair.
+    /// Messages about an earlier queue pair.
     pub stale: u64,
     /// Datagrams with a wrong MAC.
     pub bad_mac: u64,
@@ -228,24 +226,10 @@ pub struct XrcStats {
     pub initiators: u64,
     /// Target QPs made for initiators of others.
     pub targets: u64,
-    /// OPENs sent, with those repeated.
-    pub opens_sent: u64,
-    /// ACCEPTs sent, with those repeated.
-    pub accepts_sent: u64,
     /// ASKs sent, with those repeated.
     pub asks_sent: u64,
-    /// INFOs sent.
-    pub infos_sent: u64,
     /// Connections given up because the direct peer left before us.
     pub moved: u64,
-}
-
-impl XrcStats {
-    /// Messages sent to connect, but for WAITs.
-    #[must_use]
-    pub const fn sent(&self) -> u64 {
-        self.opens_sent + self.accepts_sent + self.asks_sent + self.infos_sent
-    }
 }
 
 impl ConnectStats {

@@ -1,4 +1,4 @@
-//! Memory that is registered, replaced and withdrawn while connections exist.
+//! Memory that is registered while connections exist.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,8 +7,6 @@ use shmem_ib::connect::endpoint::{ConnError, ContextId};
 use shmem_ib::soft::Faults;
 
 use shmem_ib_kit::job::{Job, Pe, Plain};
-
-const LONG: Duration = Duration::from_secs(20);
 
 fn memory() -> Vec<AtomicU64> {
     (0..1024).map(|_| AtomicU64::new(0)).collect()
@@ -87,26 +85,6 @@ fn a_segment_that_comes_later_is_used_over_the_same_connection() {
 }
 
 #[test]
-fn replaced_memory_is_let_go_when_nobody_uses_it() {
-    let (old, new) = (memory(), memory());
-    let job = Job::new(3);
-    register(&job.pes[0], 1, &old);
-    for from in [1, 2] {
-        put(&job.pes[from], 0, 1, 0, 5).unwrap();
-        job.pes[from].endpoint.quiet().unwrap();
-    }
-    register(&job.pes[0], 1, &new);
-    assert!(job.pes[0].endpoint.settle_segments(LONG));
-    for from in [1, 2] {
-        put(&job.pes[from], 0, 1, 8 * from as u64, 6).unwrap();
-        job.pes[from].endpoint.quiet().unwrap();
-    }
-    let words = |memory: &[AtomicU64]| [0, 1, 2].map(|i| memory[i].load(Ordering::Relaxed));
-    assert_eq!((words(&old), words(&new)), ([5, 0, 0], [0, 6, 6]));
-    drop(job);
-}
-
-#[test]
 fn a_segment_that_does_not_exist_is_named() {
     let extra = memory();
     let job = Job::with(2, |config, _| {
@@ -125,11 +103,6 @@ fn a_segment_that_does_not_exist_is_named() {
         matches!(error, ConnError::OutOfRange { size: 8192, .. }),
         "{error:?}"
     );
-    assert!(job.pes[1].endpoint.withdraw_segment(3));
-    assert!(!job.pes[1].endpoint.withdraw_segment(3));
-    assert!(job.pes[1].endpoint.settle_segments(LONG));
-    let error = get(&job.pes[0], 1, 3, 0).unwrap_err();
-    assert!(matches!(error, ConnError::NoSegment { .. }), "{error:?}");
     for id in 10..15 {
         register(&job.pes[0], id, &extra);
     }
@@ -140,26 +113,27 @@ fn a_segment_that_does_not_exist_is_named() {
         matches!(error, ConnError::TooManySegments { .. }),
         "{error:?}"
     );
+    // SAFETY: it is refused.
+    let error = unsafe { job.pes[0].endpoint.register_segment(14, base, 8) }.unwrap_err();
+    assert_eq!(error.to_string(), "segment 14 is registered already");
     drop(job);
 }
 
 #[test]
-fn segments_change_while_connections_make_room() {
-    let memories: Vec<_> = (0..4).map(|_| [memory(), memory()]).collect();
+fn segments_are_added_while_connections_make_room() {
+    let memories: Vec<[Vec<AtomicU64>; 5]> =
+        (0..4).map(|_| std::array::from_fn(|_| memory())).collect();
     let job = Job::with(4, |config, _| config.max_qps = 1);
     job.run(|pe| {
-        let mine = &memories[pe.number as usize];
-        for round in 0..6 {
-            register(pe, 2, &mine[round % 2]);
+        for (id, memory) in (1..).zip(&memories[pe.number as usize]) {
+            register(pe, id, memory);
             for to in (0..4).filter(|to| *to != pe.number) {
-                pe.endpoint.fetch_add_in(to, 2, 0, 1).unwrap();
+                pe.endpoint.fetch_add_in(to, id, 0, 1).unwrap();
             }
-            assert!(pe.endpoint.settle_segments(LONG));
         }
     });
-    for both in &memories {
-        let sum: u64 = both.iter().map(|m| m[0].load(Ordering::Relaxed)).sum();
-        assert_eq!(sum, 18);
+    for word in memories.iter().flatten().map(|memory| &memory[0]) {
+        assert_eq!(word.load(Ordering::Relaxed), 3);
     }
     drop(job);
 }
@@ -198,61 +172,4 @@ fn whoever_was_not_told_of_memory_is_told_while_the_owner_computes() {
         pe.resume();
     }
     drop(job);
-}
-
-/// A put waits for a buffer, and its target's memory is replaced meanwhile: it goes to the new memory,
-/// not to the key of a registration that has ended.
-#[test]
-fn a_put_that_waits_for_a_buffer_goes_to_the_present_memory() {
-    const LEN: usize = 1000;
-    let [old, new] = [memory(), memory()];
-    let mut job = Job::with(3, |config, _| config.connect_deadline = 3 * LONG);
-    register(&job.pes[1], 1, &old);
-    put(&job.pes[0], 1, 1, 0, 1).unwrap();
-    job.pes[0].put_word(2, 0, 1);
-    job.pes[0].endpoint.quiet().unwrap();
-    // PE 2 acknowledges nothing, so whatever is sent to it keeps its buffer.
-    job.pes[2].pause();
-    let bytes = [7u8; LEN];
-    let (sent, writer) = (AtomicU64::new(0), &job.pes[0]);
-    std::thread::scope(|scope| {
-        let blocked = scope.spawn(|| {
-            for _ in 0..200 {
-                writer.put_bytes(2, 0, &bytes);
-                sent.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        until_still(&sent);
-        let late = scope.spawn(|| put_bytes(writer, 1, 1, 0, &bytes));
-        std::thread::sleep(Duration::from_millis(50));
-        register(&job.pes[1], 1, &new);
-        let settled = job.pes[1].endpoint.settle_segments(LONG);
-        let waits = !late.is_finished();
-        while !(blocked.is_finished() && late.is_finished()) {
-            job.pes[2].endpoint.progress_wait(Duration::from_millis(10));
-        }
-        assert!(settled && waits, "{settled}, {waits}");
-        late.join().unwrap().unwrap();
-    });
-    job.pes[2].resume();
-    job.pes[0].endpoint.quiet().unwrap();
-    let word = u64::from_ne_bytes([7; 8]);
-    let first = |memory: &[AtomicU64]| memory[0].load(Ordering::Relaxed);
-    assert_eq!((first(&old), first(&new)), (1, word));
-    drop(job);
-}
-
-/// Waits until `count` has not changed for a while.
-fn until_still(count: &AtomicU64) {
-    let mut seen = u64::MAX;
-    while std::mem::replace(&mut seen, count.load(Ordering::Relaxed)) != seen || seen == 0 {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-fn put_bytes(pe: &Pe, to: u32, segment: u8, offset: u64, bytes: &[u8]) -> Result<(), ConnError> {
-    let (src, len) = (bytes.as_ptr(), bytes.len());
-    let context = pe.endpoint.context(ContextId::DEFAULT);
-    // SAFETY: the source may go as soon as this returns.
-    unsafe { context.put(to, segment, offset, src, len, false) }
 }

@@ -290,7 +290,7 @@ fn jobs_of_different_transports_do_not_understand_each_other() {
     xrc.set_address(2, shmem_ib::connect::endpoint::Lookup::Ready(there));
     let error = xrc.pes[0].endpoint.fetch_add(2, 0, 1).unwrap_err();
     assert!(matches!(error, ConnError::Unreachable { .. }), "{error:?}");
-    assert!(rc.pes[2].endpoint.stats().connect.malformed >= 3);
+    assert!(rc.pes[2].endpoint.stats().connect.wrong_job >= 3);
     assert_eq!(rc.pes[2].endpoint.stats().queue_pairs_created, 0);
 }
 

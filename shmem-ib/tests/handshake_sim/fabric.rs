@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shmem_ib::connect::handshake::Link;
+use shmem_ib::connect::interface::Link;
 use shmem_ib::verbs::{Psn, Qpn};
 
 /// One queue pair. In INIT it has no link.
@@ -68,14 +68,10 @@ impl Fabric {
         self.next.into()
     }
 
-    pub(crate) fn link(&mut self, owner: u32, link: &Link) {
-        let qp = self.own(owner, link.qpn);
-        assert_eq!(
-            qp.link, None,
-            "QP {} is linked twice without a reset",
-            link.qpn
-        );
-        qp.link = Some((link.peer_qpn, link.rq_psn, link.sq_psn));
+    pub(crate) fn link(&mut self, owner: u32, qpn: Qpn, sq_psn: Psn, link: &Link) {
+        let qp = self.own(owner, qpn);
+        assert_eq!(qp.link, None, "QP {qpn} is linked twice without a reset");
+        qp.link = Some((link.qpn, link.psn, sq_psn));
     }
 
     pub(crate) fn reset(&mut self, owner: u32, qpn: Qpn) {
@@ -126,10 +122,6 @@ impl Fabric {
     /// A process ends: its queue pairs are gone.
     pub(crate) fn crash(&mut self, owner: u32) {
         self.qps.retain(|_, q| q.owner != owner);
-    }
-
-    pub(crate) fn get(&self, qpn: Qpn) -> Option<&Qp> {
-        self.qps.get(&qpn.0)
     }
 
     fn own(&mut self, owner: u32, qpn: Qpn) -> &mut Qp {

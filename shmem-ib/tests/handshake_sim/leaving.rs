@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::handshake::{Action, Local, RetryPolicy};
+use shmem_ib::connect::interface::{Action, Local};
 use shmem_ib::connect::manager::{Identity, Manager};
-use shmem_ib::connect::message::{MAX_LEN, Segment};
+use shmem_ib::connect::message::{MAX_LEN, Memory, Segment};
+use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qpn};
 
@@ -129,12 +130,13 @@ impl World {
             .map(|pe| {
                 let local = Local {
                     pe,
-                    incarnation: 1,
                     ud: address(pe),
                     mtu: Mtu::M1024,
                     max_rd_atomic: 1,
-                    segments: Some(std::iter::once(Segment::default()).collect()),
-                    revision: 1,
+                    memory: Some(Memory {
+                        segments: std::iter::once(Segment::default()).collect(),
+                        ..Memory::default()
+                    }),
                     max_qps: 0,
                     leaving: false,
                     retry: RetryPolicy::default(),
@@ -257,7 +259,9 @@ impl World {
                 }
             }
             Event::Connect { pe, to } => {
-                self.pes[pe as usize].manager.connect(now, to, address(to));
+                self.pes[pe as usize]
+                    .manager
+                    .connect(now, to, to, address(to));
                 self.act(pe);
             }
             Event::Send { op } => {
@@ -388,7 +392,7 @@ impl World {
                         self.totals.waits += 1;
                     }
                 }
-                Action::LinkQp(_) => {}
+                Action::LinkQp { .. } => {}
                 other => panic!("PE {pe} towards PE {peer}: {other:?}"),
             }
         }
@@ -423,7 +427,7 @@ impl World {
         let connections: u64 = self
             .pes
             .iter()
-            .map(|pe| pe.manager.peers().count() as u64)
+            .map(|pe| pe.manager.peers().len() as u64)
             .sum();
         for (number, pe) in self.pes.iter().enumerate() {
             assert!(pe.gone.is_some(), "PE {number} stays");

@@ -1,13 +1,15 @@
 //! Several endpoints in a network that loses, repeats, delays and reorders, with slow starters
-//! and restarts; everything follows from one seed.
+//! and deaths; everything follows from one seed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::handshake::{Action, Local, Phase, RetryPolicy};
+use shmem_ib::connect::handshake::Phase;
+use shmem_ib::connect::interface::{Action, Failure, Local};
 use shmem_ib::connect::manager::{Identity, Manager};
-use shmem_ib::connect::message::{MAX_LEN, Segment, Segments};
+use shmem_ib::connect::message::{MAX_LEN, Memory, Segment};
+use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey};
 
@@ -17,7 +19,9 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 /// Faults happen until then; afterwards everything has to settle.
 const HEAL: u64 = 2_000 * MS;
-const END: u64 = HEAL + 5_000 * MS;
+const END: u64 = HEAL + 10_000 * MS;
+/// Longer than any series of losses.
+const SILENCE: u64 = 4_000 * MS;
 
 /// Sums over all runs, to see that the faults really happened.
 #[derive(Debug, Default)]
@@ -33,14 +37,12 @@ pub(crate) struct Totals {
     duplicates: u64,
     stale: u64,
     rejected: u64,
-    replaced: u64,
-    peer_restarts: u64,
     crashes: u64,
+    failed: u64,
     lost: u64,
     repeated: u64,
     opened_towards_the_dead: u64,
     rc_delivered: u64,
-    opened_by_rc_traffic: u64,
     max_first_contact_ms: u64,
 }
 
@@ -52,14 +54,12 @@ impl Totals {
             ("retransmissions", self.retransmissions),
             ("waits", self.waits),
             ("duplicates", self.duplicates),
-            ("stale messages", self.stale),
             ("rejected messages", self.rejected),
-            ("replaced connections", self.replaced),
-            ("restarts", self.peer_restarts),
+            ("failures", self.failed),
             ("crashes", self.crashes),
             ("losses", self.lost),
             ("repetitions", self.repeated),
-            ("openings by RC traffic", self.opened_by_rc_traffic),
+            ("RC packets", self.rc_delivered),
         ] {
             assert!(
                 count > 0 || self.runs < 1000,
@@ -76,12 +76,11 @@ enum Event {
     Connect { pe: u32, to: u32 },
     Ready { pe: u32 },
     Crash { pe: u32 },
-    Restart { pe: u32 },
 }
 
 struct Endpoint {
+    /// `None` if it is dead.
     manager: Option<Manager>,
-    incarnation: u64,
     wants: Vec<u32>,
 }
 
@@ -151,12 +150,11 @@ impl World {
 
     fn plan(&mut self, n: u32) {
         let slow_starts = self.rng.below(2) == 0;
-        let restarts = self.rng.below(3) == 0;
+        let deaths = self.rng.below(3) == 0;
         let together = self.rng.below(2) == 0;
         for pe in 0..n {
             self.endpoints.push(Endpoint {
                 manager: None,
-                incarnation: 0,
                 wants: Vec::new(),
             });
             self.start(pe, slow_starts);
@@ -172,17 +170,9 @@ impl World {
                     self.at(at, Event::Connect { pe, to });
                 }
             }
-            if restarts && self.rng.below(3) == 0 {
+            if deaths && self.rng.below(3) == 0 {
                 let at = self.rng.below(HEAL / 2);
                 self.at(at, Event::Crash { pe });
-                let back = at + self.rng.below(200 * MS);
-                self.at(back, Event::Restart { pe });
-                for to in (0..n).filter(|to| *to != pe) {
-                    if self.rng.below(2) == 0 {
-                        let again = back + 1 + self.rng.below(HEAL / 4);
-                        self.at(again, Event::Connect { pe, to });
-                    }
-                }
             }
         }
         if self.verbose {
@@ -193,19 +183,18 @@ impl World {
     fn start(&mut self, pe: u32, slow: bool) {
         let seed = self.rng.next_u64();
         let endpoint = &mut self.endpoints[pe as usize];
-        endpoint.incarnation += 1;
-        endpoint.wants.clear();
         let local = Local {
             pe,
-            incarnation: endpoint.incarnation,
             ud: address(pe),
             mtu: [Mtu::M1024, Mtu::M4096][(pe % 2) as usize],
             max_rd_atomic: 1 + (pe % 16) as u8,
-            segments: None,
-            revision: 0,
+            memory: None,
             max_qps: 0,
             leaving: false,
-            retry: RetryPolicy::default(),
+            retry: RetryPolicy {
+                silence: SILENCE,
+                ..RetryPolicy::default()
+            },
         };
         endpoint.manager = Some(Manager::new(&self.identity, local, seed));
         let ready = if slow { self.rng.below(1_000 * MS) } else { 0 };
@@ -267,36 +256,22 @@ impl World {
                 dst
             }
             Event::Rc { from } => {
-                let Some(sender) = self.fabric.get(from).map(|qp| qp.owner) else {
-                    return;
-                };
-                let Delivery::To(owner, qpn) = self.fabric.deliver(from) else {
-                    return;
-                };
-                self.totals.rc_delivered += 1;
-                let Some(manager) = &mut self.endpoints[owner as usize].manager else {
-                    return;
-                };
-                let before = manager.phase(sender);
-                manager.rc_traffic_seen(now, sender, qpn);
-                self.totals.opened_by_rc_traffic += u64::from(before != manager.phase(sender));
-                owner
+                if matches!(self.fabric.deliver(from), Delivery::To(..)) {
+                    self.totals.rc_delivered += 1;
+                }
+                return;
             }
             Event::Connect { pe, to } => {
                 let Some(manager) = &mut self.endpoints[pe as usize].manager else {
                     return;
                 };
-                manager.connect(now, to, address(to));
+                manager.connect(now, to, to, address(to));
                 self.endpoints[pe as usize].wants.push(to);
                 pe
             }
             Event::Ready { pe } => {
-                let segments = self.segments(pe);
-                let Some(manager) = &mut self.endpoints[pe as usize].manager else {
-                    return;
-                };
-                if manager.local().segments.is_none() {
-                    manager.ready(now, segments);
+                if let Some(manager) = &mut self.endpoints[pe as usize].manager {
+                    manager.ready(now, memory(pe));
                 }
                 pe
             }
@@ -308,24 +283,8 @@ impl World {
                 self.fabric.crash(pe);
                 return;
             }
-            Event::Restart { pe } => {
-                self.start(pe, true);
-                return;
-            }
         };
         self.act(pe);
-    }
-
-    fn segments(&self, pe: u32) -> Segments {
-        let incarnation = self.endpoints[pe as usize].incarnation;
-        let address = u64::from(pe) << 32 | incarnation << 20;
-        std::iter::once(Segment {
-            address,
-            size: 1 << 20,
-            rkey: Rkey(pe),
-            ..Segment::default()
-        })
-        .collect()
     }
 
     /// Executes the actions of one endpoint.
@@ -349,14 +308,14 @@ impl World {
                     let qpn = self.fabric.create(pe, peer);
                     manager.qp_created(now, peer, qpn);
                 }
-                Action::LinkQp(link) => {
+                Action::LinkQp { qpn, sq_psn, link } => {
                     let both_can = if pe & peer & 1 == 1 {
                         Mtu::M4096
                     } else {
                         Mtu::M1024
                     };
                     assert_eq!(link.mtu, both_can);
-                    self.fabric.link(pe, &link);
+                    self.fabric.link(pe, qpn, sq_psn, &link);
                 }
                 Action::ResetQp(qpn) => self.fabric.reset(pe, qpn),
                 Action::DestroyQp(qpn) => {
@@ -365,8 +324,8 @@ impl World {
                         self.endpoints[pe as usize].wants.retain(|to| *to != peer);
                     }
                 }
-                Action::Opened { qpn, segments } => {
-                    assert_eq!(segments[0].address >> 32, u64::from(peer));
+                Action::Opened { qpn, memory } => {
+                    assert_eq!(memory.segments[0].address >> 32, u64::from(peer));
                     let alive = self.fabric.open(pe, qpn);
                     self.totals.opened_towards_the_dead += u64::from(!alive);
                     if self.rng.below(2) == 0 {
@@ -374,11 +333,19 @@ impl World {
                         self.at(now + delay, Event::Rc { from: qpn });
                     }
                 }
-                Action::Failed(failure) => panic!("PE {pe} to PE {peer}: {failure:?}"),
-                Action::PeerRestarted { .. } => {}
+                Action::Failed(failure) => {
+                    let dead = self.endpoints[peer as usize].manager.is_none();
+                    let silent = matches!(failure, Failure::Silence { .. });
+                    assert!(dead && silent, "PE {pe} to PE {peer}: {failure:?}");
+                    self.totals.failed += 1;
+                    self.endpoints[pe as usize].wants.retain(|to| *to != peer);
+                }
                 Action::PeerLeft { .. } => panic!("PE {pe}: PE {peer} has not left"),
                 Action::Drain(_) => panic!("PE {pe}: there is no limit"),
-                Action::SegmentsChanged { .. } => panic!("PE {pe}: they did not change"),
+                Action::SegmentsAdded(_) => panic!("PE {pe}: there are no more"),
+                Action::CreateTarget(_) | Action::DestroyTarget(_) => {
+                    panic!("PE {pe}: this is not XRC")
+                }
             }
         }
     }
@@ -413,10 +380,9 @@ impl World {
 
     fn check_settled(&self) {
         for (pe, endpoint) in (0u32..).zip(&self.endpoints) {
-            let manager = endpoint
-                .manager
-                .as_ref()
-                .expect("everybody is up in the end");
+            let Some(manager) = &endpoint.manager else {
+                continue;
+            };
             for to in &endpoint.wants {
                 assert_eq!(
                     manager.phase(*to),
@@ -426,22 +392,19 @@ impl World {
                 );
             }
             for to in manager.peers() {
-                let Some((incarnation, qpn, psn)) = manager.linked_to(to) else {
+                let Some((qpn, psn)) = manager.linked_to(to) else {
                     continue;
                 };
-                let other = &self.endpoints[to as usize];
-                if incarnation != other.incarnation {
-                    // It opened before the peer crashed, and nobody has told it since.
-                    assert!(incarnation < other.incarnation);
+                // It may have opened before the peer died, and nobody has told it since.
+                let Some(peer) = &self.endpoints[to as usize].manager else {
                     continue;
-                }
+                };
                 if manager.phase(to) != Phase::Open {
                     continue;
                 }
-                let peer = other.manager.as_ref().expect("everybody is up in the end");
                 assert_eq!(peer.local_qp(pe), Some((qpn, psn)), "{}", self.describe());
                 let (my_qpn, my_psn) = manager.local_qp(to).expect("linked, so it exists");
-                let back = Some((endpoint.incarnation, my_qpn, my_psn));
+                let back = Some((my_qpn, my_psn));
                 assert_eq!(peer.linked_to(pe), back, "{}", self.describe());
             }
         }
@@ -453,9 +416,7 @@ impl World {
             let Some(manager) = &endpoint.manager else {
                 continue;
             };
-            let mut peers: Vec<u32> = manager.peers().collect();
-            peers.sort_unstable();
-            for to in peers {
+            for to in manager.peers() {
                 let (phase, mine) = (manager.phase(to), manager.local_qp(to));
                 text += &format!(
                     "\n  {pe}->{to} {phase:?} {mine:?} {:?}",
@@ -484,14 +445,12 @@ impl World {
         totals.duplicates += t.duplicates;
         totals.stale += t.stale;
         totals.rejected += t.rejected;
-        totals.replaced += t.replaced;
-        totals.peer_restarts += t.peer_restarts;
         totals.crashes += t.crashes;
+        totals.failed += t.failed;
         totals.lost += t.lost;
         totals.repeated += t.repeated;
         totals.opened_towards_the_dead += t.opened_towards_the_dead;
         totals.rc_delivered += t.rc_delivered;
-        totals.opened_by_rc_traffic += t.opened_by_rc_traffic;
         totals.max_first_contact_ms = totals.max_first_contact_ms.max(t.max_first_contact_ms);
     }
 }
@@ -508,9 +467,20 @@ impl Totals {
         self.duplicates += s.duplicates;
         self.stale += s.stale;
         self.rejected += s.rejected();
-        self.replaced += s.replaced;
-        self.peer_restarts += s.peer_restarts;
         self.max_first_contact_ms = self.max_first_contact_ms.max(s.first_contact.max / MS);
+    }
+}
+
+fn memory(pe: u32) -> Memory {
+    let segment = Segment {
+        address: u64::from(pe) << 32,
+        size: 1 << 20,
+        rkey: Rkey(pe),
+        id: 0,
+    };
+    Memory {
+        segments: std::iter::once(segment).collect(),
+        ..Memory::default()
     }
 }
 

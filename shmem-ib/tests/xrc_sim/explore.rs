@@ -1,6 +1,6 @@
 //! All schedules of a small job within small budgets: PE 0 on one node wants PEs 1 and 2 of
-//! another; every order of deliveries, every loss and repetition of messages, timeouts, restarts
-//! and departures at any moment.
+//! another; every order of deliveries, every loss and repetition of messages, timeouts and departures
+//! at any moment.
 //!
 //! From every state that is reached the network becomes kind, and then every wish must come
 //! true or be refused by a PE that leaves.
@@ -8,10 +8,12 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-use shmem_ib::connect::handshake::{Failure, RetryPolicy};
-use shmem_ib::connect::message::Message;
-use shmem_ib::connect::xrc::{Action, Local, Machine};
-use shmem_ib::verbs::Mtu;
+use shmem_ib::connect::interface::{Action, Failure, Local};
+use shmem_ib::connect::manager::{Identity, Manager};
+use shmem_ib::connect::message::{MAX_LEN, Message};
+use shmem_ib::connect::retry::RetryPolicy;
+use shmem_ib::connect::xrc::Nodes;
+use shmem_ib::verbs::{Mtu, Qpn};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::fabric::Fabric;
@@ -29,22 +31,26 @@ struct Budget {
     timeouts: u8,
     repeats: u8,
     losses: u8,
-    crashes: u8,
     leaves: u8,
 }
 
 #[derive(Clone)]
 struct Pe {
-    incarnation: u64,
     ready: bool,
     leaving: bool,
     gone: bool,
     /// The program has asked for these peers, and not been refused.
     wants: [bool; PES],
     asked: [bool; PES],
-    /// It has to drain the connection to the other node.
-    draining: bool,
-    machine: Machine,
+    /// It has to drain these, and with them the connection to the other node.
+    draining: Vec<(u32, Qpn)>,
+    manager: Manager,
+}
+
+impl Pe {
+    fn nodes(&self) -> &Nodes {
+        self.manager.nodes().expect("over XRC")
+    }
 }
 
 #[derive(Clone)]
@@ -53,8 +59,6 @@ struct State {
     network: Vec<Message>,
     fabric: Fabric,
     budget: Budget,
-    /// PE 1 uses PE 0, too, so that news of restarts travel.
-    two_ways: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +66,6 @@ enum Step {
     Connect(usize, usize),
     Ready(usize),
     Timeout(usize),
-    Crash(usize),
     Leave(usize),
     Drained(usize),
     Deliver(usize),
@@ -70,14 +73,20 @@ enum Step {
     Lose(usize),
 }
 
-fn start(pe: usize, incarnation: u64, ready: bool) -> Pe {
+fn start(pe: usize, ready: bool) -> Pe {
+    let identity = Identity {
+        job_id: [1; 16],
+        job_key: &[2; 32],
+        n_pes: PES as u32,
+    };
     let local = Local {
         pe: pe as u32,
-        incarnation,
         ud: address(pe as u32),
         mtu: Mtu::M1024,
         max_rd_atomic: 4,
-        memory: None,
+        memory: ready.then(|| memory(pe as u32)),
+        max_qps: 0,
+        leaving: false,
         // Everything is always due: the schedule alone decides.
         retry: RetryPolicy {
             initial: 0,
@@ -86,30 +95,24 @@ fn start(pe: usize, incarnation: u64, ready: bool) -> Pe {
             bye: 0,
         },
     };
-    let mut machine = Machine::new(local, incarnation);
-    if ready {
-        machine.ready(0, memory(pe as u32, incarnation));
-    }
     Pe {
-        incarnation,
         ready,
         leaving: false,
         gone: false,
         wants: [false; PES],
         asked: [false; PES],
-        draining: false,
-        machine,
+        draining: Vec::new(),
+        manager: Manager::of_nodes(&identity, local, 1),
     }
 }
 
 impl State {
     fn new(ready: bool, budget: Budget) -> Self {
         Self {
-            pes: [start(0, 1, true), start(1, 1, ready), start(2, 1, true)],
+            pes: [start(0, true), start(1, ready), start(2, true)],
             network: Vec::new(),
             fabric: Fabric::default(),
             budget,
-            two_ways: budget.crashes > 0,
         }
     }
 
@@ -117,8 +120,8 @@ impl State {
     fn fingerprint(&self) -> u128 {
         let mut hasher = SipHasher24::new();
         for pe in &self.pes {
-            (pe.incarnation, pe.ready, pe.leaving, pe.gone).hash(&mut hasher);
-            (pe.wants, pe.asked, pe.draining, &pe.machine).hash(&mut hasher);
+            (pe.ready, pe.leaving, pe.gone).hash(&mut hasher);
+            (pe.wants, pe.asked, &pe.draining, &pe.manager).hash(&mut hasher);
         }
         // The network has no order, so neither has its fingerprint.
         let mut messages: Vec<u64> = self
@@ -143,23 +146,20 @@ impl State {
                 continue;
             }
             for to in (0..PES).filter(|to| node_of(*to) != node_of(pe)) {
-                if !this.asked[to] && !this.leaving && (pe == 0 || pe == 1 && self.two_ways) {
+                if !this.asked[to] && !this.leaving && pe == 0 {
                     steps.push(Step::Connect(pe, to));
                 }
             }
             if !this.ready {
                 steps.push(Step::Ready(pe));
             }
-            if self.budget.timeouts > 0 && this.machine.next_timeout().is_some() {
+            if self.budget.timeouts > 0 && this.manager.next_timeout().is_some() {
                 steps.push(Step::Timeout(pe));
-            }
-            if self.budget.crashes > 0 && pe < 2 && !this.leaving {
-                steps.push(Step::Crash(pe));
             }
             if self.budget.leaves > 0 && pe < 2 && !this.leaving {
                 steps.push(Step::Leave(pe));
             }
-            if this.draining {
+            if !this.draining.is_empty() {
                 steps.push(Step::Drained(pe));
             }
         }
@@ -184,42 +184,34 @@ impl State {
             Step::Connect(pe, to) => {
                 let this = &mut self.pes[pe];
                 (this.asked[to], this.wants[to]) = (true, true);
-                this.machine
+                this.manager
                     .connect(0, to as u32, node_of(to), address(to as u32));
                 pe
             }
             Step::Ready(pe) => {
                 let this = &mut self.pes[pe];
                 this.ready = true;
-                this.machine.ready(0, memory(pe as u32, this.incarnation));
+                this.manager.ready(0, memory(pe as u32));
                 pe
             }
             Step::Timeout(pe) => {
                 self.budget.timeouts -= 1;
-                self.pes[pe].machine.handle_timeout(0);
-                pe
-            }
-            Step::Crash(pe) => {
-                self.budget.crashes -= 1;
-                self.fabric.end(pe as u32);
-                let asked = self.pes[pe].asked;
-                self.pes[pe] = start(pe, self.pes[pe].incarnation + 1, true);
-                // Its program begins again, too, but the number of wishes stays finite.
-                self.pes[pe].asked = asked;
+                self.pes[pe].manager.handle_timeout(0);
                 pe
             }
             Step::Leave(pe) => {
                 self.budget.leaves -= 1;
                 let this = &mut self.pes[pe];
                 (this.leaving, this.wants) = (true, [false; PES]);
-                this.machine.leave(0, u64::MAX);
-                while this.machine.say_bye(0, 1) {}
+                this.manager.leave(0, u64::MAX);
+                while this.manager.say_bye(0, 1) {}
                 pe
             }
             Step::Drained(pe) => {
                 let this = &mut self.pes[pe];
-                this.draining = false;
-                this.machine.drained(0, 1 - node_of(pe));
+                for (to, qpn) in std::mem::take(&mut this.draining) {
+                    this.manager.drained(0, to, qpn);
+                }
                 pe
             }
             Step::Deliver(i) => {
@@ -243,62 +235,59 @@ impl State {
     fn receive(&mut self, message: &Message) -> usize {
         let pe = message.dst_pe as usize;
         if !self.pes[pe].gone {
-            self.pes[pe].machine.handle_message(0, message);
+            let mut bytes = [0; MAX_LEN];
+            let manager = &mut self.pes[pe].manager;
+            let len = manager.encode(message, &mut bytes);
+            manager
+                .handle_datagram(0, &bytes[..len])
+                .expect("of this job");
         }
         pe
     }
 
     fn act(&mut self, pe: usize) {
         let me = pe as u32;
-        while let Some(action) = self.pes[pe].machine.poll_action() {
+        while let Some((to, action)) = self.pes[pe].manager.poll_action() {
             let this = &mut self.pes[pe];
             match action {
                 Action::Send { message, .. } => self.network.push(message),
-                Action::CreateIni { node } => {
-                    let qpn = self.fabric.create_ini(me, node);
-                    this.machine.ini_created(0, node, qpn);
+                Action::CreateQp => {
+                    let qpn = self.fabric.create_ini(me, node_of(to as usize));
+                    this.manager.qp_created(0, to, qpn);
                 }
-                Action::Opened {
-                    qpn,
-                    sq_psn,
-                    remote,
-                    ..
-                } => {
-                    self.fabric.open(me, qpn, sq_psn, &remote);
-                    this.draining = false;
+                Action::LinkQp { qpn, sq_psn, link } => {
+                    self.fabric.open(me, qpn, sq_psn, &link);
                 }
-                Action::Drain { .. } => this.draining = true,
-                Action::DestroyIni { qpn, .. } => {
+                Action::Opened { .. } => {}
+                Action::Drain(qpn) => this.draining.push((to, qpn)),
+                Action::DestroyQp(qpn) => {
                     if self.fabric.destroy_ini(me, qpn) {
                         // Fulfilled once; the program would ask again.
                         for to in 0..PES {
-                            this.wants[to] &= this.machine.is_wanted(to as u32);
+                            this.wants[to] &= this.manager.is_wanted(to as u32);
                         }
                     }
-                    this.draining = false;
+                    this.draining.retain(|(_, draining)| *draining != qpn);
                 }
-                Action::CreateTgt { pe: from, remote } => {
-                    let qpn = self.fabric.create_tgt(me, from, &remote);
-                    this.machine.tgt_created(0, from, qpn);
+                Action::DestroyTarget(qpn) => self.fabric.destroy_tgt(me, qpn),
+                Action::CreateTarget(link) => {
+                    let qpn = self.fabric.create_tgt(me, to, &link);
+                    this.manager.target_created(0, to, Some(qpn));
                 }
-                Action::DestroyTgt { qpn, .. } => self.fabric.destroy_tgt(me, qpn),
-                Action::Failed { pe: to, failure } => {
+                Action::Failed(failure) => {
                     assert_eq!(failure, Failure::PeerLeft);
                     this.wants[to as usize] = false;
                     assert!(self.pes[to as usize].leaving, "PE {to} does not leave");
                 }
-                Action::PeerLeft { pe: to } => {
+                Action::PeerLeft { .. } => {
                     this.wants[to as usize] = false;
                     assert!(self.pes[to as usize].leaving, "PE {to} does not leave");
                 }
-                Action::PeerRestarted { pe: to, .. } => {
-                    this.wants[to as usize] &= this.machine.is_wanted(to);
-                }
-                Action::Known { .. } => {}
+                Action::ResetQp(_) | Action::SegmentsAdded(_) => panic!("{action:?}"),
             }
         }
         let this = &mut self.pes[pe];
-        if this.leaving && !this.gone && this.machine.has_left() {
+        if this.leaving && !this.gone && this.manager.has_left() {
             this.gone = true;
             assert_eq!(self.fabric.end(me), 0, "PE {pe} goes while it is needed");
         }
@@ -316,7 +305,7 @@ impl State {
                 self.step(Step::Deliver(0));
             }
             for pe in 0..PES {
-                if self.pes[pe].draining {
+                if !self.pes[pe].draining.is_empty() {
                     self.step(Step::Drained(pe));
                 }
             }
@@ -325,8 +314,8 @@ impl State {
                 return;
             }
             for pe in 0..PES {
-                if !self.pes[pe].gone && self.pes[pe].machine.next_timeout().is_some() {
-                    self.pes[pe].machine.handle_timeout(0);
+                if !self.pes[pe].gone && self.pes[pe].manager.next_timeout().is_some() {
+                    self.pes[pe].manager.handle_timeout(0);
                     self.act(pe);
                 }
             }
@@ -334,7 +323,7 @@ impl State {
         for pe in &self.pes {
             println!(
                 "wants {:?} leaving {} gone {}: {:#?}",
-                pe.wants, pe.leaving, pe.gone, pe.machine
+                pe.wants, pe.leaving, pe.gone, pe.manager
             );
         }
         panic!("it does not settle");
@@ -342,7 +331,7 @@ impl State {
 
     fn is_settled(&self) -> bool {
         self.pes.iter().all(|this| {
-            let machine = &this.machine;
+            let machine = this.nodes();
             let reached = |to: usize| !this.wants[to] || machine.is_reachable(to as u32);
             // Wishes that end at a PE that has gone without a word stay.
             let excused = |to: usize| self.pes[to].gone || this.leaving;
@@ -350,22 +339,22 @@ impl State {
         })
     }
 
-    /// With everybody up and nobody restarted, TGT QPs and open INI QPs correspond.
+    /// With everybody up, TGT QPs and open INI QPs correspond.
     fn check_targets(&self) {
         if self
             .pes
             .iter()
-            .any(|pe| pe.leaving || pe.incarnation > 1 || pe.machine.next_timeout().is_some())
+            .any(|pe| pe.leaving || pe.manager.next_timeout().is_some())
         {
             return;
         }
         for (pe, this) in (0u32..).zip(&self.pes) {
             for (initiator, ini) in self.fabric.served_by(pe) {
-                let theirs = &self.pes[initiator as usize].machine;
+                let theirs = self.pes[initiator as usize].nodes();
                 assert_eq!(theirs.connection(node_of(pe as usize)), Some((ini, pe)));
             }
             let node = 1 - node_of(pe as usize);
-            if let Some((ini, direct)) = this.machine.connection(node) {
+            if let Some((ini, direct)) = this.nodes().connection(node) {
                 assert!(self.fabric.served_by(direct).contains(&(pe, ini)));
             }
         }
@@ -409,13 +398,7 @@ fn every_schedule_of_one_initiator_and_two_targets_settles() {
             repeats: 1,
             ..none
         },
-        Budget {
-            crashes: 1,
-            repeats: 1,
-            ..none
-        },
         Budget { repeats: 2, ..none },
-        Budget { crashes: 1, ..none },
         Budget {
             leaves: 1,
             timeouts: 1,

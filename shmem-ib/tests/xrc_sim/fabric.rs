@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shmem_ib::connect::xrc::Remote;
+use shmem_ib::connect::interface::Link;
 use shmem_ib::verbs::{Psn, Qpn};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -55,7 +55,7 @@ impl Fabric {
 
     /// The INI QP may be used from now on. Returns whether its target still exists; if so, it
     /// must be there for exactly this INI QP.
-    pub(crate) fn open(&mut self, owner: u32, qpn: Qpn, psn: Psn, remote: &Remote) -> bool {
+    pub(crate) fn open(&mut self, owner: u32, qpn: Qpn, psn: Psn, remote: &Link) -> bool {
         let ini = self.own_ini(owner, qpn);
         assert_eq!(ini.link, None, "INI QP {qpn} is linked twice");
         ini.link = Some((remote.qpn, psn));
@@ -85,7 +85,7 @@ impl Fabric {
         open
     }
 
-    pub(crate) fn create_tgt(&mut self, owner: u32, initiator: u32, remote: &Remote) -> Qpn {
+    pub(crate) fn create_tgt(&mut self, owner: u32, initiator: u32, remote: &Link) -> Qpn {
         assert!(
             !self
                 .tgts

@@ -1,6 +1,6 @@
 //! What happened in all runs of the simulation together.
 
-use shmem_ib::connect::xrc::Manager;
+use shmem_ib::connect::manager::Manager;
 
 /// Sums over all runs, to see that the faults really happened.
 #[derive(Debug, Default)]
@@ -16,8 +16,6 @@ pub(crate) struct Totals {
     pub(crate) duplicates: u64,
     pub(crate) stale: u64,
     pub(crate) rejected: u64,
-    pub(crate) replaced: u64,
-    pub(crate) peer_restarts: u64,
     pub(crate) byes_repeated: u64,
     pub(crate) byes_missed: u64,
     pub(crate) crashes: u64,
@@ -42,8 +40,6 @@ impl Totals {
             ("duplicates", self.duplicates),
             ("stale messages", self.stale),
             ("rejected messages", self.rejected),
-            ("replaced connections", self.replaced),
-            ("restarts", self.peer_restarts),
             ("repeated BYEs", self.byes_repeated),
             ("crashes", self.crashes),
             ("early leavers", self.early_leavers),
@@ -59,7 +55,7 @@ impl Totals {
     }
 
     pub(crate) fn count(&mut self, manager: &Manager) {
-        let s = manager.machine.stats();
+        let s = manager.stats();
         self.direct += s.xrc.direct;
         self.indirect += s.xrc.indirect;
         self.targets += s.xrc.targets;
@@ -69,8 +65,6 @@ impl Totals {
         self.duplicates += s.duplicates;
         self.stale += s.stale;
         self.rejected += s.rejected();
-        self.replaced += s.replaced;
-        self.peer_restarts += s.peer_restarts;
         self.byes_repeated += s.byes_repeated;
         self.byes_missed += s.byes_missed;
     }
@@ -88,8 +82,6 @@ impl Totals {
         self.duplicates += run.duplicates;
         self.stale += run.stale;
         self.rejected += run.rejected;
-        self.replaced += run.replaced;
-        self.peer_restarts += run.peer_restarts;
         self.byes_repeated += run.byes_repeated;
         self.byes_missed += run.byes_missed;
         self.crashes += run.crashes;

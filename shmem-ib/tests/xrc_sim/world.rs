@@ -1,14 +1,15 @@
 //! The PEs of several nodes in a network that loses, repeats, delays and reorders, with slow
-//! starters, restarts and early leavers; everything follows from one seed.
+//! starters, deaths and early leavers; everything follows from one seed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::handshake::{Failure, RetryPolicy};
-use shmem_ib::connect::manager::Identity;
-use shmem_ib::connect::message::{MAX_LEN, Segment};
-use shmem_ib::connect::xrc::{Action, Local, Manager, Memory};
+use shmem_ib::connect::interface::{Action, Failure, Local};
+use shmem_ib::connect::manager::{Identity, Manager};
+use shmem_ib::connect::message::{MAX_LEN, Memory, Segment};
+use shmem_ib::connect::retry::RetryPolicy;
+use shmem_ib::connect::xrc::Nodes;
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
 
@@ -31,11 +32,10 @@ const END: u64 = LAST_BARRIER + 2 * LINGER + 1_000 * MS;
 enum Event {
     Datagram { dst: u32, bytes: Vec<u8> },
     Connect { pe: u32, to: u32 },
-    Ready { pe: u32, incarnation: u64 },
+    Ready { pe: u32 },
     Operate { pe: u32, to: u32 },
-    Complete { pe: u32, node: u32, ini: Qpn },
+    Complete { pe: u32, to: u32, ini: Qpn },
     Crash { pe: u32 },
-    Restart { pe: u32 },
     Leave { pe: u32 },
 }
 
@@ -45,17 +45,31 @@ enum Life {
     /// Has to complete its operations first.
     WantsToLeave,
     Leaving,
+    /// In order or dead.
     Gone,
 }
 
 struct Pe {
     manager: Option<Manager>,
-    incarnation: u64,
     life: Life,
     /// Wishes that have to come true.
     wants: Vec<u32>,
-    /// Operations under way and whether the node is drained, per node.
-    under_way: BTreeMap<u32, (u32, bool)>,
+    peers: BTreeMap<u32, Peer>,
+}
+
+/// What the driver knows of a peer.
+#[derive(Default)]
+struct Peer {
+    open: Option<Qpn>,
+    memory: Memory,
+    under_way: u32,
+    draining: bool,
+}
+
+impl Pe {
+    fn nodes(&self) -> Option<&Nodes> {
+        self.manager.as_ref()?.nodes()
+    }
 }
 
 /// The faults of one network, drawn from the seed: some are off altogether.
@@ -149,10 +163,9 @@ impl World {
         for _ in 0..n {
             self.pes.push(Pe {
                 manager: None,
-                incarnation: 0,
                 life: Life::Up,
                 wants: Vec::new(),
-                under_way: BTreeMap::new(),
+                peers: BTreeMap::new(),
             });
         }
         for pe in 0..n {
@@ -172,8 +185,6 @@ impl World {
             if self.crashes && self.rng.below(3) == 0 {
                 let at = self.rng.below(HEAL / 2);
                 self.at(at, Event::Crash { pe });
-                let back = at + self.rng.below(200 * MS);
-                self.at(back, Event::Restart { pe });
             } else if leavers && self.rng.below(4) == 0 {
                 let at = self.rng.below(HEAL);
                 self.at(at, Event::Leave { pe });
@@ -188,22 +199,19 @@ impl World {
     fn start(&mut self, pe: u32, slow: bool) {
         let seed = self.rng.next_u64();
         let this = &mut self.pes[pe as usize];
-        this.incarnation += 1;
-        this.wants.clear();
-        this.under_way.clear();
-        let incarnation = this.incarnation;
         let local = Local {
             pe,
-            incarnation,
             ud: address(pe),
             mtu: [Mtu::M1024, Mtu::M4096][(pe % 2) as usize],
             max_rd_atomic: 1 + (pe % 16) as u8,
             memory: None,
+            max_qps: 0,
+            leaving: false,
             retry: RetryPolicy::default(),
         };
-        this.manager = Some(Manager::new(&self.identity, local, seed));
+        this.manager = Some(Manager::of_nodes(&self.identity, local, seed));
         let ready = if slow { self.rng.below(800 * MS) } else { 0 };
-        self.at(self.now + ready, Event::Ready { pe, incarnation });
+        self.at(self.now + ready, Event::Ready { pe });
     }
 
     fn at(&mut self, time: u64, event: Event) {
@@ -238,7 +246,7 @@ impl World {
                 .filter_map(|i| {
                     let this = &self.pes[i];
                     let up = this.manager.as_ref().filter(|_| this.life != Life::Gone)?;
-                    Some((up.machine.next_timeout()?, i))
+                    Some((up.next_timeout()?, i))
                 })
                 .min();
             let event = self.events.peek().map(|Reverse((at, ..))| *at);
@@ -252,8 +260,8 @@ impl World {
                 Some((at, i)) if at == next && event.is_none_or(|e| at < e) => {
                     let now = self.now;
                     if let Some(manager) = &mut self.pes[i].manager {
-                        manager.machine.handle_timeout(now);
-                        let again = manager.machine.next_timeout();
+                        manager.handle_timeout(now);
+                        let again = manager.next_timeout();
                         assert!(again.is_none_or(|t| t > now), "a timer does not move on");
                     }
                     self.act(i as u32);
@@ -280,18 +288,15 @@ impl World {
                 }
             }
             Event::Connect { pe, to } => self.connect(pe, to),
-            Event::Ready { pe, incarnation } => {
+            Event::Ready { pe } => {
                 let this = &mut self.pes[pe as usize];
-                if this.incarnation != incarnation || this.life == Life::Gone {
-                    return;
-                }
                 if let Some(manager) = &mut this.manager {
-                    manager.machine.ready(now, memory(pe, incarnation));
+                    manager.ready(now, memory(pe));
                     self.act(pe);
                 }
             }
             Event::Operate { pe, to } => self.operate(pe, to),
-            Event::Complete { pe, node, ini } => self.complete(pe, node, ini),
+            Event::Complete { pe, to, ini } => self.complete(pe, to, ini),
             Event::Crash { pe } => {
                 if self.pes[pe as usize].life != Life::Up {
                     return;
@@ -300,12 +305,8 @@ impl World {
                 if let Some(manager) = self.pes[pe as usize].manager.take() {
                     self.totals.count(&manager);
                 }
+                self.pes[pe as usize].life = Life::Gone;
                 self.fabric.end(pe);
-            }
-            Event::Restart { pe } => {
-                if self.pes[pe as usize].manager.is_none() {
-                    self.start(pe, true);
-                }
             }
             Event::Leave { pe } => {
                 let this = &mut self.pes[pe as usize];
@@ -327,75 +328,75 @@ impl World {
         }
         if let Some(manager) = &mut this.manager {
             this.wants.push(to);
-            manager.machine.connect(now, to, node, address(to));
+            manager.connect(now, to, node, address(to));
             self.act(pe);
         }
     }
 
     /// The program of `pe` writes to `to`, connecting if need be.
     fn operate(&mut self, pe: u32, to: u32) {
-        let node = self.node_of(to);
-        let this = &self.pes[pe as usize];
-        let Some(manager) = this.manager.as_ref().filter(|_| this.life == Life::Up) else {
+        let this = &mut self.pes[pe as usize];
+        if this.life != Life::Up {
             return;
-        };
-        let connection = manager.machine.connection(node);
-        let (Some((ini, direct)), Some(memory)) = (connection, manager.machine.memory(to)) else {
+        }
+        let peer = this.peers.entry(to).or_default();
+        let Some(ini) = peer.open.filter(|_| !peer.draining) else {
             self.connect(pe, to);
             return;
         };
+        peer.under_way += 1;
+        assert_eq!(peer.memory, memory(to));
         self.totals.operations += 1;
+        let direct = self.pes[pe as usize].nodes().and_then(|n| n.direct(to));
         let taker = self.fabric.deliver(ini);
-        assert!(taker.is_none_or(|taker| taker == direct));
-        // The memory is the peer's, or that of an incarnation that is no more.
-        let incarnation = memory.segments[0].address & 0xff;
-        assert!(incarnation <= self.pes[to as usize].incarnation);
-        assert_eq!(memory.srqn, SrqNum(to + 500));
-        let under_way = &mut self.pes[pe as usize].under_way;
-        let (count, draining) = under_way.entry(node).or_default();
-        assert!(!*draining, "PE {pe} posts to node {node} while it drains");
-        *count += 1;
+        assert!(taker.is_none() || taker == direct);
         let delay = self.delay() + self.rng.below(50 * MS);
-        self.at(self.now + delay, Event::Complete { pe, node, ini });
+        self.at(self.now + delay, Event::Complete { pe, to, ini });
     }
 
-    fn complete(&mut self, pe: u32, node: u32, ini: Qpn) {
+    fn complete(&mut self, pe: u32, to: u32, ini: Qpn) {
         if !self.fabric.exists(ini) {
             self.totals.operations_lost += 1;
             return;
         }
         // Even the last repetition finds its target, unless that has died.
         let _ = self.fabric.deliver(ini);
+        let peer = self.pes[pe as usize].peers.entry(to).or_default();
+        peer.under_way -= 1;
+        self.drain_if_idle(pe, to);
+        self.leave_if_idle(pe);
+    }
+
+    fn drain_if_idle(&mut self, pe: u32, to: u32) {
         let now = self.now;
         let this = &mut self.pes[pe as usize];
-        let (count, draining) = this.under_way.entry(node).or_default();
-        *count -= 1;
-        if *count == 0
-            && std::mem::take(draining)
-            && let Some(manager) = &mut this.manager
+        let peer = this.peers.entry(to).or_default();
+        if peer.draining
+            && peer.under_way == 0
+            && let (Some(qpn), Some(manager)) = (peer.open.take(), &mut this.manager)
         {
-            manager.machine.drained(now, node);
+            peer.draining = false;
+            manager.drained(now, to, qpn);
             self.act(pe);
         }
-        self.leave_if_idle(pe);
     }
 
     fn leave_if_idle(&mut self, pe: u32) {
         let now = self.now;
         let this = &mut self.pes[pe as usize];
-        if this.life != Life::WantsToLeave || this.under_way.values().any(|(n, _)| *n > 0) {
+        if this.life != Life::WantsToLeave || this.peers.values().any(|peer| peer.under_way > 0) {
             return;
         }
         this.life = Life::Leaving;
         let Some(manager) = &mut this.manager else {
             return;
         };
-        manager.machine.leave(now, LINGER);
+        manager.leave(now, LINGER);
         loop {
             let Some(manager) = &mut self.pes[pe as usize].manager else {
                 return;
             };
-            let more = manager.machine.say_bye(now, 2);
+            let more = manager.say_bye(now, 2);
             self.act(pe);
             if !more {
                 return;
@@ -411,84 +412,65 @@ impl World {
             let Some(manager) = &mut this.manager else {
                 break;
             };
-            let Some(action) = manager.machine.poll_action() else {
+            let Some((to, action)) = manager.poll_action() else {
                 break;
             };
             match action {
-                Action::Send { to, message } => {
+                Action::Send { to: at, message } => {
                     let mut buf = [0; MAX_LEN];
                     let len = manager.encode(&message, &mut buf);
-                    let dst = message.dst_pe;
-                    assert_eq!(to, address(dst));
-                    self.transmit(dst, buf[..len].to_vec());
+                    assert_eq!(at, address(to));
+                    self.transmit(to, buf[..len].to_vec());
                 }
-                Action::CreateIni { node } => {
-                    let qpn = self.fabric.create_ini(pe, node);
-                    manager.machine.ini_created(now, node, qpn);
+                Action::CreateQp => {
+                    let qpn = self.fabric.create_ini(pe, to / self.per_node);
+                    manager.qp_created(now, to, qpn);
                 }
-                Action::Opened {
-                    node,
-                    qpn,
-                    sq_psn,
-                    remote,
-                    direct,
-                } => {
-                    assert_eq!(remote.mtu, common_mtu(pe, direct));
-                    assert_eq!(remote.rd_atomic, 1 + (pe % 16).min(direct % 16) as u8);
-                    let alive = self.fabric.open(pe, qpn, sq_psn, &remote);
+                Action::LinkQp { qpn, sq_psn, link } => {
+                    assert_eq!(link.mtu, common_mtu(pe, to));
+                    assert_eq!(link.max_rd_atomic, 1 + (pe % 16).min(to % 16) as u8);
+                    let alive = self.fabric.open(pe, qpn, sq_psn, &link);
                     self.totals.opened_towards_the_dead += u64::from(!alive);
-                    assert_eq!(self.node_of(direct), node);
-                    self.pes[pe as usize].under_way.insert(node, (0, false));
                 }
-                Action::Drain { node } => {
-                    let (count, draining) = this.under_way.get_mut(&node).expect("it was open");
-                    if *count == 0 {
-                        manager.machine.drained(now, node);
-                    } else {
-                        *draining = true;
+                Action::Opened { qpn, memory } => {
+                    let peer = this.peers.entry(to).or_default();
+                    assert_eq!((peer.open, peer.under_way), (None, 0));
+                    (peer.open, peer.memory) = (Some(qpn), memory);
+                }
+                Action::Drain(qpn) => {
+                    let peer = this.peers.entry(to).or_default();
+                    assert_eq!(peer.open, Some(qpn));
+                    peer.draining = true;
+                    self.drain_if_idle(pe, to);
+                }
+                Action::DestroyQp(qpn) => {
+                    let was_open = self.fabric.destroy_ini(pe, qpn);
+                    for peer in this.peers.values_mut().filter(|p| p.open == Some(qpn)) {
+                        (peer.open, peer.under_way, peer.draining) = (None, 0, false);
                     }
+                    // The wishes were fulfilled once; who uses the node next asks again.
+                    let (node, per_node) = (to / self.per_node, self.per_node);
+                    let wanted = |to: u32| manager.is_wanted(to);
+                    this.wants
+                        .retain(|to| !was_open || to / per_node != node || wanted(*to));
                 }
-                Action::DestroyIni { node, qpn } => {
-                    let open = self.fabric.destroy_ini(pe, qpn);
-                    let per_node = self.per_node;
-                    let this = &mut self.pes[pe as usize];
-                    if open {
-                        this.under_way.insert(node, (0, false));
-                        // The wishes were fulfilled once; who uses the node next asks again.
-                        let machine = this.manager.as_ref().map(|m| &m.machine);
-                        this.wants.retain(|to| {
-                            to / per_node != node || machine.is_some_and(|m| m.is_wanted(*to))
-                        });
-                    }
+                Action::DestroyTarget(qpn) => self.fabric.destroy_tgt(pe, qpn),
+                Action::CreateTarget(link) => {
+                    assert_eq!(link.mtu, common_mtu(pe, to));
+                    let qpn = self.fabric.create_tgt(pe, to, &link);
+                    manager.target_created(now, to, Some(qpn));
                 }
-                Action::Known {
-                    pe: to,
-                    node,
-                    memory,
-                } => {
-                    assert_eq!(self.node_of(to), node);
-                    assert_eq!(memory.srqn, SrqNum(to + 500));
-                    assert_eq!(memory.segments[0].address >> 32, u64::from(to));
-                }
-                Action::CreateTgt { pe: from, remote } => {
-                    assert_eq!(remote.mtu, common_mtu(pe, from));
-                    let qpn = self.fabric.create_tgt(pe, from, &remote);
-                    manager.machine.tgt_created(now, from, qpn);
-                }
-                Action::DestroyTgt { qpn, .. } => self.fabric.destroy_tgt(pe, qpn),
-                Action::Failed { pe: to, failure } => {
+                Action::Failed(failure) => {
                     assert_eq!(failure, Failure::PeerLeft, "PE {pe} to PE {to}");
                     self.assert_left(to);
                     self.pes[pe as usize].wants.retain(|w| *w != to);
                 }
-                Action::PeerLeft { pe: to } => {
+                Action::PeerLeft { .. } => {
                     self.assert_left(to);
                     self.pes[pe as usize].wants.retain(|w| *w != to);
                 }
-                Action::PeerRestarted { pe: to, .. } => {
-                    if !manager.machine.is_wanted(to) {
-                        self.pes[pe as usize].wants.retain(|w| *w != to);
-                    }
+                Action::ResetQp(_) | Action::SegmentsAdded(_) => {
+                    panic!("PE {pe} towards PE {to}: {action:?}")
                 }
             }
         }
@@ -505,11 +487,11 @@ impl World {
         let Some(manager) = this.manager.as_ref().filter(|_| this.life == Life::Leaving) else {
             return;
         };
-        if !manager.machine.has_left() {
+        if !manager.has_left() {
             return;
         }
         this.life = Life::Gone;
-        let gave_up = manager.machine.stats().byes_missed > 0;
+        let gave_up = manager.stats().byes_missed > 0;
         let abandoned = self.fabric.end(pe) as u64;
         assert!(abandoned == 0 || gave_up, "PE {pe} goes while it is needed");
         self.totals.abandoned += abandoned;
@@ -553,7 +535,7 @@ impl World {
             if this.life != Life::Up {
                 continue;
             }
-            let machine = &this.manager.as_ref().expect("up in the end").machine;
+            let machine = this.nodes().expect("up in the end");
             for to in self.others(pe) {
                 let up = self.pes[to as usize].life == Life::Up;
                 let wanted = this.wants.contains(&to);
@@ -565,10 +547,9 @@ impl World {
             // Exactly one TGT QP per initiator that has chosen this PE, and no other.
             for (initiator, ini) in self.fabric.served_by(pe) {
                 let other = &self.pes[initiator as usize];
-                let theirs = other.manager.as_ref().expect("up in the end");
-                let current = theirs.machine.connection(self.node_of(pe));
+                let current = other.nodes().and_then(|n| n.connection(self.node_of(pe)));
                 let in_use = current == Some((ini, pe));
-                // A restarted or leaving initiator may not have had a reason to say so yet.
+                // A dead or leaving initiator has not said so.
                 let excused = self.crashes || other.life != Life::Up;
                 assert!(
                     in_use || excused,
@@ -593,7 +574,7 @@ impl World {
         for this in &self.pes {
             if let Some(manager) = &this.manager {
                 self.totals.count(manager);
-                slowest = slowest.max(manager.machine.stats().first_contact.max / MS);
+                slowest = slowest.max(manager.stats().first_contact.max / MS);
             }
         }
         totals.add(&self.totals);
@@ -609,14 +590,12 @@ const fn common_mtu(a: u32, b: u32) -> Mtu {
     }
 }
 
-/// The memory of an incarnation tells whose it is.
-pub(crate) fn memory(pe: u32, incarnation: u64) -> Memory {
+pub(crate) fn memory(pe: u32) -> Memory {
     let segment = Segment {
-        address: u64::from(pe) << 32 | incarnation,
+        address: u64::from(pe) << 32,
         size: 1 << 20,
         rkey: Rkey(pe),
         id: 0,
-        generation: 1,
     };
     Memory {
         srqn: SrqNum(pe + 500),

@@ -185,8 +185,6 @@ impl Pool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocalSegment {
     pub(super) id: u8,
-    /// Larger than that of every segment registered before.
-    pub(super) generation: u32,
     pub(super) mr: Mr,
 }
 

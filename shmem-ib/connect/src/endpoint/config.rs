@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::UdAddress;
-use crate::handshake::RetryPolicy;
+use crate::interface::Local;
 use crate::manager::Identity;
+use crate::retry::RetryPolicy;
 use shmem_verbs::PortInfo;
 
 /// Over what kind of connection peers are reached; the same in all PEs of a job.
@@ -71,8 +72,6 @@ pub struct EndpointConfig {
     /// How many endpoints the PEs of this job have had before this one and closed; the same in all of
     /// them. Connection messages that are from another life of the job are refused.
     pub life: u32,
-    /// Of this process. A restarted PE must have a larger one than its predecessor had.
-    pub incarnation: u64,
     /// PSNs, the `Q_Key` and jitter follow from it; should differ between processes.
     pub seed: u64,
     /// A peer whose address stays unknown, or which gives no sign of life, for so long makes
@@ -115,7 +114,6 @@ impl Default for EndpointConfig {
             job_key: &[0; 32],
             identity_later: false,
             life: 0,
-            incarnation: 1,
             seed: 0,
             connect_deadline: Duration::from_secs(60),
             connect_retry: Duration::from_millis(1),
@@ -136,8 +134,22 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
+    /// What this PE brings to every connection; it takes connection messages at `ud`.
+    pub(super) fn local(&self, ud: UdAddress, port: &PortInfo) -> Local {
+        Local {
+            pe: self.pe,
+            ud,
+            mtu: port.active_mtu,
+            max_rd_atomic: self.max_rd_atomic.min(port.max_rd_atomic).max(1),
+            memory: None,
+            max_qps: self.max_qps,
+            leaving: false,
+            retry: self.retry_policy(),
+        }
+    }
+
     /// When connection messages are repeated, and for how long.
-    pub(super) fn retry_policy(&self) -> RetryPolicy {
+    fn retry_policy(&self) -> RetryPolicy {
         let initial = nanos(self.connect_retry).max(1);
         let default = RetryPolicy::default();
         RetryPolicy {
@@ -148,8 +160,8 @@ impl EndpointConfig {
         }
     }
 
-    /// Who this PE is in connection messages. PEs that would not understand each other's atomics are
-    /// strangers to each other, and so are the same PEs in different lives: what was recorded in one
+    /// Who this PE is in connection messages. PEs that would not understand each other's atomics, or use
+    /// another transport, are strangers to each other, and so are the same PEs in different lives: what was recorded in one
     /// has no meaning in another.
     pub(super) fn identity(
         &self,
@@ -160,7 +172,8 @@ impl EndpointConfig {
         for (byte, life) in job_id.iter_mut().zip(self.life.to_be_bytes()) {
             *byte ^= life;
         }
-        job_id[15] ^= u8::from(by_owner);
+        let over_xrc = matches!(self.transport, Transport::Xrc { .. });
+        job_id[15] ^= u8::from(by_owner) | u8::from(over_xrc) << 1;
         Identity {
             job_id,
             job_key,
@@ -181,7 +194,6 @@ impl std::fmt::Debug for EndpointConfig {
         f.debug_struct("EndpointConfig")
             .field("pe", &self.pe)
             .field("n_pes", &self.n_pes)
-            .field("incarnation", &self.incarnation)
             .finish_non_exhaustive()
     }
 }

@@ -10,17 +10,18 @@ use super::atomics::by_owner::books::ANSWER_MESSAGES;
 use super::atomics::by_owner::owner::{Owner, RECEIVES};
 use super::atomics::lines::Composer;
 use super::buffers::{INLINE_MAX, LocalSegment, Pool};
-use super::config::{Directory, EndpointConfig};
-use super::connecting::path::Path;
+use super::config::{Directory, EndpointConfig, Transport};
+use super::connecting::domain::XrcDomain;
 use super::connecting::ud::UdPort;
 use super::error::ConnError;
 use super::operations::accounts::{Accounts, Gauge};
 use super::operations::table::OpTable;
 use super::peer::{Ahead, Peer};
 use crate::UdAddress;
+use crate::manager::Manager;
 use crate::message::MAX_LEN;
 use shmem_verbs::rng::Rng;
-use shmem_verbs::{Completion, Cq, Hca, Mr, Qpn};
+use shmem_verbs::{Completion, Cq, Hca, Qpn};
 
 /// A datagram and its length.
 type Sealed = ([u8; MAX_LEN], usize);
@@ -36,7 +37,9 @@ pub(super) struct Driver<H> {
     clock: Instant,
     /// The deadline that the HCA knows.
     pub(super) alarm: Option<u64>,
-    pub(super) manager: Path,
+    pub(super) manager: Manager,
+    /// With transport XRC: this PE in the domain of its node.
+    pub(super) xrc: Option<XrcDomain>,
     /// Where peers send connection messages to.
     pub(super) address: UdAddress,
     pub(super) ud: Option<UdPort>,
@@ -44,14 +47,9 @@ pub(super) struct Driver<H> {
     pub(super) ops: OpTable,
     pub(super) pool: Pool,
     pub(super) segments: Vec<LocalSegment>,
-    /// Registrations of segments so far.
-    pub(super) segments_made: u32,
-    /// Registrations that peers may still use until they know their successors.
-    pub(super) retired: Vec<Mr>,
     /// Work requests posted since the beginning: the clock of the connections' last uses.
     pub(super) posts: u64,
-    /// Peers whose connection is being drained, or whose segments are to be acknowledged, when
-    /// operations have completed.
+    /// Peers whose connection is being drained, when operations have completed.
     pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
     /// Datagrams that wait for the job's identity, without which nobody can say what they are;
@@ -120,13 +118,21 @@ impl<H: Hca> Driver<H> {
         let address = ud.address;
         let identity = config.identity(config.job_id, config.job_key, by_owner);
         let seed = rng.next_u64();
-        let manager = match Path::new(&**hca, &identity, &config, address, cq, seed) {
-            Ok(manager) => manager,
-            Err(e) => {
-                ud.release(&**hca);
-                let _ = hca.destroy_cq(cq);
-                return Err(e);
-            }
+        let xrc = match &config.transport {
+            Transport::Rc => None,
+            Transport::Xrc { domain } => match XrcDomain::new(&**hca, cq, domain.as_deref()) {
+                Ok(domain) => Some(domain),
+                Err(e) => {
+                    ud.release(&**hca);
+                    let _ = hca.destroy_cq(cq);
+                    return Err(e);
+                }
+            },
+        };
+        let local = config.local(address, &port);
+        let manager = match xrc {
+            None => Manager::new(&identity, local, seed),
+            Some(_) => Manager::of_nodes(&identity, local, seed),
         };
         let max_inline = (port.max_inline as usize).min(INLINE_MAX);
         let sealed = config.identity_later.then(Vec::new);
@@ -139,14 +145,13 @@ impl<H: Hca> Driver<H> {
             clock: Instant::now(),
             alarm: None,
             manager,
+            xrc,
             address,
             ud: Some(ud),
             peers: HashMap::new(),
             ops: OpTable::default(),
             pool: Pool::new(),
             segments: Vec::new(),
-            segments_made: 0,
-            retired: Vec::new(),
             posts: 0,
             attention: Vec::new(),
             directory: None,

@@ -187,11 +187,12 @@ impl<H: Hca> Driver<H> {
                 owner.release(&*self.hca);
             }
         }
-        let current = self.segments.drain(..).map(|segment| segment.mr);
-        for mr in current.chain(self.retired.drain(..)) {
-            let _ = self.hca.dereg_mr(&mr);
+        for segment in self.segments.drain(..) {
+            let _ = self.hca.dereg_mr(&segment.mr);
         }
-        self.manager.release(&*self.hca);
+        if let Some(xrc) = self.xrc.take() {
+            xrc.release(&*self.hca);
+        }
         // What still reports to it could not be destroyed, and ends with the HCA.
         let _ = self.hca.destroy_cq(self.cq);
         self.peers.clear();

@@ -197,8 +197,11 @@ pub enum ConnError {
         len: u64,
     },
     /// `register` was called twice.
-    #[error("the symmetric segment is registered already; replace it with register_segment")]
-    AlreadyRegistered,
+    #[error("segment {id} is registered already")]
+    AlreadyRegistered {
+        /// Which one.
+        id: u8,
+    },
     /// The network device has failed: nothing can be started, and what was under way is lost.
     #[error("{device} has failed{}: {reason}", towards(.peer.as_deref()))]
     Device {

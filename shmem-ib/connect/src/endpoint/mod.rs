@@ -299,9 +299,7 @@ impl<H: Hca> Endpoint<H> {
     /// The peers with which a connection exists, whoever asked for it, in ascending order.
     #[must_use]
     pub fn connected_peers(&self) -> Vec<u32> {
-        let mut peers = self.lock().manager.linked_peers();
-        peers.sort_unstable();
-        peers
+        self.lock().manager.linked_peers()
     }
 }
 

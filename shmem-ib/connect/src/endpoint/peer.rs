@@ -28,9 +28,6 @@ pub(super) struct Peer {
     pub(super) used: u64,
     /// [`Hca::inbound_mark`](shmem_verbs::Hca::inbound_mark) when last looked at.
     pub(super) inbound: u32,
-    /// The peer's segments of this revision are to be acknowledged when operations have completed
-    /// up to this point.
-    pub(super) acknowledge: Option<(Mark, u32)>,
     /// Work requests posted and completed; they complete in order.
     pub(super) posted: u64,
     pub(super) completed: u64,

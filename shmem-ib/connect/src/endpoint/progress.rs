@@ -102,9 +102,6 @@ impl<H: Hca> Driver<H> {
             self.make_room();
             self.act();
         }
-        if !self.retired.is_empty() {
-            self.end_retired();
-        }
         // Another thread may have found what the one that closes sleeps for.
         self.notify |= self.closing && self.manager.has_left();
         self.look_for_failure();

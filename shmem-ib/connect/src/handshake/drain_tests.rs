@@ -1,8 +1,9 @@
 //! The rules of making room, and of changed segments, one by one.
 
-use super::tests::{Side, connected};
+use super::tests::{Side, connected, memory};
 use super::*;
-use crate::message::Segment;
+use crate::interface::Action;
+use crate::message::{Body, Message, Segment};
 
 fn is_drain(message: &Message, want_reply: bool) -> bool {
     matches!(message.body, Body::Drain(_)) && message.want_reply == want_reply
@@ -124,7 +125,7 @@ fn a_lost_confirmation_is_given_again_even_if_there_is_a_new_queue_pair() {
     let request = b.connect();
     let new_qp = b.machine.local_qp();
     let third = b.receive_all(&again);
-    assert!(is_drain(&third[0], false) && third[0].epoch == lost[0].epoch);
+    assert!(is_drain(&third[0], false) && third[0].generation == lost[0].generation);
     assert_eq!(b.machine.local_qp(), new_qp);
     // The request itself tells, too, that the old end is gone.
     let reply = a.receive_all(&request);
@@ -173,21 +174,6 @@ fn a_dead_peer_is_given_up_after_the_silence() {
 }
 
 #[test]
-fn a_restarted_peer_confirms_for_its_predecessor() {
-    let (mut a, mut b) = open_both_ways();
-    let drain = evict(&mut a);
-    b.restart();
-    let answer = b.receive_all(&drain);
-    assert!(is_drain(&answer[0], false) && answer[0].epoch.generation == 0);
-    a.receive_all(&answer);
-    assert!(destroyed(&a) && a.phase() == Phase::Idle);
-    assert!(done(&a, |action| matches!(
-        action,
-        Action::PeerRestarted { incarnation: 11 }
-    )));
-}
-
-#[test]
 fn who_made_room_does_not_keep_a_leaving_peer() {
     let (mut a, mut b) = open_both_ways();
     let drain = evict(&mut a);
@@ -233,7 +219,7 @@ fn a_wanted_connection_waits_in_line_with_its_ticket() {
     assert!(a.event(Handshake::evict).is_empty());
     assert_eq!((a.machine.waiting(0), a.stats.yields), (Some((1, 0)), 1));
     let again = a.event(Handshake::ready);
-    assert_eq!((again[0].ticket, again[0].epoch.generation), (1, 2));
+    assert_eq!((again[0].ticket, again[0].generation), (1, Generation(2)));
     b.receive_all(&again);
     b.may_create = true;
     let reply = b.event(Handshake::ready);
@@ -242,43 +228,40 @@ fn a_wanted_connection_waits_in_line_with_its_ticket() {
 }
 
 fn register(side: &mut Side, size: u64) -> Vec<Message> {
-    let segment = Segment {
+    let known = side.local.memory.get_or_insert_default();
+    let id = known.segments.len() as u8;
+    known.segments.push(Segment {
         size,
+        id,
         ..Segment::default()
-    };
-    side.local.segments = Some(std::iter::once(segment).collect());
-    side.local.revision += 1;
-    side.event(Handshake::segments_changed)
+    });
+    side.event(Handshake::segments_added)
 }
 
 #[test]
-fn changed_segments_are_told_until_they_are_acknowledged() {
+fn more_segments_are_told_until_they_are_acknowledged() {
     let (mut a, mut b) = open_both_ways();
     let lost = register(&mut b, 7);
     let [
         Message {
-            body: Body::Segments { revision: 2, .. },
+            body: Body::Segments(told),
             ..
         },
     ] = &lost[..]
     else {
         panic!("{lost:?}")
     };
+    assert_eq!(told.segments.len(), 2);
     assert!(b.machine.may_be_behind(2));
     let again = b.timeout();
     assert_eq!(again, lost);
-    assert!(
-        a.receive_all(&again).is_empty(),
-        "not before the driver says so"
-    );
-    let news = |action: &Action| matches!(action, Action::SegmentsChanged { revision: 2, .. });
+    let ack = a.receive_all(&again);
+    let news = |action: &Action| matches!(action, Action::SegmentsAdded(_));
     assert!(done(&a, news));
-    assert!(a.receive_all(&again).is_empty());
-    let ack = a.event(|h, cx| h.segments_applied(cx, 2));
     assert!(matches!(
         ack[..],
         [Message {
-            body: Body::SegmentsAck { revision: 2 },
+            body: Body::SegmentsAck(2),
             ..
         }]
     ));
@@ -287,17 +270,16 @@ fn changed_segments_are_told_until_they_are_acknowledged() {
     assert_eq!(a.receive_all(&again), ack);
     b.receive_all(&ack);
     assert!(!b.machine.may_be_behind(2));
-    assert_eq!(b.machine.next_timeout(&b.local.retry), None);
+    assert_eq!(b.machine.next_timeout(b.local.retry.silence), None);
     assert_eq!(a.done.iter().filter(|action| news(action)).count(), 1);
 }
 
 #[test]
-fn late_words_of_older_segments_change_nothing() {
+fn late_words_of_fewer_segments_change_nothing() {
     let (mut a, mut b) = open_both_ways();
     let second = register(&mut b, 7);
     let third = register(&mut b, 8);
     a.receive_all(&third);
-    a.event(|h, cx| h.segments_applied(cx, 3));
     a.done.clear();
     a.receive_all(&second);
     assert!(a.done.is_empty());
@@ -305,12 +287,14 @@ fn late_words_of_older_segments_change_nothing() {
     assert!(request.is_empty());
     // Who connects anew learns the present ones at once, and no message of its own is needed.
     let (mut c, mut d) = super::tests::pair();
+    d.local.memory = Some(memory([]));
     assert!(register(&mut d, 9).is_empty());
     let request = c.connect();
     let reply = d.receive_all(&request);
     assert_eq!(reply.len(), 1);
     c.receive_all(&reply);
-    assert!(!d.machine.may_be_behind(2));
-    let opened = |a: &Action| matches!(a, Action::Opened { segments, .. } if segments[0].size == 9);
+    assert!(!d.machine.may_be_behind(1));
+    let opened =
+        |a: &Action| matches!(a, Action::Opened { memory, .. } if memory.segments[0].size == 9);
     assert!(done(&c, opened));
 }

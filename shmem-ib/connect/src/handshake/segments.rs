@@ -1,170 +1,136 @@
-//! Telling peers over an existing connection that the local memory is another now.
+//! Telling peers over an existing connection that there is more local memory now.
 //!
-//! Every OFFER carries all segments and their revision. A peer that was told an older revision
-//! gets SEGMENTS, again and again until it has acknowledged the present one, by SEGMENTS-ACK or
-//! in an OFFER. It does so when no operation of its own is under way that knew only older
-//! segments: with the acknowledgement of all peers an old registration may end.
+//! Every OFFER carries all segments. Segments are only ever added, so how many a side knows of the other
+//! says which. A peer that was told fewer gets SEGMENTS, again and again until it has said that it knows
+//! all, by SEGMENTS-ACK or in an OFFER.
 
-use super::state::{Deferred, Push, State, epoch_of};
-use super::{Action, Context, Handshake, Verdict, jittered};
-use crate::message::{Body, Message, Segments};
+use super::Handshake;
+use super::state::{Asked, State};
+use crate::interface::{Action, Context, Outgoing, Verdict};
+use crate::message::{Body, Memory};
+use crate::retry::Repeater;
 
 impl Handshake {
-    /// `cx.local.segments` has changed.
-    pub fn segments_changed(&mut self, cx: &mut Context<'_>) {
+    /// There are more in `cx.local.memory` than before.
+    pub fn segments_added(&mut self, cx: &mut Context<'_>) {
         self.push = None;
-        self.push_if_needed(cx);
+        self.tell_segments(cx);
     }
 
-    /// Whether the peer may know only segments older than `revision`, or be about to learn them.
+    /// Whether a peer that was told of our memory may know fewer of our segments than there are.
     #[must_use]
-    pub fn may_be_behind(&self, revision: u32) -> bool {
-        self.state.mine().is_some() && self.offered > 0 && self.acked.max(self.offered) < revision
+    pub fn may_be_behind(&self, segments: usize) -> bool {
+        self.state.mine().is_some()
+            && self.offered > 0
+            && (self.known as usize).max(self.offered) < segments
     }
 
-    /// No operation is under way that began before the segments of `revision` were known, see
-    /// [`Action::SegmentsChanged`].
-    pub fn segments_applied(&mut self, cx: &mut Context<'_>, revision: u32) {
-        let Some(peer) = self.state.peer_mut() else {
-            return;
-        };
-        if revision <= peer.revision && revision > peer.applied {
-            peer.applied = revision;
-            self.acknowledge(cx);
+    pub(super) fn hear_segments(&mut self, cx: &mut Context<'_>, memory: &Memory) -> Verdict {
+        cx.stats.segments_received += 1;
+        let news = self.learn_segments(cx, memory);
+        self.acknowledge(cx);
+        if news {
+            Verdict::Accepted
+        } else {
+            Verdict::Duplicate
         }
     }
 
-    pub(super) fn handle_segments(&mut self, cx: &mut Context<'_>, m: Message) -> Verdict {
-        let mine = self.state.mine().map(|mine| epoch_of(cx.local, mine));
-        let linked = self.state.peer().map(|peer| peer.epoch) == Some(m.epoch);
-        if !linked || mine.is_none() || mine != m.echo {
-            return Verdict::Stale;
-        }
-        match m.body {
-            Body::Segments { revision, segments } => {
-                cx.stats.segments_received += 1;
-                if self.know(cx, revision, &segments) {
-                    return Verdict::Accepted;
-                }
-                let applied = self.state.peer().is_some_and(|p| p.applied == p.revision);
-                if applied {
-                    self.acknowledge(cx);
-                }
-                Verdict::Duplicate
-            }
-            Body::SegmentsAck { revision } => {
-                let news = revision > self.acked;
-                self.heard_revision(cx, revision);
-                if news {
-                    Verdict::Accepted
-                } else {
-                    Verdict::Duplicate
-                }
-            }
-            _ => Verdict::Stale,
+    pub(super) fn hear_ack(&mut self, cx: &Context<'_>, known: u32) -> Verdict {
+        let news = known > self.known;
+        self.note_known(cx, known);
+        if news {
+            Verdict::Accepted
+        } else {
+            Verdict::Duplicate
         }
     }
 
     /// What another OFFER of the linked queue pair says about segments, ours and the peer's.
-    pub(super) fn learn(&mut self, cx: &mut Context<'_>, d: &Deferred) {
-        let mine = self.state.mine().map(|mine| epoch_of(cx.local, mine));
-        if mine.is_some() && d.echo == mine {
-            self.heard_revision(cx, d.offer.heard);
+    pub(super) fn learn(&mut self, cx: &mut Context<'_>, asked: &Asked) {
+        let mine = self.state.mine().map(|mine| mine.generation);
+        if mine.is_some() && asked.echo == mine {
+            self.note_known(cx, asked.offer.heard);
         }
-        self.know(cx, d.offer.revision, &d.offer.segments);
+        if self.learn_segments(cx, &asked.offer.memory) {
+            self.acknowledge(cx);
+        }
     }
 
-    fn heard_revision(&mut self, cx: &mut Context<'_>, revision: u32) {
-        self.acked = self.acked.max(revision);
-        if self.acked >= cx.local.revision {
+    fn note_known(&mut self, cx: &Context<'_>, known: u32) {
+        self.known = self.known.max(known);
+        if self.known as usize >= cx.local.segments() {
             self.push = None;
         }
     }
 
-    /// Remembers the peer's segments if they are news.
-    fn know(&mut self, cx: &mut Context<'_>, revision: u32, segments: &Segments) -> bool {
-        let posted = matches!(self.state, State::Open(_) | State::Draining(_));
-        let Some(peer) = self
-            .state
-            .peer_mut()
-            .filter(|peer| revision > peer.revision)
-        else {
+    /// Remembers the peer's segments if there are more than before.
+    fn learn_segments(&mut self, cx: &mut Context<'_>, memory: &Memory) -> bool {
+        let usable = matches!(self.state, State::Open(_) | State::Draining(..));
+        let Some(pair) = self.state.pair_mut() else {
             return false;
         };
-        peer.revision = revision;
-        peer.segments = segments.clone();
-        if posted {
-            let segments = segments.clone();
-            cx.actions
-                .push(Action::SegmentsChanged { segments, revision });
-        } else {
-            peer.applied = revision;
-            self.acknowledge(cx);
+        if memory.segments.len() <= pair.theirs.memory.segments.len() {
+            return false;
+        }
+        pair.theirs.memory = memory.clone();
+        if usable {
+            cx.act(self.pe, Action::SegmentsAdded(memory.clone()));
         }
         true
     }
 
     /// Begins to tell the peer the present segments if it may not know them.
-    pub(super) fn push_if_needed(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn tell_segments(&mut self, cx: &mut Context<'_>) {
+        let there = cx.local.segments();
         if self.push.is_none()
             && matches!(self.state, State::Answered(_) | State::Open(_))
-            && self.may_be_behind(cx.local.revision)
+            && self.may_be_behind(there)
         {
-            self.push = Some(Push {
-                began: cx.now,
-                resend: cx.now,
-                interval: 0,
-            });
-            self.push_again(cx);
+            let push = Repeater::start(cx.now, cx.local.retry.request(), cx.rng);
+            self.push = Some(push);
+            self.send_segments(cx);
         }
     }
 
     /// Time has passed.
-    pub(super) fn push_again(&mut self, cx: &mut Context<'_>) {
-        let Some(mut push) = self.push.filter(|push| cx.now >= push.resend) else {
+    pub(super) fn tell_segments_again(&mut self, cx: &mut Context<'_>) {
+        let Some(push) = self.push.as_mut().filter(|push| cx.now >= push.next) else {
             return;
         };
         let told = matches!(self.state, State::Answered(_) | State::Open(_));
-        if !told || cx.now.saturating_sub(push.began) > cx.local.retry.silence {
+        if !told || push.given_up(cx.now, cx.local.retry.silence).is_some() {
             self.push = None;
             return;
         }
-        let retry = &cx.local.retry;
-        push.interval = match push.interval {
-            0 => retry.initial,
-            interval => interval.saturating_mul(2).min(retry.max),
-        };
-        push.resend = cx.now + jittered(cx.rng, push.interval);
-        self.push = Some(push);
-        if let Some(segments) = cx.local.segments.clone() {
+        push.again(cx.now, cx.local.retry.request(), cx.rng);
+        self.send_segments(cx);
+    }
+
+    fn send_segments(&self, cx: &mut Context<'_>) {
+        if let Some(memory) = cx.local.memory.clone() {
             cx.stats.segments_sent += 1;
-            let revision = cx.local.revision;
-            self.send_linked(cx, true, Body::Segments { revision, segments });
+            self.send_linked(cx, true, Body::Segments(memory));
         }
     }
 
     fn acknowledge(&self, cx: &mut Context<'_>) {
-        if let Some(peer) = self.state.peer() {
-            let revision = peer.applied;
-            self.send_linked(cx, false, Body::SegmentsAck { revision });
+        if let Some(pair) = self.state.pair() {
+            let known = pair.theirs.memory.segments.len() as u32;
+            self.send_linked(cx, false, Body::SegmentsAck(known));
         }
     }
 
     /// Sends a message that concerns the linked queue pairs.
     fn send_linked(&self, cx: &mut Context<'_>, want_reply: bool, body: Body) {
-        let (Some(mine), Some(peer), Some(to)) = (self.state.mine(), self.state.peer(), self.ud)
-        else {
-            return;
-        };
-        let message = Message {
-            src_pe: cx.local.pe,
-            dst_pe: self.pe,
-            epoch: epoch_of(cx.local, mine),
-            echo: Some(peer.epoch),
-            want_reply,
-            ticket: *cx.clock,
-            body,
-        };
-        cx.actions.push(Action::Send { to, message });
+        if let (Some(pair), Some(to)) = (self.state.pair(), self.ud) {
+            let message = Outgoing {
+                generation: pair.mine.generation,
+                echo: Some(pair.theirs.generation),
+                want_reply,
+                body,
+            };
+            cx.send(self.pe, to, message);
+        }
     }
 }

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::ConnectStats;
-use crate::message::{Segment, Segments};
+use crate::interface::{Action, Actions, Context, Failure, Local, Verdict};
+use crate::message::{Body, Memory, Message, Segment};
+use crate::retry::RetryPolicy;
 use shmem_verbs::Mtu;
+use shmem_verbs::rng::Rng;
 
 pub(super) const MS: u64 = 1_000_000;
 
@@ -29,12 +32,10 @@ impl Side {
         };
         let local = Local {
             pe,
-            incarnation: 10,
             ud: address(pe),
             mtu: if pe == 0 { Mtu::M4096 } else { Mtu::M1024 },
             max_rd_atomic: 4 * (pe as u8 + 1),
-            segments: ready.then(|| std::iter::once(segment).collect()),
-            revision: u32::from(ready),
+            memory: ready.then(|| memory([segment])),
             max_qps: 0,
             leaving: false,
             retry: RetryPolicy::default(),
@@ -71,7 +72,7 @@ impl Side {
         let mut sent = Vec::new();
         let mut at = 0;
         while at < actions.len() {
-            if actions[at] == Action::CreateQp {
+            if actions[at].1 == Action::CreateQp {
                 self.next_qpn += 1;
                 let mut cx = Context {
                     now: self.now,
@@ -86,7 +87,8 @@ impl Side {
             }
             at += 1;
         }
-        for action in actions {
+        for (pe, action) in actions {
+            assert_eq!(pe, 1 - self.local.pe);
             match action {
                 Action::Send { to, message } => {
                     assert_eq!(
@@ -119,7 +121,7 @@ impl Side {
     pub(super) fn timeout(&mut self) -> Vec<Message> {
         self.now = self
             .machine
-            .next_timeout(&self.local.retry)
+            .next_timeout(self.local.retry.silence)
             .expect("a timer is set");
         self.event(Handshake::handle_timeout)
     }
@@ -127,11 +129,12 @@ impl Side {
     pub(super) fn phase(&self) -> Phase {
         self.machine.phase()
     }
+}
 
-    pub(super) fn restart(&mut self) {
-        self.local.incarnation += 1;
-        self.machine = Handshake::new(1 - self.local.pe);
-        self.done.clear();
+pub(super) fn memory<const N: usize>(segments: [Segment; N]) -> Memory {
+    Memory {
+        segments: segments.into_iter().collect(),
+        ..Memory::default()
     }
 }
 
@@ -159,7 +162,7 @@ fn assert_open_together(a: &Side, b: &Side) {
     assert_eq!((a.phase(), b.phase()), (Phase::Open, Phase::Open));
     for (x, y) in [(a, b), (b, a)] {
         let (qpn, psn) = y.machine.local_qp().unwrap();
-        assert_eq!(x.machine.linked_to(), Some((y.local.incarnation, qpn, psn)));
+        assert_eq!(x.machine.linked_to(), Some((qpn, psn)));
         let opened = x
             .done
             .iter()
@@ -179,19 +182,19 @@ fn two_messages_let_the_active_side_send() {
     );
     let reply = b.receive(&request[0]);
     assert_eq!((reply.len(), reply[0].want_reply), (1, false));
-    assert_eq!(reply[0].echo, Some(request[0].epoch));
+    assert_eq!(reply[0].echo, Some(request[0].generation));
     assert_eq!(b.phase(), Phase::Answered);
     assert_eq!(
-        b.machine.next_timeout(&b.local.retry),
+        b.machine.next_timeout(b.local.retry.silence),
         None,
         "the passive side has no timer"
     );
     assert!(a.receive(&reply[0]).is_empty());
     assert_eq!(a.phase(), Phase::Open);
-    let Action::Opened { segments, .. } = &a.done[1] else {
+    let Action::Opened { memory, .. } = &a.done[1] else {
         panic!("{:?}", a.done)
     };
-    assert_eq!(segments[0].address, 1 << 20);
+    assert_eq!(memory.segments[0].address, 1 << 20);
     assert_eq!(
         (a.stats.offers_sent, b.stats.offers_sent, b.stats.accepted),
         (1, 1, 1)
@@ -201,15 +204,14 @@ fn two_messages_let_the_active_side_send() {
 #[test]
 fn link_attributes_are_what_both_can_do() {
     let (a, b) = connected();
-    let Action::LinkQp(to_b) = &a.done[0] else {
-        panic!("{:?}", a.done)
+    let link = |side: &Side| match side.done[0] {
+        Action::LinkQp { qpn, sq_psn, link } => (qpn, sq_psn, link),
+        ref other => panic!("{other:?}"),
     };
-    let Action::LinkQp(to_a) = &b.done[0] else {
-        panic!("{:?}", b.done)
-    };
+    let ((a_qpn, a_psn, to_b), (b_qpn, b_psn, to_a)) = (link(&a), link(&b));
     assert_eq!((to_a.mtu, to_b.mtu), (Mtu::M1024, Mtu::M1024));
-    assert_eq!((to_b.sq_psn, to_b.rq_psn), (to_a.rq_psn, to_a.sq_psn));
-    assert_eq!((to_b.qpn, to_b.peer_qpn), (to_a.peer_qpn, to_a.qpn));
+    assert_eq!((a_psn, to_b.psn), (to_a.psn, b_psn));
+    assert_eq!((a_qpn, to_b.qpn), (to_a.qpn, b_qpn));
     // A answers 4 at a time, B 8: nobody may have more than 4 outstanding towards A.
     assert_eq!((to_a.max_rd_atomic, to_a.max_dest_rd_atomic), (4, 8));
     assert_eq!((to_b.max_rd_atomic, to_b.max_dest_rd_atomic), (4, 4));
@@ -224,17 +226,7 @@ fn the_passive_side_asks_once_when_it_wants_to_send() {
     assert_eq!((reply.len(), reply[0].want_reply), (1, false));
     assert!(b.receive(&reply[0]).is_empty());
     assert_open_together(&a, &b);
-    assert_eq!(b.machine.linked_to().unwrap().1, Qpn(101));
-}
-
-#[test]
-fn rc_traffic_proves_that_the_peer_has_heard() {
-    let (_, mut b) = connected();
-    let other_qp = b.event(|h, cx| h.rc_traffic_seen(cx, Qpn(999)));
-    assert!(other_qp.is_empty() && b.phase() == Phase::Answered);
-    b.event(|h, cx| h.rc_traffic_seen(cx, Qpn(201)));
-    assert_eq!(b.phase(), Phase::Open);
-    assert!(b.connect().is_empty(), "nothing is left to ask");
+    assert_eq!(b.machine.linked_to().unwrap().0, Qpn(101));
 }
 
 #[test]
@@ -264,7 +256,7 @@ fn a_lost_request_and_a_lost_reply_are_repeated() {
         (2, 201),
         "with the same queue pair"
     );
-    assert_eq!(a.machine.next_timeout(&a.local.retry), None);
+    assert_eq!(a.machine.next_timeout(a.local.retry.silence), None);
 }
 
 #[test]
@@ -326,12 +318,12 @@ fn silence_fails_and_a_late_answer_is_ignored() {
     assert!(a.receive_all(&reply).is_empty() && a.phase() == Phase::Idle);
     // A new attempt is a new generation, which B takes instead of the old one.
     let again = a.connect();
-    assert_eq!(again[0].epoch.generation, 2);
+    assert_eq!(again[0].generation, Generation(2));
     let reply = b.receive_all(&again);
     assert!(b.done.contains(&Action::ResetQp(Qpn(201))));
     a.receive_all(&reply);
     assert_eq!(a.phase(), Phase::Open);
-    assert_eq!(a.machine.linked_to().unwrap().1, Qpn(201));
+    assert_eq!(a.machine.linked_to().unwrap().0, Qpn(201));
 }
 
 #[test]
@@ -358,7 +350,7 @@ fn wait_keeps_the_asker_alive_and_the_answer_comes_by_itself() {
         a.now > 180_000 * MS && a.phase() == Phase::Offered,
         "three times the deadline"
     );
-    b.local.segments = Some(Segments::new());
+    b.local.memory = Some(Memory::default());
     let answer = b.event(Handshake::ready);
     assert_eq!((answer.len(), answer[0].want_reply), (1, false));
     a.receive_all(&answer);
@@ -375,10 +367,7 @@ fn a_wait_for_another_queue_pair_does_not_count() {
     let (mut a, mut b) = (Side::new(0, true), Side::new(1, false));
     let request = a.connect();
     let mut wait = b.receive_all(&request).remove(0);
-    wait.echo = Some(Epoch {
-        incarnation: 10,
-        generation: 7,
-    });
+    wait.echo = Some(Generation(7));
     let before = a.machine.clone();
     a.receive(&wait);
     assert_eq!(a.machine, before);
@@ -388,11 +377,11 @@ fn a_wait_for_another_queue_pair_does_not_count() {
 fn both_may_want_before_either_is_ready() {
     let (mut a, mut b) = (Side::new(0, false), Side::new(1, false));
     assert!(a.connect().is_empty() && b.connect().is_empty());
-    a.local.segments = Some(Segments::new());
+    a.local.memory = Some(Memory::default());
     let request = a.event(Handshake::ready);
     let wait = b.receive_all(&request);
     a.receive_all(&wait);
-    b.local.segments = Some(Segments::new());
+    b.local.memory = Some(Memory::default());
     let answer = b.event(Handshake::ready);
     // B wants too, and has not asked: its answer does.
     assert!(matches!(
@@ -408,56 +397,76 @@ fn both_may_want_before_either_is_ready() {
     assert_open_together(&a, &b);
 }
 
-#[test]
-fn a_restarted_peer_replaces_its_predecessor() {
+/// A has given its queue pair up, since B was silent when it made room; B lives, and still has its own.
+fn half_forgotten() -> (Side, Side) {
     let (mut a, mut b) = connected();
-    let old = b.machine.local_qp();
-    b.restart();
-    let request = b.connect();
-    a.done.clear();
-    let reply = a.receive_all(&request);
-    assert_eq!(
-        a.done[..2],
-        [
-            Action::PeerRestarted { incarnation: 11 },
-            Action::DestroyQp(Qpn(101)),
-        ]
-    );
+    let reply = {
+        let request = b.connect();
+        a.receive_all(&request)
+    };
     b.receive_all(&reply);
-    assert_eq!((a.phase(), b.phase()), (Phase::Answered, Phase::Open));
-    assert_ne!(b.machine.local_qp(), old);
-    assert_eq!(a.stats.peer_restarts, 1);
+    a.event(Handshake::evict);
+    let (qpn, _) = a.machine.local_qp().unwrap();
+    a.event(|h, cx| h.drained(cx, qpn));
+    while a.phase() == Phase::Draining {
+        a.timeout();
+    }
+    b.now = a.now;
+    a.done.clear();
+    b.done.clear();
+    (a, b)
 }
 
 #[test]
-fn messages_of_the_dead_are_ignored() {
-    let (mut a, mut b) = pair();
-    let from_the_dead = b.connect();
-    b.restart();
-    let request = b.connect();
-    a.receive_all(&request);
-    let before = a.machine.clone();
-    assert!(a.receive_all(&from_the_dead).is_empty());
-    let verdict = std::cell::Cell::new(None);
-    a.event(|h, cx| verdict.set(Some(h.handle_message(cx, from_the_dead[0].clone()))));
-    assert_eq!(verdict.get(), Some(Verdict::Stale));
-    assert_eq!(a.machine, before);
-}
-
-#[test]
-fn an_offer_bound_to_my_predecessor_is_not_linked() {
-    let (mut a, mut b) = connected();
-    let for_the_old_a = b.connect();
-    assert!(for_the_old_a[0].echo.is_some());
-    a.restart();
-    let unlinked = a.receive_all(&for_the_old_a);
+fn a_new_queue_pair_of_the_peer_replaces_an_open_one() {
+    let (mut a, mut b) = half_forgotten();
+    let request = a.connect();
+    let reply = b.receive_all(&request);
+    assert_eq!(b.done[0], Action::DestroyQp(Qpn(201)));
+    a.receive_all(&reply);
+    assert_eq!((a.phase(), b.phase()), (Phase::Open, Phase::Answered));
     assert_eq!(
-        a.phase(),
-        Phase::Offered,
-        "b's queue pair belongs to the old a"
+        (b.machine.local_qp().unwrap().0, b.stats.replaced),
+        (Qpn(202), 1)
     );
+}
+
+#[test]
+fn late_offers_of_an_earlier_queue_pair_are_ignored() {
+    let (mut a, mut b) = half_forgotten();
+    let late = {
+        let (mut early, _) = pair();
+        early.connect()
+    };
+    let request = a.connect();
+    b.receive_all(&request);
+    let before = b.machine.clone();
+    let verdict = std::cell::Cell::new(None);
+    let told = b.event(|h, cx| verdict.set(Some(h.handle_message(cx, late[0].clone()))));
+    assert!(told.is_empty());
+    assert_eq!(verdict.get(), Some(Verdict::Stale));
+    assert_eq!(b.machine, before);
+}
+
+#[test]
+fn an_offer_bound_to_an_earlier_queue_pair_is_not_linked() {
+    let (mut a, mut b) = connected();
+    let for_the_old = b.connect();
+    assert!(for_the_old[0].echo.is_some());
+    // A is as if it had never heard B, and has another queue pair.
+    a.event(Handshake::evict);
+    let (qpn, _) = a.machine.local_qp().unwrap();
+    a.event(|h, cx| h.drained(cx, qpn));
+    while a.phase() == Phase::Draining {
+        a.timeout();
+    }
+    b.now = a.now;
+    a.done.clear();
+    a.connect();
+    let unlinked = a.receive_all(&for_the_old);
+    assert_eq!(a.phase(), Phase::Offered, "b's belongs to the old one");
     assert!(matches!(unlinked[..], [Message { echo: None, .. }]));
-    // B learns of the new a, moves its queue pair, and asks again at once.
+    // B learns of the new one, moves its queue pair, and asks again at once.
     let request = b.receive_all(&unlinked);
     assert!(matches!(
         request[..],
@@ -488,7 +497,10 @@ fn a_queue_pair_that_cannot_be_made_is_reported() {
     a.machine.connect(&mut cx, address(1));
     a.machine.qp_failed(&mut cx, "no more queue pairs".into());
     let failure = Failure::QueuePair("no more queue pairs".into());
-    assert_eq!(actions[..], [Action::CreateQp, Action::Failed(failure)]);
+    assert_eq!(
+        actions,
+        [(1, Action::CreateQp), (1, Action::Failed(failure))]
+    );
     assert_eq!(a.phase(), Phase::Idle);
     assert_eq!(a.connect().len(), 1, "and may be tried again");
 }

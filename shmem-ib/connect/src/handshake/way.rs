@@ -8,18 +8,19 @@ use shmem_verbs::Qpn;
 impl Handshake {
     /// The connection, for operations.
     #[must_use]
+    #[inline]
     pub fn way(&self) -> Option<Way<'_>> {
-        let (mine, peer, draining) = match &self.state {
-            State::Open(s) => (s.mine, &s.peer, false),
-            State::Draining(s) if !s.idle => (s.mine, &s.peer, true),
+        let (pair, draining) = match &self.state {
+            State::Open(pair) => (pair, false),
+            State::Draining(pair, drain) if drain.idle.is_none() => (pair, true),
             _ => return None,
         };
         Some(Way {
-            qpn: mine.qpn,
+            qpn: pair.mine.qpn,
             srqn: None,
-            segments: &peer.segments,
+            segments: &pair.theirs.memory.segments,
             draining,
-            left: self.left.is_some(),
+            left: self.left,
             broken: self.broken,
         })
     }
@@ -41,8 +42,9 @@ impl Handshake {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Phase;
     use super::super::tests::connected;
-    use super::super::{Action, Phase};
+    use crate::interface::Action;
 
     #[test]
     fn operations_go_over_a_connection_from_open_to_drained() {

@@ -1,14 +1,17 @@
 //! All connections of one PE: routes messages to the state machine of their peer, keeps the
 //! timers, and counts.
 //!
-//! Pure, as the [`Handshake`]s in it. Feed it with [`Manager::connect`],
+//! Connections lead to peers, each with its [`Handshake`], or to [nodes](crate::xrc); whoever drives the
+//! manager need not know which.
+//!
+//! Pure, as the machines in it. Feed it with [`Manager::connect`],
 //! [`Manager::handle_datagram`] and [`Manager::handle_timeout`] (when
-//! [`Manager::next_timeout`] has passed), and after each take actions from
+//! [`Manager::next_timeout`] has come), and after each take actions from
 //! [`Manager::poll_action`] until there is none. Executing an action may call the manager
 //! again ([`Manager::qp_created`]); the actions that this yields come last.
 //!
 //! If there may be only so many queue pairs ([`Local::max_qps`]), call [`Manager::make_room`] while
-//! [`Manager::is_short`]; see `slots.rs` for who gets them.
+//! [`Manager::is_short`]; see `room.rs` for who gets them.
 //!
 //! A PE that goes calls [`Manager::leave`], [`Manager::say_bye`] until everybody is told, and then
 //! serves its peers as before until [`Manager::has_left`].
@@ -18,22 +21,28 @@
 
 #![forbid(unsafe_code)]
 
-mod slots;
+mod leaving;
+mod peers;
+mod room;
+mod timers;
 
-pub use slots::{PATIENCE, Usage};
+pub use room::{DRAIN_EXPECTED, Usage};
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::hash::{Hash, Hasher};
 
-use hashbrown::HashMap;
+use smallvec::SmallVec;
 
-use self::slots::{Account, Slots};
+use self::leaving::Leaving;
+use self::peers::Peers;
+use self::timers::{Timer, Timers};
 use super::UdAddress;
 use super::admission::Admission;
-use super::handshake::{Action, Actions, Context, Handshake, Local, Phase, Verdict};
-use super::message::{Body, DecodeError, MAX_LEN, Message, Segments};
+use super::handshake::{Handshake, Phase};
+use super::interface::{Action, Actions, Context, Local, Verdict};
+use super::message::{Body, DecodeError, MAX_LEN, Memory, Message};
 use super::stats::ConnectStats;
 use super::way::Way;
+use super::xrc::Nodes;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{Psn, Qpn};
 
@@ -58,77 +67,66 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// This PE is on its way out.
+/// To what connections lead.
 #[derive(Clone, Debug)]
-struct Leaving {
-    /// Peers that have to be told yet, the last first.
-    untold: Vec<u32>,
-    /// Connections in [`Phase::Parting`].
-    parting: u32,
-    /// Last sign of life of a peer whose BYE is missing.
-    heard: u64,
-    linger: u64,
-    /// The linger time is over.
-    over: bool,
-}
-
-impl Leaving {
-    /// When the linger time ends, if it matters.
-    fn end(&self) -> Option<u64> {
-        (self.parting > 0 && !self.over).then(|| self.heard.saturating_add(self.linger))
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    handshake: Handshake,
-    /// The timer in the heap that counts for this peer; others of it are outdated.
-    armed: Option<u64>,
-    /// What the books say.
-    account: Account,
+enum Links {
+    /// Each to one peer, over RC.
+    Peers(Peers),
+    /// Each to one node, over XRC.
+    Nodes(Nodes),
 }
 
 /// The connections of one PE.
 #[derive(Clone, Debug)]
 pub struct Manager {
+    links: Links,
     local: Local,
     admission: Admission,
-    peers: HashMap<u32, Entry>,
-    timers: BinaryHeap<Reverse<(u64, u32)>>,
-    actions: VecDeque<(u32, Action)>,
+    timers: Timers,
+    actions: Actions,
     rng: Rng,
     stats: ConnectStats,
     leaving: Option<Leaving>,
-    slots: Slots,
     /// Logical time: above every ticket given or seen.
     clock: u64,
-    /// The latest time that it was told.
-    now: u64,
+}
+
+/// Two managers with the same hash behave the same, but for jitter. Counters are no part of that.
+impl Hash for Manager {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        match &self.links {
+            Links::Peers(peers) => peers.hash(state),
+            Links::Nodes(nodes) => nodes.hash(state),
+        }
+        (&self.local.memory, self.clock, &self.leaving).hash(state);
+    }
 }
 
 impl Manager {
-    /// A manager without connections; everything random in it follows from `seed`.
+    /// A manager without connections; everything random in it follows from `seed`. Connections lead to
+    /// peers.
     #[must_use]
     pub fn new(identity: &Identity, local: Local, seed: u64) -> Self {
         Self {
+            links: Links::Peers(Peers::default()),
             admission: Admission::new(identity, local.pe),
             local,
-            peers: HashMap::new(),
-            timers: BinaryHeap::new(),
-            actions: VecDeque::new(),
+            timers: Timers::default(),
+            actions: Actions::new(),
             rng: Rng::new(seed),
             stats: ConnectStats::default(),
             leaving: None,
-            slots: Slots::default(),
             clock: 0,
-            now: 0,
         }
     }
 
-    /// It is `now`. Intervals that began later than they end would be no intervals.
-    fn time_is(&mut self, now: u64) {
-        debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
-        self.now = now;
+    /// The same with connections that lead to nodes, over XRC.
+    #[must_use]
+    pub fn of_nodes(identity: &Identity, local: Local, seed: u64) -> Self {
+        Self {
+            links: Links::Nodes(Nodes::default()),
+            ..Self::new(identity, local, seed)
+        }
     }
 
     /// From here on `identity` is the job's. Only for a manager that has no connections.
@@ -148,145 +146,276 @@ impl Manager {
         &self.stats
     }
 
-    /// Where the connection to `pe` stands.
+    /// Where the connection to `pe` stands, if connections lead to peers.
     #[must_use]
     pub fn phase(&self, pe: u32) -> Phase {
-        self.peers
-            .get(&pe)
-            .map_or(Phase::Idle, |e| e.handshake.phase())
+        self.handshake(pe).map_or(Phase::Idle, Handshake::phase)
     }
 
     /// Whether the local program waits for a connection to `pe`.
     #[must_use]
     pub fn is_wanted(&self, pe: u32) -> bool {
-        self.peers.get(&pe).is_some_and(|e| e.handshake.is_wanted())
-    }
-
-    /// The local queue pair towards `pe` and its starting PSN.
-    #[must_use]
-    pub fn local_qp(&self, pe: u32) -> Option<(Qpn, Psn)> {
-        self.peers.get(&pe)?.handshake.local_qp()
-    }
-
-    /// To what the local queue pair towards `pe` is linked: incarnation, QPN, starting PSN.
-    #[must_use]
-    pub fn linked_to(&self, pe: u32) -> Option<(u64, Qpn, Psn)> {
-        self.peers.get(&pe)?.handshake.linked_to()
-    }
-
-    /// The state machine towards `pe`, if there was ever contact.
-    #[must_use]
-    pub fn handshake(&self, pe: u32) -> Option<&Handshake> {
-        self.peers.get(&pe).map(|e| &e.handshake)
+        match &self.links {
+            Links::Peers(peers) => peers.get(pe).is_some_and(Handshake::is_wanted),
+            Links::Nodes(nodes) => nodes.is_wanted(pe),
+        }
     }
 
     /// The connection to `pe`, for operations.
     #[must_use]
+    #[inline]
     pub fn way(&self, pe: u32) -> Option<Way<'_>> {
-        self.peers.get(&pe)?.handshake.way()
+        match &self.links {
+            Links::Peers(peers) => peers.get(pe)?.way(),
+            Links::Nodes(nodes) => nodes.way(pe),
+        }
     }
 
     /// The local queue pair towards `pe` is in error, and stays so until it is destroyed. Returns which
     /// one that is.
     pub fn broke(&mut self, pe: u32) -> Option<Qpn> {
-        self.peers.get_mut(&pe)?.handshake.broke()
+        match &mut self.links {
+            Links::Peers(peers) => peers.get_mut(pe)?.broke(),
+            Links::Nodes(nodes) => nodes.broke(pe),
+        }
     }
 
-    /// Logical time: no ticket that this PE has given or seen is above.
+    /// The local queue pair towards `pe`, if it is in error.
     #[must_use]
-    pub const fn clock(&self) -> u64 {
-        self.clock
+    pub fn in_error(&self, pe: u32) -> Option<Qpn> {
+        match &self.links {
+            Links::Peers(peers) => peers.get(pe)?.in_error(),
+            Links::Nodes(nodes) => nodes.in_error(pe),
+        }
     }
 
-    /// Peers that were ever in contact, in no particular order.
-    pub fn peers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.peers.keys().copied()
+    /// The peers that are reached over the same queue pair as `pe`.
+    #[must_use]
+    pub fn sharers(&self, pe: u32) -> SmallVec<[u32; 4]> {
+        match &self.links {
+            Links::Peers(_) => SmallVec::from_iter([pe]),
+            Links::Nodes(nodes) => nodes.sharers(pe).collect(),
+        }
     }
 
-    /// The local program wants a connection to `pe`, whose UD endpoint is at `ud`.
-    pub fn connect(&mut self, now: u64, pe: u32, ud: UdAddress) {
-        self.with_peer(now, pe, |handshake, cx| handshake.connect(cx, ud));
+    /// How many peers we may use.
+    #[must_use]
+    pub fn open_peers(&self) -> usize {
+        let all = self.peers();
+        all.iter().filter(|pe| self.way(**pe).is_some()).count()
     }
 
-    /// The memory of this PE is registered: those who wait for it get their answers.
-    ///
-    /// Later calls say that the memory has changed: connected peers are told.
-    pub fn ready(&mut self, now: u64, segments: Segments) {
-        let first = self.local.segments.replace(segments).is_none();
-        self.local.revision += 1;
-        let mut concerned: Vec<u32> = self
-            .peers
-            .iter()
-            .filter(|(_, e)| !first || e.handshake.phase() == Phase::Preparing)
-            .map(|(pe, _)| *pe)
-            .collect();
-        concerned.sort_unstable(); // the order of a hash table is not reproducible
-        for pe in concerned {
-            if first {
-                self.with_peer(now, pe, Handshake::ready);
-            } else {
-                self.with_peer(now, pe, Handshake::segments_changed);
+    /// How many XRC initiators and how many targets there are.
+    #[must_use]
+    pub fn xrc_queue_pairs(&self) -> (u32, u32) {
+        let all = self.nodes().map(Nodes::queue_pairs).unwrap_or_default();
+        (all.0.len() as u32, all.1.len() as u32)
+    }
+
+    /// The local RC queue pair towards `pe` and its starting PSN.
+    #[must_use]
+    pub fn local_qp(&self, pe: u32) -> Option<(Qpn, Psn)> {
+        self.handshake(pe)?.local_qp()
+    }
+
+    /// The same without the PSN.
+    #[must_use]
+    pub fn rc_qp(&self, pe: u32) -> Option<Qpn> {
+        self.local_qp(pe).map(|(qpn, _)| qpn)
+    }
+
+    /// The peer to which an RC queue pair leads. Slow.
+    #[must_use]
+    pub fn rc_peer(&self, qpn: Qpn) -> Option<u32> {
+        self.peers()
+            .into_iter()
+            .find(|pe| self.rc_qp(*pe) == Some(qpn))
+    }
+
+    /// To what the local RC queue pair towards `pe` is linked: QPN, starting PSN.
+    #[must_use]
+    pub fn linked_to(&self, pe: u32) -> Option<(Qpn, Psn)> {
+        self.handshake(pe)?.linked_to()
+    }
+
+    fn handshake(&self, pe: u32) -> Option<&Handshake> {
+        match &self.links {
+            Links::Peers(peers) => peers.get(pe),
+            Links::Nodes(_) => None,
+        }
+    }
+
+    /// The connections, if they lead to nodes.
+    #[must_use]
+    pub const fn nodes(&self) -> Option<&Nodes> {
+        match &self.links {
+            Links::Peers(_) => None,
+            Links::Nodes(nodes) => Some(nodes),
+        }
+    }
+
+    /// The peer whose queue pair requests for `pe` go to, if there is one.
+    #[must_use]
+    pub fn direct(&self, pe: u32) -> Option<u32> {
+        match &self.links {
+            Links::Peers(_) => Some(pe),
+            Links::Nodes(nodes) => nodes.direct(pe),
+        }
+    }
+
+    /// Peers that were ever in contact, in ascending order.
+    #[must_use]
+    pub fn peers(&self) -> Vec<u32> {
+        match &self.links {
+            Links::Peers(peers) => peers.all(),
+            Links::Nodes(nodes) => nodes.peers().collect(),
+        }
+    }
+
+    /// Peers that may use their connection to us, whether or not we may use it, and with XRC
+    /// also those that we may use.
+    #[must_use]
+    pub fn linked_peers(&self) -> Vec<u32> {
+        let mut all = self.peers();
+        all.retain(|pe| match &self.links {
+            Links::Peers(_) => self.linked_to(*pe).is_some(),
+            Links::Nodes(nodes) => nodes.is_reachable(*pe) || nodes.target(*pe).is_some(),
+        });
+        all
+    }
+
+    /// All connected queue pairs.
+    #[must_use]
+    pub fn queue_pairs(&self) -> Vec<Qpn> {
+        match &self.links {
+            Links::Peers(peers) => {
+                let all = peers.all().into_iter();
+                all.filter_map(|pe| self.rc_qp(pe)).collect()
+            }
+            Links::Nodes(nodes) => {
+                let (mut all, targets) = nodes.queue_pairs();
+                all.extend(targets);
+                all
             }
         }
     }
 
-    /// Whether every peer that was told of our memory knows the present segments.
-    #[must_use]
-    pub fn segments_known(&self) -> bool {
-        let revision = self.local.revision;
-        !self
-            .peers
-            .values()
-            .any(|e| e.handshake.may_be_behind(revision))
+    /// The local program wants a connection to `pe`, which is on `node` and whose UD endpoint is at
+    /// `ud`.
+    pub fn connect(&mut self, now: u64, pe: u32, node: u32, ud: UdAddress) {
+        self.event(now, |links, cx| match links {
+            Links::Peers(peers) => peers.event(cx, pe, |h, cx| h.connect(cx, ud)),
+            Links::Nodes(nodes) => nodes.connect(cx, pe, node, ud),
+        });
     }
 
-    /// No operation towards `pe` is under way that began before its segments of `revision` came.
-    pub fn segments_applied(&mut self, now: u64, pe: u32, revision: u32) {
-        self.with_peer(now, pe, |h, cx| h.segments_applied(cx, revision));
+    /// The memory of this PE is registered: those who wait for it get their answers.
+    ///
+    /// Later calls say that there is more, behind what there was: connected peers are told. With XRC a
+    /// PE does not know who uses its memory, and is [asked again](Self::refresh).
+    pub fn ready(&mut self, now: u64, memory: Memory) {
+        let first = self.local.memory.replace(memory).is_none();
+        self.event(now, |links, cx| match links {
+            Links::Peers(peers) if first => peers.ready(cx),
+            Links::Peers(peers) => peers.segments_added(cx),
+            Links::Nodes(nodes) => nodes.ready(cx),
+        });
     }
 
-    /// No operation is under way on queue pair `qpn` towards `pe`, after [`Action::Drain`].
+    /// A peer's segments as we know them lack one: asks for them again, now and then, if we would not be
+    /// told.
+    pub fn refresh(&mut self, now: u64, pe: u32) {
+        self.event(now, |links, cx| match links {
+            Links::Peers(_) => {}
+            Links::Nodes(nodes) => nodes.refresh(cx, pe),
+        });
+    }
+
+    /// No operation towards `pe` is under way on queue pair `qpn`, after [`Action::Drain`].
     pub fn drained(&mut self, now: u64, pe: u32, qpn: Qpn) {
-        self.with_peer(now, pe, |handshake, cx| handshake.drained(cx, qpn));
+        self.event(now, |links, cx| match links {
+            Links::Peers(peers) => peers.event(cx, pe, |h, cx| h.drained(cx, qpn)),
+            Links::Nodes(nodes) => nodes.drained(cx, pe, qpn),
+        });
+    }
+
+    /// Operations towards `pe` are unfinished, and it waits for our BYE or DRAIN.
+    pub fn busy(&mut self, now: u64, pe: u32) {
+        self.event(now, |links, cx| match links {
+            Links::Peers(peers) => peers.event(cx, pe, Handshake::busy),
+            // They have told it already.
+            Links::Nodes(_) => {}
+        });
     }
 
     /// The queue pair that [`Action::CreateQp`] asked for exists, in INIT.
     pub fn qp_created(&mut self, now: u64, pe: u32, qpn: Qpn) {
-        self.with_peer(now, pe, |handshake, cx| handshake.qp_created(cx, qpn));
+        self.event(now, |links, cx| match links {
+            Links::Peers(peers) => peers.event(cx, pe, |h, cx| h.qp_created(cx, qpn)),
+            Links::Nodes(nodes) => nodes.qp_created(cx, pe, qpn),
+        });
     }
 
     /// The queue pair that [`Action::CreateQp`] asked for could not be made.
     pub fn qp_failed(&mut self, now: u64, pe: u32, why: String) {
-        self.with_peer(now, pe, |handshake, cx| handshake.qp_failed(cx, why));
+        self.event(now, |links, cx| match links {
+            Links::Peers(peers) => peers.event(cx, pe, |h, cx| h.qp_failed(cx, why)),
+            Links::Nodes(nodes) => nodes.qp_failed(cx, pe, &why),
+        });
     }
 
-    /// An RC request of `pe` has arrived at the local queue pair `qpn`.
-    pub fn rc_traffic_seen(&mut self, now: u64, pe: u32, qpn: Qpn) {
-        if self.peers.contains_key(&pe) {
-            self.with_peer(now, pe, |handshake, cx| handshake.rc_traffic_seen(cx, qpn));
+    /// The queue pair that [`Action::CreateTarget`] asked for exists, in RTR, or could not be made.
+    pub fn target_created(&mut self, now: u64, pe: u32, qpn: Option<Qpn>) {
+        self.event(now, |links, cx| match (links, qpn) {
+            (Links::Nodes(nodes), Some(qpn)) => nodes.target_created(cx, pe, qpn),
+            (Links::Nodes(nodes), None) => nodes.target_failed(pe),
+            (Links::Peers(_), _) => {}
+        });
+    }
+
+    /// Whether somebody waits for a queue pair: [`make_room`](Self::make_room) may find one.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        match &self.links {
+            Links::Peers(peers) => peers.is_short(),
+            Links::Nodes(_) => false,
         }
     }
 
+    /// The use of connections has changed, so that one more may be spared than before.
+    pub const fn usage_changed(&mut self) {
+        if let Links::Peers(peers) = &mut self.links {
+            peers.usage_changed();
+        }
+    }
+
+    /// Begins to close as many connections as requests wait for a queue pair, if that many can be
+    /// spared. Call it when [`is_short`](Self::is_short).
+    pub fn make_room(&mut self, now: u64, usage: impl Fn(u32) -> Usage) {
+        self.event(now, |links, cx| {
+            if let Links::Peers(peers) = links {
+                peers.make_room(cx, usage);
+            }
+        });
+    }
+
     /// Begins to leave: none of this PE's operations is under way, and none will be started.
-    /// OFFERs are refused from now on, and each peer with which there is a connection is to be
+    /// Requests are refused from now on, and each peer with which there is a connection is to be
     /// told ([`say_bye`](Self::say_bye)).
     ///
-    /// [`has_left`](Self::has_left) becomes true when all of them have said BYE, or when none of
-    /// those that have not gave a sign of life for `linger` nanoseconds.
+    /// [`has_left`](Self::has_left) becomes true when nobody is left who needs this PE, or when none of
+    /// those gave a sign of life for `linger` nanoseconds.
     pub fn leave(&mut self, now: u64, linger: u64) {
         if self.leaving.is_some() {
             return;
         }
-        self.time_is(now);
+        let now_counted = self.timers.look(now);
         self.local.leaving = true;
-        let mut untold: Vec<u32> = self.peers.keys().copied().collect();
-        untold.sort_unstable_by(|a, b| b.cmp(a)); // reproducible, unlike a hash table's order
-        self.leaving = Some(Leaving {
-            untold,
-            parting: 0,
-            heard: now,
-            linger,
-            over: false,
+        self.leaving = Some(Leaving::new(now_counted, linger, self.peers()));
+        self.event(now, |links, _| {
+            if let Links::Nodes(nodes) = links {
+                nodes.drop_wants();
+            }
         });
     }
 
@@ -294,32 +423,29 @@ impl Manager {
     /// send queue for datagrams is short.
     pub fn say_bye(&mut self, now: u64, max: usize) -> bool {
         for _ in 0..max {
-            let Some(pe) = self.leaving.as_mut().and_then(|l| l.untold.pop()) else {
+            let Some(pe) = self.leaving.as_mut().and_then(Leaving::next_untold) else {
                 return false;
             };
-            self.with_peer(now, pe, Handshake::leave);
+            self.event(now, |links, cx| match links {
+                Links::Peers(peers) => peers.event(cx, pe, Handshake::leave),
+                Links::Nodes(nodes) => nodes.leave(cx, pe),
+            });
         }
-        self.leaving.as_ref().is_some_and(|l| !l.untold.is_empty())
+        self.leaving.as_ref().is_some_and(|l| !l.all_are_told())
     }
 
-    /// RC packets have arrived, so somebody still needs this PE.
+    /// Packets of connections have arrived, so somebody still needs this PE.
     pub fn traffic_seen(&mut self, now: u64) {
         if let Some(leaving) = &mut self.leaving {
-            leaving.heard = now;
+            leaving.heard(self.timers.look(now));
+            self.timers.set(Timer::Linger, leaving.end());
         }
-    }
-
-    /// Operations towards `pe` are unfinished, and it waits for our BYE or DRAIN.
-    pub fn busy(&mut self, now: u64, pe: u32) {
-        self.with_peer(now, pe, Handshake::busy);
     }
 
     /// Whether this PE has left: nobody whom it could know of needs it any more.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.leaving
-            .as_ref()
-            .is_some_and(|l| l.untold.is_empty() && (l.parting == 0 || l.over))
+        self.leaving.as_ref().is_some_and(Leaving::is_done)
     }
 
     /// A datagram has arrived at the UD endpoint. Returns what became of it; the error tells
@@ -329,90 +455,62 @@ impl Manager {
     /// It is no message of this job for this PE.
     pub fn handle_datagram(&mut self, now: u64, bytes: &[u8]) -> Result<Verdict, DecodeError> {
         let message = self.admission.admit(bytes, &mut self.stats)?;
-        match message.body {
-            Body::Offer(_) => self.stats.offers_received += 1,
-            Body::Wait => self.stats.waits_received += 1,
-            Body::Bye => {
-                self.stats.byes_received += 1;
-                if !self.peers.contains_key(&message.src_pe) {
-                    self.stats.stale += 1;
-                    return Ok(Verdict::Stale);
-                }
-            }
-            Body::Xrc(_) => {
-                self.stats.malformed += 1;
-                return Err(DecodeError::Field("kind (this PE uses transport RC)"));
-            }
-            Body::Drain(_) => self.stats.drains_received += 1,
-            Body::Segments { .. } | Body::SegmentsAck { .. } => {
-                if !self.peers.contains_key(&message.src_pe) {
-                    self.stats.stale += 1;
-                    return Ok(Verdict::Stale);
-                }
-            }
-        }
         let pe = message.src_pe;
-        let missing = self.phase(pe) == Phase::Parting;
-        let verdict = self.with_peer(now, pe, |h, cx| h.handle_message(cx, message));
-        if missing && verdict != Verdict::Stale {
-            self.traffic_seen(now);
-        }
+        self.count(&message.body);
+        let missing = self.leaving.as_ref().is_some_and(|l| l.is_missing(pe));
+        let verdict = self.event(now, |links, cx| match links {
+            Links::Peers(peers) => peers.handle_message(cx, message),
+            Links::Nodes(nodes) => nodes.handle_message(cx, message),
+        });
         match verdict {
             Verdict::Accepted => {}
             Verdict::Duplicate => self.stats.duplicates += 1,
             Verdict::Stale => self.stats.stale += 1,
         }
+        if missing && verdict != Verdict::Stale {
+            self.traffic_seen(now);
+        }
         Ok(verdict)
     }
 
+    const fn count(&mut self, body: &Body) {
+        match body {
+            Body::Offer(_) => self.stats.offers_received += 1,
+            Body::Wait => self.stats.waits_received += 1,
+            Body::Bye => self.stats.byes_received += 1,
+            Body::Drain(_) => self.stats.drains_received += 1,
+            Body::Segments(_) | Body::SegmentsAck(_) | Body::Ask(_) => {}
+        }
+    }
+
     /// When [`Self::handle_timeout`] has something to do.
-    pub fn next_timeout(&mut self) -> Option<u64> {
-        let timer = self.next_timer();
-        let search = self.slots.next_search();
-        let timer = timer.into_iter().chain(search).min();
-        match self.leaving.as_ref().and_then(Leaving::end) {
-            Some(end) => Some(timer.map_or(end, |at| at.min(end))),
-            None => timer,
-        }
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.timers.next()
     }
 
-    fn next_timer(&mut self) -> Option<u64> {
-        while let Some(Reverse((at, pe))) = self.timers.peek() {
-            if self.peers.get(pe).is_some_and(|e| e.armed == Some(*at)) {
-                return Some(*at);
-            }
-            self.timers.pop();
-        }
-        None
-    }
-
-    /// Fires all timers that are due at `now`.
+    /// Does what is due at `now`: sends again, gives up.
     pub fn handle_timeout(&mut self, now: u64) {
-        self.time_is(now);
-        if let Some(leaving) = &mut self.leaving
-            && leaving.end().is_some_and(|end| end <= now)
-        {
-            leaving.over = true;
-            self.stats.byes_missed = leaving.parting.into();
-        }
-        self.slots.time_passed(now);
-        while let Some(at) = self.next_timer()
-            && at <= now
-        {
-            let Some(Reverse((_, pe))) = self.timers.pop() else {
-                return;
-            };
-            if let Some(entry) = self.peers.get_mut(&pe) {
-                entry.armed = None;
+        let counted = self.timers.look(now);
+        for timer in self.timers.due(counted) {
+            match timer {
+                Timer::Linger => {
+                    if let Some(leaving) = &mut self.leaving {
+                        self.stats.byes_missed += leaving.give_up();
+                        self.timers.set(Timer::Linger, None);
+                    }
+                }
+                Timer::Room => self.event(now, |links, cx| {
+                    if let Links::Peers(peers) = links {
+                        peers.look_for_room_again(cx.now);
+                    }
+                }),
+                Timer::Peer(pe) => self.event(now, |links, cx| match links {
+                    Links::Peers(peers) => peers.event(cx, pe, Handshake::handle_timeout),
+                    Links::Nodes(nodes) => nodes.handle_timeout(cx, pe),
+                }),
             }
-            self.with_peer(now, pe, Handshake::handle_timeout);
         }
-    }
-
-    /// Lets the timers of one connection act, if they are due at `now`:
-    /// [`handle_timeout`](Self::handle_timeout) does that for all.
-    pub fn handle_timeout_of(&mut self, now: u64, pe: u32) {
-        self.with_peer(now, pe, Handshake::handle_timeout);
     }
 
     /// The next thing to do and the peer that it is for.
@@ -425,67 +523,44 @@ impl Manager {
         self.admission.encode(message, out)
     }
 
-    fn with_peer<R>(
-        &mut self,
-        now: u64,
-        pe: u32,
-        event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
-    ) -> R {
-        let result = self.one_event(now, pe, event);
-        // A queue pair that has become free goes to the first in line.
-        while let Some(first) = self.slots.first_waiting()
-            && self.slots.may_create(self.local.max_qps, first)
-        {
-            self.one_event(now, first, Handshake::ready);
-        }
-        result
-    }
-
-    fn one_event<R>(
-        &mut self,
-        now: u64,
-        pe: u32,
-        event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
-    ) -> R {
-        self.time_is(now);
-        let entry = self.peers.entry(pe).or_insert_with(|| Entry {
-            handshake: Handshake::new(pe),
-            armed: None,
-            account: Account::NEW,
-        });
-        let was_parting = entry.handshake.phase() == Phase::Parting;
-        let me = self.local.pe;
-        let registered = self.local.segments.is_some();
-        let mut actions = Actions::new();
+    /// Lets something happen to the connections, and sets the timers that it may have changed.
+    fn event<R>(&mut self, now: u64, event: impl FnOnce(&mut Links, &mut Context<'_>) -> R) -> R {
         let mut cx = Context {
-            now,
+            now: self.timers.look(now),
             local: &self.local,
             rng: &mut self.rng,
-            actions: &mut actions,
+            actions: &mut self.actions,
             stats: &mut self.stats,
             clock: &mut self.clock,
-            may_create: self.slots.may_create(self.local.max_qps, pe),
+            may_create: true,
         };
-        let result = event(&mut entry.handshake, &mut cx);
-        self.actions.extend(actions.into_iter().map(|a| (pe, a)));
-        let after = Account::of(&entry.handshake, me, registered);
-        let before = std::mem::replace(&mut entry.account, after);
-        self.slots.update(pe, before, after);
-        if let Some(leaving) = &mut self.leaving {
-            leaving.parting -= u32::from(was_parting);
-            leaving.parting += u32::from(entry.handshake.phase() == Phase::Parting);
-        }
-        let next = entry.handshake.next_timeout(&self.local.retry);
-        if next != entry.armed {
-            entry.armed = next;
-            if let Some(at) = next {
-                self.timers.push(Reverse((at, pe)));
+        let result = event(&mut self.links, &mut cx);
+        let silence = self.local.retry.silence;
+        let touched = match &mut self.links {
+            Links::Peers(peers) => peers.take_touched(),
+            Links::Nodes(nodes) => nodes.take_touched(),
+        };
+        for pe in touched {
+            let (next, missing) = match &self.links {
+                Links::Peers(peers) => {
+                    let h = peers.get(pe);
+                    let missing = h.is_some_and(|h| h.phase() == Phase::Parting);
+                    (h.and_then(|h| h.next_timeout(silence)), missing)
+                }
+                Links::Nodes(nodes) => (nodes.next_timeout(pe, silence), nodes.is_missing(pe)),
+            };
+            self.timers.set(Timer::Peer(pe), next);
+            if let Some(leaving) = &mut self.leaving {
+                leaving.note(pe, missing);
+                self.timers.set(Timer::Linger, leaving.end());
             }
+        }
+        if let Links::Peers(peers) = &self.links {
+            self.timers.set(Timer::Room, peers.next_search());
         }
         result
     }
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

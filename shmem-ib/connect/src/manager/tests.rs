@@ -1,8 +1,9 @@
 //! Routing, rejection, timers and counters of the manager.
 
 use super::*;
-use crate::handshake::RetryPolicy;
+use crate::interface::Failure;
 use crate::message::Segment;
+use crate::retry::RetryPolicy;
 use shmem_verbs::Mtu;
 
 const MS: u64 = 1_000_000;
@@ -25,12 +26,10 @@ fn identity() -> Identity {
 fn manager_of(identity: &Identity, pe: u32) -> Manager {
     let local = Local {
         pe,
-        incarnation: 1,
         ud: address(pe),
         mtu: Mtu::M1024,
         max_rd_atomic: 1,
-        segments: None,
-        revision: 0,
+        memory: None,
         max_qps: 0,
         leaving: false,
         retry: RetryPolicy::default(),
@@ -39,7 +38,11 @@ fn manager_of(identity: &Identity, pe: u32) -> Manager {
 }
 
 fn ready(manager: &mut Manager, now: u64) {
-    manager.ready(now, std::iter::once(Segment::default()).collect());
+    let memory = Memory {
+        segments: std::iter::once(Segment::default()).collect(),
+        ..Memory::default()
+    };
+    manager.ready(now, memory);
 }
 
 /// Takes the actions, makes queue pairs, and returns the datagrams with their destinations.
@@ -66,7 +69,7 @@ fn messages_reach_the_machine_of_their_peer() {
     for pe in [5, 99_999] {
         let mut other = manager_of(&identity(), pe);
         ready(&mut other, 0);
-        other.connect(0, 0, address(0));
+        other.connect(0, 0, 0, address(0));
         let request = drain(&mut other, 0);
         assert_eq!(hub.handle_datagram(1, &request[0].1), Ok(Verdict::Accepted));
         let reply = drain(&mut hub, 1);
@@ -78,7 +81,7 @@ fn messages_reach_the_machine_of_their_peer() {
         );
         assert_eq!(other.stats().first_contact.max, 2);
     }
-    assert_eq!(hub.peers().count(), 2, "memory for those in contact only");
+    assert_eq!(hub.peers().len(), 2, "memory for those in contact only");
     assert_eq!((hub.stats().accepted, hub.stats().offers_received), (2, 2));
 }
 
@@ -89,7 +92,7 @@ fn what_is_not_for_us_is_counted_by_reason() {
     let offer_of = |identity: &Identity, from: u32, to: u32| {
         let mut sender = manager_of(identity, from);
         ready(&mut sender, 0);
-        sender.connect(0, to, address(to));
+        sender.connect(0, to, to, address(to));
         drain(&mut sender, 0).remove(0).1
     };
     let other_key = Identity {
@@ -120,7 +123,7 @@ fn what_is_not_for_us_is_counted_by_reason() {
         (1, 1, 2, 2)
     );
     assert_eq!((s.rejected(), s.offers_received), (6, 0));
-    assert_eq!(me.peers().count(), 0, "strangers cost no memory");
+    assert_eq!(me.peers().len(), 0, "strangers cost no memory");
     assert!(me.poll_action().is_none());
 }
 
@@ -128,7 +131,7 @@ fn what_is_not_for_us_is_counted_by_reason() {
 fn a_message_from_oneself_is_refused() {
     let mut twin = manager_of(&identity(), 7);
     ready(&mut twin, 0);
-    twin.connect(0, 7, address(7));
+    twin.connect(0, 7, 7, address(7));
     let bytes = drain(&mut twin, 0).remove(0).1;
     assert!(
         manager_of(&identity(), 7)
@@ -156,7 +159,7 @@ fn timers_of_many_peers_fire_each_at_its_time() {
     for pe in 1..=500 {
         let now = u64::from(pe) * MS;
         fire(&mut manager, now);
-        manager.connect(now, pe, address(pe));
+        manager.connect(now, pe, pe, address(pe));
         assert_eq!(drain(&mut manager, now).len(), 1);
     }
     fire(&mut manager, 2_000 * MS);
@@ -171,7 +174,7 @@ fn those_who_asked_early_are_answered_when_ready() {
     for pe in [9, 3, 7, 1] {
         let mut other = manager_of(&identity(), pe);
         ready(&mut other, 0);
-        other.connect(0, 0, address(0));
+        other.connect(0, 0, 0, address(0));
         let request = drain(&mut other, 0);
         me.handle_datagram(0, &request[0].1).unwrap();
     }
@@ -190,7 +193,7 @@ fn star(n: u32) -> (Manager, Vec<Manager>) {
     let peers = (1..=n).map(|pe| {
         let mut peer = manager_of(&identity(), pe);
         ready(&mut peer, 0);
-        peer.connect(0, 0, address(0));
+        peer.connect(0, 0, 0, address(0));
         let request = drain(&mut peer, 0);
         hub.handle_datagram(0, &request[0].1).unwrap();
         let reply = drain(&mut hub, 0);
@@ -249,7 +252,7 @@ fn the_linger_time_counts_from_the_last_sign_of_life() {
     // A stranger says something, and nobody cares.
     let mut stranger = manager_of(&identity(), 9);
     ready(&mut stranger, 0);
-    stranger.connect(0, 0, address(0));
+    stranger.connect(0, 0, 0, address(0));
     let request = drain(&mut stranger, 0);
     hub.handle_datagram(900 * MS, &request[0].1).unwrap();
     hub.handle_timeout(1298 * MS);
@@ -268,6 +271,58 @@ fn a_bye_of_a_stranger_leaves_no_trace() {
     let bye = drain(&mut others[0], 0).remove(0).1;
     let mut empty = manager_of(&identity(), 0);
     assert_eq!(empty.handle_datagram(0, &bye), Ok(Verdict::Stale));
-    assert_eq!((empty.peers().count(), empty.stats().stale), (0, 1));
+    assert_eq!((empty.peers().len(), empty.stats().stale), (0, 1));
     assert_eq!(hub.handle_datagram(0, &bye), Ok(Verdict::Accepted));
+}
+
+/// Lets what is due happen until `until`, with a look at each deadline.
+fn pass(manager: &mut Manager, until: u64) -> Vec<Action> {
+    let mut actions = Vec::new();
+    while let Some(at) = manager.next_timeout().filter(|at| *at <= until) {
+        manager.handle_timeout(at);
+        while let Some((_, action)) = manager.poll_action() {
+            actions.push(action);
+        }
+    }
+    actions
+}
+
+/// A first contact is under way when the process is stopped, for longer than a peer may be silent. That
+/// is no silence of the peer, so it is asked again, and has its time.
+#[test]
+fn a_stop_of_the_process_fails_no_contact() {
+    let silence = RetryPolicy::default().silence;
+    let mut a = manager_of(&identity(), 0);
+    ready(&mut a, 0);
+    a.connect(0, 1, 1, address(1));
+    drain(&mut a, 0);
+    pass(&mut a, 10 * MS);
+    let goes_on = 10 * silence;
+    a.handle_timeout(goes_on);
+    let (_, first) = a.poll_action().expect("it is asked again");
+    assert!(matches!(first, Action::Send { .. }), "{first:?}");
+    assert!(a.is_wanted(1) && a.poll_action().is_none());
+    let failed = |actions: &[Action]| {
+        let silent = |a: &Action| matches!(a, Action::Failed(Failure::Silence { .. }));
+        actions.iter().any(silent)
+    };
+    assert!(!failed(&pass(&mut a, goes_on + silence - 100 * MS)));
+    assert!(failed(&pass(&mut a, goes_on + silence)));
+}
+
+/// A process that looks at each deadline far too late is slow, and was not stopped each time: it
+/// gives up a peer that is gone all the same.
+#[test]
+fn who_is_always_late_gives_up_too() {
+    let policy = RetryPolicy::default();
+    let mut a = manager_of(&identity(), 0);
+    ready(&mut a, 0);
+    a.connect(0, 1, 1, address(1));
+    drain(&mut a, 0);
+    let mut now = 0;
+    while a.is_wanted(1) {
+        now += 5_000 * MS;
+        a.handle_timeout(now);
+        assert!(now < policy.silence + 10_000 * MS);
+    }
 }

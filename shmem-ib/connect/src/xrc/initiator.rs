@@ -1,532 +1,460 @@
 //! The initiator: one connection per node, and what is known of its PEs.
 
-use super::interface::{Action, Remote};
-use super::message::{Accept, Memory, Open, Xrc};
-use super::state::{Asking, Ini, Linked, NodeState, Request};
-use super::{Machine, UdAddress, Verdict};
-use crate::handshake::Failure;
-use crate::message::{Body, Epoch};
+use std::collections::BTreeSet;
+use std::mem;
+
+use super::Nodes;
+use super::state::{Initiator, NodeState};
+use crate::UdAddress;
+use crate::interface::{Action, Context, Failure, Link, Outgoing, Verdict};
+use crate::message::{Body, Generation, Memory, Offer};
+use crate::retry::Repeater;
 use shmem_verbs::Qpn;
 
-impl Machine {
+impl Nodes {
     /// The local program wants to reach `pe`, which is on `node` and whose UD endpoint is at
     /// `ud`. Idempotent.
     ///
-    /// A peer that has left fails at once, unless `ud` is another address than it had: that is
-    /// its successor's. A PE that leaves itself does nothing.
-    pub fn connect(&mut self, now: u64, pe: u32, node: u32, ud: UdAddress) {
-        if self.leaving.is_some() {
+    /// A peer that has left fails at once. A PE that leaves itself does nothing.
+    pub fn connect(&mut self, cx: &mut Context<'_>, pe: u32, node: u32, ud: UdAddress) {
+        if cx.local.leaving {
             return;
         }
         let peer = self.peer(pe);
-        if peer.left.is_some() {
-            if peer.ud == Some(ud) {
-                self.fail(pe, Failure::PeerLeft);
-                return;
-            }
-            peer.left = None;
-            peer.memory = None;
-            peer.ud = Some(ud);
+        if peer.left {
+            return self.fail(cx, pe, Failure::PeerLeft);
         }
-        if peer.floor.is_none() || peer.ud.is_none() {
+        if !peer.spoke {
             // Once the peer has given its address, its own word counts.
             peer.ud = Some(ud);
         }
         peer.node = Some(node);
+        self.nodes.entry(node).or_default().members.insert(pe);
         if !self.is_reachable(pe) && !self.is_wanted(pe) {
-            self.peer(pe).wish = Some(now);
-            self.stats.started += 1;
-            self.nodes.entry(node).or_default().waiting.insert(pe);
-            self.pursue(now, node);
-            self.fulfil(now, pe);
+            self.peer(pe).want = Some(cx.now);
+            cx.stats.started += 1;
+            self.pursue(cx, node);
+            self.reach(cx, pe);
         }
-        self.settle(now);
+    }
+
+    /// The PEs of `node` that the program waits for.
+    fn waiting(&self, node: u32) -> Vec<u32> {
+        let Some(node) = self.nodes.get(&node) else {
+            return Vec::new();
+        };
+        let members = node.members.iter().copied();
+        members.filter(|pe| self.is_wanted(*pe)).collect()
     }
 
     /// Does what the waiting PEs of `node` need: a connection, and their memories.
-    fn pursue(&mut self, now: u64, node: u32) {
+    pub(super) fn pursue(&mut self, cx: &mut Context<'_>, node: u32) {
+        let waiting = self.waiting(node);
+        let peers = &self.peers;
         let Some(entry) = self.nodes.get_mut(&node) else {
             return;
         };
-        let waiting: Vec<u32> = entry.waiting.iter().copied().collect();
         if matches!(entry.state, NodeState::Idle) {
             // Rather one that has not kept us waiting, rather one that has answered already, else
             // the one that was wanted first.
-            let peers = &self.peers;
             let rank = |pe: &u32| {
                 let peer = peers.get(pe);
                 let known = peer.is_some_and(|p| p.memory.is_some());
-                (
-                    peer.map(|p| p.snubs),
-                    !known,
-                    peer.and_then(|p| p.wish),
-                    *pe,
-                )
+                let (snubs, want) = (peer.map(|p| p.snubs), peer.and_then(|p| p.want));
+                (snubs, !known, want, *pe)
             };
             let Some(direct) = waiting.iter().copied().min_by_key(rank) else {
                 return;
             };
             entry.state = NodeState::Preparing { direct };
-            self.actions.push_back(Action::CreateIni { node });
+            cx.act(direct, Action::CreateQp);
         }
-        let direct = entry.state.direct();
-        let opening = matches!(
-            entry.state,
-            NodeState::Preparing { .. } | NodeState::Asking(_)
-        );
+        let direct = match &entry.state {
+            // It tells with its answer.
+            NodeState::Preparing { direct } => Some(*direct),
+            NodeState::Offered(mine, _) => Some(mine.direct),
+            _ => None,
+        };
         for pe in waiting {
-            // The direct peer tells with its ACCEPT.
-            if opening && direct == Some(pe) {
-                continue;
-            }
             let peer = self.peer(pe);
-            if peer.memory.is_none() && peer.ask.is_none() {
-                self.begin_ask(now, pe, Request::new(now));
-                self.send_ask(now, pe);
+            if direct != Some(pe) && peer.memory.is_none() && peer.asks.now.is_none() {
+                self.begin_ask(cx, pe, None);
             }
         }
     }
 
-    fn begin_ask(&mut self, now: u64, pe: u32, request: Request) {
-        let peer = self.peer(pe);
-        peer.asks = peer.asks.wrapping_add(1).max(1);
-        peer.asked_at = now;
-        peer.ask = Some(request);
+    /// Asks for the memory of `pe`, which has been silent since `heard` if that is given.
+    fn begin_ask(&mut self, cx: &mut Context<'_>, pe: u32, heard: Option<u64>) {
+        let mut repeater = Repeater::start(cx.now, cx.local.retry.request(), cx.rng);
+        repeater.heard = heard.unwrap_or(cx.now);
+        let asks = &mut self.peer(pe).asks;
+        asks.number = asks.number.next();
+        asks.began = cx.now;
+        asks.now = Some(repeater);
+        self.send_ask(cx, pe);
     }
 
     /// What is known of a reachable peer's memory lacks something: asks again, but not more often
     /// than a request is repeated at most.
-    pub fn refresh(&mut self, now: u64, pe: u32) {
+    pub fn refresh(&mut self, cx: &mut Context<'_>, pe: u32) {
         let Some(peer) = self.peers.get(&pe) else {
             return;
         };
-        let due = now.saturating_sub(peer.asked_at) >= self.local.retry.max;
-        if peer.memory.is_some() && peer.ask.is_none() && self.leaving.is_none() && due {
-            self.begin_ask(now, pe, Request::new(now));
-            self.send_ask(now, pe);
+        let due = cx.now.saturating_sub(peer.asks.began) >= cx.local.retry.max;
+        let lasts = !peer.left && !cx.local.leaving;
+        if peer.memory.is_some() && peer.asks.now.is_none() && lasts && due {
+            self.begin_ask(cx, pe, None);
         }
-        self.settle(now);
     }
 
-    /// The queue pair asked for by [`Action::CreateIni`] exists and is in INIT.
-    pub fn ini_created(&mut self, now: u64, node: u32, qpn: Qpn) {
-        let Some(entry) = self.nodes.get_mut(&node) else {
-            return;
-        };
-        let NodeState::Preparing { direct } = entry.state else {
-            debug_assert!(false, "a queue pair was created that nobody asked for");
-            return;
-        };
-        self.generation += 1;
-        self.stats.xrc.initiators += 1;
-        let mine = Ini {
-            generation: self.generation,
-            qpn,
-            psn: self.random_psn(),
-        };
-        let wanted = self.leaving.is_none() && self.is_wanted(direct);
-        let peer = self.peer(direct);
-        let heard = peer.ask.take().map_or(now, |ask| ask.heard);
-        let state = if wanted {
-            NodeState::Asking(Asking {
-                direct,
-                mine,
-                request: Request::new(heard),
-            })
-        } else {
-            NodeState::Idle
-        };
+    /// The node for which the direct peer `pe` is to get a queue pair.
+    fn preparing(&self, pe: u32) -> Option<u32> {
+        let node = self.peers.get(&pe)?.node?;
+        let state = &self.nodes.get(&node)?.state;
+        let this = matches!(state, NodeState::Preparing { direct } if *direct == pe);
+        this.then_some(node)
+    }
+
+    fn set_state(&mut self, node: u32, state: NodeState) {
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.state = state;
         }
-        if wanted {
-            self.send_open(now, node);
-        } else {
-            self.actions.push_back(Action::DestroyIni { node, qpn });
-            self.pursue(now, node);
-        }
-        self.settle(now);
     }
 
-    /// The queue pair asked for by [`Action::CreateIni`] cannot be created: nobody on the node
-    /// can be reached.
-    pub fn ini_failed(&mut self, now: u64, node: u32, why: &str) {
-        let Some(entry) = self.nodes.get_mut(&node) else {
+    /// The queue pair asked for by [`Action::CreateQp`] for the sake of `pe` exists and is in INIT.
+    pub fn qp_created(&mut self, cx: &mut Context<'_>, pe: u32, qpn: Qpn) {
+        let Some(node) = self.preparing(pe) else {
+            debug_assert!(false, "a queue pair was created that nobody asked for");
             return;
         };
-        if matches!(entry.state, NodeState::Preparing { .. }) {
-            entry.state = NodeState::Idle;
-            for pe in std::mem::take(&mut entry.waiting) {
-                self.fail(pe, Failure::QueuePair(why.to_owned()));
+        self.generation = self.generation.next();
+        cx.stats.xrc.initiators += 1;
+        let mine = Initiator {
+            generation: self.generation,
+            qpn,
+            psn: cx.random_psn(),
+            direct: pe,
+            broken: false,
+        };
+        let ask = self.peer(pe).asks.now.take();
+        if cx.local.leaving || !self.is_wanted(pe) {
+            self.set_state(node, NodeState::Idle);
+            cx.act(pe, Action::DestroyQp(qpn));
+            self.pursue(cx, node);
+            return;
+        }
+        let mut request = Repeater::start(cx.now, cx.local.retry.request(), cx.rng);
+        request.heard = ask.map_or(cx.now, |ask| ask.heard);
+        self.set_state(node, NodeState::Offered(mine, request));
+        self.send_request(cx, mine);
+    }
+
+    /// The queue pair asked for by [`Action::CreateQp`] cannot be created: nobody on the node
+    /// can be reached.
+    pub fn qp_failed(&mut self, cx: &mut Context<'_>, pe: u32, why: &str) {
+        if let Some(node) = self.preparing(pe) {
+            self.set_state(node, NodeState::Idle);
+            for pe in self.waiting(node) {
+                self.fail(cx, pe, Failure::QueuePair(why.to_owned()));
             }
         }
-        self.settle(now);
     }
 
-    /// Nothing is under way any more on the INI QP of `node`, as [`Action::Drain`] asked.
-    pub fn drained(&mut self, now: u64, node: u32) {
-        let draining = self.nodes.get(&node).map(|n| n.state);
-        if let Some(NodeState::Draining(_)) = draining {
-            self.end_connection(now, node, true);
-            self.pursue(now, node);
-        }
-        self.settle(now);
-    }
-
-    /// Destroys the INI QP of `node`; with `bye` the direct peer is told until it answers.
-    pub(super) fn end_connection(&mut self, now: u64, node: u32, bye: bool) {
+    /// Has the driver drain the queue pair towards `node`.
+    pub(super) fn drain(&mut self, cx: &mut Context<'_>, node: u32) {
         let Some(entry) = self.nodes.get_mut(&node) else {
             return;
         };
-        let state = std::mem::take(&mut entry.state);
-        let Some((mine, direct)) = state.ini() else {
-            return;
-        };
-        let qpn = mine.qpn;
-        self.actions.push_back(Action::DestroyIni { node, qpn });
-        self.peer(direct);
-        if bye {
-            self.say_farewell(now, direct, mine.generation);
+        match mem::take(&mut entry.state) {
+            NodeState::Open(mine, users) => {
+                cx.stats.xrc.moved += 1;
+                for pe in &users {
+                    cx.act(*pe, Action::Drain(mine.qpn));
+                }
+                entry.state = NodeState::Draining(mine, users);
+                self.end_if_drained(cx, node);
+            }
+            other => entry.state = other,
         }
     }
 
-    pub(super) fn handle_accept(
-        &mut self,
-        now: u64,
-        pe: u32,
-        echo: Epoch,
-        accept: &Accept,
-    ) -> Verdict {
-        let node = self.peers.get(&pe).and_then(|p| p.node);
-        let entry = node.and_then(|node| Some((node, self.nodes.get_mut(&node)?)));
-        let mine_is = |ini: &Ini, direct: u32| {
-            direct == pe
-                && echo.generation == ini.generation
-                && echo.incarnation == self.local.incarnation
+    /// Nothing is under way any more towards `pe` on queue pair `qpn`, as [`Action::Drain`] asked.
+    pub fn drained(&mut self, cx: &mut Context<'_>, pe: u32, qpn: Qpn) {
+        let Some(node) = self.peers.get(&pe).and_then(|p| p.node) else {
+            return;
         };
+        if let Some(entry) = self.nodes.get_mut(&node)
+            && let NodeState::Draining(mine, users) = &mut entry.state
+            && mine.qpn == qpn
+        {
+            users.remove(&pe);
+            self.end_if_drained(cx, node);
+        }
+    }
+
+    fn end_if_drained(&mut self, cx: &mut Context<'_>, node: u32) {
+        let state = self.nodes.get(&node).map(|entry| &entry.state);
+        if matches!(state, Some(NodeState::Draining(_, users)) if users.is_empty()) {
+            self.end_connection(cx, node, true);
+            self.pursue(cx, node);
+        }
+    }
+
+    /// Destroys the initiator QP of `node`; with `tell` the direct peer is told until it answers.
+    pub(super) fn end_connection(&mut self, cx: &mut Context<'_>, node: u32, tell: bool) {
+        let Some(entry) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        if let Some(mine) = mem::take(&mut entry.state).mine() {
+            cx.act(mine.direct, Action::DestroyQp(mine.qpn));
+            self.touched.push(mine.direct);
+            if tell {
+                self.say_gone(cx, mine.direct, mine.generation);
+            }
+        }
+    }
+
+    /// An OFFER that tells of the target for our initiator QP `echo`.
+    pub(super) fn handle_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        pe: u32,
+        echo: Generation,
+        offer: &Offer,
+    ) -> Verdict {
+        self.found_at(pe, offer.ud);
+        let node = self.peer(pe).node;
+        let entry = node.and_then(|node| self.nodes.get_mut(&node));
+        let named = |mine: &Initiator| mine.direct == pe && mine.generation == echo;
         match entry {
-            Some((node, entry)) if entry.state.ini().is_some_and(|(i, d)| mine_is(&i, d)) => {
-                let NodeState::Asking(Asking { mine, direct, .. }) = entry.state else {
+            Some(entry) if entry.state.mine().is_some_and(|mine| named(&mine)) => {
+                let NodeState::Offered(mine, _) = entry.state else {
                     return Verdict::Duplicate;
                 };
-                entry.state = NodeState::Open(Linked {
-                    direct,
-                    mine,
-                    broken: false,
-                });
-                self.link(now, node, mine, accept);
+                entry.state = NodeState::Open(mine, BTreeSet::new());
+                let members: Vec<u32> = entry.members.iter().copied().collect();
+                let link = Action::LinkQp {
+                    qpn: mine.qpn,
+                    sq_psn: mine.psn,
+                    link: Link::new(cx.local, offer),
+                };
+                cx.act(pe, link);
+                self.learn(cx, pe, &offer.memory);
+                for pe in members {
+                    self.reach(cx, pe);
+                }
                 Verdict::Accepted
             }
             _ => {
                 // It made a target QP for an initiator QP that I have given up.
-                if echo.incarnation == self.local.incarnation {
-                    let told = self.peers.get(&pe).and_then(|p| p.farewell);
-                    if told.is_none_or(|f| f.generation < echo.generation) {
-                        self.send_bye(pe, echo.generation, false);
-                    }
+                let told = self.peer(pe).gone;
+                if told.is_none_or(|(generation, _)| generation < echo) {
+                    self.send_drain(cx, pe, echo, true);
                 }
                 Verdict::Stale
             }
         }
     }
 
-    fn link(&mut self, now: u64, node: u32, mine: Ini, accept: &Accept) {
-        let Some(entry) = self.nodes.get(&node) else {
-            return;
-        };
-        let waiting: Vec<u32> = entry.waiting.iter().copied().collect();
-        let Some(direct) = entry.state.direct() else {
-            return;
-        };
-        let remote = Remote {
-            av: self.peer(direct).ud.unwrap_or_default().av(),
-            qpn: accept.qpn,
-            psn: accept.psn,
-            mtu: accept.mtu.min(self.local.mtu),
-            rd_atomic: accept.max_rd_atomic.min(self.local.max_rd_atomic),
-        };
-        self.actions.push_back(Action::Opened {
-            node,
-            qpn: mine.qpn,
-            sq_psn: mine.psn,
-            remote,
-            direct,
-        });
-        self.learn(direct, &accept.memory);
-        for pe in waiting {
-            self.fulfil(now, pe);
-        }
-    }
-
-    pub(super) fn handle_info(
+    /// The answer to an ASK.
+    pub(super) fn handle_memory(
         &mut self,
-        now: u64,
+        cx: &mut Context<'_>,
         pe: u32,
-        echo: Epoch,
         memory: &Memory,
     ) -> Verdict {
-        if echo.incarnation != self.local.incarnation {
-            return Verdict::Stale;
-        }
         let peer = self.peer(pe);
-        if peer.left.is_some() {
+        if peer.left {
             return Verdict::Stale;
         }
-        if peer.memory.is_some() && peer.ask.is_none() {
+        if peer.memory.is_some() && peer.asks.now.is_none() {
             return Verdict::Duplicate;
         }
-        self.learn(pe, memory);
-        self.fulfil(now, pe);
+        cx.stats.segments_received += 1;
+        self.learn(cx, pe, memory);
+        self.reach(cx, pe);
         Verdict::Accepted
     }
 
-    fn learn(&mut self, pe: u32, memory: &Memory) {
+    fn learn(&mut self, cx: &mut Context<'_>, pe: u32, memory: &Memory) {
         let peer = self.peer(pe);
-        peer.ask = None;
-        let Some(node) = peer.node else { return };
+        peer.asks.now = None;
         if peer.memory.as_ref() != Some(memory) {
             peer.snubs = 0;
             peer.memory = Some(memory.clone());
-            let memory = memory.clone();
-            self.actions.push_back(Action::Known { pe, node, memory });
+            let node = peer.node.and_then(|node| self.nodes.get(&node));
+            if let Some(NodeState::Open(_, users)) = node.map(|node| &node.state)
+                && users.contains(&pe)
+            {
+                cx.act(pe, Action::SegmentsAdded(memory.clone()));
+            }
         }
     }
 
-    /// If `pe` is reachable now, its wish has come true.
-    fn fulfil(&mut self, now: u64, pe: u32) {
-        if !self.is_reachable(pe) {
-            return;
-        }
+    /// If `pe` is reachable now: operations to it may begin, and its want has come true.
+    fn reach(&mut self, cx: &mut Context<'_>, pe: u32) {
         let peer = self.peer(pe);
-        let (Some(started), Some(node)) = (peer.wish.take(), peer.node) else {
+        let (Some(memory), Some(node)) = (peer.memory.clone(), peer.node) else {
             return;
         };
-        let mut is_direct = false;
-        if let Some(entry) = self.nodes.get_mut(&node) {
-            entry.waiting.remove(&pe);
-            is_direct = entry.state.direct() == Some(pe);
+        let Some(entry) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let NodeState::Open(mine, users) = &mut entry.state else {
+            return;
+        };
+        let (qpn, direct) = (mine.qpn, mine.direct);
+        if users.insert(pe) {
+            cx.act(pe, Action::Opened { qpn, memory });
         }
-        let stats = &mut self.stats;
-        stats.opened += 1;
-        stats.last_opened = now;
-        if stats.first_opened == 0 {
-            stats.first_opened = now;
-        }
-        stats.first_contact.record(now.saturating_sub(started));
-        if is_direct {
-            stats.xrc.direct += 1;
-        } else {
-            stats.xrc.indirect += 1;
+        if let Some(since) = self.peer(pe).want.take() {
+            cx.note_opened(Some(since));
+            if direct == pe {
+                cx.stats.xrc.direct += 1;
+            } else {
+                cx.stats.xrc.indirect += 1;
+            }
         }
     }
 
     /// The program does not get `pe`, if it waits for it or asks for it right now.
-    pub(super) fn fail(&mut self, pe: u32, failure: Failure) {
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, pe: u32, failure: Failure) {
         let peer = self.peer(pe);
-        peer.wish = None;
-        peer.ask = None;
-        if let Some(node) = peer.node
-            && let Some(entry) = self.nodes.get_mut(&node)
-        {
-            entry.waiting.remove(&pe);
-        }
-        self.stats.failed += 1;
-        self.actions.push_back(Action::Failed { pe, failure });
+        (peer.want, peer.asks.now) = (None, None);
+        cx.fail(pe, failure);
     }
 
-    pub(super) fn handle_wait(&mut self, now: u64, pe: u32, echo: Option<Epoch>) -> Verdict {
-        // Without an echo it answers a LEAVE: just a sign of life.
+    pub(super) fn handle_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        pe: u32,
+        echo: Option<Generation>,
+    ) -> Verdict {
+        // Without an echo it answers a BYE: just a sign of life.
         let Some(echo) = echo else {
             return Verdict::Accepted;
         };
-        let me = self.local.incarnation;
+        let backoff = cx.local.retry.request();
         let node = self.peer(pe).node;
         if let Some(node) = node.and_then(|node| self.nodes.get_mut(&node))
-            && let NodeState::Asking(asking) = &mut node.state
-            && asking.direct == pe
-            && echo.incarnation == me
-            && echo.generation == asking.mine.generation
+            && let NodeState::Offered(mine, request) = &mut node.state
+            && mine.direct == pe
+            && mine.generation == echo
         {
-            let retry = &self.local.retry;
-            asking.request.be_patient(now, retry, &mut self.rng);
+            request.rest(cx.now, backoff, cx.rng);
             return Verdict::Accepted;
         }
-        if let Some(peer) = self.peers.get_mut(&pe)
-            && let Some(ask) = &mut peer.ask
-            && echo.incarnation == me
-            && echo.generation == peer.asks
+        let asks = &mut self.peer(pe).asks;
+        if let Some(ask) = &mut asks.now
+            && asks.number == echo
         {
-            ask.be_patient(now, &self.local.retry, &mut self.rng);
+            ask.rest(cx.now, backoff, cx.rng);
             return Verdict::Accepted;
         }
         Verdict::Stale
     }
 
-    /// `pe` has a new incarnation. If it was the direct peer of `node`, the connection is dead.
-    pub(super) fn direct_restarted(&mut self, now: u64, node: u32, pe: u32) {
-        let state = self.nodes.get(&node).map(|n| n.state);
-        if let Some(NodeState::Open(linked) | NodeState::Draining(linked)) = state
-            && linked.direct == pe
-        {
-            self.stats.replaced += 1;
-            self.end_connection(now, node, false);
-        }
-        self.pursue(now, node);
+    fn send_request(&mut self, cx: &mut Context<'_>, mine: Initiator) {
+        cx.stats.offers_sent += 1;
+        let message = Outgoing {
+            generation: mine.generation,
+            echo: None,
+            want_reply: true,
+            body: Body::Offer(Offer {
+                ud: cx.local.ud,
+                qpn: mine.qpn,
+                psn: mine.psn,
+                mtu: cx.local.mtu,
+                max_rd_atomic: cx.local.max_rd_atomic,
+                heard: 0,
+                memory: Memory::default(),
+            }),
+        };
+        self.touched.push(mine.direct);
+        self.send(cx, mine.direct, message);
     }
 
-    /// `pe` has left or leaves: it fulfils no wish, and no connection with it lasts.
-    pub(super) fn direct_leaves(&mut self, now: u64, pe: u32, echo: Epoch, asked: bool) {
-        let peer = self.peer(pe);
-        let (wished, node) = (peer.wish.is_some(), peer.node);
-        if wished {
-            self.fail(pe, Failure::PeerLeft);
-        }
-        self.peer(pe).memory = None;
-        self.actions.push_back(Action::PeerLeft { pe });
-        let Some(node) = node else {
-            self.send_missing_bye(now, pe, echo, asked);
-            return;
+    fn send_ask(&mut self, cx: &mut Context<'_>, pe: u32) {
+        cx.stats.xrc.asks_sent += 1;
+        let message = Outgoing {
+            generation: self.peer(pe).asks.number,
+            echo: None,
+            want_reply: true,
+            body: Body::Ask(cx.local.ud),
         };
-        let state = self.nodes.get(&node).map(|n| n.state).unwrap_or_default();
-        match state {
-            NodeState::Asking(asking) if asking.direct == pe => {
-                // If it asks for a BYE it may have made the target QP.
-                self.end_connection(now, node, asked);
-                self.pursue(now, node);
-            }
-            NodeState::Open(linked) if linked.direct == pe => {
-                // Otherwise the connection ends presently anyway.
-                if self.leaving.is_none() {
-                    self.stats.xrc.moved += 1;
-                    if let Some(entry) = self.nodes.get_mut(&node) {
-                        entry.state = NodeState::Draining(linked);
-                    }
-                    self.actions.push_back(Action::Drain { node });
-                }
-                self.patience(pe, asked);
-            }
-            NodeState::Draining(linked) if linked.direct == pe => self.patience(pe, asked),
-            _ => self.send_missing_bye(now, pe, echo, asked),
-        }
+        self.send(cx, pe, message);
     }
 
-    /// A leaving peer that asks for our BYE has to wait until nothing is under way.
-    fn patience(&mut self, pe: u32, asked: bool) {
-        if asked {
-            self.send_wait(pe, None);
-        }
-    }
-
-    fn send_open(&mut self, now: u64, node: u32) {
-        let Some(entry) = self.nodes.get_mut(&node) else {
-            return;
-        };
-        let NodeState::Asking(asking) = &mut entry.state else {
-            return;
-        };
-        asking
-            .request
-            .mark_sent(now, &self.local.retry, &mut self.rng);
-        let Asking { direct, mine, .. } = *asking;
-        self.stats.xrc.opens_sent += 1;
-        let open = Open {
-            ud: self.local.ud,
-            qpn: mine.qpn,
-            psn: mine.psn,
-            mtu: self.local.mtu,
-            max_rd_atomic: self.local.max_rd_atomic,
-        };
-        let epoch = self.epoch(mine.generation);
-        self.peer(direct);
-        self.send(direct, epoch, None, true, Body::Xrc(Xrc::Open(open)));
-    }
-
-    fn send_ask(&mut self, now: u64, pe: u32) {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return;
-        };
-        let Some(ask) = &mut peer.ask else { return };
-        ask.mark_sent(now, &self.local.retry, &mut self.rng);
-        let epoch = Epoch {
-            incarnation: self.local.incarnation,
-            generation: peer.asks,
-        };
-        self.stats.xrc.asks_sent += 1;
-        let ud = self.local.ud;
-        self.send(pe, epoch, None, true, Body::Xrc(Xrc::Ask { ud }));
-    }
-
-    /// Sends the OPEN to `pe` again, or gives up.
-    pub(super) fn open_timeout(&mut self, now: u64, pe: u32) {
+    /// Sends the OFFER to `pe` again, or gives up.
+    pub(super) fn request_timeout(&mut self, cx: &mut Context<'_>, pe: u32) {
         let Some(node) = self.peer(pe).node else {
             return;
         };
-        let Some(NodeState::Asking(asking)) = self.nodes.get(&node).map(|n| n.state) else {
+        let better = self.has_better(node, pe);
+        let Some(entry) = self.nodes.get_mut(&node) else {
             return;
         };
-        if asking.direct != pe || asking.request.due(&self.local.retry) > now {
+        let NodeState::Offered(mine, request) = &mut entry.state else {
+            return;
+        };
+        let policy = cx.local.retry;
+        if mine.direct != pe || request.deadline(policy.silence) > cx.now {
             return;
         }
-        let silent = now.saturating_sub(asking.request.heard);
-        if silent >= self.local.retry.silence {
-            self.fail(
-                pe,
-                Failure::Silence {
-                    nanos: silent,
-                    sent: asking.request.sent,
-                },
-            );
-            // Once: if it lives after all, its ACCEPT is answered with another.
-            self.end_connection(now, node, false);
-            self.send_bye(pe, asking.mine.generation, false);
-            self.pursue(now, node);
-        } else if silent >= 4 * self.local.retry.max && self.has_better(node, pe) {
+        let (mine, heard, sent) = (*mine, request.heard, request.sent);
+        if let Some(nanos) = request.given_up(cx.now, policy.silence) {
+            self.fail(cx, pe, Failure::Silence { nanos, sent });
+            // Once: if it lives after all, its answer is answered with another.
+            self.end_connection(cx, node, false);
+            self.send_drain(cx, pe, mine.generation, true);
+            self.pursue(cx, node);
+        } else if better && request.given_up(cx.now, 4 * policy.max).is_some() {
             // It may be dead; the node need not be. It stays wanted for itself.
             let peer = self.peer(pe);
             peer.snubs = peer.snubs.saturating_add(1);
             if peer.memory.is_none() {
-                self.begin_ask(now, pe, asking.request);
+                self.begin_ask(cx, pe, Some(heard));
             }
-            self.end_connection(now, node, true);
-            self.pursue(now, node);
+            self.end_connection(cx, node, true);
+            self.pursue(cx, node);
         } else {
-            self.stats.retransmissions += 1;
-            self.send_open(now, node);
+            request.again(cx.now, policy.request(), cx.rng);
+            cx.stats.retransmissions += 1;
+            self.send_request(cx, mine);
         }
     }
 
     /// Whether a PE that the program waits for, has answered, and was not silent as often as
     /// `direct` could take its place. Each place change raises a count, so they come to an end.
     fn has_better(&self, node: u32, direct: u32) -> bool {
-        let snubs = |pe: &u32| self.peers.get(pe).map_or(0, |p| p.snubs);
-        self.nodes.get(&node).is_some_and(|n| {
-            n.waiting.iter().any(|pe| {
-                self.memory(*pe).is_some() && *pe != direct && snubs(pe) <= snubs(&direct)
-            })
-        })
+        let snubs = |pe: u32| self.peers.get(&pe).map_or(0, |p| p.snubs);
+        let known = |pe: u32| self.memory(pe).is_some();
+        self.waiting(node)
+            .into_iter()
+            .any(|pe| pe != direct && known(pe) && snubs(pe) <= snubs(direct))
     }
 
     /// Sends the ASK to `pe` again, or gives up.
-    pub(super) fn ask_timeout(&mut self, now: u64, pe: u32) {
-        let Some(ask) = self.peer(pe).ask else { return };
-        if ask.due(&self.local.retry) > now {
+    pub(super) fn ask_timeout(&mut self, cx: &mut Context<'_>, pe: u32) {
+        let wanted = self.is_wanted(pe);
+        let policy = cx.local.retry;
+        let Some(ask) = &mut self.peer(pe).asks.now else {
+            return;
+        };
+        if ask.deadline(policy.silence) > cx.now {
             return;
         }
-        let silent = now.saturating_sub(ask.heard);
-        if silent >= self.local.retry.silence && !self.is_wanted(pe) {
-            self.peer(pe).ask = None;
-        } else if silent >= self.local.retry.silence {
-            let sent = ask.sent;
-            self.fail(
-                pe,
-                Failure::Silence {
-                    nanos: silent,
-                    sent,
-                },
-            );
-        } else {
-            self.stats.retransmissions += 1;
-            self.send_ask(now, pe);
+        match ask.given_up(cx.now, policy.silence) {
+            Some(nanos) if wanted => {
+                let sent = ask.sent;
+                self.fail(cx, pe, Failure::Silence { nanos, sent });
+            }
+            Some(_) => self.peer(pe).asks.now = None,
+            None => {
+                ask.again(cx.now, policy.request(), cx.rng);
+                cx.stats.retransmissions += 1;
+                self.send_ask(cx, pe);
+            }
         }
     }
 }

@@ -1,240 +1,222 @@
-//! The target: one TGT QP per initiator that chose this PE, and answers to ASKs.
+//! The target: a queue pair per initiator that chose this PE, and answers to ASKs.
 
-use super::interface::{Action, Remote};
-use super::message::{Accept, Open, Xrc};
-use super::state::{Served, Serving};
-use super::{Machine, UdAddress, Verdict};
-use crate::message::{Body, Epoch};
+use std::mem;
+
+use super::Nodes;
+use super::state::{Served, Target};
+use crate::UdAddress;
+use crate::interface::{Action, Context, Link, Outgoing, Verdict};
+use crate::message::{Body, Generation, Offer};
 use shmem_verbs::Qpn;
 
 impl Served {
-    /// The largest epoch of the initiator that was heard in an OPEN or BYE.
-    fn floor(&self) -> Option<Epoch> {
+    /// The largest generation of the initiator that was heard in an OFFER or DRAIN.
+    fn floor(&self) -> Generation {
         match self {
-            Self::None => None,
-            Self::Pending((epoch, _)) | Self::Closed(epoch) => Some(*epoch),
+            Self::None => Generation::NONE,
+            Self::Pending(generation, _) | Self::Closed(generation) => *generation,
             Self::Creating { asked, newest } => {
-                Some(newest.map_or(*asked, |(epoch, _)| epoch.max(*asked)))
+                let newest = newest.as_ref().map(|(generation, _)| *generation);
+                newest.map_or(*asked, |newest| newest.max(*asked))
             }
-            Self::Serving(serving) => Some(serving.epoch),
+            Self::Serving(target) => target.generation,
         }
     }
 }
 
-impl Machine {
-    pub(super) fn handle_open(&mut self, pe: u32, epoch: Epoch, open: Open) -> Verdict {
-        self.moved_to(pe, open.ud);
-        let served = self.peer(pe).served;
-        if let Some(floor) = served.floor()
-            && epoch <= floor
-        {
-            if epoch < floor {
-                return Verdict::Stale;
-            }
-            match served {
-                Served::Serving(_) if self.leaving.is_some() => self.send_leave(pe, epoch, true),
-                Served::Serving(serving) => self.send_accept(pe, &serving),
-                Served::Pending(_) => self.send_wait(pe, Some(epoch)),
+impl Nodes {
+    /// An OFFER that asks for a target QP.
+    pub(super) fn handle_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        pe: u32,
+        from: Generation,
+        offer: Offer,
+    ) -> Verdict {
+        self.found_at(pe, offer.ud);
+        let served = mem::take(&mut self.peer(pe).served);
+        let floor = served.floor();
+        if from <= floor {
+            match &served {
+                _ if from < floor => {}
+                Served::Serving(_) if cx.local.leaving => self.send_bye(cx, pe, from, true),
+                Served::Serving(target) => self.send_answer(cx, pe, *target),
+                Served::Pending(..) => self.send_wait(cx, pe, Some(from)),
                 _ => {}
             }
-            return Verdict::Duplicate;
+            self.peer(pe).served = served;
+            return if from < floor {
+                Verdict::Stale
+            } else {
+                Verdict::Duplicate
+            };
         }
-        if self.leaving.is_some() {
-            self.send_leave(pe, epoch, false);
-            return Verdict::Accepted;
-        }
-        match served {
-            Served::Creating { asked, .. } => {
-                self.peer(pe).served = Served::Creating {
-                    asked,
-                    newest: Some((epoch, open)),
-                };
-                return Verdict::Accepted;
+        self.peer(pe).served = match served {
+            served if cx.local.leaving => {
+                self.send_bye(cx, pe, from, false);
+                served
             }
-            Served::Serving(serving) => self.destroy_target(pe, &serving),
-            _ => {}
-        }
-        self.peer(pe).served = Served::Pending((epoch, open));
-        if self.local.memory.is_some() {
-            self.serve_pending(pe);
+            Served::Creating { asked, .. } => Served::Creating {
+                asked,
+                newest: Some((from, offer)),
+            },
+            served => {
+                if let Served::Serving(target) = served {
+                    cx.act(pe, Action::DestroyTarget(target.qpn));
+                }
+                Served::Pending(from, offer)
+            }
+        };
+        if matches!(self.peer(pe).served, Served::Pending(..)) && cx.local.memory.is_none() {
+            self.send_wait(cx, pe, Some(from));
         } else {
-            self.send_wait(pe, Some(epoch));
+            self.serve_pending(cx, pe);
         }
         Verdict::Accepted
     }
 
-    /// Makes the queue pair for an OPEN that may be answered now.
-    pub(super) fn serve_pending(&mut self, pe: u32) {
-        if let Served::Pending((epoch, open)) = self.peer(pe).served {
-            self.create_target(pe, epoch, open);
+    /// Makes the queue pair for an OFFER that may be answered now.
+    pub(super) fn serve_pending(&mut self, cx: &mut Context<'_>, pe: u32) {
+        let peer = self.peer(pe);
+        match mem::take(&mut peer.served) {
+            Served::Pending(asked, offer) => {
+                cx.act(pe, Action::CreateTarget(Link::new(cx.local, &offer)));
+                let newest = Some((asked, offer));
+                peer.served = Served::Creating { asked, newest };
+            }
+            other => peer.served = other,
         }
     }
 
-    fn create_target(&mut self, pe: u32, epoch: Epoch, open: Open) {
-        self.peer(pe).served = Served::Creating {
-            asked: epoch,
-            newest: Some((epoch, open)),
-        };
-        let remote = Remote {
-            av: open.ud.av(),
-            qpn: open.qpn,
-            psn: open.psn,
-            mtu: open.mtu.min(self.local.mtu),
-            rd_atomic: open.max_rd_atomic.min(self.local.max_rd_atomic),
-        };
-        self.actions.push_back(Action::CreateTgt { pe, remote });
-    }
-
-    /// The queue pair asked for by [`Action::CreateTgt`] exists and is in RTR.
-    pub fn tgt_created(&mut self, now: u64, pe: u32, qpn: Qpn) {
-        let psn = self.random_psn();
-        let Served::Creating { asked, newest } = self.peer(pe).served else {
+    /// The queue pair asked for by [`Action::CreateTarget`] exists and is in RTR.
+    pub fn target_created(&mut self, cx: &mut Context<'_>, pe: u32, qpn: Qpn) {
+        let psn = cx.random_psn();
+        let Served::Creating { asked, newest } = mem::take(&mut self.peer(pe).served) else {
             debug_assert!(false, "a queue pair was created that nobody asked for");
             return;
         };
-        self.stats.xrc.targets += 1;
-        let leaving = self.leaving.is_some();
-        match newest {
-            Some((epoch, _)) if epoch == asked && !leaving => {
-                let serving = Serving {
-                    epoch,
+        cx.stats.xrc.targets += 1;
+        self.peer(pe).served = match newest {
+            Some((newest, _)) if newest == asked && !cx.local.leaving => {
+                let target = Target {
+                    generation: asked,
                     qpn,
                     psn,
-                    solicit: None,
+                    bye: None,
                 };
-                self.peer(pe).served = Served::Serving(serving);
-                self.stats.accepted += 1;
-                self.send_accept(pe, &serving);
+                cx.stats.accepted += 1;
+                self.send_answer(cx, pe, target);
+                Served::Serving(target)
             }
-            Some((epoch, open)) => {
-                self.actions.push_back(Action::DestroyTgt { pe, qpn });
-                if leaving {
-                    self.peer(pe).served = Served::Closed(epoch);
-                    self.send_leave(pe, epoch, false);
-                } else {
-                    self.create_target(pe, epoch, open);
+            newest => {
+                cx.act(pe, Action::DestroyTarget(qpn));
+                match newest {
+                    Some((newest, _)) if cx.local.leaving => {
+                        self.send_bye(cx, pe, newest, false);
+                        Served::Closed(newest)
+                    }
+                    Some((newest, offer)) => Served::Pending(newest, offer),
+                    None => Served::Closed(asked),
                 }
             }
-            None => {
-                self.actions.push_back(Action::DestroyTgt { pe, qpn });
-                self.peer(pe).served = Served::Closed(asked);
-            }
-        }
-        self.settle(now);
+        };
+        self.serve_pending(cx, pe);
     }
 
-    /// The queue pair asked for by [`Action::CreateTgt`] cannot be made. The next OPEN of the
+    /// The queue pair asked for by [`Action::CreateTarget`] cannot be made. The next OFFER of the
     /// initiator is another try.
-    pub fn tgt_failed(&mut self, now: u64, pe: u32) {
+    pub fn target_failed(&mut self, pe: u32) {
         let peer = self.peer(pe);
-        if let Served::Creating { asked, newest } = peer.served {
-            peer.served = match newest {
-                // Not this epoch, so that it may ask again.
-                Some((epoch, _)) => Served::Closed(Epoch {
-                    generation: epoch.generation.saturating_sub(1),
-                    ..epoch
-                }),
-                None => Served::Closed(asked),
-            };
+        if let Served::Creating { asked, newest } = &peer.served {
+            peer.served = Served::Closed(match newest {
+                // Not this generation, so that it may ask again.
+                Some((generation, _)) => Generation(generation.0.saturating_sub(1)),
+                None => *asked,
+            });
         }
-        self.settle(now);
     }
 
-    pub(super) fn handle_ask(&mut self, pe: u32, epoch: Epoch, ud: UdAddress) -> Verdict {
-        self.moved_to(pe, ud);
-        if self.leaving.is_some() {
-            self.send_leave(pe, epoch, false);
-        } else if self.local.memory.is_some() {
-            self.inform(pe, epoch);
+    pub(super) fn handle_ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        pe: u32,
+        question: Generation,
+        ud: UdAddress,
+    ) -> Verdict {
+        self.found_at(pe, ud);
+        if cx.local.leaving {
+            self.send_bye(cx, pe, question, false);
+        } else if cx.local.memory.is_some() {
+            self.inform(cx, pe, question);
         } else {
-            self.peer(pe).owes = Some(epoch);
-            self.send_wait(pe, Some(epoch));
+            self.peer(pe).owes = Some(question);
+            self.send_wait(cx, pe, Some(question));
         }
         Verdict::Accepted
     }
 
     /// Answers an ASK.
-    pub(super) fn inform(&mut self, pe: u32, question: Epoch) {
-        if let Some(memory) = self.local.memory.clone() {
-            self.stats.xrc.infos_sent += 1;
-            self.answer(pe, Some(question), false, Body::Xrc(Xrc::Info(memory)));
+    pub(super) fn inform(&self, cx: &mut Context<'_>, pe: u32, question: Generation) {
+        if let Some(memory) = cx.local.memory.clone() {
+            cx.stats.segments_sent += 1;
+            let message = Outgoing {
+                generation: question,
+                echo: Some(question),
+                want_reply: false,
+                body: Body::Segments(memory),
+            };
+            self.send(cx, pe, message);
         }
     }
 
-    pub(super) fn handle_bye(
+    /// The initiator QP `from` of `pe`, and all before, are gone.
+    pub(super) fn initiator_gone(
         &mut self,
+        cx: &mut Context<'_>,
         pe: u32,
-        epoch: Epoch,
+        from: Generation,
         ud: UdAddress,
-        asked: bool,
     ) -> Verdict {
-        self.moved_to(pe, ud);
-        if asked {
-            self.answer(pe, Some(epoch), false, Body::Xrc(Xrc::Gone));
-        }
-        let served = self.peer(pe).served;
-        if served.floor().is_some_and(|floor| floor > epoch) {
-            return Verdict::Stale;
-        }
-        let closed = Served::Closed(epoch);
-        if served == closed {
-            return Verdict::Duplicate;
-        }
-        self.peer(pe).served = match served {
-            Served::Creating { .. } => Served::Creating {
-                asked: epoch,
-                newest: None,
-            },
-            Served::Serving(serving) => {
-                self.destroy_target(pe, &serving);
-                closed
+        self.found_at(pe, ud);
+        self.send_drain(cx, pe, from, false);
+        let served = mem::take(&mut self.peer(pe).served);
+        let over = served == Served::Closed(from);
+        let (next, verdict) = match served {
+            served if served.floor() > from => (served, Verdict::Stale),
+            Served::Creating { .. } => {
+                let (asked, newest) = (from, None);
+                (Served::Creating { asked, newest }, Verdict::Accepted)
             }
-            _ => closed,
-        };
-        Verdict::Accepted
-    }
-
-    /// Initiator `pe` has a new incarnation: the queue pair of its predecessor serves nobody.
-    pub(super) fn initiator_restarted(&mut self, pe: u32, incarnation: u64) {
-        let served = self.peer(pe).served;
-        if served
-            .floor()
-            .is_none_or(|floor| floor.incarnation >= incarnation)
-        {
-            return;
-        }
-        self.peer(pe).served = match served {
-            Served::Creating { asked, .. } => Served::Creating {
-                asked,
-                newest: None,
-            },
-            Served::Serving(serving) => {
-                self.destroy_target(pe, &serving);
-                Served::Closed(serving.epoch)
+            Served::Serving(target) => {
+                cx.act(pe, Action::DestroyTarget(target.qpn));
+                (Served::Closed(from), Verdict::Accepted)
             }
-            Served::Pending((epoch, _)) => Served::Closed(epoch),
-            other => other,
+            _ if over => (Served::Closed(from), Verdict::Duplicate),
+            _ => (Served::Closed(from), Verdict::Accepted),
         };
+        self.peer(pe).served = next;
+        verdict
     }
 
-    fn destroy_target(&mut self, pe: u32, serving: &Serving) {
-        let qpn = serving.qpn;
-        self.actions.push_back(Action::DestroyTgt { pe, qpn });
-    }
-
-    fn send_accept(&mut self, pe: u32, serving: &Serving) {
-        let Some(memory) = self.local.memory.clone() else {
+    fn send_answer(&self, cx: &mut Context<'_>, pe: u32, target: Target) {
+        let Some(memory) = cx.local.memory.clone() else {
             return;
         };
-        self.stats.xrc.accepts_sent += 1;
-        let accept = Accept {
-            qpn: serving.qpn,
-            psn: serving.psn,
-            mtu: self.local.mtu,
-            max_rd_atomic: self.local.max_rd_atomic,
-            memory,
+        cx.stats.offers_sent += 1;
+        let message = Outgoing {
+            generation: target.generation,
+            echo: Some(target.generation),
+            want_reply: false,
+            body: Body::Offer(Offer {
+                ud: cx.local.ud,
+                qpn: target.qpn,
+                psn: target.psn,
+                mtu: cx.local.mtu,
+                max_rd_atomic: cx.local.max_rd_atomic,
+                heard: 0,
+                memory,
+            }),
         };
-        let echo = Some(serving.epoch);
-        self.answer(pe, echo, false, Body::Xrc(Xrc::Accept(accept)));
+        self.send(cx, pe, message);
     }
 }

@@ -1,11 +1,13 @@
-//! Tests of the XRC machine, event by event.
+//! Connections to nodes, event by event.
 
 use std::net::Ipv4Addr;
 
-use super::*;
-use crate::handshake::{Failure, RetryPolicy};
-use crate::message::Segment;
-use shmem_verbs::{Mtu, Qkey, Rkey, SrqNum};
+use crate::UdAddress;
+use crate::interface::{Action, Failure, Local};
+use crate::manager::{Identity, Manager};
+use crate::message::{Body, MAX_LEN, Memory, Message, Segment};
+use crate::retry::RetryPolicy;
+use shmem_verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
 
 const MS: u64 = 1_000_000;
 
@@ -26,82 +28,103 @@ fn memory(pe: u32) -> Memory {
             size: 4096,
             rkey: Rkey(pe),
             id: 0,
-            generation: 1,
         })
         .collect(),
     }
 }
 
 /// PE 0 on node 0; PEs 1, 2, 3 on node 1.
-fn machine(pe: u32, incarnation: u64) -> Machine {
+fn manager(pe: u32, memory: Option<Memory>) -> Manager {
+    let identity = Identity {
+        job_id: [1; 16],
+        job_key: &[2; 32],
+        n_pes: 4,
+    };
     let local = Local {
         pe,
-        incarnation,
         ud: address(pe),
         mtu: Mtu::M1024,
         max_rd_atomic: 4,
-        memory: None,
+        memory,
+        max_qps: 0,
+        leaving: false,
         retry: RetryPolicy::default(),
     };
-    let mut machine = Machine::new(local, u64::from(pe));
-    machine.ready(0, memory(pe));
-    machine
+    Manager::of_nodes(&identity, local, u64::from(pe))
+}
+
+fn machine(pe: u32) -> Manager {
+    manager(pe, Some(memory(pe)))
+}
+
+fn target_of(manager: &Manager, pe: u32) -> Option<Qpn> {
+    manager.nodes()?.target(pe).map(|(qpn, _)| qpn)
+}
+
+fn is_reachable(manager: &Manager, pe: u32) -> bool {
+    manager.nodes().is_some_and(|nodes| nodes.is_reachable(pe))
+}
+
+fn connection(manager: &Manager) -> Option<(Qpn, u32)> {
+    manager.nodes()?.connection(1)
 }
 
 /// Actions without sends; messages; queue pairs are made at once, with `qpn`.
 #[derive(Default)]
 struct Outcome {
-    actions: Vec<Action>,
+    actions: Vec<(u32, Action)>,
     sent: Vec<Message>,
 }
 
-fn act(machine: &mut Machine, now: u64, qpn: u32) -> Outcome {
+fn act(manager: &mut Manager, now: u64, qpn: u32) -> Outcome {
     let mut outcome = Outcome::default();
-    while let Some(action) = machine.poll_action() {
+    while let Some((pe, action)) = manager.poll_action() {
         match action {
             Action::Send { message, .. } => outcome.sent.push(message),
-            Action::CreateIni { node } => machine.ini_created(now, node, Qpn(qpn)),
-            Action::CreateTgt { pe, .. } => {
-                machine.tgt_created(now, pe, Qpn(qpn));
-                outcome.actions.push(action);
+            Action::CreateQp => manager.qp_created(now, pe, Qpn(qpn)),
+            Action::CreateTarget(_) => {
+                manager.target_created(now, pe, Some(Qpn(qpn)));
+                outcome.actions.push((pe, action));
             }
-            other => outcome.actions.push(other),
+            other => outcome.actions.push((pe, other)),
         }
     }
     outcome
 }
 
 fn kinds(sent: &[Message]) -> Vec<(u32, &'static str)> {
-    let kind = |body: &Body| match body {
-        Body::Xrc(Xrc::Open(_)) => "open",
-        Body::Xrc(Xrc::Accept(_)) => "accept",
-        Body::Xrc(Xrc::Ask { .. }) => "ask",
-        Body::Xrc(Xrc::Info(_)) => "info",
-        Body::Xrc(Xrc::Bye { .. }) => "bye",
-        Body::Xrc(Xrc::Gone) => "gone",
-        Body::Xrc(Xrc::Leave { .. }) => "leave",
-        Body::Wait => "wait",
-        _ => "other",
+    let kind = |m: &Message| match (&m.body, m.echo, m.want_reply) {
+        (Body::Offer(_), None, _) => "request",
+        (Body::Offer(_), Some(_), _) => "answer",
+        (Body::Ask(_), ..) => "ask",
+        (Body::Segments(_), ..) => "segments",
+        (Body::Drain(_), _, true) => "initiator gone",
+        (Body::Drain(_), _, false) => "target gone",
+        (Body::Bye, ..) => "bye",
+        (Body::Wait, ..) => "wait",
+        (Body::SegmentsAck(_), ..) => "ack",
     };
-    sent.iter().map(|m| (m.dst_pe, kind(&m.body))).collect()
+    sent.iter().map(|m| (m.dst_pe, kind(m))).collect()
 }
 
 /// `to` gets `messages` and answers.
-fn deliver(to: &mut Machine, now: u64, qpn: u32, messages: &[Message]) -> Outcome {
+fn deliver(to: &mut Manager, now: u64, qpn: u32, messages: &[Message]) -> Outcome {
     for message in messages {
         assert_eq!(message.dst_pe, to.local().pe);
-        to.handle_message(now, message);
+        let mut bytes = [0; MAX_LEN];
+        let len = to.encode(message, &mut bytes);
+        to.handle_datagram(now, &bytes[..len]).expect("of this job");
     }
     act(to, now, qpn)
 }
 
 /// PE 0 with a connection to PE 1.
-fn connected() -> (Machine, Machine) {
-    let (mut a, mut b) = (machine(0, 1), machine(1, 1));
+fn connected() -> (Manager, Manager) {
+    let (mut a, mut b) = (machine(0), machine(1));
     a.connect(0, 1, 1, address(1));
-    let open = act(&mut a, 0, 10);
-    let accept = deliver(&mut b, 1, 20, &open.sent);
-    let opened = deliver(&mut a, 2, 0, &accept.sent);
+    let request = act(&mut a, 0, 10);
+    let answer = deliver(&mut b, 1, 20, &request.sent);
+    let opened = deliver(&mut a, 2, 0, &answer.sent);
     assert_eq!(opened.actions.len(), 2, "{:?}", opened.actions);
     (a, b)
 }
@@ -109,58 +132,57 @@ fn connected() -> (Machine, Machine) {
 #[test]
 fn the_first_peer_is_direct_and_the_next_uses_its_connection() {
     let (mut a, b) = connected();
-    assert!(a.is_reachable(1));
-    assert_eq!(a.connection(1), Some((Qpn(10), 1)));
-    assert_eq!(b.target(0).map(|(qpn, _)| qpn), Some(Qpn(20)));
+    assert!(is_reachable(&a, 1));
+    assert_eq!(connection(&a), Some((Qpn(10), 1)));
+    assert_eq!(target_of(&b, 0), Some(Qpn(20)));
     a.connect(5, 2, 1, address(2));
     let ask = act(&mut a, 5, 0);
     assert_eq!(kinds(&ask.sent), [(2, "ask")]);
-    assert!(!a.is_reachable(2) && a.is_wanted(2));
-    let mut c = machine(2, 1);
+    assert!(!is_reachable(&a, 2) && a.is_wanted(2));
+    let mut c = machine(2);
     let info = deliver(&mut c, 6, 0, &ask.sent);
-    assert_eq!(kinds(&info.sent), [(0, "info")]);
-    assert_eq!(c.target(0), None);
+    assert_eq!(kinds(&info.sent), [(0, "segments")]);
+    assert_eq!(target_of(&c, 0), None);
     let known = deliver(&mut a, 7, 0, &info.sent);
-    let (pe, node, memory) = (2, 1, memory(2));
-    assert_eq!(known.actions, [Action::Known { pe, node, memory }]);
-    assert!(a.is_reachable(2));
+    let (qpn, memory) = (Qpn(10), memory(2));
+    assert_eq!(known.actions, [(2, Action::Opened { qpn, memory })]);
+    assert!(is_reachable(&a, 2));
     assert_eq!((a.stats().xrc.direct, a.stats().xrc.indirect), (1, 1));
 }
 
 #[test]
 fn asks_run_while_the_connection_is_on_its_way() {
-    let mut a = machine(0, 1);
+    let mut a = machine(0);
     for pe in [1, 2, 3] {
         a.connect(0, pe, 1, address(pe));
     }
     let sent = act(&mut a, 0, 10).sent;
     let mut kinds = kinds(&sent);
     kinds.sort_unstable();
-    assert_eq!(kinds, [(1, "open"), (2, "ask"), (3, "ask")]);
+    assert_eq!(kinds, [(1, "request"), (2, "ask"), (3, "ask")]);
 }
 
 #[test]
-fn a_repeated_open_makes_no_second_queue_pair() {
-    let (mut a, mut b) = (machine(0, 1), machine(1, 1));
+fn a_repeated_request_makes_no_second_queue_pair() {
+    let (mut a, mut b) = (machine(0), machine(1));
     a.connect(0, 1, 1, address(1));
     let open = act(&mut a, 0, 10).sent;
     let first = deliver(&mut b, 1, 20, &open);
     let again = deliver(&mut b, 2, 21, &open);
     assert_eq!((first.actions.len(), again.actions.len()), (1, 0));
     assert_eq!(first.sent, again.sent);
-    assert_eq!(kinds(&again.sent), [(0, "accept")]);
+    assert_eq!(kinds(&again.sent), [(0, "answer")]);
 }
 
 #[test]
 fn who_has_no_memory_yet_says_wait_and_answers_by_itself() {
-    let mut a = machine(0, 1);
+    let mut a = machine(0);
     a.connect(0, 1, 1, address(1));
     a.connect(0, 2, 1, address(2));
     let sent = act(&mut a, 0, 10).sent;
-    for (pe, answer) in [(1, "accept"), (2, "info")] {
+    for (pe, answer) in [(1, "answer"), (2, "segments")] {
         let mine: Vec<_> = sent.iter().filter(|m| m.dst_pe == pe).cloned().collect();
-        let mut b = machine(pe, 1);
-        b.local.memory = None;
+        let mut b = manager(pe, None);
         let wait = deliver(&mut b, 1, 20, &mine).sent;
         assert_eq!(kinds(&wait), [(0, "wait")]);
         deliver(&mut a, 2, 0, &wait);
@@ -173,10 +195,14 @@ fn who_has_no_memory_yet_says_wait_and_answers_by_itself() {
 
 #[test]
 fn silence_fails_the_wish_but_another_peer_of_the_node_gets_its_chance() {
-    let mut a = machine(0, 1);
+    let mut a = machine(0);
     let silence = a.local().retry.silence;
     a.connect(0, 1, 1, address(1));
     act(&mut a, 0, 10);
+    while let Some(at) = a.next_timeout().filter(|at| *at < silence / 2) {
+        a.handle_timeout(at);
+        act(&mut a, at, 11);
+    }
     a.connect(silence / 2, 2, 1, address(2));
     let mut failed = Vec::new();
     let mut opened_with = Vec::new();
@@ -184,13 +210,13 @@ fn silence_fails_the_wish_but_another_peer_of_the_node_gets_its_chance() {
         a.handle_timeout(at);
         let outcome = act(&mut a, at, 11);
         failed.extend(outcome.actions.iter().filter_map(|action| match action {
-            Action::Failed { pe, failure } => {
+            (pe, Action::Failed(failure)) => {
                 assert!(matches!(failure, Failure::Silence { .. }));
                 Some((*pe, at))
             }
             _ => None,
         }));
-        let open = |m: &&Message| matches!(m.body, Body::Xrc(Xrc::Open(_)));
+        let open = |m: &&Message| matches!(m.body, Body::Offer(_));
         opened_with.extend(outcome.sent.iter().filter(open).map(|m| m.dst_pe));
     }
     assert_eq!(failed, [(1, silence), (2, silence / 2 + silence)]);
@@ -201,12 +227,12 @@ fn silence_fails_the_wish_but_another_peer_of_the_node_gets_its_chance() {
 
 #[test]
 fn a_dead_direct_peer_does_not_block_its_node() {
-    let mut a = machine(0, 1);
+    let mut a = machine(0);
     a.connect(0, 1, 1, address(1));
     a.connect(0, 2, 1, address(2));
     let sent = act(&mut a, 0, 10).sent;
     let ask: Vec<_> = sent.into_iter().filter(|m| m.dst_pe == 2).collect();
-    let mut c = machine(2, 1);
+    let mut c = machine(2);
     let info = deliver(&mut c, 1, 0, &ask).sent;
     deliver(&mut a, 2, 0, &info);
     for _ in 0..50 {
@@ -217,55 +243,13 @@ fn a_dead_direct_peer_does_not_block_its_node() {
         let answer = deliver(&mut c, at, 20, &for_c).sent;
         deliver(&mut a, at, 0, &answer);
     }
-    assert_eq!(a.connection(1), Some((Qpn(11), 2)));
-    assert!(a.is_reachable(2) && a.is_wanted(1));
+    assert_eq!(connection(&a), Some((Qpn(11), 2)));
+    assert!(is_reachable(&a, 2) && a.is_wanted(1));
 }
 
 #[test]
-fn a_restart_of_the_direct_peer_ends_the_connection_for_all() {
-    let (mut a, _) = connected();
-    a.connect(5, 2, 1, address(2));
-    let mut c = machine(2, 1);
-    let ask = act(&mut a, 5, 0).sent;
-    let info = deliver(&mut c, 6, 0, &ask).sent;
-    deliver(&mut a, 7, 0, &info);
-    // The successor of PE 1 opens a connection of its own to PE 0.
-    let mut b2 = machine(1, 2);
-    b2.connect(10, 0, 0, address(0));
-    let open = act(&mut b2, 10, 30).sent;
-    let outcome = deliver(&mut a, 11, 40, &open);
-    let qpn = Qpn(10);
-    assert!(
-        outcome
-            .actions
-            .contains(&Action::DestroyIni { node: 1, qpn })
-    );
-    assert!(!a.is_reachable(1) && !a.is_reachable(2));
-    assert!(a.memory(1).is_none() && a.memory(2).is_some());
-    // Now PE 2 is used, and becomes the direct peer.
-    a.connect(20, 2, 1, address(2));
-    let open = act(&mut a, 20, 12).sent;
-    assert_eq!(kinds(&open), [(2, "open")]);
-    let accept = deliver(&mut c, 21, 50, &open).sent;
-    deliver(&mut a, 22, 0, &accept);
-    assert_eq!(a.connection(1), Some((Qpn(12), 2)));
-}
-
-#[test]
-fn a_restart_of_the_initiator_replaces_the_target() {
-    let (_, mut b) = connected();
-    let mut a2 = machine(0, 2);
-    a2.connect(5, 1, 1, address(1));
-    let open = act(&mut a2, 5, 11).sent;
-    let outcome = deliver(&mut b, 6, 21, &open);
-    let qpn = Qpn(20);
-    assert_eq!(outcome.actions[1], Action::DestroyTgt { pe: 0, qpn });
-    assert_eq!(b.target(0).map(|(qpn, _)| qpn), Some(Qpn(21)));
-}
-
-#[test]
-fn a_late_open_after_the_bye_makes_nothing() {
-    let (mut a, mut b) = (machine(0, 1), machine(1, 1));
+fn a_late_request_after_the_end_makes_nothing() {
+    let (mut a, mut b) = (machine(0), machine(1));
     a.connect(0, 1, 1, address(1));
     let open = act(&mut a, 0, 10).sent;
     let accept = deliver(&mut b, 1, 20, &open).sent;
@@ -273,17 +257,17 @@ fn a_late_open_after_the_bye_makes_nothing() {
     a.leave(10, MS);
     a.say_bye(10, 8);
     let bye = act(&mut a, 10, 0);
-    assert_eq!(kinds(&bye.sent), [(1, "bye")]);
+    assert_eq!(kinds(&bye.sent), [(1, "initiator gone")]);
     assert!(!a.has_left());
     let gone = deliver(&mut b, 11, 0, &bye.sent);
-    assert_eq!(kinds(&gone.sent), [(0, "gone")]);
+    assert_eq!(kinds(&gone.sent), [(0, "target gone")]);
     let qpn = Qpn(20);
-    assert_eq!(gone.actions, [Action::DestroyTgt { pe: 0, qpn }]);
+    assert_eq!(gone.actions, [(0, Action::DestroyTarget(qpn))]);
     deliver(&mut a, 12, 0, &gone.sent);
     assert!(a.has_left());
     let late = deliver(&mut b, 13, 22, &open);
     assert!(late.actions.is_empty() && late.sent.is_empty());
-    assert_eq!(b.target(0), None);
+    assert_eq!(target_of(&b, 0), None);
 }
 
 #[test]
@@ -298,24 +282,24 @@ fn who_leaves_early_is_served_until_the_initiator_has_drained() {
     );
     b.handle_timeout(at);
     let leave = act(&mut b, at, 0).sent;
-    assert_eq!(kinds(&leave), [(0, "leave")]);
+    assert_eq!(kinds(&leave), [(0, "bye")]);
     let drain = deliver(&mut a, at, 0, &leave);
-    assert!(drain.actions.contains(&Action::Drain { node: 1 }));
+    assert!(drain.actions.contains(&(1, Action::Drain(Qpn(10)))));
     assert_eq!(kinds(&drain.sent), [(1, "wait")]);
     deliver(&mut b, at, 0, &drain.sent);
     // A wish for another PE of that node has to wait for the old connection's end.
     a.connect(at + 1, 2, 1, address(2));
     assert_eq!(kinds(&act(&mut a, at + 1, 0).sent), [(2, "ask")]);
-    a.drained(at + 2, 1);
+    a.drained(at + 2, 1, Qpn(10));
     let after = act(&mut a, at + 2, 11);
-    assert_eq!(kinds(&after.sent), [(1, "bye"), (2, "open")]);
+    assert_eq!(kinds(&after.sent), [(1, "initiator gone"), (2, "request")]);
     let bye: Vec<_> = after.sent.into_iter().filter(|m| m.dst_pe == 1).collect();
     deliver(&mut b, at + 3, 0, &bye);
     assert!(b.has_left());
     a.connect(at + 4, 1, 1, address(1));
     let refused = act(&mut a, at + 4, 0).actions;
     let failure = Failure::PeerLeft;
-    assert_eq!(refused, [Action::Failed { pe: 1, failure }]);
+    assert_eq!(refused, [(1, Action::Failed(failure))]);
 }
 
 #[test]
@@ -337,71 +321,73 @@ fn a_lost_acknowledgement_costs_the_linger_time_and_no_more() {
 
 #[test]
 fn who_leaves_refuses_what_is_new() {
-    let mut b = machine(1, 1);
+    let mut b = machine(1);
     b.leave(0, MS);
-    let mut a = machine(0, 1);
+    let mut a = machine(0);
     a.connect(0, 1, 1, address(1));
     let open = act(&mut a, 0, 10).sent;
     let refusal = deliver(&mut b, 1, 20, &open);
-    assert_eq!(kinds(&refusal.sent), [(0, "leave")]);
+    assert_eq!(kinds(&refusal.sent), [(0, "bye")]);
     assert!(refusal.actions.is_empty());
     let failed = deliver(&mut a, 2, 0, &refusal.sent).actions;
-    assert!(failed.contains(&Action::Failed {
-        pe: 1,
-        failure: Failure::PeerLeft
-    }));
-    assert_eq!(a.connection(1), None);
+    assert!(failed.contains(&(1, Action::Failed(Failure::PeerLeft))));
+    assert_eq!(connection(&a), None);
 }
 
 #[test]
-fn an_accept_for_a_queue_pair_that_is_gone_is_answered_with_its_bye() {
-    let mut a = machine(0, 1);
+fn an_answer_for_a_queue_pair_that_is_gone_is_told_so() {
+    let mut a = machine(0);
     let silence = a.local().retry.silence;
     a.connect(0, 1, 1, address(1));
     let open = act(&mut a, 0, 10).sent;
-    a.handle_timeout(silence);
-    let gave_up = act(&mut a, silence, 0);
-    assert_eq!(kinds(&gave_up.sent), [(1, "bye")]);
-    // The BYE is lost, and PE 1 wakes up.
-    let mut b = machine(1, 1);
+    let mut last = Vec::new();
+    while let Some(at) = a.next_timeout() {
+        a.handle_timeout(at);
+        last = act(&mut a, at, 0).sent;
+    }
+    assert_eq!(kinds(&last), [(1, "initiator gone")]);
+    // That is lost, and PE 1 wakes up.
+    let mut b = machine(1);
     let accept = deliver(&mut b, silence + 1, 20, &open).sent;
     let bye = deliver(&mut a, silence + 2, 0, &accept).sent;
     let gone = deliver(&mut b, silence + 3, 0, &bye);
     let qpn = Qpn(20);
-    assert_eq!(gone.actions, [Action::DestroyTgt { pe: 0, qpn }]);
+    assert_eq!(gone.actions, [(0, Action::DestroyTarget(qpn))]);
 }
 
 #[test]
 fn no_queue_pair_fails_all_wishes_of_the_node() {
-    let mut a = machine(0, 1);
+    let mut a = machine(0);
     a.connect(0, 1, 1, address(1));
     a.connect(0, 2, 1, address(2));
-    let create = a.poll_action();
-    assert_eq!(create, Some(Action::CreateIni { node: 1 }));
-    a.ini_failed(1, 1, "out of memory");
+    assert_eq!(a.poll_action(), Some((1, Action::CreateQp)));
+    let ask = a.poll_action();
+    assert!(matches!(ask, Some((2, Action::Send { .. }))), "{ask:?}");
+    a.qp_failed(1, 1, "out of memory".into());
     let failed = act(&mut a, 1, 0).actions;
     let failure = Failure::QueuePair("out of memory".into());
     for pe in [1, 2] {
-        let failure = failure.clone();
-        assert!(failed.contains(&Action::Failed { pe, failure }));
+        assert!(failed.contains(&(pe, Action::Failed(failure.clone()))));
     }
     // A later wish tries again.
     a.connect(2, 1, 1, address(1));
-    assert_eq!(kinds(&act(&mut a, 2, 10).sent), [(1, "open")]);
+    assert_eq!(kinds(&act(&mut a, 2, 10).sent), [(1, "request")]);
 }
 
 #[test]
 fn a_target_that_cannot_be_made_is_tried_again() {
-    let (mut a, mut b) = (machine(0, 1), machine(1, 1));
+    let (mut a, mut b) = (machine(0), machine(1));
     a.connect(0, 1, 1, address(1));
     let open = act(&mut a, 0, 10).sent;
-    b.handle_message(1, &open[0]);
+    let mut bytes = [0; MAX_LEN];
+    let len = b.encode(&open[0], &mut bytes);
+    b.handle_datagram(1, &bytes[..len]).expect("of this job");
     let create = b.poll_action();
-    assert!(matches!(create, Some(Action::CreateTgt { pe: 0, .. })));
-    b.tgt_failed(1, 0);
+    assert!(matches!(create, Some((0, Action::CreateTarget(_)))));
+    b.target_created(1, 0, None);
     assert_eq!(b.poll_action(), None);
     let again = deliver(&mut b, 2, 20, &open);
-    assert_eq!(kinds(&again.sent), [(0, "accept")]);
+    assert_eq!(kinds(&again.sent), [(0, "answer")]);
 }
 
 #[test]
@@ -411,7 +397,12 @@ fn more_memory_is_learned_by_asking_again() {
         segments: memory(1)
             .segments
             .into_iter()
-            .chain(memory(7).segments)
+            .chain(
+                memory(7)
+                    .segments
+                    .into_iter()
+                    .map(|s| Segment { id: 7, ..s }),
+            )
             .collect(),
         ..memory(1)
     };
@@ -424,8 +415,7 @@ fn more_memory_is_learned_by_asking_again() {
     assert!(act(&mut a, 301 * MS, 0).sent.is_empty());
     let info = deliver(&mut b, 302 * MS, 0, &ask).sent;
     let known = deliver(&mut a, 303 * MS, 0, &info).actions;
-    let (pe, node, memory) = (1, 1, more);
-    assert_eq!(known, [Action::Known { pe, node, memory }]);
+    assert_eq!(known, [(1, Action::SegmentsAdded(more))]);
     a.refresh(304 * MS, 1);
     assert!(act(&mut a, 304 * MS, 0).sent.is_empty(), "not so soon");
 }

@@ -1,73 +1,71 @@
 //! What the machine tells those who post, and is told by them.
 
-use super::Machine;
-use super::state::{Linked, NodeState};
+use std::collections::BTreeSet;
+
+use super::Nodes;
+use super::state::{Initiator, NodeState};
 use crate::way::Way;
 use shmem_verbs::Qpn;
 
-impl Machine {
+impl Nodes {
     /// The connection to the node of `pe`, for operations towards `pe`.
     #[must_use]
+    #[inline]
     pub fn way(&self, pe: u32) -> Option<Way<'_>> {
         let peer = self.peers.get(&pe)?;
         let memory = peer.memory.as_ref()?;
-        let (linked, draining) = self.linked(peer.node?)?;
-        Some(Way {
-            qpn: linked.mine.qpn,
+        let (mine, users, draining) = self.linked(pe)?;
+        users.contains(&pe).then_some(Way {
+            qpn: mine.qpn,
             srqn: Some(memory.srqn),
             segments: &memory.segments,
             draining,
-            left: peer.left.is_some(),
-            broken: linked.broken,
+            left: peer.left,
+            broken: mine.broken,
         })
     }
 
-    /// The INI QP over which `pe` is reached, or was, is in error, and stays so until it is destroyed.
-    /// Returns which one that is.
+    /// The initiator QP over which `pe` is reached, or was, is in error, and stays so until it is
+    /// destroyed. Returns which one that is.
     pub fn broke(&mut self, pe: u32) -> Option<Qpn> {
         let node = self.peers.get(&pe)?.node?;
         match &mut self.nodes.get_mut(&node)?.state {
-            NodeState::Open(linked) | NodeState::Draining(linked) => {
-                linked.broken = true;
-                Some(linked.mine.qpn)
+            NodeState::Open(mine, _) | NodeState::Draining(mine, _) => {
+                mine.broken = true;
+                Some(mine.qpn)
             }
             _ => None,
         }
     }
 
-    /// That INI QP, if it is in error.
+    /// That initiator QP, if it is in error.
     #[must_use]
     pub fn in_error(&self, pe: u32) -> Option<Qpn> {
-        let (linked, _) = self.linked(self.peers.get(&pe)?.node?)?;
-        linked.broken.then_some(linked.mine.qpn)
+        let (mine, ..) = self.linked(pe)?;
+        mine.broken.then_some(mine.qpn)
     }
 
     /// The peer that has the target of the queue pair over which `pe` is reached.
     #[must_use]
     pub fn direct(&self, pe: u32) -> Option<u32> {
-        let (linked, _) = self.linked(self.peers.get(&pe)?.node?)?;
-        Some(linked.direct)
+        let (mine, ..) = self.linked(pe)?;
+        Some(mine.direct)
     }
 
-    /// The node of `pe`, if its connection drains.
-    #[must_use]
-    pub fn draining(&self, pe: u32) -> Option<u32> {
+    /// The peers of the node of `pe` that were ever wanted.
+    pub fn sharers(&self, pe: u32) -> impl Iterator<Item = u32> {
+        let node = self.peers.get(&pe).and_then(|peer| peer.node);
+        let node = node.and_then(|node| self.nodes.get(&node));
+        node.into_iter()
+            .flat_map(|node| node.members.iter().copied())
+    }
+
+    /// The connection to the node of `pe`, who may use it, and whether it drains.
+    fn linked(&self, pe: u32) -> Option<(&Initiator, &BTreeSet<u32>, bool)> {
         let node = self.peers.get(&pe)?.node?;
-        self.linked(node).filter(|(_, draining)| *draining)?;
-        Some(node)
-    }
-
-    /// The peers of `node` that were ever wanted.
-    pub fn members(&self, node: u32) -> impl Iterator<Item = u32> {
-        let of_it = self.peers.iter().filter(move |(_, p)| p.node == Some(node));
-        of_it.map(|(pe, _)| *pe)
-    }
-
-    /// The connection to `node`, and whether it drains.
-    fn linked(&self, node: u32) -> Option<(&Linked, bool)> {
         match &self.nodes.get(&node)?.state {
-            NodeState::Open(linked) => Some((linked, false)),
-            NodeState::Draining(linked) => Some((linked, true)),
+            NodeState::Open(mine, users) => Some((mine, users, false)),
+            NodeState::Draining(mine, users) => Some((mine, users, true)),
             _ => None,
         }
     }

@@ -8,8 +8,8 @@
 //! wait, operations posted and completed.
 //!
 //! Besides losing, repeating and reordering datagrams, the network is cut between some endpoints,
-//! one way or both ways, and heals; processes stop for seconds, or crash and come back with a new
-//! incarnation; and each clock has its own zero and speed.
+//! one way or both ways, and heals; processes stop for seconds, or die; and each clock has its own zero
+//! and speed.
 
 mod process;
 mod totals;
@@ -18,9 +18,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::handshake::{Local, RetryPolicy};
+use shmem_ib::connect::interface::Local;
 use shmem_ib::connect::manager::{Identity, Manager};
-use shmem_ib::connect::message::{Segment, Segments};
+use shmem_ib::connect::message::{Memory, Segment};
+use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qpn, Rkey};
 
@@ -46,7 +47,6 @@ enum Event {
     /// A thread looks whether it can go on.
     Run {
         pe: u32,
-        life: u64,
         thread: usize,
     },
     Execute {
@@ -59,9 +59,6 @@ enum Event {
         op: usize,
     },
     Crash {
-        pe: u32,
-    },
-    Restart {
         pe: u32,
     },
     Segments {
@@ -83,8 +80,6 @@ enum Event {
 struct Op {
     from: u32,
     to: u32,
-    /// Incarnations of both ends of the connection.
-    lives: (u64, u64),
     qpn: Qpn,
     thread: usize,
     executed: u32,
@@ -112,13 +107,12 @@ struct Peer {
     /// Time of the last execution, and of the last completion, on the open queue pair.
     last_execution: u64,
     last_completion: u64,
-    segments: Segments,
-    acknowledge: Option<(u64, u32)>,
+    memory: Memory,
 }
 
 struct Pe {
+    /// `None` if it is dead.
     manager: Option<Manager>,
-    life: u64,
     threads: Vec<Thread>,
     peers: BTreeMap<u32, Peer>,
     posts: u64,
@@ -126,7 +120,7 @@ struct Pe {
     clock_zero: u64,
     /// Parts per million by which its clock is fast or slow.
     drift: i64,
-    segment_revision: u32,
+    segments: u8,
 }
 
 impl Pe {
@@ -232,14 +226,13 @@ impl World {
     fn bare(rng: Rng, n: u32, cap: u32, verbose: bool) -> Self {
         let pe = || Pe {
             manager: None,
-            life: 0,
             threads: Vec::new(),
             peers: BTreeMap::new(),
             posts: 0,
             stopped_until: 0,
             clock_zero: 0,
             drift: 0,
-            segment_revision: 0,
+            segments: 0,
         };
         Self {
             rng,
@@ -296,8 +289,6 @@ impl World {
             let pe = self.rng.below(n.into()) as u32;
             let at = self.rng.below(100 * MS);
             self.at(at, Event::Crash { pe });
-            let back = at + self.rng.below(1_000 * MS);
-            self.at(back, Event::Restart { pe });
         }
         for pe in 0..n {
             if self.rng.below(8) == 0 {
@@ -325,31 +316,20 @@ impl World {
     fn start(&mut self, pe: u32) {
         let seed = self.rng.next_u64();
         let me = &mut self.pes[pe as usize];
-        me.life += 1;
-        me.peers.clear();
-        me.posts = 0;
-        me.segment_revision = 0;
         let local = Local {
             pe,
-            incarnation: me.life,
             ud: address(pe),
             mtu: Mtu::M1024,
             max_rd_atomic: 1,
-            segments: None,
-            revision: 0,
+            memory: None,
             max_qps: self.cap,
             leaving: false,
             retry: RetryPolicy::default(),
         };
         me.manager = Some(Manager::new(&self.identity, local, seed));
-        let life = me.life;
-        for thread in 0..me.threads.len() {
-            me.threads[thread].pending = 0;
-            me.threads[thread].waits_for = None;
-        }
         for thread in 0..self.pes[pe as usize].threads.len() {
             let at = self.now + self.rng.below(5 * MS);
-            self.at(at, Event::Run { pe, life, thread });
+            self.at(at, Event::Run { pe, thread });
         }
         let ready = self.now + [0, 0, 100 * MS][self.rng.below(3) as usize];
         self.at(ready, Event::Segments { pe });
@@ -413,14 +393,11 @@ impl World {
     /// Nothing is left but the timers of those who tell peers that do not need it.
     fn is_over(&self) -> bool {
         self.events.is_empty()
-            && self.pes.iter().all(|pe| {
-                let known = pe.manager.as_ref().is_none_or(Manager::segments_known);
-                known
-                    && pe
-                        .threads
-                        .iter()
-                        .all(|t| t.todo.is_empty() && t.pending == 0)
+            && self.pes.iter().filter(|pe| pe.manager.is_some()).all(|pe| {
+                let mut threads = pe.threads.iter();
+                threads.all(|t| t.todo.is_empty() && t.pending == 0)
             })
+            && self.pes_that_know_too_little().is_none()
     }
 
     /// Puts an event off while the process that it is for stands still.
@@ -438,7 +415,6 @@ impl World {
             Event::Datagram { dst, .. } => *dst,
             Event::Run { pe, .. }
             | Event::Crash { pe }
-            | Event::Restart { pe }
             | Event::Wake { pe }
             | Event::Stop { pe, .. }
             | Event::Segments { pe } => *pe,
@@ -459,8 +435,8 @@ impl World {
                     manager.handle_datagram(clock, &bytes).unwrap();
                 }
             }
-            Event::Run { pe, life, thread } => {
-                if self.pes[pe as usize].life == life {
+            Event::Run { pe, thread } => {
+                if self.is_up(pe) {
                     self.run_thread(pe, thread);
                 }
             }
@@ -473,11 +449,10 @@ impl World {
                 }
             }
             Event::GiveUp { op } => {
-                let Op { to, lives, .. } = self.ops[op];
-                if !self.ops[op].done && self.pes[who as usize].life == lives.0 {
-                    assert_ne!(
-                        self.pes[to as usize].life,
-                        lives.1,
+                let to = self.ops[op].to;
+                if !self.ops[op].done && self.is_up(who) {
+                    assert!(
+                        !self.is_up(to),
                         "op {op} was not acknowledged: {}",
                         self.describe()
                     );
@@ -489,17 +464,14 @@ impl World {
                 if let Some(manager) = self.pes[pe as usize].manager.take() {
                     self.totals.count(&manager);
                 }
-                // What was posted is not posted again; it may have been executed or not.
-                self.pes[pe as usize].life += 1;
                 self.fabric.crash(pe);
             }
-            Event::Restart { pe } => self.start(pe),
             Event::Segments { pe } => {
                 let me = &mut self.pes[pe as usize];
-                me.segment_revision += 1;
-                let segments = segments(pe, me.life, me.segment_revision);
+                me.segments += 1;
+                let memory = memory(pe, me.segments);
                 if let Some(manager) = &mut me.manager {
-                    manager.ready(clock, segments);
+                    manager.ready(clock, memory);
                 }
             }
             Event::Stop { pe, until } => self.pes[pe as usize].stopped_until = until,
@@ -524,33 +496,40 @@ impl World {
         }
     }
 
+    fn is_up(&self, pe: u32) -> bool {
+        self.pes[pe as usize].manager.is_some()
+    }
+
+    /// A PE with an open connection, and the peer of whose memory it does not know all.
+    fn pes_that_know_too_little(&self) -> Option<(u32, u32)> {
+        let up = (0u32..)
+            .zip(&self.pes)
+            .filter(|(_, pe)| pe.manager.is_some());
+        let mut all =
+            up.flat_map(|(me, pe)| pe.peers.iter().map(move |(to, peer)| (me, *to, peer)));
+        let found = all.find(|(_, to, peer)| {
+            let open = peer.open.is_some() && !peer.draining && self.is_up(*to);
+            open && peer.memory.segments.len() != usize::from(self.pes[*to as usize].segments)
+        });
+        found.map(|(me, to, _)| (me, to))
+    }
+
     fn check(&self) {
         for (number, pe) in self.pes.iter().enumerate() {
-            for thread in &pe.threads {
+            for thread in pe.threads.iter().filter(|_| pe.manager.is_some()) {
                 assert!(
                     thread.todo.is_empty() && thread.pending == 0,
                     "PE {number} waits for ever: {}",
                     self.describe()
                 );
             }
-            for (to, peer) in &pe.peers {
-                if peer.open.is_some() && !peer.draining {
-                    let other = &self.pes[*to as usize];
-                    let mine = peer.segments[0];
-                    let same_life = mine.address == other.life;
-                    assert!(
-                        !same_life || mine.generation == other.segment_revision,
-                        "PE {number} has old segments of PE {to}: {}",
-                        self.describe()
-                    );
-                }
-            }
         }
+        let behind = self.pes_that_know_too_little();
+        assert_eq!(behind, None, "old segments: {}", self.describe());
         for (number, op) in self.ops.iter().enumerate() {
-            let crashed = self.pes[op.from as usize].life != op.lives.0
-                || self.pes[op.to as usize].life != op.lives.1;
-            assert!(op.executed == 1 || crashed, "op {number}: {op:?}");
-            assert!(op.done || crashed, "op {number}: {op:?}");
+            let died = !self.is_up(op.from) || !self.is_up(op.to);
+            assert!(op.executed == 1 || died, "op {number}: {op:?}");
+            assert!(op.done || died, "op {number}: {op:?}");
         }
     }
 
@@ -577,16 +556,17 @@ impl World {
     }
 }
 
-/// The address tells the incarnation of the owner.
-fn segments(pe: u32, life: u64, revision: u32) -> Segments {
-    std::iter::once(Segment {
-        address: life,
+fn memory(pe: u32, segments: u8) -> Memory {
+    let segment = |id| Segment {
+        address: u64::from(id) << 32,
         size: 1 << 20,
         rkey: Rkey(pe),
-        id: 0,
-        generation: revision,
-    })
-    .collect()
+        id,
+    };
+    Memory {
+        segments: (0..segments).map(segment).collect(),
+        ..Memory::default()
+    }
 }
 
 fn address(pe: u32) -> UdAddress {

@@ -1,6 +1,6 @@
 //! The processes: their programs, what RC does for them, and the driver of the manager.
 
-use shmem_ib::connect::handshake::Action;
+use shmem_ib::connect::interface::{Action, Failure};
 use shmem_ib::connect::manager::Usage;
 use shmem_ib::connect::message::MAX_LEN;
 
@@ -11,33 +11,21 @@ use crate::fabric::Delivery;
 
 impl World {
     pub(super) fn execute(&mut self, op: usize) {
-        let Op {
-            from,
-            to,
-            lives,
-            qpn,
-            ..
-        } = self.ops[op];
-        if self.pes[from as usize].life != lives.0 {
+        let Op { from, to, qpn, .. } = self.ops[op];
+        if !self.is_up(from) {
             return; // nobody repeats it any more
         }
         if let Some(end) = self.cut_until(from, to) {
             return self.at(end + self.rc_delay, Event::Execute { op });
         }
         match self.fabric.deliver(qpn) {
-            Delivery::To(owner, its) => {
+            Delivery::To(owner, _) => {
                 assert_eq!(owner, to);
                 self.ops[op].executed += 1;
                 assert_eq!(self.ops[op].executed, 1, "op {op} is executed twice");
-                let clock = self.pes[to as usize].clock(self.now);
                 let target = &mut self.pes[to as usize];
                 target.posts += 1;
                 target.peers.entry(from).or_default().used = target.posts;
-                if self.rng.below(2) == 0
-                    && let Some(manager) = &mut self.pes[to as usize].manager
-                {
-                    manager.rc_traffic_seen(clock, from, its);
-                }
                 let delay = self.rng.below(self.rc_delay) + 1;
                 let peer = self.pes[from as usize].peers.entry(to).or_default();
                 let at = (self.now + delay).max(peer.last_completion);
@@ -47,7 +35,7 @@ impl World {
             }
             Delivery::NoReceiver => {
                 assert!(
-                    self.pes[to as usize].life != lives.1,
+                    !self.is_up(to),
                     "op {op} is under way to a queue pair that is gone: {}",
                     self.describe()
                 );
@@ -61,12 +49,11 @@ impl World {
         let Op {
             from,
             to,
-            lives,
             thread,
             done,
             ..
         } = self.ops[op];
-        if done || self.pes[from as usize].life != lives.0 {
+        if done || !self.is_up(from) {
             return;
         }
         self.ops[op].done = true;
@@ -87,9 +74,8 @@ impl World {
     }
 
     fn wake(&mut self, pe: u32, thread: usize) {
-        let life = self.pes[pe as usize].life;
         let at = self.now + self.rng.below(300 * US);
-        self.at(at, Event::Run { pe, life, thread });
+        self.at(at, Event::Run { pe, thread });
     }
 
     /// A thread of the program: batches of operations, each to one peer, each awaited.
@@ -118,7 +104,7 @@ impl World {
                 peer.waiters += 1;
             }
             if !manager.is_wanted(to) {
-                manager.connect(clock, to, address(to));
+                manager.connect(clock, to, to, address(to));
             }
             return;
         };
@@ -128,14 +114,11 @@ impl World {
             manager.usage_changed();
         }
         t.todo.pop_front();
-        let (its_life, ..) = manager.linked_to(to).expect("it is open");
         for _ in 0..=self.rng.below(3) {
-            let lives = (self.pes[pe as usize].life, its_life);
             let op = self.ops.len();
             self.ops.push(Op {
                 from: pe,
                 to,
-                lives,
                 qpn,
                 thread,
                 executed: 0,
@@ -155,19 +138,13 @@ impl World {
         }
     }
 
-    /// Drains and acknowledgements that may have become possible.
+    /// A drain that may have come to its end.
     fn attend(&mut self, pe: u32, to: u32) {
         let me = &mut self.pes[pe as usize];
         let clock = me.clock(self.now);
         let (Some(manager), Some(peer)) = (&mut me.manager, me.peers.get_mut(&to)) else {
             return;
         };
-        if let Some((posted, revision)) = peer.acknowledge
-            && peer.completed >= posted
-        {
-            peer.acknowledge = None;
-            manager.segments_applied(clock, to, revision);
-        }
         if let Some(qpn) = peer.open
             && peer.draining
             && peer.completed == peer.posted
@@ -236,13 +213,15 @@ impl World {
                     let qpn = self.fabric.create(pe, to);
                     manager.qp_created(clock, to, qpn);
                 }
-                Action::LinkQp(link) => self.fabric.link(pe, &link),
+                Action::LinkQp { qpn, sq_psn, link } => {
+                    self.fabric.link(pe, qpn, sq_psn, &link);
+                }
                 Action::ResetQp(qpn) => self.fabric.reset(pe, qpn),
                 Action::DestroyQp(qpn) => {
                     self.fabric.destroy(pe, qpn);
                     self.destroyed(pe, to, qpn);
                 }
-                Action::Opened { qpn, segments } => {
+                Action::Opened { qpn, memory } => {
                     self.fabric.open(pe, qpn);
                     let me = &mut self.pes[pe as usize];
                     me.posts += 1;
@@ -251,8 +230,7 @@ impl World {
                     peer.draining = false;
                     peer.entitled = peer.waiters;
                     peer.used = me.posts;
-                    peer.acknowledge = None;
-                    peer.segments = segments;
+                    peer.memory = memory;
                     let waiting = |t: &Thread| t.waits_for == Some(to);
                     let threads: Vec<usize> = (0..me.threads.len())
                         .filter(|i| waiting(&me.threads[*i]))
@@ -270,16 +248,30 @@ impl World {
                         manager.busy(clock, to);
                     }
                 }
-                Action::SegmentsChanged { segments, revision } => {
+                Action::SegmentsAdded(memory) => {
                     let peer = me.peers.entry(to).or_default();
-                    let old = peer.segments.first().filter(|_| peer.open.is_some());
-                    assert!(old.is_none_or(|old| old.generation < segments[0].generation));
-                    peer.segments = segments;
-                    peer.acknowledge = Some((peer.posted, revision));
-                    self.attend(pe, to);
+                    assert!(peer.memory.segments.len() < memory.segments.len());
+                    peer.memory = memory;
                 }
-                Action::PeerRestarted { .. } => self.totals.restarts_seen += 1,
+                Action::Failed(Failure::Silence { .. }) if !self.is_up(to) => self.lost(pe, to),
                 other => panic!("PE {pe} towards PE {to}: {other:?}"),
+            }
+        }
+    }
+
+    /// The program has lost its peer, to which it could not connect.
+    fn lost(&mut self, pe: u32, to: u32) {
+        self.totals.failed_contacts += 1;
+        for thread in 0..self.pes[pe as usize].threads.len() {
+            let me = &mut self.pes[pe as usize];
+            let t = &mut me.threads[thread];
+            t.todo.retain(|peer| *peer != to);
+            if t.waits_for == Some(to) {
+                t.waits_for = None;
+                let peer = me.peers.entry(to).or_default();
+                peer.waiters -= 1;
+                peer.entitled = peer.entitled.min(peer.waiters);
+                self.wake(pe, thread);
             }
         }
     }
@@ -292,18 +284,12 @@ impl World {
             peer.draining = false;
         }
         for op in 0..self.ops.len() {
-            let Op {
-                qpn: its,
-                done,
-                lives,
-                ..
-            } = self.ops[op];
+            let Op { qpn: its, done, .. } = self.ops[op];
             if its != qpn || done {
                 continue;
             }
-            assert_ne!(
-                self.pes[to as usize].life,
-                lives.1,
+            assert!(
+                !self.is_up(to),
                 "the queue pair of op {op} is destroyed under it: {}",
                 self.describe()
             );

@@ -23,7 +23,8 @@ pub(crate) struct Totals {
     pub(super) stops: u64,
     pub(super) cut: u64,
     pub(super) lost: u64,
-    pub(super) restarts_seen: u64,
+    /// First contacts that failed, since the peer had died.
+    pub(super) failed_contacts: u64,
     pub(super) segment_updates: u64,
     /// The longest time until all programs had ended.
     pub(super) longest_ms: u64,
@@ -43,7 +44,7 @@ impl Totals {
             ("stop", self.stops),
             ("cut connection", self.cut),
             ("loss", self.lost),
-            ("restart", self.restarts_seen),
+            ("failed contact", self.failed_contacts),
             ("segment update", self.segment_updates),
         ] {
             assert!(
@@ -94,7 +95,7 @@ impl World {
         totals.stops += t.stops;
         totals.cut += t.cut;
         totals.lost += t.lost;
-        totals.restarts_seen += t.restarts_seen;
+        totals.failed_contacts += t.failed_contacts;
         totals.segment_updates += t.segment_updates;
         totals.longest_ms = totals.longest_ms.max(self.last_end / MS);
     }

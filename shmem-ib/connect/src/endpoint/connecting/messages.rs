@@ -1,13 +1,12 @@
-//! Connection messages on their way in and out, the wishes of the state machines, and what becomes of a
-//! connection: it opens, fails, or breaks.
+//! Connection messages on their way in and out, and what becomes of a connection: it opens, fails, or
+//! breaks.
 
 use std::time::Duration;
 
-use super::path::Todo;
 use crate::endpoint::atomics::by_owner::books::ANSWER_SLOTS;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
-use crate::handshake::Failure;
+use crate::interface::Failure;
 use crate::message::{MAX_LEN, Message};
 use crate::{UdAddress, Way};
 use shmem_verbs::{
@@ -69,17 +68,6 @@ impl<H: Hca> Driver<H> {
         self.manager.set_identity(&identity);
         for (bytes, len) in sealed {
             self.datagram_in(&bytes[..len]);
-        }
-    }
-
-    /// Executes what the manager wants done.
-    pub(crate) fn act(&mut self) {
-        while let Some(todo) = self.manager.poll_action() {
-            self.changes += 1;
-            match todo {
-                Todo::Rc(pe, action) => self.act_rc(pe, action),
-                Todo::Xrc(action) => self.act_xrc(action),
-            }
         }
     }
 

@@ -1,7 +1,6 @@
 //! The driver's part in closing connections that make room for others: which was used last, and
-//! when nothing is under way on one any more. Also the end of registrations that have successors.
+//! when nothing is under way on one any more.
 
-use super::path::Path;
 use crate::endpoint::driver::Driver;
 use crate::manager::Usage;
 use shmem_verbs::Hca;
@@ -10,9 +9,7 @@ impl<H: Hca> Driver<H> {
     /// Has the manager close connections for those who wait for a queue pair.
     pub(crate) fn make_room(&mut self) {
         let (hca, now) = (self.shared_hca(), self.now());
-        let Path::Rc(manager) = &mut self.manager else {
-            return;
-        };
+        let manager = &mut self.manager;
         self.posts += 1;
         for (pe, peer) in &mut self.peers {
             if let Some((qpn, _)) = manager.local_qp(*pe)
@@ -33,24 +30,10 @@ impl<H: Hca> Driver<H> {
         });
     }
 
-    /// Looks after connections whose drain, or whose acknowledgement of segments, waits for
-    /// operations.
+    /// Looks after connections whose drain waits for operations.
     pub(crate) fn attend(&mut self) {
         let mut list = std::mem::take(&mut self.attention);
-        list.retain(|pe| {
-            if let Some(peer) = self.peers.get_mut(pe)
-                && let Some((mark, revision)) = peer.acknowledge
-                && peer.has_reached(mark)
-                && !self.ops.is_being_posted(*pe)
-            {
-                peer.acknowledge = None;
-                let now = self.now();
-                self.manager.rc(|m| m.segments_applied(now, *pe, revision));
-            }
-            let drained = self.drain_if_idle(*pe);
-            let peer = self.peers.get(pe);
-            !drained || peer.is_some_and(|p| p.acknowledge.is_some())
-        });
+        list.retain(|pe| !self.drain_if_idle(*pe));
         list.append(&mut self.attention);
         list.sort_unstable();
         list.dedup();
@@ -61,31 +44,18 @@ impl<H: Hca> Driver<H> {
     /// Tells the manager when the drain of the connection to `pe` has come to its end; returns whether it
     /// has.
     pub(crate) fn drain_if_idle(&mut self, pe: u32) -> bool {
-        let Some(sharers) = self.manager.draining(pe) else {
+        let Some(way) = self.manager.way(pe).filter(|way| way.draining) else {
             return true;
         };
         // A thread that is about to post, or an operation that is posted in part, goes first.
-        let busy = |pe: &u32| {
-            let peer = self.peers.get(pe);
-            peer.is_some_and(|peer| !peer.is_idle() || peer.entitled > 0)
-                || self.ops.is_being_posted(*pe)
-        };
-        if sharers.iter().any(busy) {
+        let peer = self.peers.get(&pe);
+        let busy = peer.is_some_and(|peer| !peer.is_idle() || peer.entitled > 0);
+        if busy || self.ops.is_being_posted(pe) {
             return false;
         }
-        let now = self.now();
-        self.manager.drained(now, pe);
+        let (now, qpn) = (self.now(), way.qpn);
+        self.manager.drained(now, pe, qpn);
         self.notify = true;
         true
-    }
-
-    /// Ends registrations that no peer can be using any more.
-    pub(crate) fn end_retired(&mut self) {
-        if self.manager.segments_known() {
-            for mr in std::mem::take(&mut self.retired) {
-                let _ = self.hca().dereg_mr(&mr);
-            }
-            self.notify = true;
-        }
     }
 }

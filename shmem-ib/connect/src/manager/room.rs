@@ -3,7 +3,7 @@
 //! A queue pair counts from the decision to make it until it is destroyed, on each side for
 //! itself. Whoever needs one while all are taken, the local program or a peer with its OFFER,
 //! waits in one line in the order of tickets; peers are told to WAIT. As long as somebody waits,
-//! connections are closed ([`drain.rs`](super::super::handshake)), the least recently used first:
+//! connections are closed ([how](crate::handshake#how-a-connection-makes-room-for-another)), the least recently used first:
 //! 1. queue pairs that nobody can be using;
 //! 2. established connections, those without operations under way first, but no
 //!    connection for which a thread has waited and not yet posted;
@@ -30,15 +30,15 @@
 //!   is not in vain.
 //!
 //! A drain that takes long, say because the peer is stopped, keeps its queue pair, but not the line:
-//! after [`PATIENCE`] another connection is closed in its stead.
+//! after [`DRAIN_EXPECTED`] another connection is closed in its stead.
 
 use std::collections::BTreeSet;
 
-use super::Manager;
 use crate::handshake::{Handshake, Standing};
+use crate::interface::Local;
 
 /// A drain that takes longer, in nanoseconds, is no longer counted on.
-pub const PATIENCE: u64 = 50_000_000;
+pub const DRAIN_EXPECTED: u64 = 50_000_000;
 
 /// A peer that has not repeated its request for so long, in nanoseconds, has given it up.
 const FORGOTTEN: u64 = 2_000_000_000;
@@ -56,7 +56,7 @@ pub struct Usage {
 
 /// The books on queue pairs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
+pub(super) struct Room {
     /// Queue pairs that exist or are being made, by peer.
     held: BTreeSet<u32>,
     /// Who waits for one: place in the line, and the peer of the connection.
@@ -82,16 +82,17 @@ impl Account {
         waiting: None,
     };
 
-    pub(super) fn of(handshake: &Handshake, me: u32, registered: bool) -> Self {
+    pub(super) fn of(handshake: &Handshake, local: &Local) -> Self {
+        let waiting = handshake.waiting(local.pe);
         Self {
             standing: handshake.standing(),
-            waiting: handshake.waiting(me).filter(|_| registered),
+            waiting: waiting.filter(|_| local.memory.is_some()),
         }
     }
 }
 
-impl Slots {
-    pub(super) fn used(&self) -> usize {
+impl Room {
+    fn used(&self) -> usize {
         self.held.len()
     }
 
@@ -109,11 +110,10 @@ impl Slots {
         (!self.line.is_empty()).then_some(self.search_at)
     }
 
-    pub(super) fn time_passed(&mut self, now: u64) {
-        if now >= self.search_at && !self.line.is_empty() {
-            self.changed = true;
-            self.search_at = now + PATIENCE;
-        }
+    /// That time has come.
+    pub(super) fn look_again(&mut self, now: u64) {
+        self.changed = true;
+        self.search_at = now + DRAIN_EXPECTED;
     }
 
     pub(super) fn update(&mut self, pe: u32, before: Account, after: Account) {
@@ -138,49 +138,45 @@ impl Slots {
             self.going.remove(&pe);
         }
     }
-}
 
-impl Manager {
-    /// Whether somebody waits for a queue pair: [`make_room`](Self::make_room) may find one.
-    #[must_use]
-    pub fn is_short(&self) -> bool {
-        self.slots.changed && !self.slots.line.is_empty()
+    /// Whether somebody waits for a queue pair, and a search may find one.
+    pub(super) fn is_short(&self) -> bool {
+        self.changed && !self.line.is_empty()
     }
 
     /// The use of connections has changed, so that one more may be spared than before.
-    pub fn usage_changed(&mut self) {
-        self.slots.changed = true;
+    pub(super) const fn usage_changed(&mut self) {
+        self.changed = true;
     }
 
-    /// Queue pairs that exist or are being made.
-    #[must_use]
-    pub fn queue_pairs(&self) -> usize {
-        self.slots.used()
+    /// A search has found no more to spare.
+    pub(super) const fn searched(&mut self, now: u64) {
+        self.changed = false;
+        self.search_at = now + DRAIN_EXPECTED;
     }
 
-    /// Begins to close as many connections as requests wait for a queue pair, if that many can be
-    /// spared. Call it when [`is_short`](Self::is_short).
-    pub fn make_room(&mut self, now: u64, usage: impl Fn(u32) -> Usage) {
-        while let Some((place, victim)) = self.victim(now, &usage) {
-            debug_assert!(self.slots.line.iter().any(|(p, _)| *p == place));
-            self.with_peer(now, victim, Handshake::evict);
-        }
-        self.slots.changed = false;
-        self.slots.search_at = now + PATIENCE;
+    /// Whether somebody stands at this place of the line.
+    pub(super) fn waits_at(&self, place: (u64, u32)) -> bool {
+        self.line.iter().any(|(other, _)| *other == place)
     }
 
     /// The place in the line that is to be served next, and the connection to close for it.
-    fn victim(&self, now: u64, usage: impl Fn(u32) -> Usage) -> Option<((u64, u32), u32)> {
-        let fresh = |pe: &&u32| match self.standing(**pe) {
-            Standing::Going(began) => now.saturating_sub(began) < PATIENCE,
+    pub(super) fn victim(
+        &self,
+        (me, now): (u32, u64),
+        standing: impl Fn(u32) -> Standing,
+        usage: impl Fn(u32) -> Usage,
+    ) -> Option<((u64, u32), u32)> {
+        let fresh = |pe: &&u32| match standing(**pe) {
+            Standing::Going(began) => now.saturating_sub(began) < DRAIN_EXPECTED,
             _ => false,
         };
-        let coming = self.slots.going.iter().filter(fresh).count();
-        let (place, _) = *self.slots.line.iter().nth(coming)?;
+        let coming = self.going.iter().filter(fresh).count();
+        let (place, _) = *self.line.iter().nth(coming)?;
         let mut shared: Option<(bool, u64, u32)> = None;
         let mut youngest: Option<((u64, u32), u32)> = None;
-        for pe in &self.slots.held {
-            match self.standing(*pe) {
+        for pe in &self.held {
+            match standing(*pe) {
                 Standing::Unused => return Some((place, *pe)),
                 Standing::InUse => {
                     let Usage {
@@ -194,7 +190,7 @@ impl Manager {
                     }
                 }
                 Standing::Wanted { own, asked } => {
-                    let own = own.map(|ticket| (ticket, self.local.pe));
+                    let own = own.map(|ticket| (ticket, me));
                     let fresh = |at: u64| now.saturating_sub(at) < FORGOTTEN;
                     let asked = asked.filter(|(_, at)| fresh(*at));
                     let its = asked.map(|(ticket, _)| (ticket, *pe));
@@ -212,11 +208,5 @@ impl Manager {
         youngest
             .filter(|(its, _)| *its > place)
             .map(|(_, pe)| (place, pe))
-    }
-
-    fn standing(&self, pe: u32) -> Standing {
-        self.peers
-            .get(&pe)
-            .map_or(Standing::Without, |e| e.handshake.standing())
     }
 }
