@@ -364,7 +364,7 @@ impl Root {
         true
     }
 
-    /// The job ends with it, which alone frees PEs that wait for a dead one: see [`exit`](crate::exit),
+    /// The job ends with it, which alone frees PEs that wait for a dead one: see [`exit`],
     /// "Who frees those that wait".
     fn fault(&mut self, fault: &Fault, now: u64) {
         // What ends those who write to a stream that is no more is a consequence.
