@@ -2,9 +2,29 @@
 
 #![forbid(unsafe_code)]
 
-use super::manager::Identity;
 use super::message::{Codec, DecodeError, MAX_LEN, Message};
 use super::stats::ConnectStats;
+
+/// What identifies the job and this PE in it.
+#[derive(Clone)]
+pub struct Identity {
+    /// The same for all PEs of the job, different between jobs.
+    pub job_id: [u8; 16],
+    /// Known only to the PEs of the job. Not copied, so that it is where its owner put it and nowhere
+    /// else.
+    pub job_key: &'static [u8; 32],
+    /// PEs in the job.
+    pub n_pes: u32,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key stays out of logs.
+        f.debug_struct("Identity")
+            .field("n_pes", &self.n_pes)
+            .finish_non_exhaustive()
+    }
+}
 
 /// The codec of the job, and who this PE is in it.
 #[derive(Clone, Debug)]

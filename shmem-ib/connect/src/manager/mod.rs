@@ -37,6 +37,7 @@ use self::peers::Peers;
 use self::timers::{Timer, Timers};
 use super::UdAddress;
 use super::admission::Admission;
+pub use super::admission::Identity;
 use super::handshake::{Handshake, Phase};
 use super::interface::{Action, Actions, Context, Local, Verdict};
 use super::message::{Body, DecodeError, MAX_LEN, Memory, Message};
@@ -45,27 +46,6 @@ use super::way::Way;
 use super::xrc::Nodes;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{Psn, Qpn};
-
-/// What identifies the job and this PE in it.
-#[derive(Clone)]
-pub struct Identity {
-    /// The same for all PEs of the job, different between jobs.
-    pub job_id: [u8; 16],
-    /// Known only to the PEs of the job. Not copied, so that it is where its owner put it and nowhere
-    /// else.
-    pub job_key: &'static [u8; 32],
-    /// PEs in the job.
-    pub n_pes: u32,
-}
-
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The key stays out of logs.
-        f.debug_struct("Identity")
-            .field("n_pes", &self.n_pes)
-            .finish_non_exhaustive()
-    }
-}
 
 /// To what connections lead.
 #[derive(Clone, Debug)]
