@@ -99,7 +99,7 @@ pub trait Scheme: Sized + Debug {
     fn new(constants: &Constants) -> Self;
 
     /// Eliminates along the points of one cell, in the order of increasing index. `DIRECTION` is
-    /// [`X`](super::partition::X), `Y` or `Z`.
+    /// [`X`](super::directions::X), `Y` or `Z`.
     ///
     /// * `u`: the state at the points, with one point more on each side (of the boundary or of
     ///   the next cell): `u[s + 1]` belongs to `rhs[s]`.
