@@ -1,18 +1,30 @@
-# Sourced by the scripts of ci/, from the repository's root: stages with their seconds, and what must not
-# be skipped.
-#   SHMEM_TEST_REQUIRE   `all`, or names of tests/require/needs with commas between: these fail where they
+# Sourced by all scripts of ci/, which it takes to the repository's root: stages with their seconds, packages, and
+# what must not be skipped.
+#   SHMEM_TEST_REQUIRE   `all`, or names of tests/kit/needs with commas between: these fail where they
 #                        would otherwise be skipped
 #   SHMEM_TEST_SKIPPED   the file that says what was skipped; tests and scripts append to it
 # shellcheck shell=bash
 
+set -euo pipefail
+# shellcheck disable=SC2034 # of those who source this
+called_from=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-# skipped NEED WHY: says that the calling script cannot run, and keeps it; its caller ends then, with
-# success. It fails where the need must not be missing.
+# at_exit COMMAND: runs it when the script ends, however it does.
+at_exit() {
+    # shellcheck disable=SC2064 # now
+    trap "$1" EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+# skipped NEED WHY: says that the calling script cannot do something, and keeps it. It fails where the need must
+# not be missing.
 skipped() {
     local need=$1 why=$2 what
-    what=$(sed -n "s/^$need  *//p" tests/require/needs)
-    [[ -n $what ]] || { echo "tests/require/needs has no $need" >&2; exit 2; }
+    what=$(sed -n "s/^$need  *//p" tests/kit/needs)
+    [[ -n $what ]] || { echo "tests/kit/needs has no $need" >&2; exit 2; }
     required_names_are_known
     case ",${SHMEM_TEST_REQUIRE:-}," in
     *,all,* | *",$need,"*)
@@ -29,21 +41,33 @@ skipped() {
 required_names_are_known() {
     local name names=${SHMEM_TEST_REQUIRE:-}
     for name in ${names//,/ }; do
-        [[ $name == all ]] || grep -q "^$name " tests/require/needs || {
-            echo "SHMEM_TEST_REQUIRE=$SHMEM_TEST_REQUIRE: there is no need $name in tests/require/needs" >&2
+        [[ $name == all ]] || grep -q "^$name " tests/kit/needs || {
+            echo "SHMEM_TEST_REQUIRE=$SHMEM_TEST_REQUIRE: there is no need $name in tests/kit/needs" >&2
             exit 2
         }
     done
 }
 
-# What the feature `verbs` lacks to be built, as Debian's names of it.
-verbs_lack() {
-    local PATH=$PATH:/usr/sbin:/sbin
-    pkg-config --exists libibverbs 2>/dev/null || echo "libibverbs-dev pkg-config"
-    pkg-config --exists librdmacm 2>/dev/null || echo librdmacm-dev
-    [[ -n ${LIBCLANG_PATH:-} ]] || ldconfig -p 2>/dev/null | grep -q libclang || command -v llvm-config >/dev/null ||
-        compgen -G '/usr/lib*/llvm*/lib*/libclang*' >/dev/null || echo libclang-dev
+# The calling script cannot run, for lack of a need, and ends, with success where it may be missing.
+cannot() {
+    skipped "$@"
+    exit 0
 }
+
+# need PACKAGE WHAT...: a package, by Debian's name, is missing if one of these commands or files (patterns) is.
+missing=()
+need() {
+    local package=$1 what
+    shift
+    for what in "$@"; do
+        PATH=$PATH:/usr/sbin:/sbin command -v "$what" >/dev/null || compgen -G "$what" >/dev/null ||
+            { missing+=("$package"); return; }
+    done
+}
+nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages are missing (Debian's names): ${missing[*]}"; }
+
+# The programs of the NAS benchmarks.
+npb_programs() { basename -s .rs npb-ports/src/bin/*.rs; }
 
 # stage NAME COMMAND...: runs a function or a command. One that fails does not keep the next ones from
 # running; `stages` tells in the end.
@@ -75,13 +99,16 @@ skipped_rows() { if [[ -s ${SHMEM_TEST_SKIPPED:-} ]]; then wc -l <"$SHMEM_TEST_S
 
 # What was skipped, and how long everything took; ends with the status of the whole.
 stages() {
-    local row need test why name result seconds
+    local row need tests why name result seconds
     echo
     if [[ $(skipped_rows) != 0 ]]; then
-        printf '%-12s %-60s %s\n' "skipped for" test because
-        while IFS=$'\t' read -r need _ test why; do
-            printf '%-12s %-60s %s\n' "$need" "$test" "${why:0:160}"
-        done <"$SHMEM_TEST_SKIPPED"
+        printf '%-12s %5s  %s\n' "skipped for" tests "because, for one; what it takes"
+        while IFS=$'\t' read -r need tests why; do
+            printf '%-12s %5d  %s\n%20s%s\n' "$need" "$tests" "${why:0:160}" "" "$(sed -n "s/^$need  *//p" tests/kit/needs)"
+        done < <(sort -u -t $'\t' -k 1,3 "$SHMEM_TEST_SKIPPED" | awk -F '\t' '
+            { tests[$1]++; why[$1] = $4 }
+            END { for (need in tests) print need "\t" tests[need] "\t" why[need] }' | sort)
+        echo "all of these tests: $SHMEM_TEST_SKIPPED"
     elif [[ -n ${SHMEM_TEST_SKIPPED:-} ]]; then
         echo "nothing was skipped"
     fi

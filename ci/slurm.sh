@@ -7,30 +7,18 @@
 #   --packages         prints the Debian packages that are missing
 #   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   PROGRAMS           where the built programs are (target/release)
-set -euo pipefail
-cd "$(dirname "$0")/.."
-source ci/common.sh
+source "$(dirname "$0")/common.sh"
 programs=$(realpath -m "${PROGRAMS:-$target/release}")
 nodes=4
 
-cannot() {
-    skipped slurm "$*"
-    exit 0
-}
-
 PATH=$PATH:/usr/sbin:/sbin
-missing=()
-need() { command -v "$2" >/dev/null || missing+=("$1"); }
 need munge munged
 need slurmctld slurmctld
 need slurmd slurmd
 need slurm-client srun
-compgen -G '/usr/lib/*/slurm*/mpi_pmi2.so' >/dev/null || missing+=(slurm-wlm-basic-plugins)
-if [[ ${1:-} == --packages ]]; then
-    echo "${missing[@]}"
-    exit
-fi
-[[ ${#missing[@]} == 0 ]] || cannot "missing packages: ${missing[*]}"
+need slurm-wlm-basic-plugins '/usr/lib/*/slurm*/mpi_pmi2.so'
+[[ ${1:-} != --packages ]] || { echo "${missing[@]}"; exit; }
+nothing_is_missing slurm
 
 # Daemons look for their sockets by absolute paths, which may not be long.
 dir=$(mktemp -d /tmp/slurm.XXXXXX)
@@ -55,9 +43,7 @@ finish() {
     for pid in $pids; do kill -9 "$pid" 2>/dev/null || true; done
     rm -rf "$dir"
 }
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+at_exit finish
 
 mkdir -p "$dir"/{munge,state,spool,log}
 chmod 0755 "$dir" "$dir/munge"
@@ -101,19 +87,19 @@ dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 status=none
 chmod 400 "$dir/munge/key"
 munged --force --socket="$dir/munge/socket" --key-file="$dir/munge/key" --pid-file="$dir/munged.pid" \
     --log-file="$dir/munge/log" --seed-file="$dir/munge/seed" ||
-    cannot "munged does not start"
+    cannot slurm "munged does not start"
 export SLURM_CONF=$dir/slurm.conf
-slurmctld -f "$SLURM_CONF" -c || cannot "slurmctld does not start: $(tail -3 "$dir/log/slurmctld.log")"
+slurmctld -f "$SLURM_CONF" -c || cannot slurm "slurmctld does not start: $(tail -3 "$dir/log/slurmctld.log")"
 for i in $(seq $nodes); do
     mkdir "$dir/spool/n$i"
-    slurmd -f "$SLURM_CONF" -N "n$i" || cannot "slurmd does not start: $(tail -3 "$dir/log/slurmd.n$i.log")"
+    slurmd -f "$SLURM_CONF" -N "n$i" || cannot slurm "slurmd does not start: $(tail -3 "$dir/log/slurmd.n$i.log")"
 done
 idle() { sinfo -h -t idle -o %D 2>/dev/null; }
 for _ in {1..300}; do
     [[ $(idle) == "$nodes" ]] && break
     sleep 0.1
 done
-[[ $(idle) == "$nodes" ]] || cannot "the nodes do not come up: $(tail -3 "$dir"/log/*.log)"
+[[ $(idle) == "$nodes" ]] || cannot slurm "the nodes do not come up: $(tail -3 "$dir"/log/*.log)"
 
 if [[ $# -gt 0 ]]; then
     "$@"

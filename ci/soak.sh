@@ -3,9 +3,7 @@
 # the other ends are ports of a bridge. Puts, gets and atomics between all PEs, with checksums, at
 # several rates of loss (by the firewall), and with reordering and duplication (by the HCAs).
 # Usage: ci/soak.sh [seconds per round] [directory of the programs]. Needs root; nft or iptables.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-source ci/common.sh
+source "$(dirname "$0")/common.sh"
 seconds=${1:-20}
 bin=${2:-$target/release}
 nodes=4
@@ -15,7 +13,7 @@ bridge=$id-bridge
 
 spaces=("$bridge")
 cleanup() { for ns in "${spaces[@]}"; do ip netns del "$ns" 2>/dev/null || true; done; }
-trap cleanup EXIT
+at_exit cleanup
 ip netns add "$bridge"
 ip -n "$bridge" link add br0 type bridge
 ip -n "$bridge" link set br0 up

@@ -14,8 +14,7 @@
 # if anything else than pass, skip and known is left.
 #
 # OSHCC, OSHCXX and OSHRUN take the place of ours, for comparing other libraries.
-set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+source "$(dirname "$0")/common.sh"
 
 suites=() prefix='' layouts='2x1 4x1 2x2 4x2 4x4' only=''
 while [ $# -gt 1 ]; do
@@ -29,15 +28,15 @@ while [ $# -gt 1 ]; do
     shift 2
 done
 [ $# = 1 ] || { echo "usage: ci/suites.sh [--suite NAME]... [--prefix DIR] DIR" >&2; exit 2; }
-mkdir -p "$1"
-dir=$(cd "$1" && pwd)
-case $dir/ in "$(dirname "$here")"/*) echo "suites.sh: $dir is inside the repository" >&2; exit 2 ;; esac
+dir=$(cd "$called_from" && realpath -m "$1")
+mkdir -p "$dir"
+case $dir/ in "$PWD"/*) echo "suites.sh: $dir is inside the repository" >&2; exit 2 ;; esac
 [ ${#suites[@]} -gt 0 ] || suites=(sos-unit sos-old sos-spec spec-examples uh)
 limit=${SUITE_TIMEOUT:-120}
 
 if [ -z "${OSHCC:-}" ] && [ -z "$prefix" ]; then
     prefix=$dir/prefix
-    (cd "$here/.." && cargo xtask install --prefix "$prefix")
+    cargo xtask install --prefix "$prefix"
 fi
 : "${OSHCC:=$prefix/bin/oshcc}" "${OSHCXX:=$prefix/bin/oshc++}" "${OSHRUN:=$prefix/bin/oshrun}"
 
@@ -54,7 +53,7 @@ known() { # suite program layout: is this failure explained?
     while read -r suite program layouts _; do
         # shellcheck disable=SC2053 # the layouts are a pattern
         if [[ $suite = "$1" && $program = "$2" && $3 = $layouts ]]; then return 0; fi
-    done <"$here/suites.exceptions"
+    done <ci/suites.exceptions
     return 1
 }
 

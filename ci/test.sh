@@ -3,9 +3,7 @@
 # Takes cargo and a C linker; what else would be of use and is missing is skipped, and told in the end (see
 # ci/common.sh: SHMEM_TEST_REQUIRE=all fails instead). A stage that fails does not keep the next from
 # running.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-source ci/common.sh
+source "$(dirname "$0")/common.sh"
 export SHMEM_TEST_SKIPPED=${SHMEM_TEST_SKIPPED:-$target/skipped}
 mkdir -p "$(dirname "$SHMEM_TEST_SKIPPED")"
 : >"$SHMEM_TEST_SKIPPED"

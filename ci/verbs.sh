@@ -2,16 +2,9 @@
 # The build with feature `verbs` where there is no RDMA device, or only such as nobody asks for here:
 # its programs must start without libibverbs, use the software HCA, and say clearly why a device that
 # was asked for cannot be had. What devices do is tested by ci/vm.sh.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-source ci/common.sh
-missing=$(verbs_lack)
-if [[ -n $missing ]]; then
-    # shellcheck disable=SC2086 # lines become words
-    skipped verbs "these are missing (Debian's names): $(echo $missing)"
-    exit 0
-fi
+source "$(dirname "$0")/common.sh"
+need binutils readelf
+nothing_is_missing c
 # Of its own, so that what others find in target/release was built without.
 export CARGO_TARGET_DIR=$target/verbs
 

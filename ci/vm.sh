@@ -10,9 +10,7 @@
 #   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
 #   VM_TIMEOUT        seconds for the jobs of one kind (1500)
-set -euo pipefail
-cd "$(dirname "$0")/.."
-source ci/common.sh
+source "$(dirname "$0")/common.sh"
 dir=$(realpath -m "${VM_DIR:-$target/vm}")
 jobs_dir=ci/vm/jobs
 
@@ -46,23 +44,6 @@ if [[ ${#wanted[@]} -eq 0 ]]; then
     for name in "${all[@]}"; do [[ -n $(about "$name" measures) ]] || wanted+=("$name"); done
 fi
 
-cannot() {
-    skipped vm "$*"
-    exit 0
-}
-
-# Package and what it is needed for.
-missing=()
-need() {
-    local package=$1 have
-    shift
-    for have in "$@"; do
-        # shellcheck disable=SC2086 # a pattern
-        if PATH=$PATH:/usr/sbin:/sbin command -v "$have" >/dev/null || compgen -G "$have" >/dev/null; then continue; fi
-        missing+=("$package")
-        return
-    done
-}
 need qemu-system-x86 qemu-system-x86_64
 need busybox-static busybox
 need cpio cpio
@@ -73,18 +54,13 @@ need iproute2 ip rdma tc
 need ibverbs-utils ibv_devinfo ibv_rc_pingpong
 need ibverbs-providers '/usr/lib/*/libibverbs/librxe-rdmav*.so'
 need dropbear-bin dropbear dbclient
-# shellcheck disable=SC2207 # lines and words become elements
-missing+=($(verbs_lack))
-if [[ -n $packages ]]; then
-    echo "${missing[@]}"
-    exit
-fi
-[[ ${#missing[@]} == 0 ]] || cannot "missing packages: ${missing[*]}"
-[[ $(uname -m) == x86_64 ]] || cannot "the guest's programs are the host's, and its kernel is for x86_64"
+[[ -z $packages ]] || { echo "${missing[@]}"; exit; }
+nothing_is_missing vm
+[[ $(uname -m) == x86_64 ]] || cannot vm "the guest's programs are the host's, and its kernel is for x86_64"
 
 began=$SECONDS
 mkdir -p "$dir"
-bash ci/vm/image.sh "$dir" || cannot "no kernel or no file system for the guest"
+bash ci/vm/image.sh "$dir" || cannot vm "no kernel or no file system for the guest"
 echo "-- kernel and file system: $((SECONDS - began)) s"
 began=$SECONDS
 bash ci/vm/programs.sh "$dir/share/bin"
@@ -105,9 +81,7 @@ finish() {
     wait
     rm -f "$dir"/wire[12]
 }
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+at_exit finish
 
 # Starts a machine whose console goes to a file: its node (0: alone), its limit of seconds.
 boot() {

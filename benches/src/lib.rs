@@ -14,16 +14,17 @@
 //! * `pmi_caches`: exchanges under the caches of PMI, in real jobs and in virtual time.
 //! * `pmi_scale`: PMI in jobs of up to a million processes, in virtual time.
 //! * `pmi_get`: time of a get from the node's key-value store, by the number of readers.
+//! * `incast`: rate of one PE that many PEs write to at the same time.
+//! * `pages`: what pages of the heap cost, by their kind.
+//! * `waiting`: what it costs that many PEs wait for one.
 //! * `npb_table`: rates, peers and queue pairs of the NAS benchmarks.
+//!
+//! `cargo bench` has `calls`: what a call costs in a job of one PE, repeated and compared by criterion.
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
-pub mod about;
 pub mod cpu;
-pub mod job;
-pub mod peers;
 pub mod pmi;
-pub mod report;
 pub mod rivals;
 pub mod stats;
 pub mod table;

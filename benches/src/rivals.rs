@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::about::first_line;
-use crate::job;
+use shmem_testkit::job;
+use shmem_testkit::samples::first_line;
+
 use crate::table::Part;
 
 /// A benchmark that exists as a Rust program and as a C source, with the same rows.

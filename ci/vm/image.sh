@@ -2,9 +2,9 @@
 # Makes what a guest boots from: an unpacked Debian kernel that has Soft-RoCE and a file system in
 # memory with nothing but the C library, libibverbs and its rxe provider, a shell, iproute2, dropbear.
 # Debian's kernel is taken from its package, which is not installed.
-# Usage: ci/vm/image.sh DIRECTORY    gives DIRECTORY/vmlinux and DIRECTORY/initramfs
-set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+# Usage: ci/vm/image.sh DIRECTORY    (an absolute path) gives DIRECTORY/vmlinux and DIRECTORY/initramfs
+source "$(dirname "$0")/../common.sh"
+here=$PWD/ci/vm
 mkdir -p "$1"
 cd "$1"
 PATH=$PATH:/usr/sbin:/sbin

@@ -2,15 +2,15 @@
 # Builds what runs inside the guests, with the feature `verbs`, and lays it without symbols into one
 # directory: programs and tests by their names.
 # Usage: ci/vm/programs.sh DIRECTORY
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/../common.sh"
 rm -rf "$1" && mkdir -p "$1"
 # The same as of ci/verbs.sh.
-target=${CARGO_TARGET_DIR:-target}/verbs
+target=$target/verbs
 export CARGO_TARGET_DIR=$target
 cargo build --release --quiet --features shmem-core/verbs --bins --examples \
     -p shmem-core -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches -p shmem-tests
-for program in shmrun shmem-info npb-{bt,ep,mg,sp} footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
+# shellcheck disable=SC2046 # a word for each
+for program in shmrun shmem-info $(npb_programs) footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
 done
 tests=(conformance_verbs endpoint_verbs interop_rxe)

@@ -1,7 +1,7 @@
 //! What a benchmark says while it runs: as the reference programs, and only where somebody reads it.
 
 use crate::class::Class;
-use crate::cli::Options;
+use crate::options::Options;
 use crate::report::{Size, VERSION};
 use std::fmt;
 use std::io::{self, Write};

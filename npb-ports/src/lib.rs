@@ -1,8 +1,8 @@
 //! The NAS parallel benchmarks over `shmem`.
 //!
 //! Each benchmark is a folder with its definition (`params`), its computation (`kernel`) and a
-//! `run` that adds the communication; a program of the same name in `src/bin` hands `run` to
-//! [`cli::main`]. What they share is here:
+//! `run` that adds the communication; [`kernels`] lists them, and a program of the same name in
+//! `src/bin` runs each. What they share is here:
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -21,10 +21,13 @@
 //! | [`verify`] | comparison with the published results |
 //! | [`console`] | what is said while a benchmark runs |
 //! | [`report`] | the text of the reference programs, or JSON |
+//! | [`numbers`] | numbers as the reference programs print them |
+//! | [`options`] | what all benchmarks can be told |
 //! | [`cli`] | from the command line to the exit status |
+//! | [`peers`] | a model of whom PEs talk to |
 //!
-//! The other modules are the benchmarks. Nothing here names one: a new one adds its folder, its
-//! program and its line at the end of this file.
+//! The other modules are the benchmarks. A new one adds its folder, its line at the end of this file, its row
+//! in [`kernels`], and its program; tests, tables and scripts go through that list, and tests tell what lacks.
 //!
 //! # Terms
 //!
@@ -52,7 +55,11 @@ pub mod cpu;
 pub mod error;
 pub mod exchange;
 pub mod job;
+pub mod kernels;
 pub mod memory;
+pub mod numbers;
+pub mod options;
+pub mod peers;
 pub mod processes;
 pub mod random;
 pub mod report;

@@ -1,7 +1,7 @@
 //! Comparison of results with the published reference values.
 
 use crate::class::Class;
-use crate::report::{fortran, scientific};
+use crate::numbers::{fortran, scientific};
 use std::fmt;
 
 /// One quantity, what it should be and how far it may be off.

@@ -5,11 +5,11 @@
 
 use std::ffi::{c_int, c_long};
 
-use shmem::raw::{self, Group, combine};
+use shmem::raw::{self, Blocks, Group, combine};
 use shmem::{Datum, ReduceOp};
 
 use crate::check;
-use crate::collectives::{at_least, extent};
+use crate::collectives::at_least;
 use crate::constants::SHMEM_SYNC_SIZE;
 
 /// The active set, its size, and the rank of this PE in it; `None` if it is not in.
@@ -172,11 +172,15 @@ pub(crate) unsafe fn alltoalls<T>(
         return;
     };
     let all = nelems.saturating_mul(n);
-    let span = |arg, stride| check::bytes::<T>(extent(name, arg, all, stride));
-    let dest = check::symmetric(name, "dest", dest, span("dst", dst));
-    let source = check::symmetric(name, "source", source, span("sst", sst));
+    let (blocks, to, from) = check::blocks::<T>(name, dst, sst, 1, all);
+    let dest = check::symmetric(name, "dest", dest, to);
+    let source = check::symmetric(name, "source", source, from);
+    let pieces = Blocks {
+        count: nelems,
+        ..blocks
+    };
     // SAFETY: the arrays were checked; their use by the caller.
-    unsafe { raw::alltoalls(group, dest, source, dst, sst, nelems, size_of::<T>()) };
+    unsafe { raw::alltoalls(group, dest, source, pieces) };
 }
 
 /// The work array is not needed.

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::fmt;
 
-use shmem::raw::{self, Sym};
+use shmem::raw::{self, Blocks, Sym};
 
 use crate::place::Place;
 
@@ -123,4 +123,48 @@ pub(crate) fn aligned_to<T>(name: &str, dest: *const T, source: *const T) {
 pub(crate) fn count(name: &str, arg: &str, value: c_int) -> usize {
     usize::try_from(value)
         .unwrap_or_else(|_| refuse(name, format_args!("{arg} = {value} is negative")))
+}
+
+/// `count` blocks of `block` elements, strides apart, and the bytes from the first to the last one at
+/// destination and source.
+pub(crate) fn blocks<T>(
+    name: &str,
+    dst: isize,
+    sst: isize,
+    block: usize,
+    count: usize,
+) -> (Blocks, usize, usize) {
+    for (arg, stride) in [("dst", dst), ("sst", sst)] {
+        if stride < block.max(1) as isize && count > 1 {
+            overlapping(name, arg, stride, block);
+        }
+    }
+    let extent = |stride: isize| match count.checked_sub(1) {
+        None => 0,
+        Some(last) => {
+            let start = last.saturating_mul(stride.unsigned_abs());
+            bytes::<T>(start.saturating_add(block))
+        }
+    };
+    let blocks = Blocks {
+        count,
+        bytes: bytes::<T>(block),
+        dest_stride: bytes::<T>(dst.unsigned_abs()),
+        source_stride: bytes::<T>(sst.unsigned_abs()),
+    };
+    (blocks, extent(dst), extent(sst))
+}
+
+#[cold]
+fn overlapping(name: &str, arg: &str, stride: isize, block: usize) -> ! {
+    match block {
+        0 | 1 => refuse(
+            name,
+            format_args!("{arg} = {stride}: a stride is at least 1"),
+        ),
+        _ => refuse(
+            name,
+            format_args!("{arg} = {stride}: blocks of {block} elements would overlap"),
+        ),
+    }
 }

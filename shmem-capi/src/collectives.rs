@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use shmem::raw::{self, Group, Sym, combine};
+use shmem::raw::{self, Blocks, Group, Sym, combine};
 use shmem::{Arithmetic, Datum, ReduceOp, Sum};
 
 use crate::check;
@@ -120,22 +120,6 @@ pub(crate) unsafe fn alltoall<T>(
     0
 }
 
-/// Elements from the first to the last of `n` that are `stride` apart.
-pub(crate) fn extent(name: &str, arg: &str, n: usize, stride: isize) -> usize {
-    if stride < 1 {
-        check::refuse(
-            name,
-            format_args!("{arg} = {stride}: a stride is at least 1"),
-        );
-    }
-    match n {
-        0 => 0,
-        n => (n - 1)
-            .saturating_mul(stride.unsigned_abs())
-            .saturating_add(1),
-    }
-}
-
 pub(crate) unsafe fn alltoalls<T>(
     name: &str,
     team: Team,
@@ -149,11 +133,15 @@ pub(crate) unsafe fn alltoalls<T>(
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     let all = nelems.saturating_mul(team.n_pes());
-    let (to, from) = (extent(name, "dst", all, dst), extent(name, "sst", all, sst));
-    let (dest, source) = arrays(name, (dest, to), (source, from));
-    let (group, elem) = (Group::Team(team), size_of::<T>());
+    let (blocks, to, from) = check::blocks::<T>(name, dst, sst, 1, all);
+    let dest = check::symmetric(name, "dest", dest, to);
+    let source = check::symmetric(name, "source", source, from);
+    let pieces = Blocks {
+        count: nelems,
+        ..blocks
+    };
     // SAFETY: the arrays were checked; their use by the caller.
-    unsafe { raw::alltoalls(group, dest, source, dst, sst, nelems, elem) };
+    unsafe { raw::alltoalls(Group::Team(team), dest, source, pieces) };
     0
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use shmem::raw::{self, Blocks, Completion, Signal};
+use shmem::raw::{self, Completion, Signal};
 
 use crate::check;
 use crate::handles::Ctx;
@@ -211,35 +211,6 @@ copies! {
     get_nbi: read, AtQuiet;
 }
 
-/// The shape of a strided copy, and the bytes from its first to its last one at destination and
-/// source. `None` if there is nothing to copy.
-fn shape<T>(
-    name: &str,
-    dst: isize,
-    sst: isize,
-    bsize: usize,
-    nblocks: usize,
-) -> Option<(Blocks, usize, usize)> {
-    if bsize == 0 || nblocks == 0 {
-        return None;
-    }
-    let least = bsize as isize;
-    for (arg, stride) in [("dst", dst), ("sst", sst)] {
-        if stride < least && nblocks > 1 {
-            check::refuse(
-                name,
-                format_args!("{arg} = {stride}: blocks of {bsize} elements would overlap"),
-            );
-        }
-    }
-    let extent = |stride: isize| {
-        let starts = (nblocks - 1).saturating_mul(stride.unsigned_abs());
-        check::bytes::<T>(starts.saturating_add(bsize))
-    };
-    let blocks = Blocks::new(nblocks, bsize, size_of::<T>(), dst, sst);
-    Some((blocks, extent(dst), extent(sst)))
-}
-
 pub(crate) unsafe fn ibput<T>(
     name: &str,
     ctx: Ctx,
@@ -252,14 +223,16 @@ pub(crate) unsafe fn ibput<T>(
     pe: c_int,
 ) {
     check::running(name);
-    let Some((blocks, extent, _)) = shape::<T>(name, dst, sst, bsize, nblocks) else {
+    if bsize == 0 || nblocks == 0 {
         return;
-    };
+    }
+    let (blocks, extent, _) = check::blocks::<T>(name, dst, sst, bsize, nblocks);
     let dest = check::symmetric(name, "dest", dest, extent);
     // SAFETY: by the caller; the whole extent of the target was checked.
     unsafe {
         let ctx = ctx.get(name);
-        raw::put_blocks(ctx, dest, source.cast(), blocks, check::pe(name, ctx, pe));
+        let (pe, completion) = (check::pe(name, ctx, pe), Completion::OnReturn);
+        raw::put_blocks(ctx, dest, source.cast(), blocks, pe, completion);
     }
 }
 
@@ -275,9 +248,10 @@ pub(crate) unsafe fn ibget<T>(
     pe: c_int,
 ) {
     check::running(name);
-    let Some((blocks, _, extent)) = shape::<T>(name, dst, sst, bsize, nblocks) else {
+    if bsize == 0 || nblocks == 0 {
         return;
-    };
+    }
+    let (blocks, _, extent) = check::blocks::<T>(name, dst, sst, bsize, nblocks);
     let source = check::symmetric(name, "source", source, extent);
     // SAFETY: by the caller; the whole extent of the source was checked.
     unsafe {

@@ -202,7 +202,7 @@ macro_rules! fetching {
         ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
-        [] fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)* pe: usize) -> T {
+        pub fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)* pe: usize) -> T {
             T::from_bits(ctx.atomic(dest.elem(0).sym(), width::<T>(), $op, pe))
         }
 
@@ -219,7 +219,7 @@ macro_rules! fetching {
         ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $nbi_spec, "`.")]
-        [unsafe] fn $nbi<T: $bound>(
+        pub unsafe fn $nbi<T: $bound>(
             &ctx, fetch: &mut T, dest: SymSlice<T>, $($arg: T,)* pe: usize,
         ) {
             let fetch = (&raw mut *fetch).cast();
@@ -275,7 +275,7 @@ macro_rules! plain {
         ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
-        [] fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)? pe: usize) {
+        pub fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)? pe: usize) {
             ctx.atomic_plain(dest.elem(0).sym(), width::<T>(), $op, pe);
         }
     )* } };

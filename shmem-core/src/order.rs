@@ -128,7 +128,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_quiet`, `shmem_ctx_quiet`.
-    [] fn quiet(&ctx) {
+    pub fn quiet(&ctx) {
         ctx.quiet();
     }
 
@@ -139,7 +139,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_pe_quiet`, `shmem_ctx_pe_quiet`.
-    [] fn pe_quiet(&ctx, pes: &[usize]) {
+    pub fn pe_quiet(&ctx, pes: &[usize]) {
         ctx.pe_quiet(pes.iter().copied());
     }
 
@@ -152,7 +152,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_fence`, `shmem_ctx_fence`.
-    [] fn fence(&ctx) {
+    pub fn fence(&ctx) {
         ctx.fence();
     }
 }

@@ -146,7 +146,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_put_signal`.
-    [] fn put_signal<T: Datum>(
+    pub fn put_signal<T: Datum>(
         &ctx,
         dest: SymSlice<T>,
         source: &[T],
@@ -173,7 +173,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_put_signal_nbi`.
-    [unsafe] fn put_signal_nbi<T: Datum>(
+    pub unsafe fn put_signal_nbi<T: Datum>(
         &ctx,
         dest: SymSlice<T>,
         source: &[T],
@@ -195,7 +195,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_signal_add`.
-    [] fn signal_add(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
+    pub fn signal_add(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
         ctx.atomic_plain(signal.elem(0).sym(), Width::W8, AtomicOp::Add(value), pe);
     }
 
@@ -206,7 +206,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_signal_set`.
-    [] fn signal_set(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
+    pub fn signal_set(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
         ctx.atomic_plain(signal.elem(0).sym(), Width::W8, AtomicOp::Swap(value), pe);
     }
 }

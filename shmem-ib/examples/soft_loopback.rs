@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, SendOp, SendWr,
+    Access, Completion, Cq, Hca, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, SendOp, SendWr,
     VerbsError, WcStatus,
 };
 use shmem_ib_kit::conformance::Region;
@@ -46,28 +46,8 @@ impl Port {
     }
 
     fn connect(&self, peer: &Self) {
-        let dest = RcDest {
-            av: peer.hca.port().av,
-            qpn: peer.qp,
-            rq_psn: Psn(1),
-            mtu: Mtu::M4096,
-            max_dest_rd_atomic: 16,
-            min_rnr_timer: 1,
-        };
-        for attr in [
-            QpAttr::Init {
-                access: Access::ALL,
-                qkey: None,
-            },
-            QpAttr::Rtr { dest: Some(dest) },
-            QpAttr::Rts {
-                sq_psn: Psn(1),
-                timeout: 18,
-                retry_cnt: 7,
-                rnr_retry: 7,
-                max_rd_atomic: 16,
-            },
-        ] {
+        let dest = RcDest::new(peer.hca.port().av, peer.qp, Psn(1), Mtu::M4096);
+        for attr in RcStart::new(dest, Psn(1)).attrs() {
             self.hca
                 .modify_qp(self.qp, &attr)
                 .expect("a legal transition");

@@ -9,7 +9,7 @@
 //! ```
 //! * [`verbs`]: the least of InfiniBand verbs that this project uses, as `trait Hca` and
 //!   plain types. Code that runs against it is legal on hardware: queue pair transitions
-//!   are checked against a table ([`verbs::qp_table`]).
+//!   are checked against a table ([`verbs::transitions`]).
 //! * [`soft`]: the software HCA. [`soft::Engine`] is a pure machine (no socket, no clock);
 //!   [`soft::SoftHca`] drives it over a UDP socket with no privileges. [`soft::wire`]: its packets.
 //! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen. With feature
@@ -34,8 +34,8 @@
 //!   target, in posting order with respect to the other operations of that queue pair.
 //! * All protocol code takes the time as `u64` nanoseconds from an arbitrary origin and its
 //!   randomness from a seed: the same inputs give the same outputs.
-//! * Unsafe code is confined to raw copies (`soft::memory`), atomics on words (`connect::atomic`), system
-//!   calls and mappings (`soft::socket`, `soft::xrc::map`), libibverbs (`device::ibv`), and to the post
+//! * Unsafe code is confined to raw copies (`soft::memory::raw`), atomics on words (`connect::atomic`), system
+//!   calls and mappings (`soft::driver::{messages, pages}`, `soft::xrc::map`), libibverbs (`device::ibv`), and to the post
 //!   functions, whose contract is the one of verbs: buffers stay valid until their completion.
 
 pub use shmem_connect as connect;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use shmem_ib::device::ibv::{FoundDevice, VerbsConfig, VerbsHca};
 use shmem_ib::verbs::Hca;
 use shmem_ib_kit::conformance::{Beyond, Fabric, Lapses, all};
-use shmem_require::skipped;
+use shmem_testkit::needs::skipped;
 
 struct Devices {
     hcas: [VerbsHca; 2],

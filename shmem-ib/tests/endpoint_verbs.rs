@@ -14,7 +14,7 @@ use shmem_ib::verbs::{
     VerbsError, Wake,
 };
 use shmem_ib_kit::job::{Job, Pe, Plain};
-use shmem_require::skipped;
+use shmem_testkit::needs::skipped;
 
 /// The ports to use, unless there are none and need not be.
 fn ports() -> Option<[VerbsConfig; 2]> {

@@ -3,13 +3,11 @@
 
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, Completion, Counters, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, SendOp, SendWr,
-    Sge, WcStatus,
+    Access, Completion, Counters, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, SendOp,
+    SendWr, Sge, WcStatus,
 };
 use shmem_ib_kit::sim::{NetConfig, Receiver, SimNet};
 
-#[path = "common/ladder.rs"]
-mod ladder;
 #[path = "common/seeds.rs"]
 mod seeds;
 
@@ -198,7 +196,16 @@ fn connect(net: &mut SimNet<VecMemory>, node: usize, mtu: Mtu) -> Sender {
             max_dest_rd_atomic: 64,
             min_rnr_timer: 1,
         };
-        ladder::climb(net.engine(node), qp, dest, Psn::new(1), 64);
+        let start = RcStart {
+            timeout: 0, // Simulated networks are worse than any budget.
+            max_rd_atomic: 64,
+            ..RcStart::new(dest, Psn::new(1))
+        };
+        for attr in start.attrs() {
+            net.engine(node)
+                .modify_qp(qp, &attr)
+                .expect("a legal transition");
+        }
     }
     let mr = net.engine(node).reg_mr(BASE, MESSAGE as u64, Access::ALL);
     let (node, cq, qp, _) = ends[1];

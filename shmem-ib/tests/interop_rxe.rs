@@ -31,7 +31,7 @@ use shmem_ib::device::ibv::{VerbsConfig, VerbsHca};
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{Counters, Hca, Mtu};
 use shmem_ib_kit::conformance::{self, Beyond, Fabric, Lapses};
-use shmem_require::skipped;
+use shmem_testkit::needs::skipped;
 
 /// One HCA of each make, in the order of the check.
 struct Pair {

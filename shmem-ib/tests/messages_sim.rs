@@ -10,8 +10,6 @@
 //!
 //! `SHMEM_SIM_SEEDS=100000` runs more seeds, `SHMEM_SIM_SEED=n` only that one.
 
-#[path = "common/ladder.rs"]
-mod ladder;
 #[path = "common/seeds.rs"]
 mod seeds;
 
@@ -21,8 +19,8 @@ use seeds::number;
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RecvWr, SendOp, SendWr, Sge,
-    Srq, SrqInit, SrqKind, VerbsError, WcOpcode, WcStatus,
+    Access, Completion, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, RecvWr, SendOp,
+    SendWr, Sge, Srq, SrqInit, SrqKind, VerbsError, WcOpcode, WcStatus,
 };
 use shmem_ib_kit::sim::{NetConfig, SimNet};
 
@@ -177,7 +175,17 @@ impl World {
                 max_dest_rd_atomic: 4,
                 min_rnr_timer: 1 + self.rng.below(10) as u8,
             };
-            ladder::climb(self.net.engine(me), qpn, dest, sq_psn, 4);
+            let start = RcStart {
+                timeout: 0, // Simulated networks are worse than any budget.
+                max_rd_atomic: 4,
+                ..RcStart::new(dest, sq_psn)
+            };
+            for attr in start.attrs() {
+                self.net
+                    .engine(me)
+                    .modify_qp(qpn, &attr)
+                    .expect("a legal transition");
+            }
             self.directions.push(Direction {
                 index: self.directions.len(),
                 from: me,

@@ -8,7 +8,7 @@
 use shmem_ib::soft::Engine;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, AddressVector, Completion, Cq, Gid, Mr, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
+    Access, AddressVector, Completion, Cq, Gid, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart,
     RecvWr, Rkey, SendOp, SendWr, Sge, WcStatus,
 };
 use shmem_ib::wire::{Ext, Flow, Header, NakCode, PACKET_MAX, Packet, Syndrome};
@@ -77,22 +77,13 @@ impl Wire {
                 max_dest_rd_atomic: 4,
                 min_rnr_timer: 12,
             };
-            let ladder = [
-                QpAttr::Init {
-                    access: Access::ALL,
-                    qkey: None,
-                },
-                QpAttr::Rtr { dest: Some(dest) },
-                QpAttr::Rts {
-                    sq_psn: PSN,
-                    timeout: TIMEOUT,
-                    retry_cnt: 7,
-                    rnr_retry,
-                    max_rd_atomic: 4,
-                },
-            ];
-            for attr in &ladder {
-                end.engine.modify_qp(end.qpn, attr).unwrap();
+            let start = RcStart {
+                timeout: TIMEOUT,
+                rnr_retry,
+                ..RcStart::new(dest, PSN)
+            };
+            for attr in start.attrs() {
+                end.engine.modify_qp(end.qpn, &attr).unwrap();
             }
         }
         let [a, b] = ends;

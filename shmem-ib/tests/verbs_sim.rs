@@ -9,8 +9,6 @@
 //!
 //! `SHMEM_SIM_SEEDS=100000` runs more seeds, `SHMEM_SIM_SEED=n` only that one.
 
-#[path = "common/ladder.rs"]
-mod ladder;
 #[path = "common/seeds.rs"]
 mod seeds;
 
@@ -18,8 +16,8 @@ use seeds::number;
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Mr, Mtu, Psn, QpInit, QpState, QpType, Qpn, RcDest, Rkey, SendOp,
-    SendWr, Sge, VerbsError, WcStatus,
+    Access, Completion, Cq, Mr, Mtu, Psn, QpInit, QpState, QpType, Qpn, RcDest, RcStart, Rkey,
+    SendOp, SendWr, Sge, VerbsError, WcStatus,
 };
 use shmem_ib_kit::sim::{NetConfig, SimNet};
 
@@ -179,7 +177,17 @@ impl World {
                 max_dest_rd_atomic,
                 min_rnr_timer: 1,
             };
-            ladder::climb(self.net.engine(node), qpn, dest, sq_psn, max_rd_atomic);
+            let start = RcStart {
+                timeout: 0, // Simulated networks are worse than any budget.
+                max_rd_atomic,
+                ..RcStart::new(dest, sq_psn)
+            };
+            for attr in start.attrs() {
+                self.net
+                    .engine(node)
+                    .modify_qp(qpn, &attr)
+                    .expect("a legal transition");
+            }
             let i = self.directions.len();
             self.directions.push(Direction {
                 from: node,

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, RecvWr, SendOp,
+    Access, Completion, Cq, Hca, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, RecvWr, SendOp,
     SendWr, Srq, SrqInit, SrqKind, SrqNum, WcOpcode, WcStatus,
 };
 use shmem_ib_kit::conformance::Region;
@@ -278,22 +278,12 @@ fn connect(hca: &SimHca, qp: Qpn, peer: &SimHca, peer_qp: Qpn, mtu: Mtu) {
         max_dest_rd_atomic: 4,
         min_rnr_timer: 1,
     };
-    let attrs = [
-        QpAttr::Init {
-            access: Access::ALL,
-            qkey: None,
-        },
-        QpAttr::Rtr { dest: Some(dest) },
-        QpAttr::Rts {
-            sq_psn: Psn(0xff_fff0),
-            timeout: 22,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 4,
-        },
-    ];
-    for attr in &attrs {
-        hca.modify_qp(qp, attr).unwrap();
+    let start = RcStart {
+        timeout: 22,
+        ..RcStart::new(dest, Psn(0xff_fff0))
+    };
+    for attr in start.attrs() {
+        hca.modify_qp(qp, &attr).unwrap();
     }
 }
 

@@ -11,6 +11,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use shmem_testkit::job::MARK;
+
 /// Kinds of messages from the server: output, or the exit status.
 const OUT: u8 = 1;
 const ERR: u8 = 2;
@@ -55,7 +57,7 @@ fn session(stream: UnixStream) {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("RSH_HOST", host)
-        .env("SHMRUN_TEST_MARK", mark)
+        .env(MARK, mark)
         .env("SHMEM_SPIN", "set by the shell's start-up files, and wrong")
         .current_dir("/")
         .stdin(Stdio::piped())
@@ -134,10 +136,7 @@ fn client(socket: &str, host: &str, command: &str) {
     }
     let mut stream = UnixStream::connect(socket).unwrap();
     write_text(&stream, host);
-    write_text(
-        &stream,
-        &std::env::var("SHMRUN_TEST_MARK").unwrap_or_default(),
-    );
+    write_text(&stream, &std::env::var(MARK).unwrap_or_default());
     write_text(&stream, command);
     let mut to = stream.try_clone().unwrap();
     std::thread::spawn(move || {

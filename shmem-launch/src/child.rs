@@ -38,10 +38,10 @@ pub(crate) struct Child {
     reader: FrameReader,
     pub(crate) out: OutBuf,
     pub(crate) ready: bool,
-    pub(crate) spawned: bool,
+    pub(crate) started: bool,
     pub(crate) exited: bool,
     /// None of its PEs will join an operation any more.
-    pub(crate) deaf: bool,
+    pub(crate) disconnected: bool,
     pub(crate) done: bool,
     /// When its link ended, or since when nothing is expected from there.
     closed_at: Option<u64>,

@@ -18,6 +18,13 @@
 //!
 //! Exactly one cause is reported, the first that reaches the launcher: what the other PEs do after
 //! the job was ended is a consequence.
+//!
+//! # Who frees those that wait
+//! A PE that waits for one which has ended without finalize waits for ever, in memory, on the network or in
+//! PMI: nobody tells it, and only the end of the job frees it. An agent therefore reports an end that
+//! leaves others waiting, and the launcher ends the job. An end with another status than 0 is a fault
+//! whatever the PE left behind, so an agent looks at that (`unfinalized`) only where the status is 0. Who
+//! lets a job go on after a fault has to look at it for every end.
 
 use std::fmt;
 
@@ -164,7 +171,7 @@ pub enum Cause {
         rank: u32,
     },
     /// A PE lives and has closed its PMI connection, and others wait in an operation that needs all.
-    Deaf {
+    Disconnected {
         /// Its rank.
         rank: u32,
     },
@@ -210,7 +217,7 @@ impl Cause {
             Self::Pe { .. }
                 | Self::Unfinalized { .. }
                 | Self::Absent { .. }
-                | Self::Deaf { .. }
+                | Self::Disconnected { .. }
                 | Self::Abort { .. }
         )
     }
@@ -221,7 +228,7 @@ impl Fault {
     pub fn status(&self) -> u8 {
         match &self.cause {
             Cause::Pe { end, .. } => end.status(),
-            Cause::Unfinalized { .. } | Cause::Absent { .. } | Cause::Deaf { .. } => 1,
+            Cause::Unfinalized { .. } | Cause::Absent { .. } | Cause::Disconnected { .. } => 1,
             Cause::Abort { code, .. } => *code as u8,
             Cause::Agent { .. } | Cause::Node { .. } => LAUNCHER,
         }
@@ -233,26 +240,26 @@ impl Fault {
     }
 
     /// The message, with the name of the node's host, if it has one of its own.
-    pub fn told<'a>(&'a self, hosts: &'a [String]) -> impl fmt::Display + 'a {
-        Told { fault: self, hosts }
+    pub fn message<'a>(&'a self, hosts: &'a [String]) -> impl fmt::Display + 'a {
+        Message { fault: self, hosts }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.told(&[]).fmt(f)
+        self.message(&[]).fmt(f)
     }
 }
 
-struct Told<'a> {
+struct Message<'a> {
     fault: &'a Fault,
     hosts: &'a [String],
 }
 
 /// A node, and its host if that has a name.
-struct Place<'a>(u32, Option<&'a String>);
+struct NodeName<'a>(u32, Option<&'a String>);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for NodeName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self(node, None) => write!(f, "node {node}"),
@@ -261,10 +268,10 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { node, pid, cause } = self.fault;
-        let node = Place(*node, self.hosts.get(*node as usize));
+        let node = NodeName(*node, self.hosts.get(*node as usize));
         match cause {
             Cause::Pe { rank, end } => write!(f, "PE {rank} on {node} (pid {pid}) {end}"),
             Cause::Unfinalized { rank } => write!(
@@ -277,7 +284,7 @@ impl fmt::Display for Told<'_> {
                 "PE {rank} has ended, but other PEs, seen on {node}, wait for it: all PEs must \
                  initialise, and join collective operations, equally often"
             ),
-            Cause::Deaf { rank } => write!(
+            Cause::Disconnected { rank } => write!(
                 f,
                 "PE {rank} has closed its PMI connection without finalize, but other PEs, seen on \
                  {node}, wait for it in a collective operation"
@@ -370,7 +377,7 @@ mod tests {
         assert_eq!(agent.status(), LAUNCHER);
         let hosts = ["a", "b", "c", "d"].map(String::from);
         assert_eq!(
-            agent.told(&hosts).to_string(),
+            agent.message(&hosts).to_string(),
             "the launch agent of node 3 (d) (pid 77) was killed by signal 9 (SIGKILL)"
         );
     }

@@ -1,4 +1,4 @@
-//! What PEs say alike is told once, with how often it was said.
+//! What PEs say alike is notice once, with how often it was said.
 //!
 //! When a program fails, it often fails on all PEs at once and in the same words. Every agent, and the
 //! launcher, remembers what has passed through it: what is new goes on at once, what is not is counted,
@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of texts that are remembered. What comes after is told each time.
+/// Bytes of texts that are remembered. What comes after is notice each time.
 const REMEMBERED: usize = 256 << 10;
 /// What remembering costs beside the text.
 const OVERHEAD: usize = 128;
@@ -20,20 +20,20 @@ const EXCERPT: usize = 100;
 
 /// What a PE has said to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Notice {
     /// Its rank; of several, that of one of them.
     pub rank: u32,
     /// Its node.
     pub node: u32,
     /// How often it was said.
     pub count: u64,
-    /// Whether it only adds to what was said before: then it is told once and not counted.
+    /// Whether it only adds to what was said before: then it is notice once and not counted.
     pub adds: bool,
     /// The words.
     pub text: String,
 }
 
-impl Told {
+impl Notice {
     /// The words, with who says them; `hosts` are the names of the nodes' hosts, if they have their own.
     pub fn line(&self, hosts: &[String]) -> impl fmt::Display {
         let (rank, node) = (self.rank, self.node);
@@ -58,54 +58,54 @@ impl Told {
     }
 }
 
-/// What has been told so far.
+/// What has been notice so far.
 #[derive(Debug, Default)]
 pub struct Fold {
-    known: Vec<Told>,
+    known: Vec<Notice>,
     by_text: HashMap<String, usize>,
     bytes: usize,
 }
 
-/// What becomes of something that was told.
+/// What becomes of something that was notice.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Passed {
     /// It is new, and goes on.
-    On(Told),
+    On(Notice),
     /// It was counted.
     Counted,
     /// Nothing more can be remembered. It goes on, however often it comes.
-    Unknown(Told),
+    Unknown(Notice),
 }
 
 impl Fold {
-    /// Takes note of something that was told.
-    pub fn add(&mut self, told: Told) -> Passed {
-        if let Some(&at) = self.by_text.get(&told.text) {
+    /// Takes note of something that was notice.
+    pub fn add(&mut self, notice: Notice) -> Passed {
+        if let Some(&at) = self.by_text.get(&notice.text) {
             let known = &mut self.known[at];
             if !known.adds {
-                known.count = known.count.saturating_add(told.count);
+                known.count = known.count.saturating_add(notice.count);
             }
             return Passed::Counted;
         }
-        let bytes = 2 * told.text.len() + OVERHEAD;
+        let bytes = 2 * notice.text.len() + OVERHEAD;
         if self.bytes + bytes > REMEMBERED {
-            return Passed::Unknown(told);
+            return Passed::Unknown(notice);
         }
         self.bytes += bytes;
-        self.by_text.insert(told.text.clone(), self.known.len());
-        // Once is what is told now.
-        let count = told.count.saturating_sub(1);
-        self.known.push(Told {
+        self.by_text.insert(notice.text.clone(), self.known.len());
+        // Once is what is notice now.
+        let count = notice.count.saturating_sub(1);
+        self.known.push(Notice {
             count,
-            ..told.clone()
+            ..notice.clone()
         });
-        Passed::On(Told { count: 1, ..told })
+        Passed::On(Notice { count: 1, ..notice })
     }
 
-    /// What was said again since it was told, in the order in which it was first said.
-    pub fn take_counts(&mut self) -> Vec<Told> {
+    /// What was said again since it was notice, in the order in which it was first said.
+    pub fn take_counts(&mut self) -> Vec<Notice> {
         let again = self.known.iter_mut().filter(|known| known.count > 0);
-        let taken = again.map(|known| Told {
+        let taken = again.map(|known| Notice {
             count: std::mem::take(&mut known.count),
             ..known.clone()
         });
@@ -118,8 +118,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(rank: u32, text: &str) -> Told {
-        Told {
+    fn notice(rank: u32, text: &str) -> Notice {
+        Notice {
             rank,
             node: rank / 2,
             count: 1,
@@ -131,20 +131,20 @@ mod tests {
     #[test]
     fn equal_words_pass_once_and_are_counted() {
         let mut fold = Fold::default();
-        assert_eq!(fold.add(told(3, "ouch")), Passed::On(told(3, "ouch")));
+        assert_eq!(fold.add(notice(3, "ouch")), Passed::On(notice(3, "ouch")));
         for rank in 4..10 {
-            assert_eq!(fold.add(told(rank, "ouch")), Passed::Counted);
+            assert_eq!(fold.add(notice(rank, "ouch")), Passed::Counted);
         }
-        assert_eq!(fold.add(told(5, "oh")), Passed::On(told(5, "oh")));
-        let added = |rank| Told {
+        assert_eq!(fold.add(notice(5, "oh")), Passed::On(notice(5, "oh")));
+        let added = |rank| Notice {
             adds: true,
-            ..told(rank, "stack")
+            ..notice(rank, "stack")
         };
         assert_eq!(fold.add(added(1)), Passed::On(added(1)));
         assert_eq!(fold.add(added(2)), Passed::Counted);
-        let six = Told {
+        let six = Notice {
             count: 6,
-            ..told(3, "ouch")
+            ..notice(3, "ouch")
         };
         assert_eq!(fold.take_counts(), [six]);
         assert_eq!(fold.take_counts(), []);
@@ -155,58 +155,58 @@ mod tests {
         let mut fold = Fold::default();
         let text = |i: usize| format!("{i} {}", "x".repeat(1000));
         let unknown = (0..10_000).filter(|&i| {
-            let passed = fold.add(told(0, &text(i)));
+            let passed = fold.add(notice(0, &text(i)));
             matches!(passed, Passed::Unknown(_))
         });
         assert!(unknown.count() > 9_000);
-        assert_eq!(fold.add(told(1, &text(0))), Passed::Counted);
+        assert_eq!(fold.add(notice(1, &text(0))), Passed::Counted);
         assert!(fold.bytes <= REMEMBERED);
     }
 
     #[test]
     fn lines_say_who_and_how_often() {
-        let t = told(3, "it\nhurts\n");
+        let t = notice(3, "it\nhurts\n");
         assert_eq!(t.line(&[]).to_string(), "PE 3 (node 1): it\nhurts");
         let hosts = ["a".into(), "b".into()];
         assert_eq!(t.line(&hosts).to_string(), "PE 3 (node 1, b): it\nhurts");
         let again = t.repetition().to_string();
         assert_eq!(again, "1 more says the same as PE 3: it ...");
-        let many = Told {
+        let many = Notice {
             count: 8191,
-            ..told(0, "no")
+            ..notice(0, "no")
         };
         let again = many.repetition().to_string();
         assert_eq!(again, "8191 more say the same as PE 0: no");
     }
 
     proptest! {
-        /// Whatever the tree, nothing is lost: what the root has told and counted is what was said.
+        /// Whatever the tree, nothing is lost: what the root has notice and counted is what was said.
         #[test]
         fn a_tree_of_folds_counts_all(said in proptest::collection::vec((0usize..7, 0u32..4), 0..60)) {
             // Of seven agents, each is the parent of two.
             let mut folds: Vec<Fold> = (0..7).map(|_| Fold::default()).collect();
             let (mut told_at_all, mut shown) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
-            fn up(folds: &mut [Fold], at: usize, told: Told, shown: &mut HashMap<String, u64>) {
-                if let Passed::On(told) = folds[at].add(told) {
+            fn up(folds: &mut [Fold], at: usize, notice: Notice, shown: &mut HashMap<String, u64>) {
+                if let Passed::On(notice) = folds[at].add(notice) {
                     match at {
-                        0 => *shown.entry(told.text).or_default() += told.count,
-                        _ => up(folds, (at - 1) / 2, told, shown),
+                        0 => *shown.entry(notice.text).or_default() += notice.count,
+                        _ => up(folds, (at - 1) / 2, notice, shown),
                     }
                 }
             }
             for (at, what) in said {
                 let text = format!("words {what}");
                 *told_at_all.entry(text.clone()).or_default() += 1;
-                up(&mut folds, at, told(at as u32, &text), &mut shown);
+                up(&mut folds, at, notice(at as u32, &text), &mut shown);
             }
             prop_assert_eq!(shown.values().filter(|n| **n != 1).count(), 0);
             for at in (1..7).rev() {
-                for told in folds[at].take_counts() {
-                    up(&mut folds, (at - 1) / 2, told, &mut shown);
+                for notice in folds[at].take_counts() {
+                    up(&mut folds, (at - 1) / 2, notice, &mut shown);
                 }
             }
-            for told in folds[0].take_counts() {
-                *shown.entry(told.text).or_default() += told.count;
+            for notice in folds[0].take_counts() {
+                *shown.entry(notice.text).or_default() += notice.count;
             }
             prop_assert_eq!(shown, told_at_all);
         }

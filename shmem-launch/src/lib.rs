@@ -180,7 +180,7 @@ fn show(text: &str) -> u8 {
 
 /// A reader that has gone knows that it has.
 fn tell_lost(lost: &driver::Lost) -> u8 {
-    match &lost.told {
+    match &lost.message {
         Some(what) => complain(what, lost.status),
         None => lost.status,
     }

@@ -15,17 +15,17 @@
 //! What is not there is left out with a message. The tables go to standard output and, with all
 //! samples, the machine and the commit, into the directory.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use shmem_benches::about::about;
-use shmem_benches::job::{self, End};
 use shmem_benches::rivals::{Bench, COLLECTIVES, Candidate, Over, P2P};
 use shmem_benches::table::{self, Library, Row};
+use shmem_testkit::Job;
+use shmem_testkit::samples::about;
 
 #[derive(Parser)]
 #[command(about = "Our library beside other OpenSHMEM libraries")]
@@ -169,22 +169,16 @@ fn measure(
     options: &Options,
 ) -> io::Result<Result<Vec<Row>, String>> {
     let file = |ending: &str| PathBuf::from(format!("{}.{ending}", files.display()));
-    let (samples, messages) = (file("csv"), file("err"));
     let mut command = candidate.command(program, n_pes);
-    command
-        .arg(options.milliseconds.to_string())
-        .stdin(Stdio::null())
-        .stdout(File::create(&samples)?)
-        .stderr(File::create(&messages)?);
-    let end = job::run(&mut command, Duration::from_secs(options.limit))?;
-    let said = fs::read_to_string(&messages).unwrap_or_default();
-    if said.is_empty() {
-        fs::remove_file(&messages)?;
+    command.arg(options.milliseconds.to_string());
+    let outcome = Job::of(command).run_within(Duration::from_secs(options.limit));
+    fs::write(file("csv"), &outcome.stdout)?;
+    if !outcome.stderr.is_empty() {
+        fs::write(file("err"), &outcome.stderr)?;
     }
-    let last = said.lines().last().unwrap_or("nothing was said");
-    Ok(match end {
-        End::TimedOut => Err(format!("ended after {} s ({last})", options.limit)),
-        End::Exited(status) if !status.success() => Err(format!("{status} ({last})")),
-        End::Exited(_) => table::read(&fs::read_to_string(&samples)?),
+    let last = outcome.stderr.lines().last().unwrap_or("nothing was said");
+    Ok(match outcome.failure() {
+        Some(how) => Err(format!("{how} ({last})")),
+        None => table::read(&outcome.stdout),
     })
 }

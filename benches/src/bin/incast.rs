@@ -3,17 +3,17 @@
 //! `incast [--senders 1,2,4,15] [--mib 1] [--puts 64]` runs a job for each number of senders, in turn,
 //! several times, and prints for each the rate at which PE 0 gets data, packets and repetitions, and the
 //! ratio to the rate of the first. The puts are shared among the senders, so all jobs move the same
-//! number of bytes. Raw samples go to standard output, one JSON object a line.
+//! number of bytes. Raw samples go to standard output, one JSON object a line, behind one
+//! that tells where they were taken.
 
 use std::io;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use shmem::{alloc, barrier_all, my_pe, n_pes};
-use shmem_benches::job;
-use shmem_benches::report::figure;
 use shmem_benches::stats::median;
+use shmem_testkit::samples::Samples;
+use shmem_testkit::{Job, job};
 
 #[derive(Parser)]
 #[command(about = "Rate of one PE that many PEs write to at the same time")]
@@ -58,13 +58,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             again: 0.0,
         })
         .collect();
+    let mut samples = Samples::begin(io::stdout())?;
     for run in 0..options.runs {
         for case in &mut cases {
             let (rate, packets, again) = measure(&options, case.senders)?;
-            println!(
-                "{{\"run\":{run},\"senders\":{},\"mib_per_s\":{rate:.1},\"packets\":{packets},\"again\":{again}}}",
-                case.senders
-            );
+            samples.add(&[
+                ("run", &run),
+                ("senders", &case.senders),
+                ("mib_per_s", &format_args!("{rate:.1}")),
+                ("packets", &packets),
+                ("again", &again),
+            ])?;
             case.rates.push(rate);
             case.packets += packets;
             case.again += again;
@@ -86,23 +90,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Runs a job; gives MiB per second, packets, and those of them that were sent again.
 fn measure(options: &Options, senders: usize) -> io::Result<(f64, f64, f64)> {
-    let report = std::env::temp_dir().join(format!("incast.{}.json", std::process::id()));
-    let n = (senders + 1).to_string();
-    let mut command = Command::new(job::built("shmrun")?);
-    command.env("SHMEM_HCA", "soft");
-    command.args(["-n", &n, "--nodes", &n, "--report-json"]);
-    command.arg(&report).arg(std::env::current_exe()?);
-    command.args(["--pe", "--mib", &options.mib.to_string()]);
-    command.args(["--puts", &options.puts.to_string()]);
-    let text = job::output(&mut command, Duration::from_secs(300))?;
-    let json = std::fs::read_to_string(&report)?;
-    std::fs::remove_file(&report)?;
-    let sum = |name: &str| {
-        let missing = || io::Error::other(format!("the report has no {name}"));
-        figure(&json, name).map(|f| f.sum).ok_or_else(missing)
-    };
-    let rate = text.trim().parse().map_err(io::Error::other)?;
-    Ok((rate, sum("packets sent")?, sum("packets retransmitted")?))
+    let program = std::env::current_exe()?;
+    let (mib, puts) = (options.mib.to_string(), options.puts.to_string());
+    let program = [
+        &program.to_string_lossy()[..],
+        "--pe",
+        "--mib",
+        &mib,
+        "--puts",
+        &puts,
+    ];
+    let n = senders + 1;
+    let layout = format!("-n {n} --nodes {n}");
+    let outcome = Job::reported(job::built("shmrun")?, &layout, &program)
+        .env("SHMEM_HCA", "soft")
+        .run_within(Duration::from_secs(300))
+        .well()?;
+    let rate = outcome.stdout.trim().parse().map_err(io::Error::other)?;
+    let sum = |name| outcome.report().figure(name).sum;
+    Ok((rate, sum("packets sent"), sum("packets retransmitted")))
 }
 
 /// One PE: all but the first put into the first. PE 0 prints its rate.

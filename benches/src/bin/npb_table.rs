@@ -1,26 +1,26 @@
 //! The tables of the NAS benchmarks: how fast, and with how many peers.
 //!
-//! `npb_table --out OUT` runs EP, BT, MG and SP and prints two tables. The first: rates, with the
+//! `npb_table --out OUT` runs the benchmarks and prints two tables. The first: rates, with the
 //! peers and queue pairs that `shmrun --report-json` counted, best of several runs. The second:
 //! peers at 64 PEs, each on a node of its own, beside the model ([`peers`]), which is given for 256
 //! PEs too, and the published averages of a library that connects on demand. Peers are counted at
 //! both ends: the mean over PEs of the number of other PEs with which it has a connection.
 //!
-//! [`peers`]: shmem_benches::peers
+//! [`peers`]: npb_ports::peers
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use shmem_benches::about::about;
-use shmem_benches::job::{self, End};
-use shmem_benches::peers::Graph;
-use shmem_benches::report::{Figure, figure};
+use npb_ports::kernels::{KERNELS, Kernel};
+use npb_ports::peers::Graph;
+use shmem_testkit::report::{Figure, Report};
+use shmem_testkit::{Job, job, samples};
 
 #[derive(Parser)]
 #[command(about = "Rates, peers and queue pairs of the NAS benchmarks")]
@@ -42,8 +42,8 @@ struct Options {
     #[arg(long, default_value_t = 3)]
     runs: u32,
     /// Benchmarks, by the names of the programs [default: all].
-    #[arg(long, value_name = "PROGRAM", value_parser = KERNELS.map(|kernel| kernel.program))]
-    only: Vec<String>,
+    #[arg(long, value_name = "PROGRAM", value_parser = kernel)]
+    only: Vec<&'static Kernel>,
     /// Seconds after which a job is ended.
     #[arg(long, default_value_t = 300)]
     limit: u64,
@@ -78,38 +78,15 @@ fn layout(text: &str) -> Result<Layout, String> {
     }
 }
 
-/// A benchmark.
-struct Kernel {
-    program: &'static str,
-    /// Whom PEs talk to but for collectives; of grids large enough for so many PEs.
-    neighbours: fn(usize) -> Graph,
-    /// Average number of peers at 64 PEs, as published: Chakraborty et al., On-demand Connection
-    /// Management for OpenSHMEM and OpenSHMEM+MPI, Table I.
-    published: f64,
+fn kernel(program: &str) -> Result<&'static Kernel, String> {
+    let programs = || KERNELS.map(Kernel::program).join(", ");
+    let found = KERNELS.into_iter().find(|k| k.program() == program);
+    found.ok_or_else(|| format!("there are {}", programs()))
 }
 
-const KERNELS: [Kernel; 4] = [
-    Kernel {
-        program: "npb-bt",
-        neighbours: |n| Graph::multi_partition(n.isqrt()),
-        published: 8.7,
-    },
-    Kernel {
-        program: "npb-ep",
-        neighbours: Graph::silent,
-        published: 3.0,
-    },
-    Kernel {
-        program: "npb-mg",
-        neighbours: |n| Graph::multigrid(n, n),
-        published: 9.46,
-    },
-    Kernel {
-        program: "npb-sp",
-        neighbours: |n| Graph::multi_partition(n.isqrt()),
-        published: 8.75,
-    },
-];
+/// Average number of peers at 64 PEs, as published: Chakraborty et al., On-demand Connection Management for
+/// OpenSHMEM and OpenSHMEM+MPI, Table I.
+const PUBLISHED: [(&str, f64); 4] = [("BT", 8.7), ("EP", 3.0), ("MG", 9.46), ("SP", 8.75)];
 
 fn main() -> ExitCode {
     match measure(&Options::parse()) {
@@ -124,11 +101,10 @@ fn main() -> ExitCode {
 
 /// Whether all jobs were good.
 fn measure(options: &Options) -> io::Result<bool> {
-    fs::create_dir_all(&options.out)?;
-    fs::write(options.out.join("about.txt"), about())?;
+    samples::directory(&options.out)?;
     let kernels: Vec<_> = KERNELS
         .iter()
-        .filter(|k| options.only.is_empty() || options.only.iter().any(|o| o == k.program))
+        .filter(|k| options.only.is_empty() || options.only.iter().any(|o| o.name == k.name))
         .collect();
     let mut good = true;
     let mut text = String::new();
@@ -215,33 +191,32 @@ fn run(
     number: u32,
     options: &Options,
 ) -> io::Result<Outcome> {
-    let name = format!("{}.{class}.{layout}.{number}", kernel.program);
+    let name = format!("{}.{class}.{layout}.{number}", kernel.program());
     let file = |suffix: &str| options.out.join(format!("{name}.{suffix}"));
-    let mut command = Command::new(job::built("shmrun")?);
-    command
-        .args(["-n", &layout.pes.to_string()])
-        .args(["--nodes", &layout.nodes.to_string(), "--report-json"])
-        .arg(file("report.json"))
-        .arg(job::built(kernel.program)?)
-        .args([class, "--json"])
-        .stdin(Stdio::null())
-        .stdout(File::create(file("json"))?)
-        .stderr(File::create(file("err"))?);
-    let end = job::run(&mut command, Duration::from_secs(options.limit))?;
-    let said = fs::read_to_string(file("err"))?;
-    if said.contains("does not run on") {
+    let report = file("report.json");
+    let program = job::built(&kernel.program())?;
+    let words = [
+        &report.to_string_lossy()[..],
+        &program.to_string_lossy(),
+        class,
+        "--json",
+    ];
+    let shape = format!("-n {} --nodes {} --report-json", layout.pes, layout.nodes);
+    let job = Job::new(job::built("shmrun")?, &shape, &words);
+    let ended = job.run_within(Duration::from_secs(options.limit));
+    fs::write(file("json"), &ended.stdout)?;
+    fs::write(file("err"), &ended.stderr)?;
+    if ended.stderr.contains("does not run on") {
         return Ok(Outcome::Refused);
     }
-    if !matches!(end, End::Exited(status) if status.success()) {
-        eprintln!(
-            "npb_table: {name} failed: {end:?}; see {}",
-            show(&file("err"))
-        );
+    if let Some(how) = ended.failure() {
+        let said = show(&file("err"));
+        eprintln!("npb_table: {name} failed: {how}; see {said}");
         return Ok(Outcome::Failed);
     }
-    let report = fs::read_to_string(file("report.json"))?;
-    let result = fs::read_to_string(file("json"))?;
-    let figure = |name| figure(&report, name);
+    let report = Report::read(&report)?;
+    let result = ended.stdout;
+    let figure = |name| report.find(name);
     let run = (|| {
         Some(Run {
             mops: number_of(&result, "mops")?,
@@ -279,7 +254,7 @@ const RATES: &str = "Mop/s of all PEs together, the best of the runs; peers on o
 fn rate_row(kernel: &Kernel, class: &str, layout: Layout, run: &Run) -> String {
     format!(
         "| {} | {class} | {} | {} | {:.0} | {} | {} |\n",
-        kernel.program,
+        kernel.program(),
         layout.pes,
         layout.nodes,
         run.mops,
@@ -298,16 +273,17 @@ const PEERS: &str = "\nPeers of a PE where each PE has a node of its own: measur
     |---|---|---:|---:|---:|---:|---:|\n";
 
 fn peers_row(kernel: &Kernel, n: usize, found: Option<(char, Run)>) -> String {
-    let neighbours = (kernel.neighbours)(n);
+    let neighbours = (kernel.neighbours)(n, n);
     let model = neighbours.clone().and(&Graph::tree(n));
-    let mut row = format!("| {} |", kernel.program);
+    let mut row = format!("| {} |", kernel.program());
     let _ = match found {
         Some((class, run)) => write!(row, " {class} | {n} | {} |", both(run.connections)),
         None => write!(row, " – | {n} | – |"),
     };
-    let published = match n {
-        64 => kernel.published.to_string(),
-        _ => "–".to_owned(),
+    let published = PUBLISHED.iter().find(|(name, _)| *name == kernel.name);
+    let published = match published.filter(|_| n == 64) {
+        Some((_, peers)) => peers.to_string(),
+        None => "–".to_owned(),
     };
     let _ = writeln!(
         row,
@@ -353,7 +329,7 @@ mod tests {
             connections: f(1.96875, 6.0),
             queue_pairs: f(2.0, 6.0),
         };
-        let kernel = &KERNELS[1];
+        let kernel = KERNELS[1];
         assert_eq!(
             rate_row(kernel, "W", Layout { pes: 64, nodes: 8 }, &run),
             "| npb-ep | W | 64 | 8 | 1234 | 1.97, 6 | 2.00, 6 |\n"
@@ -362,7 +338,7 @@ mod tests {
             peers_row(kernel, 64, Some(('S', run))),
             "| npb-ep | S | 64 | 1.97, 6 | 1.97, 6 | 0.00, 0 | 3 |\n"
         );
-        let unknown = peers_row(&KERNELS[0], 256, None);
+        let unknown = peers_row(KERNELS[0], 256, None);
         assert!(
             unknown.starts_with("| npb-bt | – | 256 | – | 6.93, "),
             "{unknown}"

@@ -5,21 +5,20 @@
 //! have processors and links of their own. Ratios are to HCS, the simplest cache; the ScELA thesis
 //! (2009) gives them for 1:2 and 1:p. All samples go to `--out` as CSV.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use shmem_benches::about::about;
-use shmem_benches::job;
 use shmem_benches::pmi::member::Member;
 use shmem_benches::pmi::model::{self, Call, Costs, Scope, Shape};
 use shmem_benches::pmi::rounds::{self, HEADER, Operation, Plan};
 use shmem_benches::stats::median;
 use shmem_benches::table::time;
 use shmem_pmi::server::CachePolicy;
+use shmem_testkit::samples::csv;
+use shmem_testkit::{Job, job};
 
 #[derive(Parser)]
 #[command(
@@ -142,13 +141,11 @@ fn real(options: &Options) -> io::Result<()> {
     let shmrun = job::built("shmrun")?;
     let own = std::env::current_exe()?;
     let mut samples = match &options.out {
-        Some(directory) => {
-            fs::create_dir_all(directory)?;
-            fs::write(directory.join("about.txt"), about())?;
-            let mut file = File::create(directory.join("pmi_caches.csv"))?;
-            writeln!(file, "cache,run,{HEADER}")?;
-            Some(file)
-        }
+        Some(directory) => Some(csv(
+            directory,
+            "pmi_caches.csv",
+            &format!("cache,run,{HEADER}"),
+        )?),
         None => None,
     };
     let exchanges = [("1:2", 2), ("1:p", options.processes)];
@@ -156,19 +153,20 @@ fn real(options: &Options) -> io::Result<()> {
     for run in 0..options.runs {
         for (at, (_, gets)) in exchanges.iter().enumerate() {
             for (of, policy) in policies(options.lru).iter().enumerate() {
-                let text = job::output(
-                    Command::new(&shmrun)
-                        .args(["-n", &options.processes.to_string()])
-                        .args(["--nodes", &options.nodes.to_string()])
-                        .args(["--env", &format!("SHMEM_PMI_CACHE={}", policy.name())])
-                        .args(["--env", &format!("SHMEM_PMI_CACHE_SIZE={}", options.lru)])
-                        .arg(&own)
-                        .args(["member", "--gets", &gets.to_string()])
-                        .args(["--rounds", &options.work.rounds.to_string()])
-                        .args(["--length", &options.work.length.to_string()])
-                        .stdin(Stdio::null()),
-                    Duration::from_secs(120),
-                )?;
+                let mut command = Command::new(&shmrun);
+                command
+                    .args(["-n", &options.processes.to_string()])
+                    .args(["--nodes", &options.nodes.to_string()])
+                    .args(["--env", &format!("SHMEM_PMI_CACHE={}", policy.name())])
+                    .args(["--env", &format!("SHMEM_PMI_CACHE_SIZE={}", options.lru)])
+                    .arg(&own)
+                    .args(["member", "--gets", &gets.to_string()])
+                    .args(["--rounds", &options.work.rounds.to_string()])
+                    .args(["--length", &options.work.length.to_string()]);
+                let text = Job::of(command)
+                    .run_within(Duration::from_secs(120))
+                    .well()?
+                    .stdout;
                 for line in text.lines() {
                     if let Some(file) = &mut samples {
                         writeln!(file, "{},{run},{line}", policy.name())?;

@@ -14,19 +14,18 @@
 //! cores a computation would measure how the system shares them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use shmem_benches::about::about;
-use shmem_benches::job;
 use shmem_benches::pmi::member::Member;
 use shmem_benches::pmi::rounds::{self, HEADER, Meanwhile, Operation, Plan};
 use shmem_benches::stats::median;
 use shmem_benches::table::time;
+use shmem_testkit::samples::csv;
+use shmem_testkit::{Job, job};
 
 #[derive(Parser)]
 #[command(
@@ -134,13 +133,7 @@ fn outside(options: &Options) -> io::Result<()> {
     let shmrun = job::built("shmrun")?;
     let own = std::env::current_exe()?;
     let mut samples = match &options.out {
-        Some(directory) => {
-            fs::create_dir_all(directory)?;
-            fs::write(directory.join("about.txt"), about())?;
-            let mut file = File::create(directory.join("pmi_collectives.csv"))?;
-            writeln!(file, "{HEADER}")?;
-            Some(file)
-        }
+        Some(directory) => Some(csv(directory, "pmi_collectives.csv", HEADER)?),
         None => None,
     };
     println!(
@@ -162,10 +155,12 @@ fn outside(options: &Options) -> io::Result<()> {
                     .args(["--gets", &options.rounds.gets.to_string()])
                     .args(["--compute", &options.rounds.compute.to_string()])
                     .args(options.rounds.no_overlap.then_some("--no-overlap"))
-                    .args(options.rounds.spin.then_some("--spin"))
-                    .stdin(Stdio::null());
-                let text = job::output(&mut command, Duration::from_secs(options.limit))
-                    .map_err(|e| io::Error::other(format!("{processes} on {nodes}: {e}")))?;
+                    .args(options.rounds.spin.then_some("--spin"));
+                let text = Job::of(command)
+                    .run_within(Duration::from_secs(options.limit))
+                    .well()
+                    .map_err(|e| io::Error::other(format!("{processes} on {nodes}: {e}")))?
+                    .stdout;
                 if let Some(file) = &mut samples {
                     file.write_all(text.as_bytes())?;
                 }

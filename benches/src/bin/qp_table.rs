@@ -6,16 +6,16 @@
 //! largest and the sum over PEs. Counts depend little on how busy the machine is, but for
 //! connections that both ends open at once.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::Parser;
-use shmem_benches::about::about;
-use shmem_benches::job::{self, End};
-use shmem_benches::report::{Figure, figure};
+use npb_ports::kernels::KERNELS;
+use shmem_testkit::report::{Figure, Report};
+use shmem_testkit::{Job, job, samples};
 
 #[derive(Parser)]
 #[command(about = "Queue pairs per PE of whole programs, under different settings")]
@@ -41,17 +41,19 @@ struct Options {
     out: PathBuf,
 }
 
-/// Programs and their arguments.
-const PROGRAMS: &[&[&str]] = &[
-    &["examples/hello"],
-    &["examples/ring"],
-    &["examples/histogram"],
-    &["examples/heat2d"],
-    &["npb-ep", "S"],
-    &["npb-bt", "W"],
-    &["npb-mg", "S"],
-    &["npb-sp", "W"],
-];
+/// Programs without arguments; beside them there are the NAS benchmarks.
+const EXAMPLES: [&str; 4] = ["hello", "ring", "histogram", "heat2d"];
+
+/// Paths of programs, each with arguments of which the first that goes counts: benchmarks run in the smallest
+/// class that goes on so many PEs.
+fn programs() -> Vec<(String, &'static [&'static str])> {
+    let examples = EXAMPLES.map(|name| (format!("examples/{name}"), &[""][..]));
+    let kernels = KERNELS.map(|kernel| (kernel.program(), &["S", "W", "A", "B"][..]));
+    examples.into_iter().chain(kernels).collect()
+}
+
+/// What is said of an argument that does not go.
+const DOES_NOT_GO: &str = "does not run on";
 
 fn main() -> ExitCode {
     match measure(&Options::parse()) {
@@ -68,33 +70,44 @@ fn main() -> ExitCode {
 fn measure(options: &Options) -> io::Result<bool> {
     let environments = environments(&options.env).map_err(io::Error::other)?;
     check_settings(&environments)?;
-    fs::create_dir_all(&options.out)?;
-    fs::write(options.out.join("about.txt"), about())?;
+    samples::directory(&options.out)?;
     let mut good = true;
     let mut reports = Vec::new();
-    for program in PROGRAMS {
-        let mut of_program = Vec::new();
+    for (path, arguments) in programs() {
+        let (mut argument, mut of_program) = (0, Vec::new());
+        let name = path.trim_start_matches("examples/");
         for (number, environment) in environments.iter().enumerate() {
-            let name = program[0].rsplit('/').next().unwrap_or_default();
             let file = options.out.join(format!("{name}.{number}.json"));
-            of_program.push(match run(program, environment, &file, options)? {
-                Ok(json) => json,
+            let ended = loop {
+                let ended = run(&path, arguments[argument], environment, &file, options)?;
+                let other = matches!(&ended, Err(why) if why.contains(DOES_NOT_GO));
+                if !other || argument + 1 == arguments.len() {
+                    break ended;
+                }
+                argument += 1;
+            };
+            of_program.push(match ended {
+                Ok(report) => Some(report),
                 Err(why) => {
                     good = false;
-                    eprintln!("qp_table: {} is left out: {why}", program.join(" "));
-                    String::new()
+                    eprintln!("qp_table: {name} is left out: {why}");
+                    None
                 }
             });
         }
-        reports.push(of_program);
+        let name = format!("{name} {}", arguments[argument]);
+        reports.push((name.trim_end().to_owned(), of_program));
     }
     let mut tables = String::new();
     for name in &options.figure {
         let figures = reports
             .iter()
-            .map(|of_program| of_program.iter().map(|json| figure(json, name)).collect())
-            .collect::<Vec<Vec<Option<Figure>>>>();
-        if figures.iter().flatten().all(Option::is_none) {
+            .map(|(program, of_program)| {
+                let figure = |report: &Option<Report>| report.as_ref()?.find(name);
+                (&program[..], of_program.iter().map(figure).collect())
+            })
+            .collect::<Vec<Row<'_>>>();
+        if figures.iter().flat_map(|row| &row.1).all(Option::is_none) {
             return Err(io::Error::other(format!("no report has a figure {name:?}")));
         }
         let title = format!("{name}, {} PEs on {} nodes", options.pes, options.nodes);
@@ -140,42 +153,37 @@ fn check_settings(environments: &[Environment<'_>]) -> io::Result<()> {
 
 /// Runs one job with its report in `file`. The inner error says how it failed.
 fn run(
-    program: &[&str],
+    program: &str,
+    argument: &str,
     environment: &Environment<'_>,
     file: &Path,
     options: &Options,
-) -> io::Result<Result<String, String>> {
-    let messages = file.with_extension("err");
-    let mut command = Command::new(job::built("shmrun")?);
-    command
-        .args(["-n", &options.pes.to_string()])
-        .args(["--nodes", &options.nodes.to_string(), "--report-json"])
-        .arg(file)
-        .arg(job::built(program[0])?)
-        .args(&program[1..])
+) -> io::Result<Result<Report, String>> {
+    let layout = format!("-n {} --nodes {} --report-json", options.pes, options.nodes);
+    let path = job::built(program)?;
+    let (json, path) = (file.to_string_lossy(), path.to_string_lossy());
+    let mut words = vec![&json[..], &path];
+    words.extend(argument.split_whitespace());
+    let outcome = Job::new(job::built("shmrun")?, &layout, &words)
         .envs(environment.iter().copied())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(&messages)?);
-    let end = job::run(&mut command, Duration::from_secs(options.limit))?;
-    if matches!(end, End::Exited(status) if status.success()) {
-        fs::remove_file(&messages)?;
-        return fs::read_to_string(file).map(Ok);
-    }
-    let how = match end {
-        End::Exited(status) => status.to_string(),
-        End::TimedOut => format!("ended after {} s", options.limit),
+        .run_within(Duration::from_secs(options.limit));
+    let Some(how) = outcome.failure() else {
+        return Report::read(file).map(Ok);
     };
-    let said = fs::read_to_string(&messages)?;
-    let last = said
-        .lines()
-        .rfind(|line| line.starts_with("shmrun:"))
-        .unwrap_or("nothing was said");
+    let messages = file.with_extension("err");
+    fs::write(&messages, &outcome.stderr)?;
+    let mut said = outcome.stderr.lines().rev();
+    let last = said.find(|line| line.contains(DOES_NOT_GO));
+    let last = last.or(outcome.messages().last().copied());
+    let last = last.unwrap_or("nothing was said");
     Ok(Err(format!("{how} ({last}); see {}", messages.display())))
 }
 
+/// A program, and its figure in each environment.
+type Row<'a> = (&'a str, Vec<Option<Figure>>);
+
 /// A table in markdown: a line for each program, a column for each environment.
-fn table(title: &str, environments: &[Environment<'_>], rows: &[Vec<Option<Figure>>]) -> String {
+fn table(title: &str, environments: &[Environment<'_>], rows: &[Row<'_>]) -> String {
     let mut out = format!("{title}: mean, largest of a PE, sum\n\n| program |");
     for environment in environments {
         let settings: Vec<String> = environment
@@ -190,9 +198,8 @@ fn table(title: &str, environments: &[Environment<'_>], rows: &[Vec<Option<Figur
     }
     out.push_str("\n|---|");
     out.push_str(&"---:|".repeat(environments.len()));
-    for (program, figures) in PROGRAMS.iter().zip(rows) {
-        let name = program.join(" ");
-        out.push_str(&format!("\n| {} |", name.trim_start_matches("examples/")));
+    for (program, figures) in rows {
+        out.push_str(&format!("\n| {program} |"));
         for figure in figures {
             out.push_str(&match figure {
                 Some(f) => format!(" {:.2}, {}, {} |", f.mean, f.max, f.sum),
@@ -230,11 +237,9 @@ mod tests {
             sum: 136.0,
         };
         let environments = [vec![("T", "rc")], vec![]];
-        let text = table(
-            "qp",
-            &environments,
-            &vec![vec![Some(f), None]; PROGRAMS.len()],
-        );
+        let figures = || vec![Some(f), None];
+        let rows = [("ring", figures()), ("npb-ep S", figures())];
+        let text = table("qp", &environments, &rows);
         assert!(
             text.contains("\n| program | T=rc | as set |\n|---|---:|---:|\n"),
             "{text}"
@@ -243,6 +248,6 @@ mod tests {
             text.contains("\n| npb-ep S | 2.12, 7, 136 | – |\n"),
             "{text}"
         );
-        assert_eq!(text.matches("136").count(), PROGRAMS.len());
+        assert_eq!(text.matches("136").count(), rows.len());
     }
 }

@@ -2,7 +2,8 @@
 //! wall and CPU times and the ratio to the first.
 //!
 //! `startup [--runs R] [--pes N]` compares `spawn-loop N /bin/true` with `shmrun -n N hello` on one
-//! node and on N/16 nodes. Raw samples go to standard output, one JSON object a line.
+//! node and on N/16 nodes. Raw samples go to standard output, one JSON object a line, behind one that tells
+//! where they were taken.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -10,8 +11,9 @@ use std::time::Instant;
 
 use clap::Parser;
 use shmem_benches::cpu::{Whose, cpu_time};
-use shmem_benches::job;
 use shmem_benches::stats::{median, min};
+use shmem_testkit::job;
+use shmem_testkit::samples::{Samples, quoted};
 
 #[derive(Parser)]
 #[command(about = "Start-up time of whole jobs beside a loop of posix_spawn")]
@@ -56,13 +58,17 @@ fn main() -> io::Result<()> {
             &[&shmrun, "-n", &n, "--nodes", &nodes, &hello],
         ),
     ];
+    let mut samples = Samples::begin(io::stdout())?;
     for run in 0..options.runs {
         for case in &mut cases {
             let (wall, cpu) = measure(&case.command)?;
-            println!(
-                "{{\"run\":{run},\"case\":\"{}\",\"pes\":{n},\"wall_s\":{wall:.4},\"cpu_s\":{cpu:.4}}}",
-                case.name
-            );
+            samples.add(&[
+                ("run", &run),
+                ("case", &quoted(&case.name)),
+                ("pes", &n),
+                ("wall_s", &format_args!("{wall:.4}")),
+                ("cpu_s", &format_args!("{cpu:.4}")),
+            ])?;
             case.wall.push(wall);
             case.cpu.push(cpu);
         }

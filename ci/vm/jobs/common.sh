@@ -9,6 +9,17 @@ HCA=rxe1,rxe2
 # What is to be seen in the table of results.
 show() { echo "> $*"; }
 
+# Packets that devices have sent: those of a pattern such as rxe[12].
+packets() {
+    # shellcheck disable=SC2086 # a pattern
+    cat /sys/class/infiniband/$1/ports/1/hw_counters/sent_pkts | awk '{ sum += $1 } END { print sum }'
+}
+# KiB of memory that the machine has available, as it counts about once a second.
+available() {
+    sleep 1.2
+    awk '/^MemAvailable:/ { print $2 }' /proc/meminfo
+}
+
 # The remote shell between two machines, as `shmrun --rsh` takes it; the host's key is made on its
 # first connection.
 RSH="dbclient -i /root/.ssh/id -y"

@@ -10,7 +10,6 @@ run() {
     cat /tmp/out
     return $result
 }
-available() { awk '/^MemAvailable:/ { print $2 }' /proc/meminfo; }
 
 # Everything in the library across parts, in a heap that no machine of this size can pin for all.
 for choice in auto grow; do
@@ -27,8 +26,6 @@ SHMEM_HEAP_REGISTER=grow run -n 4 --nodes 2 footprint none || status=1
 # What a heap of 64 MiB takes of the machine, of which the program uses little.
 declare -A taken
 for choice in grow whole; do
-    # The machine's counts of its memory are brought up to date once a second.
-    sleep 1.2
     before=$(available)
     export SHMEM_HEAP_REGISTER=$choice SHMEM_SYMMETRIC_SIZE=64M
     shmrun -n 4 --nodes 2 --report /tmp/report footprint none >/tmp/out 2>&1 || status=1

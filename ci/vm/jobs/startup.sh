@@ -9,7 +9,6 @@ export SHMEM_SYMMETRIC_SIZE=256K
 pes=64
 nodes=8
 
-available() { awk '/^MemAvailable:/ { print $2 }' /proc/meminfo; }
 # A number of the JSON report: of the object with this name, this key.
 figure() { sed -n "s/.*\"name\": \"$1\".*\"$2\": \([0-9]*\).*/\1/p" /tmp/report | head -1; }
 told() { sed -n "s/^$1: \([0-9]*\).*/\1/p" /tmp/out; }
@@ -19,8 +18,6 @@ told() { sed -n "s/^$1: \([0-9]*\).*/\1/p" /tmp/out; }
 declare -A init init_kib kib qps traffic
 measure() {
     local mode=$1 pattern=$2 before
-    # The machine's counts of its memory are brought up to date once a second.
-    sleep 1.2
     before=$(available)
     SHMEM_CONNECT=$mode shmrun -n $pes --nodes $nodes --report-json /tmp/report footprint "$pattern" >/tmp/out
     cat /tmp/out /tmp/report

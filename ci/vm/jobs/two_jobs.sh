@@ -4,17 +4,16 @@
 source /host/jobs/common.sh
 status=0
 await_node2
-packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
 job() {
     local how=$1 pes=$2 before result
     shift 2
     echo "== $how, $pes PEs: $*"
-    before=$(packets)
+    before=$(packets rxe0)
     # shellcheck disable=SC2086 # several variables
     env $how timeout 100 shmrun -n "$pes" --hosts node1,node2 --rsh "$RSH" --report /tmp/report "$@"
     result=$?
     cat /tmp/report
-    local sent=$(($(packets) - before))
+    local sent=$(($(packets rxe0) - before))
     [[ $result == 0 ]] || status=1
     [[ $how != *verbs* || $sent -gt 0 ]] || status=1
     show "$(printf '%-36s %2s PEs %-10s status %s, %6s packets' "$how" "$pes" "$1" "$result" "$sent")"

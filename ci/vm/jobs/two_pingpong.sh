@@ -12,4 +12,4 @@ remote node2 "ibv_rc_pingpong -e -d rxe0 -g $(gid /tmp/node2) -n 100" &
 sleep 2
 ibv_rc_pingpong -e -d rxe0 -g "$(gid /tmp/node1)" -n 100 node2
 wait $!
-show "packets of rxe0 on node 1: $(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts) sent"
+show "packets of rxe0 on node 1: $(packets rxe0) sent"

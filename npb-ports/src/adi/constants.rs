@@ -3,7 +3,7 @@
 //! Step and spacing are the same in all three directions of all classes, so one set of numbers
 //! serves all, except for the artificial diffusion, which is stronger along z.
 
-use super::partition::DIRECTIONS;
+use super::directions::DIRECTIONS;
 
 /// Number of equations: mass, three momenta, energy.
 pub const EQUATIONS: usize = 5;

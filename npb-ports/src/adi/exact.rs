@@ -1,8 +1,9 @@
 //! The exact solution: a polynomial of degree four in each coordinate.
 
 use super::constants::EQUATIONS;
+use super::directions::{X, Y, Z};
 use super::field::Field;
-use super::partition::{Cell, X, Y, Z};
+use super::partition::Cell;
 use std::ops::Range;
 
 /// Coefficients by equation: of 1, then of the first, second, third and fourth power of xi, eta

@@ -6,8 +6,9 @@
 //! inner line reaches are sent: no edges, no boundary of the grid.
 
 use super::constants::EQUATIONS;
+use super::directions::DIRECTIONS;
 use super::field::{Field, GHOST};
-use super::partition::{Cell, DIRECTIONS};
+use super::partition::Cell;
 use std::ops::Range;
 
 /// The side of a cell to which a neighbour lies.
@@ -130,8 +131,9 @@ fn rows(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adi::directions::{X, Y, Z};
     use crate::adi::exact::fill;
-    use crate::adi::partition::{Partition, X, Y, Z};
+    use crate::adi::partition::Partition;
 
     fn position(cell: &Cell, local: [usize; 3]) -> [f64; 5] {
         let [x, y, z] = std::array::from_fn(|d| cell.global(d, local[d]) as f64);

@@ -12,7 +12,7 @@
 //! fields of a cell have the same layout, so ghosts exist whether a field needs them or not
 //! (those that nobody touches cost no traffic).
 
-use super::partition::{DIRECTIONS, X, Y, Z};
+use super::directions::{DIRECTIONS, X, Y, Z};
 use crate::array::Array;
 use crate::cpu::{prefetch, transpose};
 use crate::simd::{F64x8, LANES};

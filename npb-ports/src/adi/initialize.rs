@@ -6,9 +6,10 @@
 //! without forcing, with opposite sign.
 
 use super::constants::{Constants, EQUATIONS};
+use super::directions::DIRECTIONS;
 use super::exact::{coordinates, exact, fill};
 use super::field::Field;
-use super::partition::{Cell, DIRECTIONS};
+use super::partition::Cell;
 use super::rhs::Operator;
 use crate::cpu::Level;
 use std::{array, io};

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`scheme`] | the interface that BT and SP implement: `Scheme`, `Params`, `Point`, `Ends` |
 //! | [`constants`] | coefficients |
+//! | [`directions`] | x, y and z |
 //! | [`partition`] | which cells a PE owns, who its neighbours are |
 //! | [`field`] | numbers on a cell, by rows of lanes |
 //! | [`exact`], [`initialize`] | exact solution, initial state, forcing |
@@ -35,6 +36,7 @@
 //! * adds `change` to `u` right after `backward::<Z>`.
 
 pub mod constants;
+pub mod directions;
 pub mod exact;
 pub mod faces;
 pub mod field;

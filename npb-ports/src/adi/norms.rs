@@ -1,9 +1,10 @@
 //! Root mean squares: of the residual, and of the difference to the exact solution.
 
 use super::constants::EQUATIONS;
+use super::directions::{X, Y, Z};
 use super::exact::{coordinates, exact};
 use super::field::Field;
-use super::partition::{Cell, X, Y, Z};
+use super::partition::Cell;
 
 /// Adds the squares of `rhs` at the inner points of `cell`.
 pub fn add_squares(sums: &mut [f64; EQUATIONS], rhs: &Field<EQUATIONS>, cell: &Cell) {

@@ -6,18 +6,9 @@
 //! grid plane by plane keeps all PEs busy all the time. The owner of the next cell in a direction
 //! is the same PE for all cells of a PE.
 
+use super::directions::{DIRECTIONS, X};
 use super::field::{GHOST, Layout};
 use std::ops::Range;
-
-/// Number of directions.
-pub const DIRECTIONS: usize = 3;
-
-/// The direction along rows: i grows.
-pub const X: usize = 0;
-/// The direction from row to row: j grows.
-pub const Y: usize = 1;
-/// The direction from plane to plane: k grows.
-pub const Z: usize = 2;
 
 /// How a grid of n points a side is cut for p x p PEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +178,7 @@ impl Cell {
 
 #[cfg(test)]
 mod tests {
+    use super::super::directions::{Y, Z};
     use super::*;
     use proptest::prelude::*;
 

@@ -2,8 +2,9 @@
 //! against.
 
 use super::constants::{C1, C2, Constants};
+use super::directions::{X, Y, Z};
 use super::field::Field;
-use super::partition::{Cell, X, Y, Z};
+use super::partition::Cell;
 use std::collections::HashMap;
 
 type State = [f64; 5];

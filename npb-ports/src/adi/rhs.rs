@@ -15,8 +15,9 @@
 //! kernel can start at any row. dt is part of all coefficients, and of the stored forcing.
 
 use super::constants::{C1, C2, Constants, EQUATIONS};
+use super::directions::{DIRECTIONS, X, Y, Z};
 use super::field::{Field, GHOST, Lanes, RowChunks};
-use super::partition::{Cell, DIRECTIONS, X, Y, Z};
+use super::partition::Cell;
 use crate::cpu::{Kernel, Level};
 use crate::simd::{F64x8, LANES};
 use std::ops::Range;

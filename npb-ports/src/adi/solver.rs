@@ -26,11 +26,12 @@
 //! changes. On a single PE there is no message.
 
 use super::constants::{Constants, EQUATIONS};
+use super::directions::{DIRECTIONS, X, Y, Z};
 use super::faces::{self, Side};
 use super::field::{Field, Layout};
 use super::initialize::{AT_REST, forcing, initialize};
 use super::norms;
-use super::partition::{DIRECTIONS, Partition, X, Y, Z};
+use super::partition::Partition;
 use super::rhs::Operator;
 use super::scheme::{Pack, Params, Scheme};
 use super::sweep::{self, Block, Part, Scratch, Sweep};

@@ -6,8 +6,9 @@
 //! what the scheme leaves after the elimination stays, chunk by chunk, until the substitution.
 
 use super::constants::EQUATIONS;
+use super::directions::{DIRECTIONS, X, Y, Z};
 use super::field::{Field, Rows, chunks};
-use super::partition::{Cell, DIRECTIONS, X, Y, Z};
+use super::partition::Cell;
 use super::rhs::Operator;
 use super::scheme::{Ends, Pack, Point, Scheme};
 use crate::cpu::Kernel;

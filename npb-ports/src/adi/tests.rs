@@ -1,9 +1,10 @@
 //! The time step on several PEs in one process: its results, and the order of its messages.
 
 use super::constants::Constants;
+use super::directions::{DIRECTIONS, X, Y, Z};
 use super::exact::fill;
 use super::field::{Field, GHOST};
-use super::partition::{DIRECTIONS, Partition, X, Y, Z};
+use super::partition::Partition;
 use super::scheme::{Ends, Params, Point, Scheme};
 use super::solver::{Solver, memory, slot_sizes};
 use crate::class::Class;

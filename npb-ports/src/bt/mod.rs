@@ -36,8 +36,8 @@ mod tests;
 pub use solver::Bt;
 
 use crate::adi;
-use crate::cli::Options;
 use crate::error::Error;
+use crate::options::Options;
 use crate::report::Report;
 
 /// Runs the benchmark on all PEs.

@@ -26,7 +26,7 @@ use super::block::{
 use super::jacobian::{Coefficients, Flow};
 use super::params;
 use crate::adi::constants::{Constants, EQUATIONS};
-use crate::adi::partition::DIRECTIONS;
+use crate::adi::directions::DIRECTIONS;
 use crate::adi::scheme::{Ends, Params, Point, Scheme};
 use crate::class::Class;
 use crate::simd::{F64x8, LANES};

@@ -3,7 +3,7 @@
 use super::Bt;
 use super::jacobian::{Coefficients, Flow};
 use crate::adi::constants::{Constants, EQUATIONS};
-use crate::adi::partition::{X, Y, Z};
+use crate::adi::directions::{X, Y, Z};
 use crate::adi::scheme::{Ends, Point, Scheme};
 use crate::cpu::{Kernel, Level};
 use crate::simd::{F64x8, LANES};

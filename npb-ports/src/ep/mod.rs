@@ -7,11 +7,12 @@
 pub mod kernel;
 pub mod params;
 
-use crate::cli::Options;
 use crate::console::Console;
 use crate::error::Error;
 use crate::job::Reduction;
-use crate::report::{Report, Size, Value, scientific};
+use crate::numbers::scientific;
+use crate::options::Options;
+use crate::report::{Report, Size, Value};
 use crate::timer::Timer;
 use crate::verify::{Check, Verification};
 use kernel::Tally;

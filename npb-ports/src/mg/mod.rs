@@ -2,8 +2,8 @@
 //!
 //! The grid of 2^l cells in each direction is the finest of l levels; each next one has half as
 //! many. [`decomposition`] says which PE owns what on each level, [`grid`] how it lies in memory,
-//! [`halo`] how ghosts are exchanged. [`stencil`] and [`transfer`] are the four operators,
-//! [`vcycle`] the order in which they are applied, and [`pipeline`] the same for the finest level
+//! [`halo`] how ghosts are exchanged. [`stencil`] and [`transfer`] are the four operators, which
+//! [`operators`] brings together, [`vcycle`] the order in which they are applied, and [`pipeline`] the same for the finest level
 //! in one pass over memory. [`charges`] makes the right-hand side.
 //!
 //! Messages go between neighbours only. No PE waits for all others but in two sums, one before
@@ -13,6 +13,7 @@ pub mod charges;
 pub mod decomposition;
 pub mod grid;
 pub mod halo;
+pub mod operators;
 pub mod params;
 pub mod pipeline;
 pub mod stencil;
@@ -23,12 +24,12 @@ pub mod vcycle;
 mod tests;
 
 use crate::class::Class;
-use crate::cli::Options;
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange;
 use crate::job::Reduction;
 use crate::memory;
+use crate::options::Options;
 use crate::report::{Report, Value};
 use crate::timer::Timer;
 use crate::verify::{Check, Verification};

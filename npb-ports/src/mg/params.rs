@@ -17,15 +17,6 @@ pub struct Params {
     pub norm: f64,
 }
 
-/// The operator A, whose residual v - A u the cycles reduce: a discrete Laplacian. (Faces do not
-/// count.)
-pub const LAPLACIAN: Weights = Weights {
-    centre: -8.0 / 3.0,
-    face: 0.0,
-    edge: 1.0 / 6.0,
-    corner: 1.0 / 12.0,
-};
-
 impl Params {
     /// The definition of `class`.
     #[must_use]
@@ -98,17 +89,5 @@ mod tests {
         let cells = Class::ALL.map(|class| Params::of(class).cells());
         assert_eq!(cells, [32, 128, 256, 256, 512, 1024, 2048, 4096]);
         assert_eq!(Params::of(Class::A).operations(), 58.0 * 4.0 * 16_777_216.0);
-    }
-
-    /// A of a constant is 0, so the weights of all 27 cells add up to 0.
-    #[test]
-    fn the_operator_ignores_constants() {
-        let Weights {
-            centre,
-            face,
-            edge,
-            corner,
-        } = LAPLACIAN;
-        assert!((centre + 6.0 * face + 12.0 * edge + 8.0 * corner).abs() < 1e-15);
     }
 }

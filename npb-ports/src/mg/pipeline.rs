@@ -25,9 +25,9 @@
 use super::decomposition::{Decomposition, Side};
 use super::grid::{Field, Shape, wrap_plane};
 use super::halo::{Content, Halo};
+use super::operators::{Coarse, Operators};
 use super::stencil::{Aside, Base};
 use super::transfer::Pair;
-use super::vcycle::{Coarse, Operators};
 use crate::exchange::Partners;
 use std::io;
 

@@ -16,7 +16,6 @@
 //! row of those sums serves the rows above and below it, too.
 
 use super::grid::Shape;
-use super::params::LAPLACIAN;
 use crate::array::Array;
 use crate::cpu::{Kernel, Level, prefetch_row};
 use crate::simd::{F64x8, LANES};
@@ -45,6 +44,15 @@ impl Weights {
         }
     }
 }
+
+/// The operator A, whose residual v - A u the cycles reduce: a discrete Laplacian. (Faces do not
+/// count.)
+pub const LAPLACIAN: Weights = Weights {
+    centre: -8.0 / 3.0,
+    face: 0.0,
+    edge: 1.0 / 6.0,
+    corner: 1.0 / 12.0,
+};
 
 /// Rows in which sums are kept; they stay in the first-level cache.
 #[derive(Debug)]
@@ -267,4 +275,21 @@ fn square_sum<const FMA: bool>(row: &[f64]) -> f64 {
         sum = F64x8(*chunk).mul_add::<FMA>(F64x8(*chunk), sum);
     }
     sum.0.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A of a constant is 0, so the weights of all 27 cells add up to 0.
+    #[test]
+    fn the_operator_ignores_constants() {
+        let Weights {
+            centre,
+            face,
+            edge,
+            corner,
+        } = LAPLACIAN;
+        assert!((centre + 6.0 * face + 12.0 * edge + 8.0 * corner).abs() < 1e-15);
+    }
 }

@@ -17,8 +17,8 @@ pub mod solver;
 mod tests;
 pub mod transforms;
 
-use crate::cli::Options;
 use crate::error::Error;
+use crate::options::Options;
 use crate::report::Report;
 
 /// Runs SP on all PEs.

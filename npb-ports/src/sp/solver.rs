@@ -4,7 +4,7 @@ use super::params;
 use super::pentadiagonal::{Carry, KEPT, Row, Solved, UNKNOWNS, substitute};
 use super::transforms::{Flow, ninvr, pinvr, txinvr, tzetar};
 use crate::adi::constants::{C1, C5, Constants};
-use crate::adi::partition::{DIRECTIONS, X, Y};
+use crate::adi::directions::{DIRECTIONS, X, Y};
 use crate::adi::scheme::{Ends, Params, Point, Scheme};
 use crate::class::Class;
 use crate::simd::F64x8;

@@ -3,8 +3,9 @@
 use super::pentadiagonal::{KEPT, UNKNOWNS};
 use super::solver::Sp;
 use crate::adi::constants::Constants;
+use crate::adi::directions::{X, Y, Z};
 use crate::adi::norms::root_mean_square;
-use crate::adi::partition::{Partition, X, Y, Z};
+use crate::adi::partition::Partition;
 use crate::adi::scheme::{Ends, Pack, Point, Scheme};
 use crate::adi::solver::Solver;
 use crate::class::Class;

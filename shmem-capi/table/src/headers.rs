@@ -127,6 +127,7 @@ fn shmemx() -> String {
         "{BANNER}/* {about} */\n#ifndef SHMEMX_H\n#define SHMEMX_H\n\n#include <shmem.h>\n"
     );
     if !extensions.is_empty() {
+        out.push_str(OLD_CXX);
         out.push_str(BEGIN);
         for (title, routines) in &extensions {
             prototypes(&mut out, title, routines, "");

@@ -8,12 +8,11 @@
 //!
 //! The set of all PEs needs none of this: it is the world team.
 
-use super::alltoall::MemberBlock;
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::check_dest;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Completion;
+use crate::rma::{Blocks, Completion};
 use crate::runtime::Runtime;
 use crate::tree;
 
@@ -312,15 +311,9 @@ impl Runtime {
         self.quiet();
     }
 
-    pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: MemberBlock) {
+    pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: Blocks) {
         let who = (set.me, set.size);
-        self.send_blocks(
-            who,
-            |rank| set.pe(rank),
-            dest.offset(),
-            source.offset(),
-            blocks,
-        );
+        self.send_blocks(who, |rank| set.pe(rank), dest, source, blocks);
         self.set_barrier(set);
     }
 }

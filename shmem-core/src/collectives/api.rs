@@ -1,10 +1,10 @@
 //! The typed collectives: methods of a team, and functions on the world.
 
-use super::alltoall::MemberBlock;
 use super::combine::combine;
 use super::op::{ReduceOp, Sum};
 use crate::datum::{Arithmetic, Datum};
 use crate::heap::address::Sym;
+use crate::rma::Blocks;
 use crate::symmetric::array::SymSlice;
 use crate::team::Team;
 
@@ -176,17 +176,18 @@ impl Team {
         check("dest", dest.len(), dest_stride);
         check("source", source.len(), source_stride);
         let (rt, _guard) = self.enter();
-        let blocks = MemberBlock {
-            n: block,
-            elem: size_of::<T>(),
-            dest_stride,
-            source_stride,
+        let elem = size_of::<T>();
+        let blocks = Blocks {
+            count: block,
+            bytes: elem,
+            dest_stride: dest_stride.saturating_mul(elem),
+            source_stride: source_stride.saturating_mul(elem),
         };
         rt.team_alltoall(self, sym(dest), sym(source), blocks);
     }
 
     /// Combines `source` of all members element by element; every member gets the result in `dest`.
-    /// `op` is [`Sum`](crate::Sum), [`Prod`](crate::Prod), [`Min`](crate::Min), [`Max`](crate::Max),
+    /// `op` is [`Sum`], [`Prod`](crate::Prod), [`Min`](crate::Min), [`Max`](crate::Max),
     /// [`And`](crate::And), [`Or`](crate::Or), [`Xor`](crate::Xor) or another [`ReduceOp`].
     ///
     /// **Collective** over the team; `dest` may be used on return, and `source` changed. `dest` and

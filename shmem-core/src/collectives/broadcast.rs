@@ -145,16 +145,16 @@ impl Runtime {
                 b.dest
             }
         };
-        let source = links::source(b.bytes);
+        let completion = links::completion(b.bytes);
         match between {
-            Between::Ring => self.pass_around_ring(b, from, source),
-            _ => self.flood_tree(b, from, source),
+            Between::Ring => self.pass_around_ring(b, from, completion),
+            _ => self.flood_tree(b, from, completion),
         }
-        self.complete(source);
+        self.complete(completion);
     }
 
     /// From the root's node along all edges of the tree, up and down.
-    fn flood_tree(&self, b: Broadcast<'_>, from: usize, source: Completion) {
+    fn flood_tree(&self, b: Broadcast<'_>, from: usize, completion: Completion) {
         let (team, mapping) = (b.team, b.team.mapping());
         let node = mapping.node();
         let round = self.next_round(team);
@@ -169,19 +169,19 @@ impl Runtime {
         let data = self.own(from);
         let not_from_above = from_child.is_some() || node == b.root_node;
         if let Some(parent) = self.parent(team).filter(|_| not_from_above) {
-            self.write(parent, b.dest, data, b.bytes, source);
+            self.write(parent, b.dest, data, b.bytes, completion);
             self.tell_parent(team, round);
         }
         for (k, child) in self.children(team).rev() {
             if from_child.is_none_or(|(from, _)| from != k) {
-                self.write(mapping.leader(child), b.dest, data, b.bytes, source);
+                self.write(mapping.leader(child), b.dest, data, b.bytes, completion);
                 self.tell_child(team, child, round);
             }
         }
     }
 
     /// From the root's node to the right, slab by slab, so that all links are busy at a time.
-    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, source: Completion) {
+    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, completion: Completion) {
         let (team, mapping) = (b.team, b.team.mapping());
         let (nodes, node) = (mapping.n_nodes(), mapping.node());
         let right = mapping.leader((node + 1) % nodes);
@@ -197,7 +197,13 @@ impl Runtime {
             }
             if distance + 1 < nodes {
                 let len = SLAB.min(b.bytes - start);
-                self.write(right, b.dest + start, self.own(from + start), len, source);
+                self.write(
+                    right,
+                    b.dest + start,
+                    self.own(from + start),
+                    len,
+                    completion,
+                );
                 self.tell(right, flag, message);
             }
         }

@@ -229,12 +229,12 @@ impl Runtime {
         };
         let total = items.total();
         self.meet(team, || {
-            let source = links::source(total);
+            let completion = links::completion(total);
             match between {
-                Between::Ring => self.exchange_around_ring(team, (dest, source), &items),
-                _ => self.exchange_along_tree(team, (dest, dest, source), &items),
+                Between::Ring => self.exchange_around_ring(team, (dest, completion), &items),
+                _ => self.exchange_along_tree(team, (dest, dest, completion), &items),
             }
-            self.complete(source);
+            self.complete(completion);
         });
         if !mapping.leads() {
             // SAFETY: arrays of `total` bytes in two segments; the leader leaves its own alone
@@ -266,7 +266,7 @@ impl Runtime {
     fn exchange_along_tree(
         &self,
         team: &Team,
-        (landing, shown, source): (usize, usize, Completion),
+        (landing, shown, completion): (usize, usize, Completion),
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
         let (mapping, total) = (team.mapping(), items.total());
@@ -283,7 +283,7 @@ impl Runtime {
         };
         let send = |pe: usize, range: Range<usize>| {
             let from = self.own(shown + range.start);
-            self.write(pe, landing + range.start, from, range.len(), source);
+            self.write(pe, landing + range.start, from, range.len(), completion);
         };
         let round = self.next_round(team);
         for (k, child) in self.children(team) {
@@ -309,7 +309,7 @@ impl Runtime {
     fn exchange_around_ring(
         &self,
         team: &Team,
-        (array, source): (usize, Completion),
+        (array, completion): (usize, Completion),
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
         let mapping = team.mapping();
@@ -322,7 +322,7 @@ impl Runtime {
             let out = (node + nodes - step) % nodes;
             for range in by_node.of(out) {
                 let at = array + range.start;
-                self.write(right, at, self.own(at), range.len(), source);
+                self.write(right, at, self.own(at), range.len(), completion);
             }
             let message = before + step as u64 + 1;
             self.tell(right, flag, message);

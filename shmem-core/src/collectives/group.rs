@@ -1,13 +1,21 @@
 //! The collectives of the raw interface: on a team or an active set, in addresses and bytes.
 
 use super::active::ActiveSet;
-use super::alltoall::MemberBlock;
 use super::combine::Combine;
 use crate::heap::address::Sym;
+use crate::rma::Blocks;
 use crate::runtime::{Runtime, rt};
 use crate::team::{Guard, Team};
 
 /// Who takes part in a collective, and what they meet by.
+///
+/// # Safety
+/// What the routines ask of their callers: `dest` and `source` are addresses of symmetric objects that have,
+/// on each member, the bytes that the routine writes and reads there; nobody else uses them meanwhile, and
+/// any bytes are values of what lies there. `psync` of an active set is the address of [`SYNC_SIZE`] aligned
+/// words of a symmetric object, which nothing else uses meanwhile.
+///
+/// [`SYNC_SIZE`]: super::SYNC_SIZE
 #[derive(Clone, Copy, Debug)]
 pub enum Group<'a> {
     /// The members of a team.
@@ -74,8 +82,7 @@ fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
 /// Completes what this PE has started on the default context, and waits for all members.
 ///
 /// # Safety
-/// The `psync` of an active set is the address of [`SYNC_SIZE`](super::SYNC_SIZE) aligned words of a
-/// symmetric object, which nothing else uses meanwhile. A team asks for nothing.
+/// As [`Group`] says: a team asks for nothing.
 ///
 /// # Panics
 /// As all collectives: before init, if another thread is in a collective of the team, or if this PE
@@ -94,7 +101,7 @@ pub unsafe fn barrier(group: Group<'_>) {
 /// Waits for all members.
 ///
 /// # Safety
-/// As for [`barrier`].
+/// As [`Group`] says: a team asks for nothing.
 ///
 /// # Panics
 /// As [`barrier`].
@@ -113,9 +120,7 @@ pub unsafe fn sync(group: Group<'_>) {
 /// with `write_root`, as teams have it and active sets do not.
 ///
 /// # Safety
-/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
-/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
-/// there. For an active set also as for [`barrier`].
+/// As [`Group`] says.
 ///
 /// # Panics
 /// As [`barrier`], and if there is no member `root`.
@@ -146,9 +151,7 @@ pub unsafe fn broadcast(
 /// Concatenates `bytes` of every member, in order of rank; members may give different numbers.
 ///
 /// # Safety
-/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
-/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
-/// there. For an active set also as for [`barrier`].
+/// As [`Group`] says.
 ///
 /// # Panics
 /// As [`barrier`].
@@ -168,9 +171,7 @@ pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// Concatenates `bytes` of every member, in order of rank; all give the same number.
 ///
 /// # Safety
-/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
-/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
-/// there. For an active set also as for [`barrier`].
+/// As [`Group`] says.
 ///
 /// # Panics
 /// As [`barrier`].
@@ -189,9 +190,7 @@ pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// of `dest` with this member's number.
 ///
 /// # Safety
-/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
-/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
-/// there. For an active set also as for [`barrier`].
+/// As [`Group`] says.
 ///
 /// # Panics
 /// As [`barrier`].
@@ -200,47 +199,27 @@ pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// OpenSHMEM 1.6, `shmem_alltoall`.
 #[track_caller]
 pub unsafe fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: usize) {
-    exchange(group, dest, source, MemberBlock::dense(bytes_per_pe));
+    exchange(group, dest, source, Blocks::dense(bytes_per_pe));
 }
 
-/// As [`alltoall`] with blocks of `nelems` elements of `elem` bytes that are `dst` and `sst`
-/// elements apart; block `i` begins at element `i * nelems * dst` or `i * nelems * sst`.
+/// As [`alltoall`] with blocks of several pieces that lie apart: those of block `i` begin at piece
+/// `i * pieces.count`, counted in strides.
 ///
 /// # Safety
-/// `dest` and `source` are addresses of symmetric objects that have, on each member, the bytes that the
-/// routine writes and reads there; nobody else uses them meanwhile, and any bytes are values of what lies
-/// there. For an active set also as for [`barrier`].
+/// As [`Group`] says.
 ///
 /// # Panics
-/// As [`barrier`], and if a stride is less than 1.
+/// As [`barrier`].
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_alltoalls`.
 #[track_caller]
-pub unsafe fn alltoalls(
-    group: Group<'_>,
-    dest: Sym,
-    source: Sym,
-    dst: isize,
-    sst: isize,
-    nelems: usize,
-    elem: usize,
-) {
-    let stride = |name, stride: isize| match usize::try_from(stride) {
-        Ok(stride) if stride > 0 => stride,
-        _ => panic!("alltoalls: the stride of {name} is {stride}, and must be at least 1"),
-    };
-    let blocks = MemberBlock {
-        n: nelems,
-        elem,
-        dest_stride: stride("dest", dst),
-        source_stride: stride("source", sst),
-    };
-    exchange(group, dest, source, blocks);
+pub unsafe fn alltoalls(group: Group<'_>, dest: Sym, source: Sym, pieces: Blocks) {
+    exchange(group, dest, source, pieces);
 }
 
 #[track_caller]
-fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: MemberBlock) {
+fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
     match group.who() {
         Who::Team(rt, team, _) => rt.team_alltoall(team, dest, source, blocks),
         Who::Set(rt, set) => rt.set_alltoall(set, dest, source, blocks),

@@ -38,7 +38,7 @@ const COPIED: usize = 16 << 10;
 
 /// How to send from an array of the program, `bytes` in all, which may be changed after
 /// [`complete`](Runtime::complete).
-pub(super) fn source(bytes: usize) -> Completion {
+pub(super) fn completion(bytes: usize) -> Completion {
     if bytes <= COPIED {
         Completion::OnReturn
     } else {
@@ -114,18 +114,18 @@ impl Runtime {
         to: usize,
         from: *const u8,
         len: usize,
-        source: Completion,
+        completion: Completion,
     ) {
         if len > 0 {
             // SAFETY: callers pass ranges of the slot or of arrays of the program, which lie in the
             // segments, and leave them alone.
-            unsafe { self.put_raw(pe, to, from, len, source) };
+            unsafe { self.put_raw(pe, to, from, len, completion) };
         }
     }
 
-    /// After sending arrays of the program as [`source`] says: it may change them now.
-    pub(super) fn complete(&self, source: Completion) {
-        if source == Completion::AtQuiet {
+    /// After sending arrays of the program as [`completion`] says: it may change them now.
+    pub(super) fn complete(&self, completion: Completion) {
+        if completion == Completion::AtQuiet {
             self.quiet();
         }
     }

@@ -28,7 +28,7 @@ const TREE: usize = 32 << 10;
 const PER_NODE: usize = 4 << 10;
 
 macro_rules! operations {
-    ($($operation:ident)*) => {
+    ($($operation:ident $text:literal;)*) => {
         /// A collective. `Finalize` is the last synchronisation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Operation {
@@ -38,10 +38,26 @@ macro_rules! operations {
         impl Operation {
             /// All, in the order of their numbers.
             pub(super) const ALL: &[Self] = &[$(Self::$operation),*];
+
+            /// What a PE is in, for messages. `N` stands for the bytes that it gives, `R` for the root.
+            pub(super) fn text(self) -> &'static str {
+                match self {
+                    $(Self::$operation => $text),*
+                }
+            }
         }
     };
 }
-operations! { Sync Broadcast Reduce Scan Fcollect Collect Alltoall Finalize }
+operations! {
+    Sync "a synchronisation";
+    Broadcast "a broadcast of N bytes from R";
+    Reduce "a reduction of N bytes";
+    Scan "a scan of N bytes";
+    Fcollect "fcollect of N bytes";
+    Collect "collect";
+    Alltoall "alltoall of blocks of N bytes";
+    Finalize "finalize, or the end of main";
+}
 
 /// What the members of a node do among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -247,35 +247,51 @@ impl<M: Mode> ContextBuilder<M> {
     }
 }
 
-/// Defines routines twice: as methods of [`Context`], and as free functions for the default context.
-/// In brackets stands `unsafe`, or nothing. The body gets the engine's context.
+/// Defines routines twice: as methods of [`Context`], and as free functions for the default context. The
+/// first parameter of each is the engine's context, which the body gets.
 macro_rules! routines {
-    ($(
+    () => {};
+    (
         $(#[$meta:meta])*
-        [$($safety:tt)?] fn $name:ident $(<$t:ident: $bound:ident>)? (
-            &$ctx:ident $(, $arg:ident: $ty:ty)* $(,)?
-        ) $(-> $ret:ty)? $body:block
-    )*) => {
-        $(
+        pub fn $name:ident $(<$t:ident: $bound:ident>)? ($($params:tt)*) $(-> $ret:ty)? $body:block
+        $($rest:tt)*
+    ) => {
+        $crate::context::routines! {
+            @ [] $(#[$meta])* $name $(<$t: $bound>)? ($($params)*) $(-> $ret)? $body
+        }
+        $crate::context::routines! { $($rest)* }
+    };
+    (
+        $(#[$meta:meta])*
+        pub unsafe fn $name:ident $(<$t:ident: $bound:ident>)? ($($params:tt)*) $body:block
+        $($rest:tt)*
+    ) => {
+        $crate::context::routines! {
+            @ [unsafe] $(#[$meta])* $name $(<$t: $bound>)? ($($params)*) $body
+        }
+        $crate::context::routines! { $($rest)* }
+    };
+    (
+        @ [$($safety:tt)?] $(#[$meta:meta])*
+        $name:ident $(<$t:ident: $bound:ident>)? (&$ctx:ident $(, $arg:ident: $ty:ty)* $(,)?)
+        $(-> $ret:ty)? $body:block
+    ) => {
+        $(#[$meta])*
+        #[inline]
+        #[track_caller]
+        pub $($safety)? fn $name $(<$t: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+            let $ctx = $crate::context::Ctx::default_ctx();
+            $body
+        }
+
+        impl<M: $crate::context::Mode> $crate::context::Context<M> {
             $(#[$meta])*
             #[inline]
             #[track_caller]
-            #[allow(unused_unsafe)]
-            pub $($safety)? fn $name $(<$t: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
-                // SAFETY: the caller promises the same, if there is anything to promise.
-                unsafe { $crate::context::default_context().$name($($arg),*) }
+            pub $($safety)? fn $name $(<$t: $bound>)? (&self $(, $arg: $ty)*) $(-> $ret)? {
+                let $ctx = &self.ctx;
+                $body
             }
-        )*
-        impl<M: $crate::context::Mode> $crate::context::Context<M> {
-            $(
-                $(#[$meta])*
-                #[inline]
-                #[track_caller]
-                pub $($safety)? fn $name $(<$t: $bound>)? (&self $(, $arg: $ty)*) $(-> $ret)? {
-                    let $ctx = &self.ctx;
-                    $body
-                }
-            )*
         }
     };
 }

@@ -5,10 +5,9 @@
 //! byte counts; [`strided`] copies that leave gaps, and [`typed`] the routines of the crate.
 
 mod strided;
-mod typed;
+pub(crate) mod typed;
 
 pub use self::strided::{Blocks, get_blocks, put_blocks};
-pub use self::typed::{g, get, get_nbi, ibget, ibput, iget, iput, p, put, put_nbi};
 
 use crate::context::Ctx;
 use crate::heap::address::Sym;

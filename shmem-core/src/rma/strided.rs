@@ -8,7 +8,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::Completion::{AtQuiet, OnReturn};
+use super::Completion::{self, AtQuiet, OnReturn};
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -37,34 +37,13 @@ const READ: usize = 128 << 10;
 const GAP: usize = 1 << 10;
 
 impl Blocks {
-    /// `count` blocks of `block` elements of `elem` bytes each, with strides in elements.
-    ///
-    /// # Panics
-    /// If a stride is less than a block, or a size is more than memory has. With fewer than two
-    /// blocks strides mean nothing.
-    #[inline]
-    #[track_caller]
-    pub fn new(
-        count: usize,
-        block: usize,
-        elem: usize,
-        dest_stride: isize,
-        source_stride: isize,
-    ) -> Self {
-        let stride = |name: &str, stride: isize| {
-            let good = usize::try_from(stride).ok().filter(|s| *s >= block.max(1));
-            let bytes = good.and_then(|s| s.checked_mul(elem));
-            match bytes {
-                Some(bytes) => bytes,
-                None if count < 2 => 0,
-                None => refuse_stride(name, stride, block),
-            }
-        };
+    /// So many bytes in one piece.
+    pub(crate) const fn dense(bytes: usize) -> Self {
         Self {
-            count,
-            bytes: block.saturating_mul(elem),
-            dest_stride: stride("dest", dest_stride),
-            source_stride: stride("source", source_stride),
+            count: 1,
+            bytes,
+            dest_stride: bytes,
+            source_stride: bytes,
         }
     }
 
@@ -82,22 +61,16 @@ impl Blocks {
     }
 }
 
-#[cold]
-#[track_caller]
-fn refuse_stride(name: &str, stride: isize, block: usize) -> ! {
-    panic!(
-        "the stride of {name} is {stride} elements: from one block of {block} to the next it is at \
-         least {}",
-        block.max(1)
-    )
-}
-
 /// Copies blocks of one mapped memory to another.
 ///
 /// # Safety
 /// Both sides are mapped for all blocks, and `to` is writable.
 #[inline]
 unsafe fn copy_blocks(from: *const u8, to: *mut u8, blocks: Blocks) {
+    if blocks.is_one() {
+        // SAFETY: by the caller.
+        return unsafe { access::copy(from, to, blocks.count * blocks.bytes) };
+    }
     for i in 0..blocks.count {
         // SAFETY: by the caller.
         unsafe {
@@ -114,11 +87,18 @@ impl Ctx {
     /// # Safety
     /// As for [`put_blocks`].
     #[cold]
-    unsafe fn put_blocks_far(&self, source: *const u8, dest: Sym, mut blocks: Blocks, pe: usize) {
+    unsafe fn put_blocks_far(
+        &self,
+        source: *const u8,
+        dest: Sym,
+        mut blocks: Blocks,
+        pe: usize,
+        completion: Completion,
+    ) {
         let whole = blocks.count * blocks.bytes;
         if blocks.is_one() {
             // SAFETY: by the caller.
-            return unsafe { self.put_bytes(dest, source, whole, pe, OnReturn) };
+            return unsafe { self.put_bytes(dest, source, whole, pe, completion) };
         }
         if blocks.dest_stride == blocks.bytes && blocks.bytes <= STAGE / 2 {
             let mut stage = [MaybeUninit::<u8>::uninit(); STAGE];
@@ -140,16 +120,16 @@ impl Ctx {
         }
         // Sources are copied while posting if they are short; long ones are sent from where they
         // are, all together.
-        let completion = match blocks.bytes > STAGE {
+        let each = match blocks.bytes > STAGE {
             true => AtQuiet,
-            false => OnReturn,
+            false => completion,
         };
         for i in 0..blocks.count {
             let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
             // SAFETY: by the caller; what is sent in place is waited for below.
-            unsafe { self.put_bytes(dest.at(to), source.add(from), blocks.bytes, pe, completion) };
+            unsafe { self.put_bytes(dest.at(to), source.add(from), blocks.bytes, pe, each) };
         }
-        if completion == AtQuiet {
+        if each != completion {
             self.pe_quiet([pe]);
         }
     }
@@ -195,10 +175,11 @@ impl Ctx {
     }
 }
 
-/// Copies blocks to `dest` of PE `pe` of the context. The source may be reused on return.
+/// Copies blocks to `dest` of PE `pe` of the context. The source may be reused at `completion`.
 ///
 /// # Safety
-/// All blocks of the source are readable, and all of `dest` lie inside a symmetric object.
+/// All blocks of the source are readable until `completion`, and all of `dest` lie inside a symmetric
+/// object.
 ///
 /// # Panics
 /// If there is no such PE.
@@ -207,7 +188,14 @@ impl Ctx {
 /// OpenSHMEM 1.6, `shmem_iput`, `shmem_ibput`.
 #[inline]
 #[track_caller]
-pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks, pe: usize) {
+pub unsafe fn put_blocks(
+    ctx: &Ctx,
+    dest: Sym,
+    source: *const u8,
+    blocks: Blocks,
+    pe: usize,
+    completion: Completion,
+) {
     let rt = ctx.rt();
     match ctx.place(rt, pe, dest.offset()) {
         Place::Near(to) => {
@@ -217,7 +205,7 @@ pub unsafe fn put_blocks(ctx: &Ctx, dest: Sym, source: *const u8, blocks: Blocks
         }
         Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        Place::Far(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe) },
+        Place::Far(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe, completion) },
     }
 }
 

@@ -21,7 +21,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_put`.
-    [] fn put<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
+    pub fn put<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
         let dest = dest.at(..source.len()).sym();
         // SAFETY: a slice is readable; the handle lies inside the segment.
         unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, OnReturn) };
@@ -37,7 +37,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_get`.
-    [] fn get<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
+    pub fn get<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
         let source = source.at(..dest.len()).sym();
         let bytes = size_of_val(dest);
         // SAFETY: a mutable slice is writable; the handle lies inside the segment.
@@ -56,7 +56,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_p`.
-    [] fn p<T: Datum>(&ctx, dest: SymSlice<T>, value: T, pe: usize) {
+    pub fn p<T: Datum>(&ctx, dest: SymSlice<T>, value: T, pe: usize) {
         let dest = dest.elem(0).sym();
         // SAFETY: a value is readable; the handle lies inside the segment.
         unsafe { ctx.put_bytes(dest, (&raw const value).cast(), size_of::<T>(), pe, OnReturn) };
@@ -71,7 +71,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_g`.
-    [] fn g<T: Datum>(&ctx, source: SymSlice<T>, pe: usize) -> T {
+    pub fn g<T: Datum>(&ctx, source: SymSlice<T>, pe: usize) -> T {
         let source = source.elem(0).sym();
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: one element is written completely; any bytes are a value of a `Datum`.
@@ -92,7 +92,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_iput`.
-    [] fn iput<T: Datum>(
+    pub fn iput<T: Datum>(
         &ctx,
         dest: SymSlice<T>,
         source: &[T],
@@ -104,7 +104,7 @@ routines! {
         let blocks = fitting::<T>((dest.len(), dest_stride), (source.len(), source_stride), 1, n);
         let dest = dest.sym();
         // SAFETY: the blocks fit into both arrays.
-        unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe) };
+        unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe, OnReturn) };
     }
 
     /// Copies `n` elements of `source` on `pe`, `source_stride` apart, to `dest`, `dest_stride`
@@ -118,7 +118,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_iget`.
-    [] fn iget<T: Datum>(
+    pub fn iget<T: Datum>(
         &ctx,
         dest: &mut [T],
         source: SymSlice<T>,
@@ -156,7 +156,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_ibput`.
-    [] fn ibput<T: Datum>(
+    pub fn ibput<T: Datum>(
         &ctx,
         dest: SymSlice<T>,
         source: &[T],
@@ -169,7 +169,7 @@ routines! {
         let blocks = fitting::<T>(dest_side, source_side, block.0, block.1);
         let dest = dest.sym();
         // SAFETY: the blocks fit into both arrays.
-        unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe) };
+        unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe, OnReturn) };
     }
 
     /// Copies blocks of `source` on `pe`, of `block.0` elements each and `block.1` of them, to `dest`.
@@ -183,7 +183,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_ibget`.
-    [] fn ibget<T: Datum>(
+    pub fn ibget<T: Datum>(
         &ctx,
         dest: &mut [T],
         source: SymSlice<T>,
@@ -211,7 +211,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_put_nbi`.
-    [unsafe] fn put_nbi<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
+    pub unsafe fn put_nbi<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
         let dest = dest.at(..source.len()).sym();
         // SAFETY: by the caller; the handle lies inside the segment.
         unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, AtQuiet) };
@@ -229,7 +229,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_get_nbi`.
-    [unsafe] fn get_nbi<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
+    pub unsafe fn get_nbi<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
         let source = source.at(..dest.len()).sym();
         let bytes = size_of_val(dest);
         // SAFETY: by the caller; the handle lies inside the segment.

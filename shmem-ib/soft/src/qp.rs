@@ -1,15 +1,15 @@
-//! Queue pairs and the table that finds them by number.
+//! Queue pairs: what each holds, whatever its type.
 
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 
-use super::receive::RecvWqe;
-use super::requester::Requester;
-use super::responder::Responder;
-use super::share::Sent;
-use super::wqe::{Done, Wqe};
-use crate::secrets::Secrets;
+use crate::queues::receive::RecvWqe;
+use crate::queues::send::{Done, Wqe};
+use crate::rc::requester::Requester;
+use crate::rc::responder::Responder;
+use crate::rc::share::Sent;
+use shmem_verbs::provider::Slots;
 use shmem_verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, SrqNum, WcStatus};
 
 /// What only one type of queue pair has.
@@ -58,7 +58,7 @@ pub(crate) struct Qp {
     pub(crate) rq: VecDeque<RecvWqe>,
     /// It is in the ring of queue pairs with something to send.
     pub(crate) in_ready: bool,
-    /// The earliest entry of the timer heap that is about this queue pair.
+    /// The earliest entry of the table of timers that is about this queue pair.
     pub(crate) timer_queued: Option<u64>,
 }
 
@@ -129,144 +129,8 @@ impl Qp {
     }
 }
 
-/// Bits of a QPN that index the table; the others count how often the place was used.
-const INDEX_BITS: u32 = 16;
-/// Most queue pairs of one HCA.
-pub(crate) const MAX_QP: u32 = 1 << INDEX_BITS;
-const GENERATIONS: u32 = 1 << (24 - INDEX_BITS);
-
-/// All queue pairs of one HCA.
+/// All queue pairs of one HCA by number.
 ///
-/// A QPN is a place in the table and a generation (1 to 255), so that packets for a destroyed
-/// queue pair do not reach its successor. Free places are reused oldest first. Generations begin anywhere,
-/// and the bits of places are mixed, so that numbers tell a stranger little; but who knows one of them
-/// knows half of the others, so they are no secrets.
-#[derive(Debug)]
-pub(crate) struct QpTable {
-    slots: Vec<Slot>,
-    free: VecDeque<u32>,
-    /// What places are mixed with.
-    mask: u32,
-    secrets: Secrets,
-}
-
-#[derive(Debug)]
-struct Slot {
-    generation: u32,
-    qp: Option<Box<Qp>>,
-}
-
-impl QpTable {
-    /// `secret` decides the numbers.
-    pub(crate) fn new(secret: impl Into<Secrets>) -> Self {
-        let mut secrets = secret.into();
-        Self {
-            slots: Vec::new(),
-            free: VecDeque::new(),
-            mask: secrets.next_u32() % MAX_QP,
-            secrets,
-        }
-    }
-
-    pub(crate) fn insert(&mut self, init: QpInit) -> Option<Qpn> {
-        // A place rests until a few others are free, which keeps its old numbers unused longer.
-        let index = if self.free.len() > 16 || self.slots.len() == MAX_QP as usize {
-            self.free.pop_front()?
-        } else {
-            self.slots.push(Slot {
-                generation: 1 + self.secrets.next_u32() % (GENERATIONS - 1),
-                qp: None,
-            });
-            self.slots.len() as u32 - 1
-        };
-        let slot = &mut self.slots[index as usize];
-        let qpn = Qpn((slot.generation << INDEX_BITS) | (index ^ self.mask));
-        slot.qp = Some(Box::new(Qp::new(qpn, init)));
-        Some(qpn)
-    }
-
-    pub(crate) fn remove(&mut self, qpn: Qpn) -> Option<Box<Qp>> {
-        self.get_mut(qpn)?;
-        let index = self.index(qpn);
-        let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation % (GENERATIONS - 1) + 1;
-        self.free.push_back(index);
-        slot.qp.take()
-    }
-
-    const fn index(&self, qpn: Qpn) -> u32 {
-        (qpn.0 ^ self.mask) & (MAX_QP - 1)
-    }
-
-    pub(crate) fn get(&self, qpn: Qpn) -> Option<&Qp> {
-        let slot = self.slots.get(self.index(qpn) as usize)?;
-        slot.qp.as_deref().filter(|qp| qp.qpn == qpn)
-    }
-
-    pub(crate) fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
-        let index = self.index(qpn) as usize;
-        let slot = self.slots.get_mut(index)?;
-        slot.qp.as_deref_mut().filter(|qp| qp.qpn == qpn)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use shmem_verbs::{Cq, QpType};
-
-    fn init() -> QpInit {
-        QpInit {
-            max_send_wr: 1,
-            max_recv_wr: 1,
-            ..QpInit::new(QpType::Rc, Cq(0))
-        }
-    }
-
-    #[test]
-    fn numbers_are_not_reused_soon() {
-        let mut table = QpTable::new(254);
-        let mut seen = std::collections::HashSet::new();
-        for _ in 0..16 * 255 {
-            let qpn = table.insert(init()).unwrap();
-            assert!(qpn.0 > 1 && qpn.0 <= Psn::MASK);
-            assert!(seen.insert(qpn), "{qpn} came back");
-            assert!(table.get(qpn).is_some());
-            assert!(table.remove(qpn).is_some());
-            assert!(table.get(qpn).is_none() && table.remove(qpn).is_none());
-        }
-    }
-
-    #[test]
-    fn numbers_of_two_tables_have_little_in_common() {
-        let numbers = |secret: u64| -> Vec<u32> {
-            let mut table = QpTable::new(secret);
-            (0..256).map(|_| table.insert(init()).unwrap().0).collect()
-        };
-        let (one, two) = (numbers(1), numbers(2));
-        assert_eq!(one, numbers(1));
-        let same = |bits: u32| {
-            one.iter()
-                .zip(&two)
-                .filter(|(a, b)| *a & bits == *b & bits)
-                .count()
-        };
-        assert_eq!((same(0xff_ffff), same(0xffff)), (0, 0));
-        // Of a generation a few are the same by chance.
-        assert!(same(0xff_0000) < 16, "{}", same(0xff_0000));
-        // And one after the other is not one more.
-        let steps = one.windows(2).filter(|w| w[1] == w[0] + 1).count();
-        assert!(steps < 16, "{steps}");
-    }
-
-    #[test]
-    fn table_is_bounded() {
-        let mut table = QpTable::new(0);
-        let all: Vec<Qpn> = std::iter::from_fn(|| table.insert(init())).collect();
-        assert_eq!(all.len(), MAX_QP as usize);
-        table.remove(all[5]).unwrap();
-        let again = table.insert(init()).unwrap();
-        assert_ne!(again, all[5]);
-        assert!(table.insert(init()).is_none());
-    }
-}
+/// Their numbers are scattered: packets for a destroyed queue pair do not reach its successor, and those
+/// of two processes differ.
+pub(crate) type QueuePairs = Slots<Box<Qp>>;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Golden RoCEv2 frames, one of each opcode, made without any code of this crate.
 
-Writes what src/wire/golden.txt holds; run it from shmem-ib as
+Writes what soft/src/wire/tests/golden.txt holds; run it from shmem-ib as
 
-    python3 tests/golden/frames.py > src/wire/golden.txt
+    python3 tests/golden/frames.py > soft/src/wire/tests/golden.txt
 
 Layouts are those of the InfiniBand Architecture Specification, volume 1, chapter 9 and annexes A14
 (XRC) and A17 (RoCEv2). The CRC is zlib's, the IP and UDP headers are written out in full as they are

@@ -2,11 +2,10 @@
 
 use std::ops::AddAssign;
 
-use crate::ladder;
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RecvWr, Sge,
+    Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, RecvWr, Sge,
     VerbsError, WcOpcode,
 };
 use shmem_ib_kit::sim::{NetConfig, Place, Reference, SimNet, Sums};
@@ -168,7 +167,17 @@ impl Conversation {
                 max_dest_rd_atomic,
                 min_rnr_timer: 1 + self.rng.below(12) as u8,
             };
-            ladder::climb(self.net.engine(node), qpn, dest, sq_psn, max_rd_atomic);
+            let start = RcStart {
+                timeout: 0, // Simulated networks are worse than any budget.
+                max_rd_atomic,
+                ..RcStart::new(dest, sq_psn)
+            };
+            for attr in start.attrs() {
+                self.net
+                    .engine(node)
+                    .modify_qp(qpn, &attr)
+                    .expect("a legal transition");
+            }
             let i = self.directions.len();
             let local = LOCAL_AT + i * LOCAL;
             let place = Place {

@@ -9,8 +9,6 @@
 //! With many, run the release build: `cargo test --release -p shmem-ib --test rc_conversations`.
 
 mod conversation;
-#[path = "../common/ladder.rs"]
-mod ladder;
 #[path = "../common/seeds.rs"]
 mod seeds;
 

@@ -33,8 +33,8 @@ pub use types::{
     QpState, QpType, Qpn, Rkey, Srq, SrqNum, Wake, Xrcd,
 };
 pub use wr::{
-    Completion, QpAttr, QpInit, RcDest, RecvWr, SendOp, SendWr, Sge, SrqInit, SrqKind, WcOpcode,
-    WcStatus,
+    Completion, QpAttr, QpInit, RcDest, RcStart, RecvWr, SendOp, SendWr, Sge, SrqInit, SrqKind,
+    WcOpcode, WcStatus,
 };
 
 /// Bytes at the front of a UD receive buffer that the HCA keeps for the global routing header.

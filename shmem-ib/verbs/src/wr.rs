@@ -95,6 +95,74 @@ pub struct RcDest {
     pub min_rnr_timer: u8,
 }
 
+impl RcDest {
+    /// A peer that may have 16 READs and atomics outstanding, and tries again after 0.64 ms where it finds no
+    /// receive.
+    #[must_use]
+    pub const fn new(av: AddressVector, qpn: Qpn, rq_psn: Psn, mtu: Mtu) -> Self {
+        Self {
+            av,
+            qpn,
+            rq_psn,
+            mtu,
+            max_dest_rd_atomic: 16,
+            min_rnr_timer: 12,
+        }
+    }
+}
+
+/// How a connected queue pair is to start. Begin with [`RcStart::new`] and change what differs; fields mean
+/// what they mean in [`QpAttr`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "see `QpAttr`")]
+pub struct RcStart {
+    pub access: Access,
+    pub dest: RcDest,
+    pub sq_psn: Psn,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub max_rd_atomic: u8,
+}
+
+impl RcStart {
+    /// All rights for the peer, which counts as gone after 8 seconds without a sign of it, and may always be
+    /// short of receives.
+    #[must_use]
+    pub const fn new(dest: RcDest, sq_psn: Psn) -> Self {
+        Self {
+            access: Access::ALL,
+            dest,
+            sq_psn,
+            timeout: 18,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: dest.max_dest_rd_atomic,
+        }
+    }
+
+    /// What takes the queue pair from RESET to RTS, one after the other.
+    #[must_use]
+    pub const fn attrs(&self) -> [QpAttr; 3] {
+        [
+            QpAttr::Init {
+                access: self.access,
+                qkey: None,
+            },
+            QpAttr::Rtr {
+                dest: Some(self.dest),
+            },
+            QpAttr::Rts {
+                sq_psn: self.sq_psn,
+                timeout: self.timeout,
+                retry_cnt: self.retry_cnt,
+                rnr_retry: self.rnr_retry,
+                max_rd_atomic: self.max_rd_atomic,
+            },
+        ]
+    }
+}
+
 /// One variant per legal transition, with just the attributes that it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QpAttr {

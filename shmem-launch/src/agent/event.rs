@@ -5,7 +5,7 @@ use shmem_pmi::server::Shared;
 use super::InputRoute;
 use crate::child::ChildSetup;
 use crate::exit::End;
-use crate::frame::Stream;
+use crate::frame::{JobOptions, Stream};
 use crate::limits::Portion;
 use crate::report::Reduced;
 
@@ -22,10 +22,8 @@ pub struct Setup {
     pub n_pes: u32,
     /// How many PEs it asks its template for at a time.
     pub portion: Portion,
-    /// Whether output is passed on as it comes.
-    pub raw_output: bool,
-    /// Whether a PE that dies may be started again.
-    pub respawn: bool,
+    /// What was asked for.
+    pub options: JobOptions,
     /// Where standard input goes.
     pub input: InputRoute,
     /// The child agents.
@@ -53,7 +51,7 @@ pub enum Event<'a> {
     Failed(String),
     /// The template has answered the oldest request: these PEs run. `error` says why fewer than
     /// asked for.
-    Spawned {
+    Started {
         /// Process ids, in order.
         pids: &'a [i32],
         /// Why the next PE could not be started.
@@ -85,7 +83,7 @@ pub enum Event<'a> {
     },
     /// The PE of this local number has ended without ever initialising, and others are in their init,
     /// which needs it.
-    Missed(u32),
+    Absent(u32),
     /// A PE wrote to its PMI socket.
     FromPe(u32, &'a [u8]),
     /// A PE's PMI socket was closed.
@@ -104,7 +102,7 @@ pub enum Event<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Ask the template for PEs `first..first + count` (local numbers).
-    Spawn {
+    Start {
         /// First PE.
         first: u32,
         /// How many.
@@ -125,6 +123,8 @@ pub enum Action {
     },
     /// Send a signal to the process group.
     Signal(u8),
+    /// The job goes on after it was stopped for so many nanoseconds, and with it whoever starts PEs.
+    Continued(u64),
     /// Write to a PE's PMI socket.
     ToPe(u32, Vec<u8>),
     /// Put a piece of an allgather's result into the node segment. Pieces come in order, from

@@ -16,7 +16,7 @@ pub struct InputRoute {
 #[derive(Debug, Default)]
 struct Taker {
     taken: u64,
-    gone: bool,
+    ended: bool,
 }
 
 /// All that take input from an agent: its own PEs as one, and children.
@@ -24,8 +24,8 @@ struct Taker {
 pub(super) struct Input {
     /// `None` for the agent's own PEs.
     takers: Vec<(Option<usize>, Taker)>,
-    told: u64,
-    told_gone: bool,
+    reported: u64,
+    end_reported: bool,
 }
 
 impl Input {
@@ -38,14 +38,14 @@ impl Input {
                 .chain(children)
                 .map(|who| (who, Taker::default()))
                 .collect(),
-            told: 0,
-            told_gone: false,
+            reported: 0,
+            end_reported: false,
         }
     }
 
     /// The children to which it is passed on.
     pub(super) fn children(&self) -> impl Iterator<Item = usize> + '_ {
-        let left = self.takers.iter().filter(|(_, taker)| !taker.gone);
+        let left = self.takers.iter().filter(|(_, taker)| !taker.ended);
         left.filter_map(|(who, _)| *who)
     }
 
@@ -60,17 +60,17 @@ impl Input {
     pub(super) fn taken(&mut self, who: Option<usize>, n: u32) -> Option<u32> {
         for (_, taker) in self.takers.iter_mut().filter(|(of, _)| *of == who) {
             taker.taken += u64::from(n);
-            taker.gone |= n == 0;
+            taker.ended |= n == 0;
         }
-        let left = self.takers.iter().filter(|(_, taker)| !taker.gone);
+        let left = self.takers.iter().filter(|(_, taker)| !taker.ended);
         match left.map(|(_, taker)| taker.taken).min() {
             Some(all) => {
-                let n = all.saturating_sub(self.told) as u32;
-                self.told += u64::from(n);
+                let n = all.saturating_sub(self.reported) as u32;
+                self.reported += u64::from(n);
                 (n > 0).then_some(n)
             }
             None if self.takers.is_empty() => None,
-            None => (!std::mem::replace(&mut self.told_gone, true)).then_some(0),
+            None => (!std::mem::replace(&mut self.end_reported, true)).then_some(0),
         }
     }
 }

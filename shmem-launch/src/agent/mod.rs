@@ -9,7 +9,7 @@
 //! Preparing --Prepared, all children Ready--> Ready ^
 //!    | Go (from the launcher, through the tree)
 //! Starting  --last batch answered-----------> template may exit
-//!    |                            all PEs of the subtree started: Spawned ^
+//!    |                            all PEs of the subtree started: Started ^
 //! Running   --last PE reaped, all children Exited--> Exited ^
 //!    | Finish
 //! Finishing --group killed, output flushed, all children Done--> Done ^ , Exit
@@ -20,9 +20,10 @@
 //! and done, since nothing more will come from it. When the link to the parent closes, the agent
 //! kills its PEs and exits; its children see their links close and do the same.
 //!
-//! Where processes may be started again (`--respawn`), a PE that fails is *down* at first: `Died` goes
+//! Where processes may be started again (`--respawn`), a PE that fails is not missed at first: `Died` goes
 //! up, and `Respawn` or `Stop` comes down; see `respawn`.
 
+mod children;
 mod event;
 mod input;
 mod output;
@@ -37,9 +38,9 @@ use std::collections::VecDeque;
 use shmem_pmi::question::Answer;
 use shmem_pmi::server::{NodeServer, NodeStore, TreeLink};
 
-use crate::child::{self, Child, Failure};
+use crate::child::Child;
 use crate::exit::{Cause, End, Fault, is_for_programs};
-use crate::fold::{Fold, Passed, Told};
+use crate::fold::{Fold, Notice, Passed};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream, each_frame};
 use crate::report::Reduced;
 use input::Input;
@@ -67,7 +68,7 @@ enum Phase {
     Finishing,
     /// The driver is reaping.
     CleaningUp,
-    Gone,
+    Over,
 }
 
 /// The state machine.
@@ -84,18 +85,18 @@ pub struct Agent {
     input: Input,
     actions: VecDeque<Action>,
     prepared: bool,
-    sent_spawned: bool,
+    sent_started: bool,
     template_done: bool,
     stopping: bool,
     /// What PEs of the subtree have said.
     fold: Fold,
     /// Whether a fault has gone up: the job ends with it, and what follows is a consequence.
-    told_fault: bool,
+    fault_sent: bool,
     /// Whether it was told that somebody is missing for ever.
-    told_absent: bool,
-    /// For which operation, and with how many gone, that was looked for last.
+    absent_sent: bool,
+    /// For which operation, and with how many absent, that was looked for last.
     looked: Option<(u64, [u32; 3])>,
-    told_deaf: bool,
+    disconnected_sent: bool,
     /// Whether the template takes long to answer.
     silence: Silence,
     kill_at: Option<u64>,
@@ -118,7 +119,7 @@ impl Agent {
             pes: Pes::new(setup.n_local),
             input: Input::new(&setup.input),
             output: Output::new(
-                setup.raw_output,
+                setup.options.raw_output,
                 setup.first_rank,
                 setup.n_local,
                 children.len(),
@@ -128,14 +129,14 @@ impl Agent {
             up: OutBuf::default(),
             actions: VecDeque::new(),
             prepared: false,
-            sent_spawned: false,
+            sent_started: false,
             template_done: false,
             stopping: false,
             fold: Fold::default(),
-            told_fault: false,
-            told_absent: false,
+            fault_sent: false,
+            absent_sent: false,
             looked: None,
-            told_deaf: false,
+            disconnected_sent: false,
             silence: Silence::default(),
             kill_at: None,
             flush_at: None,
@@ -176,7 +177,7 @@ impl Agent {
 
     /// Takes note of an event.
     pub fn handle(&mut self, event: Event<'_>, now: u64) {
-        if self.phase == Phase::Gone {
+        if self.phase == Phase::Over {
             return;
         }
         match event {
@@ -194,7 +195,7 @@ impl Agent {
             Event::ShellText(child, text) => self.shell_text(child, text, now),
             Event::Prepared => self.prepared = true,
             Event::Failed(what) => self.fault(0, Cause::Node { what }),
-            Event::Spawned { pids, error } => self.spawned(pids, error),
+            Event::Started { pids, error } => self.started(pids, error),
             Event::TemplateClosed => self.template_closed(),
             Event::Output(local, stream, data) => {
                 self.output.own(local, stream, data, now, &mut self.up);
@@ -211,7 +212,7 @@ impl Agent {
                 attached,
             } => self.reaped(local, end, unfinalized, attached, now),
             Event::Respawned { local, pid } => self.respawned(local, pid),
-            Event::Missed(local) => {
+            Event::Absent(local) => {
                 let (rank, pid) = self.identify(local);
                 self.fault(pid, Cause::Absent { rank });
             }
@@ -235,7 +236,7 @@ impl Agent {
         self.serve_pmi(now);
         self.return_credit();
         self.look_for_absent();
-        self.look_for_deaf();
+        self.look_for_disconnected();
         self.advance();
         self.look_for_silence(now);
     }
@@ -330,68 +331,6 @@ impl Agent {
         }
     }
 
-    fn child_bytes(&mut self, child: usize, bytes: &[u8], now: u64) {
-        let each = |agent: &mut Self, frame: Frame<'_>| agent.child_frame(child, frame, now);
-        if let Err(failure) = child::receive(self, |a| &mut a.children[child], bytes, now, each) {
-            self.child_failed(child, failure, now);
-        }
-    }
-
-    /// A child has failed, and nothing more comes from its subtree.
-    fn child_failed(&mut self, child: usize, failure: Failure, now: u64) {
-        self.pass_fault(failure.fault);
-        self.child_closed(child, failure.drop, now);
-    }
-
-    fn child_closed(&mut self, child: usize, drop: bool, now: u64) {
-        self.output.shell_closed(child, now, &mut self.up);
-        self.output.child_closed(child, now, &mut self.up);
-        if drop {
-            self.actions.push_back(Action::DropChild(child));
-        }
-    }
-
-    /// Passed on as output of nobody's rank: the launcher knows hosts by the numbers after the last.
-    fn shell_text(&mut self, child: usize, text: &[u8], now: u64) {
-        let number = self.setup.n_pes + self.children[child].node();
-        self.output.shell(child, number, text, now, &mut self.up);
-    }
-
-    fn child_frame(&mut self, child: usize, frame: Frame<'_>, now: u64) {
-        let c = &mut self.children[child];
-        match frame {
-            Frame::Ready => c.ready = true,
-            Frame::Spawned => c.spawned = true,
-            Frame::Exited => c.exited = true,
-            Frame::Deaf => c.deaf = true,
-            Frame::Fault(fault) => self.pass_fault(fault),
-            Frame::Told(told) => self.told(told, now),
-            Frame::Died(_) => {
-                // One of its PEs may join again.
-                c.deaf = false;
-                self.told_deaf = false;
-                self.up.send(&frame);
-            }
-            Frame::StdinCredit(n) => self.input_taken(Some(child), n),
-            Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
-            Frame::Output { rank, stream, data } => {
-                let from = (rank, stream);
-                self.output.relay(child, from, data, now, &mut self.up);
-                self.touch_flush(now);
-            }
-            Frame::Done(mut report) => {
-                c.done(&mut report, now);
-                self.report.get_or_insert_default().merge(&report);
-                self.output.child_closed(child, now, &mut self.up);
-            }
-            other => {
-                let e = format!("a frame that only goes down: {other:?}");
-                let failure = c.fail_to_understand(&e, now);
-                self.child_failed(child, failure, now);
-            }
-        }
-    }
-
     fn identify(&self, local: u32) -> (u32, u32) {
         (self.setup.first_rank + local, self.pes.pid(local))
     }
@@ -405,7 +344,7 @@ impl Agent {
     }
 
     fn pass_fault(&mut self, fault: Fault) {
-        if !std::mem::replace(&mut self.told_fault, true) {
+        if !std::mem::replace(&mut self.fault_sent, true) {
             self.up.send(&Frame::Fault(fault));
         }
     }
@@ -419,29 +358,29 @@ impl Agent {
     }
 
     /// A PE of the subtree says something.
-    fn told(&mut self, told: Told, now: u64) {
-        match self.fold.add(told) {
-            Passed::On(told) => {
-                let local = told.rank.checked_sub(self.setup.first_rank);
-                if let Some(local) = local.filter(|_| told.node == self.setup.node) {
+    fn notice(&mut self, notice: Notice, now: u64) {
+        match self.fold.add(notice) {
+            Passed::On(notice) => {
+                let local = notice.rank.checked_sub(self.setup.first_rank);
+                if let Some(local) = local.filter(|_| notice.node == self.setup.node) {
                     self.press(local, now);
                 }
-                self.up.send(&Frame::Told(told));
+                self.up.send(&Frame::Notice(notice));
             }
             Passed::Counted => {}
             // Bounded as all output is.
-            Passed::Unknown(told) if told.node == self.setup.node => {
-                let line = format!("shmem: {}\n", told.line(&[]));
-                let local = told.rank - self.setup.first_rank;
+            Passed::Unknown(notice) if notice.node == self.setup.node => {
+                let line = format!("shmem: {}\n", notice.line(&[]));
+                let local = notice.rank - self.setup.first_rank;
                 let (data, up) = (line.as_bytes(), &mut self.up);
                 self.output.own(local, Stream::Err, data, now, up);
             }
-            Passed::Unknown(told) => self.up.send(&Frame::Told(told)),
+            Passed::Unknown(notice) => self.up.send(&Frame::Notice(notice)),
         }
     }
 
-    fn spawned(&mut self, pids: &[i32], error: Option<String>) {
-        let asked = self.pes.spawned(pids);
+    fn started(&mut self, pids: &[i32], error: Option<String>) {
+        let asked = self.pes.answered(pids);
         if let Some(error) = error {
             let rank = self.setup.first_rank + self.pes.started();
             // PEs that cannot be started are not asked for again.
@@ -482,12 +421,13 @@ impl Agent {
     fn reaped(&mut self, local: u32, end: End, unfinalized: bool, attached: bool, now: u64) {
         if self.may_respawn(local, end, attached) {
             self.press(local, now);
-            return self.down(local, end);
+            return self.report_failed(local, end);
         }
         if !self.pes.ended(local) {
             return;
         }
         let (rank, pid) = self.identify(local);
+        // Every end that leaves others waiting is reported: see `exit`, "Who frees those that wait".
         let cause = match end {
             End::Code(0) if unfinalized && self.setup.n_pes > 1 => Cause::Unfinalized { rank },
             End::Code(0) => return,
@@ -528,30 +468,6 @@ impl Agent {
         }
     }
 
-    /// Looks for children that are lost, or that do not answer.
-    fn look_for_lost(&mut self, now: u64) {
-        for child in 0..self.children.len() {
-            if let Some(failure) = self.children[child].look(now) {
-                self.child_failed(child, failure, now);
-            }
-        }
-    }
-
-    fn return_credit(&mut self) {
-        for (at, child) in self.children.iter_mut().enumerate() {
-            if let Some(n) = self.output.take_owed(at)
-                && !child.is_closed()
-            {
-                child.out.send(&Frame::Credit(n));
-            }
-        }
-    }
-
-    /// Whether something holds for every child that is still there.
-    fn all_children(&self, is: impl Fn(&Child) -> bool) -> bool {
-        self.children.iter().all(|c| c.is_lost() || is(c))
-    }
-
     fn advance(&mut self) {
         self.start_again();
         if self.phase == Phase::Preparing && self.prepared && self.all_children(|c| c.ready) {
@@ -560,7 +476,7 @@ impl Agent {
         }
         if self.phase == Phase::Starting {
             while let Some((first, count)) = self.pes.next_batch(self.setup.portion) {
-                self.actions.push_back(Action::Spawn { first, count });
+                self.actions.push_back(Action::Start { first, count });
             }
         }
         let asked = self.pes.all_answered();
@@ -572,18 +488,18 @@ impl Agent {
             self.phase = self.phase.max(Phase::Running);
         }
         if self.phase == Phase::Running
-            && !self.sent_spawned
+            && !self.sent_started
             && !self.stopping
-            && self.all_children(|c| c.spawned)
+            && self.all_children(|c| c.started)
         {
-            self.sent_spawned = true;
-            self.up.send(&Frame::Spawned);
+            self.sent_started = true;
+            self.up.send(&Frame::Started);
         }
         if self.phase == Phase::Running && self.pes.all_ended() && self.all_children(|c| c.exited) {
             self.phase = Phase::Exited;
             self.kill_at = None;
-            for told in self.fold.take_counts() {
-                self.up.send(&Frame::Told(told));
+            for notice in self.fold.take_counts() {
+                self.up.send(&Frame::Notice(notice));
             }
             self.up.send(&Frame::Exited);
         }
@@ -606,12 +522,12 @@ impl Agent {
         report.merge(&own);
         report.sent = now;
         self.up.send(&Frame::Done(Box::new(report)));
-        self.phase = Phase::Gone;
+        self.phase = Phase::Over;
         self.actions.push_back(Action::Exit);
     }
 
     fn die(&mut self) {
-        self.phase = Phase::Gone;
+        self.phase = Phase::Over;
         self.actions.clear();
         self.actions.push_back(Action::Die);
     }

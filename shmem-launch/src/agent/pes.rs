@@ -10,13 +10,13 @@ struct Pe {
     pid: u32,
     ended: bool,
     /// Has failed, and may be started again.
-    down: bool,
+    failed: bool,
     /// Is being started again: it is not known yet whether it runs.
-    again: bool,
+    restarting: bool,
     /// Has taken leave of PMI: whatever it does then, nobody waits for it.
     finalized: bool,
     /// Has closed its PMI connection after init and without taking leave, a while ago, and lives.
-    deaf: bool,
+    disconnected: bool,
     /// Whether a stream may still bring output.
     open: [bool; 2],
 }
@@ -33,9 +33,9 @@ pub(super) struct Pes {
     in_flight: VecDeque<u32>,
     ended: u32,
     /// Those who closed their PMI connection without taking leave, in that order, and when each of
-    /// them counts as deaf.
-    lost: VecDeque<(u64, u32)>,
-    deaf: u32,
+    /// them counts as disconnected.
+    pmi_closed: VecDeque<(u64, u32)>,
+    disconnected: u32,
     open: u32,
 }
 
@@ -48,8 +48,8 @@ impl Pes {
             started: 0,
             in_flight: VecDeque::new(),
             ended: 0,
-            lost: VecDeque::new(),
-            deaf: 0,
+            pmi_closed: VecDeque::new(),
+            disconnected: 0,
             open: 0,
         }
     }
@@ -72,7 +72,7 @@ impl Pes {
     }
 
     /// Notes the answer to the oldest request; says how many PEs it asked for.
-    pub(super) fn spawned(&mut self, pids: &[i32]) -> usize {
+    pub(super) fn answered(&mut self, pids: &[i32]) -> usize {
         let asked = self.in_flight.pop_front().unwrap_or(0) as usize;
         for (pe, pid) in self.pes[self.started as usize..]
             .iter_mut()
@@ -126,24 +126,24 @@ impl Pes {
     }
 
     /// Whether the PE will not join collective operations any more.
-    pub(super) fn is_gone(&self, local: u32) -> bool {
+    pub(super) fn is_absent(&self, local: u32) -> bool {
         let pe = &self.pes[local as usize];
-        pe.ended || pe.deaf
+        pe.ended || pe.disconnected
     }
 
-    /// How many have ended, and how many are deaf.
-    pub(super) fn gone(&self) -> (u32, u32) {
-        (self.ended, self.deaf)
+    /// How many have ended, and how many are disconnected.
+    pub(super) fn absent(&self) -> (u32, u32) {
+        (self.ended, self.disconnected)
     }
 
     /// Whether there are PEs that live, or lived, without their connection.
-    pub(super) fn any_deaf(&self) -> bool {
-        self.deaf > 0
+    pub(super) fn any_disconnected(&self) -> bool {
+        self.disconnected > 0
     }
 
     /// Whether no PE will join anything. Costs a look at each.
-    pub(super) fn all_gone(&self) -> bool {
-        self.pes.iter().all(|pe| pe.ended || pe.deaf)
+    pub(super) fn all_absent(&self) -> bool {
+        self.pes.iter().all(|pe| pe.ended || pe.disconnected)
     }
 
     /// Notes that a PE has taken leave of PMI.
@@ -157,33 +157,33 @@ impl Pes {
     }
 
     /// Notes that a PE has closed its PMI connection after init, without taking leave. It counts as
-    /// deaf at `deaf_at`, which is not before that of another one.
-    pub(super) fn lost(&mut self, local: u32, deaf_at: u64) {
-        self.lost.push_back((deaf_at, local));
+    /// disconnected at `disconnected_at`, which is not before that of another one.
+    pub(super) fn pmi_closed(&mut self, local: u32, disconnected_at: u64) {
+        self.pmi_closed.push_back((disconnected_at, local));
     }
 
-    /// When the next one counts as deaf, unless it ends.
-    pub(super) fn next_deaf(&self) -> Option<u64> {
-        self.lost.front().map(|&(at, _)| at)
+    /// When the next one counts as disconnected, unless it ends.
+    pub(super) fn next_disconnected(&self) -> Option<u64> {
+        self.pmi_closed.front().map(|&(at, _)| at)
     }
 
-    /// All of them count as deaf so much later.
-    pub(super) fn postpone_deaf(&mut self, by: u64) {
-        for (at, _) in &mut self.lost {
+    /// All of them count as disconnected so much later.
+    pub(super) fn postpone_disconnected(&mut self, by: u64) {
+        for (at, _) in &mut self.pmi_closed {
             *at = at.saturating_add(by);
         }
     }
 
-    /// Those who closed their connection long enough ago and did not end since are deaf. Gives them
+    /// Those who closed their connection long enough ago and did not end since are disconnected. Gives them
     /// one by one.
-    pub(super) fn settle_lost(&mut self, now: u64) -> Option<u32> {
-        while let Some(&(at, local)) = self.lost.front()
+    pub(super) fn settle_closed(&mut self, now: u64) -> Option<u32> {
+        while let Some(&(at, local)) = self.pmi_closed.front()
             && at <= now
         {
-            self.lost.pop_front();
+            self.pmi_closed.pop_front();
             let pe = &mut self.pes[local as usize];
-            if !pe.ended && !pe.down {
-                self.deaf += u32::from(!std::mem::replace(&mut pe.deaf, true));
+            if !pe.ended && !pe.failed {
+                self.disconnected += u32::from(!std::mem::replace(&mut pe.disconnected, true));
                 return Some(local);
             }
         }
@@ -192,19 +192,19 @@ impl Pes {
 
     /// Notes that a PE has failed and waits to be started again: what becomes of it will join what
     /// others wait for.
-    pub(super) fn down(&mut self, local: u32) {
+    pub(super) fn failed(&mut self, local: u32) {
         let pe = &mut self.pes[local as usize];
-        pe.down = true;
-        self.deaf -= u32::from(std::mem::take(&mut pe.deaf));
+        pe.failed = true;
+        self.disconnected -= u32::from(std::mem::take(&mut pe.disconnected));
     }
 
-    pub(super) fn is_down(&self, local: u32) -> bool {
-        self.pes[local as usize].down
+    pub(super) fn has_failed(&self, local: u32) -> bool {
+        self.pes[local as usize].failed
     }
 
-    /// Notes that a PE that was down runs again, as this process.
+    /// Notes that a PE that had failed runs again, as this process.
     pub(super) fn respawned(&mut self, local: u32, pid: u32) {
-        self.lost.retain(|&(_, lost)| lost != local);
+        self.pmi_closed.retain(|&(_, closed)| closed != local);
         let pe = &mut self.pes[local as usize];
         self.open += pe.open.iter().map(|open| u32::from(!open)).sum::<u32>();
         *pe = Pe {
@@ -214,17 +214,17 @@ impl Pes {
         };
     }
 
-    /// Notes whether a PE that is down is being started again.
-    pub(super) fn set_again(&mut self, local: u32, again: bool) {
-        self.pes[local as usize].again = again;
+    /// Notes whether a PE that has failed is being started again.
+    pub(super) fn set_restarting(&mut self, local: u32, restarting: bool) {
+        self.pes[local as usize].restarting = restarting;
     }
 
-    /// PEs that are down have ended: nobody will start them again. Those that are being started may run
+    /// PEs that have failed have ended: nobody will start them again. Those that are being started may run
     /// already.
-    pub(super) fn bury_down(&mut self) {
+    pub(super) fn end_failed(&mut self) {
         for local in 0..self.started {
             let pe = &mut self.pes[local as usize];
-            if !pe.again && std::mem::take(&mut pe.down) {
+            if !pe.restarting && std::mem::take(&mut pe.failed) {
                 self.ended(local);
             }
         }
@@ -278,15 +278,15 @@ mod tests {
             requests: 1,
         };
         assert_eq!(pes.next_batch(portion), Some((0, 2)));
-        assert_eq!(pes.spawned(&[10, 11]), 2);
-        pes.down(0);
-        pes.down(1);
-        pes.set_again(0, true);
+        assert_eq!(pes.answered(&[10, 11]), 2);
+        pes.failed(0);
+        pes.failed(1);
+        pes.set_restarting(0, true);
         // The job ends.
-        pes.bury_down();
+        pes.end_failed();
         assert!(pes.has_ended(1) && !pes.all_ended());
         pes.respawned(0, 12);
-        assert!(!pes.is_down(0) && !pes.all_ended());
+        assert!(!pes.has_failed(0) && !pes.all_ended());
         assert!(pes.ended(0) && pes.all_ended());
     }
 
@@ -298,13 +298,13 @@ mod tests {
             requests: 1,
         };
         assert_eq!(pes.next_batch(portion), Some((0, 1)));
-        pes.spawned(&[10]);
-        pes.down(0);
-        pes.set_again(0, true);
-        pes.bury_down();
+        pes.answered(&[10]);
+        pes.failed(0);
+        pes.set_restarting(0, true);
+        pes.end_failed();
         assert!(!pes.all_ended());
-        pes.set_again(0, false);
-        pes.bury_down();
+        pes.set_restarting(0, false);
+        pes.end_failed();
         assert!(pes.all_ended());
     }
 }

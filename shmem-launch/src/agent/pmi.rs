@@ -8,7 +8,7 @@ use shmem_pmi::server::{Output, TreeLink};
 use super::{Action, Agent};
 use crate::child::Child;
 use crate::exit::Cause;
-use crate::fold::Told;
+use crate::fold::Notice;
 use crate::frame::{Frame, OutBuf};
 
 /// Bytes of PMI's stream in one frame at most.
@@ -31,49 +31,56 @@ impl Agent {
     /// those who did would wait for ever. What a PE brought before its end has been read before.
     pub(super) fn look_for_absent(&mut self) {
         let children = self.children.iter();
-        let below = children.fold(0, |n, c| n + u32::from(c.exited) + u32::from(c.deaf));
-        let (ended, deaf) = self.pes.gone();
-        let gone = [ended, deaf, below];
-        if self.stopping || self.told_absent || gone == [0; 3] {
+        let below = children.fold(0, |n, c| {
+            n + u32::from(c.exited) + u32::from(c.disconnected)
+        });
+        let (ended, disconnected) = self.pes.absent();
+        let absent = [ended, disconnected, below];
+        if self.stopping || self.absent_sent || absent == [0; 3] {
             return;
         }
         let Some(request) = self.pmi.oldest_incomplete() else {
             return;
         };
         // Looking costs a look at each PE, and those who are missing only get fewer: there is nothing
-        // new to find before another one goes, or another operation is the oldest.
-        if self.looked.replace((request, gone)) == Some((request, gone)) {
+        // new to find before another one is, or another operation is the oldest.
+        if self.looked.replace((request, absent)) == Some((request, absent)) {
             return;
         }
         let missing = self.pmi.who_is_missing(request);
         let first = self.setup.first_rank;
-        let here = missing.local.iter().find(|r| self.pes.is_gone(r - first));
+        let here = missing.local.iter().find(|r| self.pes.is_absent(r - first));
         let here = here.map(|rank| (rank, self.pes.has_ended(rank - first)));
         let below = || {
-            let mut gone = missing
+            let mut absent = missing
                 .children
                 .iter()
                 .map(|(c, ranks)| (&self.children[*c], ranks))
-                .filter(|(c, _)| c.exited || c.deaf);
-            gone.find_map(|(c, ranks)| Some((ranks.first()?, c.exited)))
+                .filter(|(c, _)| c.exited || c.disconnected);
+            absent.find_map(|(c, ranks)| Some((ranks.first()?, c.exited)))
         };
         if let Some((rank, ended)) = here.or_else(below) {
-            self.told_absent = true;
+            self.absent_sent = true;
             let cause = match ended {
                 true => Cause::Absent { rank },
-                false => Cause::Deaf { rank },
+                false => Cause::Disconnected { rank },
             };
             self.fault(0, cause);
         }
     }
 
     /// Says once when no PE of the subtree will join anything any more, though some live.
-    pub(super) fn look_for_deaf(&mut self) {
-        let gone = |c: &Child| c.exited || c.deaf || c.is_lost();
-        let deaf = self.pes.any_deaf() || self.children.iter().any(|c| c.deaf);
-        if deaf && !self.told_deaf && self.pes.all_gone() && self.children.iter().all(gone) {
-            self.told_deaf = true;
-            self.up.send(&Frame::Deaf);
+    pub(super) fn look_for_disconnected(&mut self) {
+        let absent = |c: &Child| c.exited || c.disconnected || c.is_lost();
+        let disconnected =
+            self.pes.any_disconnected() || self.children.iter().any(|c| c.disconnected);
+        if disconnected
+            && !self.disconnected_sent
+            && self.pes.all_absent()
+            && self.children.iter().all(absent)
+        {
+            self.disconnected_sent = true;
+            self.up.send(&Frame::Disconnected);
         }
     }
 
@@ -133,14 +140,14 @@ impl Agent {
                     );
                 }
                 Output::Told { local, text, adds } => {
-                    let told = Told {
+                    let notice = Notice {
                         rank: self.identify(local as u32).0,
                         node: self.setup.node,
                         count: 1,
                         adds,
                         text,
                     };
-                    self.told(told, now);
+                    self.notice(notice, now);
                 }
                 Output::ProtocolError { local, text } => {
                     let (rank, pid) = self.identify(local as u32);
@@ -158,8 +165,8 @@ impl Agent {
                 }),
                 Output::Finalized { local } => self.pes.finalized(local as u32),
                 Output::Lost { local } => {
-                    let deaf_at = self.clock(now).saturating_add(LOST_NS);
-                    self.pes.lost(local as u32, deaf_at);
+                    let disconnected_at = self.clock(now).saturating_add(LOST_NS);
+                    self.pes.pmi_closed(local as u32, disconnected_at);
                 }
                 _ => {}
             }

@@ -12,7 +12,7 @@ use crate::frame::Frame;
 impl Agent {
     /// Whether a PE that has been reaped may be started again.
     pub(super) fn may_respawn(&self, local: u32, end: End, attached: bool) -> bool {
-        self.setup.respawn
+        self.setup.options.respawns > 0
             && !self.stopping
             && !attached
             && end != End::Code(0)
@@ -20,9 +20,9 @@ impl Agent {
     }
 
     /// The launcher decides what becomes of it.
-    pub(super) fn down(&mut self, local: u32, end: End) {
-        self.pes.down(local);
-        self.told_deaf = false;
+    pub(super) fn report_failed(&mut self, local: u32, end: End) {
+        self.pes.failed(local);
+        self.disconnected_sent = false;
         let (rank, pid) = self.identify(local);
         self.up.send(&Frame::Died(Fault {
             node: self.setup.node,
@@ -35,7 +35,7 @@ impl Agent {
     pub(super) fn respawn(&mut self, rank: u32, count: u32) {
         let local = rank.checked_sub(self.setup.first_rank);
         let here = local.filter(|&local| local < self.setup.n_local);
-        if let Some(local) = here.filter(|&local| self.pes.is_down(local) && !self.stopping) {
+        if let Some(local) = here.filter(|&local| self.pes.has_failed(local) && !self.stopping) {
             self.respawns.push((local, count));
             self.actions.push_back(Action::CloseOutputOf(local));
         }
@@ -50,11 +50,11 @@ impl Agent {
             actions,
             ..
         } = self;
-        respawns.retain(|&(local, _)| pes.is_down(local));
+        respawns.retain(|&(local, _)| pes.has_failed(local));
         respawns.retain(|&(local, count)| {
             let closed = pes.is_closed(local);
             if closed {
-                pes.set_again(local, true);
+                pes.set_restarting(local, true);
                 actions.push_back(Action::Respawn { local, count });
             }
             !closed
@@ -67,12 +67,12 @@ impl Agent {
         let pes = &mut self.pes;
         self.actions.retain(|action| match action {
             Action::Respawn { local, .. } => {
-                pes.set_again(*local, false);
+                pes.set_restarting(*local, false);
                 false
             }
             _ => true,
         });
-        pes.bury_down();
+        pes.end_failed();
     }
 
     /// The driver has started it, or could not. Much may have happened since it was asked to.
@@ -85,8 +85,8 @@ impl Agent {
             Err(e) => {
                 let rank = self.setup.first_rank + local;
                 let what = format!("cannot start PE {rank} again: {e}");
-                self.pes.set_again(local, false);
-                self.pes.bury_down();
+                self.pes.set_restarting(local, false);
+                self.pes.end_failed();
                 // After `Stop` the launcher has its cause, and the spawner ended of it.
                 if !self.stopping {
                     self.fault(0, Cause::Node { what });

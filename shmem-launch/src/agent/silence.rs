@@ -14,27 +14,27 @@ const LONG_NS: u64 = 30_000_000_000;
 pub(super) struct Silence {
     /// When it has taken long, and how many PEs ran when that was set.
     overdue: Option<(u64, u32)>,
-    told: bool,
+    reported: bool,
 }
 
 impl Silence {
     /// Notes that an answer is awaited while so many PEs run, or that none is. Says once that it has taken
     /// long.
     fn look(&mut self, awaited: bool, started: u32, now: u64) -> bool {
-        if !awaited || self.told {
+        if !awaited || self.reported {
             self.overdue = None;
             return false;
         }
         match self.overdue {
             Some((at, then)) if then == started => {
-                self.told = now >= at;
-                if self.told {
+                self.reported = now >= at;
+                if self.reported {
                     self.overdue = None;
                 }
             }
             _ => self.overdue = Some((now.saturating_add(LONG_NS), started)),
         }
-        self.told
+        self.reported
     }
 
     /// When to look again at the latest.

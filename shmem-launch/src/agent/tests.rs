@@ -1,6 +1,7 @@
 //! One agent without children, told what happens.
 
 use super::*;
+use crate::frame::JobOptions;
 use crate::limits::Portion;
 use shmem_pmi::process_mapping::ProcessMapping;
 use shmem_pmi::server::{Job, NodePlace};
@@ -35,8 +36,10 @@ impl Agent {
             n_local: n,
             n_pes: n,
             portion: Portion::FULL,
-            raw_output: false,
-            respawn,
+            options: JobOptions {
+                respawns: respawn.into(),
+                ..JobOptions::default()
+            },
             input: InputRoute::default(),
             children: Vec::new(),
         };
@@ -44,7 +47,7 @@ impl Agent {
         agent.handle(Event::Prepared, 0);
         agent.hear(&Frame::Go, 0);
         let pids: Vec<i32> = (10..10 + n as i32).collect();
-        let started = Event::Spawned {
+        let started = Event::Started {
             pids: &pids,
             error: None,
         };
@@ -72,7 +75,7 @@ impl Agent {
                 Frame::Output { data, .. } => String::from_utf8(data.to_vec()).unwrap(),
                 Frame::Fault(_) => "<fault>".into(),
                 Frame::Died(_) => "<died>".into(),
-                Frame::Told(_) => "<told>".into(),
+                Frame::Notice(_) => "<notice>".into(),
                 other => format!("{other:?}"),
             });
         }
@@ -97,15 +100,15 @@ fn what_a_pe_has_written_stands_before_what_is_said_of_it() {
     }
     let mut agent = Agent::running(2, false);
     agent.handle(Event::Output(1, Stream::Err, b"well, "), MS);
-    let told = Told {
+    let notice = Notice {
         rank: 1,
         node: 0,
         count: 1,
         adds: false,
         text: "no".into(),
     };
-    agent.told(told, 2 * MS);
-    assert_eq!(agent.said(), ["well, ", "<told>"]);
+    agent.notice(notice, 2 * MS);
+    assert_eq!(agent.said(), ["well, ", "<notice>"]);
 }
 
 #[test]
@@ -147,18 +150,19 @@ fn a_stop_takes_nothing_of_the_time_that_pes_have() {
     agent.hear(&go_on, 5 * MINUTE + 100 * MS);
     assert_eq!(agent.next_timeout(), Some(5 * MINUTE + grace_ns));
     agent.handle(Event::Timer, 5 * MINUTE + grace_ns - 1);
-    assert_eq!(agent.done(), [Action::Signal(18)]);
+    let going_on = [Action::Signal(18), Action::Continued(5 * MINUTE)];
+    assert_eq!(agent.done(), going_on);
     agent.handle(Event::Timer, 5 * MINUTE + grace_ns);
     assert_eq!(agent.done(), [Action::KillAll]);
 
     // The time in which a PE that has closed its connection may end.
     let mut agent = Agent::running(2, false);
-    agent.pes.lost(1, 1000 * MS);
+    agent.pes.pmi_closed(1, 1000 * MS);
     agent.hear(&stop, 400 * MS);
     agent.handle(Event::Timer, 5 * MINUTE);
     agent.hear(&go_on, 5 * MINUTE + 400 * MS);
     assert_eq!(agent.next_timeout(), Some(5 * MINUTE + 1000 * MS));
-    assert_eq!(agent.pes.gone(), (0, 0));
+    assert_eq!(agent.pes.absent(), (0, 0));
 
     // The turn of a PE that is in the middle of a line for which another one waits.
     let mut agent = Agent::running(2, false);
@@ -178,7 +182,8 @@ fn who_is_to_end_is_continued_and_has_its_time_from_then_on() {
     agent.hear(&Frame::Signal(20), 0);
     agent.done();
     agent.hear(&Frame::Stop { grace_ns: 250 * MS }, 5 * MINUTE);
-    assert_eq!(agent.done(), [Action::Signal(15)]);
+    let end = [Action::Continued(5 * MINUTE), Action::Signal(15)];
+    assert_eq!(agent.done(), end);
     agent.handle(Event::Timer, 5 * MINUTE + 250 * MS);
     assert_eq!(agent.done(), [Action::KillAll]);
 }

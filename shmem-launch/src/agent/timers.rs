@@ -5,6 +5,7 @@
 
 use super::event::Action;
 use super::{Agent, Child, FLUSH_NS, Phase};
+use crate::exit::ends;
 
 impl Agent {
     /// When [`Event::Timer`](super::Event::Timer) is due at the latest.
@@ -15,7 +16,7 @@ impl Agent {
             self.kill_at,
             self.flush_at,
             self.silence.deadline(),
-            self.pes.next_deaf(),
+            self.pes.next_disconnected(),
         ];
         let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
         own.chain(children).chain(output).min()
@@ -30,7 +31,7 @@ impl Agent {
     }
 
     fn own_timers(&mut self, now: u64) {
-        while let Some(local) = self.pes.settle_lost(now) {
+        while let Some(local) = self.pes.settle_closed(now) {
             self.pmi.will_not_return(local as usize);
         }
         if self.kill_at.is_some_and(|at| at <= now) {
@@ -46,6 +47,11 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// When the job was stopped, while it is.
+    pub fn stopped(&self) -> Option<u64> {
+        self.stopped
     }
 
     /// When the job was stopped, while it is; or else now. What PEs have time for is counted by this.
@@ -66,9 +72,12 @@ impl Agent {
             libc::SIGTSTP => {
                 self.stopped.get_or_insert(now);
             }
-            libc::SIGCONT => {
+            // Who is to end is continued for it.
+            _ if signal == libc::SIGCONT as u8 || ends(signal) => {
                 if let Some(since) = self.stopped.take() {
-                    self.postpone(now.saturating_sub(since));
+                    let by = now.saturating_sub(since);
+                    self.actions.push_back(Action::Continued(by));
+                    self.postpone(by);
                 }
             }
             _ => return,
@@ -83,6 +92,6 @@ impl Agent {
         {
             *at = at.saturating_add(by);
         }
-        self.pes.postpone_deaf(by);
+        self.pes.postpone_disconnected(by);
     }
 }

@@ -26,7 +26,7 @@ use crate::sys;
 
 /// What a node is made of.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Parts<'a> {
     pub(super) launch: &'a Launch,
     pub(super) settings: &'a Settings,
     /// The node of each rank.
@@ -54,16 +54,16 @@ impl Node {
     /// # Safety
     /// This process has a single thread.
     pub(super) unsafe fn prepare(
-        place: &Place<'_>,
+        parts: &Parts<'_>,
         group: io::Result<Group>,
     ) -> Result<Self, String> {
-        let Place {
+        let Parts {
             launch, settings, ..
-        } = *place;
+        } = *parts;
         let cwd = OsString::from_vec(launch.cwd.clone());
         std::env::set_current_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
-        if place.far {
+        if parts.far {
             check_machine(launch, settings)?;
         }
         enter_namespace(launch, settings.soft_netns.as_deref())?;
@@ -72,7 +72,7 @@ impl Node {
         let segment = NodeSegment::create(&JobFacts {
             job_id: launch.job_id,
             job_key: launch.job_key,
-            node_of: place.node_of,
+            node_of: parts.node_of,
             n_nodes: launch.n_nodes,
             node: launch.node,
             on_machine: launch.machines.as_ref().map_or(launch.n_pes, |_| here),
@@ -80,16 +80,14 @@ impl Node {
             statics: launch.statics,
             heap_commit: settings.heap_commit,
             heap_pages: settings.heap_pages,
-            store: StorePlan::new(settings, place.node_of.len()),
-            hca_addresses: place.addresses,
-            spins: launch
-                .spins
-                .unwrap_or_else(|| job::spins(settings.spin, here)),
-            report: launch.report,
+            store: StorePlan::new(settings, parts.node_of.len()),
+            hca_addresses: parts.addresses,
+            spins: launch.spins.unwrap_or_else(|| settings.spin.polls(here)),
+            report: launch.options.report,
         })
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
-        let start = Start::of(place, settings).map_err(failed)?;
+        let start = Start::of(parts, settings).map_err(failed)?;
         // SAFETY: one thread, as promised by the caller.
         let (template_pid, template) =
             unsafe { start.run(&group, &segment, launch.ignored) }.map_err(failed)?;
@@ -98,7 +96,7 @@ impl Node {
             segment,
             template: Some(NlaSide::new(template)),
             template_pid,
-            recipe: start.into_recipe().filter(|_| launch.respawn),
+            recipe: start.into_recipe().filter(|_| launch.options.respawns > 0),
         })
     }
 }
@@ -182,9 +180,9 @@ pub(super) fn pmi_server(
                 bytes: settings.pmi_cache_size as usize,
             },
         },
-        respawn: launch.respawn,
+        respawn: launch.options.respawns > 0,
         ..Job::default()
     };
-    let place = NodePlace::in_tree(tree, launch.node, node_of);
-    NodeServer::new(job, place).map_err(|e| format!("cannot set up PMI: {e}"))
+    let parts = NodePlace::in_tree(tree, launch.node, node_of);
+    NodeServer::new(job, parts).map_err(|e| format!("cannot set up PMI: {e}"))
 }

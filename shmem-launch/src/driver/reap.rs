@@ -10,7 +10,7 @@ const PAUSE_LAST: u64 = 10_000_000;
 
 /// All children are ended and reaped. Children of children that die become ours, so it takes some looks.
 #[derive(Debug)]
-pub(super) struct Burial {
+pub(super) struct Reaping {
     /// When those that are spared are killed, too.
     late: u64,
     /// When what is left cannot be killed.
@@ -19,7 +19,7 @@ pub(super) struct Burial {
     pause: u64,
 }
 
-impl Burial {
+impl Reaping {
     /// Protected children (agents that are exiting on their own) lose their protection after `patience`;
     /// all of it takes `limit` at most.
     pub(super) fn new(patience: Duration, limit: Duration, now: u64) -> Self {
@@ -56,12 +56,12 @@ impl Burial {
     }
 }
 
-/// A whole [`Burial`].
-pub(super) fn bury(spare: impl Fn(i32) -> bool, patience: Duration, limit: Duration) {
+/// A whole [`Reaping`].
+pub(super) fn reap_all(spare: impl Fn(i32) -> bool, patience: Duration, limit: Duration) {
     let mut now = monotonic_ns();
-    let mut burial = Burial::new(patience, limit, now);
-    while !burial.look(&spare, now) {
-        std::thread::sleep(Duration::from_nanos(burial.again - now));
+    let mut reaping = Reaping::new(patience, limit, now);
+    while !reaping.look(&spare, now) {
+        std::thread::sleep(Duration::from_nanos(reaping.again - now));
         now = monotonic_ns();
     }
 }

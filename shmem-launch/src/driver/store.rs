@@ -18,7 +18,7 @@ pub(super) struct SharedStore {
     /// changed any more. Its readers know that it is closed.
     outdated: HashSet<Box<[u8]>>,
     /// Whether the user was told that messages serve what the store does not.
-    told: bool,
+    reported: bool,
 }
 
 impl SharedStore {
@@ -26,7 +26,7 @@ impl SharedStore {
         Self {
             writer,
             outdated: HashSet::new(),
-            told: false,
+            reported: false,
         }
     }
 
@@ -35,7 +35,7 @@ impl SharedStore {
             self.outdated.insert(key.into());
         }
         let intended = error == StoreError::None;
-        if !intended && !std::mem::replace(&mut self.told, true) {
+        if !intended && !std::mem::replace(&mut self.reported, true) {
             crate::say!("shmrun: {error}");
         }
     }

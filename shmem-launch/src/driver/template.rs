@@ -16,7 +16,7 @@ use shmem_node::template::exec::{self, Program, Recipe};
 use super::address;
 use super::agent::NULL_FD;
 use super::group::Group;
-use super::node::Place;
+use super::node::Parts;
 use crate::frame::{Command, SpawnMode};
 use crate::sys;
 
@@ -27,14 +27,14 @@ const TEMPLATE_FD: i32 = contract::FIRST_FREE_FD;
 const ENV_SOFT_MTU: &str = "SHMEM_SOFT_MTU";
 
 /// The environment of the PEs but for what differs between them.
-fn environment(place: &Place<'_>, settings: &Settings) -> Result<Vec<CString>, String> {
-    let launch = place.launch;
+fn environment(parts: &Parts<'_>, settings: &Settings) -> Result<Vec<CString>, String> {
+    let launch = parts.launch;
     let mut common = contract::common_env(&launch.job_id, launch.n_pes);
     let first = launch.layout().ranks(launch.node).start;
     // Every PE of the node is behind the same interface.
     if settings.soft_mtu == 0
         && launch.n_nodes > 1
-        && let Some(mtu) = address::path_mtu(place.addresses.of(launch.node, first))
+        && let Some(mtu) = address::path_mtu(parts.addresses.of(launch.node, first))
     {
         common.push((ENV_SOFT_MTU, mtu.to_string()));
     }
@@ -45,9 +45,9 @@ fn environment(place: &Place<'_>, settings: &Settings) -> Result<Vec<CString>, S
         .chain(common.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
         .collect::<std::collections::BTreeMap<_, _>>();
     let inherited = std::env::vars_os().filter(|(name, _)| {
-        // What describes our own place in another job would mislead the PEs.
+        // What describes our own parts in another job would mislead the PEs.
         let name = name.as_bytes();
-        let foreign = place.far && (name.starts_with(b"SHMEM_") || name.starts_with(b"SMA_"));
+        let foreign = parts.far && (name.starts_with(b"SHMEM_") || name.starts_with(b"SMA_"));
         !set.contains_key(name)
             && !foreign
             && !name.starts_with(b"PMI_")
@@ -127,8 +127,8 @@ pub(super) enum Start {
 
 impl Start {
     /// What the launch frame asks for.
-    pub(super) fn of(place: &Place<'_>, settings: &Settings) -> io::Result<Self> {
-        let launch = place.launch;
+    pub(super) fn of(parts: &Parts<'_>, settings: &Settings) -> io::Result<Self> {
+        let launch = parts.launch;
         let mut programs = Vec::with_capacity(launch.commands.len());
         let mut first_rank = 0;
         for command in &launch.commands {
@@ -137,7 +137,7 @@ impl Start {
         }
         let mut recipe = Recipe {
             programs,
-            env: environment(place, settings).map_err(invalid)?,
+            env: environment(parts, settings).map_err(invalid)?,
             n_local: launch.layout().ranks(launch.node).len() as u32,
         };
         Ok(match launch.spawn {

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
-use super::reap::bury;
+use super::reap::reap_all;
 use crate::exit::End;
 use crate::sys;
 
@@ -55,6 +55,6 @@ pub(super) unsafe fn watch(agent: impl FnOnce() -> u8) -> io::Result<u8> {
     // The link is the agent's alone.
     sys::close_all_but(&[])?;
     let end = End::from_wait(sys::wait_for(pid)?);
-    bury(|_| false, Duration::ZERO, LIMIT);
+    reap_all(|_| false, Duration::ZERO, LIMIT);
     Ok(end.status())
 }

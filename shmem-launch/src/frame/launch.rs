@@ -2,6 +2,7 @@
 //! agent itself was started (a fork on this machine, a remote shell elsewhere).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use shmem_node::hca_address::AddressPlan;
@@ -83,6 +84,24 @@ pub struct Machines {
     pub shell: RemoteShell,
 }
 
+/// What was asked for on the command line beside the program and its place: launcher and agents do as
+/// it says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobOptions {
+    /// Whether a report was asked for.
+    pub report: bool,
+    /// Whether output is passed on as it comes rather than by lines (a single PE).
+    pub raw_output: bool,
+    /// Whether lines carry the rank.
+    pub label: bool,
+    /// How often processes that die may be started again, all together.
+    pub respawns: u32,
+    /// The time limit in seconds.
+    pub timeout_s: Option<u64>,
+    /// Time between asking a PE to end and killing it.
+    pub grace: Duration,
+}
+
 /// What an agent must know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
@@ -106,10 +125,8 @@ pub struct Launch {
     pub statics: StaticsRoom,
     /// Polls before a waiting PE sleeps; `None` if each host has to compare its PEs with its cores.
     pub spins: Option<u32>,
-    /// Whether a report was asked for.
-    pub report: bool,
-    /// Whether output is passed on as it comes rather than by lines (a single PE).
-    pub raw_output: bool,
+    /// What was asked for beside the program and its place.
+    pub options: JobOptions,
     /// How PEs are started.
     pub spawn: SpawnMode,
     /// The programs, in the order of ranks; most jobs have one.
@@ -118,8 +135,6 @@ pub struct Launch {
     pub env: Vec<EnvVar>,
     /// Working directory of the PEs.
     pub cwd: Vec<u8>,
-    /// Whether a process that dies may be started again.
-    pub respawn: bool,
     /// Who gets standard input.
     pub input: InputTo,
     /// Signals that PEs ignore from the start, because the launcher does: bit n - 1 for signal n.
@@ -238,8 +253,7 @@ pub(crate) mod tests {
             addresses: known(),
             statics: StaticsRoom::default(),
             spins: Some(0),
-            report: false,
-            raw_output: false,
+            options: JobOptions::default(),
             spawn: SpawnMode::Exec,
             commands: vec![command(
                 n_pes,
@@ -248,7 +262,6 @@ pub(crate) mod tests {
             )],
             env: Vec::new(),
             cwd: b"/".to_vec(),
-            respawn: false,
             input: InputTo::Rank(0),
             ignored: 0,
             spawner: None,
@@ -333,13 +346,18 @@ pub(crate) mod tests {
         ) {
             let second = Command { dir, ..command(more, program.clone(), Vec::new()) };
             let l = Launch {
-                statics: StaticsRoom { bytes, layout }, spins, report, env, cwd,
+                statics: StaticsRoom { bytes, layout }, spins, env, cwd,
                 commands: vec![command(n_nodes, program, argv), second],
-                respawn: flip,
+                options: JobOptions {
+                    report,
+                    raw_output: flip,
+                    respawns: more,
+                    timeout_s: flip.then_some(bytes),
+                    ..JobOptions::default()
+                },
                 input: [InputTo::Nobody, InputTo::Rank(more), InputTo::All][cut % 3],
                 ignored: bytes,
                 spawner: flip.then(|| Spawner { job_id: "1.2".into(), preputs }),
-                raw_output: flip,
                 spawn: if flip { SpawnMode::Template } else { SpawnMode::Exec },
                 ..launch(n_nodes + more, n_nodes, n_nodes - 1)
             };

@@ -18,9 +18,9 @@
 //! | `Launch` | down | all that an agent must know; always the first frame of a link |
 //! | `Ready` | up | every agent of the subtree is prepared |
 //! | `Go` | down | start the PEs |
-//! | `Spawned` | up | every PE of the subtree was started |
+//! | `Started` | up | every PE of the subtree was started |
 //! | `Exited` | up | every PE of the subtree has ended |
-//! | `Deaf` | up | every PE of the subtree has ended or closed its PMI connection |
+//! | `Disconnected` | up | every PE of the subtree has ended or closed its PMI connection |
 //! | `Finish` | down | end whatever is left, flush output |
 //! | `Done` | up | nothing is left of the subtree; carries its report |
 //! | `Output`, `Credit` | up, down | lines of PEs, and of remote shells under numbers after the last rank; bytes that the receiver has room for |
@@ -28,7 +28,7 @@
 //! | `CloseOutput` | down | nobody reads that stream any more |
 //! | `Signal`, `Stop` | down | deliver a signal to the PEs; end the job |
 //! | `Fault` | up | something failed; the launcher decides what follows. An agent passes one on, the first |
-//! | `Told` | up | what a PE says to the user, or how often the same was said since |
+//! | `Notice` | up | what a PE says to the user, or how often the same was said since |
 //! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
 //! | `Pmi` | both | messages between the agents' PMI servers |
 //! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
@@ -43,11 +43,13 @@ mod launch;
 mod stream;
 
 pub use job::SpawnedJob;
-pub use launch::{Command, EnvVar, InputTo, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner};
+pub use launch::{
+    Command, EnvVar, InputTo, JobOptions, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner,
+};
 pub use stream::{FrameReader, OutBuf, each_frame};
 
 use crate::exit::Fault;
-use crate::fold::Told;
+use crate::fold::Notice;
 use crate::report::Reduced;
 use codec::CodecError;
 use serde::{Deserialize, Serialize};
@@ -121,7 +123,7 @@ pub enum Frame<'a> {
     /// The subtree's agents are prepared.
     Ready,
     /// The subtree's PEs are started.
-    Spawned,
+    Started,
     /// The subtree's PEs have ended.
     Exited,
     /// All who get input there have taken this many bytes of it; 0 if nobody takes any more.
@@ -162,9 +164,9 @@ pub enum Frame<'a> {
         count: u32,
     },
     /// No PE of the subtree will join an operation any more, though some live.
-    Deaf,
+    Disconnected,
     /// What a PE says to the user.
-    Told(Told),
+    Notice(Notice),
     // The hot ones come last: their variants have no numbers.
     /// What a PE wrote, or the remote shell of a node.
     #[serde(skip)]
@@ -268,8 +270,8 @@ mod tests {
             },
             Cause::Pe { .. } => Cause::Unfinalized { rank: 1 },
             Cause::Unfinalized { .. } => Cause::Absent { rank: 2 },
-            Cause::Absent { .. } => Cause::Deaf { rank: 2 },
-            Cause::Deaf { .. } => Cause::Abort {
+            Cause::Absent { .. } => Cause::Disconnected { rank: 2 },
+            Cause::Disconnected { .. } => Cause::Abort {
                 rank: 1,
                 code: -3,
                 message: "no".into(),
@@ -294,8 +296,8 @@ mod tests {
             Frame::Stop { .. } => Frame::CloseOutput(Stream::Err),
             Frame::CloseOutput(_) => Frame::Finish,
             Frame::Finish => Frame::Ready,
-            Frame::Ready => Frame::Spawned,
-            Frame::Spawned => Frame::Exited,
+            Frame::Ready => Frame::Started,
+            Frame::Started => Frame::Exited,
             Frame::Exited => Frame::StdinCredit(4),
             Frame::StdinCredit(_) => Frame::Fault(fault(Cause::Pe {
                 rank: 4,
@@ -318,15 +320,15 @@ mod tests {
             Frame::Answer { .. } => Frame::Job(data),
             Frame::Job(_) => Frame::Died(fault(Cause::Unfinalized { rank: 0 })),
             Frame::Died(_) => Frame::Respawn { rank: 4, count: 2 },
-            Frame::Respawn { .. } => Frame::Deaf,
-            Frame::Deaf => Frame::Told(Told {
+            Frame::Respawn { .. } => Frame::Disconnected,
+            Frame::Disconnected => Frame::Notice(Notice {
                 rank: 2,
                 node: 1,
                 count: 1 << 40,
                 adds: true,
                 text: "oh".into(),
             }),
-            Frame::Told(_) => Frame::Output {
+            Frame::Notice(_) => Frame::Output {
                 rank: 5,
                 stream: Stream::Out,
                 data,

@@ -7,16 +7,15 @@ mod spawned;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
-use shmem_node::settings::{HeapCommit, Settings, Spawn, Spin};
+use shmem_node::settings::{HeapCommit, Settings, Spawn};
 use shmem_node::template::marker::{self, Marker, StaticsRoom};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
-use crate::cli::{Cli, SpawnChoice, StdinTo};
+use crate::cli::{Cli, StdinTo};
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
-use crate::frame::{Command, InputTo, Launch, Machines, SpawnMode, Spawner};
+use crate::frame::{Command, InputTo, JobOptions, Launch, Machines, SpawnMode, Spawner};
 use crate::hosts::{self, Host, HostsError};
 use crate::limits::{self, Demand, LimitError};
 use crate::memory::{self, MemoryError, Need};
@@ -34,24 +33,10 @@ pub(crate) struct Job {
     pub(crate) launch: Launch,
     /// Whether node 0 is on this machine, so that its agent is forked.
     pub(crate) first_is_here: bool,
-    pub(crate) label: bool,
-    pub(crate) grace: Duration,
-    pub(crate) timeout_s: Option<u64>,
-    /// How often processes that die may be started again, all together.
-    pub(crate) respawns: u32,
     /// Options for launchers of jobs that this one spawns.
     pub(crate) spawn_options: Vec<OsString>,
     pub(crate) facts: Launcher,
 }
-
-/// How often a waiting PE polls since something last happened before it sleeps, where every PE has a
-/// core. This is the one place that decides; the node segment carries the number to the PEs, and
-/// all their waiting obeys it.
-///
-/// A poll of the network takes about half a microsecond, so that a PE of a job with several nodes
-/// sleeps after 10 ms of silence: waking it would cost the peer 50 us. A poll of shared memory
-/// alone takes tens of nanoseconds; half a millisecond is ten wake-ups.
-const SPINS: u32 = 20_000;
 
 /// Children of an agent where each is on a host of its own, unless it was set: remote shells that are
 /// started together wait for their connections together, so the tree is flatter than one of forks.
@@ -154,8 +139,8 @@ struct Outline {
 pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job, JobError> {
     let hosts = named_hosts(cli)?;
     let layout = match &hosts {
-        Some(hosts) => Layout::on_hosts(cli.pes, hosts, cli.ppn)?,
-        None => Layout::new(cli.pes, cli.nodes, cli.ppn)?,
+        Some(hosts) => Layout::on_hosts(cli.pes, hosts, cli.inherited.ppn)?,
+        None => Layout::new(cli.pes, cli.inherited.nodes, cli.inherited.ppn)?,
     };
     if let Some(dir) = &cli.chdir {
         std::env::set_current_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
@@ -209,10 +194,12 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         return Err(JobError::Respawn { name });
     }
     let spawn = match commands.len() {
-        1 if respawns == 0 => spawn_mode(&name, &file, cli.spawn, settings.spawn)?,
+        1 if respawns == 0 => {
+            spawn_mode(&name, &file, cli.inherited.spawn.unwrap_or(settings.spawn))?
+        }
         _ => SpawnMode::Exec,
     };
-    let degree = match cli.tree_degree.unwrap_or(settings.tree_degree) {
+    let degree = match cli.inherited.tree_degree.unwrap_or(settings.tree_degree) {
         0 if hosts.is_some() => HOSTS_DEGREE,
         0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
         degree => degree,
@@ -227,7 +214,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     // The cores that this process may use: all emulated nodes share them.
     let spins = match machines {
         Some(_) => None,
-        None => Some(spins(settings.spin, layout.n_pes())),
+        None => Some(settings.spin.polls(layout.n_pes())),
     };
     let input = input(cli, layout.n_pes())?;
     match machines {
@@ -280,13 +267,18 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         addresses,
         statics,
         spins,
-        report: cli.report.is_some() || cli.report_json.is_some(),
-        raw_output: layout.n_pes() == 1 && !cli.label,
+        options: JobOptions {
+            report: cli.report.is_some() || cli.report_json.is_some(),
+            raw_output: layout.n_pes() == 1 && !cli.inherited.label,
+            label: cli.inherited.label,
+            respawns,
+            timeout_s: cli.timeout,
+            grace: settings.grace,
+        },
         spawn,
         commands,
-        env: environment(&cli.env, std::env::vars_os())?,
+        env: environment(&cli.inherited.env, std::env::vars_os())?,
         cwd: cwd.into_os_string().into_vec(),
-        respawn: respawns > 0,
         input,
         ignored: sys::ignored_signals(),
         spawner,
@@ -308,11 +300,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     Ok(Job {
         launch,
         first_is_here,
-        label: cli.label,
-        grace: settings.grace,
-        timeout_s: cli.timeout,
-        respawns,
-        spawn_options: spawned::options(cli),
+        spawn_options: cli.spawn_options.clone(),
         facts,
     })
 }
@@ -331,22 +319,12 @@ fn input(cli: &Cli, n_pes: u32) -> Result<InputTo, JobError> {
     }
 }
 
-/// Polls of a waiting PE before it sleeps, where so many PEs share this machine.
-pub(crate) fn spins(setting: Spin, pes: u32) -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    match setting {
-        Spin::Polls(n) => n,
-        Spin::Auto if u64::from(pes) <= cores => SPINS,
-        Spin::Auto => 0,
-    }
-}
-
 /// The hosts that were named, if any.
 fn named_hosts(cli: &Cli) -> Result<Option<Vec<Host>>, JobError> {
-    if let Some(list) = &cli.hosts {
+    if let Some(list) = &cli.inherited.hosts {
         return Ok(Some(hosts::parse_list(list)?));
     }
-    if let Some(file) = &cli.hostfile {
+    if let Some(file) = &cli.inherited.hostfile {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|source| JobError::HostFile {
             file: name.clone(),
@@ -355,8 +333,8 @@ fn named_hosts(cli: &Cli) -> Result<Option<Vec<Host>>, JobError> {
         return Ok(Some(hosts::parse_file(&name, &text)?));
     }
     for (option, given) in [
-        ("--rsh", cli.rsh.is_some()),
-        ("--remote-shmrun", cli.remote_shmrun.is_some()),
+        ("--rsh", cli.inherited.rsh.is_some()),
+        ("--remote-shmrun", cli.inherited.remote_shmrun.is_some()),
     ] {
         if given {
             return Err(JobError::NoHosts { option });
@@ -375,18 +353,18 @@ fn machines(
     if settings.soft_netns.is_some() {
         return Err(JobError::Namespaces);
     }
-    let words = match &cli.rsh {
+    let words = match &cli.inherited.rsh {
         Some(typed) => typed.split_whitespace().map(str::to_owned).collect(),
         None => settings.rsh.clone(),
     };
     let Some(command) = words.first() else {
-        return Err(JobError::Rsh(cli.rsh.clone().unwrap_or_default()));
+        return Err(JobError::Rsh(cli.inherited.rsh.clone().unwrap_or_default()));
     };
     // A typing mistake is better told once than by every host.
     if layout.n_nodes() > 1 || !hosts::is_this_machine(&named[0].name, &sys::host_name()) {
         program::find(OsStr::new(command), std::env::var_os("PATH")).map_err(JobError::NoRsh)?;
     }
-    let shmrun = match &cli.remote_shmrun {
+    let shmrun = match &cli.inherited.remote_shmrun {
         Some(typed) => typed.clone(),
         None => std::env::current_exe()
             .map_err(|source| JobError::Os {
@@ -433,15 +411,8 @@ pub(crate) fn heap_need(settings: &Settings, file: Option<&marker::Program>) -> 
 fn spawn_mode(
     name: &OsStr,
     file: &std::io::Result<marker::Program>,
-    typed: Option<SpawnChoice>,
-    set: Spawn,
+    choice: Spawn,
 ) -> Result<SpawnMode, JobError> {
-    let choice = match typed {
-        Some(SpawnChoice::Auto) => Spawn::Auto,
-        Some(SpawnChoice::Template) => Spawn::Template,
-        Some(SpawnChoice::Exec) => Spawn::Exec,
-        None => set,
-    };
     if choice == Spawn::Exec {
         return Ok(SpawnMode::Exec);
     }
@@ -564,13 +535,10 @@ mod tests {
     #[test]
     fn scripts_are_executed_and_cannot_be_templates() {
         let file = marker::read(Path::new("/bin/sh"));
-        let spawn_mode = |typed, set| spawn_mode(OsStr::new("sh"), &file, typed, set);
-        assert_eq!(spawn_mode(None, Spawn::Auto).unwrap(), SpawnMode::Exec);
-        assert_eq!(
-            spawn_mode(Some(SpawnChoice::Exec), Spawn::Template).unwrap(),
-            SpawnMode::Exec
-        );
-        let e = spawn_mode(Some(SpawnChoice::Template), Spawn::Auto).unwrap_err();
+        let spawn_mode = |choice| spawn_mode(OsStr::new("sh"), &file, choice);
+        assert_eq!(spawn_mode(Spawn::Auto).unwrap(), SpawnMode::Exec);
+        assert_eq!(spawn_mode(Spawn::Exec).unwrap(), SpawnMode::Exec);
+        let e = spawn_mode(Spawn::Template).unwrap_err();
         assert_eq!(e.status(), NOT_EXECUTABLE);
         assert!(e.to_string().contains("--spawn auto"), "{e}");
     }

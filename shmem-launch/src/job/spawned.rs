@@ -20,44 +20,11 @@ use shmem_node::settings::Settings;
 use shmem_pmi::question::SpawnCommand;
 
 use super::{Job, JobError, Outline, complete, named_hosts, working_directory};
-use crate::cli::{Cli, SpawnChoice};
+use crate::cli::Cli;
 use crate::frame::{Command, SpawnedJob, Spawner};
 use crate::hosts::{self, Host};
 use crate::plan::Layout;
 use crate::program;
-
-/// Options of the launchers of jobs that a job with these options spawns.
-pub(super) fn options(cli: &Cli) -> Vec<OsString> {
-    let mut out: Vec<OsString> = Vec::new();
-    let mut add = |name: &str, value: Option<OsString>| {
-        if let Some(value) = value {
-            let mut option = OsString::from(format!("--{name}="));
-            option.push(value);
-            out.push(option);
-        }
-    };
-    let number = |n: Option<u32>| n.map(|n| OsString::from(n.to_string()));
-    add("nodes", number(cli.nodes));
-    add("ppn", number(cli.ppn));
-    add("hosts", cli.hosts.clone().map(OsString::from));
-    add("hostfile", cli.hostfile.clone());
-    add("rsh", cli.rsh.clone().map(OsString::from));
-    add("remote-shmrun", cli.remote_shmrun.clone());
-    let spawn = cli.spawn.map(|how| match how {
-        SpawnChoice::Auto => "auto",
-        SpawnChoice::Template => "template",
-        SpawnChoice::Exec => "exec",
-    });
-    add("spawn", spawn.map(OsString::from));
-    add("tree-degree", number(cli.tree_degree));
-    for variable in &cli.env {
-        add("env", Some(variable.clone()));
-    }
-    if cli.label {
-        out.push("--label".into());
-    }
-    out
-}
 
 /// The value of an info key.
 fn info<'a>(command: &'a SpawnCommand, keys: &[&str]) -> Option<&'a OsStr> {
@@ -120,7 +87,7 @@ fn command(wanted: &SpawnCommand, cwd: &Path) -> Result<Command, JobError> {
     })
 }
 
-/// Makes a job of what a PE asked for. `cli` holds the [`options`] of the job that it belongs to.
+/// Makes a job of what a PE asked for. `cli` holds what the job inherits that it belongs to.
 pub(crate) fn prepare_spawned(
     cli: &Cli,
     settings: &Settings,
@@ -148,13 +115,15 @@ pub(crate) fn prepare_spawned(
     let layout = match &hosts {
         Some(hosts) => Layout::on_hosts(Some(total), hosts, None)?,
         None => {
-            let ppn = cli.ppn.map(|ppn| total.div_ceil(ppn.max(1)));
-            let nodes = cli.nodes.or(ppn).unwrap_or(1);
+            let ppn = cli.inherited.ppn.map(|ppn| total.div_ceil(ppn.max(1)));
+            let nodes = cli.inherited.nodes.or(ppn).unwrap_or(1);
             Layout::of(total, nodes.clamp(1, total))
         }
     };
     let mut cli = cli.clone();
-    cli.env.push(format!("{ENV_PMI_SPAWNED}=1").into());
+    cli.inherited
+        .env
+        .push(format!("{ENV_PMI_SPAWNED}=1").into());
     let first = job.request.commands.first();
     let outline = Outline {
         hosts,
@@ -194,20 +163,16 @@ mod tests {
     #[test]
     fn options_are_passed_on_and_understood() {
         let given = cli("shmrun -n 4 --nodes 2 -l -x A=b --timeout 9 --spawn exec prog x");
-        let args = options(&given);
         let args = ["shmrun".into(), "--spawned".into()]
             .into_iter()
-            .chain(args);
+            .chain(given.spawn_options);
         let theirs = Cli::parse_args(args).unwrap();
-        assert!(theirs.spawned && theirs.label && theirs.command.is_empty());
+        assert!(theirs.spawned && theirs.inherited.label && theirs.command.is_empty());
         assert_eq!(
-            (theirs.nodes, theirs.pes, theirs.timeout),
+            (theirs.inherited.nodes, theirs.pes, theirs.timeout),
             (Some(2), None, None)
         );
-        assert_eq!(
-            (theirs.spawn, &theirs.env),
-            (Some(SpawnChoice::Exec), &given.env)
-        );
+        assert_eq!(theirs.inherited, given.inherited);
     }
 
     #[test]

@@ -174,7 +174,7 @@ pub struct Launcher {
     /// All agents were prepared.
     pub ready: u64,
     /// All PEs were started.
-    pub spawned: u64,
+    pub started: u64,
     /// All PEs had ended.
     pub exited: u64,
     /// Nothing was left.
@@ -209,7 +209,7 @@ fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
     );
     phase("tree up", l.planned, l.ready);
     phase("templates ready", l.ready, last(Moment::FirstPe));
-    phase("PEs started", l.ready, l.spawned);
+    phase("PEs started", l.ready, l.started);
     if let Some(init) = r.stat(Stat::InitDoneAt) {
         phase("first init done", l.start, init.min);
         phase("last init done", init.min, init.max);
@@ -334,7 +334,7 @@ mod tests {
             start: 1,
             planned: 1_000_001,
             ready: 3_000_001,
-            spawned: 4_000_001,
+            started: 4_000_001,
             exited: 5_000_001,
             done: 6_000_001,
             status: 0,

@@ -29,11 +29,11 @@ pub use spawned::{Action, MAX_SPAWNED};
 use crate::child::{self, Child, ChildSetup, Failure};
 use crate::exit::{self, Cause, End, Fault, signal_name};
 use crate::fold::Fold;
-use crate::frame::{Frame, OutBuf, STDIN_WINDOW, Stream};
+use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream};
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
 use output::{LINK, SHELL, Sink};
-use spawned::{Outer, Spawned};
+use spawned::{Outer, SpawnedJobs};
 
 /// How long agents may take to answer a `Stop` beyond the grace period.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -50,14 +50,10 @@ const SIGCONT: u8 = 18;
 pub struct Setup {
     /// PEs of the job.
     pub n_pes: u32,
-    /// Whether lines carry the rank.
-    pub label: bool,
-    /// Time between asking a PE to end and killing it.
-    pub grace_ns: u64,
-    /// When the time limit is over.
-    pub deadline: Option<u64>,
-    /// The time limit in seconds, for the message.
-    pub timeout_s: u64,
+    /// What was asked for.
+    pub options: JobOptions,
+    /// When the job began.
+    pub began: u64,
     /// Node 0's agent.
     pub agent: ChildSetup,
     /// Names of the nodes' hosts, if they have their own.
@@ -65,9 +61,7 @@ pub struct Setup {
     /// Id of the job.
     pub job_id: String,
     /// Its number, if another job has spawned it.
-    pub spawned: Option<u32>,
-    /// How often processes that die may be started again, all together.
-    pub respawns: u32,
+    pub spawned_as: Option<u32>,
 }
 
 /// Something that happened.
@@ -113,7 +107,7 @@ pub struct Moments {
     /// All agents were prepared.
     pub ready: u64,
     /// All PEs were started.
-    pub spawned: u64,
+    pub started: u64,
     /// All PEs had ended.
     pub exited: u64,
     /// Nothing was left.
@@ -146,12 +140,14 @@ pub struct Root {
     /// Whether the cause of the end is known.
     ending: bool,
     interrupts: u32,
+    /// When the time limit is over.
+    deadline: Option<u64>,
     stop_at: Option<u64>,
     give_up_at: Option<u64>,
     finished: bool,
     moments: Moments,
     report: Option<Reduced>,
-    spawned: Spawned,
+    jobs: SpawnedJobs,
     outer: Option<Outer>,
     /// How often each PE was started again.
     respawned: BTreeMap<u32, u32>,
@@ -161,13 +157,12 @@ impl Root {
     /// A launcher whose agent of node 0 is being started.
     pub fn new(setup: Setup) -> Self {
         Self {
-            mixer: Mixer::new(setup.n_pes, setup.label, setup.spawned),
+            mixer: Mixer::new(setup.n_pes, setup.options.label, setup.spawned_as),
             fold: Fold::default(),
-            outer: setup.spawned.map(|_| Outer::default()),
-            spawned: Spawned::default(),
+            outer: setup.spawned_as.map(|_| Outer::default()),
+            jobs: SpawnedJobs::default(),
             respawned: BTreeMap::new(),
             agent: Child::new(setup.agent.clone()),
-            setup,
             turns: Default::default(),
             sinks: Default::default(),
             credit: 0,
@@ -176,12 +171,21 @@ impl Root {
             status: 0,
             ending: false,
             interrupts: 0,
+            deadline: setup.options.timeout_s.map(|s| {
+                let limit = s.saturating_mul(1_000_000_000);
+                setup.began.saturating_add(limit)
+            }),
             stop_at: None,
             give_up_at: None,
             finished: false,
             moments: Moments::default(),
             report: None,
+            setup,
         }
+    }
+
+    fn grace_ns(&self) -> u64 {
+        self.setup.options.grace.as_nanos() as u64
     }
 
     /// Bytes for node 0's agent; the driver consumes what it has written.
@@ -206,7 +210,7 @@ impl Root {
 
     /// Whether agents and spawned jobs are gone, though text may still have to be written.
     pub fn is_over(&self) -> bool {
-        self.finished && self.spawned.is_empty()
+        self.finished && self.jobs.is_empty()
     }
 
     /// The exit status as far as it is known.
@@ -229,7 +233,7 @@ impl Root {
         if self.is_over() {
             return None;
         }
-        let deadline = self.setup.deadline.filter(|_| !self.ending);
+        let deadline = self.deadline.filter(|_| !self.ending);
         let of_pes = [deadline, self.stop_at, self.give_up_at];
         let of_pes = of_pes
             .into_iter()
@@ -301,8 +305,8 @@ impl Root {
                     self.agent.out.send(&Frame::Go);
                 }
             }
-            Frame::Spawned => {
-                self.moments.spawned = now;
+            Frame::Started => {
+                self.moments.started = now;
                 self.tell_running();
             }
             Frame::Exited => {
@@ -310,7 +314,7 @@ impl Root {
                 self.moments.exited = now;
                 self.tell_counts();
                 // Spawned jobs may still have to be told that their time is up.
-                if self.spawned.is_empty() {
+                if self.jobs.is_empty() {
                     self.stop_at = None;
                 }
                 self.agent.out.send(&Frame::Finish);
@@ -323,7 +327,7 @@ impl Root {
             }
             Frame::Fault(fault) => self.fault(&fault, now),
             Frame::Died(fault) => self.died(&fault, now),
-            Frame::Told(told) => self.told(told),
+            Frame::Notice(notice) => self.notice(notice),
             Frame::Ask {
                 asker,
                 ticket,
@@ -343,11 +347,7 @@ impl Root {
     /// much later.
     fn go_on(&mut self, by: u64) {
         self.pass_on(SIGCONT);
-        let times = [
-            &mut self.setup.deadline,
-            &mut self.stop_at,
-            &mut self.give_up_at,
-        ];
+        let times = [&mut self.deadline, &mut self.stop_at, &mut self.give_up_at];
         for at in times.into_iter().flatten() {
             *at = at.saturating_add(by);
         }
@@ -364,12 +364,14 @@ impl Root {
         true
     }
 
+    /// The job ends with it, which alone frees PEs that wait for a dead one: see [`exit`],
+    /// "Who frees those that wait".
     fn fault(&mut self, fault: &Fault, now: u64) {
         // What ends those who write to a stream that is no more is a consequence.
         let piped = matches!(fault.cause, Cause::Pe { end: End::Signal { signal, .. }, .. } if signal == SIGPIPE);
         if piped && self.status != 0 && self.end_with(self.status) {
             self.tell_running();
-            return self.stop(self.setup.grace_ns, now);
+            return self.stop(self.grace_ns(), now);
         }
         // Whatever follows the loss of output may be a consequence, too.
         let status = match self.status {
@@ -382,7 +384,7 @@ impl Root {
                 self.tell_running();
             }
             if !fault.is_silent() {
-                let text = fault.told(&self.setup.hosts).to_string();
+                let text = fault.message(&self.setup.hosts).to_string();
                 if !self.tell_refused(&text) {
                     let rest = if self.agent.exited {
                         ""
@@ -392,13 +394,13 @@ impl Root {
                     self.say(&format!("{text}{rest}"));
                 }
             }
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 
     fn stop(&mut self, grace_ns: u64, now: u64) {
         self.stop_at = None;
-        self.spawned.send(&Frame::Stop { grace_ns });
+        self.jobs.send(&Frame::Stop { grace_ns });
         if !self.agent.answered() {
             // A host that has not answered has nothing to end, and may take its time.
             return self.finish(now);
@@ -413,7 +415,7 @@ impl Root {
     /// Passes a signal on to all processes.
     fn pass_on(&mut self, signal: u8) {
         self.agent.out.send(&Frame::Signal(signal));
-        self.spawned.send(&Frame::Signal(signal));
+        self.jobs.send(&Frame::Signal(signal));
     }
 
     fn signal(&mut self, signal: u8, now: u64) {
@@ -450,9 +452,9 @@ impl Root {
             self.say(&format!("received {}; ending the job", signal_name(signal)));
             if signal == SIGINT || signal == SIGQUIT {
                 self.pass_on(signal);
-                self.stop_at = Some(now.saturating_add(self.setup.grace_ns));
+                self.stop_at = Some(now.saturating_add(self.grace_ns()));
             } else {
-                self.stop(self.setup.grace_ns, now);
+                self.stop(self.grace_ns(), now);
             }
         }
     }
@@ -460,15 +462,15 @@ impl Root {
     fn timers(&mut self, now: u64) {
         let clock = self.clock(now);
         let due = |at: Option<u64>| at.is_some_and(|at| at <= clock);
-        if due(self.setup.deadline) && self.end_with(exit::TIMEOUT) {
+        if due(self.deadline) && self.end_with(exit::TIMEOUT) {
             self.say(&format!(
                 "the time limit of {} s (--timeout) is over; ending the job",
-                self.setup.timeout_s
+                self.setup.options.timeout_s.unwrap_or(0)
             ));
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
         if due(self.stop_at) {
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
         if due(self.give_up_at) && !self.is_over() {
             // Text that waits for a slow reader shows that the agents are not to blame.
@@ -478,7 +480,7 @@ impl Root {
                 self.give_up_at = Some(now.saturating_add(PATIENCE_NS));
             } else {
                 self.say("the agents did not end in time; leaving their processes to the kernel");
-                self.spawned.give_up();
+                self.jobs.give_up();
                 self.finish(now);
             }
         }

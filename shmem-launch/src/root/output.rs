@@ -9,7 +9,7 @@
 
 use super::{Root, SIGPIPE};
 use crate::exit;
-use crate::fold::{Passed, Told};
+use crate::fold::{Notice, Passed};
 use crate::frame::{CREDIT_STEP, Frame, OUTPUT_OVERHEAD, Stream};
 use crate::stdio::{Said, Speaker, Turns};
 
@@ -171,23 +171,23 @@ impl Root {
     }
 
     /// A PE says something to the user.
-    pub(super) fn told(&mut self, told: Told) {
-        let (Passed::On(told) | Passed::Unknown(told)) = self.fold.add(told) else {
+    pub(super) fn notice(&mut self, notice: Notice) {
+        let (Passed::On(notice) | Passed::Unknown(notice)) = self.fold.add(notice) else {
             return;
         };
-        let line = told.line(&self.setup.hosts).to_string();
+        let line = notice.line(&self.setup.hosts).to_string();
         self.say_as("shmem", &line);
-        if told.count > 1 {
-            let count = told.count - 1;
-            let again = Told { count, ..told };
+        if notice.count > 1 {
+            let count = notice.count - 1;
+            let again = Notice { count, ..notice };
             self.say_as("shmem", &again.repetition().to_string());
         }
     }
 
     /// Says how often PEs have said the same.
     pub(super) fn tell_counts(&mut self) {
-        for told in self.fold.take_counts() {
-            self.say_as("shmem", &told.repetition().to_string());
+        for notice in self.fold.take_counts() {
+            self.say_as("shmem", &notice.repetition().to_string());
         }
     }
 
@@ -197,7 +197,7 @@ impl Root {
             self.mixer.finish(Stream::Err, &mut sink.text);
             sink.text.extend_from_slice(who.as_bytes());
             sink.text.extend_from_slice(b": ");
-            if let Some(number) = self.setup.spawned {
+            if let Some(number) = self.setup.spawned_as {
                 let job = format!("spawned job {number}: ");
                 sink.text.extend_from_slice(job.as_bytes());
             }

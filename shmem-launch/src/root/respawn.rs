@@ -15,15 +15,15 @@ impl Root {
             return self.fault(fault, now);
         };
         let done: u32 = self.respawned.values().sum();
-        if self.ending || done >= self.setup.respawns {
+        if self.ending || done >= self.setup.options.respawns {
             return self.fault(fault, now);
         }
         let count = self.respawned.entry(rank).or_insert(0);
         *count += 1;
         let count = *count;
         self.agent.out.send(&Frame::Respawn { rank, count });
-        let told = fault.told(&self.setup.hosts).to_string();
-        let of = self.setup.respawns;
+        let told = fault.message(&self.setup.hosts).to_string();
+        let of = self.setup.options.respawns;
         let text = format!("{told}; starting it again ({} of {of})", done + 1);
         self.say(&text);
     }

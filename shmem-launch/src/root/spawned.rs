@@ -61,7 +61,7 @@ struct Child {
 
 /// All of them, and what they share.
 #[derive(Debug, Default)]
-pub(super) struct Spawned {
+pub(super) struct SpawnedJobs {
     children: Vec<Child>,
     /// Number of the last one.
     last: u32,
@@ -69,7 +69,7 @@ pub(super) struct Spawned {
     pub(super) actions: VecDeque<Action>,
 }
 
-impl Spawned {
+impl SpawnedJobs {
     /// Whether no spawned job is left.
     pub(super) fn is_empty(&self) -> bool {
         self.children.is_empty()
@@ -97,15 +97,15 @@ impl Spawned {
 pub(super) struct Outer {
     reader: FrameReader,
     out: OutBuf,
-    /// Whether it was told that the job runs, or that it does not.
-    told: bool,
+    /// Whether it was answered that the job runs, or that it does not.
+    answered: bool,
     /// Since when it has the job stopped; this launcher is not stopped itself.
     stopped: Option<u64>,
 }
 
 impl Outer {
     fn tell(&mut self, answer: &Answer) {
-        self.told = true;
+        self.answered = true;
         self.out.send(&Frame::Answer {
             asker: 0,
             ticket: 0,
@@ -117,12 +117,12 @@ impl Outer {
 impl Root {
     /// What to do next.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.spawned.actions.pop_front()
+        self.jobs.actions.pop_front()
     }
 
     /// Bytes for the launcher of a spawned job, while there is one of this number.
     pub fn outgoing_spawned(&mut self, number: u32) -> Option<&mut OutBuf> {
-        self.spawned.child(number).map(|c| &mut c.out)
+        self.jobs.child(number).map(|c| &mut c.out)
     }
 
     /// Bytes for the launcher that started this one, if this is that of a spawned job.
@@ -144,7 +144,7 @@ impl Root {
                 question,
             });
         }
-        let names = &mut self.spawned.names;
+        let names = &mut self.jobs.names;
         let answer = match Question::decode(question) {
             Ok(Question::Publish { name, port }) => names.publish(job, name, port),
             Ok(Question::LookupName { name }) => names.lookup(&name),
@@ -172,7 +172,7 @@ impl Root {
         let Asked { job, asker, ticket } = asked;
         let out = match job {
             0 => Some(&mut self.agent.out),
-            job => self.spawned.child(job).map(|c| &mut c.out),
+            job => self.jobs.child(job).map(|c| &mut c.out),
         };
         if let Some(out) = out {
             out.send(&Frame::Answer {
@@ -195,15 +195,15 @@ impl Root {
         if self.ending {
             return Err("the job is being ended".into());
         }
-        if self.spawned.children.len() >= MAX_SPAWNED {
+        if self.jobs.children.len() >= MAX_SPAWNED {
             return Err(format!("{MAX_SPAWNED} spawned jobs run already"));
         }
         let spawner = match asked.job {
             0 => Some(self.setup.job_id.clone()),
-            job => self.spawned.child(job).and_then(|c| c.job_id.clone()),
+            job => self.jobs.child(job).and_then(|c| c.job_id.clone()),
         };
-        self.spawned.last += 1;
-        let number = self.spawned.last;
+        self.jobs.last += 1;
+        let number = self.jobs.last;
         let job = SpawnedJob {
             number,
             spawner: spawner.unwrap_or_default(),
@@ -211,14 +211,14 @@ impl Root {
         };
         let mut out = OutBuf::default();
         out.send(&Frame::Job(&job.encode()));
-        self.spawned.children.push(Child {
+        self.jobs.children.push(Child {
             number,
             asked: Some(asked),
             job_id: None,
             reader: FrameReader::default(),
             out,
         });
-        self.spawned.actions.push_back(Action::Start { number });
+        self.jobs.actions.push_back(Action::Start { number });
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Root {
         let each = |root: &mut Self, frame: Frame<'_>| root.spawned_frame(number, &frame);
         let understood = each_frame(
             self,
-            |root| root.spawned.child(number).map(|c| &mut c.reader),
+            |root| root.jobs.child(number).map(|c| &mut c.reader),
             bytes,
             each,
         );
@@ -238,7 +238,7 @@ impl Root {
                 "the launcher of spawned job {number} sent what cannot be understood: {e}; \
                  ending the job"
             ));
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 
@@ -254,7 +254,7 @@ impl Root {
                     rc: FAIL,
                     reason: e.to_string(),
                 });
-                let Some(child) = self.spawned.child(number) else {
+                let Some(child) = self.jobs.child(number) else {
                     return;
                 };
                 if let Answer::Spawned { job_id } = &answer {
@@ -288,7 +288,7 @@ impl Root {
                 self.mixer.end(stream, speaker, &mut sink.text);
             }
         }
-        let Some(child) = self.spawned.child(number) else {
+        let Some(child) = self.jobs.child(number) else {
             return;
         };
         let (asked, ran) = (child.asked.take(), child.job_id.is_some());
@@ -304,8 +304,8 @@ impl Root {
         // A job that never ran was refused, and whoever asked for it decides what follows. Before it is
         // forgotten: it may be the last, and what has ended cannot fail.
         let fails = ran && status != 0 && self.end_with(status);
-        self.spawned.children.retain(|c| c.number != number);
-        self.spawned.names.forget(number);
+        self.jobs.children.retain(|c| c.number != number);
+        self.jobs.names.forget(number);
         if let Some(asked) = asked {
             let answer = Answer::Refused { rc: FAIL, reason };
             self.answer(asked, &answer);
@@ -316,7 +316,7 @@ impl Root {
                     "the launcher of spawned job {number} {end}; ending the job"
                 ));
             }
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 
@@ -335,7 +335,7 @@ impl Root {
             self.say(&format!(
                 "shmrun sent what cannot be understood: {e}; ending the job"
             ));
-            self.stop(self.setup.grace_ns, now);
+            self.stop(self.grace_ns(), now);
         }
     }
 
@@ -372,7 +372,7 @@ impl Root {
 
     /// Tells the launcher that started this one, if any, that the job runs.
     pub(super) fn tell_running(&mut self) {
-        if let Some(outer) = self.outer.as_mut().filter(|o| !o.told) {
+        if let Some(outer) = self.outer.as_mut().filter(|o| !o.answered) {
             outer.tell(&Answer::Spawned {
                 job_id: self.setup.job_id.clone(),
             });
@@ -382,7 +382,7 @@ impl Root {
     /// Tells it that the job does not, unless it was told already that it does: false then, or if this
     /// job was not spawned, and the user has to be told.
     pub(super) fn tell_refused(&mut self, reason: &str) -> bool {
-        let outer = self.outer.as_mut().filter(|o| !o.told);
+        let outer = self.outer.as_mut().filter(|o| !o.answered);
         outer.is_some_and(|outer| {
             outer.tell(&Answer::Refused {
                 rc: FAIL,

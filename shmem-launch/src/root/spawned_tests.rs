@@ -1,7 +1,7 @@
 //! Dialogues of a launcher with PEs that ask, with launchers of spawned jobs, and with the launcher that
 //! started it.
 
-use super::tests::{bytes, done, root, sent, up, write_all};
+use super::tests::{bytes, done, options, root, sent, up, write_all};
 use super::*;
 use crate::frame::FrameReader;
 use crate::frame::SpawnedJob;
@@ -225,9 +225,9 @@ fn an_interrupt_is_followed_by_a_stop_of_spawned_jobs() {
 fn spawned_root() -> Root {
     let mut r = Root::new(Setup {
         n_pes: 2,
-        grace_ns: 100,
+        options: options(),
         job_id: "inner".into(),
-        spawned: Some(4),
+        spawned_as: Some(4),
         ..Setup::default()
     });
     up(&mut r, &Frame::Ready, 1);
@@ -261,7 +261,7 @@ fn told(answer: &Answer) -> Vec<u8> {
 #[test]
 fn a_spawned_job_says_that_it_runs_and_passes_questions_on() {
     let mut r = spawned_root();
-    up(&mut r, &Frame::Spawned, 2);
+    up(&mut r, &Frame::Started, 2);
     let job_id = "inner".into();
     assert_eq!(to_outer(&mut r), told(&Answer::Spawned { job_id }));
     let question = ask(&request(1));
@@ -328,7 +328,7 @@ fn a_spawned_job_is_ended_without_words() {
 #[test]
 fn processes_are_started_again_as_often_as_allowed() {
     let mut r = root();
-    r.setup.respawns = 2;
+    r.setup.options.respawns = 2;
     up(&mut r, &Frame::Ready, 1);
     sent(&mut r);
     for (rank, count) in [(1, 1), (1, 2)] {

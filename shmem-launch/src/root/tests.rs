@@ -1,13 +1,23 @@
 //! The launcher's decisions, one dialogue each.
 
 use super::*;
-use crate::fold::Told;
+use crate::fold::Notice;
 use crate::frame::{CREDIT_STEP, OUTPUT_OVERHEAD};
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+
+pub(super) fn options() -> JobOptions {
+    JobOptions {
+        grace: Duration::from_nanos(100),
+        ..JobOptions::default()
+    }
+}
 
 pub(super) fn root() -> Root {
     Root::new(Setup {
         n_pes: 4,
-        grace_ns: 100,
+        options: options(),
         agent: ChildSetup {
             pid: 9,
             ..ChildSetup::default()
@@ -50,7 +60,7 @@ fn a_peaceful_job() {
     let mut r = root();
     up(&mut r, &Frame::Ready, 1);
     assert_eq!(sent(&mut r), bytes(&[Frame::Go]));
-    up(&mut r, &Frame::Spawned, 2);
+    up(&mut r, &Frame::Started, 2);
     up(
         &mut r,
         &Frame::Output {
@@ -70,7 +80,7 @@ fn a_peaceful_job() {
         r.moments(),
         Moments {
             ready: 1,
-            spawned: 2,
+            started: 2,
             exited: 4,
             done: 5
         }
@@ -109,7 +119,7 @@ fn the_first_fault_counts_and_is_told_once() {
 fn what_pes_say_alike_is_told_once_and_counted_at_the_end() {
     let mut r = root();
     let told = |rank, count, text: &str| {
-        Frame::Told(Told {
+        Frame::Notice(Notice {
             rank,
             node: rank / 2,
             count,
@@ -189,15 +199,17 @@ fn a_signal_ends_the_wait_for_a_blocked_terminal() {
 #[test]
 fn the_time_limit_ends_the_job() {
     let mut r = Root::new(Setup {
-        deadline: Some(1000),
-        timeout_s: 7,
+        options: JobOptions {
+            timeout_s: Some(7),
+            ..JobOptions::default()
+        },
         n_pes: 1,
         ..Setup::default()
     });
-    assert_eq!(r.next_timeout(), Some(1000));
-    r.handle(Event::Timer, 999);
+    assert_eq!(r.next_timeout(), Some(7 * SECOND));
+    r.handle(Event::Timer, 7 * SECOND - 1);
     assert_eq!(r.status(), 0);
-    r.handle(Event::Timer, 1000);
+    r.handle(Event::Timer, 7 * SECOND);
     assert_eq!(r.status(), 124);
     assert!(write_all(&mut r).1.contains("time limit of 7 s"));
 }
@@ -339,8 +351,10 @@ fn a_reader_that_left_is_no_failure_of_the_program() {
 #[test]
 fn time_stands_still_while_the_job_is_stopped() {
     let mut r = Root::new(Setup {
-        deadline: Some(1000),
-        timeout_s: 7,
+        options: JobOptions {
+            timeout_s: Some(7),
+            ..JobOptions::default()
+        },
         n_pes: 1,
         ..Setup::default()
     });
@@ -348,7 +362,8 @@ fn time_stands_still_while_the_job_is_stopped() {
     assert_eq!(sent(&mut r), bytes(&[Frame::Signal(20)]));
     r.handle(Event::Continued(5000), 5900);
     assert_eq!(sent(&mut r), bytes(&[Frame::Signal(18)]));
-    assert_eq!((r.status(), r.next_timeout()), (0, Some(6000)));
-    r.handle(Event::Timer, 6000);
+    let limit = 7 * SECOND + 5000;
+    assert_eq!((r.status(), r.next_timeout()), (0, Some(limit)));
+    r.handle(Event::Timer, limit);
     assert_eq!(r.status(), 124);
 }

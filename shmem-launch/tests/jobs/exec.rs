@@ -2,16 +2,10 @@
 
 use std::io::Read;
 
-use crate::support::{Job, kill, wait_until};
+use shmem_testkit::processes::{kill, status_kib};
+use shmem_testkit::wait_until;
 
-fn sh(options: &[&str], script: &str) -> Job {
-    let args: Vec<&str> = options
-        .iter()
-        .copied()
-        .chain(["/bin/sh", "-c", script])
-        .collect();
-    Job::new(&args)
-}
+use crate::support::{sh, shmrun};
 
 #[test]
 fn every_pe_knows_its_place() {
@@ -78,7 +72,7 @@ fn a_single_pe_is_a_filter() {
         .map(|i| (i * 7 % 251) as u8)
         .map(|b| b'a' + b % 26)
         .collect();
-    let out = Job::new(&["/bin/cat"]).run_with_input(input.clone());
+    let out = shmrun(&["/bin/cat"]).run_with_input(input.clone());
     assert_eq!(out.code(), 0);
     assert!(out.stdout.as_bytes() == input);
 }
@@ -124,7 +118,7 @@ fn a_pe_that_ignores_sigterm_is_killed() {
 #[test]
 fn programs_that_cannot_be_started() {
     let refused = |program: &str| {
-        let out = Job::new(&["-n", "2", program]).run();
+        let out = shmrun(&["-n", "2", program]).run();
         assert_eq!(out.messages().len(), 1, "{}", out.stderr);
         (out.code(), out.stderr)
     };
@@ -140,7 +134,7 @@ fn a_program_that_only_seems_executable() {
     let path = std::env::temp_dir().join(format!("shmrun-test-{}", std::process::id()));
     std::fs::write(&path, b"\x7fELF garbage").unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let out = Job::new(&["-n", "3", path.to_str().unwrap()]).run();
+    let out = shmrun(&["-n", "3", path.to_str().unwrap()]).run();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(out.code(), 125);
     assert!(
@@ -158,12 +152,12 @@ fn wrong_command_lines() {
         &["--no-such", "true"],
         &[],
     ] {
-        assert_eq!(Job::new(args).run().code(), 2, "{args:?}");
+        assert_eq!(shmrun(args).run().code(), 2, "{args:?}");
     }
-    let out = Job::new(&["true"]).env("SHMEM_SPIN", "many").run();
+    let out = shmrun(&["true"]).env("SHMEM_SPIN", "many").run();
     assert_eq!(out.code(), 2);
     assert!(out.stderr.contains("SHMEM_SPIN=many"), "{}", out.stderr);
-    let out = Job::new(&["--chdir", "/no/such", "true"]).run();
+    let out = shmrun(&["--chdir", "/no/such", "true"]).run();
     assert!(
         out.code() == 2 && out.stderr.contains("/no/such"),
         "{}",
@@ -184,7 +178,7 @@ fn jobs_that_cannot_fit_are_refused_with_numbers() {
     );
     // A program without the library needs no memory for heaps, but a place for them.
     let run = |size| {
-        Job::new(&["-n", "4", "true"])
+        shmrun(&["-n", "4", "true"])
             .env("SHMEM_SYMMETRIC_SIZE", size)
             .run()
     };
@@ -195,7 +189,7 @@ fn jobs_that_cannot_fit_are_refused_with_numbers() {
         "{}",
         out.stderr
     );
-    let out = Job::new(&["-n", "1000000", "--nodes", "1000", "true"]).run();
+    let out = shmrun(&["-n", "1000000", "--nodes", "1000", "true"]).run();
     assert!(
         out.code() == 125 && out.stderr.contains("needs"),
         "{}",
@@ -218,7 +212,7 @@ fn environment_and_directory_are_passed_on() {
         "-c",
         "echo $A $SHMRUN_TEST_OTHER $(pwd)",
     ];
-    let out = Job::new(&args).env("SHMRUN_TEST_OTHER", "there").run();
+    let out = shmrun(&args).env("SHMRUN_TEST_OTHER", "there").run();
     assert_eq!(
         (out.code(), out.stdout.as_str()),
         (0, "b c there /usr\nb c there /usr\n")
@@ -300,11 +294,11 @@ fn a_line_without_end_arrives_too() {
 
 #[test]
 fn unread_output_stops_the_writers() {
-    let mut job = sh(
+    let job = sh(
         &["-n", "4", "--nodes", "4"],
         "exec yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     );
-    let mut child = job.start();
+    let mut job = job.start();
     job.wait_for("yes", 4);
     // Writers that sleep have been stopped.
     let asleep = || {
@@ -328,34 +322,28 @@ fn unread_output_stops_the_writers() {
         .iter()
         .filter(|p| p.name.starts_with("shmrun"))
     {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", p.pid)).unwrap();
-        let line = status.lines().find(|l| l.starts_with("RssAnon")).unwrap();
-        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let kib = status_kib(p.pid, "RssAnon").unwrap();
         assert!(kib < 16 << 10, "{} has {kib} KiB", p.name);
     }
     // When the reader goes, the writers find out as they would without a launcher.
     let mut some = vec![0; 1 << 20];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut some)
-        .unwrap();
-    drop(child.stdout.take());
-    let out = job.finish(child);
+    let mut stdout = job.stdout();
+    stdout.read_exact(&mut some).unwrap();
+    drop(stdout);
+    let out = job.wait();
     assert_eq!(out.code(), 128 + 13, "{}", out.stderr);
 }
 
 #[test]
 fn sigterm_reaches_everybody() {
-    let mut job = sh(
+    let job = sh(
         &["-n", "4", "--nodes", "2"],
         "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 1000 & wait; done",
     );
-    let child = job.start();
+    let job = job.start();
     job.wait_for("sleep", 4);
-    kill(child.id() as i32, 15);
-    let out = job.finish(child);
+    job.kill(15);
+    let out = job.wait();
     assert_eq!(out.code(), 143);
     assert_eq!(out.stdout.matches("asked").count(), 4, "{}", out.stdout);
     assert_eq!(out.messages(), ["shmrun: received SIGTERM; ending the job"]);
@@ -363,14 +351,14 @@ fn sigterm_reaches_everybody() {
 
 #[test]
 fn ctrl_c_reaches_everybody() {
-    let mut job = sh(
+    let job = sh(
         &["-n", "4", "--nodes", "2"],
         "trap 'echo interrupted; exit 1' INT; while :; do sleep 1000 & wait; done",
     );
-    let child = job.start();
+    let job = job.start();
     job.wait_for("sleep", 4);
-    kill(child.id() as i32, 2);
-    let out = job.finish(child);
+    job.kill(2);
+    let out = job.wait();
     assert_eq!(out.code(), 130);
     assert_eq!(
         out.stdout.matches("interrupted").count(),
@@ -384,7 +372,7 @@ fn ctrl_c_reaches_everybody() {
 fn five_hundred_pes_in_many_shapes() {
     // Nodes so large that 1024 descriptors, if a user may have no more, are enough.
     for nodes in ["3", "7", "64"] {
-        let out = Job::new(&["-n", "512", "--nodes", nodes, "/bin/echo", "hi"]).run();
+        let out = shmrun(&["-n", "512", "--nodes", nodes, "/bin/echo", "hi"]).run();
         assert_eq!(out.code(), 0, "{}", out.stderr);
         assert_eq!(out.stdout, "hi\n".repeat(512));
     }
@@ -392,11 +380,11 @@ fn five_hundred_pes_in_many_shapes() {
 
 #[test]
 fn killing_a_pe_from_outside() {
-    let mut job = Job::new(&["-n", "6", "--nodes", "3", "sleep", "1000"]);
-    let child = job.start();
+    let job = shmrun(&["-n", "6", "--nodes", "3", "sleep", "1000"]);
+    let job = job.start();
     let pes = job.wait_for("sleep", 6);
     kill(pes[4], 9);
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 137);
     assert!(
         out.messages()[0].contains(&format!("(pid {}) was killed by signal 9", pes[4])),
@@ -409,7 +397,7 @@ fn killing_a_pe_from_outside() {
 #[test]
 fn killing_any_agent_ends_everything() {
     for victim in 0..7 {
-        let mut job = Job::new(&[
+        let job = shmrun(&[
             "-n",
             "14",
             "--nodes",
@@ -419,11 +407,11 @@ fn killing_any_agent_ends_everything() {
             "sleep",
             "1000",
         ]);
-        let child = job.start();
+        let job = job.start();
         job.wait_for("sleep", 14);
         let agents = job.wait_for("shmrun-agent", 7);
         kill(agents[victim], 9);
-        let out = job.finish(child);
+        let out = job.wait();
         assert_eq!(out.code(), 125, "{}", out.stderr);
         assert_eq!(out.messages().len(), 1, "{}", out.stderr);
         let want = format!("(pid {}) was killed by signal 9 (SIGKILL)", agents[victim]);
@@ -438,35 +426,35 @@ fn killing_any_agent_ends_everything() {
 
 #[test]
 fn killing_shmrun_ends_everything() {
-    let mut job = sh(
+    let job = sh(
         &["-n", "6", "--nodes", "4"],
         "trap '' TERM HUP INT; sleep 1000 & setsid sleep 1000 & wait",
     );
-    let child = job.start();
+    let job = job.start();
     job.wait_for("sleep", 12);
-    kill(child.id() as i32, 9);
-    let out = job.finish(child);
-    assert_eq!(out.status, 9);
+    job.kill(9);
+    let out = job.wait();
+    assert_eq!(out.signal(), Some(9));
 }
 
 #[test]
 fn killing_a_guard_ends_the_job() {
-    let mut job = Job::new(&["-n", "2", "sleep", "1000"]);
-    let child = job.start();
+    let job = shmrun(&["-n", "2", "sleep", "1000"]);
+    let job = job.start();
     job.wait_for("sleep", 2);
     kill(job.wait_for("shmrun-guard", 1)[0], 9);
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 125);
     assert!(out.messages()[0].contains("guard"), "{}", out.stderr);
 }
 
 #[test]
 fn asking_an_agent_to_end_ends_the_job() {
-    let mut job = Job::new(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
-    let child = job.start();
+    let job = shmrun(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
+    let job = job.start();
     job.wait_for("sleep", 4);
     kill(job.wait_for("shmrun-agent", 2)[1], 15);
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 125);
     assert!(out.messages()[0].contains("SIGTERM"), "{}", out.stderr);
 }
@@ -475,8 +463,8 @@ fn asking_an_agent_to_end_ends_the_job() {
 fn deaths_during_the_start_leave_nothing() {
     for delay_ms in 0..12 {
         for victim in ["shmrun", "shmrun-agent"] {
-            let mut job = Job::new(&["-n", "64", "--nodes", "16", "sleep", "1000"]);
-            let child = job.start();
+            let job = shmrun(&["-n", "64", "--nodes", "16", "sleep", "1000"]);
+            let job = job.start();
             std::thread::sleep(std::time::Duration::from_millis(4 * delay_ms));
             let names = job.processes();
             let pids: Vec<i32> = names
@@ -485,13 +473,13 @@ fn deaths_during_the_start_leave_nothing() {
                 .map(|p| p.pid)
                 .collect();
             let pid = if victim == "shmrun" {
-                Some(child.id() as i32)
+                Some(job.pid())
             } else {
                 pids.get(delay_ms as usize % pids.len().max(1)).copied()
             };
-            kill(pid.unwrap_or(child.id() as i32), 9);
-            let out = job.finish(child);
-            assert!(out.status == 9 || out.code() == 125, "{out:?}");
+            kill(pid.unwrap_or(job.pid()), 9);
+            let out = job.wait();
+            assert!(out.signal() == Some(9) || out.code() == 125, "{out:?}");
         }
     }
 }
@@ -499,7 +487,7 @@ fn deaths_during_the_start_leave_nothing() {
 #[test]
 fn reports_are_written() {
     let path = std::env::temp_dir().join(format!("shmrun-report-{}", std::process::id()));
-    let out = Job::new(&[
+    let out = shmrun(&[
         "-n",
         "4",
         "--nodes",
@@ -533,21 +521,21 @@ fn reports_are_written() {
 
 #[test]
 fn a_dry_run_starts_nothing() {
-    let out = Job::new(&["-n", "5", "--nodes", "2", "--dry-run", "echo", "hi"]).run();
+    let out = shmrun(&["-n", "5", "--nodes", "2", "--dry-run", "echo", "hi"]).run();
     assert_eq!((out.code(), out.stdout.as_str()), (0, ""));
     assert!(out.stderr.contains("node 1: PEs 3 to 4"), "{}", out.stderr);
-    let out = Job::new(&["--settings"]).run();
+    let out = shmrun(&["--settings"]).run();
     assert!(
         out.code() == 0 && out.stdout.contains("SHMEM_SYMMETRIC_SIZE"),
         "{out:?}"
     );
     // What is set for the PEs is set for the job.
-    let out = Job::new(&["-x", "SHMEM_SYMMETRIC_SIZE=much", "-n", "1", "true"]).run();
+    let out = shmrun(&["-x", "SHMEM_SYMMETRIC_SIZE=much", "-n", "1", "true"]).run();
     assert!(
         out.code() == 2 && out.stderr.contains("SHMEM_SYMMETRIC_SIZE"),
         "{out:?}"
     );
-    let out = Job::new(&["--help"]).run();
+    let out = shmrun(&["--help"]).run();
     assert!(
         out.code() == 0 && out.stdout.contains("--tree-degree"),
         "{out:?}"

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{Job, kill, wait_until};
+use shmem_testkit::processes::kill;
+use shmem_testkit::{Job, Outcome, wait_until};
+
+use crate::support::shmrun;
 
 /// A remote shell and its server.
 pub(crate) struct Network {
@@ -41,7 +44,7 @@ impl Network {
     pub(crate) fn job(&self, hosts: &str, rest: &[&str]) -> Job {
         let mut args = vec!["--hosts", hosts];
         args.extend_from_slice(rest);
-        Job::new(&args).env("SHMEM_RSH", &self.rsh())
+        shmrun(&args).env("SHMEM_RSH", self.rsh())
     }
 
     pub(crate) fn sh(&self, hosts: &str, options: &[&str], script: &str) -> Job {
@@ -110,7 +113,7 @@ fn a_host_file_says_how_many_pes_a_host_takes() {
     let rsh = net.rsh();
     let args = [&args[..], &["--rsh", &rsh], &["sh", "-c"]].concat();
     let script = "echo $PMI_RANK ${RSH_HOST:-here}";
-    let out = Job::new(&[&args[..], &[script]].concat()).run();
+    let out = shmrun(&[&args[..], &[script]].concat()).run();
     assert_eq!(out.code(), 0, "{out:?}");
     assert_eq!(out.sorted(), ["0 here", "1 b", "2 b", "3 b", "4 c"]);
 }
@@ -124,7 +127,7 @@ fn host_files_of_other_launchers_are_understood() {
         std::fs::write(&file, text).unwrap();
         let file = file.to_str().unwrap();
         let script = "echo $PMI_RANK ${RSH_HOST:-here}";
-        Job::new(&["--hostfile", file, "--rsh", &rsh, "sh", "-c", script]).run()
+        shmrun(&["--hostfile", file, "--rsh", &rsh, "sh", "-c", script]).run()
     };
     for text in [
         "localhost:2\nb:1 # Hydra\n",
@@ -144,7 +147,7 @@ fn host_files_of_other_launchers_are_understood() {
 
 #[test]
 fn this_machine_alone_needs_no_remote_shell() {
-    let job = Job::new(&["--hosts", "localhost:3", "echo", "hi"]);
+    let job = shmrun(&["--hosts", "localhost:3", "echo", "hi"]);
     let out = job.env("SHMEM_RSH", "/no/such/shell").run();
     assert_eq!(
         (out.code(), out.stdout.as_str()),
@@ -216,10 +219,7 @@ fn fails(net: &Network, host: &str, env: &[(&str, &str)], said: &[&str]) {
         format!("a,b,c,d,{host}"),
     ] {
         let options = ["--tree-degree", "2", "-n", "5", "sleep", "1000"];
-        let mut job = net.job(&hosts, &options);
-        for (name, value) in env {
-            job = job.env(name, value);
-        }
+        let job = net.job(&hosts, &options).envs(env.iter().copied());
         let out = job.run();
         assert_eq!(out.code(), 125, "{hosts}: {out:?}");
         let messages = out.messages();
@@ -343,7 +343,7 @@ fn nonsense_is_refused_before_anything_starts() {
             "no-such-program",
         ),
     ] {
-        let out = Job::new(args).run();
+        let out = shmrun(args).run();
         assert_eq!(out.code(), code, "{args:?}: {out:?}");
         assert!(out.stderr.contains(part), "{args:?}: {}", out.stderr);
     }
@@ -377,20 +377,20 @@ fn the_status_of_a_pe_is_that_of_the_job() {
 }
 
 /// Kills a process of a job on four hosts, of which two have a host below them.
-fn killed(victim: &str, number: usize, count: usize) -> crate::support::Outcome {
+fn killed(victim: &str, number: usize, count: usize) -> Outcome {
     let net = Network::new();
     let options = ["--tree-degree", "2", "-n", "8", "sleep", "1000"];
-    let mut job = net.job("a,b,c,d", &options);
-    let child = job.start();
+    let job = net.job("a,b,c,d", &options);
+    let job = job.start();
     job.wait_for("sleep", 8);
     kill(job.wait_for(victim, count)[number], 9);
-    job.finish(child)
+    job.wait()
 }
 
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     let out = killed("shmrun", 0, 1);
-    assert_eq!(out.status, 9, "{out:?}");
+    assert_eq!(out.signal(), Some(9), "{out:?}");
 }
 
 #[test]
@@ -408,13 +408,13 @@ fn the_loss_of_an_agent_ends_the_job_everywhere() {
 #[test]
 fn processes_with_a_session_of_their_own_end_with_their_agent() {
     let net = Network::new();
-    let mut job = net.sh("a,b", &[], "setsid sleep 1000 & exec sleep 1000");
+    let script = "setsid sleep 1000 & exec sleep 1000";
     for victim in ["shmrun-agent", "shmrun-warden"] {
         for number in 0..2 {
-            let child = job.start();
+            let job = net.sh("a,b", &[], script).start();
             job.wait_for("sleep", 4);
             kill(job.wait_for(victim, 2)[number], 9);
-            let out = job.finish(child);
+            let out = job.wait();
             assert_eq!(out.code(), 125, "{out:?}");
             assert_eq!(out.messages().len(), 1, "{out:?}");
         }
@@ -453,12 +453,12 @@ fn the_loss_of_a_remote_shell_ends_the_job_everywhere() {
 #[test]
 fn a_server_that_ends_ends_the_job() {
     let mut net = Network::new();
-    let mut job = net.job("localhost,b,c", &["-n", "3", "sleep", "1000"]);
-    let child = job.start();
+    let job = net.job("localhost,b,c", &["-n", "3", "sleep", "1000"]);
+    let job = job.start();
     job.wait_for("sleep", 3);
     net.server.kill().unwrap();
     net.server.wait().unwrap();
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 125, "{out:?}");
     assert!(
         out.stderr.contains("closed by remote host"),
@@ -473,16 +473,16 @@ fn interrupting_does_not_wait_for_hosts_that_do_not_answer() {
     for hosts in ["silent", "a,silent,c"] {
         let job = net.job(hosts, &["-n", "3", "sleep", "1000"]);
         // Whoever waits for it counts as hung.
-        let mut job = job.env("SHMEM_RSH_TIMEOUT", "1h");
-        let child = job.start();
+        let job = job.env("SHMEM_RSH_TIMEOUT", "1h");
+        let job = job.start();
         // The client of a host that does not answer, among those of others.
         wait_until(
             "the remote shells run",
             || job.processes().iter().any(|p| p.name == "rsh"),
             || format!("{:?}", job.processes()),
         );
-        kill(child.id() as i32, 2);
-        let out = job.finish(child);
+        job.kill(2);
+        let out = job.wait();
         assert_eq!(out.code(), 130, "{out:?}");
     }
 }
@@ -493,16 +493,16 @@ fn deaths_during_the_start_leave_nothing_on_any_host() {
         for victim in ["shmrun", "shmrun-agent", "rsh"] {
             let net = Network::new();
             let options = ["--tree-degree", "2", "-n", "8", "sleep", "1000"];
-            let mut job = net.job("a,b,c,d", &options);
-            let child = job.start();
+            let job = net.job("a,b,c,d", &options);
+            let job = job.start();
             std::thread::sleep(std::time::Duration::from_millis(8 * delay_ms));
             let names = job.processes();
             let victims = names.iter().filter(|p| p.name == victim && p.state != 'Z');
             let pids: Vec<i32> = victims.map(|p| p.pid).collect();
             let pid = pids.get(delay_ms as usize % pids.len().max(1)).copied();
-            kill(pid.unwrap_or(child.id() as i32), 9);
-            let out = job.finish(child);
-            assert!(out.status == 9 || out.code() == 125, "{out:?}");
+            kill(pid.unwrap_or(job.pid()), 9);
+            let out = job.wait();
+            assert!(out.signal() == Some(9) || out.code() == 125, "{out:?}");
         }
     }
 }

@@ -9,9 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use shmem_require::lacks_descriptors;
-
-use crate::support::Job;
+use shmem_testkit::Job;
+use shmem_testkit::needs::lacks_descriptors;
 
 /// The first of the users of these tests, if root runs them: one for each, so that nobody else's
 /// descriptors count.
@@ -202,13 +201,13 @@ fn a_job_waits_for_others_of_the_same_user() {
     let account = Account::new(USER + 2);
     let crowd = Crowd::start(&account);
     let options = ["-n", "40", "--nodes", "4", "/bin/sh", "-c", "echo here"];
-    let mut job = account.shmrun(1024, &options);
-    let child = job.start();
+    let job = account.shmrun(1024, &options);
+    let job = job.start();
     job.wait_for("shmrun-spawner", 4);
     // That nothing has started by now is what the crowd is for; it is no failure if it has.
     std::thread::sleep(std::time::Duration::from_millis(300));
     crowd.end();
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!((out.code(), out.stderr.as_str()), (0, ""));
     assert_eq!(out.stdout, "here\n".repeat(40));
 }

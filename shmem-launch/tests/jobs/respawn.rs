@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::support::{Job, wait_until};
+use shmem_testkit::wait_until;
+
+use crate::support::shmrun;
 
 /// Of `fcntl`, which the crate does not name: the signal that tells of a lease that is to end.
 const F_SETSIG: i32 = 10;
@@ -77,10 +79,10 @@ fn directory(name: &str) -> PathBuf {
 fn the_others_are_served_while_a_process_is_started_again() {
     let dir = directory("slow-respawn");
     let (program, go) = (dir.join("program"), dir.join("go"));
-    let mut job = Job::new(&["-n", "2", "--respawn", "1", program.to_str().unwrap()])
+    let job = shmrun(&["-n", "2", "--respawn", "1", program.to_str().unwrap()])
         .env("GO", go.to_str().unwrap());
-    let mut child = job.start_with([Stdio::piped(), Stdio::piped(), Stdio::piped()]);
-    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut job = job.stdin(Stdio::piped()).start();
+    let (mut stdin, mut stdout) = (job.stdin(), job.stdout());
     let mut echo = |line: &[u8]| {
         stdin.write_all(line).unwrap();
         let mut back = vec![0; line.len()];
@@ -99,7 +101,7 @@ fn the_others_are_served_while_a_process_is_started_again() {
     stdout.read_exact(&mut again).unwrap();
     assert_eq!(&again, b"again\n");
     drop(stdin);
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 0, "{out:?}");
     assert_eq!(out.messages().len(), 1, "{out:?}");
     fs::remove_dir_all(dir).unwrap();
@@ -109,16 +111,16 @@ fn the_others_are_served_while_a_process_is_started_again() {
 fn a_job_ends_while_a_process_is_started_again() {
     let dir = directory("ended-respawn");
     let (program, go) = (dir.join("program"), dir.join("go"));
-    let mut job = Job::new(&["-n", "2", "--respawn", "1", program.to_str().unwrap()])
+    let job = shmrun(&["-n", "2", "--respawn", "1", program.to_str().unwrap()])
         .env("GO", go.to_str().unwrap());
-    let child = job.start_with([Stdio::piped(), Stdio::piped(), Stdio::piped()]);
+    let job = job.stdin(Stdio::piped()).start();
     job.wait_for("cat", 1);
     job.wait_for("sh", 1);
     let held = Held::new(&program);
     fs::write(&go, "").unwrap();
     held.wait_until_somebody_waits();
-    crate::support::kill(child.id() as i32, libc::SIGTERM);
-    let out = job.finish(child);
+    job.kill(libc::SIGTERM);
+    let out = job.wait();
     assert_eq!(out.code(), 128 + libc::SIGTERM, "{out:?}");
     // Nothing had to be released for it.
     held.release();
@@ -134,9 +136,9 @@ fn what_a_process_wrote_last_is_read_before_it_is_started_again() {
         kill -9 $$";
     let counts = std::env::temp_dir().join(format!("shmrun-counts-{}", std::process::id()));
     let args = ["-n", "1", "--respawn", "1", "/bin/sh", "-c", script];
-    let mut job = Job::new(&args).env("COUNTS", counts.to_str().unwrap());
-    let mut child = job.start();
-    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let job = shmrun(&args).env("COUNTS", counts.to_str().unwrap());
+    let mut job = job.start();
+    let (mut stdout, mut stderr) = (job.stdout(), job.child.stderr.take().unwrap());
     let mut said = String::new();
     while !said.contains("starting it again") {
         let mut part = [0; 512];
@@ -148,7 +150,7 @@ fn what_a_process_wrote_last_is_read_before_it_is_started_again() {
     std::thread::sleep(std::time::Duration::from_millis(200));
     let mut text = Vec::new();
     stdout.read_to_end(&mut text).unwrap();
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 0, "{out:?}");
     let counted = fs::read_to_string(&counts).unwrap();
     fs::remove_file(counts).unwrap();

@@ -7,8 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
+use shmem_testkit::processes::kill;
+use shmem_testkit::{Job, Running, wait_until};
+
 use crate::hosts::Network;
-use crate::support::{Job, kill, wait_until};
+use crate::support::{shmrun, shmrun_after};
 
 const HUP: i32 = 1;
 const INT: i32 = 2;
@@ -56,8 +59,8 @@ const WAIT: &str = "grep SigIgn /proc/self/status; while ! test -e $GO; do sleep
 fn outlives(mut job: Job, pes: usize) {
     let go = Go::new();
     job = job.env("GO", go.path());
-    let mut child = job.start();
-    let mut output = child.stdout.take().unwrap();
+    let mut job = job.start();
+    let mut output = job.stdout();
     let mut text = Vec::new();
     while text.iter().filter(|&&b| b == b'\n').count() < pes {
         let mut part = [0; 512];
@@ -70,10 +73,10 @@ fn outlives(mut job: Job, pes: usize) {
         assert_eq!(ignored(line) & all, all, "{line}");
     }
     for signal in [HUP, INT, QUIT, HUP, INT, QUIT] {
-        kill(child.id() as i32, signal);
+        job.kill(signal);
     }
     go.give();
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!((out.code(), &out.stderr[..]), (0, ""), "{out:?}");
 }
 
@@ -81,10 +84,10 @@ fn outlives(mut job: Job, pes: usize) {
 fn what_was_ignored_stays_ignored() {
     let first = "trap '' HUP INT QUIT";
     let args = ["-n", "4", "--nodes", "2", "/bin/sh", "-c", WAIT];
-    outlives(Job::after(first, &args), 4);
+    outlives(shmrun_after(first, &args), 4);
     let net = Network::new();
     let args = [&["--hosts", "a,b", "-n", "4"][..], &args[4..]].concat();
-    let job = Job::after(first, &args).env("SHMEM_RSH", &net.rsh());
+    let job = shmrun_after(first, &args).env("SHMEM_RSH", net.rsh());
     outlives(job, 4);
 }
 
@@ -93,7 +96,7 @@ fn pes_of_a_template_ignore_what_was_ignored() {
     let probe = crate::template::program();
     for nodes in ["1", "2"] {
         let args = ["-n", "4", "--nodes", nodes, &probe, "signals"];
-        let out = Job::after("trap '' HUP QUIT", &args).run();
+        let out = shmrun_after("trap '' HUP QUIT", &args).run();
         assert_eq!(out.code(), 0, "{out:?}");
         assert_eq!(out.stdout.lines().count(), 4);
         for line in out.stdout.lines() {
@@ -109,7 +112,7 @@ fn pes_of_a_template_ignore_what_was_ignored() {
 }
 
 /// Waits until all processes of this name are in a state.
-fn wait_for_state(job: &Job, name: &str, count: usize, stopped: bool) {
+fn wait_for_state(job: &Running, name: &str, count: usize, stopped: bool) {
     wait_until(
         &format!(
             "{count} {name} are {}",
@@ -127,26 +130,26 @@ fn wait_for_state(job: &Job, name: &str, count: usize, stopped: bool) {
 fn stops_and_goes_on(mut job: Job) {
     let go = Go::new();
     job = job.env("GO", go.path());
-    let child = job.start();
+    let job = job.start();
     job.wait_for("sleep", 4);
     for _ in 0..3 {
-        kill(child.id() as i32, TSTP);
+        job.kill(TSTP);
         wait_for_state(&job, "sleep", 4, true);
         wait_for_state(&job, "shmrun", 1, true);
-        kill(child.id() as i32, CONT);
+        job.kill(CONT);
         wait_for_state(&job, "sleep", 4, false);
         wait_for_state(&job, "shmrun", 1, false);
     }
     for pe in job.wait_for("sleep", 4) {
         kill(pe, 10);
     }
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 128 + 10, "{out:?}");
 }
 
 #[test]
 fn a_stopped_job_stops_on_all_nodes_and_goes_on() {
-    stops_and_goes_on(Job::new(&["-n", "4", "sleep", "1000"]));
+    stops_and_goes_on(shmrun(&["-n", "4", "sleep", "1000"]));
     let args = [
         "-n",
         "4",
@@ -157,34 +160,34 @@ fn a_stopped_job_stops_on_all_nodes_and_goes_on() {
         "sleep",
         "1000",
     ];
-    stops_and_goes_on(Job::new(&args));
+    stops_and_goes_on(shmrun(&args));
     let net = Network::new();
     stops_and_goes_on(net.job("a,b", &["-n", "4", "sleep", "1000"]));
 }
 
 #[test]
 fn a_stopped_job_can_be_ended() {
-    let mut job = Job::new(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
-    let child = job.start();
+    let job = shmrun(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
+    let job = job.start();
     job.wait_for("sleep", 4);
-    kill(child.id() as i32, TSTP);
+    job.kill(TSTP);
     wait_for_state(&job, "shmrun", 1, true);
-    kill(child.id() as i32, 15);
-    kill(child.id() as i32, CONT);
-    let out = job.finish(child);
+    job.kill(15);
+    job.kill(CONT);
+    let out = job.wait();
     assert_eq!(out.code(), 143, "{out:?}");
 }
 
 #[test]
 fn a_killed_launcher_takes_its_stopped_pes_along() {
-    let mut job = Job::new(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
-    let child = job.start();
+    let job = shmrun(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
+    let job = job.start();
     job.wait_for("sleep", 4);
-    kill(child.id() as i32, TSTP);
+    job.kill(TSTP);
     wait_for_state(&job, "shmrun", 1, true);
-    kill(child.id() as i32, 9);
-    let out = job.finish(child);
-    assert_eq!(out.status, 9, "{out:?}");
+    job.kill(9);
+    let out = job.wait();
+    assert_eq!(out.signal(), Some(9), "{out:?}");
 }
 
 #[test]
@@ -193,9 +196,9 @@ fn signals_for_programs_reach_all_of_them() {
          while :; do sleep 1000 & wait; done";
     for nodes in ["1", "3"] {
         let args = ["-n", "3", "--nodes", nodes, "/bin/sh", "-c", script];
-        let mut job = Job::new(&args);
-        let mut child = job.start();
-        let mut output = child.stdout.take().unwrap();
+        let job = shmrun(&args);
+        let mut job = job.start();
+        let mut output = job.stdout();
         let mut expect = |line: &str| {
             let mut text = vec![0; 3 * (line.len() + 1)];
             output.read_exact(&mut text).unwrap();
@@ -206,12 +209,12 @@ fn signals_for_programs_reach_all_of_them() {
         };
         expect("up");
         job.wait_for("sleep", 3);
-        kill(child.id() as i32, 10);
+        job.kill(10);
         expect("one");
         // A shell that has run its trap starts another sleep, in the group as the first.
-        kill(child.id() as i32, 12);
+        job.kill(12);
         expect("two");
-        let out = job.finish(child);
+        let out = job.wait();
         assert_eq!(out.code(), 0, "{out:?}");
     }
 }
@@ -293,8 +296,8 @@ fn a_job_is_stopped_and_continued_from_the_keyboard() {
         });
     }
     let stream = || Stdio::from(theirs.try_clone().unwrap());
-    let mut job = Job::of(shell);
-    let child = job.start_with([stream(), stream(), stream()]);
+    let job = Job::of(shell).stdin(stream());
+    let job = job.stdout(stream()).stderr(stream()).start();
     let shmrun = env!("CARGO_BIN_EXE_shmrun");
     terminal.wait_for("ready> ");
     terminal.type_in(&format!("{shmrun} -n 4 --nodes 2 sleep 1000\n"));
@@ -308,6 +311,6 @@ fn a_job_is_stopped_and_continued_from_the_keyboard() {
     terminal.wait_for("received SIGINT");
     terminal.wait_for("ready> ");
     terminal.type_in("exit 5\n");
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 5, "{out:?}");
 }

@@ -5,20 +5,14 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
 
+use shmem_testkit::processes::status_kib;
+use shmem_testkit::{Job, Outcome};
+
 use crate::hosts::Network;
-use crate::support::Job;
+use crate::support::{sh, shmrun};
 
 /// What `shmrun` says of itself when output or input is lost.
 const LOST: i32 = 123;
-
-fn sh(options: &[&str], script: &str) -> Job {
-    let args: Vec<&str> = options
-        .iter()
-        .copied()
-        .chain(["/bin/sh", "-c", script])
-        .collect();
-    Job::new(&args)
-}
 
 fn full() -> Stdio {
     File::options()
@@ -50,7 +44,7 @@ fn read_until(from: &mut impl Read, end: &str) -> String {
 fn a_full_disk_is_told_and_gives_the_job_a_status() {
     for shape in [&["-n", "4"][..], &["-n", "4", "--nodes", "2"], &["-l"]] {
         let job = sh(shape, "echo $PMI_RANK");
-        let out = job.run_with([Stdio::null(), full(), Stdio::piped()]);
+        let out = job.stdout(full()).run();
         assert_eq!(out.code(), LOST, "{out:?}");
         assert_eq!(out.messages().len(), 1, "{out:?}");
         for part in ["standard output", "No space left on device"] {
@@ -58,7 +52,7 @@ fn a_full_disk_is_told_and_gives_the_job_a_status() {
         }
         // There is no place to tell it; the status does.
         let job = sh(shape, "echo $PMI_RANK >&2");
-        let out = job.run_with([Stdio::null(), Stdio::piped(), full()]);
+        let out = job.stderr(full()).run();
         assert_eq!(out.code(), LOST, "{out:?}");
     }
 }
@@ -66,7 +60,7 @@ fn a_full_disk_is_told_and_gives_the_job_a_status() {
 #[test]
 fn a_full_disk_ends_programs_that_go_on_writing() {
     let job = sh(&["-n", "3", "--nodes", "3"], "exec yes");
-    let out = job.run_with([Stdio::null(), full(), Stdio::piped()]);
+    let out = job.stdout(full()).run();
     assert_eq!(out.code(), LOST, "{out:?}");
     assert_eq!(out.messages().len(), 1, "{out:?}");
 }
@@ -77,7 +71,7 @@ fn a_reader_that_has_gone_ends_the_job_as_it_ends_other_programs() {
         let (read, write) = std::io::pipe().unwrap();
         drop(read);
         let job = sh(&["-n", "2"], script);
-        let out = job.run_with([Stdio::null(), write.into(), Stdio::piped()]);
+        let out = job.stdout(write).run();
         assert_eq!((out.code(), &out.stderr[..]), (128 + 13, ""), "{script}");
     }
 }
@@ -88,29 +82,29 @@ fn a_failure_of_the_program_is_told_though_nobody_reads() {
     drop(read);
     let script = "trap '' PIPE; echo hi; test $PMI_RANK = 1 && exit 7; exec sleep 1000";
     let job = sh(&["-n", "2"], script);
-    let out = job.run_with([Stdio::null(), write.into(), Stdio::piped()]);
+    let out = job.stdout(write).run();
     assert_eq!(out.code(), 7, "{out:?}");
     assert!(out.messages()[0].contains("PE 1"), "{out:?}");
 }
 
 #[test]
 fn reports_and_help_that_cannot_be_written_are_told() {
-    let job = Job::new(&["--report", "-", "true"]);
-    let out = job.run_with([Stdio::null(), full(), Stdio::piped()]);
+    let job = shmrun(&["--report", "-", "true"]);
+    let out = job.stdout(full()).run();
     assert_eq!(out.code(), LOST, "{out:?}");
     assert!(out.messages()[0].contains("report"), "{out:?}");
-    let out = Job::new(&["--report", "/dev/full", "true"]).run();
+    let out = shmrun(&["--report", "/dev/full", "true"]).run();
     assert_eq!(out.code(), LOST, "{out:?}");
     assert!(out.messages()[0].contains("/dev/full"), "{out:?}");
     for option in ["--settings", "--help", "--version"] {
-        let job = Job::new(&[option]);
-        let out = job.run_with([Stdio::null(), full(), Stdio::piped()]);
+        let job = shmrun(&[option]);
+        let out = job.stdout(full()).run();
         assert_eq!(out.code(), LOST, "{option}: {out:?}");
         assert!(out.stderr.contains("No space left"), "{option}: {out:?}");
         let (read, write) = std::io::pipe().unwrap();
         drop(read);
-        let job = Job::new(&[option]);
-        let out = job.run_with([Stdio::null(), write.into(), Stdio::piped()]);
+        let job = shmrun(&[option]);
+        let out = job.stdout(write).run();
         assert_eq!((out.code(), &out.stderr[..]), (128 + 13, ""), "{option}");
     }
 }
@@ -120,8 +114,8 @@ fn a_pipe_that_does_not_block_loses_nothing() {
     let (mut read, write) = std::io::pipe().unwrap();
     set_nonblocking(&write);
     let errors = write.try_clone().unwrap();
-    let mut job = sh(&["-n", "2"], "seq 1 60000; seq 1 60000 >&2");
-    let child = job.start_with([Stdio::null(), write.into(), errors.into()]);
+    let job = sh(&["-n", "2"], "seq 1 60000; seq 1 60000 >&2");
+    let job = job.stdout(write).stderr(errors).start();
     let mut text = String::new();
     let reader = std::thread::spawn(move || {
         // Slow enough for the pipe to be full at times.
@@ -132,7 +126,7 @@ fn a_pipe_that_does_not_block_loses_nothing() {
         }
         text
     });
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 0, "{out:?}");
     let text = reader.join().unwrap();
     assert_eq!(text.lines().count(), 4 * 60_000);
@@ -144,43 +138,43 @@ fn a_pipe_that_does_not_block_loses_nothing() {
 fn input_that_does_not_block_is_waited_for() {
     let (read, mut write) = std::io::pipe().unwrap();
     set_nonblocking(&read);
-    let mut job = sh(
+    let job = sh(
         &["-n", "2"],
         "test $PMI_RANK = 1 || while read x; do echo got $x; done",
     );
-    let mut child = job.start_with([read.into(), Stdio::piped(), Stdio::piped()]);
-    let mut output = child.stdout.take().unwrap();
+    let mut job = job.stdin(read).start();
+    let mut output = job.stdout();
     for line in ["one", "two", "three"] {
         writeln!(write, "{line}").unwrap();
         assert_eq!(read_until(&mut output, "\n"), format!("got {line}\n"));
     }
     drop(write);
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 0, "{out:?}");
 }
 
 #[test]
 fn input_that_cannot_be_read_is_no_input() {
     let directory = File::open("/").unwrap();
-    let out = Job::new(&["cat"]).run_with([directory.into(), Stdio::piped(), Stdio::piped()]);
+    let out = shmrun(&["cat"]).stdin(directory).run();
     assert_eq!((out.code(), &out.stderr[..]), (0, ""), "{out:?}");
     // What nohup leaves.
     let unreadable = File::options().write(true).open("/dev/null").unwrap();
-    let out = Job::new(&["cat"]).run_with([unreadable.into(), Stdio::piped(), Stdio::piped()]);
+    let out = shmrun(&["cat"]).stdin(unreadable).run();
     assert_eq!((out.code(), &out.stderr[..]), (0, ""), "{out:?}");
 }
 
 /// Asks, and goes on when it was answered.
-fn ask(job: &mut Job, asked: &str) {
-    let mut child = job.start_with([Stdio::piped(), Stdio::piped(), Stdio::piped()]);
-    let mut input = child.stdin.take().unwrap();
-    let mut output = child.stdout.take().unwrap();
+fn ask(job: Job, asked: &str) {
+    let mut job = job.stdin(Stdio::piped()).start();
+    let mut input = job.stdin();
+    let mut output = job.stdout();
     for name in ["a", "b"] {
         assert_eq!(read_until(&mut output, "? "), format!("{asked}name? "));
         writeln!(input, "{name}").unwrap();
         assert_eq!(read_until(&mut output, "\n"), format!("hi {name}\n"));
     }
-    let out = job.finish(child);
+    let out = job.wait();
     assert_eq!(out.code(), 0, "{out:?}");
 }
 
@@ -188,10 +182,10 @@ fn ask(job: &mut Job, asked: &str) {
 fn a_question_is_seen_before_its_line_has_ended() {
     let script = "if test $PMI_RANK = 0; then \
          for i in 1 2; do printf 'name? '; read x; echo hi $x; done; fi";
-    ask(&mut sh(&["-n", "3"], script), "");
-    ask(&mut sh(&["-n", "3", "--nodes", "3"], script), "");
+    ask(sh(&["-n", "3"], script), "");
+    ask(sh(&["-n", "3", "--nodes", "3"], script), "");
     let net = Network::new();
-    ask(&mut net.sh("a,b,c", &["-n", "3"], script), "");
+    ask(net.sh("a,b,c", &["-n", "3"], script), "");
 }
 
 #[test]
@@ -200,16 +194,16 @@ fn a_line_that_rests_does_not_keep_others_waiting() {
         let script = "if test $PMI_RANK = 0; then printf 'name? '; read x; echo hi $x; \
              else while ! test -e $GO; do sleep 0.05; done; echo line; fi";
         let dir = std::env::temp_dir().join(format!("shmrun-rest-{}-{nodes}", std::process::id()));
-        let mut job = sh(&["-n", "2", "--nodes", nodes], script).env("GO", dir.to_str().unwrap());
-        let mut child = job.start_with([Stdio::piped(), Stdio::piped(), Stdio::piped()]);
-        let mut output = child.stdout.take().unwrap();
+        let job = sh(&["-n", "2", "--nodes", nodes], script).env("GO", dir.to_str().unwrap());
+        let mut job = job.stdin(Stdio::piped()).start();
+        let mut output = job.stdout();
         assert_eq!(read_until(&mut output, "? "), "name? ");
         File::create(&dir).unwrap();
         // The line of the other PE stands by itself.
         assert_eq!(read_until(&mut output, "line\n"), "\nline\n");
-        child.stdin.take().unwrap().write_all(b"x\n").unwrap();
+        job.stdin().write_all(b"x\n").unwrap();
         assert_eq!(read_until(&mut output, "\n"), "hi x\n");
-        let out = job.finish(child);
+        let out = job.wait();
         std::fs::remove_file(&dir).unwrap();
         assert_eq!(out.code(), 0, "{out:?}");
     }
@@ -245,7 +239,7 @@ fn a_line_of_any_length_stays_whole() {
 }
 
 #[track_caller]
-fn check_long(out: &crate::support::Outcome, pes: usize, lengths: &[usize]) {
+fn check_long(out: &Outcome, pes: usize, lengths: &[usize]) {
     assert_eq!((out.code(), &out.stderr[..]), (0, ""));
     let mut long = 0;
     for line in out.stdout.lines().filter(|l| *l != "short") {
@@ -320,8 +314,8 @@ fn without_input_none_is_taken() {
     let (read, mut write): (PipeReader, PipeWriter) = std::io::pipe().unwrap();
     write.write_all(b"for somebody else").unwrap();
     let mut rest = read.try_clone().unwrap();
-    let job = Job::new(&["-n", "2", "--stdin", "none", "cat"]);
-    let out = job.run_with([read.into(), Stdio::piped(), Stdio::piped()]);
+    let job = shmrun(&["-n", "2", "--stdin", "none", "cat"]);
+    let out = job.stdin(read).run();
     assert_eq!((out.code(), &out.stdout[..]), (0, ""), "{out:?}");
     drop(write);
     let mut text = String::new();
@@ -332,7 +326,7 @@ fn without_input_none_is_taken() {
 #[test]
 fn input_for_a_pe_that_is_not_there_is_refused() {
     for to in ["4", "-1", "some"] {
-        let out = Job::new(&["-n", "4", &format!("--stdin={to}"), "true"]).run();
+        let out = shmrun(&["-n", "4", &format!("--stdin={to}"), "true"]).run();
         assert_eq!(out.code(), 2, "{out:?}");
         assert!(out.stderr.contains("--stdin"), "{out:?}");
     }
@@ -342,9 +336,9 @@ fn input_for_a_pe_that_is_not_there_is_refused() {
 fn what_waits_for_the_end_of_a_line_is_bounded() {
     // Nobody ends a line, so everything is kept back as long as that is possible.
     let script = "head -c 3000000 /dev/zero | tr '\\0' x; exec sleep 1000";
-    let mut job = sh(&["-n", "8"], script);
-    let mut child = job.start();
-    let mut output = child.stdout.take().unwrap();
+    let job = sh(&["-n", "8"], script);
+    let mut job = job.start();
+    let mut output = job.stdout();
     // The lines are ended for them, one after the other, and all of it comes.
     let mut got = 0;
     let mut part = vec![0; 64 << 10];
@@ -354,12 +348,10 @@ fn what_waits_for_the_end_of_a_line_is_bounded() {
         got += part[..n].iter().filter(|&&b| b == b'x').count();
     }
     for agent in job.wait_for("shmrun-agent", 1) {
-        let status = std::fs::read_to_string(format!("/proc/{agent}/status")).unwrap();
-        let peak = status.lines().find(|l| l.starts_with("VmHWM")).unwrap();
-        let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let kib = status_kib(agent, "VmHWM").unwrap();
         assert!(kib < 48 << 10, "{kib} KiB");
     }
-    crate::support::kill(child.id() as i32, 15);
-    let out = job.finish(child);
+    job.kill(15);
+    let out = job.wait();
     assert_eq!(out.code(), 143, "{}", out.stderr);
 }

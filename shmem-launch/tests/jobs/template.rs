@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::support::{Job, kill};
+use shmem_testkit::Job;
+use shmem_testkit::processes::kill;
+
+use crate::support::shmrun;
 
 /// The program that cargo builds beside `shmrun` for these tests.
 pub(crate) fn program() -> String {
@@ -13,13 +16,7 @@ pub(crate) fn program() -> String {
 /// A job of it.
 pub(crate) fn probe(options: &[&str], words: &[&str]) -> Job {
     let path = program();
-    let args: Vec<&str> = options
-        .iter()
-        .copied()
-        .chain([&path[..]])
-        .chain(words.iter().copied())
-        .collect();
-    Job::new(&args)
+    shmrun(&[options, &[&path], words].concat())
 }
 
 #[test]
@@ -109,22 +106,22 @@ fn garbage_on_the_pmi_socket_ends_the_job_with_a_name() {
 #[test]
 fn killing_forked_pes_agents_and_shmrun() {
     for round in 0..12 {
-        let mut job = probe(
+        let job = probe(
             &["-n", "24", "--nodes", "6", "--tree-degree", "2"],
             &["init", "sleep"],
         );
-        let child = job.start();
+        let job = job.start();
         let pes = job.wait_for_pes("probe", 24);
         match round % 3 {
             0 => kill(pes[round], 9),
             1 => kill(job.wait_for("shmrun-agent", 6)[round / 2 % 6], 9),
-            _ => kill(child.id() as i32, 9),
+            _ => job.kill(9),
         }
-        let out = job.finish(child);
+        let out = job.wait();
         match round % 3 {
             0 => assert_eq!(out.code(), 137, "{out:?}"),
             1 => assert_eq!(out.code(), 125, "{out:?}"),
-            _ => assert_eq!(out.status, 9, "{out:?}"),
+            _ => assert_eq!(out.signal(), Some(9), "{out:?}"),
         }
         assert_eq!(
             out.messages().len(),

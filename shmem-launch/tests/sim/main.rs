@@ -13,10 +13,11 @@
 mod steps;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use shmem_launch::agent::{Action, Agent, ChildSetup, Event, InputRoute, Reading, Setup};
 use shmem_launch::exit::End;
-use shmem_launch::frame::{OUTPUT_WINDOW, Stream};
+use shmem_launch::frame::{JobOptions, OUTPUT_WINDOW, Stream};
 use shmem_launch::limits::Portion;
 use shmem_launch::plan::Layout;
 use shmem_launch::remote::{Contact, RemoteShell, greeting};
@@ -145,6 +146,11 @@ fn world(seed: u64) -> World {
         false => b"Last login: never\n".to_vec(),
     };
     let respawns = [0, 0, 1, 4][rng.below(4)];
+    let options = JobOptions {
+        respawns,
+        grace: Duration::from_millis(250),
+        ..JobOptions::default()
+    };
     let nodes = (0..n_nodes)
         .map(|node| {
             let ranks = layout.ranks(node);
@@ -165,8 +171,7 @@ fn world(seed: u64) -> World {
                     pes: 1 + rng.below(Portion::FULL.pes as usize) as u32,
                     requests: 1 + rng.below(2) as u32,
                 },
-                raw_output: false,
-                respawn: respawns > 0,
+                options: options.clone(),
                 input: InputRoute::default(),
                 children: tree
                     .children(node)
@@ -220,13 +225,12 @@ fn world(seed: u64) -> World {
     World {
         root: Root::new(root::Setup {
             n_pes,
-            grace_ns: 250_000_000,
+            options,
             agent: ChildSetup {
                 node: 0,
                 pid: pid(0),
                 contact: hosts.then(|| contact(0)),
             },
-            respawns,
             ..Default::default()
         }),
         root_alive: true,

@@ -53,7 +53,7 @@ impl World {
     fn act(&mut self, at: usize) {
         while let Some(action) = self.nodes[at].agent.poll_action() {
             match action {
-                Action::Spawn { first, count } => {
+                Action::Start { first, count } => {
                     for pe in &mut self.nodes[at].pes[first as usize..(first + count) as usize] {
                         pe.open = true;
                     }
@@ -63,7 +63,7 @@ impl World {
                 Action::CloseOutputOf(_) => {}
                 Action::Respawn { local, .. } => self.respawn(at, local),
                 Action::FinishTemplate => self.nodes[at].finishing = true,
-                Action::Say(_) => {}
+                Action::Say(_) | Action::Continued(_) => {}
                 Action::Signal(signal) => self.signal(at, signal),
                 Action::KillAll => {
                     // They have had no time to end.
@@ -299,7 +299,7 @@ impl World {
                 }
                 self.tell(
                     at,
-                    Event::Spawned {
+                    Event::Started {
                         pids: &pids,
                         error: None,
                     },

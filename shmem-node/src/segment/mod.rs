@@ -200,7 +200,7 @@ impl NodeSegment {
         &self.view
     }
 
-    /// Stores an allgather's result for the node's PEs; see [`Gather::publish`].
+    /// Stores an allgather's result for the node's PEs; see [`Gather::publish`](crate::gather::Gather::publish).
     pub fn publish_gather(&self, request: u32, value_len: usize, values: &[u8]) {
         self.view.gather().publish(request, value_len, values);
     }

@@ -64,7 +64,7 @@ pub enum PrimitiveError {
 }
 
 impl<'c> Primitives<'c> {
-    /// The primitives of PE `rank` of `size`, as told by [`Connection::initialise`].
+    /// The primitives of PE `rank` of `size`, as the reply to [`calls::Initialise`] tells.
     pub fn new(connection: &'c Connection, rank: u32, size: u32) -> Self {
         Self::started_by(connection, connection, rank, size)
     }

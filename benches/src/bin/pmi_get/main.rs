@@ -29,7 +29,6 @@ use std::time::{Duration, Instant};
 
 use board::{Board, Measured};
 use clap::Parser;
-use shmem_benches::about::about;
 use shmem_benches::stats::{median, percentile};
 use shmem_node::hca_address::HcaAddresses;
 use shmem_node::kvs::{MAX_VALUE, Store, StorePlan, Writer};
@@ -37,6 +36,7 @@ use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::{HeapCommit, HeapPages, Settings, StoreKind};
 use shmem_node::sys;
 use shmem_node::template::marker::StaticsRoom;
+use shmem_testkit::samples::about;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 

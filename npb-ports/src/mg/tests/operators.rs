@@ -1,8 +1,8 @@
 //! The operators against their definitions, cell by cell.
 
 use super::super::grid::{Field, Shape};
-use super::super::params::{LAPLACIAN, Params};
-use super::super::stencil::{Aside, Base, Scratch, Weights, residual, smooth};
+use super::super::params::Params;
+use super::super::stencil::{Aside, Base, LAPLACIAN, Scratch, Weights, residual, smooth};
 use super::super::transfer::{Pair, interpolate, restrict};
 use crate::class::Class;
 use crate::cpu::Level;

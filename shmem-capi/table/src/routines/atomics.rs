@@ -46,8 +46,8 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Atomic memory operations",
             routines: blocking.collect(),
             tests: &[
-                "tests/conformance/atomics.rs",
-                "tests/conformance/contexts.rs",
+                "tests/programs/conformance/atomics.rs",
+                "tests/programs/conformance/contexts.rs",
                 "tests/c/atomics.c",
                 "tests/c/atomics_ctx.c",
                 "tests/c/atomics_generic.c",
@@ -58,7 +58,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Atomic memory operations, non-blocking",
             routines: nonblocking.collect(),
             tests: &[
-                "tests/conformance/nbi.rs",
+                "tests/programs/conformance/nbi.rs",
                 "tests/c/atomics.c",
                 "tests/c/atomics_ctx.c",
                 "tests/c/atomics_generic.c",

@@ -56,8 +56,8 @@ pub(super) fn chapter() -> Chapter {
         title: "Collectives",
         routines,
         tests: &[
-            "tests/conformance/collectives.rs",
-            "tests/conformance/teams.rs",
+            "tests/programs/conformance/collectives.rs",
+            "tests/programs/conformance/teams.rs",
             "tests/c/collectives.c",
             "tests/c/collectives_generic.c",
         ],

@@ -169,7 +169,10 @@ pub(super) fn chapters(current: &[Chapter]) -> Vec<Chapter> {
         Chapter {
             title: "Deprecated: collectives of active sets",
             routines: active_sets(),
-            tests: &["tests/conformance/active_sets.rs", "tests/c/active_sets.c"],
+            tests: &[
+                "tests/programs/conformance/active_sets.rs",
+                "tests/c/active_sets.c",
+            ],
         },
         Chapter {
             title: "Deprecated: waiting",

@@ -60,9 +60,9 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Remote memory access",
             routines: blocking,
             tests: &[
-                "tests/conformance/rma.rs",
-                "tests/conformance/strided.rs",
-                "tests/conformance/contexts.rs",
+                "tests/programs/conformance/rma.rs",
+                "tests/programs/conformance/strided.rs",
+                "tests/programs/conformance/contexts.rs",
                 "tests/c/rma.c",
                 "tests/c/rma_ctx.c",
                 "tests/c/rma_generic.c",
@@ -74,8 +74,8 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Remote memory access, non-blocking",
             routines: nonblocking,
             tests: &[
-                "tests/conformance/nbi.rs",
-                "tests/conformance/contexts.rs",
+                "tests/programs/conformance/nbi.rs",
+                "tests/programs/conformance/contexts.rs",
                 "tests/c/rma.c",
                 "tests/c/rma_ctx.c",
                 "tests/c/rma_generic.c",

@@ -28,9 +28,9 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 setup("SHMEM_IMPL_NORETURN void shmem_global_exit(int status)"),
             ],
             tests: &[
-                "tests/lives.rs",
-                "tests/conformance/life.rs",
-                "tests/conformance/memory.rs",
+                "tests/programs/lives.rs",
+                "tests/programs/conformance/life.rs",
+                "tests/programs/conformance/memory.rs",
                 "tests/c/setup.c",
                 "tests/c/programs/again.c",
                 "tests/c/programs/exits.c",
@@ -43,7 +43,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 setup("void shmem_query_thread(int *provided)").rust(["thread_level"]),
             ],
             tests: &[
-                "tests/lives.rs",
+                "tests/programs/lives.rs",
                 "tests/c/conformance.c",
                 "tests/c/programs/threads.c",
             ],
@@ -59,7 +59,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 memory("void shmem_free(void *ptr)"),
                 memory("void *shmem_realloc(void *ptr, size_t size)"),
             ],
-            tests: &["tests/conformance/memory.rs", "tests/c/memory.c"],
+            tests: &["tests/programs/conformance/memory.rs", "tests/c/memory.c"],
         },
         Chapter {
             title: "Teams",
@@ -89,7 +89,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 ),
                 teams("void shmem_team_destroy(shmem_team_t team)"),
             ],
-            tests: &["tests/conformance/teams.rs", "tests/c/teams.c"],
+            tests: &["tests/programs/conformance/teams.rs", "tests/c/teams.c"],
         },
         Chapter {
             title: "Contexts and sessions",
@@ -109,7 +109,10 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 ),
                 contexts("void shmem_ctx_session_stop(shmem_ctx_t ctx)"),
             ],
-            tests: &["tests/conformance/contexts.rs", "tests/c/contexts.c"],
+            tests: &[
+                "tests/programs/conformance/contexts.rs",
+                "tests/c/contexts.c",
+            ],
         },
         Chapter {
             title: "Order and completion",
@@ -119,8 +122,8 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 order("void shmem_pe_quiet(const int *target_pes, size_t npes)"),
             ],
             tests: &[
-                "tests/conformance/order.rs",
-                "tests/conformance/contexts.rs",
+                "tests/programs/conformance/order.rs",
+                "tests/programs/conformance/contexts.rs",
                 "tests/c/ordering.c",
             ],
         },

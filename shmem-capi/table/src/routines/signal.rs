@@ -20,7 +20,7 @@ pub(super) fn chapter() -> Chapter {
         title: "Signals",
         routines,
         tests: &[
-            "tests/conformance/signals.rs",
+            "tests/programs/conformance/signals.rs",
             "tests/c/signals.c",
             "tests/c/rma.c",
             "tests/c/rma_ctx.c",

@@ -65,7 +65,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
             title: "Waiting",
             routines,
             tests: &[
-                "tests/conformance/waiting.rs",
+                "tests/programs/conformance/waiting.rs",
                 "tests/c/waiting.c",
                 "tests/c/waiting_generic.c",
             ],
@@ -77,7 +77,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 line("void shmem_clear_lock(volatile long *lock)").rust(["LockGuard"]),
                 line("int shmem_test_lock(volatile long *lock)").rust(["Lock::try_lock"]),
             ],
-            tests: &["tests/conformance/locks.rs", "tests/c/locks.c"],
+            tests: &["tests/programs/conformance/locks.rs", "tests/c/locks.c"],
         },
     ]
 }

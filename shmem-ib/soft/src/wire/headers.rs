@@ -20,7 +20,7 @@ impl Xrc {
     #[must_use]
     pub const fn header_len(self) -> usize {
         match self {
-            Self::Request(_) => super::XRCETH_LEN,
+            Self::Request(_) => super::sizes::XRCETH_LEN,
             Self::No | Self::Response => 0,
         }
     }
@@ -60,7 +60,7 @@ impl Bth {
             xrc: Xrc::No,
             solicited: false,
             mig_req: true,
-            pkey: super::PKEY_DEFAULT,
+            pkey: super::sizes::PKEY_DEFAULT,
             fecn: false,
             becn: false,
             dest_qp,

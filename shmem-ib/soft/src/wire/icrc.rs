@@ -23,7 +23,7 @@ pub struct Flow {
 }
 
 const UDP_LEN: usize = 8;
-const BTH_LEN: usize = super::BTH_LEN;
+const BTH_LEN: usize = super::sizes::BTH_LEN;
 const PREFIX_MAX: usize = 8 + 40 + UDP_LEN + BTH_LEN;
 const V4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
@@ -39,7 +39,7 @@ pub fn compute(flow: &Flow, packet: &[u8]) -> u32 {
 /// As [`compute`], for an IPv4 packet with another identification.
 #[must_use]
 pub fn compute_with_id(flow: &Flow, packet: &[u8], ip_id: u16) -> u32 {
-    let udp_len = (UDP_LEN + packet.len() + super::ICRC_LEN) as u16;
+    let udp_len = (UDP_LEN + packet.len() + super::sizes::ICRC_LEN) as u16;
     let mut prefix = [0xff_u8; PREFIX_MAX];
     let (src, dst) = (&flow.src.gid.0, &flow.dst.gid.0);
     let mut at = 8;

@@ -3,7 +3,7 @@
 use super::headers::{Aeth, AtomicEth, Bth, Deth, Reth, Syndrome, Xrc};
 use super::icrc::{self, Flow};
 use super::opcode::{self, ExtKind, Opcode};
-use super::{BTH_LEN, ICRC_LEN};
+use super::sizes::{BTH_LEN, ICRC_LEN};
 use shmem_verbs::{Psn, Qkey, Qpn, Rkey, SrqNum};
 
 /// The extended headers of a packet; which ones follows from the opcode.
@@ -349,5 +349,5 @@ impl<'a> Packet<'a> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+#[path = "tests/packet.rs"]
 mod tests;

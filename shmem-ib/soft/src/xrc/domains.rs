@@ -1,12 +1,10 @@
-//! The XRC domains that an HCA has open, and what the engine does with them.
+//! The XRC domains that an HCA has open.
 
 #![forbid(unsafe_code)]
 
 use hashbrown::HashMap;
 
-use super::{Domain, FileId};
-use crate::engine::Engine;
-use crate::mr::Memory;
+use super::domain::{Domain, FileId};
 use shmem_verbs::provider::{MAX_SLOTS, Slots};
 use shmem_verbs::{Access, Mr, Rkey, Srq, SrqNum, VerbsError, Xrcd};
 
@@ -25,7 +23,50 @@ struct Open {
 pub(crate) struct DomainTable(Slots<Open>);
 
 impl DomainTable {
-    fn open(&mut self, xrcd: Xrcd) -> Result<&mut Open, VerbsError> {
+    /// Opens once more the domain of a file that is open already.
+    pub(crate) fn reopen(&mut self, file: FileId) -> Option<Xrcd> {
+        let same = |(_, open): &(u32, &mut Open)| open.file == Some(file);
+        let (number, open) = self.0.iter_numbered().find(same)?;
+        open.opened += 1;
+        Some(Xrcd(number))
+    }
+
+    /// Opens a domain: that of `file`, or a private one.
+    pub(crate) fn open(
+        &mut self,
+        domain: Box<dyn Domain>,
+        file: Option<FileId>,
+    ) -> Result<Xrcd, VerbsError> {
+        let open = Open {
+            domain,
+            file,
+            opened: 1,
+            targets: 0,
+            srqs: HashMap::new(),
+        };
+        let (what, limit) = ("XRC domains", MAX_SLOTS);
+        let number = self.0.insert(open);
+        number
+            .map(Xrcd)
+            .ok_or(VerbsError::Exhausted { what, limit })
+    }
+
+    /// Closes a domain as often as it was opened.
+    pub(crate) fn close(&mut self, xrcd: Xrcd) -> Result<(), VerbsError> {
+        let open = self.find(xrcd)?;
+        if open.opened > 1 {
+            open.opened -= 1;
+            return Ok(());
+        }
+        if open.targets > 0 || !open.srqs.is_empty() {
+            let what = "an XRC domain";
+            return Err(VerbsError::Busy { what });
+        }
+        self.0.remove(xrcd.0);
+        Ok(())
+    }
+
+    fn find(&mut self, xrcd: Xrcd) -> Result<&mut Open, VerbsError> {
         self.0.get_mut(xrcd.0).ok_or(VerbsError::NoSuchXrcd(xrcd))
     }
 
@@ -41,7 +82,7 @@ impl DomainTable {
 
     /// A target is created in a domain.
     pub(crate) fn add_target(&mut self, xrcd: Xrcd) -> Result<(), VerbsError> {
-        self.open(xrcd)?.targets += 1;
+        self.find(xrcd)?.targets += 1;
         Ok(())
     }
 
@@ -61,7 +102,7 @@ impl DomainTable {
 
     /// Gives a receive queue its number.
     pub(crate) fn add_srq(&mut self, xrcd: Xrcd, srq: Srq) -> Result<SrqNum, VerbsError> {
-        let open = self.open(xrcd)?;
+        let open = self.find(xrcd)?;
         let srqn = open.domain.add_srq()?;
         open.srqs.insert(srqn, srq);
         Ok(srqn)
@@ -95,62 +136,5 @@ impl DomainTable {
         for open in self.0.iter_mut() {
             open.domain.withdraw(rkey);
         }
-    }
-}
-
-impl<M: Memory> Engine<M> {
-    /// Opens once more the domain of a file that is open already.
-    pub fn reopen_xrcd(&mut self, file: FileId) -> Option<Xrcd> {
-        let (number, open) = self
-            .xrcds
-            .0
-            .iter_numbered()
-            .find(|(_, open)| open.file == Some(file))?;
-        open.opened += 1;
-        Some(Xrcd(number))
-    }
-
-    /// Opens a domain: that of `file`, or a private one.
-    ///
-    /// # Errors
-    /// Too many are open, or the domain cannot list what is registered.
-    pub fn open_xrcd(
-        &mut self,
-        mut domain: Box<dyn Domain>,
-        file: Option<FileId>,
-    ) -> Result<Xrcd, VerbsError> {
-        for (mr, access) in self.mrs.all() {
-            domain.publish(&mr, access)?;
-        }
-        let open = Open {
-            domain,
-            file,
-            opened: 1,
-            targets: 0,
-            srqs: HashMap::new(),
-        };
-        let (what, limit) = ("XRC domains", MAX_SLOTS);
-        let number = self.xrcds.0.insert(open);
-        number
-            .map(Xrcd)
-            .ok_or(VerbsError::Exhausted { what, limit })
-    }
-
-    /// Closes a domain as often as it was opened.
-    ///
-    /// # Errors
-    /// See [`shmem_verbs::Hca::close_xrcd`].
-    pub fn close_xrcd(&mut self, xrcd: Xrcd) -> Result<(), VerbsError> {
-        let open = self.xrcds.open(xrcd)?;
-        if open.opened > 1 {
-            open.opened -= 1;
-            return Ok(());
-        }
-        if open.targets > 0 || !open.srqs.is_empty() {
-            let what = "an XRC domain";
-            return Err(VerbsError::Busy { what });
-        }
-        self.xrcds.0.remove(xrcd.0);
-        Ok(())
     }
 }

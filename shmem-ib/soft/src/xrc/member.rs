@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::map::SharedWindow;
+use super::domain::{Domain, Reach, SrqOwner};
 use super::table::{REGIONS, Region, SRQS, Table, Words};
-use super::{Domain, Reach, SrqOwner};
+use super::window::SharedWindow;
 use shmem_verbs::{Access, Mr, Rkey, SrqNum, VerbsError};
 
 /// How long the end of a region waits for a process that is in the middle of an access. Such a

@@ -10,9 +10,9 @@
 //!
 //! # Map
 //! * `table`: layout and protocol, on words of shared memory; no system calls, no clock.
-//! * `domains`: the domains that an HCA has open.
-//! * `member`: one process in a domain, as the engine sees it ([`Domain`]).
-//! * `map`: maps a domain's file (unsafe); `open`: from a descriptor to a domain.
+//! * [`Domain`]: a domain as the engine sees it; `member`: one process in a domain; `domains`: those that
+//!   an HCA has open.
+//! * `window`: which memory is shared; `map`: maps a domain's file (unsafe).
 //!
 //! # Limits
 //! RDMA writes, reads and atomics reach every process of the domain. A SEND, or a write with
@@ -21,76 +21,17 @@
 //!
 //! Processes of a domain trust each other, as they do with any memory they share.
 
+mod domain;
 mod domains;
 mod map;
 mod member;
-mod open;
 mod table;
+mod window;
 
+pub use domain::{Domain, FileId, Reach, SrqOwner};
 pub(crate) use domains::DomainTable;
-pub use map::{FILE_LEN, FileId, SharedWindow, file_id};
+pub(crate) use map::MappedTable;
+pub use map::{FILE_LEN, file_id};
 pub use member::{Member, Private};
-pub(crate) use open::open;
 pub use table::Anonymous;
-
-use shmem_verbs::{Mr, Rkey, SrqNum, VerbsError};
-
-/// Who owns a receive queue that a packet names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SrqOwner {
-    /// This process.
-    Here,
-    /// Another process of the domain.
-    Elsewhere,
-    /// Nobody: it was destroyed, or never existed.
-    Nobody,
-}
-
-/// An XRC domain as the engine sees it.
-pub trait Domain: Send + std::fmt::Debug {
-    /// A number for a new receive queue of this process.
-    ///
-    /// # Errors
-    /// The domain has no more.
-    fn add_srq(&mut self) -> Result<SrqNum, VerbsError>;
-
-    /// Takes a number back. Packets that still have it are refused.
-    fn remove_srq(&mut self, srqn: SrqNum);
-
-    /// Who owns a receive queue.
-    fn owner(&self, srqn: SrqNum) -> SrqOwner;
-
-    /// Lists a region, if it lies in the window.
-    ///
-    /// # Errors
-    /// This process has listed as many regions as it can.
-    fn publish(&mut self, mr: &Mr, access: shmem_verbs::Access) -> Result<(), VerbsError>;
-
-    /// Takes a region off the list. When this returns, no other process is accessing it, and none
-    /// will.
-    fn withdraw(&mut self, rkey: Rkey);
-
-    /// Begins accesses to memory of other processes; they end with [`Domain::exit`].
-    fn enter(&self);
-
-    /// Ends accesses to memory of other processes.
-    fn exit(&self);
-
-    /// Where this process finds `len` bytes at address `va` of the owner of `srqn`, if a region
-    /// listed there under `rkey` covers them with all rights of `need`. The answer is good until
-    /// [`Domain::exit`].
-    fn resolve(&self, srqn: SrqNum, reach: &Reach) -> Option<u64>;
-}
-
-/// What a packet wants to touch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reach {
-    /// Region.
-    pub rkey: Rkey,
-    /// First byte, as the owner of the region numbers it.
-    pub va: u64,
-    /// Bytes.
-    pub len: u64,
-    /// Rights that it takes.
-    pub need: shmem_verbs::Access,
-}
+pub use window::SharedWindow;

@@ -36,7 +36,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::Reach;
+use super::domain::Reach;
 use shmem_verbs::{Access, Rkey, SrqNum};
 
 /// Most processes in a domain.
@@ -312,5 +312,5 @@ const fn index_of(srqn: SrqNum) -> usize {
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
+#[path = "tests/table.rs"]
 mod tests;

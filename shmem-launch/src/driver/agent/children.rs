@@ -1,5 +1,6 @@
 //! Child agents: forked where nodes are emulated, started by remote shells where they are hosts.
 
+use super::start::fork_agent;
 use super::*;
 use crate::child::ChildSetup;
 use crate::driver::shell;
@@ -106,7 +107,7 @@ pub(super) unsafe fn start_all(
     Ok((all, failure))
 }
 
-impl Driver {
+impl AgentProcess {
     pub(super) fn child_ready(&mut self, at: usize, event: Ready) {
         if !event.readable() {
             return;

@@ -7,7 +7,7 @@
 
 use super::*;
 
-impl Driver {
+impl AgentProcess {
     pub(super) fn reap_leaving(&mut self) {
         // Until the template has gone, PEs are not our children.
         if self.node.as_ref().is_some_and(|n| n.template.is_some()) {
@@ -74,7 +74,7 @@ impl Driver {
             };
             let last = state(local as usize);
             let unfinalized = last != PeState::Fresh && last != PeState::Finalized;
-            let missed = last == PeState::Fresh
+            let absent = last == PeState::Fresh
                 && self.node.as_ref().is_some_and(|n| {
                     let view = n.segment.view();
                     view.absence().note(view.ranks()[local as usize])
@@ -91,8 +91,8 @@ impl Driver {
                 unfinalized,
                 attached: last != PeState::Fresh,
             });
-            if missed && end == End::Code(0) {
-                self.tell(Event::Missed(local));
+            if absent && end == End::Code(0) {
+                self.tell(Event::Absent(local));
             }
         } else if self.spawner_ended(pid) {
             // Its PE was told.
@@ -147,16 +147,16 @@ impl Driver {
             node.group.guard_reaped();
         }
         let now = monotonic_ns();
-        self.burial = Some(Burial::new(BURY_PATIENCE, BURY_LIMIT, now));
-        self.go_on_burying(now);
+        self.reaping = Some(Reaping::new(REAP_PATIENCE, REAP_LIMIT, now));
+        self.go_on_reaping(now);
     }
 
-    pub(super) fn go_on_burying(&mut self, now: u64) {
+    pub(super) fn go_on_reaping(&mut self, now: u64) {
         let children = &self.children;
         let is_agent = |pid| children.iter().any(|c| c.pid == pid);
-        let burial = self.burial.as_mut();
-        if burial.is_some_and(|burial| burial.look(is_agent, now)) {
-            self.burial = None;
+        let reaping = self.reaping.as_mut();
+        if reaping.is_some_and(|reaping| reaping.look(is_agent, now)) {
+            self.reaping = None;
             self.report();
         }
     }
@@ -171,7 +171,7 @@ impl Driver {
                 aggregate.add(at);
             }
         }
-        if self.launch.report
+        if self.launch.options.report
             && let Some(node) = &self.node
         {
             for local in 0..self.answered as usize {
@@ -189,7 +189,7 @@ impl Driver {
         }
         self.kill_all();
         let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
-        bury(|pid| agents.contains(&pid), BURY_PATIENCE, BURY_LIMIT);
+        reap_all(|pid| agents.contains(&pid), REAP_PATIENCE, REAP_LIMIT);
         sys::exit_now(crate::exit::LAUNCHER)
     }
 }

@@ -44,7 +44,7 @@ impl Input {
     }
 }
 
-impl Driver {
+impl AgentProcess {
     /// Makes the way to a PE that gets input; gives the PE's end.
     pub(super) fn make_input(&mut self, local: u32) -> io::Result<Option<OwnedFd>> {
         if !self.input.is_for(local) {

@@ -15,7 +15,7 @@ const TELL: &[u8] = b"cmd=tell;";
 /// Replies to a PE, in bytes, that may wait for it to read while more of its requests are taken.
 const PMI_BACKLOG: usize = 1 << 20;
 
-impl Driver {
+impl AgentProcess {
     pub(super) fn outputs_ready(&mut self) {
         let mut ready = std::mem::take(&mut self.ready_outputs);
         if self.outputs.wait(&mut ready, Some(Duration::ZERO)).is_err() {

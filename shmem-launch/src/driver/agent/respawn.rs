@@ -4,7 +4,7 @@
 //! others are served meanwhile. When the spawner has ended, the PE is this agent's child, and the answer
 //! lies in the socket.
 
-use super::starting::Ends;
+use super::requests::Ends;
 use super::*;
 use crate::driver::template;
 use shmem_node::contract::ENV_PMI_RESPAWNED;
@@ -26,7 +26,7 @@ pub(super) struct Respawning {
     pub(super) overdue: Option<u64>,
 }
 
-impl Driver {
+impl AgentProcess {
     pub(super) fn respawn(&mut self, local: u32, count: u32) {
         self.forget(local);
         match self.start_spawner(local, count) {
@@ -47,7 +47,7 @@ impl Driver {
     }
 
     fn start_spawner(&mut self, local: u32, count: u32) -> io::Result<Respawning> {
-        let began = self.stopped.unwrap_or_else(monotonic_ns);
+        let began = self.agent.stopped().unwrap_or_else(monotonic_ns);
         let (ours, theirs) = Ends::pairs()?;
         let gone = || io::Error::other("there is nothing to start it from");
         let node = self.node.as_ref().ok_or_else(gone)?;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::agent::children::{self, ChildIo};
 use super::link::{self, Got, LinkIo};
-use super::reap::bury;
+use super::reap::reap_all;
 use crate::exit::End;
 use crate::frame::{InputTo, Stream};
 use crate::job::Job;
@@ -54,8 +54,8 @@ const OUTER: u64 = 4;
 
 /// How long processes that are left after the agents' end may take, before they are killed and in
 /// all.
-const BURY_PATIENCE: Duration = Duration::from_millis(1500);
-const BURY_LIMIT: Duration = Duration::from_secs(5);
+const REAP_PATIENCE: Duration = Duration::from_millis(1500);
+const REAP_LIMIT: Duration = Duration::from_secs(5);
 
 /// How a job ended.
 #[derive(Debug)]
@@ -75,10 +75,6 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let Job {
         launch,
         first_is_here,
-        label,
-        grace,
-        timeout_s,
-        respawns,
         spawn_options,
         mut facts,
     } = job;
@@ -119,22 +115,18 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     if reads {
         reader(notes.clone(), room.clone());
     }
-    let mut driver = Driver {
+    let mut driver = LauncherProcess {
         root: Root::new(Setup {
             n_pes: launch.n_pes,
-            label,
-            grace_ns: grace.as_nanos() as u64,
-            deadline: timeout_s
-                .map(|s| monotonic_ns().saturating_add(s.saturating_mul(1_000_000_000))),
-            timeout_s: timeout_s.unwrap_or(0),
+            options: launch.options,
+            began: monotonic_ns(),
             agent: agent.setup,
             hosts: match launch.machines {
                 Some(machines) => machines.hosts.into_iter().map(|h| h.0).collect(),
                 None => Vec::new(),
             },
             job_id: shmem_node::contract::hex(&launch.job_id),
-            spawned: number,
-            respawns,
+            spawned_as: number,
         }),
         agent: agent.io,
         reading_shell: true,
@@ -159,10 +151,10 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     // A remote shell ends when its link does.
     driver.agent.link.close();
     driver.spawned.clear();
-    bury(|_| true, BURY_PATIENCE, BURY_LIMIT);
+    reap_all(|_| true, REAP_PATIENCE, REAP_LIMIT);
     let moments = driver.root.moments();
     facts.ready = moments.ready;
-    facts.spawned = moments.spawned;
+    facts.started = moments.started;
     facts.exited = moments.exited;
     facts.done = monotonic_ns();
     facts.status = status;
@@ -176,7 +168,7 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
     move |e| io::Error::new(e.kind(), format!("{what}: {e}"))
 }
 
-struct Driver {
+struct LauncherProcess {
     root: Root,
     /// Node 0's agent.
     agent: ChildIo,
@@ -198,7 +190,7 @@ struct Driver {
     outer: LinkIo,
 }
 
-impl Driver {
+impl LauncherProcess {
     fn tell(&mut self, event: Event<'_>) {
         self.root.handle(event, monotonic_ns());
     }
@@ -318,7 +310,7 @@ impl Driver {
         self.tell(Event::Continued(monotonic_ns() - stopped));
     }
 
-    /// Only the agent: what else becomes our child is an orphan of a lost agent and is buried at
+    /// Only the agent: what else becomes our child is an orphan of a lost agent and is reaped at
     /// the end.
     fn reap(&mut self) {
         if self.agent.pid != 0
@@ -402,7 +394,7 @@ pub(crate) fn write_reports(
             false => put_file(file, &content),
         };
         written.map_err(|lost| Lost {
-            told: lost.told.map(|why| format!("the report is lost: {why}")),
+            message: lost.message.map(|why| format!("the report is lost: {why}")),
             ..lost
         })?;
     }

@@ -15,7 +15,7 @@ use rustix::net::SocketType;
 
 use shmem_pmi::question::Answer;
 
-use super::{Driver, OUTER};
+use super::{LauncherProcess, OUTER};
 use crate::driver::link::{self, Got, LinkIo};
 use crate::exit::End;
 use crate::frame::{Frame, OutBuf, SpawnedJob, Stream};
@@ -65,7 +65,7 @@ fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
     Ok((child.id() as i32, ours, [out, err]))
 }
 
-impl Driver {
+impl LauncherProcess {
     pub(super) fn start_spawned(&mut self, number: u32) {
         let (pid, link, output) = match start(&self.spawn_options) {
             Ok(started) => started,

@@ -178,19 +178,19 @@ fn has_none(e: &io::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct Lost {
     /// What to say, unless the reader has gone.
-    pub(crate) told: Option<String>,
+    pub(crate) message: Option<String>,
     /// The exit status that tells it.
     pub(crate) status: u8,
 }
 
 impl Lost {
     fn of(place: &str, e: &io::Error) -> Self {
-        let told = reason(e).map(|why| format!("cannot write to {place}: {why}"));
-        let status = match told {
+        let message = reason(e).map(|why| format!("cannot write to {place}: {why}"));
+        let status = match message {
             Some(_) => exit::OUTPUT,
             None => 128 + libc::SIGPIPE as u8,
         };
-        Self { told, status }
+        Self { message, status }
     }
 }
 

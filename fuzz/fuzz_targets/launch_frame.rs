@@ -1,4 +1,0 @@
-//! See `shmem_fuzzing::launch::launch_frame`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| shmem_fuzzing::launch::launch_frame(data));

@@ -1,4 +1,0 @@
-//! See `shmem_fuzzing::pmi::pmi2`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| shmem_fuzzing::pmi::pmi2(data));

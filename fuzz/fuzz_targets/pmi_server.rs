@@ -1,4 +1,0 @@
-//! See `shmem_fuzzing::pmi_server::pmi_server`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| shmem_fuzzing::pmi_server::pmi_server(data));

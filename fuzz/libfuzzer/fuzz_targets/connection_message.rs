@@ -1,0 +1,4 @@
+//! See `shmem_fuzz::ib::connection_message`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| shmem_fuzz::ib::connection_message(data));

@@ -1,0 +1,156 @@
+//! Bytes of the links between launch agents.
+
+use shmem_launch::frame::{
+    Command, Frame, FrameReader, InputTo, JobOptions, Launch, Machines, SpawnMode, SpawnedJob,
+    Spawner,
+};
+use shmem_launch::remote::RemoteShell;
+use shmem_node::hca_address::AddressPlan;
+use shmem_node::template::marker::StaticsRoom;
+use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
+
+/// However the link is cut, the same frames come out; a frame that is understood is encoded to
+/// bytes that mean the same.
+///
+/// # Panics
+/// If not.
+pub fn launch_frame(data: &[u8]) {
+    let run = |cut: usize| {
+        let mut reader = FrameReader::default();
+        let mut seen = Vec::new();
+        for mut piece in data.chunks(cut.max(1)) {
+            loop {
+                match reader.next_frame(&mut piece) {
+                    Ok(Some(content)) => seen.push(Ok(content.to_vec())),
+                    Ok(None) => break,
+                    Err(_) => {
+                        seen.push(Err(()));
+                        return seen;
+                    }
+                }
+            }
+        }
+        seen
+    };
+    let whole = run(data.len());
+    let cut = usize::from(data.first().copied().unwrap_or(0)) % 16 + 1;
+    assert_eq!(whole, run(cut));
+    for content in whole.into_iter().flatten().chain([data.to_vec()]) {
+        if let Ok(frame) = Frame::decode(&content) {
+            let mut out = Vec::new();
+            frame.encode(&mut out);
+            assert_eq!(
+                format!("{:?}", Frame::decode(&out[4..])),
+                format!("Ok({frame:?})")
+            );
+        }
+        if let Ok(launch) = Launch::decode(&content) {
+            let again = Launch::decode(&launch.encode()).expect("it was encoded here");
+            assert_eq!(format!("{again:?}"), format!("{launch:?}"));
+        }
+        if let Ok(job) = SpawnedJob::decode(&content) {
+            assert_eq!(SpawnedJob::decode(&job.encode()), Ok(job));
+        }
+    }
+}
+
+/// A job on two hosts.
+fn launch() -> Launch {
+    Launch {
+        node: 1,
+        n_nodes: 2,
+        n_pes: 3,
+        degree: 16,
+        job_id: [1; 16],
+        job_key: [2; 32],
+        machines: Some(Machines {
+            hosts: vec![("a".into(), 1), ("b".into(), 2)],
+            shell: RemoteShell {
+                words: vec!["ssh".into()],
+                shmrun: b"shmrun".to_vec(),
+                timeout_ns: 1 << 35,
+            },
+        }),
+        addresses: AddressPlan::Routed {
+            anchor: "10.5.0.1".parse().ok(),
+        },
+        statics: StaticsRoom {
+            bytes: 8192,
+            layout: 7,
+        },
+        spins: None,
+        options: JobOptions {
+            report: true,
+            ..JobOptions::default()
+        },
+        spawn: SpawnMode::Template,
+        commands: vec![Command {
+            procs: 3,
+            program: b"./ring".to_vec(),
+            argv: vec![b"ring".to_vec()],
+            dir: None,
+        }],
+        input: InputTo::Rank(0),
+        ignored: 0,
+        spawner: Some(Spawner {
+            job_id: "1.0".into(),
+            preputs: vec![(b"key".to_vec(), b"value".to_vec())],
+        }),
+        env: vec![(b"A".to_vec(), b"b".to_vec())],
+        cwd: b"/".to_vec(),
+    }
+}
+
+/// Some frames, one after the other.
+#[must_use]
+pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
+    let launch = launch().encode();
+    let job = SpawnedJob {
+        number: 2,
+        spawner: "1.0".into(),
+        request: SpawnRequest {
+            commands: vec![SpawnCommand {
+                program: b"./child".to_vec(),
+                args: vec![b"x".to_vec()],
+                procs: 2,
+                info: vec![(b"wdir".to_vec(), b"/".to_vec())],
+            }],
+            preputs: vec![(b"key".to_vec(), b"value".to_vec())],
+        },
+    };
+    let question = Question::Spawn(job.request.clone()).encode();
+    let answer = Answer::Done.encode();
+    let job = job.encode();
+    let frames = [
+        Frame::Launch(&launch),
+        Frame::Go,
+        Frame::Credit(70_000),
+        Frame::Stdin(b"input"),
+        Frame::Signal(15),
+        Frame::Stop { grace_ns: 1 << 30 },
+        Frame::Done(Box::default()),
+        Frame::Pmi(b"a message"),
+        Frame::Ask {
+            asker: 1,
+            ticket: 2,
+            question: &question,
+        },
+        Frame::Answer {
+            asker: 1,
+            ticket: 2,
+            answer: &answer,
+        },
+        Frame::Job(&job),
+        Frame::Respawn { rank: 1, count: 1 },
+        Frame::Disconnected,
+    ];
+    let mut stream = Vec::new();
+    let mut seeds = Vec::new();
+    for frame in frames {
+        let start = stream.len();
+        frame.encode(&mut stream);
+        seeds.push(stream[start..].to_vec());
+    }
+    seeds.push(stream);
+    seeds
+}

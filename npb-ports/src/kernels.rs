@@ -1,0 +1,93 @@
+//! The benchmarks as a list: what the programs, the tests and the tables need to know of each.
+
+use crate::cli;
+use crate::error::Error;
+use crate::options::{Options, program};
+use crate::peers::Graph;
+use crate::report::Report;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// A benchmark.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Its name, in capitals.
+    pub name: &'static str,
+    /// What it computes.
+    pub about: &'static str,
+    /// Runs it on all PEs.
+    pub run: fn(&Options) -> Result<Report, Error>,
+    /// Whom PEs talk to but for collectives: for a number of PEs, and of points along an edge of the grid.
+    pub neighbours: fn(usize, usize) -> Graph,
+}
+
+/// BT.
+pub const BT: Kernel = Kernel {
+    name: "BT",
+    about: "implicit flow solver with block-tridiagonal systems, on a square number of PEs",
+    run: crate::bt::run,
+    neighbours: |n_pes, _| Graph::multi_partition(n_pes.isqrt()),
+};
+
+/// EP.
+pub const EP: Kernel = Kernel {
+    name: "EP",
+    about: "Gaussian deviates",
+    run: crate::ep::run,
+    neighbours: |n_pes, _| Graph::silent(n_pes),
+};
+
+/// MG.
+pub const MG: Kernel = Kernel {
+    name: "MG",
+    about: "multigrid for a Poisson equation",
+    run: crate::mg::run,
+    neighbours: Graph::multigrid,
+};
+
+/// SP.
+pub const SP: Kernel = Kernel {
+    name: "SP",
+    about: "implicit steps by scalar penta-diagonal systems",
+    run: crate::sp::run,
+    neighbours: BT.neighbours,
+};
+
+/// All benchmarks.
+pub const KERNELS: [&Kernel; 4] = [&BT, &EP, &MG, &SP];
+
+impl Kernel {
+    /// The name of its program.
+    #[must_use]
+    pub fn program(&self) -> String {
+        program(self.name)
+    }
+
+    /// The benchmark as a program with the command line of this process.
+    pub fn main(&self) -> ExitCode {
+        self.main_with(std::env::args_os())
+    }
+
+    /// The benchmark as a program with another command line, of which the first is how it was called.
+    pub fn main_with(&self, args: impl Iterator<Item = OsString>) -> ExitCode {
+        cli::main(self.name, self.about, args, self.run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each has a program of its name.
+    #[test]
+    fn every_benchmark_is_a_program() {
+        let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin");
+        let entries = std::fs::read_dir(programs).expect("the programs");
+        let mut found: Vec<String> = entries
+            .map(|entry| entry.expect("a name").file_name())
+            .map(|file| file.to_string_lossy().trim_end_matches(".rs").to_owned())
+            .collect();
+        found.sort();
+        assert_eq!(found, KERNELS.map(Kernel::program));
+    }
+}

@@ -1,0 +1,249 @@
+//! The receiving side of the engine: from a datagram to what it does.
+
+#![forbid(unsafe_code)]
+
+use super::machine::Engine;
+use crate::memory::mr::Memory;
+use crate::memory::sge;
+use crate::qp::Service;
+use crate::queues::receive::{Received, Receives};
+use crate::rc::responder::Handled;
+use crate::rc::target::Target;
+use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, Xrc, icrc, rnr_delay_ns};
+use crate::xrc::SrqOwner;
+use shmem_verbs::{AddressVector, QpState, QpType, Qpn, WcStatus};
+
+impl<M: Memory> Engine<M> {
+    /// Takes the payload of a UDP datagram that came from `src`.
+    ///
+    /// Anything wrong with it is counted and otherwise ignored, as an HCA does: whoever sent
+    /// it in good faith will send it again.
+    pub fn handle_datagram(&mut self, now: u64, src: AddressVector, bytes: &[u8]) {
+        self.share.tick(now);
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += bytes.len() as u64;
+        let Ok(packet) = Packet::decode(bytes) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        let Some(src) = self.checked_sender(src, bytes) else {
+            self.counters.icrc_errors += 1;
+            return;
+        };
+        if !self.dispatch(now, src, &packet) {
+            self.counters.dropped += 1;
+        }
+    }
+
+    /// The port that an undamaged packet came from.
+    fn checked_sender(&self, mut src: AddressVector, bytes: &[u8]) -> Option<AddressVector> {
+        let dst = self.port.av;
+        let flow = Flow { src, dst };
+        let intact = icrc::verify(&flow, bytes)
+            || (self.interop && icrc::solve_ip_id(&flow, bytes).is_some());
+        if self.interop {
+            // Other devices send from any UDP port and listen on the one of RoCEv2, as we then do.
+            src.udp_port = dst.udp_port;
+        }
+        intact.then_some(src)
+    }
+
+    /// Returns whether the packet was meant for somebody.
+    fn dispatch(&mut self, now: u64, src: AddressVector, packet: &Packet<'_>) -> bool {
+        let qpn = packet.bth.dest_qp;
+        let opcode = packet.bth.opcode;
+        let Some(qp) = self.qps.get_mut(qpn.0) else {
+            return false;
+        };
+        let fits = match qp.init.ty {
+            QpType::Rc | QpType::Ud => packet.bth.xrc == Xrc::No,
+            QpType::XrcIni => packet.bth.xrc == Xrc::Response,
+            QpType::XrcTgt => matches!(packet.bth.xrc, Xrc::Request(_)),
+        };
+        if !fits {
+            return false;
+        }
+        match &mut qp.service {
+            Service::Ud(_) => self.handle_ud(src, packet),
+            Service::Rc(rc) => {
+                let known = rc.dest.as_ref().is_some_and(|d| d.av == src);
+                if !known || matches!(qp.state, QpState::Reset | QpState::Init) {
+                    return false;
+                }
+                if opcode.is_rc_request() {
+                    self.handle_request(packet)
+                } else if opcode.is_rc_response() {
+                    self.handle_response(now, packet)
+                } else {
+                    false
+                }
+            }
+        }
+    }
+
+    fn handle_request(&mut self, packet: &Packet<'_>) -> bool {
+        let qpn = packet.bth.dest_qp;
+        let Some(qp) = self.qps.get_mut(qpn.0) else {
+            return false;
+        };
+        let Service::Rc(rc) = &mut qp.service else {
+            return false;
+        };
+        let Some(responder) = &mut rc.responder else {
+            return false;
+        };
+        // Of a long message; a packet that is shorter counts little in any buffer.
+        let whole = rc.dest.as_ref().map(|dest| dest.mtu.bytes());
+        if whole == Some(packet.payload.len()) {
+            self.share.brought(&mut rc.sent);
+        }
+        // In ERR nothing is executed, but a refusal is repeated.
+        if qp.state == QpState::Err && !responder.has_failed() {
+            return false;
+        }
+        let srqn = match packet.bth.xrc {
+            Xrc::Request(srqn) => Some(srqn),
+            Xrc::No | Xrc::Response => None,
+        };
+        let domain = qp.init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd));
+        let srq = match (qp.init.xrcd, srqn) {
+            (Some(xrcd), Some(srqn)) => self.xrcds.srq(xrcd, srqn),
+            _ => qp.init.srq,
+        };
+        let mut target = Target {
+            mrs: &self.mrs,
+            memory: &mut self.memory,
+            access: qp.access,
+            domain,
+            srqn,
+            receives: Receives {
+                own: &mut qp.rq,
+                shared: srq.and_then(|srq| self.srqs.get_mut(srq)),
+            },
+            received: None,
+        };
+        // A number that is nobody's now may be another process's a moment later.
+        let elsewhere = match (domain, srqn) {
+            (Some(domain), Some(srqn)) => domain.owner(srqn) != SrqOwner::Here,
+            _ => false,
+        };
+        let elsewhere = domain.filter(|_| elsewhere);
+        if let Some(domain) = elsewhere {
+            domain.enter();
+        }
+        let handled = responder.handle(packet, &mut target);
+        if let Some(domain) = elsewhere {
+            domain.exit();
+        }
+        let received = target
+            .received
+            .map(|received| Received { srqn, ..received });
+        if responder.has_replies() {
+            self.mark_ready(qpn);
+        }
+        if let Some(received) = &received {
+            self.receive_ended(qpn, received);
+        }
+        match handled {
+            Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
+            Handled::Duplicate => self.counters.duplicates += 1,
+            Handled::OutOfSequence => self.counters.out_of_sequence += 1,
+            Handled::NotReady => {}
+            Handled::Dropped => return false,
+            Handled::Fatal => self.fail_qp(qpn),
+        }
+        true
+    }
+
+    fn handle_response(&mut self, now: u64, packet: &Packet<'_>) -> bool {
+        let qpn = packet.bth.dest_qp;
+        let psn = packet.bth.psn;
+        let Some(qp) = self.qps.get_mut(qpn.0) else {
+            return false;
+        };
+        if qp.state != QpState::Rts {
+            return false;
+        }
+        let Service::Rc(rc) = &mut qp.service else {
+            return false;
+        };
+        let Some(requester) = &mut rc.requester else {
+            return false;
+        };
+        // Credits of other makes are about receives.
+        if let Ext::Aeth(aeth) | Ext::AtomicAck(aeth, _) = &packet.ext
+            && let ack @ Syndrome::Ack(_) = aeth.syndrome
+            && !self.interop
+        {
+            requester.set_share(ack.credits());
+        }
+        let done = &mut self.done;
+        let mut failure = None;
+        match (packet.bth.opcode, &packet.ext) {
+            (Opcode::Ack, Ext::Aeth(aeth)) => match aeth.syndrome {
+                Syndrome::Ack(_) => requester.on_ack(now, psn, done),
+                Syndrome::Rnr(timer) => {
+                    self.counters.naks_received += 1;
+                    if requester.on_rnr(now, psn, rnr_delay_ns(timer), done) {
+                        failure = Some((psn, WcStatus::RnrRetryExcErr));
+                    }
+                }
+                Syndrome::Nak(NakCode::PsnSequence) => {
+                    self.counters.naks_received += 1;
+                    requester.on_nak_sequence(now, psn, done);
+                }
+                Syndrome::Nak(code) if requester.concerns(psn) => {
+                    self.counters.naks_received += 1;
+                    let status = match code {
+                        NakCode::RemoteAccess => WcStatus::RemAccessErr,
+                        NakCode::RemoteOperational => WcStatus::RemOpErr,
+                        _ => WcStatus::RemInvReqErr,
+                    };
+                    failure = Some((psn, status));
+                }
+                _ => return false,
+            },
+            (opcode, ext) => {
+                if let Some(to) = requester.on_response(now, psn, done) {
+                    let old;
+                    let data = match ext {
+                        Ext::AtomicAck(_, value) => {
+                            old = value.to_ne_bytes();
+                            &old[..]
+                        }
+                        _ => packet.payload,
+                    };
+                    if to.atomic != (opcode == Opcode::AtomicAck) || data.len() != to.len as usize {
+                        failure = Some((psn, WcStatus::BadRespErr));
+                    } else if sge::scatter(&self.mrs, &mut self.memory, to.sges, to.offset, data)
+                        .is_err()
+                    {
+                        failure = Some((psn, WcStatus::LocProtErr));
+                    } else {
+                        requester.on_response_stored(now, psn, done);
+                    }
+                }
+            }
+        }
+        match failure {
+            Some((psn, status)) => {
+                requester.fail(now, psn, status, done);
+                self.fail_qp(qpn);
+            }
+            None => {
+                let unsent = requester.has_unsent();
+                self.report(qpn);
+                if unsent {
+                    self.mark_ready(qpn);
+                }
+                self.queue_timer(qpn);
+            }
+        }
+        true
+    }
+
+    /// Whether a queue pair exists and has something to send or repeat.
+    pub fn is_ready(&self, qpn: Qpn) -> bool {
+        self.qps.get(qpn.0).is_some_and(|qp| qp.in_ready)
+    }
+}

@@ -1,0 +1,179 @@
+//! The sending side of the engine: which packet is next, and its bytes.
+
+#![forbid(unsafe_code)]
+
+use super::machine::Engine;
+use crate::memory::mr::Memory;
+use crate::memory::sge;
+use crate::qp::Service;
+use crate::queues::send::Payload;
+use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, Syndrome, Xrc};
+use shmem_verbs::{AddressVector, QpState, QpType, Qpn, WcStatus};
+
+/// How many bytes a queue pair sends before another one gets its turn, which comes at the end of a
+/// burst or when as many are sent as a segmented datagram holds.
+const TURN: u32 = 60 << 10;
+
+/// A packet that was written to the buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// Where it goes.
+    pub dst: AddressVector,
+    /// Its length in bytes.
+    pub len: usize,
+    /// It had better leave at once, together with those before it.
+    pub ends_burst: bool,
+}
+
+/// What a queue pair had to send.
+pub(crate) enum Sent {
+    Packet(Transmit),
+    Nothing,
+    /// It failed while it tried; what it has to report is in `done`.
+    Failed,
+    /// Its send queue did.
+    SendFailed,
+}
+
+impl<M: Memory> Engine<M> {
+    /// Writes the next packet to `buf`, which has room for [`PACKET_MAX`] bytes.
+    ///
+    /// # Panics
+    /// If `buf` is shorter.
+    pub fn poll_transmit(&mut self, now: u64, buf: &mut [u8]) -> Option<Transmit> {
+        assert!(
+            buf.len() >= PACKET_MAX,
+            "a packet needs up to {PACKET_MAX} bytes"
+        );
+        while let Some(&qpn) = self.ready.front() {
+            match self.transmit_from(qpn, now, buf) {
+                Sent::Packet(transmit) => {
+                    self.counters.packets_sent += 1;
+                    self.counters.bytes_sent += transmit.len as u64;
+                    self.queue_timer(qpn);
+                    self.turn += transmit.len as u32;
+                    if self.turn >= TURN || transmit.ends_burst {
+                        self.turn = 0;
+                        self.ready.rotate_left(1);
+                    }
+                    return Some(transmit);
+                }
+                Sent::Nothing => {
+                    self.turn = 0;
+                    self.ready.pop_front();
+                    if let Some(qp) = self.qps.get_mut(qpn.0) {
+                        qp.in_ready = false;
+                    }
+                    self.report(qpn);
+                }
+                Sent::Failed => self.fail_qp(qpn),
+                Sent::SendFailed => self.fail_send_queue(qpn),
+            }
+        }
+        None
+    }
+
+    fn transmit_from(&mut self, qpn: Qpn, now: u64, buf: &mut [u8]) -> Sent {
+        let src = self.port.av;
+        let Some(qp) = self.qps.get_mut(qpn.0) else {
+            return Sent::Nothing;
+        };
+        match &mut qp.service {
+            Service::Ud(_) => self.transmit_ud(qpn, buf),
+            Service::Rc(rc) => {
+                let Some(dest) = rc.dest else {
+                    return Sent::Nothing;
+                };
+                let flow = Flow { src, dst: dest.av };
+                let sent = |len, ends_burst| {
+                    Sent::Packet(Transmit {
+                        dst: dest.av,
+                        len,
+                        ends_burst,
+                    })
+                };
+                // While the answer to a READ of another process is read, that process may not end the
+                // region.
+                let domain = qp.init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd));
+                if let Some(domain) = domain {
+                    domain.enter();
+                }
+                if let Some(responder) = &mut rc.responder {
+                    responder.set_ack(self.share.syndrome());
+                }
+                if let Some(responder) = &mut rc.responder
+                    && let Some(r) = responder.poll(&self.mrs, qp.access, domain)
+                {
+                    let failed = responder.has_failed();
+                    let bth = Bth {
+                        xrc: match qp.init.ty {
+                            QpType::XrcTgt => Xrc::Response,
+                            _ => Xrc::No,
+                        },
+                        ..Bth::new(r.opcode, dest.qpn, r.psn, false)
+                    };
+                    let header = Header { bth, ext: r.ext };
+                    let len = r.payload.map_or(0, |(_, len)| len as usize);
+                    let at = header.encode(buf, len);
+                    if let Some((addr, _)) = r.payload {
+                        self.memory.read(addr, &mut buf[at..at + len]);
+                    }
+                    if let Some(domain) = domain {
+                        domain.exit();
+                    }
+                    if let Ext::Aeth(aeth) = r.ext
+                        && match aeth.syndrome {
+                            Syndrome::Nak(code) => code != NakCode::PsnSequence || !failed,
+                            Syndrome::Rnr(_) => true,
+                            _ => false,
+                        }
+                    {
+                        self.counters.naks_sent += 1;
+                    }
+                    let len = header.seal(buf, len, &flow);
+                    if failed && qp.state != QpState::Err {
+                        self.fail_qp(qpn);
+                    }
+                    return sent(len, r.ends_burst);
+                }
+                if let Some(domain) = domain {
+                    domain.exit();
+                }
+                if qp.state != QpState::Rts {
+                    return Sent::Nothing;
+                }
+                let Some(requester) = &mut rc.requester else {
+                    return Sent::Nothing;
+                };
+                let Some(r) = requester.poll(now) else {
+                    return Sent::Nothing;
+                };
+                let bth = Bth {
+                    xrc: r.srqn.map_or(Xrc::No, Xrc::Request),
+                    ..Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req)
+                };
+                let header = Header { bth, ext: r.ext };
+                let (psn, ends_burst) = (r.psn, r.ends_burst);
+                let len = match r.payload {
+                    Payload::None => 0,
+                    Payload::Inline(data) => data.len(),
+                    Payload::Gather { len, .. } => len as usize,
+                };
+                let at = header.encode(buf, len);
+                let out = &mut buf[at..at + len];
+                match r.payload {
+                    Payload::None => {}
+                    Payload::Inline(data) => out.copy_from_slice(data),
+                    Payload::Gather { sges, offset, .. } => {
+                        if sge::gather(&self.mrs, &mut self.memory, sges, offset, out).is_err() {
+                            requester.fail(now, psn, WcStatus::LocProtErr, &mut self.done);
+                            return Sent::Failed;
+                        }
+                    }
+                }
+                self.counters.retransmitted += u64::from(r.again);
+                sent(header.seal(buf, len, &flow), ends_burst)
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Reliable connections: the two halves of a queue pair, and what moves between them.
+//!
+//! * `requester`: what to send, what is acknowledged; its `retransmission`: what is sent again, and when.
+//! * `responder`: executes and answers; `target`: whose memory a request may touch.
+//! * `pacing`: how much may be in flight, and how long to wait for an acknowledgement; `burst`: in which
+//!   portions; `share`: how much each of many peers may send.
+
+pub(crate) mod burst;
+mod pacing;
+pub(crate) mod requester;
+pub(crate) mod responder;
+pub(crate) mod share;
+pub(crate) mod target;

@@ -1,0 +1,363 @@
+//! The sending half of an RC queue pair: what to send, what is acknowledged, what to repeat.
+//!
+//! # Sequence numbers
+//! ```text
+//!        una           cur            high        next
+//!  --done-|---in flight--|--to repeat---|-unsent----|---work requests without PSN--
+//! ```
+//! A SEND or WRITE takes one PSN per packet; a READ takes as many as its response has packets, an atomic
+//! one. `next` is where the next work request will begin. Packets from `una` to `cur` are
+//! in flight. After a loss `cur` goes back (`go_back`), and everything from there on is sent
+//! again: go-back-N, as the responder keeps nothing out of order.
+//!
+//! # READs are asked for in pieces
+//! The window also bounds what the *responder* sends: a READ of 8 MiB goes out as many READ
+//! requests of two bursts each, contiguous in PSN and address. Each piece counts against
+//! `max_rd_atomic`. Repeating the rest of a READ after a lost response begins within a piece and ends
+//! where that piece ends, whatever the window is by then: responders drop a repeated request that is
+//! no part of one which they have executed.
+//!
+//! What the peer's packets say is in `answers`; what is sent again, and when, in `retransmission`.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod retransmission;
+
+use std::collections::VecDeque;
+
+use crate::queues::send::{Done, Payload, Wqe};
+use crate::rc::burst::{self, Place};
+use crate::rc::pacing::Pacing;
+use crate::wire::{AtomicEth, Ext, Opcode, Reth};
+pub(crate) use retransmission::{Expiry, Limits};
+use retransmission::{InFlight, expiry};
+use shmem_verbs::{Psn, SendOp, SrqNum, WcStatus};
+
+/// Most PSNs that may be assigned and not acknowledged: half of the number space.
+const PSN_WINDOW: u32 = 1 << 23;
+/// Bursts of a piece of a READ: with two the next piece is asked for while one is on its way.
+const READ_BURSTS: u32 = 2;
+
+/// One request packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) psn: Psn,
+    pub(crate) opcode: Opcode,
+    pub(crate) ext: Ext,
+    pub(crate) ack_req: bool,
+    /// The shared receive queue of the peer (XRC).
+    pub(crate) srqn: Option<SrqNum>,
+    pub(crate) payload: Payload<'a>,
+    /// It was sent before.
+    pub(crate) again: bool,
+    /// It is the last one of a burst, which had better not wait for more.
+    pub(crate) ends_burst: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Requester {
+    sq: VecDeque<Wqe>,
+    /// How many of `sq` have PSNs.
+    started: usize,
+    una: Psn,
+    cur: Psn,
+    high: Psn,
+    next: Psn,
+    /// The work request that `cur` lies in; `started` if `cur == next`.
+    cur_wqe: usize,
+    /// READ pieces and atomics without (complete) answer: first PSN and PSNs.
+    awaiting: VecDeque<(Psn, u32)>,
+    gone_back_to: Option<Psn>,
+    /// Behind the last packet in flight that asks for an acknowledgement.
+    asked_to: Psn,
+    /// What was in flight when a timeout began to repeat it.
+    before_timeout: Option<InFlight>,
+    /// A packet sent once, whose acknowledgement gives a round trip.
+    probe: Option<(Psn, u64)>,
+    /// Set by an RNR NAK: nothing is sent before.
+    rnr_until: Option<u64>,
+    /// RNR NAKs since there was progress.
+    rnr_naks: u8,
+    /// Requests that succeeded without a completion after the last one that had one: they still
+    /// hold their places.
+    unreported: usize,
+    timer: Option<u64>,
+    progress_at: u64,
+    /// Whether a look that came late was forgiven since then.
+    was_late: bool,
+    /// Timeouts since then.
+    resends: u32,
+    pacing: Pacing,
+    limits: Limits,
+}
+
+impl Requester {
+    pub(crate) fn new(sq_psn: Psn, limits: Limits, seed: u64) -> Self {
+        Self {
+            sq: VecDeque::new(),
+            started: 0,
+            una: sq_psn,
+            cur: sq_psn,
+            high: sq_psn,
+            next: sq_psn,
+            cur_wqe: 0,
+            awaiting: VecDeque::new(),
+            gone_back_to: None,
+            asked_to: sq_psn,
+            before_timeout: None,
+            probe: None,
+            rnr_until: None,
+            rnr_naks: 0,
+            unreported: 0,
+            timer: None,
+            progress_at: 0,
+            was_late: false,
+            resends: 0,
+            pacing: Pacing::new(limits.mtu, seed),
+            limits,
+        }
+    }
+
+    /// What the receiver has room for, in packets; `None`: for all that we send.
+    pub(crate) fn set_share(&mut self, share: Option<u32>) {
+        self.pacing.set_share(share);
+    }
+
+    /// Places of the send queue in use.
+    pub(crate) fn len(&self) -> usize {
+        self.sq.len() + self.unreported
+    }
+
+    /// Appends a work request.
+    pub(crate) fn post(&mut self, wqe: Wqe) {
+        self.sq.push_back(wqe);
+    }
+
+    /// Whether nothing is in flight, so that no acknowledgement will come and cause a send.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.cur == self.una
+    }
+
+    /// Work requests that were not begun.
+    pub(crate) fn backlog(&self) -> usize {
+        self.sq.len() - self.started
+    }
+
+    /// Whether READs and atomics were agreed on at all.
+    pub(crate) const fn may_read(&self) -> bool {
+        self.limits.max_rd_atomic > 0
+    }
+
+    /// Whether there is anything to send, now or when the window allows it.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.cur != self.next || self.backlog() > 0
+    }
+
+    /// The next packet, if the window, the peer and the queue allow one.
+    pub(crate) fn poll(&mut self, now: u64) -> Option<Request<'_>> {
+        if self.rnr_until.is_some() {
+            return None;
+        }
+        if self.cur == self.next {
+            self.start_next()?;
+        }
+        let mtu = self.limits.mtu;
+        let wqe = &self.sq[self.cur_wqe];
+        let index = self.cur.since(wqe.first) as u32;
+        let left = wqe.packets - index;
+        let in_flight = self.cur.since(self.una) as u32;
+        let again = self.cur.since(self.high) < 0;
+        let offset = index * mtu;
+        let place = Place::of(index, wqe.packets, mtu);
+        let (take, opcode, ext, ack_req, payload) = match wqe.op {
+            SendOp::Send { .. } | SendOp::Write { .. } => {
+                let len = (wqe.len - offset).min(mtu);
+                let allowed = self.pacing.allows(in_flight, len, place.needs);
+                // What is in flight may be above a share that was told since, and ask for nothing.
+                if !allowed && self.asked_to.since(self.una) > 0 {
+                    return None;
+                }
+                let (opcode, ext) = wqe.message_packet(index, left);
+                // If nothing may follow this packet, only its acknowledgement helps.
+                let next = if place.ends { burst::longest(mtu) } else { 1 };
+                let last = !allowed || !self.pacing.allows(in_flight + 1, mtu, next);
+                let ack_req = place.ends_pair || last;
+                (1, opcode, ext, ack_req, wqe.payload(offset, len))
+            }
+            SendOp::Read { raddr, rkey } => {
+                let piece = READ_BURSTS * burst::longest(mtu);
+                let take = left.min(piece - index % piece);
+                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+                    || (in_flight > 0 && in_flight + take > self.pacing.read_window())
+                {
+                    return None;
+                }
+                let len = (wqe.len - offset).min(take * mtu);
+                let reth = Reth {
+                    va: raddr.wrapping_add(u64::from(offset)),
+                    rkey,
+                    len,
+                };
+                (
+                    take,
+                    Opcode::ReadRequest,
+                    Ext::Reth(reth),
+                    true,
+                    Payload::None,
+                )
+            }
+            SendOp::FetchAdd { raddr, rkey, add } => {
+                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+                    || !self.pacing.allows(in_flight, 8, 1)
+                {
+                    return None;
+                }
+                let eth = AtomicEth {
+                    va: raddr,
+                    rkey,
+                    swap_add: add,
+                    compare: 0,
+                };
+                (1, Opcode::FetchAdd, Ext::Atomic(eth), true, Payload::None)
+            }
+            SendOp::CmpSwap {
+                raddr,
+                rkey,
+                compare,
+                swap,
+            } => {
+                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+                    || !self.pacing.allows(in_flight, 8, 1)
+                {
+                    return None;
+                }
+                let eth = AtomicEth {
+                    va: raddr,
+                    rkey,
+                    swap_add: swap,
+                    compare,
+                };
+                (
+                    1,
+                    Opcode::CompareSwap,
+                    Ext::Atomic(eth),
+                    true,
+                    Payload::None,
+                )
+            }
+            SendOp::UdSend { .. } => unreachable!("datagrams are not posted to an RC queue"),
+        };
+        // Single packets wait for others to share a datagram with.
+        let wqe_ends_burst = place.ends && wqe.packets > 1;
+        let psn = self.cur;
+        let srqn = wqe.srqn;
+        if wqe.awaits_response() {
+            self.awaiting.push_back((psn, take));
+        }
+        if take == left {
+            self.cur_wqe += 1;
+        }
+        self.cur = self.cur.add(take);
+        if ack_req {
+            self.asked_to = self.cur;
+        }
+        retransmission::sent(&mut self.before_timeout, &mut self.pacing, self.cur);
+        if self.cur.since(self.high) > 0 {
+            self.high = self.cur;
+        }
+        if !again && self.probe.is_none() {
+            self.probe = Some((psn, now));
+        }
+        if in_flight == 0 && !again {
+            self.progress_at = now;
+        }
+        if self.timer.is_none() {
+            let (pacing, limits) = (&mut self.pacing, &self.limits);
+            self.timer = Some(expiry(pacing, limits, self.progress_at, now));
+        }
+        Some(Request {
+            psn,
+            opcode,
+            ext,
+            ack_req,
+            srqn,
+            payload,
+            again,
+            ends_burst: take == 1 && wqe_ends_burst,
+        })
+    }
+
+    /// Gives PSNs to the next work request.
+    fn start_next(&mut self) -> Option<()> {
+        let assigned = self.next.since(self.una) as u32;
+        let mtu = self.limits.mtu;
+        let wqe = self.sq.get_mut(self.started)?;
+        // Everything begun has been sent, so whatever lacks its answer is in `awaiting`.
+        if wqe.fence && !self.awaiting.is_empty() {
+            return None;
+        }
+        let packets = match wqe.op {
+            SendOp::FetchAdd { .. } | SendOp::CmpSwap { .. } => 1,
+            _ => wqe.len.div_ceil(mtu).max(1),
+        };
+        if assigned + packets >= PSN_WINDOW {
+            return None;
+        }
+        wqe.first = self.next;
+        wqe.packets = packets;
+        self.cur_wqe = self.started;
+        self.started += 1;
+        self.next = self.next.add(packets);
+        Some(())
+    }
+
+    /// The oldest unacknowledged packet.
+    pub(crate) fn oldest(&self) -> Psn {
+        self.una
+    }
+
+    /// The request that `psn` belongs to failed: it ends with `status`, what was before it as
+    /// far as acknowledged with success, all others with a flush error.
+    pub(crate) fn fail(&mut self, now: u64, psn: Psn, status: WcStatus, out: &mut Vec<Done>) {
+        let to = self.reach(psn);
+        self.advance(now, to, out);
+        let started = self.started;
+        for (i, wqe) in self.sq.drain(..).enumerate() {
+            let culprit = i < started && psn.since(wqe.first) >= 0 && psn.since(wqe.end()) < 0;
+            out.push(wqe.done(if culprit {
+                status
+            } else {
+                WcStatus::WrFlushErr
+            }));
+        }
+        self.stop();
+    }
+
+    /// All requests end with a flush error.
+    pub(crate) fn flush(&mut self, out: &mut Vec<Done>) {
+        out.extend(self.sq.drain(..).map(|wqe| wqe.done(WcStatus::WrFlushErr)));
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.started = 0;
+        self.unreported = 0;
+        self.cur_wqe = 0;
+        self.una = self.high;
+        self.cur = self.high;
+        self.next = self.high;
+        self.awaiting.clear();
+        self.before_timeout = None;
+        self.timer = None;
+        self.rnr_until = None;
+        self.probe = None;
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/read_pieces.rs"]
+mod read_pieces_tests;
+#[cfg(test)]
+#[path = "../tests/requester.rs"]
+mod tests;

@@ -1,0 +1,226 @@
+//! Asking the template for PEs, a batch at a time.
+
+use rustix::net::SocketType;
+
+use super::*;
+
+/// How soon a request that the kernel has refused for now is tried again, at first and at most.
+const RETRY_FIRST: Duration = Duration::from_millis(1);
+const RETRY_LAST: Duration = Duration::from_millis(64);
+
+/// How long the kernel may refuse it.
+const RETRY_LIMIT: Duration = Duration::from_secs(120);
+
+/// A request to the template that waits to be sent.
+#[derive(Debug)]
+pub(super) struct Request {
+    first: u32,
+    specs: Vec<PeSpec>,
+    /// The PEs' ends.
+    theirs: Vec<OwnedFd>,
+}
+
+/// Since when the kernel refuses to take descriptors to the template, and when to try again: many
+/// agents of one user may have too many of them on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused {
+    since: u64,
+    pub(super) again: u64,
+    pause: u64,
+}
+
+impl Refused {
+    /// After another refusal; `None` when it has lasted too long.
+    fn once_more(before: Option<Self>, now: u64) -> Option<Self> {
+        let since = before.map_or(now, |r| r.since);
+        let pause = before.map_or(RETRY_FIRST.as_nanos() as u64, |r| {
+            (2 * r.pause).min(RETRY_LAST.as_nanos() as u64)
+        });
+        (now.saturating_sub(since) < RETRY_LIMIT.as_nanos() as u64).then_some(Self {
+            since,
+            again: now + pause,
+            pause,
+        })
+    }
+
+    /// Nobody could take anything for so long.
+    pub(super) fn postpone(&mut self, by: u64) {
+        self.since += by;
+        self.again += by;
+    }
+}
+
+/// The agent's ends of what leads to a PE: its standard output and error, and its PMI socket.
+#[derive(Debug)]
+pub(super) struct Ends {
+    out: OwnedFd,
+    err: OwnedFd,
+    pmi: OwnedFd,
+}
+
+impl Ends {
+    /// They, and the PE's own, in this order.
+    pub(super) fn pairs() -> io::Result<(Self, [OwnedFd; 3])> {
+        let ((out, its_out), (err, its_err)) = (sys::pipe()?, sys::pipe()?);
+        let (pmi, its_pmi) = sys::socketpair(SocketType::STREAM)?;
+        Ok((Self { out, err, pmi }, [its_out, its_err, its_pmi]))
+    }
+}
+
+impl AgentProcess {
+    pub(super) fn spawn(&mut self, first: u32, count: u32) {
+        match self.prepare_request(first, count) {
+            Ok(request) => {
+                self.unsent.push_back(request);
+                self.send_requests(monotonic_ns());
+            }
+            Err(e) => {
+                let raise = match e.raw_os_error() {
+                    Some(libc::EMFILE) => " (ulimit -n)",
+                    _ => "",
+                };
+                self.not_spawned(first..first + count, format!("{e}{raise}"));
+            }
+        }
+    }
+
+    fn not_spawned(&mut self, locals: std::ops::Range<u32>, error: String) {
+        for local in locals {
+            self.pes[local as usize].output = [None, None];
+            for stream in Stream::ALL {
+                self.tell(Event::OutputClosed(local, stream));
+            }
+        }
+        self.tell(Event::Started {
+            pids: &[],
+            error: Some(error),
+        });
+    }
+
+    /// Makes the descriptors of a batch of PEs.
+    fn prepare_request(&mut self, first: u32, count: u32) -> io::Result<Request> {
+        let mut request = Request {
+            first,
+            specs: Vec::with_capacity(count as usize),
+            theirs: Vec::with_capacity(4 * count as usize),
+        };
+        for local in first..first + count {
+            let rank = self.first_rank + local;
+            let (ours, theirs) = Ends::pairs()?;
+            self.keep_ends(local, ours)?;
+            request.theirs.extend(theirs);
+            let input = self.make_input(local)?;
+            request.specs.push(PeSpec {
+                rank,
+                local,
+                has_stdin: input.is_some().into(),
+            });
+            request.theirs.extend(input);
+        }
+        Ok(request)
+    }
+
+    /// Asks the template for PEs, as far as the kernel takes the requests.
+    pub(super) fn send_requests(&mut self, now: u64) {
+        while let Some(request) = self.unsent.front() {
+            let template = self.node.as_ref().and_then(|n| n.template.as_ref());
+            let fds: Vec<BorrowedFd<'_>> = request.theirs.iter().map(AsFd::as_fd).collect();
+            let sent = template.map_or(Ok(()), |t| t.spawn(&request.specs, &fds));
+            let locals = request.first..request.first + request.specs.len() as u32;
+            match sent.as_ref().map_err(io::Error::raw_os_error) {
+                Err(Some(libc::ETOOMANYREFS | libc::EAGAIN)) => {
+                    self.refused =
+                        Refused::once_more(self.refused, self.agent.stopped().unwrap_or(now));
+                    if self.refused.is_some() {
+                        return;
+                    }
+                    self.unsent.clear();
+                    let error = format!(
+                        "its descriptors cannot be handed over: this user's processes have too many \
+                         on their way over Unix sockets, for {} s already; end others of them, or \
+                         raise the limit (ulimit -n)",
+                        RETRY_LIMIT.as_secs()
+                    );
+                    return self.not_spawned(locals, error);
+                }
+                // Its end is noticed when it is read.
+                Ok(()) | Err(Some(libc::EPIPE | libc::ECONNRESET)) => {}
+                Err(_) => {
+                    let error = sent.expect_err("matched").to_string();
+                    self.unsent.clear();
+                    return self.not_spawned(locals, error);
+                }
+            }
+            self.refused = None;
+            self.unsent.pop_front();
+            self.park(locals.clone());
+            self.write_inputs(locals);
+        }
+    }
+
+    /// Listens to a PE from now on.
+    pub(super) fn keep_ends(&mut self, local: u32, ends: Ends) -> io::Result<()> {
+        for (stream, kind, read) in [
+            (Stream::Out, STDOUT, ends.out),
+            (Stream::Err, STDERR, ends.err),
+        ] {
+            if self.parking.is_some() {
+                // A registration that was left behind may tell of what was read already.
+                sys::set_nonblocking(read.as_fd())?;
+            }
+            self.outputs
+                .add(&read, kind | u64::from(local), Interest::Read)?;
+            self.pes[local as usize].output[stream as usize] = Some(read);
+        }
+        self.epoll
+            .add(&ends.pmi, PMI | u64::from(local), Interest::Read)?;
+        self.pes[local as usize].pmi = Some(ends.pmi);
+        Ok(())
+    }
+
+    pub(super) fn template_ready(&mut self) {
+        loop {
+            let Some(template) = self.node.as_ref().and_then(|n| n.template.as_ref()) else {
+                return;
+            };
+            match template.receive() {
+                Ok(Reply::NotYet) => return,
+                Ok(Reply::Started(reply)) => {
+                    let now = monotonic_ns();
+                    self.moment(Moment::FirstPe, now);
+                    self.moment(Moment::LastPe, now);
+                    for &pid in &reply.pids {
+                        if let Some(pe) = self.pes.get_mut(self.answered as usize) {
+                            pe.pid = pid;
+                            self.by_pid.insert(pid, self.answered);
+                            self.answered += 1;
+                        }
+                    }
+                    let error = (reply.errno != 0)
+                        .then(|| io::Error::from_raw_os_error(reply.errno).to_string());
+                    self.tell(Event::Started {
+                        pids: &reply.pids,
+                        error,
+                    });
+                    for pid in reply.pids {
+                        if let Some(status) = self.unnamed.remove(&pid) {
+                            self.reaped(pid, status);
+                        }
+                    }
+                    self.act();
+                }
+                Ok(Reply::Closed) | Err(_) => {
+                    if let Some(node) = &mut self.node {
+                        node.template = None;
+                    }
+                    self.forget_unnamed();
+                    // Requests that wait are for nobody.
+                    self.send_requests(monotonic_ns());
+                    self.tell(Event::TemplateClosed);
+                    self.search_due = true;
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Every routine with every type, from C and from C++, on many layouts and linked in every way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use shmem_table::routines::functions;
+use shmem_testkit::needs::skipped;
+use shmem_testkit::{Job, text};
+
+use crate::programs::layouts;
+
+use super::toolchain::{Toolchain, sources, toolchain, works};
+
+/// Linked in the usual way, or with more options.
+fn program(c: &Toolchain, name: &str, flags: &[&str]) -> PathBuf {
+    c.make(name, c.conformance_objects(), flags)
+}
+
+fn all_pass(job: Job) {
+    let out = job.succeed();
+    assert!(out.contains(" checks, 0 failed on "), "{out}");
+}
+
+fn passes(options: &str, env: &[(&str, &str)]) {
+    let Some(c) = toolchain() else { return };
+    let job = c.job(options, &program(c, "conformance", &[]), &[]);
+    all_pass(job.envs(env.iter().copied()));
+}
+
+layouts! {
+    passes;
+    one_pe: "-np 1";
+    two_on_one_node: "-np 2";
+    three_on_one_node: "-np 3";
+    four_on_one_node: "-np 4";
+    five_on_one_node: "-np 5";
+    eight_on_one_node: "-np 8";
+    two_nodes_of_one: "-np 2 --nodes 2";
+    two_nodes_of_two: "-np 4 --nodes 2";
+    three_nodes_uneven: "-np 5 --nodes 3";
+    four_nodes_of_one: "-np 4 --nodes 4";
+    four_nodes_of_two: "-np 8 --nodes 4";
+    by_exec: "-np 4 --nodes 2 --spawn exec";
+    grow: "-np 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
+    lossy: "-np 4 --nodes 2", "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=7";
+    owner: "-np 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
+    xrc: "-np 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";
+}
+
+/// Programs find their static variables wherever the linker and the kernel put them.
+#[test]
+fn linked_in_every_way() {
+    let Some(c) = toolchain() else { return };
+    let ways: [(&str, &[&str]); 5] = [
+        ("conformance-pie", &["-pie", "-Wl,-z,now"]),
+        ("conformance-no-pie", &["-no-pie"]),
+        ("conformance-no-relro", &["-Wl,-z,norelro"]),
+        ("conformance-archive", &["-static-libshmem"]),
+        (
+            "conformance-archive-no-pie",
+            &["-static-libshmem", "-no-pie"],
+        ),
+    ];
+    for (name, flags) in ways {
+        let program = program(c, name, flags);
+        for options in ["-np 2", "-np 3 --nodes 2"] {
+            all_pass(c.job(options, &program, &[]));
+        }
+    }
+}
+
+/// No dynamic linker at all: everything is in the program.
+#[test]
+fn linked_statically() {
+    let Some(c) = toolchain() else { return };
+    for (name, flags) in [
+        ("conformance-static", ["-static", "-no-pie"]),
+        ("conformance-static-pie", ["-static-pie", "-Wl,-z,now"]),
+    ] {
+        let program = program(c, name, &flags);
+        all_pass(c.job("-np 3 --nodes 2", &program, &[]));
+    }
+}
+
+/// The whole test again, calling every routine by its other name.
+#[test]
+fn by_profiling_names() {
+    let Some(c) = toolchain() else { return };
+    if !works("objcopy") {
+        return skipped("c", "there is no objcopy");
+    }
+    let dir = c.conformance_objects()[0]
+        .parent()
+        .unwrap()
+        .join("profiling");
+    fs::create_dir_all(&dir).unwrap();
+    let names: String = functions()
+        .iter()
+        .map(|(_, f)| format!("{} {}\n", f.proto.name, f.twin()))
+        .collect();
+    let list = dir.join("names");
+    fs::write(&list, names).unwrap();
+    let renamed = |object: &PathBuf| {
+        let to = dir.join(object.file_name().unwrap());
+        let mut objcopy = Command::new("objcopy");
+        objcopy
+            .arg("--redefine-syms")
+            .arg(&list)
+            .arg(object)
+            .arg(&to);
+        let output = objcopy.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        to
+    };
+    let objects: Vec<_> = c.conformance_objects().iter().map(renamed).collect();
+    let program = c.make("conformance-profiling", &objects, &[]);
+    for options in ["-np 2", "-np 3 --nodes 2"] {
+        all_pass(c.job(options, &program, &[]));
+    }
+}
+
+#[test]
+fn in_cxx() {
+    let Some(c) = toolchain() else { return };
+    let source: &Path = &sources().join("cxx.cpp");
+    let program = c.make("conformance-cxx", &[source.to_owned()], &[]);
+    for options in ["-np 1", "-np 3", "-np 4 --nodes 2"] {
+        all_pass(c.job(options, &program, &[]));
+    }
+}

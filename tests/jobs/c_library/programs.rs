@@ -1,0 +1,269 @@
+//! C programs that need a job of their own: ends, mistakes, threads, large heaps, old habits.
+
+use std::path::Path;
+
+use shmem_testkit::{Job, text};
+
+use super::toolchain::{scratch, sources, toolchain};
+
+/// Layouts with neighbours on the node, on others, and both.
+const LAYOUTS: [&str; 6] = [
+    "-np 1",
+    "-np 2",
+    "-np 5",
+    "-np 2 --nodes 2",
+    "-np 5 --nodes 2",
+    "-np 8 --nodes 4",
+];
+
+fn succeeds_everywhere(name: &str, said: &str) {
+    let Some(c) = toolchain() else { return };
+    for options in LAYOUTS {
+        let out = c.job(options, &c.program(name), &[]).succeed();
+        assert!(out.contains(said), "{options}: {out}");
+    }
+}
+
+#[test]
+fn profiling_takes_the_place_of_routines() {
+    succeeds_everywhere("pshmem", "0 wrong; 1 puts and 2 barriers seen");
+}
+
+/// Linked statically, the program's routine takes the place of the archive's.
+#[test]
+fn profiling_with_the_archive() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("programs/pshmem.c");
+    let program = c.make("pshmem-archive", &[source], &["-static-libshmem"]);
+    let out = c.job("-np 2", &program, &[]).succeed();
+    assert!(out.contains("0 wrong; 1 puts and 2 barriers seen"), "{out}");
+}
+
+#[test]
+fn init_and_finalize_again_and_again() {
+    succeeds_everywhere("again", "0 wrong in 3 rounds");
+}
+
+#[test]
+fn threads_communicate_at_once() {
+    succeeds_everywhere("threads", "0 wrong on ");
+}
+
+/// A store rings no bell, so each of these waits may take a while; without looking now and then they
+/// would take minutes.
+#[test]
+fn plain_stores_are_seen() {
+    succeeds_everywhere("stores", "100 turns");
+}
+
+#[test]
+fn forked_children_keep_to_themselves() {
+    succeeds_everywhere("forks", "0 wrong");
+}
+
+/// Closing the library does not unmap it: its threads and its handlers for exit and fork stay.
+#[test]
+fn the_library_can_be_opened_and_closed() {
+    let Some(c) = toolchain() else { return };
+    let program = scratch().join("c-programs/opened");
+    let made = std::process::Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &sources().join("programs/opened.c")])
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let library = c.prefix.join("lib/libshmem.so");
+    for options in ["-np 1", "-np 3 --nodes 3"] {
+        let out = c
+            .job(options, &program, &[library.to_str().unwrap(), "3"])
+            .succeed();
+        assert!(out.contains("opened 3 times"), "{options}: {out}");
+    }
+}
+
+/// A routine on an active set does nothing on PEs outside of it.
+#[test]
+fn outside_of_an_active_set_nothing_happens() {
+    succeeds_everywhere("outside", "0 wrong on ");
+}
+
+/// Of a broadcast's source the root's address alone counts.
+#[test]
+fn broadcasts_need_no_source_but_the_roots() {
+    succeeds_everywhere("rootless", "0 wrong on PE 0");
+}
+
+#[test]
+fn volatile_objects_are_waited_for() {
+    succeeds_everywhere("volatiles", "good 1");
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("programs/volatiles_cxx.cpp");
+    let program = c.make("volatiles_cxx", &[source], &[]);
+    let out = c.job("-np 3 --nodes 2", &program, &[]).succeed();
+    assert!(out.contains("good 1"), "{out}");
+}
+
+#[test]
+fn start_pes_needs_no_end() {
+    succeeds_everywhere("start_pes", "sum ");
+}
+
+#[test]
+fn global_exit_gives_its_status() {
+    let Some(c) = toolchain() else { return };
+    let program = c.program("exits");
+    for options in ["-np 1", "-np 4", "-np 4 --nodes 2"] {
+        for status in ["0", "1", "42", "255"] {
+            for who in ["one", "all", "blocked"] {
+                let output = c.job(options, &program, &[status, who]).run();
+                let said = output.stdout;
+                let shown = format!("{options} {status} {who}: {said}{}", output.stderr);
+                assert_eq!(output.status.code(), status.parse().ok(), "{shown}");
+                // Where all end the job, the first one's end may be that of the others.
+                if who != "all" {
+                    // What was printed is not lost, and functions given to atexit run.
+                    assert!(said.contains("said before the end"), "{shown}");
+                    assert!(said.contains("cleaned up"), "{shown}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let Some(c) = toolchain() else { return };
+    let program = c.program("mistakes");
+    let mistakes: [(&str, &[&str]); 11] = [
+        ("before-init", &["shmem_long_p", "shmem_init"]),
+        ("stack", &["shmem_long_put", "stack"]),
+        ("malloc", &["shmem_long_get", "not symmetric"]),
+        ("constant", &["shmem_long_g", "not symmetric"]),
+        ("null", &["shmem_long_p", "NULL"]),
+        ("pe", &["shmem_long_p", "PE 2"]),
+        ("negative-pe", &["shmem_long_atomic_inc", "-1"]),
+        ("misaligned", &["shmem_long_atomic_inc", "align"]),
+        ("comparison", &["shmem_long_wait_until", "99"]),
+        ("free", &["shmem_free"]),
+        ("past-the-heap", &["shmem_putmem", "past its end"]),
+    ];
+    for (mistake, words) in mistakes {
+        let output = c.job("-np 2", &program, &[mistake]).run();
+        let said = output.stderr;
+        assert!(!output.status.success(), "{mistake}: {said}");
+        // An abort of the library's, with its message; no crash.
+        assert!(
+            output.status.code().is_some_and(|s| s != 139),
+            "{mistake}: {said}"
+        );
+        for word in words {
+            let found = said.to_lowercase().contains(&word.to_lowercase());
+            assert!(found, "{mistake}: no `{word}` in\n{said}");
+        }
+    }
+    let output = c.job("-np 2", &program, &["twice"]).run();
+    assert!(!output.status.success(), "{}", output.stderr);
+}
+
+/// A heap that is too small is no mistake: NULL for the program, and for the user what to do.
+#[test]
+fn an_exhausted_heap_names_the_variable() {
+    let Some(c) = toolchain() else { return };
+    let job = c.job("-np 2", &c.program("mistakes"), &["exhausted"]);
+    let output = job.env("SHMEM_SYMMETRIC_SIZE", "1m").run();
+    let said = output.stderr;
+    assert!(output.status.success(), "{said}");
+    assert_eq!(output.stdout.matches("went on").count(), 2);
+    assert!(said.contains("SHMEM_SYMMETRIC_SIZE"), "{said}");
+}
+
+/// Memory is taken when touched, so large heaps start at once.
+#[test]
+fn large_heaps() {
+    let Some(c) = toolchain() else { return };
+    let program = c.program("large");
+    for options in ["-np 64", "-np 64 --nodes 4"] {
+        let job = c.job(options, &program, &["1000000000"]);
+        let out = job.env("SHMEM_SYMMETRIC_SIZE", "1g").succeed();
+        assert!(out.contains("1000000000 bytes on each of 64 PEs"), "{out}");
+    }
+}
+
+#[test]
+fn examples() {
+    let Some(c) = toolchain() else { return };
+    let example = |name: &str| {
+        let source = sources().join(format!("../../examples/c/{name}.c"));
+        c.make(&format!("example-{name}"), &[source], &[])
+    };
+    let run = |options: &str, name: &str| c.job(options, &example(name), &[]).succeed();
+    for options in LAYOUTS {
+        let n: usize = options.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut lines: Vec<_> = run(options, "hello").lines().map(str::to_owned).collect();
+        lines.sort();
+        let want: Vec<_> = (0..n)
+            .map(|pe| format!("Hello from PE {pe} of {n}"))
+            .collect();
+        assert_eq!(lines, want, "{options}");
+        let out = run(options, "ring");
+        assert!(
+            out.contains(&format!("the token came back after {n} PEs")),
+            "{out}"
+        );
+        let out = run(options, "matrix");
+        assert!(out.contains("the product is right"), "{out}");
+    }
+}
+
+/// Programs that the wrapper linked are started from a template, as Rust programs are.
+#[test]
+fn programs_of_the_wrapper_can_be_templates() {
+    let Some(c) = toolchain() else { return };
+    let job: Job = c.job(
+        "-np 4 --nodes 2 --spawn template",
+        &c.program("large"),
+        &["100"],
+    );
+    assert!(job.succeed().contains("100 bytes"));
+}
+
+/// The launcher cannot see what a wrapper starts: who uses static variables is told what to set, and with
+/// that all is well.
+#[test]
+fn programs_behind_wrappers_need_room_for_static_data() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("../../examples/c/ring.c");
+    let ring = c.make("example-ring-wrapped", &[source], &[]);
+    let ring = ring.to_str().unwrap();
+    let job = |options: &str| c.job(options, Path::new("/usr/bin/env"), &[ring]);
+    for options in ["-np 2", "-np 4 --nodes 2"] {
+        let output = job(options).run();
+        let said = output.stderr;
+        assert!(!output.status.success(), "{said}");
+        let hint = said.split_once("SHMEM_STATICS_SIZE=").map(|(_, rest)| rest);
+        let enough: String = hint
+            .unwrap_or_else(|| panic!("no hint in {said}"))
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        let out = job(options).env("SHMEM_STATICS_SIZE", &enough).succeed();
+        assert!(out.contains("the token came back"), "{out}");
+    }
+}
+
+/// A program that calls nothing of the library is started as often as was asked, like any other.
+#[test]
+fn programs_without_calls_run() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("programs/nothing.c");
+    for (name, flags) in [
+        ("nothing", &[][..]),
+        ("nothing-as-needed", &["-Wl,--as-needed"]),
+        ("nothing-archive", &["-static-libshmem"]),
+    ] {
+        let program = c.make(name, std::slice::from_ref(&source), flags);
+        let out = c.job("-np 3 --nodes 2", &program, &[]).succeed();
+        assert_eq!(out.matches("nothing to do").count(), 3, "{name}: {out}");
+    }
+}

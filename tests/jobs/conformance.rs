@@ -1,0 +1,61 @@
+//! The whole library on several layouts: one node, several nodes, both, with a lossy network, with
+//! static connections, over XRC, and started by exec.
+
+use crate::programs::{CONFORMANCE, layouts, shmrun};
+
+fn passes(options: &str, env: &[(&str, &str)]) {
+    let job = shmrun(options, &[CONFORMANCE]).envs(env.iter().copied());
+    let out = job.succeed();
+    assert!(out.contains("checks passed on"), "{out}");
+}
+
+layouts! {
+    passes;
+    one_pe: "-n 1";
+    two_on_one_node: "-n 2";
+    three_on_one_node: "-n 3";
+    five_on_one_node: "-n 5";
+    eight_on_one_node: "-n 8";
+    few_who_poll: "-n 5", "SHMEM_SPIN" = "500";
+    two_who_sleep: "-n 2", "SHMEM_SPIN" = "0";
+    four_who_poll_once: "-n 4", "SHMEM_SPIN" = "1";
+    two_nodes_of_one: "-n 2 --nodes 2";
+    two_nodes_of_two: "-n 4 --nodes 2";
+    three_nodes_uneven: "-n 5 --nodes 3";
+    four_nodes_of_two: "-n 8 --nodes 4";
+    seven_nodes_of_one: "-n 7 --nodes 7";
+    static_connections: "-n 6 --nodes 3", "SHMEM_CONNECT" = "static";
+    by_exec: "-n 4 --nodes 2 --spawn exec";
+    grow: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
+    grow_uneven: "-n 5 --nodes 3", "SHMEM_HEAP_REGISTER" = "grow";
+    grow_static: "-n 6 --nodes 3", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_CONNECT" = "static";
+    grow_one_connection: "-n 5 --nodes 5", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_MAX_QPS" = "1";
+    grow_lossy: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=5";
+    grow_xrc: "-n 8 --nodes 4", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_TRANSPORT" = "xrc";
+    grow_xrc_lossy: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_TRANSPORT" = "xrc",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=6";
+    transparent_pages: "-n 4 --nodes 2", "SHMEM_HEAP_PAGES" = "transparent";
+    small_mtu: "-n 4 --nodes 2", "SHMEM_SOFT_MTU" = "256";
+    ipv6: "-n 4 --nodes 2", "SHMEM_SOFT_ADDRESS" = "::1";
+    one_port_for_all: "-n 4 --nodes 2", "SHMEM_SOFT_PORT" = "4791", "SHMEM_SOFT_INTEROP" = "yes";
+    lossy: "-n 4 --nodes 2",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
+    very_lossy: "-n 2 --nodes 2",
+        "SHMEM_SOFT_FAULTS" = "drop=5%,duplicate=3%,reorder=5%,seed=4";
+    owner: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
+    owner_uneven: "-n 5 --nodes 3", "SHMEM_ATOMICS" = "owner";
+    owner_nodes_of_one: "-n 4 --nodes 4", "SHMEM_ATOMICS" = "owner";
+    owner_few_queue_pairs: "-n 6 --nodes 6", "SHMEM_ATOMICS" = "owner", "SHMEM_MAX_QPS" = "2";
+    owner_static: "-n 6 --nodes 3", "SHMEM_ATOMICS" = "owner", "SHMEM_CONNECT" = "static";
+    owner_lossy: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=5";
+    xrc: "-n 8 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
+    xrc_uneven: "-n 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";
+    xrc_nodes_of_one: "-n 4 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
+    xrc_static: "-n 6 --nodes 3", "SHMEM_TRANSPORT" = "xrc", "SHMEM_CONNECT" = "static";
+    xrc_by_exec: "-n 4 --nodes 2 --spawn exec", "SHMEM_TRANSPORT" = "xrc";
+    xrc_small_mtu: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc", "SHMEM_SOFT_MTU" = "256";
+    xrc_lossy: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
+}

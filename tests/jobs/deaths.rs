@@ -1,0 +1,94 @@
+//! SIGKILL at random moments: of a PE, of a launch agent, of `shmrun`. The job ends, somebody says
+//! why if somebody is left to say it, and nothing survives.
+//!
+//! `SHMEM_TEST_KILLS=50` kills that often (a few times by default), `SHMEM_TEST_SEED` chooses the
+//! moments.
+
+use std::time::Duration;
+
+use shmem_testkit::processes::kill;
+use shmem_testkit::wait_until;
+
+use crate::programs::{BUSY, shmrun};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(default)
+}
+
+/// A linear congruential sequence: enough to choose moments and victims.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Kills one process named `victim` of a job with these options, at a random moment, again and
+/// again. `spoken` are parts of messages of which one must appear, if any must.
+fn kill_at_random(victim: &str, options: &str, spoken: &[&str]) {
+    let seed = number("SHMEM_TEST_SEED", 1);
+    let mut chance = Chance(seed ^ victim.len() as u64);
+    for round in 0..number("SHMEM_TEST_KILLS", 6) {
+        let context = format!("{victim}, seed {seed}, round {round}");
+        let job = shmrun(options, &[BUSY]).start();
+        std::thread::sleep(Duration::from_millis(chance.below(250)));
+        // Early moments come before the victim exists.
+        let mut targets = Vec::new();
+        wait_until(
+            "there is a victim",
+            || {
+                targets = job.processes();
+                targets.retain(|p| p.name == victim);
+                !targets.is_empty()
+            },
+            || format!("{context}: {:?}", job.processes()),
+        );
+        let killed = &targets[chance.below(targets.len() as u64) as usize];
+        kill(killed.pid, libc::SIGKILL);
+        let outcome = job.wait();
+        let err = &outcome.stderr;
+        assert!(
+            !outcome.status.success(),
+            "{context}: {killed:?} killed, yet success"
+        );
+        assert!(
+            spoken.is_empty() || spoken.iter().any(|part| err.contains(part)),
+            "{context}: {killed:?} killed, stderr: {err}"
+        );
+    }
+}
+
+#[test]
+fn of_a_pe() {
+    kill_at_random("busy-pe", "-n 8 --nodes 4", &["SIGKILL"]);
+}
+
+#[test]
+fn of_a_pe_on_one_node() {
+    kill_at_random("busy-pe", "-n 5", &["SIGKILL"]);
+}
+
+#[test]
+fn of_a_launch_agent() {
+    // What an agent has just forked has its name for a moment, and becomes the template then.
+    let spoken = ["SIGKILL", "the program ended while it was to fork PEs"];
+    kill_at_random("shmrun-agent", "-n 8 --nodes 4", &spoken);
+}
+
+#[test]
+fn of_a_guard() {
+    kill_at_random("shmrun-guard", "-n 8 --nodes 4", &["guard"]);
+}
+
+#[test]
+fn of_shmrun() {
+    kill_at_random("shmrun-under-te", "-n 8 --nodes 4", &[]);
+}

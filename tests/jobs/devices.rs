@@ -1,0 +1,94 @@
+//! Which device a job uses, and jobs on devices that do not tell of what peers write.
+
+use shmem_testkit::Job;
+
+use crate::programs::{CONFORMANCE, HELLO, RING, layouts, shmrun};
+
+/// A job whose software HCAs are as taciturn as an RDMA device. Whoever waits for a bell there
+/// waits until something else happens by chance, or for the doorbell's safeguard of seconds.
+fn silent(options: &str, program: &str) -> Job {
+    shmrun(options, &[program]).env("SHMEM_SOFT_FAULTS", "silent")
+}
+
+fn passes(options: &str, env: &[(&str, &str)]) {
+    let out = silent(options, CONFORMANCE)
+        .envs(env.iter().copied())
+        .succeed();
+    assert!(out.contains("checks passed on"), "{out}");
+}
+
+layouts! {
+    passes;
+    two_nodes_of_one: "-n 2 --nodes 2";
+    // Polling that ends at once, so that every wait looks again and naps.
+    two_nodes_of_two_that_sleep: "-n 4 --nodes 2", "SHMEM_SPIN" = "0";
+    uneven: "-n 5 --nodes 3", "SHMEM_SPIN" = "10";
+    one_connection_at_a_time: "-n 6 --nodes 3", "SHMEM_MAX_QPS" = "1", "SHMEM_SPIN" = "0";
+    two_connections_at_a_time: "-n 8 --nodes 4", "SHMEM_MAX_QPS" = "2";
+    over_xrc: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc", "SHMEM_SPIN" = "0";
+    all_connected: "-n 4 --nodes 4", "SHMEM_CONNECT" = "static";
+    // What a Soft-RoCE device leads to: parts, and atomics by owners.
+    by_owners_in_parts: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner",
+        "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_SPIN" = "0";
+    with_loss: "-n 4 --nodes 2",
+        "SHMEM_SOFT_FAULTS" = "silent,drop=1%,duplicate=1%,reorder=2%,seed=5";
+}
+
+/// A ring of waits, each for a word that a PE on another node writes. If nobody looked again, each
+/// would take the two seconds of the doorbell's safeguard: the job would take minutes.
+#[test]
+fn a_ring_of_waits_goes_round_without_bells() {
+    let job = silent("-n 24 --nodes 24", RING).env("SHMEM_SPIN", "0");
+    let out = job.succeed();
+    assert!(out.contains("came back right"), "{out}");
+}
+
+#[test]
+fn soft_and_auto_run_on_any_machine() {
+    for hca in ["auto", "soft"] {
+        let job = shmrun("-n 4 --nodes 2", &[RING]).env("SHMEM_HCA", hca);
+        assert!(job.succeed().contains("came back right"));
+    }
+}
+
+/// No test machine has a device of that name, whatever else it has.
+#[test]
+fn a_device_that_is_not_there_is_an_error_that_says_so() {
+    let job = shmrun("-n 2 --nodes 2", &[HELLO]).env("SHMEM_HCA", "no_such_device:1");
+    let output = job.run();
+    assert!(!output.status.success());
+    let err = output.stderr;
+    for part in ["SHMEM_HCA=no_such_device", "SHMEM_HCA=soft", "shmem-info"] {
+        assert!(err.contains(part), "{part} in {err}");
+    }
+}
+
+/// A PE that fails in `init` closes its connection to the launch agent and ends, and is reaped at
+/// once: what it said must not be lost on the way. Both PEs fail, but only the one named must have
+/// been heard, since the other may have been killed.
+#[test]
+fn whoever_fails_is_heard() {
+    for _ in 0..60 {
+        let job = shmrun("-n 2 --nodes 2", &[HELLO]).env("SHMEM_HCA", "no_such_device");
+        let err = job.run().stderr;
+        assert!(err.contains("cannot open the network endpoint"), "{err}");
+    }
+}
+
+#[test]
+fn a_job_on_one_node_needs_no_device() {
+    let job = shmrun("-n 2", &[HELLO]).env("SHMEM_HCA", "no_such_device");
+    job.succeed();
+}
+
+#[test]
+fn what_names_no_device_is_refused_before_anything_starts() {
+    let job = shmrun("-n 2 --nodes 2", &[HELLO]).env("SHMEM_HCA", "soft,mlx5_0");
+    let output = job.run();
+    assert!(!output.status.success());
+    let err = output.stderr;
+    assert!(
+        err.contains("SHMEM_HCA=soft,mlx5_0: not one of the choices"),
+        "{err}"
+    );
+}

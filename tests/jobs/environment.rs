@@ -1,0 +1,87 @@
+//! What users say by environment variables, and what they are told.
+
+use crate::programs::{HELLO, LIVES, STATICS, shmrun};
+
+/// More than any machine has that runs this, but pages come when they are touched.
+#[test]
+fn large_heaps_for_many_pes_start_at_once() {
+    for program in [&[HELLO][..], &[STATICS]] {
+        let job = shmrun("-n 64", program).env("SHMEM_SYMMETRIC_SIZE", "1g");
+        assert!(job.succeed().contains("64"));
+    }
+    let nodes = shmrun("-n 64 --nodes 4", &[LIVES, "1"]);
+    nodes.env("SHMEM_SYMMETRIC_SIZE", "1g").succeed();
+}
+
+#[test]
+fn a_heap_that_is_too_small_names_the_variable_on_all_pes() {
+    let output = shmrun("-n 3 -l", &[LIVES, "1"])
+        .env("SHMEM_SYMMETRIC_SIZE", "1k")
+        .run();
+    let err = output.stderr;
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    for part in [
+        "no room for 24000 bytes",
+        "0 of 1024 bytes are in use",
+        "largest free range has 1024",
+        "set SHMEM_SYMMETRIC_SIZE to more",
+    ] {
+        assert!(err.contains(part), "no {part:?} in: {err}");
+    }
+}
+
+#[test]
+fn sizes_have_many_forms() {
+    let told = |name: &str, size: &str| {
+        let job = shmrun("-n 2", &[LIVES, "1"]).env("SHMEM_DEBUG", "");
+        let output = job.env(name, size).run();
+        (output.status.code(), output.stderr)
+    };
+    for (size, told_as) in [
+        (".5m", "heap of 512.0 KiB"),
+        ("20480kk", "heap of 20.0 MiB"),
+        ("0.03125G", "heap of 32.0 MiB"),
+        ("1048576.5", "heap of 1.0 MiB"),
+    ] {
+        for name in ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"] {
+            let (code, err) = told(name, size);
+            assert_eq!(code, Some(0), "{err}");
+            assert!(err.contains(told_as), "{name}={size}: {err}");
+        }
+    }
+    for size in ["", "-1m", "1x", "lots"] {
+        let (code, err) = told("SHMEM_SYMMETRIC_SIZE", size);
+        assert_eq!(code, Some(2), "{size}: {err}");
+        assert!(err.contains("SHMEM_SYMMETRIC_SIZE="), "{size}: {err}");
+    }
+}
+
+#[test]
+fn version_and_settings_are_told_once() {
+    for names in [["SHMEM_VERSION", "SHMEM_INFO"], ["SMA_VERSION", "SMA_INFO"]] {
+        let job = shmrun("-n 3", &[LIVES, "2"])
+            .env(names[0], "0")
+            .env(names[1], "");
+        let out = job.env("SHMEM_LINGER", "400ms").succeed();
+        assert_eq!(out.matches("(OpenSHMEM 1.6)").count(), 1, "{out}");
+        assert_eq!(
+            out.matches("SHMEM_SYMMETRIC_SIZE=256M  (default)").count(),
+            1
+        );
+        assert!(out.contains("SHMEM_LINGER=400ms  (set)"), "{out}");
+    }
+    assert_eq!(shmrun("-n 3", &[LIVES, "1"]).succeed(), "");
+}
+
+#[test]
+fn every_pe_tells_what_it_does() {
+    let output = shmrun("-n 3", &[LIVES, "1"]).env("SMA_DEBUG", "1").run();
+    let err = output.stderr;
+    for pe in 0..3 {
+        assert!(
+            err.contains(&format!("shmem: PE {pe} of 3 on node 0 of 1")),
+            "{err}"
+        );
+        assert!(err.contains(&format!("shmem: PE {pe}: finalized")), "{err}");
+    }
+}

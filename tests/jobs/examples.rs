@@ -1,0 +1,81 @@
+//! Every example, at several sizes: they assert their results themselves.
+
+use shmem_testkit::needs::lacks_descriptors;
+
+use crate::programs::{HEAT2D, HELLO, HISTOGRAM, RING, shmrun};
+
+fn run(options: &str, program: &[&str]) -> String {
+    shmrun(options, program).succeed()
+}
+
+const LAYOUTS: [&str; 6] = [
+    "-n 1",
+    "-n 2",
+    "-n 3 --nodes 2",
+    "-n 4",
+    "-n 8 --nodes 4",
+    "-n 13 --nodes 5",
+];
+
+#[test]
+fn hello() {
+    for options in LAYOUTS {
+        let out = run(options, &[HELLO]);
+        let n: usize = options.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let mut lines: Vec<_> = out.lines().map(str::to_owned).collect();
+        let mut want: Vec<_> = (0..n)
+            .map(|pe| format!("Hello from PE {pe} of {n}"))
+            .collect();
+        lines.sort();
+        want.sort();
+        assert_eq!(lines, want, "{options}");
+    }
+}
+
+#[test]
+fn ring() {
+    for options in LAYOUTS {
+        assert!(run(options, &[RING]).contains("came back right"));
+    }
+}
+
+#[test]
+fn histogram() {
+    for options in LAYOUTS {
+        run(options, &[HISTOGRAM]);
+    }
+}
+
+#[test]
+fn histogram_with_atomics_by_owners() {
+    for options in LAYOUTS {
+        let job = shmrun(options, &[HISTOGRAM]);
+        job.env("SHMEM_ATOMICS", "owner").succeed();
+    }
+}
+
+#[test]
+fn heat2d() {
+    for options in LAYOUTS {
+        run(options, &[HEAT2D]);
+    }
+}
+
+/// More PEs than cores by far, each with a heap: nothing spins, nothing is allocated in full.
+fn a_thousand_pes(options: &str) {
+    let options = format!("-n 1000 {options}");
+    let out = run(&options, &[HELLO]);
+    assert_eq!(out.lines().count(), 1000, "{options}");
+}
+
+#[test]
+fn a_thousand_pes_on_forty_nodes() {
+    a_thousand_pes("--nodes 40");
+}
+
+#[test]
+fn a_thousand_pes_on_one_node() {
+    if !lacks_descriptors(4096) {
+        a_thousand_pes("");
+    }
+}

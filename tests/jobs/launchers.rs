@@ -1,0 +1,318 @@
+//! Jobs under launchers other than `shmrun`: Hydra with both of its ways to offer PMI-1, on one host and
+//! on several; none at all; and those that are refused.
+//!
+//! "Several hosts" are proxies of Hydra on this machine, each started by what `mpiexec.hydra` takes for a
+//! remote shell. They need Hydra (`mpich` of `SHMEM_TEST_REQUIRE`). `ci/slurm.sh` has the same for Slurm.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use shmem_testkit::processes::{self, threads};
+use shmem_testkit::{Job, wait_until};
+
+use crate::programs::{
+    BUSY, CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, LIVES, MISHAPS, PMI_RING, RING, STATICS, hydra,
+    installed,
+};
+
+/// What `mpiexec.hydra` takes for ssh: runs the command, which follows options and a host, here.
+fn remote_shell() -> &'static Path {
+    static SHELL: OnceLock<PathBuf> = OnceLock::new();
+    SHELL.get_or_init(|| {
+        let name = format!("launchers-shell-{}", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let script =
+            "#!/bin/sh\nwhile [ \"$1\" != \"${1#-}\" ]; do shift; done\nshift\neval exec \"$@\"\n";
+        std::fs::write(&path, script).expect("a file for the test");
+        let executable = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).expect("an executable file");
+        path
+    })
+}
+
+/// A job of Hydra with 2 PEs on each of some hosts.
+fn hydra_on(hosts: u32, options: &str, program: &[&str]) -> Option<Job> {
+    let shell = remote_shell();
+    let list: Vec<String> = (1..=hosts).map(|i| format!("n{i}:2")).collect();
+    let options = format!(
+        "-launcher ssh -launcher-exec {} -hosts {} -n {} {options}",
+        shell.display(),
+        list.join(","),
+        2 * hosts
+    );
+    let job = hydra(&options, program)?.env("HYDRA_LAUNCHER_AUTOFORK", "0");
+    // The hosts have their cores in common, which no PE can know.
+    Some(job.env("SHMEM_SPIN", "0"))
+}
+
+#[test]
+fn no_launcher() {
+    let out = Job::new(RING, "", &[]).succeed();
+    assert!(out.contains("round 1 PEs and came back right"), "{out}");
+}
+
+#[test]
+fn hydra_on_one_host() {
+    for model in ["", "-pmi-port"] {
+        for n in [1, 2, 8] {
+            let Some(job) = hydra(&format!("{model} -n {n}"), &[RING]) else {
+                return;
+            };
+            let out = job.succeed();
+            assert!(
+                out.contains(&format!("round {n} PEs and came back")),
+                "{out}"
+            );
+        }
+    }
+    for program in [HELLO, HISTOGRAM, HEAT2D] {
+        if let Some(job) = hydra("-n 8", &[program]) {
+            job.succeed();
+        }
+    }
+}
+
+#[test]
+fn hydra_on_several_hosts() {
+    for model in ["", "-pmi-port"] {
+        let Some(job) = hydra_on(3, model, &[RING]) else {
+            return;
+        };
+        let out = job.env("SHMEM_DEBUG", "1").run();
+        assert!(out.status.success(), "{out:?}");
+        assert!(out.stdout.contains("round 6 PEs and came back"), "{out:?}");
+        let err = out.stderr;
+        for node in 0..3 {
+            let place = format!("PE {} of 6 on node {node} of 3", 2 * node + 1);
+            assert!(err.contains(&place), "{err}");
+        }
+    }
+    for program in [HISTOGRAM, HEAT2D] {
+        if let Some(job) = hydra_on(4, "", &[program]) {
+            job.succeed();
+        }
+    }
+}
+
+#[test]
+fn settings_hold_under_hydra() {
+    for (name, value) in [
+        ("SHMEM_TRANSPORT", "xrc"),
+        ("SHMEM_CONNECT", "static"),
+        ("SHMEM_ATOMICS", "owner"),
+        ("SHMEM_PMI", "2"),
+        ("SHMEM_SOFT_ADDRESS", "127.0.0.1"),
+    ] {
+        if let Some(job) = hydra_on(2, "", &[HISTOGRAM]) {
+            job.env(name, value).succeed();
+        }
+    }
+}
+
+#[test]
+fn the_whole_library_under_hydra() {
+    let jobs = [
+        hydra("-n 3", &[CONFORMANCE]),
+        hydra_on(2, "", &[CONFORMANCE]),
+    ];
+    for job in jobs.into_iter().flatten() {
+        let out = job.succeed();
+        assert!(out.contains("checks passed on"), "{out}");
+    }
+}
+
+#[test]
+fn several_lives_and_static_data_under_hydra() {
+    for program in [&[LIVES, "5"][..], &[LIVES, "3", "static"], &[STATICS]] {
+        let jobs = [hydra("-n 3", program), hydra_on(2, "", program)];
+        for job in jobs.into_iter().flatten() {
+            job.succeed();
+        }
+    }
+}
+
+/// They share a machine, a user and node numbers.
+#[test]
+fn two_jobs_at_once_do_not_meet() {
+    let jobs: Vec<_> = (0..3)
+        .filter_map(|_| Some(hydra_on(2, "", &[RING])?.start()))
+        .collect();
+    for job in jobs {
+        let out = job.wait();
+        assert!(out.status.success(), "{out:?}");
+        assert!(out.stdout.contains("round 4 PEs and came back"));
+    }
+}
+
+/// Where PEs write what they would say on standard error: Hydra drops what it has not passed on when a
+/// job is aborted.
+struct Log(PathBuf);
+
+impl Log {
+    fn new(name: &str) -> Self {
+        let name = format!("launchers-{name}-{}", std::process::id());
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    /// For `sh -c`, before the program and its arguments; runs `first` before.
+    fn script(&self, first: &str) -> String {
+        format!("{first}\nexec \"$0\" \"$@\" 2>>{}", self.0.display())
+    }
+
+    /// What has been said since the last time.
+    fn take(&self) -> String {
+        let said = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let _ = std::fs::remove_file(&self.0);
+        said
+    }
+}
+
+#[test]
+fn a_pe_that_gives_up_ends_the_job_under_hydra() {
+    let log = Log::new("gives-up");
+    let script = log.script("");
+    for mishap in [
+        "global-exit-3",
+        "exit-0",
+        "exit-3",
+        "panic",
+        "wait-for-ever",
+    ] {
+        let program = ["sh", "-c", &script, MISHAPS, mishap];
+        for job in [hydra("-n 3", &program), hydra_on(2, "", &program)] {
+            let Some(job) = job else { return };
+            let status = job.run().status;
+            let said = log.take();
+            assert!(!status.success(), "{mishap}: {said}");
+            if mishap == "global-exit-3" {
+                assert_eq!(status.code(), Some(3), "{said}");
+            }
+            if mishap.starts_with("exit") {
+                assert!(said.contains("PE 0 exits without finalize"), "{said}");
+            }
+        }
+    }
+}
+
+/// One PE cannot: the others would wait for it, and are ended.
+#[test]
+fn a_pe_that_cannot_initialise_ends_the_job_under_hydra() {
+    let log = Log::new("cannot-initialise");
+    let script = log.script("if [ $PMI_RANK = 1 ]; then export SHMEM_HCA=none7:1; fi");
+    if let Some(job) = hydra_on(2, "", &["sh", "-c", &script, RING]) {
+        let output = job.run();
+        let said = log.take();
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("PE 1 cannot initialise"), "{said}");
+    }
+}
+
+/// One host has settings that make no sense; the others are ended.
+#[test]
+fn settings_that_make_no_sense_end_the_job_under_hydra() {
+    let log = Log::new("settings");
+    let script = log.script("case $PMI_RANK in 2|3) export SHMEM_SPIN=abc;; esac");
+    if let Some(job) = hydra_on(2, "", &["sh", "-c", &script, RING]) {
+        let output = job.run();
+        let said = log.take();
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("cannot initialise: SHMEM_SPIN"), "{said}");
+    }
+}
+
+/// Kills a process of a job of 4 PEs that is at work, chosen by `victim` among those of the job and `mpiexec`
+/// itself; nothing is left then. A PE at work has `pe_threads` threads or more: one that watches the PMI server,
+/// and in a job of several nodes more when it is connected.
+fn kill(what: &str, job: Option<Job>, victim: &str, pe_threads: usize) {
+    let Some(job) = job else { return };
+    let job = job.start();
+    let pes = job.wait_for("busy-pe", 4);
+    wait_until(
+        "all PEs are at work",
+        || pes.iter().all(|&pid| threads(pid) >= pe_threads),
+        || format!("{what}: {:?}", job.processes()),
+    );
+    // Any moment will do: in the middle of the exchange of addresses, or of a barrier.
+    std::thread::sleep(Duration::from_millis(100));
+    let pid = match victim {
+        "mpiexec" => job.pid(),
+        "proxy" => {
+            let all = job.processes();
+            let proxy = all.iter().find(|p| p.name.starts_with("hydra_pmi_"));
+            proxy.unwrap_or_else(|| panic!("no proxy in {all:?}")).pid
+        }
+        _ => pes[1],
+    };
+    processes::kill(pid, libc::SIGKILL);
+    let outcome = job.wait();
+    assert!(!outcome.status.success(), "{what}: {outcome:?}");
+}
+
+#[test]
+fn nothing_survives_the_death_of_a_pe_or_of_mpiexec_or_its_proxy() {
+    for victim in ["PE", "mpiexec", "proxy"] {
+        let what = format!("death-of-{victim}");
+        kill(&what, hydra_on(2, "", &[BUSY]), victim, 3);
+        for model in ["", "-pmi-port"] {
+            let what = format!("{what}-alone{model}");
+            kill(&what, hydra(&format!("{model} -n 4"), &[BUSY]), victim, 2);
+        }
+    }
+}
+
+/// Runs the ring as such a launcher would; gives what it says.
+fn refused(env: &[(&str, &str)]) -> String {
+    refused_program(RING, env)
+}
+
+fn refused_program(program: &str, env: &[(&str, &str)]) -> String {
+    let outcome = Job::new(program, "", &[]).envs(env.iter().copied()).run();
+    assert!(!outcome.status.success(), "{env:?}: {outcome:?}");
+    outcome.stderr
+}
+
+#[test]
+fn launchers_that_cannot_be_talked_to_are_refused() {
+    let slurm = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")];
+    let said = refused(&slurm);
+    assert!(said.contains("srun --mpi=pmi2 -n 4 PROGRAM"), "{said}");
+    // PMI alone is no better off.
+    for env in [&slurm[..], &[("PMI_RANK", "3"), ("PMI_SIZE", "4")]] {
+        let said = refused_program(PMI_RING, env);
+        assert!(said.contains("Refused"), "{said}");
+    }
+    let said = refused(&[("PMIX_RANK", "1")]);
+    assert!(
+        said.contains("unset PMIX_RANK to run a single PE"),
+        "{said}"
+    );
+    // A descriptor that the launcher has not left.
+    let said = refused(&[("PMI_FD", "77"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")]);
+    assert!(said.contains("descriptor 77"), "{said}");
+    // Nobody listens there.
+    let said = refused(&[("PMI_PORT", "127.0.0.1:1"), ("PMI_ID", "0")]);
+    assert!(said.contains("cannot connect to `127.0.0.1:1`"), "{said}");
+}
+
+#[test]
+fn open_mpi_is_refused() {
+    if !installed("mpirun.openmpi", "openmpi") {
+        return;
+    }
+    let options = "--allow-run-as-root --oversubscribe -n";
+    let run = |n: &str| {
+        let job = Job::new("mpirun.openmpi", &format!("{options} {n}"), &[RING]);
+        job.run()
+    };
+    let output = run("2");
+    let said = output.stderr;
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("Open MPI's mpirun") && said.contains("mpiexec.hydra -n 2 PROGRAM"),
+        "{said}"
+    );
+    let output = run("1");
+    assert!(output.status.success(), "{output:?}");
+}

@@ -1,0 +1,100 @@
+//! Jobs that begin and end several times in one process, and static data as symmetric memory.
+
+use shmem_testkit::Job;
+
+use crate::programs::{LIVES, STATICS, layouts, shmrun};
+
+fn lives(options: &str, args: &[&str]) -> Job {
+    shmrun(options, &[&[LIVES], args].concat())
+}
+
+fn all(options: &str, env: &[(&str, &str)]) {
+    let run = |program: &[&str]| {
+        let job = shmrun(options, program).envs(env.iter().copied());
+        job.succeed()
+    };
+    for args in [&["5"][..], &["3", "static"], &["5", "dropped"]] {
+        run(&[&[LIVES], args].concat());
+    }
+    let out = run(&[STATICS]);
+    assert!(out.contains("static data checked on"), "{out}");
+}
+
+layouts! {
+    all;
+    one_pe: "-n 1";
+    three_on_one_node: "-n 3";
+    two_nodes_of_one: "-n 2 --nodes 2";
+    three_nodes_uneven: "-n 5 --nodes 3";
+    by_exec: "-n 4 --nodes 2 --spawn exec";
+    static_connections: "-n 4 --nodes 2", "SHMEM_CONNECT" = "static";
+    xrc: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc";
+    owner: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
+    grow: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
+    reserved: "-n 4 --nodes 2", "SHMEM_HEAP_COMMIT" = "reserve", "SHMEM_SYMMETRIC_SIZE" = "16m";
+    transparent: "-n 2", "SHMEM_HEAP_PAGES" = "transparent";
+    lossy: "-n 4 --nodes 2", "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
+}
+
+/// Descriptors, threads, mappings and memory of lives that are over do not stay. `SHMEM_TEST_LIVES` is how
+/// many lives there are.
+#[test]
+fn what_a_process_has_does_not_grow_with_its_lives() {
+    let lives_of = std::env::var("SHMEM_TEST_LIVES").unwrap_or_else(|_| "300".into());
+    for options in ["-n 4 --nodes 2", "-n 3"] {
+        let told = lives(options, &[&lives_of, "flat"]).succeed();
+        println!("{options}\n{told}");
+    }
+    for transport in [("SHMEM_TRANSPORT", "xrc"), ("SHMEM_ATOMICS", "owner")] {
+        let (name, value) = transport;
+        lives("-n 4 --nodes 2", &["200", "flat"])
+            .env(name, value)
+            .succeed();
+    }
+}
+
+#[test]
+fn many_lives_are_like_the_first() {
+    lives("-n 2 --nodes 2", &["400"]).succeed();
+    lives("-n 3", &["2000"]).succeed();
+    lives("-n 3", &["2000", "empty"]).succeed();
+    lives("-n 4 --nodes 2", &["200", "empty"]).succeed();
+}
+
+#[test]
+fn without_a_launcher_it_is_the_same() {
+    for program in [&[LIVES, "3", "static"][..], &[STATICS]] {
+        Job::new(program[0], "", &program[1..]).succeed();
+    }
+}
+
+/// Why a static variable of the program is not symmetric, if it is not.
+fn why(program: &[&str], env: &[(&str, &str)]) -> String {
+    let job = shmrun("-n 2", &[program, &["why"]].concat());
+    job.envs(env.iter().copied()).succeed()
+}
+
+#[test]
+fn programs_behind_others_say_how_much_room_they_need() {
+    assert!(why(&[STATICS], &[]).contains("PE 1: symmetric"));
+    let small = [("SHMEM_STATICS_SIZE", "4k")];
+    let text = why(&[STATICS], &small);
+    assert!(text.contains("there is room for 4.0 KiB"), "{text}");
+    // A script is no ELF file; `env` is one, with other data.
+    let script = ["/bin/sh", "-c", "exec \"$0\" \"$@\"", STATICS];
+    for wrapper in [&["/usr/bin/env", STATICS][..], &script] {
+        let text = why(wrapper, &[]);
+        let advice = "set SHMEM_STATICS_SIZE=";
+        assert!(text.contains("of another program"), "{text}");
+        let (_, size) = text.split_once(advice).expect(advice);
+        let size: String = size
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        let text = why(wrapper, &[("SHMEM_STATICS_SIZE", &size)]);
+        assert!(text.contains("PE 0: symmetric"), "{text}");
+    }
+    let none = [("SHMEM_STATICS_SIZE", "0")];
+    let text = why(&[STATICS], &none);
+    assert!(text.contains("left no room"), "{text}");
+}

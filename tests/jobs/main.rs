@@ -1,0 +1,28 @@
+//! Whole jobs through the real `shmrun`, and under launchers of others.
+//!
+//! A program that jobs run lies in `../programs`, mostly under the name of the file here that starts it;
+//! [`programs`] has all of them.
+
+mod c_library;
+mod capture;
+mod conformance;
+mod cores;
+mod deaths;
+mod devices;
+mod environment;
+mod examples;
+mod hosts;
+mod launchers;
+mod lists;
+mod lives;
+mod mishaps;
+mod npb;
+mod pages;
+mod plain_server;
+mod pmi;
+mod pmi_process;
+mod pmi_store;
+mod programs;
+mod registration;
+mod transport;
+mod waiting;

@@ -1,0 +1,406 @@
+//! Programs that go wrong: the job ends, with the right status, and somebody says what happened and
+//! what to do about it.
+
+use shmem_node::contract::NODE_CONTRACT;
+use shmem_testkit::Job;
+
+use crate::programs::{MISHAPS, shmrun};
+
+const ONE_NODE: &str = "-n 3";
+const NODES: &str = "-n 4 --nodes 2";
+
+/// Runs a mishap; gives the exit status and standard error.
+fn run(options: &str, mishap: &str, env: &[(&str, &str)]) -> (Option<i32>, String) {
+    let program = [MISHAPS, mishap];
+    let job = shmrun(options, &program).envs(env.iter().copied());
+    let output = job.run();
+    (output.status.code(), output.stderr)
+}
+
+/// The mishap ends the job with `status`, and the messages contain all of `said`.
+#[track_caller]
+fn ends(mishap: &str, status: i32, said: &[&str]) {
+    for options in [ONE_NODE, NODES] {
+        let (code, err) = run(options, mishap, &[]);
+        assert_eq!(code, Some(status), "{options} {mishap}: {err}");
+        for words in said {
+            assert!(
+                err.contains(words),
+                "{options} {mishap}: no {words:?} in: {err}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_network_that_fails_at_the_exit_ends_the_job() {
+    let (code, err) = run("-n 2 --nodes 2", "two-fabrics-at-exit", &[]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("SHMEM_HCA"), "{err}");
+    assert!(!err.contains("re-entrant"), "{err}");
+}
+
+#[test]
+fn pes_that_chose_different_fabrics_name_both() {
+    let (code, err) = run("-n 2 --nodes 2", "two-fabrics", &[]);
+    assert!(code.is_some_and(|code| code != 0), "{err}");
+    for words in [
+        "RoCEv2",
+        "the software HCA",
+        "SHMEM_HCA",
+        "shmem-info",
+        "PE 1 (node 1)",
+    ] {
+        assert!(err.contains(words), "no {words:?} in: {err}");
+    }
+}
+
+#[test]
+fn pes_whose_atomics_differ_say_so() {
+    let (code, err) = run("-n 2 --nodes 2", "two-ways-of-atomics", &[]);
+    assert!(code.is_some_and(|code| code != 0), "{err}");
+    for words in ["by owners", "by HCAs", "SHMEM_ATOMICS", "PE 1 (node 1)"] {
+        assert!(err.contains(words), "no {words:?} in: {err}");
+    }
+}
+
+#[test]
+fn a_pe_that_exits_without_finalize_ends_the_job() {
+    ends("exit-0", 1, &["PE 0", "finalize"]);
+    ends("forget-world", 1, &["PE 0", "finalize"]);
+}
+
+#[test]
+fn the_status_of_a_failed_pe_is_that_of_the_job() {
+    ends("exit-3", 3, &["PE 0", "status 3"]);
+    ends("wait-for-ever", 4, &["PE 1", "status 4"]);
+}
+
+/// Dropping a `World` on the way out of `main` waits for nobody, so the error is printed.
+#[test]
+fn an_error_that_main_returns_ends_the_job() {
+    ends(
+        "early-error",
+        1,
+        &["PE 0 has had enough", "PE 0", "status 1"],
+    );
+}
+
+#[test]
+fn contexts_do_not_outlive_their_finalize() {
+    let said = "a context that ended with the finalize that came after it was made";
+    ends("context-of-a-life-before", 101, &[said]);
+}
+
+#[test]
+fn locks_that_nobody_can_get_or_nobody_holds_are_found() {
+    ends(
+        "lock-twice",
+        101,
+        &["PE 0 asks for the lock", "which it holds"],
+    );
+    ends(
+        "unlock-free-lock",
+        101,
+        &["PE 0 lets go of the lock", "does not hold"],
+    );
+}
+
+#[test]
+fn a_panic_ends_the_job() {
+    ends("panic", 101, &["PE 0 loses its nerve", "status 101"]);
+    ends(
+        "panic-in-thread",
+        101,
+        &["a thread loses its nerve", "status 101"],
+    );
+}
+
+/// How often `words` stand in `text`.
+fn times(words: &str, text: &str) -> usize {
+    text.matches(words).count()
+}
+
+#[test]
+fn what_all_pes_say_alike_is_told_once_and_counted() {
+    for options in ["-n 40", "-n 40 --nodes 8"] {
+        for backtrace in ["0", "1"] {
+            let env = [("RUST_BACKTRACE", backtrace)];
+            let (code, err) = run(options, "all-panic-and-catch", &env);
+            assert_eq!(code, Some(0), "{options}: {err}");
+            assert_eq!(times("nobody is\nwanted", &err), 1, "{options}: {err}");
+            let many = "39 more say the same as PE ";
+            assert_eq!(times(many, &err), 1, "{options}: {err}");
+            let wanted = usize::from(backtrace == "1");
+            assert_eq!(times("stack backtrace:", &err), wanted, "{options}: {err}");
+            assert_eq!(times("fail_alike", &err), wanted, "{err}");
+            let strangers = |line: &&str| line.starts_with("shmem: ") && !line.contains("PE ");
+            assert_eq!(err.lines().find(strangers), None, "{err}");
+        }
+    }
+}
+
+/// Who is late may be ended before it says anything, but what is said is said once, and first.
+#[test]
+fn when_all_pes_fail_the_first_message_is_out() {
+    for options in ["-n 40", "-n 40 --nodes 8"] {
+        for backtrace in ["0", "1"] {
+            let (code, err) = run(options, "all-panic", &[("RUST_BACKTRACE", backtrace)]);
+            assert_eq!(code, Some(101), "{options}: {err}");
+            assert_eq!(times("nobody is\nwanted", &err), 1, "{options}: {err}");
+            let wanted = usize::from(backtrace == "1");
+            assert_eq!(times("stack backtrace:", &err), wanted, "{options}: {err}");
+            let (words, end) = (err.find("nobody is"), err.find("exited with status 101"));
+            assert!(words < end, "{options}: {err}");
+        }
+        let (code, err) = run(options, "all-ask-for-no-such-pe", &[]);
+        assert_eq!(code, Some(101), "{options}: {err}");
+        let said = times("does not exist: this job has PEs 0 to 39", &err);
+        assert_eq!(said, 1, "{options}: {err}");
+    }
+}
+
+#[test]
+fn pes_that_fail_apart_are_all_named_and_one_backtrace_is_made_of_a_place() {
+    for options in ["-n 20", "-n 20 --nodes 4"] {
+        let (code, err) = run(options, "all-panic-apart", &[("RUST_BACKTRACE", "1")]);
+        assert_eq!(code, Some(101), "{options}: {err}");
+        for line in err.lines().filter(|line| line.contains(" of 20 fails")) {
+            let (_, pe) = line.split_once("PE ").expect("a PE is named");
+            let (pe, _) = pe.split_once(' ').expect("its number");
+            let said = format!("shmem: PE {pe} (node ");
+            assert_eq!(times(&said, &err).min(1), 1, "{line} of {err}");
+        }
+        assert_eq!(times("stack backtrace:", &err), 1, "{options}: {err}");
+    }
+}
+
+#[test]
+fn a_hook_of_the_programs_own_is_called_on_all_pes() {
+    for options in ["-n 5", "-n 6 --nodes 3"] {
+        let (code, err) = run(options, "own-hook", &[]);
+        assert_eq!(code, Some(0), "{options}: {err}");
+        let n = usize::from(options.as_bytes()[3] - b'0');
+        assert_eq!(times("the program's hook: ", &err), n, "{options}: {err}");
+        for pe in 0..n {
+            assert!(err.contains(&format!("shmem: PE {pe} (node ")), "{err}");
+        }
+    }
+}
+
+#[test]
+fn global_exit_ends_the_job_with_its_status() {
+    ends("global-exit-0", 0, &[]);
+    for status in [1, 5, 42, 255] {
+        let text = format!("global_exit({status})");
+        ends(&format!("global-exit-{status}"), status, &[&text]);
+    }
+    ends("all-global-exit-42", 42, &["global_exit(42)"]);
+    ends("global-exit-before-init", 6, &[]);
+}
+
+#[test]
+fn mistakes_in_arguments_panic_with_the_values() {
+    ends("no-such-pe", 101, &["PE 1048576 does not exist"]);
+    let said = "PE 1 does not exist: the team of this context has PEs 0 to 0";
+    ends("no-such-member", 101, &[said]);
+    ends("no-such-pe-to-complete", 101, &["PE 77 does not exist"]);
+    let said = ["atomic add of 8 bytes", "a multiple of 8"];
+    ends("misaligned-atomic", 101, &said);
+    let said = "the stride of dest is 1 elements, less than a block, which has 2";
+    ends("stride-less-than-block", 101, &[said]);
+    ends("past-the-end", 101, &["0..5 of a symmetric array of 4"]);
+    ends(
+        "alltoall-too-long",
+        101,
+        &["alltoall: blocks of 9223372036854775808"],
+    );
+    ends("fcollect-too-long", 101, &["fcollect: dest has 4 elements"]);
+    let said = "broadcast: there is no PE 9 in the world team, which has PEs 0 to";
+    ends("no-such-root", 101, &[said]);
+}
+
+/// In debug builds, where members of a node can be compared.
+#[test]
+#[cfg(debug_assertions)]
+fn different_collectives_are_found_out() {
+    let advice = "all members must call the same collectives in the same order";
+    let differ = |mishap: &str, said: [&str; 2]| {
+        for spin in ["0", "1000"] {
+            let (code, err) = run("-n 2", mishap, &[("SHMEM_SPIN", spin)]);
+            assert!(code == Some(101), "{err}");
+            for said in [said[0], said[1], advice] {
+                assert!(err.contains(said), "{err}");
+            }
+        }
+    };
+    let sizes = ["a reduction of 8 bytes", "a reduction of 16 bytes"];
+    differ("other-size", sizes);
+    differ(
+        "other-collective",
+        ["a synchronisation", "fcollect of 8 bytes"],
+    );
+    differ(
+        "early-end",
+        ["a synchronisation", "finalize, or the end of main"],
+    );
+    differ(
+        "other-root",
+        [
+            "a broadcast of 32 bytes from 0",
+            "a broadcast of 32 bytes from 1",
+        ],
+    );
+}
+
+#[test]
+fn calls_outside_of_init_and_finalize_say_so() {
+    let said = ["shmem::init() has not been called"];
+    ends("call-before-init", 101, &said);
+    ends("call-after-finalize", 101, &said);
+}
+
+#[test]
+fn a_pe_that_does_not_come_again_is_missed() {
+    // Told by its neighbour or by the launch agents, whoever finds out first.
+    let said = ["PE 1 has ended", "equally often"];
+    ends("one-life-less", 1, &said);
+    // Nobody of the same node is there to find out.
+    for mishap in ["first-node-less", "other-nodes-less"] {
+        for options in ["-n 2 --nodes 2", "-n 6 --nodes 3", "-n 7 --nodes 7"] {
+            let (code, err) = run(options, mishap, &[]);
+            assert_eq!(code, Some(1), "{options} {mishap}: {err}");
+            for words in ["has ended, but other PEs", "equally often"] {
+                assert!(err.contains(words), "{options} {mishap}: {err}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pe_that_ends_without_init_is_missed() {
+    for mishap in ["never-init", "never-init-late"] {
+        ends(mishap, 1, &["PE 1", "has ended", "must initialise"]);
+    }
+}
+
+#[test]
+fn a_thread_that_may_not_call_is_named() {
+    if cfg!(debug_assertions) {
+        ends(
+            "wrong-thread",
+            101,
+            &["ThreadLevel::Funneled", "SHMEM_THREAD_FUNNELED"],
+        );
+    }
+}
+
+#[test]
+fn pes_that_ask_for_different_memory_are_named() {
+    if cfg!(debug_assertions) {
+        let said = [
+            "PE 0 asks for 800 bytes",
+            "PE 1 asks for 80 bytes",
+            "in the same order",
+        ];
+        let (code, err) = run(ONE_NODE, "unequal-alloc", &[]);
+        assert_eq!(code, Some(1), "{err}");
+        assert!(said.iter().any(|words| err.contains(words)), "{err}");
+        ends(
+            "unequal-free",
+            1,
+            &["frees the block at offset", "in the same order"],
+        );
+    }
+}
+
+#[test]
+fn two_threads_in_collectives_are_found_out() {
+    let (code, err) = run("-n 2", "two-threads-meet", &[]);
+    assert!(code == Some(101), "{err}");
+    assert!(
+        err.contains("two threads of PE 0 are in collectives of the world team at once"),
+        "{err}"
+    );
+}
+
+#[test]
+fn init_says_what_to_do_about_wrong_settings() {
+    for (name, value) in [
+        ("SHMEM_SYMMETRIC_SIZE", "lots"),
+        ("SHMEM_CONNECT", "sometimes"),
+        ("SHMEM_SOFT_MTU", "1000"),
+    ] {
+        let (code, err) = run(ONE_NODE, "init-only", &[(name, value)]);
+        assert_ne!(code, Some(0), "{name}={value}");
+        assert!(
+            err.contains(name) && err.contains(value),
+            "{name}={value}: {err}"
+        );
+    }
+}
+
+#[test]
+fn shmrun_refuses_addresses_that_cannot_do() {
+    let one = ("SHMEM_SOFT_ADDRESS", "127.0.0.1");
+    let (code, err) = run(NODES, "init-only", &[one, ("SHMEM_SOFT_PORT", "4791")]);
+    assert_eq!(code, Some(2), "{err}");
+    for said in [
+        "SHMEM_SOFT_PORT=4791",
+        "4 PEs",
+        "SHMEM_SOFT_ADDRESS=127.0.0.1+",
+    ] {
+        assert!(err.contains(said), "no {said:?} in: {err}");
+    }
+    let (code, err) = run(NODES, "init-only", &[("SHMEM_SOFT_INTEROP", "yes")]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("use SHMEM_SOFT_PORT=4791"), "{err}");
+    // An address that this machine does not have (TEST-NET-1).
+    let (code, err) = run(NODES, "init-only", &[("SHMEM_SOFT_ADDRESS", "192.0.2.1")]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("cannot bind a UDP socket to 192.0.2.1"),
+        "{err}"
+    );
+}
+
+/// Without `shmrun`: what `init` says to a process in a strange environment.
+#[test]
+fn init_says_what_is_wrong_with_the_environment() {
+    let alone = |env: &[(&str, &str)]| {
+        // Whatever descriptors the tests were started with, the program has none of them.
+        let script = "exec 3>&- 4>&- 5>&-; exec \"$0\" init-only";
+        let mut command = std::process::Command::new("sh");
+        command
+            .args(["-c", script, MISHAPS])
+            .envs(env.iter().copied());
+        let outcome = Job::of(command).run();
+        (outcome.status.code(), outcome.stderr)
+    };
+    assert_eq!(alone(&[]), (Some(0), String::new()));
+    let cases: [(&[(&str, &str)], &str); 6] = [
+        (
+            &[("PMI_FD", "9")],
+            "PMI_RANK is not: the launcher must set both",
+        ),
+        (
+            &[("PMI_FD", "9"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")],
+            "descriptor 9 cannot be taken over",
+        ),
+        (&[("OMPI_COMM_WORLD_RANK", "0")], "Open MPI"),
+        (
+            &[("SHMEM_NODE", "999")],
+            "use the shmrun that was built with it",
+        ),
+        (&[("SHMEM_NODE", NODE_CONTRACT)], "PMI_RANK is not a number"),
+        (
+            &[("SHMEM_NODE", NODE_CONTRACT), ("PMI_RANK", "0")],
+            "not the one that shmrun started",
+        ),
+    ];
+    for (env, said) in cases {
+        let (code, err) = alone(env);
+        assert_eq!(code, Some(1), "{env:?}: {err}");
+        assert!(err.contains(said), "{env:?}: no {said:?} in: {err}");
+    }
+}

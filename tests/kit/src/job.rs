@@ -1,0 +1,470 @@
+//! Starts whole jobs, and judges how they end: by themselves, in time, with nothing left behind.
+//!
+//! A job is whatever one command starts. A variable in its environment marks it, which every process
+//! inherits that does not throw its environment away; so processes are found however they were started, and
+//! whoever has become their parent.
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use crate::processes::{self, Process};
+use crate::report::Report;
+use crate::{PATIENCE, text, wait_until};
+
+/// The variable that marks the processes of a job. A remote shell of the tests has to hand it on.
+pub const MARK: &str = "TESTKIT_JOB";
+
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// Time for a launcher to end by itself after SIGTERM.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Between two looks at what ends soon.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Path of a program that was built with the calling one: `shmrun`, `examples/ring`.
+///
+/// # Errors
+/// If it was not.
+pub fn built(name: &str) -> std::io::Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let how = "cargo build --release --workspace --bins --examples";
+    let missing = format!("{} is missing: {how}", path.display());
+    Err(std::io::Error::new(std::io::ErrorKind::NotFound, missing))
+}
+
+/// A job about to be started. Its standard input is empty, its output is taken, unless it is told otherwise.
+#[derive(Debug)]
+pub struct Job {
+    command: Command,
+    mark: String,
+    report: Option<PathBuf>,
+}
+
+impl Job {
+    /// The job that a command starts.
+    pub fn of(mut command: Command) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let value = format!("{}-{number}-end", std::process::id());
+        command
+            .env(MARK, &value)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self {
+            command,
+            mark: format!("{MARK}={value}"),
+            report: None,
+        }
+    }
+
+    /// A launcher with options such as `"-n 4 --nodes 2"`, then a program and its arguments.
+    pub fn new(launcher: impl AsRef<OsStr>, options: &str, program: &[&str]) -> Self {
+        let mut command = Command::new(launcher);
+        command.args(options.split_whitespace()).args(program);
+        Self::of(command)
+    }
+
+    /// The same with `shmrun`, whose report is read when the job has ended.
+    pub fn reported(shmrun: impl AsRef<OsStr>, options: &str, program: &[&str]) -> Self {
+        let mut job = Self::new(shmrun, "", &[]);
+        let name = format!("{}.json", job.mark.replace('=', "-"));
+        let file = std::env::temp_dir().join(name);
+        job.command.arg("--report-json").arg(&file);
+        job.command.args(options.split_whitespace()).args(program);
+        job.report = Some(file);
+        job
+    }
+
+    /// Sets a variable for the job.
+    pub fn env(self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.envs([(name, value)])
+    }
+
+    /// Sets variables for the job.
+    pub fn envs<V: AsRef<OsStr>>(
+        mut self,
+        all: impl IntoIterator<Item = (impl AsRef<OsStr>, V)>,
+    ) -> Self {
+        self.command.envs(all);
+        self
+    }
+
+    /// Where its input comes from. From a pipe, which is [`Running::child`]'s, comes nothing, and no end before
+    /// the job's, unless the test takes it.
+    pub fn stdin(mut self, input: impl Into<Stdio>) -> Self {
+        self.command.stdin(input);
+        self
+    }
+
+    /// Where its output goes.
+    pub fn stdout(mut self, output: impl Into<Stdio>) -> Self {
+        self.command.stdout(output);
+        self
+    }
+
+    /// Where its messages go.
+    pub fn stderr(mut self, errors: impl Into<Stdio>) -> Self {
+        self.command.stderr(errors);
+        self
+    }
+
+    /// In a process group of its own, as a shell with job control has it. The tests themselves may be in one
+    /// that nobody could continue, and such a group is not stopped by the kernel.
+    pub fn in_a_group(mut self) -> Self {
+        self.command.process_group(0);
+        self
+    }
+
+    /// Starts the job.
+    ///
+    /// # Panics
+    /// If that fails.
+    #[track_caller]
+    pub fn start(mut self) -> Running {
+        let shown = format!("{:?}", self.command);
+        let child = self.command.spawn();
+        Running {
+            child: child.unwrap_or_else(|e| panic!("{shown}: {e}")),
+            mark: self.mark,
+            report: self.report,
+            shown,
+        }
+    }
+
+    /// Runs the job to its end; see [`Running::wait`].
+    #[track_caller]
+    pub fn run(self) -> Outcome {
+        self.start().wait()
+    }
+
+    /// Runs the job with input.
+    #[track_caller]
+    pub fn run_with_input(self, input: Vec<u8>) -> Outcome {
+        let mut job = self.stdin(Stdio::piped()).start();
+        let mut stdin = job.stdin();
+        let writer = std::thread::spawn(move || {
+            // A job that does not read all of its input is no failure of the test.
+            let _ = stdin.write_all(&input);
+        });
+        let outcome = job.wait();
+        writer.join().expect("no panic");
+        outcome
+    }
+
+    /// Runs the job, which must succeed; gives its standard output.
+    ///
+    /// # Panics
+    /// If it does not; and as [`Running::wait`].
+    #[track_caller]
+    pub fn succeed(self) -> String {
+        let outcome = self.run();
+        outcome.expect_success();
+        outcome.stdout
+    }
+
+    /// Runs the job for at most `limit`, ends it then, and kills whatever is left of it: launchers of other
+    /// libraries hang at times, and processes of theirs outlive them and would spoil later measurements.
+    #[track_caller]
+    pub fn run_within(self, limit: Duration) -> Outcome {
+        self.start().end_within(limit)
+    }
+}
+
+/// A job that runs. Dropped before its end, as when a test fails, it is killed.
+#[derive(Debug)]
+pub struct Running {
+    /// The process that was started: the launcher.
+    pub child: Child,
+    mark: String,
+    report: Option<PathBuf>,
+    shown: String,
+}
+
+/// A stream that is being read. It is read by a thread, so that nobody waits for who writes.
+type Stream = JoinHandle<Vec<u8>>;
+
+fn stream(pipe: Option<impl Read + Send + 'static>) -> Stream {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).expect("a readable pipe");
+        }
+        bytes
+    })
+}
+
+impl Running {
+    /// Process id of the launcher.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Sends the launcher a signal.
+    pub fn kill(&self, signal: i32) {
+        processes::kill(self.pid(), signal);
+    }
+
+    /// The pipe to the launcher's input.
+    ///
+    /// # Panics
+    /// If that is no pipe, or was taken.
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("a pipe to the input")
+    }
+
+    /// The pipe from the launcher's output, which the outcome will not have then.
+    ///
+    /// # Panics
+    /// If that is no pipe, or was taken.
+    pub fn stdout(&mut self) -> std::process::ChildStdout {
+        self.child.stdout.take().expect("a pipe from the output")
+    }
+
+    /// The processes of the job.
+    pub fn processes(&self) -> Vec<Process> {
+        processes::with_mark(&self.mark)
+    }
+
+    /// Waits until so many processes of the job have a name.
+    #[track_caller]
+    pub fn wait_for(&self, name: &str, count: usize) -> Vec<i32> {
+        self.wait_for_those(name, |found| found.len() == count)
+    }
+
+    /// Waits until so many PEs of a program that is a template run. A template has the same name until
+    /// its PEs have outlived it; while it lives, it is their parent.
+    #[track_caller]
+    pub fn wait_for_pes(&self, name: &str, count: usize) -> Vec<i32> {
+        self.wait_for_those(name, |found| {
+            let template = |of: &Process| found.iter().any(|p| p.pid == of.parent);
+            found.len() == count && !found.iter().any(template)
+        })
+    }
+
+    #[track_caller]
+    fn wait_for_those(&self, name: &str, these: impl Fn(&[Process]) -> bool) -> Vec<i32> {
+        let mut found = Vec::new();
+        wait_until(
+            &format!("there are enough {name}"),
+            || {
+                found = self.processes();
+                found.retain(|p| p.name == name && p.state != 'Z');
+                these(&found)
+            },
+            || format!("{:?}", self.processes()),
+        );
+        found.iter().map(|p| p.pid).collect()
+    }
+
+    /// Waits for the end, after which nothing may be left.
+    ///
+    /// # Panics
+    /// If the job does not end in time (it is killed then), or leaves processes behind.
+    #[track_caller]
+    pub fn wait(mut self) -> Outcome {
+        let streams = self.streams();
+        let mut status = self.ended(PATIENCE);
+        let hung = status.is_none();
+        if hung {
+            processes::kill(self.pid(), SIGKILL);
+            status = self.ended(PATIENCE);
+        }
+        let outcome = self.outcome(status, streams, None);
+        assert!(!hung, "{} hung: {outcome:?}", self.shown);
+        wait_until(
+            "every process of the job is gone",
+            || self.processes().is_empty(),
+            || format!("{}: {:?}\n{outcome:?}", self.shown, self.processes()),
+        );
+        outcome
+    }
+
+    /// See [`Job::run_within`].
+    #[track_caller]
+    pub fn end_within(mut self, limit: Duration) -> Outcome {
+        let streams = self.streams();
+        let (mut status, mut late) = (self.ended(limit), None);
+        if status.is_none() {
+            late = Some(limit);
+            // A launcher that is asked to end removes its files.
+            self.kill(SIGTERM);
+            status = self.ended(GRACE);
+            if status.is_none() {
+                self.kill(SIGKILL);
+                status = self.ended(PATIENCE);
+            }
+        }
+        self.kill_all();
+        self.outcome(status, streams, late)
+    }
+
+    fn streams(&mut self) -> [Stream; 2] {
+        let child = &mut self.child;
+        [stream(child.stdout.take()), stream(child.stderr.take())]
+    }
+
+    /// How the launcher ended, if it did within `limit`.
+    fn ended(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            let status = self.child.try_wait().expect("our child");
+            if status.is_some() || start.elapsed() >= limit {
+                return status;
+            }
+            sleep(TICK);
+        }
+    }
+
+    #[track_caller]
+    fn outcome(
+        &self,
+        status: Option<ExitStatus>,
+        streams: [Stream; 2],
+        late: Option<Duration>,
+    ) -> Outcome {
+        let status = status.unwrap_or_else(|| panic!("{} cannot be killed", self.shown));
+        let [stdout, stderr] = streams.map(|stream| {
+            wait_until(
+                "nobody writes any more",
+                || stream.is_finished(),
+                || format!("{}: {:?}", self.shown, self.processes()),
+            );
+            text(&stream.join().expect("no panic"))
+        });
+        let report = self.report.as_ref().and_then(|file| {
+            let report = Report::read(file).ok();
+            let _ = std::fs::remove_file(file);
+            report
+        });
+        Outcome {
+            status,
+            stdout,
+            stderr,
+            late,
+            report,
+        }
+    }
+
+    /// Kills until nobody is left: a process may start another one before it dies.
+    fn kill_all(&self) {
+        loop {
+            let mut left = self.processes();
+            left.retain(|p| p.state != 'Z');
+            if left.is_empty() {
+                return;
+            }
+            for process in left {
+                processes::kill(process.pid, SIGKILL);
+            }
+            sleep(TICK);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Agents and PEs end when their launcher does.
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// How a job ended, and what it said.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Of the launcher.
+    pub status: ExitStatus,
+    /// What it wrote to its standard output, unless that went elsewhere.
+    pub stdout: String,
+    /// What it wrote to its standard error, unless that went elsewhere.
+    pub stderr: String,
+    /// The limit at which it was ended, if it was.
+    late: Option<Duration>,
+    report: Option<Report>,
+}
+
+impl Outcome {
+    /// The status with which the launcher exited.
+    ///
+    /// # Panics
+    /// If it was killed.
+    #[track_caller]
+    pub fn code(&self) -> i32 {
+        self.status
+            .code()
+            .unwrap_or_else(|| panic!("the launcher was killed: {self:?}"))
+    }
+
+    /// The signal that killed the launcher.
+    pub fn signal(&self) -> Option<i32> {
+        self.status.signal()
+    }
+
+    /// How the job failed; none if it did not.
+    pub fn failure(&self) -> Option<String> {
+        match self.late {
+            Some(limit) => Some(format!("ended after {} s", limit.as_secs_f64())),
+            None if self.status.success() => None,
+            None => Some(self.status.to_string()),
+        }
+    }
+
+    /// The outcome of a job that did not fail.
+    ///
+    /// # Errors
+    /// How the job failed, and what it said.
+    pub fn well(self) -> std::io::Result<Self> {
+        match self.failure() {
+            None => Ok(self),
+            Some(how) => Err(std::io::Error::other(format!("{how}\n{}", self.stderr))),
+        }
+    }
+
+    /// # Panics
+    /// If the job failed.
+    #[track_caller]
+    pub fn expect_success(&self) {
+        if let Some(how) = self.failure() {
+            panic!("{how}\n{}\n{}", self.stdout, self.stderr);
+        }
+    }
+
+    /// The report of a job that was [`Job::reported`].
+    ///
+    /// # Panics
+    /// If there is none.
+    #[track_caller]
+    pub fn report(&self) -> &Report {
+        let report = self.report.as_ref();
+        report.unwrap_or_else(|| panic!("there is no report: {self:?}"))
+    }
+
+    /// The messages of `shmrun` itself.
+    pub fn messages(&self) -> Vec<&str> {
+        self.stderr
+            .lines()
+            .filter(|l| l.starts_with("shmrun: "))
+            .collect()
+    }
+
+    /// The lines of standard output in sorted order.
+    pub fn sorted(&self) -> Vec<&str> {
+        let mut lines: Vec<_> = self.stdout.lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+}

@@ -1,0 +1,42 @@
+//! What tests and benchmarks have in common, whichever crate they are of.
+//!
+//! They start jobs and judge how those end ([`job`]), look at processes ([`processes`]), read what
+//! `shmrun --report-json` wrote ([`report`]), keep samples so that they can be compared later
+//! ([`samples`]), and go without what a machine lacks ([`needs`]). All of that happens from outside, so
+//! this crate needs none of ours.
+
+pub mod job;
+pub mod needs;
+pub mod processes;
+pub mod report;
+pub mod samples;
+
+pub use job::{Job, Outcome, Running};
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take before it counts as hung. Generous: a loaded machine is no failure.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Waits until something is; `state` tells what is instead.
+///
+/// # Panics
+/// If that takes longer than [`PATIENCE`].
+#[track_caller]
+pub fn wait_until(what: &str, mut is: impl FnMut() -> bool, state: impl Fn() -> String) {
+    let start = Instant::now();
+    while !is() {
+        let waited = start.elapsed();
+        assert!(
+            waited < PATIENCE,
+            "waited in vain until {what}: {}",
+            state()
+        );
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
