@@ -11,7 +11,7 @@
 //!
 //! With XRC ([`xrc`](super::xrc)) the same messages say the same of an initiator queue pair and its target,
 //! which has the generation of the initiator: an OFFER without echo asks for a target, and one with echo
-//! tells of it. A DRAIN with W says that the initiator is gone, one without that the target is. ASK asks
+//! tells of it. A DRAIN without echo says that the initiator is gone, one with that the target is. ASK asks
 //! for the SEGMENTS of a PE that is reached through the queue pair of another.
 //!
 //! # Layout
@@ -229,7 +229,7 @@ pub struct Message {
     pub generation: Generation,
     /// OFFER: the receiver's queue pair for which the sender's is ready. WAIT: the one of the
     /// message that cannot be answered yet. BYE, DRAIN: the one that the sender will not use;
-    /// always set. SEGMENTS and its acknowledgement: the one to which the sender's is linked.
+    /// always set, but in the DRAIN of an XRC initiator. SEGMENTS and its acknowledgement: the one to which the sender's is linked.
     pub echo: Option<Generation>,
     /// Whether the sender asks for a message of the same kind, or an acknowledgement.
     pub want_reply: bool,
@@ -417,7 +417,8 @@ impl Codec {
         if text.len() != fixed + usize::from(count) * SEGMENT_LEN {
             return Err(DecodeError::Length(len));
         }
-        if !matches!(kind, KIND_OFFER | KIND_WAIT | KIND_ASK) && echo.is_none() {
+        let optional = matches!(kind, KIND_OFFER | KIND_WAIT | KIND_DRAIN | KIND_ASK);
+        if !optional && echo.is_none() {
             return Err(DecodeError::Field("echo"));
         }
         if !matches!(kind, KIND_WAIT | KIND_BYE) && generation == Generation::NONE {

@@ -288,7 +288,8 @@ fn any_message() -> impl Strategy<Value = Message> {
     )
         .prop_map(
             |((src_pe, dst_pe), generation, (echo, set), (want_reply, ticket), body)| {
-                let optional = matches!(body, Body::Offer(_) | Body::Wait | Body::Ask(_));
+                let optional =
+                    !matches!(body, Body::Bye | Body::Segments(_) | Body::SegmentsAck(_));
                 Message {
                     src_pe,
                     dst_pe,

@@ -477,13 +477,13 @@ fn every_schedule_with_impatience() {
 }
 
 #[test]
-#[ignore = "millions of states: half a minute with --release"]
+#[ignore = "a million states: half a minute with --release"]
 fn every_schedule_with_impatience_and_faults() {
     for (name, budget) in [
         ("given up, and faults", (2, 1, 1, 1)),
-        ("given up twice, and a timeout", (1, 0, 0, 2)),
+        ("given up twice, and faults", (1, 1, 1, 2)),
     ] {
-        assert!(explore(name, State::new([true, true], budget_of(budget))) > 1_000_000);
+        assert!(explore(name, State::new([true, true], budget_of(budget))) > 100_000);
     }
 }
 

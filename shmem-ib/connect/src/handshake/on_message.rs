@@ -92,6 +92,7 @@ impl Handshake {
             // Who was open had a queue pair, and gives none up while we keep ours.
             Body::Bye if without_qp => m.echo != mine || matches!(self.state, State::Open(_)),
             Body::Bye => m.echo != mine || old,
+            Body::Drain(_) if m.echo.is_none() => true,
             Body::Drain(_) if m.want_reply => m.echo != mine || old,
             Body::Drain(_) => {
                 let awaited = match &self.state {

@@ -249,7 +249,7 @@ impl Nodes {
                 // It made a target QP for an initiator QP that I have given up.
                 let told = self.peer(pe).gone;
                 if told.is_none_or(|(generation, _)| generation < echo) {
-                    self.send_drain(cx, pe, echo, true);
+                    self.send_drain(cx, pe, echo, None, false);
                 }
                 Verdict::Stale
             }
@@ -406,7 +406,7 @@ impl Nodes {
             self.fail(cx, pe, Failure::Silence { nanos, sent });
             // Once: if it lives after all, its answer is answered with another.
             self.end_connection(cx, node, false);
-            self.send_drain(cx, pe, mine.generation, true);
+            self.send_drain(cx, pe, mine.generation, None, false);
             self.pursue(cx, node);
         } else if better && request.given_up(cx.now, 4 * policy.max).is_some() {
             // It may be dead; the node need not be. It stays wanted for itself.

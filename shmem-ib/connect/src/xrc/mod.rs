@@ -189,7 +189,7 @@ impl Nodes {
             (Body::Offer(offer), Some(echo)) => self.handle_answer(cx, pe, echo, &offer),
             (Body::Ask(ud), _) => self.handle_ask(cx, pe, from, ud),
             (Body::Segments(memory), Some(_)) => self.handle_memory(cx, pe, &memory),
-            (Body::Drain(ud), _) if asks => self.initiator_gone(cx, pe, from, ud),
+            (Body::Drain(ud), None) => self.initiator_gone(cx, pe, from, ud, asks),
             (Body::Drain(_), Some(echo)) => self.target_gone(pe, echo),
             (Body::Bye, Some(echo)) => self.handle_bye(cx, pe, echo, asks),
             // RC's, or what the codec does not let through.

@@ -58,22 +58,23 @@ impl Nodes {
     pub(super) fn say_gone(&mut self, cx: &mut Context<'_>, pe: u32, generation: Generation) {
         let repeater = Repeater::start(cx.now, cx.local.retry.farewell(), cx.rng);
         self.peer(pe).gone = Some((generation, repeater));
-        self.send_drain(cx, pe, generation, true);
+        self.send_drain(cx, pe, generation, None, true);
     }
 
-    /// `initiator`: ours of this generation is gone. Else: the target for it is.
+    /// With `echo`: the target of this generation is gone. Else our initiator is.
     pub(super) fn send_drain(
         &self,
         cx: &mut Context<'_>,
         pe: u32,
         generation: Generation,
-        initiator: bool,
+        echo: Option<Generation>,
+        want_reply: bool,
     ) {
         cx.stats.drains_sent += 1;
         let message = Outgoing {
             generation,
-            echo: Some(generation),
-            want_reply: initiator,
+            echo,
+            want_reply,
             body: Body::Drain(cx.local.ud),
         };
         self.send(cx, pe, message);
@@ -95,7 +96,7 @@ impl Nodes {
         repeater.again(cx.now, cx.local.retry.farewell(), cx.rng);
         let generation = *generation;
         cx.stats.byes_repeated += 1;
-        self.send_drain(cx, pe, generation, true);
+        self.send_drain(cx, pe, generation, None, true);
     }
 
     /// The target of the initiator QP `echo` is gone, too.
@@ -187,15 +188,15 @@ impl Nodes {
 
     /// `pe` leaves and believes that we have an initiator QP linked to it, which is not so (any more).
     fn repeat_gone(&mut self, cx: &mut Context<'_>, pe: u32, echo: Generation) {
-        let generation = match &mut self.peer(pe).gone {
+        let (generation, repeated) = match &mut self.peer(pe).gone {
             // The two messages have crossed.
             Some((_, said)) if cx.now.saturating_sub(said.said) < cx.local.retry.bye / 2 => return,
             Some((generation, said)) => {
                 said.said = cx.now;
-                *generation
+                (*generation, true)
             }
-            None => echo,
+            None => (echo, false),
         };
-        self.send_drain(cx, pe, generation, true);
+        self.send_drain(cx, pe, generation, None, repeated);
     }
 }

@@ -176,9 +176,12 @@ impl Nodes {
         pe: u32,
         from: Generation,
         ud: UdAddress,
+        asks: bool,
     ) -> Verdict {
         self.found_at(pe, ud);
-        self.send_drain(cx, pe, from, false);
+        if asks {
+            self.send_drain(cx, pe, from, Some(from), false);
+        }
         let served = mem::take(&mut self.peer(pe).served);
         let over = served == Served::Closed(from);
         let (next, verdict) = match served {
