@@ -3,9 +3,9 @@
 //!
 //! | what | paper | selected by | measured by |
 //! |---|---|---|---|
-//! | [`primitives`]: the communication primitives of node launch agents | ScELA thesis (2009), 2.2.3 | [`Process::primitives`](crate::process::Process::primitives) | `pmi_collectives` |
+//! | [`primitives`]: the communication primitives of node launch agents | ScELA thesis (2009), 2.2.3 | [`Process::primitives`](crate::process::Process::primitives) | |
 //! | [`pmgr`]: the start-up protocol of that name | the same, 2.3.2 | the program, over `primitives` | |
-//! | `caches`: three ways not to hold all pairs at every agent | the same, chapter 3 | [`CachePolicy`](crate::server::CachePolicy), `--pmi-cache` | `pmi_caches` |
+//! | `caches`: three ways not to hold all pairs at every agent | the same, chapter 3 | [`CachePolicy`](crate::server::CachePolicy), the setting `SHMEM_PMI_CACHE` | `pmi_caches` |
 
 pub(crate) mod caches;
 pub mod pmgr;
