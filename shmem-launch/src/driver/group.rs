@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::agent::NULL_FD;
+use super::NULL_FD;
 use crate::sys;
 
 /// Number of the pipe's read end in the guard.

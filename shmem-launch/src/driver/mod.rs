@@ -51,3 +51,6 @@ mod warden;
 
 pub(crate) use agent::run_remote;
 pub(crate) use launcher::{Lost, Outer, put, run, write_reports};
+
+/// Standard input and output of an agent are /dev/null.
+const NULL_FD: std::os::fd::RawFd = 0;

@@ -13,8 +13,8 @@ use shmem_node::segment::NodeSegment;
 use shmem_node::settings::Settings;
 use shmem_node::template::exec::{self, Program, Recipe};
 
+use super::NULL_FD;
 use super::address;
-use super::agent::NULL_FD;
 use super::group::Group;
 use super::node::Parts;
 use crate::frame::{Command, SpawnMode};

@@ -32,9 +32,6 @@ use requests::{Refused, Request};
 use respawn::Respawning;
 pub(crate) use start::run_remote;
 
-/// Standard input and output of an agent are /dev/null.
-pub(super) const NULL_FD: RawFd = 0;
-
 /// Time between two searches for ended children of unknown number, per PE: bounds their share of
 /// the agent's time.
 const SEARCH_NS_PER_PE: u64 = 1_000;

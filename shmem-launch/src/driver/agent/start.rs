@@ -111,7 +111,9 @@ pub(in crate::driver) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, 
             // Away from the terminal's foreground: its signals are for shmrun alone.
             let _ = sys::set_group(0, 0);
         }
-        let null = null.as_ref().map_or(NULL_FD, AsRawFd::as_raw_fd);
+        let null = null
+            .as_ref()
+            .map_or(crate::driver::NULL_FD, AsRawFd::as_raw_fd);
         let placed = [
             (null, 0, true),
             (null, 1, true),
