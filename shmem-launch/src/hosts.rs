@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use crate::plan::MAX_PES;
+use shmem_node::contract::MAX_PES;
 
 /// A machine, and how many PEs it takes if that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,10 +7,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::hosts::Host;
+use shmem_node::contract::MAX_PES;
 
-/// Most PEs of a job.
-pub const MAX_PES: u32 = 1 << 20;
+use crate::hosts::Host;
 
 /// How ranks lie on nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]

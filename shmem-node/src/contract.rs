@@ -47,6 +47,9 @@ pub const ENV_TEMPLATE_FD: &str = "SHMEM_TEMPLATE_FD";
 /// a library of different versions refuse each other instead of misreading memory.
 pub const NODE_CONTRACT: &str = "8";
 
+/// Most PEs of a job.
+pub const MAX_PES: u32 = 1 << 20;
+
 /// Variables that tell a process its place in a job, besides those that begin with `PMI_`. Who starts PEs
 /// does not pass on its own.
 pub const PLACE_ENV: [&str; 4] = [

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::install::Error;
+use crate::error::Error;
 
 /// The packages whose results are installed.
 const PACKAGES: [&str; 3] = ["shmem-launch", "shmem-core", "shmem-capi"];

@@ -6,5 +6,6 @@
 
 pub mod archive;
 pub mod build;
+pub mod error;
 pub mod install;
 pub mod object;

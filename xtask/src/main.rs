@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use xtask::build::Build;
-use xtask::install::{Destination, Error, install, uninstall};
+use xtask::error::Error;
+use xtask::install::{Destination, install, uninstall};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]

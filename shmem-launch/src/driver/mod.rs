@@ -43,6 +43,7 @@ mod launcher;
 mod link;
 mod node;
 pub(crate) mod park;
+mod parts;
 mod reap;
 mod shell;
 mod store;

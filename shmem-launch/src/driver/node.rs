@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use shmem_node::contract;
-use shmem_node::hca_address::HcaAddresses;
 use shmem_node::kvs::StorePlan;
 use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::{PmiCache, Settings};
@@ -17,25 +16,13 @@ use shmem_node::template::exec::Recipe;
 use shmem_node::template::marker;
 
 use super::group::Group;
+use super::parts::Parts;
 use super::template::Start;
 use crate::frame::Launch;
 use crate::job;
 use crate::plan::Layout;
 use crate::program;
 use crate::sys;
-
-/// What a node is made of.
-#[derive(Debug)]
-pub(super) struct Parts<'a> {
-    pub(super) launch: &'a Launch,
-    pub(super) settings: &'a Settings,
-    /// The node of each rank.
-    pub(super) node_of: &'a [u32],
-    /// Addresses of the node's HCAs.
-    pub(super) addresses: HcaAddresses,
-    /// Whether the launcher is on another machine, and has not seen what this one has.
-    pub(super) far: bool,
-}
 
 /// A prepared node.
 #[derive(Debug)]

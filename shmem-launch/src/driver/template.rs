@@ -16,7 +16,7 @@ use shmem_node::template::exec::{self, Program, Recipe};
 use super::NULL_FD;
 use super::address;
 use super::group::Group;
-use super::node::Parts;
+use super::parts::Parts;
 use crate::frame::{Command, SpawnMode};
 use crate::sys;
 

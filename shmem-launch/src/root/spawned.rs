@@ -19,8 +19,8 @@ use super::{SIGCONT, SIGTSTP};
 use crate::exit::{self, End};
 use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream, each_frame};
 use crate::names::Names;
-use crate::plan::MAX_PES;
 use crate::stdio::Speaker;
+use shmem_node::contract::MAX_PES;
 
 /// Most spawned jobs that run at a time.
 pub const MAX_SPAWNED: usize = 64;

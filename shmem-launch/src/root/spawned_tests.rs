@@ -5,7 +5,7 @@ use super::tests::{bytes, done, options, root, sent, up, write_all};
 use super::*;
 use crate::frame::FrameReader;
 use crate::frame::SpawnedJob;
-use crate::plan::MAX_PES;
+use shmem_node::contract::MAX_PES;
 use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
 
 fn ask(question: &Question) -> Vec<u8> {

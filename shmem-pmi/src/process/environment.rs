@@ -8,10 +8,7 @@ use shmem_node::contract::{ENV_PMI_RANK, ENV_PMI_SIZE, NODE_CONTRACT};
 use shmem_node::settings::{Pmi, Settings};
 
 use super::error::Cause;
-use super::launchers::{self, Launcher};
-
-/// Address of a PMI-1 server that is connected to by TCP.
-pub(super) const ENV_PMI_PORT: &str = "PMI_PORT";
+use super::launchers::{self, ENV_PMI_PORT, Launcher};
 
 /// Setting of the version.
 const ENV_PMI: &str = "SHMEM_PMI";

@@ -6,7 +6,8 @@
 
 use shmem_node::contract::{ENV_NODE, ENV_PMI_FD};
 
-use super::environment::ENV_PMI_PORT;
+/// Address of a PMI-1 server that is connected to by TCP.
+pub(super) const ENV_PMI_PORT: &str = "PMI_PORT";
 
 /// Who is to be asked about the job.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,15 +5,15 @@
 //! polls, nobody else would look.
 
 use std::mem::{MaybeUninit, align_of, offset_of, size_of};
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rdma_sys::{ibv_async_event, ibv_cq, ibv_event_type as t, ibv_srq};
 
 use super::context::Context;
-use super::hca::VerbsHca;
 use shmem_verbs::provider::LASTING_NS;
 use shmem_verbs::{Cq, Failure, Srq};
 
@@ -32,9 +32,11 @@ const _: () = assert!(
         && size_of::<t>() == 4
 );
 
-/// What an HCA knows of events.
+/// The events of a device, as far as they concern the HCA at one of its ports.
 #[derive(Debug)]
 pub(super) struct Events {
+    context: Arc<Context>,
+    port: u8,
     /// Held while events are taken, so that they count in their order.
     taking: Mutex<()>,
     failed: OnceLock<Failure>,
@@ -51,8 +53,10 @@ pub(super) struct Events {
 const UP: u64 = u64::MAX;
 
 impl Events {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(context: Arc<Context>, port: u8) -> Self {
         Self {
+            context,
+            port,
             taking: Mutex::default(),
             failed: OnceLock::new(),
             told: AtomicBool::new(false),
@@ -65,20 +69,25 @@ impl Events {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// How many nanoseconds are left to the port to come up again, if it is down.
-    fn left(&self) -> Option<u64> {
+    /// How many nanoseconds are left to the port to come up again, if it is down. Then somebody has to
+    /// look.
+    pub(super) fn left(&self) -> Option<u64> {
         let since = self.down_since.load(Ordering::Relaxed);
         let over = || (since + LASTING_NS).saturating_sub(self.now());
         (since != UP && self.failed.get().is_none()).then(over)
     }
-}
 
-impl VerbsHca {
-    /// This HCA serves nobody any more.
+    /// The descriptor that is readable as long as there are events.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as the context, which lives as long as this.
+        unsafe { BorrowedFd::borrow_raw(self.context.async_fd()) }
+    }
+
+    /// The HCA serves nobody any more.
     #[cold]
     pub(super) fn fail(&self, reason: String) {
-        let device = format!("RDMA device {}", self.pd.context.name);
-        let _ = self.events.failed.set(Failure {
+        let device = format!("RDMA device {}", self.context.name);
+        let _ = self.failed.set(Failure {
             device,
             peer: None,
             reason,
@@ -88,44 +97,35 @@ impl VerbsHca {
     /// See [`shmem_verbs::Hca::failure`].
     #[inline]
     pub(super) fn failed(&self) -> Option<&Failure> {
-        if self.events.down_since.load(Ordering::Relaxed) != UP {
+        if self.down_since.load(Ordering::Relaxed) != UP {
             self.look_at_port();
         }
-        self.events.failed.get()
+        self.failed.get()
     }
 
     /// Whether a failure has to end this sleep.
     pub(super) fn failure_is_news(&self) -> bool {
-        self.failed().is_some() && !self.events.told.swap(true, Ordering::Relaxed)
+        self.failed().is_some() && !self.told.swap(true, Ordering::Relaxed)
     }
 
     #[cold]
     fn look_at_port(&self) {
-        let is_due = || self.events.left() == Some(0);
+        let is_due = || self.left() == Some(0);
         // It may have come up again while nobody took events.
-        if is_due() && (!self.take_events() || is_due()) {
+        if is_due() && (!self.take() || is_due()) {
             self.fail(format!(
                 "port {} is down (IBV_EVENT_PORT_ERR), and has not come back: look at the cable, the \
                  switch, and with RoCE at the network interface",
-                self.origin.port
+                self.port
             ));
         }
     }
 
-    /// When somebody has to look whether the port is up again, in nanoseconds from now.
-    pub(super) fn port_is_due_in(&self) -> Option<u64> {
-        self.events.left()
-    }
-
     /// Takes all events from the device; returns whether there were any.
-    pub(super) fn take_events(&self) -> bool {
-        let _taking = self
-            .events
-            .taking
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn take(&self) -> bool {
+        let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
         let mut any = false;
-        while let Some(happened) = next_event(&self.pd.context) {
+        while let Some(happened) = next_event(&self.context) {
             any = true;
             match happened {
                 Happened::Fatal => self.fail(
@@ -133,14 +133,14 @@ impl VerbsHca {
                      (`dmesg`)"
                         .to_owned(),
                 ),
-                Happened::PortDown(port) if port == self.origin.port => {
-                    let now = self.events.now();
+                Happened::PortDown(port) if port == self.port => {
+                    let now = self.now();
                     // Told twice, it is down since the first time.
-                    let (down, relaxed) = (&self.events.down_since, Ordering::Relaxed);
+                    let (down, relaxed) = (&self.down_since, Ordering::Relaxed);
                     let _ = down.compare_exchange(UP, now, relaxed, relaxed);
                 }
-                Happened::PortUp(port) if port == self.origin.port => {
-                    self.events.down_since.store(UP, Ordering::Relaxed);
+                Happened::PortUp(port) if port == self.port => {
+                    self.down_since.store(UP, Ordering::Relaxed);
                 }
                 Happened::PortDown(_) | Happened::PortUp(_) | Happened::Other => {}
                 Happened::CqErr(cq) => self.fail(format!(

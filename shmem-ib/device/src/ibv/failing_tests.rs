@@ -9,6 +9,7 @@ use super::fake::{Fake, NAME};
 use super::{VerbsConfig, VerbsHca};
 use shmem_connect::UdAddress;
 use shmem_connect::endpoint::{ConnError, Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_ib_kit::job::Plain as _;
 use shmem_verbs::Hca;
 
 /// Whatever takes as long is taken for a hang.
@@ -207,13 +208,13 @@ fn a_port_that_came_back_while_nobody_looked_is_none() {
     let fake = Fake::new();
     let hca = VerbsHca::open(&VerbsConfig::new(NAME, 1, 0)).expect("the fake opens");
     fake.port(false);
-    assert!(hca.take_events());
+    assert!(hca.events.take());
     fake.port(true);
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(hca.failure(), None);
     // And one that did not, is.
     fake.port(false);
-    assert!(hca.take_events());
+    assert!(hca.events.take());
     let end = Instant::now() + HANG;
     while hca.failure().is_none() {
         assert!(Instant::now() < end, "it is down for good");

@@ -5,7 +5,7 @@
 //! mistakes get the same answer on all implementations; then the device is asked.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::context::Pd;
@@ -14,9 +14,8 @@ use super::error::{io_error, registration_advice};
 use super::events::Events;
 use super::map::{Origin, access_flags};
 use super::objects::{Channel, CqObject, MrObject, SrqObject, XrcdObject};
-use super::poll::Found;
 use super::qp::{Held, Qp};
-use super::sleep::Sleepers;
+use super::sleepers::Sleepers;
 use super::table::Table;
 use crate::abilities::Abilities;
 use crate::memlock::Memlock;
@@ -64,6 +63,15 @@ pub(super) struct Parts {
     pub(super) origin: Origin,
     pub(super) told: Abilities,
     pub(super) on_demand: bool,
+}
+
+/// What polls have found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Empty polls in a row. Relaxed: it decides about a courtesy.
+    pub(super) empty: AtomicU32,
+    /// Datagrams received. Relaxed: a statistic.
+    pub(super) datagrams: AtomicU64,
 }
 
 /// Numbers of those objects that have none from the device.
@@ -204,7 +212,7 @@ impl VerbsHca {
                 return Err(io_error(what, errno));
             }
         }
-        self.watch_queue(number);
+        self.sleepers.watch(number, &self.cqs);
         Ok(Cq(number))
     }
 
@@ -220,11 +228,6 @@ impl VerbsHca {
         self.sleepers.remove(cq.0);
         lock(&self.numbers).cqs.remove(cq.0);
         Ok(())
-    }
-
-    pub(super) fn event_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as the context, which lives as long as this HCA.
-        unsafe { BorrowedFd::borrow_raw(self.pd.context.async_fd()) }
     }
 
     pub(super) fn make_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {

@@ -325,46 +325,37 @@ mod tests {
     #[test]
     fn what_is_posted_completes_as_that() {
         let (raddr, rkey) = (0, Rkey(0));
-        let ops = [
-            SendOp::Send { imm: None },
-            SendOp::Send { imm: Some(0) },
-            SendOp::Write {
-                raddr,
-                rkey,
-                imm: None,
-            },
-            SendOp::Write {
-                raddr,
-                rkey,
-                imm: Some(0),
-            },
-            SendOp::Read { raddr, rkey },
-            SendOp::CmpSwap {
-                raddr,
-                rkey,
-                compare: 0,
-                swap: 0,
-            },
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 0,
-            },
-        ];
+        let write = |imm| SendOp::Write { raddr, rkey, imm };
+        let (compare, swap) = (0, 0);
         // Work requests and their completions, as <infiniband/verbs.h> numbers them.
-        let numbers = [
-            (2, 0),
-            (3, 0),
-            (9, 0),
-            (0, 1),
-            (1, 1),
-            (4, 2),
-            (5, 3),
-            (6, 4),
-        ];
-        for (op, (request, completion)) in ops.iter().zip(numbers) {
-            assert_eq!(wr_opcode(op), request, "{op:?}");
-            assert_eq!(wc_opcode(completion), Some(WcOpcode::from(op)), "{op:?}");
+        for (op, request, completion) in [
+            (SendOp::Send { imm: None }, 2, 0),
+            (SendOp::Send { imm: Some(0) }, 3, 0),
+            (write(None), 0, 1),
+            (write(Some(0)), 1, 1),
+            (SendOp::Read { raddr, rkey }, 4, 2),
+            (
+                SendOp::CmpSwap {
+                    raddr,
+                    rkey,
+                    compare,
+                    swap,
+                },
+                5,
+                3,
+            ),
+            (
+                SendOp::FetchAdd {
+                    raddr,
+                    rkey,
+                    add: 0,
+                },
+                6,
+                4,
+            ),
+        ] {
+            assert_eq!(wr_opcode(&op), request, "{op:?}");
+            assert_eq!(wc_opcode(completion), Some(WcOpcode::from(&op)), "{op:?}");
         }
         assert_eq!(wc_opcode(128), Some(WcOpcode::Recv));
         assert_eq!(wc_opcode(129), Some(WcOpcode::RecvRdmaWithImm));

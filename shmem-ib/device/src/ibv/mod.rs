@@ -4,7 +4,7 @@
 //! * [`devices`]: what there is, as [`Abilities`](crate::abilities::Abilities); `discover` asks.
 //! * [`VerbsHca`]: a port as an [`Hca`](shmem_verbs::Hca). `open`: how it comes to be; `hca`: its
 //!   tables; `verbs`: the trait; `qp`: states; `post`, `poll`: the hot paths; `datagrams`: what UD
-//!   needs besides; `events`; `sleep`, `stash`: sleeping.
+//!   needs besides; `events`; `sleepers`, `sleep`, `stash`: sleeping.
 //! * `library`: libibverbs, loaded when it is first needed; `context`, `objects`: owners of its
 //!   pointers; `table`: objects by number; `map`: its numbers; `error`: its answers, and what
 //!   to do.
@@ -33,6 +33,7 @@ mod poll;
 mod post;
 mod qp;
 mod sleep;
+mod sleepers;
 mod stash;
 mod table;
 mod verbs;

@@ -11,7 +11,7 @@ use super::hca::{Parts, VerbsHca};
 use super::map::Origin;
 use super::objects::{Channel, CqObject};
 use super::qp::{Held, Qp};
-use super::sleep::Sleepers;
+use super::sleepers::Sleepers;
 use crate::abilities::{Abilities, PortAbilities};
 use crate::hardware::{Atomics, GidEntry, LinkLayer, PortState, RdmaPort};
 use shmem_verbs::{Cq, PortInfo, QpInit, QpType};
@@ -74,7 +74,7 @@ impl VerbsHca {
         let bell = Arc::new(bell);
         let sleepers = Sleepers::new()
             .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
-        let events = Events::new();
+        let events = Events::new(Arc::clone(&context), config.port);
         let pd = Arc::new(Pd::alloc(context)?);
         let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
         let port = port_info(&info, told, &origin, max_inline, on_demand);

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use rdma_sys::{ibv_poll_cq, ibv_wc, ibv_wc_flags};
 
@@ -13,17 +13,8 @@ use shmem_verbs::{Completion, Cq, QpType, Qpn, WcOpcode, WcStatus};
 
 /// Completions taken by one call of the driver.
 const BATCH: usize = 16;
-/// Polls without result after which a thread offers its core to the driver of a emulated device.
+/// Polls without result after which a thread offers its core to the driver of an emulated device.
 const EMPTY_POLLS: u32 = 4;
-
-/// What polls have found.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    /// Empty polls in a row. Relaxed: it decides about a courtesy.
-    empty: AtomicU32,
-    /// Datagrams received. Relaxed: a statistic.
-    pub(super) datagrams: AtomicU64,
-}
 
 impl VerbsHca {
     /// See [`shmem_verbs::Hca::poll_cq`].
@@ -44,7 +35,7 @@ impl VerbsHca {
         n
     }
 
-    /// The driver of a emulated device works on the cores that pollers would keep for themselves.
+    /// The driver of an emulated device works on the cores that pollers would keep for themselves.
     fn give_way(&self, busy: bool) {
         let empty = &self.found.empty;
         if busy {
@@ -93,7 +84,7 @@ impl VerbsHca {
 
     #[cold]
     fn queue_failed(&self, code: i32) {
-        self.fail(format!(
+        self.events.fail(format!(
             "a completion queue cannot be polled any more (ibv_poll_cq gave {code}): see the kernel's \
              log (`dmesg`)"
         ));

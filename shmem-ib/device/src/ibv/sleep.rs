@@ -1,70 +1,28 @@
-//! How threads sleep on a device. The decisions are those of [`shmem_verbs::provider::sleep`]; here is what they
-//! are about.
+//! How threads sleep on a device. The decisions are those of [`shmem_verbs::provider::sleep`]; here is
+//! what they are about.
 //!
-//! All completion queues report to one channel, which sleepers watch. Before a thread sleeps it asks each of these queues for an announcement, and then looks
-//! whether a completion came before that: the only way to look is to take it, so it goes to the
-//! queue's stash. A completion after the question is announced, and ends the sleep.
+//! All completion queues report to one channel, which sleepers watch. Before a thread sleeps it asks
+//! each of these queues for an announcement, and then looks whether a completion came before that: the
+//! only way to look is to take it, so it goes to the queue's stash. A completion after the question is
+//! announced, and ends the sleep.
 //!
-//! While the application polls it finds completions itself, and announcements would only wake a
-//! progress thread for nothing; [`shmem_verbs::provider::sleep`] lets that nap without the channel, and announcements
-//! that were asked for come at most once.
+//! While the application polls it finds completions itself, and announcements would only wake a progress
+//! thread for nothing; [`shmem_verbs::provider::sleep`] lets that nap without the channel, and
+//! announcements that were asked for come at most once.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rdma_sys::ibv_req_notify_cq;
 use smallvec::SmallVec;
 
 use super::hca::VerbsHca;
-use super::objects::CqObject;
+use super::sleepers::{State, ask};
 use shmem_verbs::Completion;
+use shmem_verbs::provider::Timer;
 use shmem_verbs::provider::sleep::{Desk, Host, Polls, Ready, Rest, Watch};
-use shmem_verbs::provider::{Event, Timer};
-
-/// What sleepers share.
-#[derive(Debug)]
-pub(super) struct Sleepers {
-    state: Mutex<State>,
-    pub(super) polls: Polls,
-    event: Event,
-    /// Unless the kernel refuses it.
-    timer: Option<Timer>,
-    started: Instant,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct State {
-    rest: Rest,
-    /// The completion queues by number.
-    queues: Vec<u32>,
-    /// Something that ends a sleep was seen in this wait, besides completions.
-    event: bool,
-}
-
-impl Sleepers {
-    pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            state: Mutex::default(),
-            polls: Polls::default(),
-            event: Event::new()?,
-            timer: Timer::new().ok(),
-            started: Instant::now(),
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is complete by itself.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A completion queue is destroyed.
-    pub(super) fn remove(&self, cq: u32) {
-        self.lock().queues.retain(|number| *number != cq);
-    }
-}
 
 /// The locked state.
 pub(crate) struct Locked<'a> {
@@ -80,7 +38,7 @@ impl Desk for Locked<'_> {
     /// The device keeps its timers itself. Only a port that is down has a time of ours, and the look
     /// at it is made by whoever asks for a failure.
     fn next_timeout(&mut self) -> Option<u64> {
-        let left = self.hca.port_is_due_in()?;
+        let left = self.hca.events.left()?;
         Some(Sleeper(self.hca).now() + left)
     }
 
@@ -89,7 +47,7 @@ impl Desk for Locked<'_> {
         // failure, which may be found here.
         let look = |any: bool, number: &u32| self.hca.ask_and_look(*number) | any;
         let any = self.state.queues.iter().fold(false, look);
-        any || self.hca.failure_is_news()
+        any || self.hca.events.failure_is_news()
     }
 
     /// Takes announcements. That completions are there shows when they are looked for. Those who
@@ -118,28 +76,7 @@ impl Desk for Locked<'_> {
     fn tidy(&mut self) {}
 }
 
-/// Asks a queue to announce its next completion, unless somebody has. Under the sleepers' mutex.
-fn ask(cq: &CqObject) {
-    if !cq.armed.load(Ordering::Relaxed) {
-        // SAFETY: the queue is open as long as it is in the table, where it is in use.
-        let errno = unsafe { ibv_req_notify_cq(cq.raw(), 0) };
-        // Should the device refuse, sleeps end by their time.
-        cq.armed.store(errno == 0, Ordering::Relaxed);
-    }
-}
-
 impl VerbsHca {
-    /// A completion queue was made. Whoever sleeps is to hear of it.
-    pub(super) fn watch_queue(&self, number: u32) {
-        let mut state = self.sleepers.lock();
-        state.queues.push(number);
-        if state.rest.anybody()
-            && let Some(cq) = self.cqs.get(number)
-        {
-            ask(&cq);
-        }
-    }
-
     /// Asks a queue to announce its next completion, and says whether it has one already.
     fn ask_and_look(&self, number: u32) -> bool {
         // Alone: a poller which came between taking a completion and putting it into the stash
@@ -191,14 +128,15 @@ impl Host for Sleeper<'_> {
         let timer = sleepers.timer.as_ref().filter(|_| watch.wire);
         let timer = timer.map(AsFd::as_fd);
         // A device that is gone would not let anybody sleep.
-        let alive = self.0.failed().is_none();
-        let asynchronous = alive.then(|| self.0.event_fd());
+        let alive = self.0.events.failed().is_none();
+        let asynchronous = alive.then(|| self.0.events.fd());
         let found = sleep([bell, event, timer, asynchronous], time);
         let [bell, event, timer, asynchronous] = found.map(|events| events != 0);
         if asynchronous {
-            let any = self.0.take_events();
+            let any = self.0.events.take();
             if !any && found[3] & (libc::POLLERR | libc::POLLHUP) != 0 {
                 self.0
+                    .events
                     .fail("it is gone, or was taken from this process".to_owned());
             }
             sleepers.lock().event = true;

@@ -126,7 +126,7 @@ impl Hca for VerbsHca {
 
     #[inline]
     fn failure(&self) -> Option<&Failure> {
-        self.failed()
+        self.events.failed()
     }
 
     fn inbound(&self) -> u64 {

@@ -7,8 +7,9 @@ use crate::engine::tx::{Sent, Transmit};
 use crate::memory::mr::Memory;
 use crate::memory::sge;
 use crate::qp::Service;
-use crate::queues::receive::{Received, Receives};
+use crate::queues::receive::Received;
 use crate::queues::send::Payload;
+use crate::queues::shared::Receives;
 use crate::wire::{Bth, Deth, Ext, Flow, Header, Opcode, Packet};
 use shmem_verbs::{AddressVector, Completion, GRH_LEN, Gid, QpState, Qpn, SendOp, WcStatus};
 

@@ -6,12 +6,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::VecDeque;
-
 use smallvec::SmallVec;
 
 use crate::memory::sge;
-use crate::queues::shared::SrqQueue;
 use shmem_verbs::{Completion, Qpn, RecvWr, Sge, SrqNum, WcOpcode, WcStatus};
 
 /// A posted receive. Two buffers lie in the queue itself.
@@ -32,30 +29,6 @@ impl RecvWqe {
     /// Bytes that fit.
     pub(crate) fn capacity(&self) -> u64 {
         sge::total(&self.sges)
-    }
-}
-
-/// Where a queue pair takes receives from.
-pub(crate) struct Receives<'a> {
-    pub(crate) own: &'a mut VecDeque<RecvWqe>,
-    pub(crate) shared: Option<&'a mut SrqQueue>,
-}
-
-impl Receives<'_> {
-    /// Takes the next receive.
-    pub(crate) fn take(&mut self) -> Option<RecvWqe> {
-        match &mut self.shared {
-            Some(srq) => srq.take(),
-            None => self.own.pop_front(),
-        }
-    }
-
-    /// The next receive.
-    pub(crate) fn front(&self) -> Option<&RecvWqe> {
-        match &self.shared {
-            Some(srq) => srq.front(),
-            None => self.own.front(),
-        }
     }
 }
 

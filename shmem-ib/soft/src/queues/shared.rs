@@ -40,6 +40,30 @@ impl SrqQueue {
     }
 }
 
+/// Where a queue pair takes receives from.
+pub(crate) struct Receives<'a> {
+    pub(crate) own: &'a mut VecDeque<RecvWqe>,
+    pub(crate) shared: Option<&'a mut SrqQueue>,
+}
+
+impl Receives<'_> {
+    /// Takes the next receive.
+    pub(crate) fn take(&mut self) -> Option<RecvWqe> {
+        match &mut self.shared {
+            Some(srq) => srq.take(),
+            None => self.own.pop_front(),
+        }
+    }
+
+    /// The next receive.
+    pub(crate) fn front(&self) -> Option<&RecvWqe> {
+        match &self.shared {
+            Some(srq) => srq.front(),
+            None => self.own.front(),
+        }
+    }
+}
+
 /// All shared receive queues of one HCA.
 #[derive(Debug, Default)]
 pub(crate) struct SrqTable(Slots<SrqQueue>);

@@ -6,7 +6,8 @@
 #![forbid(unsafe_code)]
 
 use crate::memory::mr::{Memory, MrTable};
-use crate::queues::receive::{Received, Receives};
+use crate::queues::receive::Received;
+use crate::queues::shared::Receives;
 use crate::wire::Opcode;
 use crate::xrc::{Domain, Reach, SrqOwner};
 use shmem_verbs::{Access, Rkey, SrqNum};

@@ -12,7 +12,8 @@ use shmem_pmi::tree::Tree;
 
 use super::*;
 use crate::agent::Setup;
-use crate::driver::node::{self, Parts};
+use crate::driver::node;
+use crate::driver::parts::Parts;
 use crate::driver::store::SharedStore;
 use crate::driver::{address, warden};
 use crate::limits::{self, Portion};

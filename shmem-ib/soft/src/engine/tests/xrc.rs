@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use super::Engine;
 use crate::VecMemory;
 use crate::memory::mr::{Memory as _, MrTable};
-use crate::queues::receive::{Receives, RecvWqe};
+use crate::queues::receive::RecvWqe;
+use crate::queues::shared::Receives;
 use crate::rc::responder::{Handled, Responder, Response};
 use crate::rc::target::Target;
 use crate::wire::{

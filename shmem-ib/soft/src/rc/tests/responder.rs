@@ -3,7 +3,7 @@
 use super::*;
 use crate::VecMemory;
 use crate::memory::mr::MrTable;
-use crate::queues::receive::Receives;
+use crate::queues::shared::Receives;
 use crate::wire::Bth;
 use shmem_verbs::{Mr, Qpn, RecvWr, Sge};
 

@@ -1,0 +1,76 @@
+//! Why a chore failed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use crate::archive::Damaged;
+
+/// Why an installation failed.
+#[derive(Debug)]
+pub enum Error {
+    /// The prefix or the destination directory is of no use.
+    Place(String),
+    /// Cargo failed; it has said why.
+    Build(ExitStatus),
+    /// Cargo built no file of this name.
+    NoProduct(String),
+    /// A file operation failed.
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The static library is not what it should be.
+    Archive(PathBuf, Damaged),
+    /// There is no list of installed files.
+    NotInstalled(PathBuf),
+    /// The list of installed files names something outside the prefix.
+    Manifest(PathBuf, String),
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            what,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Place(why) => f.write_str(why),
+            Self::Build(status) => {
+                write!(f, "cargo build failed ({status}); nothing was installed")
+            }
+            Self::NoProduct(name) => write!(f, "cargo build made no file {name}"),
+            Self::Io { what, path, source } => {
+                write!(f, "cannot {what} {}: {source}", path.display())?;
+                if source.kind() == io::ErrorKind::PermissionDenied {
+                    f.write_str(" (choose another --prefix, or get the right to write there)")?;
+                }
+                Ok(())
+            }
+            Self::Archive(path, why) => write!(f, "{}: {why}", path.display()),
+            Self::NotInstalled(path) => write!(
+                f,
+                "nothing is installed there: {} does not exist",
+                path.display()
+            ),
+            Self::Manifest(path, line) => write!(
+                f,
+                "{} is damaged: it names {line:?}, which is not below the prefix",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
