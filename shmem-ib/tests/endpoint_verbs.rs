@@ -4,7 +4,6 @@
 
 #[path = "common/device.rs"]
 mod device;
-#[allow(dead_code)] // Made for the software HCA's tests, which use all of it.
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 

@@ -60,6 +60,7 @@ pub(crate) fn generate() {
         .blocklist_type("in6_addr")
         // shmem: they are libc's, and so the bindings are those of every 64-bit Linux.
         .blocklist_type("pthread_.*")
+        .blocklist_type("__pthread.*|__atomic_wide_counter.*")
         .layout_tests(false)
         .blocklist_type("sockaddr.*")
         .blocklist_type("timespec")

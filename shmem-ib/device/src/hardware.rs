@@ -90,7 +90,7 @@ impl PortState {
             3 => Self::Armed,
             4 => Self::Active,
             5 => Self::ActiveDefer,
-            other => Self::Other(other.to_string()),
+            other => Self::Other(format!("unknown state {other}")),
         }
     }
 

@@ -46,16 +46,23 @@ struct Row {
 
 /// Of two rows for a device the first counts: kinds stand before whole vendors.
 const TABLE: &[Row] = &[
-    // Soft-RoCE, the kernel's `rdma_rxe`.
+    // Soft-RoCE, the kernel's `rdma_rxe`; before it had a number of its own, it had none.
     Row {
         vendor_id: 0x00ff_ffff,
         vendor_part_id: None,
-        quirks: Quirks {
-            endless_retries: true,
-            ..Quirks::NONE
-        },
+        quirks: ENDLESS_RETRIES,
+    },
+    Row {
+        vendor_id: 0,
+        vendor_part_id: None,
+        quirks: ENDLESS_RETRIES,
     },
 ];
+
+const ENDLESS_RETRIES: Quirks = Quirks {
+    endless_retries: true,
+    ..Quirks::NONE
+};
 
 fn find(table: &[Row], vendor_id: u32, vendor_part_id: u32) -> Quirks {
     let fits = |row: &&Row| {
@@ -81,8 +88,10 @@ mod tests {
 
     #[test]
     fn soft_roce_is_known_whatever_its_part() {
-        for part in [0, 17] {
-            assert_eq!(Quirks::of(0x00ff_ffff, part).most_retries(), 6);
+        for vendor in [0x00ff_ffff, 0] {
+            for part in [0, 17] {
+                assert_eq!(Quirks::of(vendor, part).most_retries(), 6);
+            }
         }
     }
 

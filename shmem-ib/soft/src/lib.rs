@@ -22,7 +22,10 @@
 //! # What it models
 //! Everything of [`shmem_verbs`] with the rules of hardware: state transitions, keys and
 //! rights, queue depths, ordering, receives and their absence, error completions and flushes.
-//! What it lacks: memory windows and automatic path migration.
+//! What it lacks: memory windows, SEND with invalidate (whose packets are dropped), completion channels
+//! and asynchronous events ([`Hca::wait`](shmem_verbs::Hca::wait) and
+//! [`Hca::failure`](shmem_verbs::Hca::failure) stand for them), limits of shared receive queues,
+//! draining (SQD), and automatic path migration.
 //!
 //! # Limits
 //! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is

@@ -69,7 +69,7 @@ pub const TRANSITIONS: [Transition; 12] = [
 ];
 
 /// The transitions that the HCA makes by itself, besides those from anywhere to ERR. A datagram that
-/// cannot be sent ends the send queue; receives go on, and only RESET leads further.
+/// cannot be sent ends the send queue; receives go on, and only RESET makes it of use again.
 pub const SPONTANEOUS: [(QpType, QpState, QpState); 1] = [(Ud, Rts, Sqe)];
 
 /// Checks one `modify_qp` against the table.

@@ -92,7 +92,8 @@ fn refusal(facts: &Facts, seen: &RdmaDevice, port: Option<u8>) -> Option<String>
 fn about(a: &Abilities) -> Json {
     Json::Object(vec![
         ("firmware", a.firmware.as_str().into()),
-        ("software_driver", a.emulated.into()),
+        ("vendor_id", a.vendor_id.into()),
+        ("vendor_part_id", a.vendor_part_id.into()),
         ("ud", (a.max_ah > 0).into()),
         ("srq", (a.max_srq > 0).into()),
         ("xrc", a.xrc.into()),

@@ -128,7 +128,9 @@ fn about(out: &mut String, a: &Abilities) -> fmt::Result {
     };
     writeln!(
         out,
-        "    firmware {}{kind}; UD {}, SRQ {}, XRC {}; atomics: {}; on-demand paging: {}",
+        "    vendor {:#06x} part {}, firmware {}{kind}; UD {}, SRQ {}, XRC {}; atomics: {}; on-demand paging: {}",
+        a.vendor_id,
+        a.vendor_part_id,
         if a.firmware.is_empty() {
             "unknown"
         } else {

@@ -102,7 +102,7 @@ fn port((number, attr): (u8, ibv_port_attr)) -> PortAbilities {
             link: match attr.link_layer {
                 0 | 1 => LinkLayer::InfiniBand,
                 2 => LinkLayer::Ethernet,
-                other => LinkLayer::Other(other.to_string()),
+                other => LinkLayer::Other(format!("unknown link layer {other}")),
             },
             rate: 0,
             lid: attr.lid,

@@ -35,6 +35,7 @@ pub fn overflowing_completion_queue<F: Fabric>(fabric: &F) {
     l.a.post_on(qp, 9, l.write_to_b(0), l.a.mem.sge(0, 8));
     l.expect_silence(&l.a);
     assert_eq!(hca.poll_cq(cq, &mut out), 0);
+    l.wait_until("the failure of the HCA", || hca.failure().is_some());
 }
 
 /// A completion queue can go when nobody reports to it any more, and its number names nothing.

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -11,8 +11,8 @@ use super::net::{NetConfig, NetStats, SimNet};
 use shmem_soft::RawMemory;
 use shmem_soft::xrc::{Anonymous, FileId, Member, Private, SharedWindow, file_id};
 use shmem_verbs::{
-    Access, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn, RecvWr, SendWr, Srq,
-    SrqInit, SrqNum, VerbsError, Wake, Xrcd,
+    Access, Completion, Counters, Cq, Failure, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn, RecvWr,
+    SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
 };
 
 /// A simulated network and its HCAs, which access the real memory of this process.
@@ -35,6 +35,7 @@ pub struct SimHca {
     /// In virtual time, `u64::MAX` if there is none.
     alarm: AtomicU64,
     tables: Tables,
+    failed: OnceLock<Failure>,
 }
 
 /// The tables of XRC domains, by file.
@@ -61,6 +62,7 @@ impl SimFabric {
                 answered: AtomicU64::new(0),
                 alarm: AtomicU64::new(u64::MAX),
                 tables: Arc::clone(&tables),
+                failed: OnceLock::new(),
             })
         };
         let hcas = (0..n).map(hca).collect();
@@ -238,6 +240,18 @@ impl Hca for SimHca {
 
     fn wakes(&self) -> u64 {
         self.wakes.load(Ordering::Relaxed)
+    }
+
+    fn failure(&self) -> Option<&Failure> {
+        let overrun = lock(&self.net).engine(self.index).overrun();
+        if let Some(cq) = overrun {
+            let _ = self.failed.set(Failure {
+                device: format!("simulated HCA {}", self.index),
+                peer: None,
+                reason: format!("completion queue {cq} was full, and has lost completions"),
+            });
+        }
+        self.failed.get()
     }
 
     fn counters(&self) -> Counters {

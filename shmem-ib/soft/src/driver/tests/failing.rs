@@ -26,14 +26,16 @@ struct Failing {
 
 impl Failing {
     fn new(n: u32) -> Self {
-        let job = Job::on(n, |number, config| {
+        let mut job = Job::on(n, |number, config| {
             config.rc_timeout = 31;
             config.rc_retry = 7;
             config.connect_deadline = LONG;
             SoftHca::open(&SoftConfig::loopback(number.into())).expect("a socket")
         });
-        for pe in &job.pes {
+        for pe in &mut job.pes {
             pe.register();
+            // A wake-up that is lost is not made good by the next turn.
+            pe.sleep_at_most(Duration::from_secs(3600));
         }
         let told = Arc::new(Mutex::new(Vec::new()));
         let news = Arc::clone(&told);
@@ -83,6 +85,15 @@ impl Failing {
         while !condition(self) {
             assert!(Instant::now() < end, "waited in vain until {what}");
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Failing {
+    /// A close waits for what is under way, with these budgets for days.
+    fn drop(&mut self) {
+        for pe in &self.job.pes {
+            pe.endpoint.abort();
         }
     }
 }
