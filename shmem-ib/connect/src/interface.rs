@@ -100,10 +100,6 @@ impl Context<'_> {
     /// A wanted connection has opened, `since` it was asked for.
     pub(crate) fn note_opened(&mut self, since: Option<u64>) {
         self.stats.opened += 1;
-        self.stats.last_opened = self.now;
-        if self.stats.first_opened == 0 {
-            self.stats.first_opened = self.now;
-        }
         if let Some(since) = since {
             let took = self.now.saturating_sub(since);
             self.stats.first_contact.record(took);

@@ -156,7 +156,7 @@ pub struct ConnectStats {
     pub waits_sent: u64,
     /// BYEs sent, with those repeated.
     pub byes_sent: u64,
-    /// BYEs sent again because the peer's own did not come in time.
+    /// BYEs sent again because the peer's own, or the DRAIN of its XRC initiator, did not come in time.
     pub byes_repeated: u64,
     /// BYEs received and authentic.
     pub byes_received: u64,
@@ -180,7 +180,8 @@ pub struct ConnectStats {
     pub wrong_pe: u64,
     /// Datagrams that are no messages.
     pub malformed: u64,
-    /// When the first connection became usable, in nanoseconds of the endpoint's clock; 0: none.
+    /// When the first connection became usable, in nanoseconds of the driver's clock, which counts the
+    /// time in which the process was stopped; 0: none.
     pub first_opened: u64,
     /// When the last one did.
     pub last_opened: u64,
@@ -233,6 +234,17 @@ pub struct XrcStats {
 }
 
 impl ConnectStats {
+    /// It is `reading` on the driver's clock, and before the present event so many connections had opened.
+    pub(crate) const fn note_time(&mut self, opened_before: u64, reading: u64) {
+        if self.opened == opened_before {
+            return;
+        }
+        self.last_opened = reading;
+        if self.first_opened == 0 {
+            self.first_opened = reading;
+        }
+    }
+
     /// Datagrams that were dropped without looking at what they ask for.
     #[must_use]
     pub const fn rejected(&self) -> u64 {

@@ -71,7 +71,9 @@ pub struct Manager {
     clock: u64,
 }
 
-/// Two managers with the same hash behave the same, but for jitter. Counters are no part of that.
+/// Two managers of the same PE with the same hash behave the same from the same time on, but for jitter and
+/// unless one was stopped. Counters are no part of that, nor is what follows from the rest: deadlines, and who
+/// has a queue pair or stands in line.
 impl Hash for Manager {
     fn hash<S: Hasher>(&self, state: &mut S) {
         match &self.links {
@@ -471,25 +473,36 @@ impl Manager {
 
     /// Does what is due at `now`: sends again, gives up.
     pub fn handle_timeout(&mut self, now: u64) {
-        let counted = self.timers.look(now);
-        for timer in self.timers.due(counted) {
-            match timer {
-                Timer::Linger => {
-                    if let Some(leaving) = &mut self.leaving {
-                        self.stats.byes_missed += leaving.give_up();
-                        self.timers.set(Timer::Linger, None);
-                    }
+        self.timers.look(now);
+        for timer in self.due() {
+            self.fire(now, timer);
+        }
+    }
+
+    /// What was due at the latest event, for who lets other things happen between one and the next.
+    #[must_use]
+    fn due(&self) -> Vec<Timer> {
+        self.timers.due()
+    }
+
+    /// Does one thing that is [`due`](Self::due).
+    fn fire(&mut self, now: u64, timer: Timer) {
+        match timer {
+            Timer::Linger => {
+                if let Some(leaving) = &mut self.leaving {
+                    self.stats.byes_missed += leaving.give_up();
+                    self.timers.set(Timer::Linger, None);
                 }
-                Timer::Room => self.event(now, |links, cx| {
-                    if let Links::Peers(peers) = links {
-                        peers.look_for_room_again(cx.now);
-                    }
-                }),
-                Timer::Peer(pe) => self.event(now, |links, cx| match links {
-                    Links::Peers(peers) => peers.event(cx, pe, Handshake::handle_timeout),
-                    Links::Nodes(nodes) => nodes.handle_timeout(cx, pe),
-                }),
             }
+            Timer::Room => self.event(now, |links, cx| {
+                if let Links::Peers(peers) = links {
+                    peers.look_for_room_again(cx.now);
+                }
+            }),
+            Timer::Peer(pe) => self.event(now, |links, cx| match links {
+                Links::Peers(peers) => peers.event(cx, pe, Handshake::handle_timeout),
+                Links::Nodes(nodes) => nodes.handle_timeout(cx, pe),
+            }),
         }
     }
 
@@ -503,7 +516,8 @@ impl Manager {
         self.admission.encode(message, out)
     }
 
-    /// Lets something happen to the connections, and sets the timers that it may have changed.
+    /// Lets something happen to the connections, and sets the timers that it may have changed. `now` is a
+    /// reading of the driver's clock, here as everywhere.
     fn event<R>(&mut self, now: u64, event: impl FnOnce(&mut Links, &mut Context<'_>) -> R) -> R {
         let mut cx = Context {
             now: self.timers.look(now),
@@ -514,7 +528,9 @@ impl Manager {
             clock: &mut self.clock,
             may_create: true,
         };
+        let opened = cx.stats.opened;
         let result = event(&mut self.links, &mut cx);
+        self.stats.note_time(opened, now);
         let silence = self.local.retry.silence;
         let touched = match &mut self.links {
             Links::Peers(peers) => peers.take_touched(),

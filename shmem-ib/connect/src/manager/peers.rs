@@ -31,6 +31,7 @@ impl Hash for Peers {
         for pe in self.all() {
             (pe, self.get(pe)).hash(state);
         }
+        (self.is_short(), self.next_search()).hash(state);
     }
 }
 

@@ -65,7 +65,8 @@ pub(super) struct Room {
     going: BTreeSet<u32>,
     /// Something has changed since the last search for a victim found none.
     changed: bool,
-    /// When to search again even if nothing changes: drains grow old, and requests, too.
+    /// When to search again even if nothing changes: drains grow old, and requests, too. 0, which is at
+    /// once, while none was made for the present line. Means nothing if that is empty.
     search_at: u64,
 }
 
@@ -125,6 +126,9 @@ impl Room {
             self.line.remove(&(place, pe));
         }
         if let Some(place) = after.waiting {
+            if self.line.is_empty() {
+                self.search_at = 0;
+            }
             self.line.insert((place, pe));
         }
         if after.standing == Standing::Without {

@@ -310,6 +310,46 @@ fn a_stop_of_the_process_fails_no_contact() {
     assert!(failed(&pass(&mut a, goes_on + silence)));
 }
 
+/// The same while somebody stands in line for a queue pair, long after the start.
+#[test]
+fn a_stop_of_the_process_fails_no_contact_beside_a_line() {
+    let silence = RetryPolicy::default().silence;
+    let mut a = manager_of(&identity(), 0);
+    a.local.max_qps = 1;
+    let began = 3 * silence;
+    ready(&mut a, began);
+    for pe in [1, 2] {
+        a.connect(began, pe, pe, address(pe));
+        drain(&mut a, began);
+    }
+    assert!(a.is_short(), "PE 2 stands in line");
+    a.make_room(began, |_| Usage::default());
+    let goes_on = began + 10 * silence;
+    a.handle_timeout(goes_on);
+    let sent = drain(&mut a, goes_on);
+    assert_eq!(sent.len(), 1, "PE 1 is asked again");
+    assert!(a.is_wanted(1) && a.is_wanted(2));
+}
+
+/// Reports tell when connections opened on the driver's clock, which knows no stop.
+#[test]
+fn a_stop_does_not_change_when_a_connection_opened() {
+    let (mut a, mut b) = (manager_of(&identity(), 0), manager_of(&identity(), 1));
+    for manager in [&mut a, &mut b] {
+        ready(manager, 0);
+    }
+    a.connect(0, 1, 1, address(1));
+    let request = drain(&mut a, 0);
+    let late = 100 * RetryPolicy::default().silence;
+    b.handle_datagram(late, &request[0].1).unwrap();
+    let reply = drain(&mut b, late);
+    a.handle_datagram(late, &reply[0].1).unwrap();
+    assert_eq!(a.phase(1), Phase::Open);
+    let s = a.stats();
+    assert!(s.first_contact.max < late, "the stop does not count");
+    assert_eq!((s.first_opened, s.last_opened), (late, late));
+}
+
 /// A process that looks at each deadline far too late is slow, and was not stopped each time: it
 /// gives up a peer that is gone all the same.
 #[test]

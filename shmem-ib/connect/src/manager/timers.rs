@@ -57,8 +57,10 @@ impl Timers {
         now
     }
 
-    /// Sets a deadline in the time that counts, or unsets it.
+    /// Sets a deadline in the time that counts, or unsets it. One in the past is due now: whoever finds it
+    /// so was not stopped.
     pub(super) fn set(&mut self, timer: Timer, at: Option<u64>) {
+        let at = at.map(|at| at.max(self.now));
         let before = match at {
             Some(at) => self.set.insert(timer, at),
             None => self.set.remove(&timer),
@@ -81,8 +83,8 @@ impl Timers {
     }
 
     /// What is due. Each is there once: one that is set anew for the same instant fires the next time.
-    pub(super) fn due(&self, now: u64) -> Vec<Timer> {
-        let due = self.queue.iter().take_while(|(at, _)| *at <= now);
+    pub(super) fn due(&self) -> Vec<Timer> {
+        let due = self.queue.iter().take_while(|(at, _)| *at <= self.now);
         due.map(|(_, timer)| *timer).collect()
     }
 }
@@ -98,9 +100,24 @@ mod tests {
         timers.set(Timer::Peer(2), Some(3));
         timers.set(Timer::Peer(1), Some(2));
         assert_eq!(timers.next(), Some(2));
-        assert_eq!(timers.due(3), [Timer::Peer(1), Timer::Peer(2)]);
+        timers.look(2);
+        assert_eq!(timers.due(), [Timer::Peer(1)]);
+        timers.look(3);
+        assert_eq!(timers.due(), [Timer::Peer(1), Timer::Peer(2)]);
         timers.set(Timer::Peer(1), None);
-        assert_eq!((timers.next(), timers.due(2).len()), (Some(3), 0));
+        assert_eq!(
+            (timers.next(), timers.due()),
+            (Some(3), vec![Timer::Peer(2)])
+        );
+    }
+
+    #[test]
+    fn a_deadline_in_the_past_is_due_now() {
+        let mut timers = Timers::default();
+        assert_eq!(timers.look(100 * STOPPED), 100 * STOPPED);
+        timers.set(Timer::Room, Some(0));
+        assert_eq!(timers.next(), Some(100 * STOPPED));
+        assert_eq!(timers.due(), [Timer::Room]);
     }
 
     #[test]
