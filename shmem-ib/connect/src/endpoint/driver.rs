@@ -81,8 +81,7 @@ pub(super) struct Driver<H> {
     pub(super) on_inbound: Option<Box<dyn Fn() + Send + Sync>>,
     /// Queue pairs that are in error, and why.
     pub(super) broken: HashMap<Qpn, ConnError>,
-    /// Counts what the state machines of connections want done: as long as it is the same, connections
-    /// are.
+    /// Counts what happens to connections: as long as it is the same, they are.
     pub(super) changes: u64,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,

@@ -55,7 +55,66 @@ impl<H: Hca> Driver<H> {
         }
         let (now, qpn) = (self.now(), way.qpn);
         self.manager.drained(now, pe, qpn);
+        // No action tells this while other peers use the queue pair.
+        self.changes += 1;
         self.notify = true;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::endpoint::operations::post::Posted;
+    use crate::endpoint::operations::table::{Op, OpKind};
+    use crate::endpoint::{ContextId, Transport};
+    use crate::job::Job;
+    use crate::message::{Body, Generation, MAX_LEN, Message};
+    use shmem_verbs::{SendOp, Sge};
+
+    /// A thread waits for room after it has found the connection to PE 3 draining, which ends for PE 3 while
+    /// operations towards the direct peer are still under way. Nothing of it may be posted behind those.
+    #[test]
+    fn nothing_is_posted_to_a_peer_whose_part_of_a_drain_is_over() {
+        let job = Job::with(4, |config, _| {
+            config.transport = Transport::Xrc { domain: None };
+        });
+        let endpoint = &job.pes[0].endpoint;
+        endpoint.connect_all([2, 3].into_iter()).expect("both live");
+        let bye = Message {
+            src_pe: 2,
+            dst_pe: 0,
+            generation: Generation::NONE,
+            echo: Some(Generation(1)),
+            want_reply: true,
+            ticket: 0,
+            body: Body::Bye,
+        };
+        let mut bytes = [0; MAX_LEN];
+        let len = job.pes[2].endpoint.lock().manager.encode(&bye, &mut bytes);
+        let mut locked = endpoint.lock();
+        locked.peers.get_mut(&2).expect("it is known").posted += 1;
+        locked.peers.get_mut(&3).expect("it is known").entitled = 1;
+        let now = locked.now();
+        let heard = locked.manager.handle_datagram(now, &bytes[..len]);
+        heard.expect("it is of this job");
+        locked.act();
+        assert!(locked.manager.way(3).is_some_and(|way| way.draining));
+        let target = locked.target_anyway(3, 0, OpKind::Put, 0, 8);
+        let target = target.expect("it is sound").expect("it is there");
+        locked.peers.get_mut(&3).expect("it is known").entitled = 0;
+        locked.attend();
+        assert!(locked.manager.way(3).is_none() && locked.manager.way(2).is_some());
+        let op = Op::new(ContextId::DEFAULT, OpKind::Put, 3, 0, 8);
+        let id = locked.ops.insert(op);
+        let write = SendOp::Write {
+            raddr: target.raddr,
+            rkey: target.rkey,
+            imm: None,
+        };
+        // SAFETY: inline data is copied while posting, there is no other buffer.
+        let posted = unsafe { locked.post(id, &target, write, Sge::default(), Some(&[0; 8])) };
+        assert_eq!(posted.expect("the endpoint is open"), Posted::Elsewhere);
+        locked.abandon(id);
+        locked.peers.get_mut(&2).expect("it is known").posted -= 1;
     }
 }

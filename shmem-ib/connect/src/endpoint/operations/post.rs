@@ -3,7 +3,7 @@
 //! An operation needs a remote side ([`Target`]), perhaps a slot for its data, and room in the queue; who
 //! starts it waits for each of these without the lock, after which another may be missing again. So
 //! `post` checks the target when everything else is there, and sends the caller back if the
-//! connection, or the peer's memory, is another by then.
+//! connection is another by then.
 
 use std::time::Instant;
 
@@ -40,18 +40,8 @@ pub(crate) enum Posted {
     Yes,
     /// The queue is full.
     NoRoom,
-    /// The connection, or the memory behind it, is not the one any more that the operation was meant
-    /// for, and nothing of the operation has been posted.
+    /// The connection is no more for which the operation was meant, and nothing of it has been posted.
     Elsewhere,
-}
-
-/// Where a target leads by now.
-enum Leads {
-    There,
-    /// To memory that is another.
-    Elsewhere,
-    /// The connection is no more.
-    Nowhere,
 }
 
 impl<H: Hca> Driver<H> {
@@ -135,18 +125,12 @@ impl<H: Hca> Driver<H> {
         }
     }
 
-    /// Whether the connection of a target, and the memory that `op` is for, are still the same.
+    /// Whether the connection of a target is still there. If so its address and key are valid, since peers
+    /// only ever add segments.
     #[cold]
-    fn still_leads(&self, target: &Target, op: &Op) -> Result<Leads, ConnError> {
-        let (pe, segment) = (target.pe, target.segment);
-        let Some(way) = self.sound(pe)?.filter(|way| way.qpn == target.qpn) else {
-            return Ok(Leads::Nowhere);
-        };
-        let its = way.segment(segment);
-        let same = its.is_some_and(|its| {
-            target.rkey == its.rkey && target.raddr == its.address.wrapping_add(op.offset)
-        });
-        Ok(if same { Leads::There } else { Leads::Elsewhere })
+    fn still_leads(&self, target: &Target) -> Result<bool, ConnError> {
+        let way = self.sound(target.pe)?;
+        Ok(way.is_some_and(|way| way.qpn == target.qpn))
     }
 
     /// A slot of the pool for `len` bytes, if one is free.
@@ -174,17 +158,12 @@ impl<H: Hca> Driver<H> {
             return Err(self.over());
         }
         let (pe, qpn) = (target.pe, target.qpn);
-        if target.changes != self.changes {
-            let Some(op) = self.ops.get(id) else {
-                return Err(self.over());
+        if target.changes != self.changes && !self.still_leads(target)? {
+            return match self.ops.get(id) {
+                Some(op) if op.begun => Err(self.explain(op, Failed::Lost)),
+                Some(_) => Ok(Posted::Elsewhere),
+                None => Err(self.over()),
             };
-            // The peer keeps the registrations with which an operation has begun until that is over.
-            match self.still_leads(target, op)? {
-                Leads::There => {}
-                Leads::Elsewhere if op.begun => {}
-                Leads::Nowhere if op.begun => return Err(self.explain(op, Failed::Lost)),
-                Leads::Elsewhere | Leads::Nowhere => return Ok(Posted::Elsewhere),
-            }
         }
         let (Some(op), Some(peer)) = (self.ops.get_mut(id), self.peers.get_mut(&pe)) else {
             return Err(self.over());
@@ -350,8 +329,7 @@ impl<H: Hca> Locked<'_, H> {
 
     /// Posts one work request of operation `id`, waiting for room in the queue. If the connection
     /// has made room for another before anything of the operation was posted, it opens again, and
-    /// `target` changes; so it does if the peer's memory has changed since. If posting fails, the
-    /// operation is over when this returns.
+    /// `target` changes. If posting fails, the operation is over when this returns.
     ///
     /// # Safety
     /// The local buffer stays valid until the operation completes.
@@ -388,7 +366,7 @@ impl<H: Hca> Locked<'_, H> {
         }
     }
 
-    /// Connects again, or looks where the memory is now, for an operation of which nothing was posted.
+    /// Connects again, for an operation of which nothing was posted.
     fn retarget(&mut self, id: OpId, target: &mut Target) -> Result<(), ConnError> {
         let Some(op) = self.ops.get_mut(id) else {
             return Err(self.over());
