@@ -162,15 +162,11 @@ pub enum Action {
     /// [`drained`](crate::manager::Manager::drained) when those under way have completed. If that
     /// takes time and the peer waits for it, call [`busy`](crate::manager::Manager::busy).
     Drain(Qpn),
-    /// The open connection reaches more memory of the peer now.
-    SegmentsAdded(Memory),
-    /// Operations for this peer may be posted to this queue pair now.
-    Opened {
-        /// The local queue pair.
-        qpn: Qpn,
-        /// The memory of the peer.
-        memory: Memory,
-    },
+    /// The open connection reaches more memory of the peer now:
+    /// [`way`](crate::manager::Manager::way) tells.
+    SegmentsAdded,
+    /// Operations for this peer may be posted now: [`way`](crate::manager::Manager::way) tells where.
+    Opened,
     /// The wanted connection did not come to be; a later `connect` starts anew.
     Failed(Failure),
     /// The peer has nothing under way towards us, and starts nothing any more; nothing may be

@@ -324,8 +324,10 @@ impl World {
                         self.endpoints[pe as usize].wants.retain(|to| *to != peer);
                     }
                 }
-                Action::Opened { qpn, memory } => {
-                    assert_eq!(memory.segments[0].address >> 32, u64::from(peer));
+                Action::Opened => {
+                    let way = manager.way(peer).expect("it is open");
+                    assert_eq!(way.segments[0].address >> 32, u64::from(peer));
+                    let qpn = way.qpn;
                     let alive = self.fabric.open(pe, qpn);
                     self.totals.opened_towards_the_dead += u64::from(!alive);
                     if self.rng.below(2) == 0 {
@@ -342,7 +344,7 @@ impl World {
                 }
                 Action::PeerLeft { .. } => panic!("PE {pe}: PE {peer} has not left"),
                 Action::Drain(_) => panic!("PE {pe}: there is no limit"),
-                Action::SegmentsAdded(_) => panic!("PE {pe}: there are no more"),
+                Action::SegmentsAdded => panic!("PE {pe}: there are no more"),
                 Action::CreateTarget(_) | Action::DestroyTarget(_) => {
                     panic!("PE {pe}: this is not XRC")
                 }

@@ -4,12 +4,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::interface::{Action, Failure, Local};
 use shmem_ib::connect::manager::{Identity, Manager};
 use shmem_ib::connect::message::{MAX_LEN, Memory, Segment};
 use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::connect::xrc::Nodes;
+use shmem_ib::connect::{UdAddress, Way};
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
 
@@ -54,16 +54,8 @@ struct Pe {
     life: Life,
     /// Wishes that have to come true.
     wants: Vec<u32>,
-    peers: BTreeMap<u32, Peer>,
-}
-
-/// What the driver knows of a peer.
-#[derive(Default)]
-struct Peer {
-    open: Option<Qpn>,
-    memory: Memory,
-    under_way: u32,
-    draining: bool,
+    /// Operations under way, by peer.
+    under_way: BTreeMap<u32, u32>,
 }
 
 impl Pe {
@@ -165,7 +157,7 @@ impl World {
                 manager: None,
                 life: Life::Up,
                 wants: Vec::new(),
-                peers: BTreeMap::new(),
+                under_way: BTreeMap::new(),
             });
         }
         for pe in 0..n {
@@ -339,13 +331,14 @@ impl World {
         if this.life != Life::Up {
             return;
         }
-        let peer = this.peers.entry(to).or_default();
-        let Some(ini) = peer.open.filter(|_| !peer.draining) else {
+        let way = this.manager.as_ref().and_then(|manager| manager.way(to));
+        let Some(way) = way.filter(|way| !way.draining && !way.left) else {
             self.connect(pe, to);
             return;
         };
-        peer.under_way += 1;
-        assert_eq!(peer.memory, memory(to));
+        assert_leads_to(&way, to);
+        let ini = way.qpn;
+        *this.under_way.entry(to).or_default() += 1;
         self.totals.operations += 1;
         let direct = self.pes[pe as usize].nodes().and_then(|n| n.direct(to));
         let taker = self.fabric.deliver(ini);
@@ -361,8 +354,7 @@ impl World {
         }
         // Even the last repetition finds its target, unless that has died.
         let _ = self.fabric.deliver(ini);
-        let peer = self.pes[pe as usize].peers.entry(to).or_default();
-        peer.under_way -= 1;
+        *self.pes[pe as usize].under_way.entry(to).or_default() -= 1;
         self.drain_if_idle(pe, to);
         self.leave_if_idle(pe);
     }
@@ -370,13 +362,15 @@ impl World {
     fn drain_if_idle(&mut self, pe: u32, to: u32) {
         let now = self.now;
         let this = &mut self.pes[pe as usize];
-        let peer = this.peers.entry(to).or_default();
-        if peer.draining
-            && peer.under_way == 0
-            && let (Some(qpn), Some(manager)) = (peer.open.take(), &mut this.manager)
+        let busy = this.under_way.get(&to).is_some_and(|n| *n > 0);
+        if let Some(manager) = &mut this.manager
+            && let Some(way) = manager.way(to)
+            && way.draining
+            && !busy
         {
-            peer.draining = false;
+            let qpn = way.qpn;
             manager.drained(now, to, qpn);
+            assert!(manager.way(to).is_none(), "it is drained");
             self.act(pe);
         }
     }
@@ -384,7 +378,7 @@ impl World {
     fn leave_if_idle(&mut self, pe: u32) {
         let now = self.now;
         let this = &mut self.pes[pe as usize];
-        if this.life != Life::WantsToLeave || this.peers.values().any(|peer| peer.under_way > 0) {
+        if this.life != Life::WantsToLeave || this.under_way.values().any(|n| *n > 0) {
             return;
         }
         this.life = Life::Leaving;
@@ -432,24 +426,27 @@ impl World {
                     let alive = self.fabric.open(pe, qpn, sq_psn, &link);
                     self.totals.opened_towards_the_dead += u64::from(!alive);
                 }
-                Action::Opened { qpn, memory } => {
-                    let peer = this.peers.entry(to).or_default();
-                    assert_eq!((peer.open, peer.under_way), (None, 0));
-                    (peer.open, peer.memory) = (Some(qpn), memory);
+                Action::Opened => {
+                    assert_leads_to(&manager.way(to).expect("it is open"), to);
+                    assert_eq!(this.under_way.get(&to).copied().unwrap_or_default(), 0);
                 }
                 Action::Drain(qpn) => {
-                    let peer = this.peers.entry(to).or_default();
-                    assert_eq!(peer.open, Some(qpn));
-                    peer.draining = true;
+                    let way = manager.way(to).expect("it drains");
+                    assert!(way.qpn == qpn && way.draining);
                     self.drain_if_idle(pe, to);
                 }
                 Action::DestroyQp(qpn) => {
                     let was_open = self.fabric.destroy_ini(pe, qpn);
-                    for peer in this.peers.values_mut().filter(|p| p.open == Some(qpn)) {
-                        (peer.open, peer.under_way, peer.draining) = (None, 0, false);
-                    }
-                    // The wishes were fulfilled once; who uses the node next asks again.
                     let (node, per_node) = (to / self.per_node, self.per_node);
+                    let mut of_node = this
+                        .under_way
+                        .iter()
+                        .filter(|(to, _)| **to / per_node == node);
+                    assert!(
+                        of_node.all(|(_, n)| *n == 0),
+                        "the INI QP of PE {pe} is destroyed under its operations"
+                    );
+                    // The wishes were fulfilled once; who uses the node next asks again.
                     let wanted = |to: u32| manager.is_wanted(to);
                     this.wants
                         .retain(|to| !was_open || to / per_node != node || wanted(*to));
@@ -469,7 +466,7 @@ impl World {
                     self.assert_left(to);
                     self.pes[pe as usize].wants.retain(|w| *w != to);
                 }
-                Action::ResetQp(_) | Action::SegmentsAdded(_) => {
+                Action::ResetQp(_) | Action::SegmentsAdded => {
                     panic!("PE {pe} towards PE {to}: {action:?}")
                 }
             }
@@ -588,6 +585,12 @@ const fn common_mtu(a: u32, b: u32) -> Mtu {
     } else {
         Mtu::M1024
     }
+}
+
+/// Whoever posts there reaches the memory of `pe`.
+pub(crate) fn assert_leads_to(way: &Way<'_>, pe: u32) {
+    let its = memory(pe);
+    assert_eq!((way.srqn, way.segments), (Some(its.srqn), &its.segments));
 }
 
 pub(crate) fn memory(pe: u32) -> Memory {

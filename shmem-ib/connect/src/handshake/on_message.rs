@@ -401,9 +401,7 @@ impl Handshake {
             State::Answered(pair) => {
                 cx.stats.reconnects += u64::from(mem::take(&mut self.evicted));
                 cx.note_opened(self.want.take().map(|want| want.since));
-                let memory = pair.theirs.memory.clone();
-                let qpn = pair.mine.qpn;
-                cx.act(self.pe, Action::Opened { qpn, memory });
+                cx.act(self.pe, Action::Opened);
                 self.state = State::Open(pair);
             }
             other => self.state = other,

@@ -66,7 +66,7 @@ impl Handshake {
 
     /// Remembers the peer's segments if there are more than before.
     fn learn_segments(&mut self, cx: &mut Context<'_>, memory: &Memory) -> bool {
-        let usable = matches!(self.state, State::Open(_) | State::Draining(..));
+        let usable = self.way().is_some();
         let Some(pair) = self.state.pair_mut() else {
             return false;
         };
@@ -75,7 +75,7 @@ impl Handshake {
         }
         pair.theirs.memory = memory.clone();
         if usable {
-            cx.act(self.pe, Action::SegmentsAdded(memory.clone()));
+            cx.act(self.pe, Action::SegmentsAdded);
         }
         true
     }

@@ -27,6 +27,7 @@ mod room;
 mod timers;
 
 pub use room::{DRAIN_EXPECTED, Usage};
+pub use timers::Timer;
 
 use std::hash::{Hash, Hasher};
 
@@ -34,7 +35,7 @@ use smallvec::SmallVec;
 
 use self::leaving::Leaving;
 use self::peers::Peers;
-use self::timers::{Timer, Timers};
+use self::timers::Timers;
 use super::UdAddress;
 use super::admission::Admission;
 pub use super::admission::Identity;
@@ -481,12 +482,12 @@ impl Manager {
 
     /// What was due at the latest event, for who lets other things happen between one and the next.
     #[must_use]
-    fn due(&self) -> Vec<Timer> {
+    pub fn due(&self) -> Vec<Timer> {
         self.timers.due()
     }
 
     /// Does one thing that is [`due`](Self::due).
-    fn fire(&mut self, now: u64, timer: Timer) {
+    pub fn fire(&mut self, now: u64, timer: Timer) {
         match timer {
             Timer::Linger => {
                 if let Some(leaving) = &mut self.leaving {

@@ -15,7 +15,7 @@ const STOPPED: u64 = 1_000_000_000;
 
 /// What a deadline is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Timer {
+pub enum Timer {
     /// Whoever is waited for while this PE leaves has been silent for too long.
     Linger,
     /// The line of those who want a queue pair is to be looked at again.

@@ -286,7 +286,7 @@ impl Nodes {
             if let Some(NodeState::Open(_, users)) = node.map(|node| &node.state)
                 && users.contains(&pe)
             {
-                cx.act(pe, Action::SegmentsAdded(memory.clone()));
+                cx.act(pe, Action::SegmentsAdded);
             }
         }
     }
@@ -294,7 +294,7 @@ impl Nodes {
     /// If `pe` is reachable now: operations to it may begin, and its want has come true.
     fn reach(&mut self, cx: &mut Context<'_>, pe: u32) {
         let peer = self.peer(pe);
-        let (Some(memory), Some(node)) = (peer.memory.clone(), peer.node) else {
+        let (Some(_), Some(node)) = (&peer.memory, peer.node) else {
             return;
         };
         let Some(entry) = self.nodes.get_mut(&node) else {
@@ -303,9 +303,9 @@ impl Nodes {
         let NodeState::Open(mine, users) = &mut entry.state else {
             return;
         };
-        let (qpn, direct) = (mine.qpn, mine.direct);
+        let direct = mine.direct;
         if users.insert(pe) {
-            cx.act(pe, Action::Opened { qpn, memory });
+            cx.act(pe, Action::Opened);
         }
         if let Some(since) = self.peer(pe).want.take() {
             cx.note_opened(Some(since));

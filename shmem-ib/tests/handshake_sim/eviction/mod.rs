@@ -94,11 +94,9 @@ struct Thread {
     waits_for: Option<u32>,
 }
 
-/// What the driver knows of a peer.
+/// What the driver counts of a peer.
 #[derive(Debug, Default)]
 struct Peer {
-    open: Option<Qpn>,
-    draining: bool,
     waiters: u32,
     entitled: u32,
     posted: u64,
@@ -107,7 +105,8 @@ struct Peer {
     /// Time of the last execution, and of the last completion, on the open queue pair.
     last_execution: u64,
     last_completion: u64,
-    memory: Memory,
+    /// Of how many segments the driver was told.
+    told: usize,
 }
 
 struct Pe {
@@ -502,16 +501,19 @@ impl World {
 
     /// A PE with an open connection, and the peer of whose memory it does not know all.
     fn pes_that_know_too_little(&self) -> Option<(u32, u32)> {
-        let up = (0u32..)
+        let all = (0u32..)
             .zip(&self.pes)
-            .filter(|(_, pe)| pe.manager.is_some());
-        let mut all =
-            up.flat_map(|(me, pe)| pe.peers.iter().map(move |(to, peer)| (me, *to, peer)));
-        let found = all.find(|(_, to, peer)| {
-            let open = peer.open.is_some() && !peer.draining && self.is_up(*to);
-            open && peer.memory.segments.len() != usize::from(self.pes[*to as usize].segments)
+            .flat_map(|(me, pe)| pe.peers.iter().map(move |(to, peer)| (me, pe, *to, peer)));
+        let mut open = all.filter_map(|(me, pe, to, peer)| {
+            let way = pe.manager.as_ref()?.way(to)?;
+            (!way.draining && self.is_up(to)).then_some((me, to, peer.told, way.segments.len()))
         });
-        found.map(|(me, to, _)| (me, to))
+        let too_little = |(_, to, told, known): &(u32, u32, usize, usize)| {
+            let there = usize::from(self.pes[*to as usize].segments);
+            (*told, *known) != (there, there)
+        };
+        let found = open.find(too_little);
+        found.map(|(me, to, ..)| (me, to))
     }
 
     fn check(&self) {
@@ -539,11 +541,10 @@ impl World {
             let Some(manager) = &me.manager else { continue };
             for (to, peer) in &me.peers {
                 text += &format!(
-                    "\n  {pe}->{to} {:?} {:?} wanted {} draining {} entitled {} of {}, {} of {}",
+                    "\n  {pe}->{to} {:?} {:?} wanted {} entitled {} of {}, {} of {}",
                     manager.phase(*to),
                     manager.local_qp(*to),
                     manager.is_wanted(*to),
-                    peer.draining,
                     peer.entitled,
                     peer.waiters,
                     peer.completed,

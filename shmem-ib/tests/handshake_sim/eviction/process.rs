@@ -95,10 +95,9 @@ impl World {
         };
         let peer = me.peers.entry(to).or_default();
         let waited = t.waits_for.is_some();
-        let usable = peer
-            .open
-            .filter(|_| !peer.draining || waited && peer.entitled > 0);
-        let Some(qpn) = usable else {
+        let entitled = waited && peer.entitled > 0;
+        let way = manager.way(to).filter(|way| !way.draining || entitled);
+        let Some(qpn) = way.map(|way| way.qpn) else {
             if !waited {
                 t.waits_for = Some(to);
                 peer.waiters += 1;
@@ -138,32 +137,31 @@ impl World {
         }
     }
 
-    /// A drain that may have come to its end.
-    fn attend(&mut self, pe: u32, to: u32) {
+    /// A drain that may have come to its end; returns whether it has.
+    fn attend(&mut self, pe: u32, to: u32) -> bool {
         let me = &mut self.pes[pe as usize];
         let clock = me.clock(self.now);
-        let (Some(manager), Some(peer)) = (&mut me.manager, me.peers.get_mut(&to)) else {
-            return;
+        let (Some(manager), Some(peer)) = (&mut me.manager, me.peers.get(&to)) else {
+            return false;
         };
-        if let Some(qpn) = peer.open
-            && peer.draining
-            && peer.completed == peer.posted
-            && peer.entitled == 0
-        {
-            peer.open = None;
-            peer.draining = false;
-            manager.drained(clock, to, qpn);
-        }
+        let idle = peer.completed == peer.posted && peer.entitled == 0;
+        let Some(way) = manager.way(to).filter(|way| way.draining && idle) else {
+            return false;
+        };
+        let qpn = way.qpn;
+        manager.drained(clock, to, qpn);
+        assert!(manager.way(to).is_none(), "it is drained");
+        true
     }
 
     /// Does what one process would do whenever it has the processor.
     pub(super) fn act(&mut self, pe: u32) {
-        let known: Vec<u32> = self.pes[pe as usize].peers.keys().copied().collect();
-        for to in known {
-            self.attend(pe, to);
-        }
         loop {
             self.execute_actions(pe);
+            let known: Vec<u32> = self.pes[pe as usize].peers.keys().copied().collect();
+            if known.into_iter().any(|to| self.attend(pe, to)) {
+                continue;
+            }
             let me = &mut self.pes[pe as usize];
             let clock = me.clock(self.now);
             let peers = &me.peers;
@@ -219,18 +217,16 @@ impl World {
                 Action::ResetQp(qpn) => self.fabric.reset(pe, qpn),
                 Action::DestroyQp(qpn) => {
                     self.fabric.destroy(pe, qpn);
-                    self.destroyed(pe, to, qpn);
+                    self.destroyed(to, qpn);
                 }
-                Action::Opened { qpn, memory } => {
-                    self.fabric.open(pe, qpn);
-                    let me = &mut self.pes[pe as usize];
+                Action::Opened => {
+                    let way = manager.way(to).expect("it is open");
+                    self.fabric.open(pe, way.qpn);
                     me.posts += 1;
                     let peer = me.peers.entry(to).or_default();
-                    peer.open = Some(qpn);
-                    peer.draining = false;
                     peer.entitled = peer.waiters;
                     peer.used = me.posts;
-                    peer.memory = memory;
+                    peer.told = way.segments.len();
                     let waiting = |t: &Thread| t.waits_for == Some(to);
                     let threads: Vec<usize> = (0..me.threads.len())
                         .filter(|i| waiting(&me.threads[*i]))
@@ -240,18 +236,19 @@ impl World {
                     }
                 }
                 Action::Drain(qpn) => {
-                    let peer = me.peers.entry(to).or_default();
-                    assert_eq!(peer.open, Some(qpn));
-                    peer.draining = true;
+                    let way = manager.way(to).expect("it drains");
+                    assert!(way.qpn == qpn && way.draining);
                     self.attend(pe, to);
                     if let Some(manager) = &mut self.pes[pe as usize].manager {
                         manager.busy(clock, to);
                     }
                 }
-                Action::SegmentsAdded(memory) => {
+                Action::SegmentsAdded => {
+                    let way = manager.way(to).expect("somebody can make use of it");
+                    let known = way.segments.len();
                     let peer = me.peers.entry(to).or_default();
-                    assert!(peer.memory.segments.len() < memory.segments.len());
-                    peer.memory = memory;
+                    assert!(peer.told < known);
+                    peer.told = known;
                 }
                 Action::Failed(Failure::Silence { .. }) if !self.is_up(to) => self.lost(pe, to),
                 other => panic!("PE {pe} towards PE {to}: {other:?}"),
@@ -277,12 +274,7 @@ impl World {
     }
 
     /// The operations on a queue pair that is gone. Without a crash there are none.
-    fn destroyed(&mut self, pe: u32, to: u32, qpn: Qpn) {
-        let peer = self.pes[pe as usize].peers.entry(to).or_default();
-        if peer.open == Some(qpn) {
-            peer.open = None;
-            peer.draining = false;
-        }
+    fn destroyed(&mut self, to: u32, qpn: Qpn) {
         for op in 0..self.ops.len() {
             let Op { qpn: its, done, .. } = self.ops[op];
             if its != qpn || done {

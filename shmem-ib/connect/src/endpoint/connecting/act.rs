@@ -77,14 +77,14 @@ impl<H: Hca> Driver<H> {
             Action::DestroyTarget(qpn) => {
                 self.destroy_qp(qpn);
             }
-            Action::Opened { .. } => self.opened(pe),
+            Action::Opened => self.opened(pe),
             Action::Drain(_) => {
                 if !self.drain_if_idle(pe) {
                     self.attention.push(pe);
                     self.manager.busy(now, pe);
                 }
             }
-            Action::SegmentsAdded(_) => self.notify = true,
+            Action::SegmentsAdded => self.notify = true,
             Action::Failed(failure) => self.connect_failed(pe, failure),
             Action::PeerLeft { waits } => {
                 if waits && self.peers.get(&pe).is_some_and(|peer| !peer.is_idle()) {
