@@ -256,39 +256,45 @@ impl Nodes {
         }
     }
 
-    /// The answer to an ASK.
+    /// The answer to the ASK of this number.
     pub(super) fn handle_memory(
         &mut self,
         cx: &mut Context<'_>,
         pe: u32,
+        echo: Generation,
         memory: &Memory,
     ) -> Verdict {
         let peer = self.peer(pe);
-        if peer.left {
+        if peer.left || peer.asks.number != echo {
             return Verdict::Stale;
         }
-        if peer.memory.is_some() && peer.asks.now.is_none() {
+        let awaited = peer.asks.now.is_some();
+        let news = self.learn(cx, pe, memory);
+        if !awaited && !news {
             return Verdict::Duplicate;
         }
         cx.stats.segments_received += 1;
-        self.learn(cx, pe, memory);
         self.reach(cx, pe);
         Verdict::Accepted
     }
 
-    fn learn(&mut self, cx: &mut Context<'_>, pe: u32, memory: &Memory) {
+    /// Remembers the memory of a peer if it is more than before.
+    fn learn(&mut self, cx: &mut Context<'_>, pe: u32, memory: &Memory) -> bool {
         let peer = self.peer(pe);
         peer.asks.now = None;
-        if peer.memory.as_ref() != Some(memory) {
-            peer.snubs = 0;
-            peer.memory = Some(memory.clone());
-            let node = peer.node.and_then(|node| self.nodes.get(&node));
-            if let Some(NodeState::Open(_, users)) = node.map(|node| &node.state)
-                && users.contains(&pe)
-            {
-                cx.act(pe, Action::SegmentsAdded);
-            }
+        let known = peer.memory.as_ref().map(|known| known.segments.len());
+        if known.is_some_and(|known| memory.segments.len() <= known) {
+            return false;
         }
+        peer.snubs = 0;
+        peer.memory = Some(memory.clone());
+        let node = peer.node.and_then(|node| self.nodes.get(&node));
+        if let Some(NodeState::Open(_, users)) = node.map(|node| &node.state)
+            && users.contains(&pe)
+        {
+            cx.act(pe, Action::SegmentsAdded);
+        }
+        true
     }
 
     /// If `pe` is reachable now: operations to it may begin, and its want has come true.

@@ -188,7 +188,7 @@ impl Nodes {
             (Body::Offer(offer), None) => self.handle_request(cx, pe, from, offer),
             (Body::Offer(offer), Some(echo)) => self.handle_answer(cx, pe, echo, &offer),
             (Body::Ask(ud), _) => self.handle_ask(cx, pe, from, ud),
-            (Body::Segments(memory), Some(_)) => self.handle_memory(cx, pe, &memory),
+            (Body::Segments(memory), Some(echo)) => self.handle_memory(cx, pe, echo, &memory),
             (Body::Drain(ud), None) => self.initiator_gone(cx, pe, from, ud, asks),
             (Body::Drain(_), Some(echo)) => self.target_gone(pe, echo),
             (Body::Bye, Some(echo)) => self.handle_bye(cx, pe, echo, asks),

@@ -95,7 +95,6 @@ impl Nodes {
         }
         repeater.again(cx.now, cx.local.retry.farewell(), cx.rng);
         let generation = *generation;
-        cx.stats.byes_repeated += 1;
         self.send_drain(cx, pe, generation, None, true);
     }
 
@@ -129,6 +128,8 @@ impl Nodes {
             && let Some(bye) = &mut target.bye
             && bye.next <= cx.now
         {
+            // The first time was put off, and is no repetition.
+            cx.stats.byes_repeated += u64::from(bye.sent > 1);
             bye.again(cx.now, cx.local.retry.farewell(), cx.rng);
             let generation = target.generation;
             self.send_bye(cx, pe, generation, true);

@@ -330,6 +330,23 @@ fn a_lost_acknowledgement_costs_the_linger_time_and_no_more() {
     assert_eq!(a.stats().byes_missed, 1);
 }
 
+/// A DRAIN that is sent again is no BYE, and the first BYE to an initiator that stays is no repetition.
+#[test]
+fn byes_are_counted_as_byes_and_drains_as_drains() {
+    for (pe, counts) in [(0, (0, 0, 4)), (1, (3, 2, 0))] {
+        let (a, b) = connected();
+        let mut leaver = if pe == 0 { a } else { b };
+        leaver.leave(10, 500 * MS);
+        leaver.say_bye(10, 8);
+        for _ in 0..3 {
+            let at = leaver.next_timeout().expect("it is not answered");
+            leaver.handle_timeout(at);
+        }
+        let s = leaver.stats();
+        assert_eq!((s.byes_sent, s.byes_repeated, s.drains_sent), counts);
+    }
+}
+
 #[test]
 fn who_leaves_refuses_what_is_new() {
     let mut b = machine(1);
@@ -418,4 +435,43 @@ fn more_memory_is_learned_by_asking_again() {
     assert_eq!(*a.way(1).expect("it is open").segments, more.segments);
     a.refresh(304 * MS, 1);
     assert!(act(&mut a, 304 * MS, 0).sent.is_empty(), "not so soon");
+}
+
+/// Of two lists of segments the longer one counts, whatever overtakes what.
+#[test]
+fn a_late_answer_takes_no_segment_back() {
+    let (mut a, mut b) = connected();
+    a.refresh(300 * MS, 1);
+    let ask = act(&mut a, 300 * MS, 0).sent;
+    let early = deliver(&mut b, 301 * MS, 0, &ask).sent;
+    b.ready(302 * MS, more_memory(1));
+    let later = deliver(&mut b, 303 * MS, 0, &ask).sent;
+    deliver(&mut a, 304 * MS, 0, &later);
+    // The next question is under way when the first answer to the one before arrives.
+    a.refresh(700 * MS, 1);
+    let ask = act(&mut a, 700 * MS, 0).sent;
+    let news = deliver(&mut a, 701 * MS, 0, &early);
+    assert!(news.actions.is_empty(), "{:?}", news.actions);
+    assert_eq!(a.way(1).expect("it is open").segments.len(), 2);
+    // It is no answer to the next.
+    assert!(a.next_timeout().is_some_and(|at| at < 702 * MS));
+    let answer = deliver(&mut b, 702 * MS, 0, &ask).sent;
+    deliver(&mut a, 703 * MS, 0, &answer);
+    assert_eq!(a.next_timeout(), None);
+}
+
+/// Two answers to one question: the second one tells more.
+#[test]
+fn the_longer_of_two_answers_is_taken() {
+    let (mut a, mut b) = connected();
+    a.refresh(300 * MS, 1);
+    let ask = act(&mut a, 300 * MS, 0).sent;
+    let early = deliver(&mut b, 301 * MS, 0, &ask).sent;
+    b.ready(302 * MS, more_memory(1));
+    let later = deliver(&mut b, 303 * MS, 0, &ask).sent;
+    assert!(deliver(&mut a, 304 * MS, 0, &early).actions.is_empty());
+    let news = deliver(&mut a, 305 * MS, 0, &later).actions;
+    assert_eq!(news, [(1, Action::SegmentsAdded)]);
+    assert!(deliver(&mut a, 306 * MS, 0, &early).actions.is_empty());
+    assert_eq!(a.way(1).expect("it is open").segments.len(), 2);
 }
