@@ -229,7 +229,10 @@ pub struct Message {
     pub generation: Generation,
     /// OFFER: the receiver's queue pair for which the sender's is ready. WAIT: the one of the
     /// message that cannot be answered yet. BYE, DRAIN: the one that the sender will not use;
-    /// always set, but in the DRAIN of an XRC initiator. SEGMENTS and its acknowledgement: the one to which the sender's is linked.
+    /// always set. SEGMENTS and its acknowledgement: the one to which the sender's is linked.
+    ///
+    /// With XRC there is none in the DRAIN of an initiator and in the WAIT that answers a BYE, and whatever
+    /// answers an ASK has its number.
     pub echo: Option<Generation>,
     /// Whether the sender asks for a message of the same kind, or an acknowledgement.
     pub want_reply: bool,
