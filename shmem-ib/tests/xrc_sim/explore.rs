@@ -420,7 +420,7 @@ fn every_schedule_of_one_initiator_and_two_targets_settles() {
         Budget { repeats: 2, ..none },
         Budget {
             leaves: 1,
-            timeouts: 2,
+            timeouts: 1,
             ..none
         },
         Budget {
@@ -448,4 +448,17 @@ fn every_schedule_of_one_initiator_and_two_targets_settles() {
             assert!(states > 100);
         }
     }
+}
+
+/// With two timeouts both targets may be asked again before one of them goes.
+#[test]
+fn every_schedule_of_a_departure_and_two_timeouts_settles() {
+    let budget = Budget {
+        leaves: 1,
+        timeouts: 2,
+        ..Budget::default()
+    };
+    let states = explore(true, budget);
+    println!("{states} states with {budget:?}");
+    assert!(states > 500_000);
 }
