@@ -1,7 +1,5 @@
 //! Bytes of the PMI-2 socket and of the links between launch agents.
 
-use std::mem::discriminant;
-
 use shmem_pmi::process_mapping::ProcessMapping;
 use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
 use shmem_pmi::wire::data::Operation;
@@ -10,26 +8,9 @@ use shmem_pmi::wire::v2::{
     Command, Decoder, Fields, Incoming, InitLine, InitReply, Reply, Request, Response,
 };
 
-use crate::streams::{Decode, messages};
+use crate::streams::{Decode, decodes, messages};
 
-impl Decode for Decoder {
-    /// Whether it is a line, and its bytes.
-    type Message = (bool, Vec<u8>);
-
-    fn push(&mut self, bytes: &[u8]) {
-        Self::push(self, bytes);
-    }
-
-    fn next(&mut self) -> Result<Option<Self::Message>, String> {
-        let next = self.next_message();
-        let next = next.map_err(|e| format!("{:?}", discriminant(&e)))?;
-        Ok(next.map(|message| match message {
-            Incoming::Line(line) => (true, line.to_vec()),
-            Incoming::Body(body) => (false, body.to_vec()),
-            _ => unreachable!("a third kind of message"),
-        }))
-    }
-}
+decodes!(Decoder, Incoming::Line, Incoming::Body);
 
 /// However the stream is cut, the same messages come out of it; a message that is understood
 /// is encoded to bytes that mean the same.

@@ -1,32 +1,13 @@
 //! Lines and spawn requests of PMI-1.
 
-use std::mem::discriminant;
-
 use shmem_pmi::question::{SpawnCommand, SpawnRequest};
 use shmem_pmi::wire::v1::{
     Command, Decoder, Fact, Incoming, InitLine, Reply, SpawnBlock, encode_spawn,
 };
 
-use crate::streams::{Decode, messages};
+use crate::streams::{decodes, messages};
 
-impl Decode for Decoder {
-    /// Whether it is a line, and its bytes.
-    type Message = (bool, Vec<u8>);
-
-    fn push(&mut self, bytes: &[u8]) {
-        Self::push(self, bytes);
-    }
-
-    fn next(&mut self) -> Result<Option<Self::Message>, String> {
-        let next = self.next_message();
-        let next = next.map_err(|e| format!("{:?}", discriminant(&e)))?;
-        Ok(next.map(|message| match message {
-            Incoming::Line(line) => (true, line.to_vec()),
-            Incoming::Block(block) => (false, block.to_vec()),
-            _ => unreachable!("a third kind of message"),
-        }))
-    }
-}
+decodes!(Decoder, Incoming::Line, Incoming::Block);
 
 /// However the stream is cut, the same messages come out of it; a message that is understood is
 /// encoded, if it can be sent at all, to a line that means the same.

@@ -14,6 +14,31 @@ pub(crate) trait Decode: Default {
     fn next(&mut self) -> Result<Option<Self::Message>, String>;
 }
 
+/// Implements [`Decode`] for a decoder of PMI, whose messages are lines and something else.
+macro_rules! decodes {
+    ($decoder:ty, $line:path, $other:path) => {
+        impl crate::streams::Decode for $decoder {
+            /// Whether it is a line, and its bytes.
+            type Message = (bool, Vec<u8>);
+
+            fn push(&mut self, bytes: &[u8]) {
+                Self::push(self, bytes);
+            }
+
+            fn next(&mut self) -> Result<Option<Self::Message>, String> {
+                let next = self.next_message();
+                let next = next.map_err(|e| format!("{:?}", std::mem::discriminant(&e)))?;
+                Ok(next.map(|message| match message {
+                    $line(line) => (true, line.to_vec()),
+                    $other(other) => (false, other.to_vec()),
+                    _ => unreachable!("a third kind of message"),
+                }))
+            }
+        }
+    };
+}
+pub(crate) use decodes;
+
 /// Pieces of `data`, whose lengths the bytes decide.
 fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {

@@ -135,8 +135,16 @@ pub(crate) fn blocks<T>(
     count: usize,
 ) -> (Blocks, usize, usize) {
     for (arg, stride) in [("dst", dst), ("sst", sst)] {
-        if stride < block.max(1) as isize && count > 1 {
-            overlapping(name, arg, stride, block);
+        if count > 1 {
+            if stride < block.max(1) as isize {
+                overlapping(name, arg, stride, block);
+            }
+            if stride.checked_mul(size_of::<T>() as isize).is_none() {
+                refuse(
+                    name,
+                    format_args!("{arg} = {stride}: no memory has elements so far apart"),
+                );
+            }
         }
     }
     let extent = |stride: isize| match count.checked_sub(1) {

@@ -1,4 +1,4 @@
-//! What PEs say alike is notice once, with how often it was said.
+//! What PEs say alike is told once, with how often it was said.
 //!
 //! When a program fails, it often fails on all PEs at once and in the same words. Every agent, and the
 //! launcher, remembers what has passed through it: what is new goes on at once, what is not is counted,
@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of texts that are remembered. What comes after is notice each time.
+/// Bytes of texts that are remembered. What comes after is told each time.
 const REMEMBERED: usize = 256 << 10;
 /// What remembering costs beside the text.
 const OVERHEAD: usize = 128;
@@ -27,7 +27,7 @@ pub struct Notice {
     pub node: u32,
     /// How often it was said.
     pub count: u64,
-    /// Whether it only adds to what was said before: then it is notice once and not counted.
+    /// Whether it only adds to what was said before: then it is told once and not counted.
     pub adds: bool,
     /// The words.
     pub text: String,
@@ -58,7 +58,7 @@ impl Notice {
     }
 }
 
-/// What has been notice so far.
+/// What has been told so far.
 #[derive(Debug, Default)]
 pub struct Fold {
     known: Vec<Notice>,
@@ -66,7 +66,7 @@ pub struct Fold {
     bytes: usize,
 }
 
-/// What becomes of something that was notice.
+/// What becomes of something that was told.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Passed {
     /// It is new, and goes on.
@@ -78,7 +78,7 @@ pub enum Passed {
 }
 
 impl Fold {
-    /// Takes note of something that was notice.
+    /// Takes note of something that was told.
     pub fn add(&mut self, notice: Notice) -> Passed {
         if let Some(&at) = self.by_text.get(&notice.text) {
             let known = &mut self.known[at];
@@ -93,7 +93,7 @@ impl Fold {
         }
         self.bytes += bytes;
         self.by_text.insert(notice.text.clone(), self.known.len());
-        // Once is what is notice now.
+        // Once is what is told now.
         let count = notice.count.saturating_sub(1);
         self.known.push(Notice {
             count,
@@ -102,7 +102,7 @@ impl Fold {
         Passed::On(Notice { count: 1, ..notice })
     }
 
-    /// What was said again since it was notice, in the order in which it was first said.
+    /// What was said again since it was told, in the order in which it was first said.
     pub fn take_counts(&mut self) -> Vec<Notice> {
         let again = self.known.iter_mut().filter(|known| known.count > 0);
         let taken = again.map(|known| Notice {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the tree, nothing is lost: what the root has notice and counted is what was said.
+        /// Whatever the tree, nothing is lost: what the root has told and counted is what was said.
         #[test]
         fn a_tree_of_folds_counts_all(said in proptest::collection::vec((0usize..7, 0u32..4), 0..60)) {
             // Of seven agents, each is the parent of two.

@@ -111,11 +111,6 @@ impl Contact {
         self.greeted
     }
 
-    /// The host.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
     /// When to ask [`Self::overdue`].
     pub fn deadline(&self) -> Option<u64> {
         (!self.greeted).then_some(self.deadline)

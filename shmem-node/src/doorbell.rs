@@ -11,7 +11,7 @@
 //!
 //! Sleepers look for what nobody rings for, too; how often, all of a node together decide
 //! ([`Turns`]). Where the kernel refuses `membarrier` a bell can be missed, so they look more often
-//! ([`Pace::WITHOUT_BARRIER`]).
+//! ([`Pace::WITHOUT_BARRIER`], or in their turn, if that is later).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::turns::Turns;
 
 /// How often who sleeps looks by itself: after `first`, then each time after twice as long, up to
 /// `last`; or when its turn comes, if that is later. On machines where bells can be missed no time is
-/// longer than [`Pace::WITHOUT_BARRIER`], whatever is set here.
+/// longer than [`Pace::WITHOUT_BARRIER`] or that turn, whatever is set here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// Time to the first look.
@@ -37,7 +37,8 @@ impl Pace {
         last: Duration::from_secs(10),
     };
 
-    /// Longest time without a look where the kernel refuses `membarrier`, so that a bell can be missed.
+    /// Longest time without a look where the kernel refuses `membarrier`, so that a bell can be missed;
+    /// or the sleeper's turn, if that is later.
     pub const WITHOUT_BARRIER: Duration = Duration::from_millis(5);
 }
 

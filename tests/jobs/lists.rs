@@ -72,20 +72,31 @@ fn pages_name_nothing_that_has_gone() {
     sources(workspace(), ".md", &mut pages);
     // What has changed may have gone since.
     pages.retain(|(page, _)| !page.ends_with("CHANGELOG.md"));
-    let mut gone = Vec::new();
+    let (mut gone, mut seen) = (Vec::new(), 0);
     for (page, text) in &pages {
-        for path in between(text, "`", "`") {
+        // Of the parts between backquotes every other one is quoted, also where three open or close a block.
+        let quoted = text.split('`').skip(1).step_by(2);
+        let folder = Path::new(page).parent().expect("a folder");
+        for link in between(text, "](", ")") {
+            let path = link.split('#').next().unwrap_or_default();
+            let here = !path.is_empty() && !path.contains("://");
+            seen += usize::from(here);
+            gone.extend((here && !folder.join(path).exists()).then(|| format!("{page}: {link}")));
+        }
+        for path in quoted {
             let first = path.split('/').next().unwrap_or_default();
             let plain = !path.contains(['*', '{', ' ', '<', '$']);
             // What is built or found is not of the repository.
             let made = first == "target" || path.contains("artifacts") || path.contains("crashes");
             if plain && path.contains('/') && top.contains(first) && !made {
+                seen += 1;
                 let there = workspace().join(path).exists();
                 gone.extend((!there).then(|| format!("{page}: {path}")));
             }
         }
     }
     assert!(gone.is_empty(), "{gone:#?}");
+    assert!(seen > 100, "only {seen} paths in {} pages", pages.len());
 }
 
 /// The tour has a row for each package, or for the folder that it is in.

@@ -15,7 +15,7 @@ enum Chore {
     Install {
         #[command(flatten)]
         place: Place,
-        /// Build for RDMA devices too (feature `verbs`; needs libibverbs' headers)
+        /// Build for RDMA devices too (feature `verbs`)
         #[arg(long)]
         verbs: bool,
         /// Cargo's profile

@@ -173,8 +173,12 @@ fn measure(
     command.arg(options.milliseconds.to_string());
     let outcome = Job::of(command).run_within(Duration::from_secs(options.limit));
     fs::write(file("csv"), &outcome.stdout)?;
-    if !outcome.stderr.is_empty() {
-        fs::write(file("err"), &outcome.stderr)?;
+    let errors = file("err");
+    match outcome.stderr.is_empty() {
+        // An earlier run may have left one.
+        true if errors.exists() => fs::remove_file(errors)?,
+        true => {}
+        false => fs::write(errors, &outcome.stderr)?,
     }
     let last = outcome.stderr.lines().last().unwrap_or("nothing was said");
     Ok(match outcome.failure() {

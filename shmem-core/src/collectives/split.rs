@@ -111,7 +111,7 @@ impl Team {
     pub fn destroy(self) {
         assert!(!self.is_predefined(), "{self} cannot be destroyed");
         let (rt, guard) = self.enter();
-        // Not by trading: who has freed the slot may begin it anew while others still look.
+        // Not by lines: who has freed the slot may begin it anew while others still look.
         rt.team_leave(&self);
         free_slots().release(1 << self.slot_number());
         drop(guard);

@@ -166,6 +166,7 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
         network
             .endpoint
             .connect_all(everybody_elsewhere(rt).into_iter())
+            .inspect_err(|_| uninstall())
             .map_err(|e| Error::Network(e.to_string()))?;
     }
     steps.done(Stat::ConnectWall, Stat::ConnectCpu);

@@ -248,6 +248,13 @@ impl LinkIo {
         }
     }
 
+    /// Sends what a socket takes at once. Failures show when the link is read.
+    pub(super) fn send_some(&self, out: &mut OutBuf) {
+        if let Way::Socket(socket) = &self.way {
+            flush(socket, out);
+        }
+    }
+
     /// Sends everything, waiting as long as it takes. Failures show when the link is read.
     pub(super) fn send_all(&self, out: &mut OutBuf) {
         let Ok(output) = self.output() else {

@@ -45,7 +45,7 @@ fn environment(parts: &Parts<'_>, settings: &Settings) -> Result<Vec<CString>, S
         .chain(common.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
         .collect::<std::collections::BTreeMap<_, _>>();
     let inherited = std::env::vars_os().filter(|(name, _)| {
-        // What describes our own parts in another job would mislead the PEs.
+        // What describes our own place in another job would mislead the PEs.
         let name = name.as_bytes();
         let foreign = parts.far && (name.starts_with(b"SHMEM_") || name.starts_with(b"SMA_"));
         !set.contains_key(name)

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -82,7 +82,27 @@ pub fn user() -> u32 {
 /// # Errors
 /// The socket is of another kind.
 pub fn peer_user(sock: BorrowedFd<'_>) -> io::Result<u32> {
-    Ok(rustix::net::sockopt::socket_peercred(sock)?.uid.as_raw())
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // Not by rustix: its process ids are never 0, as that of a peer in another PID namespace is.
+    // SAFETY: the kernel writes at most `len` bytes of plain numbers to `peer`.
+    let rc = unsafe {
+        libc::getsockopt(
+            sock.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    match rc {
+        0 => Ok(peer.uid),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Connects to the socket of this name in the abstract namespace, without waiting: an error of the kind
@@ -151,6 +171,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
+    use shmem_testkit::needs::skipped;
+
     #[test]
     fn a_hangup_is_noticed_behind_unread_bytes() {
         let (a, mut b) = UnixStream::pair().unwrap();
@@ -175,5 +197,35 @@ mod tests {
         wait_readable(a.as_fd(), Duration::from_secs(60)).unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(peer_user(file.as_fd()).is_err());
+    }
+
+    const IN_A_NAMESPACE: &str = "SHMEM_TEST_IN_A_PID_NAMESPACE";
+
+    /// Runs itself again, in a PID namespace from which this process is not seen, with one end of a pair as
+    /// standard input.
+    #[test]
+    fn the_peer_may_be_in_another_pid_namespace() {
+        if std::env::var_os(IN_A_NAMESPACE).is_some() {
+            return assert_eq!(peer_user(std::io::stdin().as_fd()).unwrap(), user());
+        }
+        let (end, _other) = UnixStream::pair().unwrap();
+        let test = "sys::socket::tests::the_peer_may_be_in_another_pid_namespace";
+        let unshare = || {
+            let mut command = std::process::Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--pid", "--fork", "--"]);
+            command
+        };
+        if !unshare().arg("true").status().is_ok_and(|s| s.success()) {
+            return skipped("hosts", "unshare makes no PID namespace");
+        }
+        let said = unshare()
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test])
+            .env(IN_A_NAMESPACE, "1")
+            .stdin(OwnedFd::from(end))
+            .output()
+            .unwrap();
+        assert!(said.status.success(), "{said:?}");
+        assert!(String::from_utf8_lossy(&said.stdout).contains("1 passed"));
     }
 }

@@ -1,5 +1,6 @@
 /* mistakes NAME: makes a mistake that the library should name. */
 #include <shmem.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,12 @@ int main(int argc, char **argv)
         void *block = shmem_malloc(64);
         shmem_free(block);
         shmem_free(block);
-    } else if (!strcmp(mistake, "exhausted")) {
+    } else if (!strcmp(mistake, "stride"))
+        shmem_long_iput(words, words, 1, 0, 2, 0);
+    else if (!strcmp(mistake, "wide-stride"))
+        /* the bytes between the elements are too many for a number */
+        shmem_long_iput(words, words, 1, PTRDIFF_MAX / 2, 2, 0);
+    else if (!strcmp(mistake, "exhausted")) {
         /* no mistake: the program is told by NULL, and the user by a message */
         void *block = shmem_malloc(1UL << 40);
         if (block == NULL && shmem_malloc(64) != NULL)

@@ -135,7 +135,7 @@ fn global_exit_gives_its_status() {
 fn mistakes_are_named() {
     let Some(c) = toolchain() else { return };
     let program = c.program("mistakes");
-    let mistakes: [(&str, &[&str]); 11] = [
+    let mistakes: [(&str, &[&str]); 13] = [
         ("before-init", &["shmem_long_p", "shmem_init"]),
         ("stack", &["shmem_long_put", "stack"]),
         ("malloc", &["shmem_long_get", "not symmetric"]),
@@ -147,6 +147,8 @@ fn mistakes_are_named() {
         ("comparison", &["shmem_long_wait_until", "99"]),
         ("free", &["shmem_free"]),
         ("past-the-heap", &["shmem_putmem", "past its end"]),
+        ("stride", &["shmem_long_iput", "sst = 0"]),
+        ("wide-stride", &["shmem_long_iput", "so far apart"]),
     ];
     for (mistake, words) in mistakes {
         let output = c.job("-np 2", &program, &[mistake]).run();

@@ -10,6 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -192,17 +193,30 @@ pub struct Running {
     shown: String,
 }
 
-/// A stream that is being read. It is read by a thread, so that nobody waits for who writes.
-type Stream = JoinHandle<Vec<u8>>;
+/// A stream that is being read, and what has come. It is read by a thread, so that nobody waits for who
+/// writes.
+struct Stream {
+    thread: JoinHandle<()>,
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
 
 fn stream(pipe: Option<impl Read + Send + 'static>) -> Stream {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            pipe.read_to_end(&mut bytes).expect("a readable pipe");
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&bytes);
+    let read = move || {
+        let mut part = [0; 1 << 16];
+        let Some(mut pipe) = pipe else { return };
+        loop {
+            match pipe.read(&mut part) {
+                Ok(0) => return,
+                Ok(n) => into.lock().expect("no panic").extend_from_slice(&part[..n]),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => panic!("a readable pipe: {e}"),
+            }
         }
-        bytes
-    })
+    };
+    let thread = std::thread::spawn(read);
+    Stream { thread, bytes }
 }
 
 impl Running {
@@ -281,8 +295,10 @@ impl Running {
             processes::kill(self.pid(), SIGKILL);
             status = self.ended(PATIENCE);
         }
-        let outcome = self.outcome(status, streams, None);
+        let outcome = self.outcome(status, streams, PATIENCE, None);
         assert!(!hung, "{} hung: {outcome:?}", self.shown);
+        let held = outcome.spoilt.as_ref();
+        assert!(held.is_none(), "{}: {held:?}: {outcome:?}", self.shown);
         wait_until(
             "every process of the job is gone",
             || self.processes().is_empty(),
@@ -297,7 +313,7 @@ impl Running {
         let streams = self.streams();
         let (mut status, mut late) = (self.ended(limit), None);
         if status.is_none() {
-            late = Some(limit);
+            late = Some(format!("ended after {} s", limit.as_secs_f64()));
             // A launcher that is asked to end removes its files.
             self.kill(SIGTERM);
             status = self.ended(GRACE);
@@ -307,7 +323,7 @@ impl Running {
             }
         }
         self.kill_all();
-        self.outcome(status, streams, late)
+        self.outcome(status, streams, GRACE, late)
     }
 
     fn streams(&mut self) -> [Stream; 2] {
@@ -332,16 +348,20 @@ impl Running {
         &self,
         status: Option<ExitStatus>,
         streams: [Stream; 2],
-        late: Option<Duration>,
+        patience: Duration,
+        late: Option<String>,
     ) -> Outcome {
         let status = status.unwrap_or_else(|| panic!("{} cannot be killed", self.shown));
+        let (end, mut spoilt) = (Instant::now() + patience, late);
         let [stdout, stderr] = streams.map(|stream| {
-            wait_until(
-                "nobody writes any more",
-                || stream.is_finished(),
-                || format!("{}: {:?}", self.shown, self.processes()),
-            );
-            text(&stream.join().expect("no panic"))
+            while !stream.thread.is_finished() && Instant::now() < end {
+                sleep(TICK);
+            }
+            if !stream.thread.is_finished() {
+                // One without the mark, or it would have been found.
+                spoilt = Some("somebody who outlives it holds its output".to_owned());
+            }
+            text(&stream.bytes.lock().expect("a readable pipe"))
         });
         let report = self.report.as_ref().and_then(|file| {
             let report = Report::read(file).ok();
@@ -352,7 +372,7 @@ impl Running {
             status,
             stdout,
             stderr,
-            late,
+            spoilt,
             report,
         }
     }
@@ -392,8 +412,8 @@ pub struct Outcome {
     pub stdout: String,
     /// What it wrote to its standard error, unless that went elsewhere.
     pub stderr: String,
-    /// The limit at which it was ended, if it was.
-    late: Option<Duration>,
+    /// What was wrong with its end, besides its status.
+    spoilt: Option<String>,
     report: Option<Report>,
 }
 
@@ -416,8 +436,8 @@ impl Outcome {
 
     /// How the job failed; none if it did not.
     pub fn failure(&self) -> Option<String> {
-        match self.late {
-            Some(limit) => Some(format!("ended after {} s", limit.as_secs_f64())),
+        match &self.spoilt {
+            Some(how) => Some(how.clone()),
             None if self.status.success() => None,
             None => Some(self.status.to_string()),
         }

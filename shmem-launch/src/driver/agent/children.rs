@@ -47,6 +47,9 @@ pub(in crate::driver) unsafe fn start(
                 pid: shell.pid,
                 said: Some(shell.said),
             };
+            // While this process makes its own node, the child's host makes that one. The rest goes when the
+            // remote shell has connected.
+            io.link.send_some(&mut unsent);
             (io, Some(shell.contact))
         }
         _ => {

@@ -178,41 +178,51 @@ impl<'a> Command<'a> {
         self.row_name().unwrap_or_default()
     }
 
+    /// Without a wildcard: a new command does not compile before this is said of it.
+    const fn kind(&self) -> Kind {
+        let (extension, collective, withheld) = match self {
+            Self::FullInit { .. }
+            | Self::JobGetId
+            | Self::JobAttr { .. }
+            | Self::PutNodeAttr { .. }
+            | Self::NodeAttr { wait: false, .. }
+            | Self::KvsPut { .. }
+            | Self::Finalize
+            | Self::Abort { .. }
+            | Self::JobConnect { .. }
+            | Self::JobDisconnect { .. } => (false, false, false),
+            Self::NodeAttr { wait: true, .. }
+            | Self::KvsGet { .. }
+            | Self::NamePublish { .. }
+            | Self::NameLookup { .. }
+            | Self::NameUnpublish { .. }
+            | Self::Spawn(_) => (false, false, true),
+            Self::KvsFence | Self::Ring { .. } => (false, true, true),
+            Self::Iallgather { .. } | Self::Ifence => (true, true, false),
+            Self::Allgather { .. } | Self::Data { .. } => (true, true, true),
+            Self::Wait { .. } | Self::Receive { .. } => (true, false, true),
+            Self::Send { .. } | Self::Tell { .. } => (true, false, false),
+        };
+        Kind {
+            extension,
+            collective,
+            withheld,
+        }
+    }
+
     /// Whether the command is one of the extensions.
-    pub fn is_extension(&self) -> bool {
-        is_extension(self.name().as_bytes())
+    pub const fn is_extension(&self) -> bool {
+        self.kind().extension
     }
 
     /// Whether all PEs send it in the same order.
-    pub fn is_collective(&self) -> bool {
-        matches!(
-            self,
-            Self::KvsFence
-                | Self::Ifence
-                | Self::Iallgather { .. }
-                | Self::Allgather { .. }
-                | Self::Ring { .. }
-                | Self::Data { .. }
-        )
+    pub const fn is_collective(&self) -> bool {
+        self.kind().collective
     }
 
     /// Whether the server may answer later requests first.
-    pub(crate) fn may_be_withheld(&self) -> bool {
-        matches!(
-            self,
-            Self::KvsFence
-                | Self::Allgather { .. }
-                | Self::Wait { .. }
-                | Self::NamePublish { .. }
-                | Self::NameLookup { .. }
-                | Self::NameUnpublish { .. }
-                | Self::Spawn(_)
-                | Self::Ring { .. }
-                | Self::KvsGet { .. }
-                | Self::Data { .. }
-                | Self::Receive { .. }
-                | Self::NodeAttr { wait: true, .. }
-        )
+    pub(crate) const fn may_be_withheld(&self) -> bool {
+        self.kind().withheld
     }
 
     /// Reads a command from its fields.
@@ -228,19 +238,12 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Whether `name` is the name of an extension command.
-pub(crate) fn is_extension(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"iallgather"
-            | b"allgather"
-            | b"ifence"
-            | b"wait"
-            | b"nla"
-            | b"nla-send"
-            | b"nla-recv"
-            | b"tell"
-    )
+/// Of a command: whether it is an extension, whether all PEs send it in the same order, and whether the
+/// server may answer later requests first.
+struct Kind {
+    extension: bool,
+    collective: bool,
+    withheld: bool,
 }
 
 /// Slurm reads `msg`, current MPICH servers read `message`.
