@@ -15,7 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use shmem_ib::device::ibv::{FoundDevice, VerbsConfig, VerbsHca};
+use shmem_ib::device::VerbsConfig;
+use shmem_ib::device::ibv::{FoundDevice, VerbsHca};
 use shmem_ib::verbs::Hca;
 use shmem_ib_kit::conformance::{Beyond, Fabric, Lapses, all};
 use shmem_testkit::needs::skipped;

@@ -7,7 +7,8 @@ mod device;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_ib::device::ibv::{VerbsConfig, VerbsHca};
+use shmem_ib::device::VerbsConfig;
+use shmem_ib::device::ibv::VerbsHca;
 use shmem_ib::verbs::{
     Access, Completion, Cq, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge,
     VerbsError, Wake,

@@ -27,7 +27,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use shmem_ib::device::Device;
-use shmem_ib::device::ibv::{VerbsConfig, VerbsHca};
+use shmem_ib::device::VerbsConfig;
+use shmem_ib::device::ibv::VerbsHca;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{Counters, Hca, Mtu};
 use shmem_ib_kit::conformance::{self, Beyond, Fabric, Lapses};

@@ -23,7 +23,7 @@
 //! A PE that waits for one which has ended without finalize waits for ever, in memory, on the network or in
 //! PMI: nobody tells it, and only the end of the job frees it. An agent therefore reports an end that
 //! leaves others waiting, and the launcher ends the job. An end with another status than 0 is a fault
-//! whatever the PE left behind, so an agent looks at that (`unfinalized`) only where the status is 0. Who
+//! whatever the PE left behind, so `Agent::reaped` looks at that (`Missed`) only where the status is 0. Who
 //! lets a job go on after a fault has to look at it for every end.
 
 use std::fmt;

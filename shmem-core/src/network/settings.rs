@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use shmem_ib::connect::endpoint::{Atomics, EndpointConfig, Transport};
-use shmem_ib::device::Request;
+use shmem_ib::device::{Request, VerbsOptions};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig};
 use shmem_ib::verbs::{Fabric, Mtu};
@@ -75,8 +75,10 @@ pub(super) fn device<'a>(
         number: view.node() + view.local_of()[me] as usize,
         gid_index: settings.gid_index,
         memory: register::at_least(settings, view.heap_start(), view.segment_len()) as u64,
-        on_demand_paging: register::wants_paging(settings),
         xrc: settings.transport == settings::Transport::Xrc,
+        verbs: VerbsOptions {
+            on_demand_paging: register::wants_paging(settings),
+        },
         soft,
     }
 }

@@ -75,7 +75,9 @@ impl Abilities {
     #[must_use]
     pub fn corrected(mut self, quirks: Quirks) -> Self {
         self.quirks = quirks;
-        self.atomics = quirks.atomics.unwrap_or(self.atomics);
+        self.atomics = quirks
+            .atomics
+            .map_or(self.atomics, |most| self.atomics.min(most));
         self
     }
 
@@ -150,5 +152,11 @@ mod tests {
         let corrected = told.corrected(quirks);
         assert_eq!((corrected.atomics, corrected.max_qp), (Atomics::None, 7));
         assert_eq!(corrected.quirks, quirks);
+        // What a device does not claim, no quirk gives it.
+        let more = Quirks {
+            atomics: Some(Atomics::Global),
+            ..Quirks::default()
+        };
+        assert_eq!(corrected.corrected(more).atomics, Atomics::None);
     }
 }

@@ -168,8 +168,8 @@ impl fmt::Display for GidKind {
     }
 }
 
-/// With what the remote atomics of a device are atomic.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+/// With what the remote atomics of a device are atomic; the later ones hold more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Atomics {
     /// There are none.
     #[default]

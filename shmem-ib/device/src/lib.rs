@@ -14,10 +14,12 @@ pub mod ibv;
 pub mod inspect;
 pub mod memlock;
 mod open;
+mod options;
 pub mod quirks;
 pub mod sysfs;
 
 pub use open::{OpenError, Opened, Request, open};
+pub use options::{VerbsConfig, VerbsOptions};
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -7,9 +7,12 @@ use super::choice::{NoChoice, Wanted};
 #[cfg(feature = "verbs")]
 use super::memlock::Memlock;
 #[cfg(feature = "verbs")]
+use super::options::VerbsConfig;
+use super::options::VerbsOptions;
+#[cfg(feature = "verbs")]
 use super::sysfs::Places;
 #[cfg(feature = "verbs")]
-use crate::ibv::{VerbsConfig, VerbsHca};
+use crate::ibv::VerbsHca;
 use shmem_soft::{SoftConfig, SoftHca};
 #[cfg(feature = "verbs")]
 use shmem_verbs::Hca;
@@ -26,11 +29,10 @@ pub struct Request<'a> {
     pub gid_index: Option<u8>,
     /// Bytes that it is going to register.
     pub memory: u64,
-    /// Whether to leave pages of registered memory to be made when they are touched, where the
-    /// device can do that.
-    pub on_demand_paging: bool,
     /// Whether it is going to use XRC.
     pub xrc: bool,
+    /// How an RDMA device is to be used.
+    pub verbs: VerbsOptions,
     /// How the software HCA is to be.
     pub soft: &'a SoftConfig,
 }
@@ -116,8 +118,10 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
     for port in &ports {
         let name = port.to_string();
         let config = VerbsConfig {
-            on_demand_paging: request.on_demand_paging,
-            ..VerbsConfig::new(&port.device, port.port, port.gid_index)
+            device: port.device.clone(),
+            port: port.port,
+            gid_index: port.gid_index,
+            options: request.verbs,
         };
         let why = match VerbsHca::open(&config) {
             Ok(hca) => match lacking(&hca, request, or_soft) {

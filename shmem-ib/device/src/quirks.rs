@@ -13,7 +13,7 @@ use super::hardware::Atomics;
 pub struct Quirks {
     /// It takes the largest retry count, 7, for "always", and so never tells of a peer that is gone.
     pub endless_retries: bool,
-    /// With what its atomics are atomic, where it says something else.
+    /// With what its atomics are atomic at most, where it says more.
     pub atomics: Option<Atomics>,
 }
 

@@ -1,7 +1,8 @@
 //! The RDMA devices that a test may use.
 
+use shmem_ib::device::VerbsConfig;
 use shmem_ib::device::choice::{Choice, Wanted, choose};
-use shmem_ib::device::ibv::{FoundDevice, VerbsConfig, devices};
+use shmem_ib::device::ibv::{FoundDevice, devices};
 use shmem_ib::device::sysfs::Places;
 
 /// `SHMEM_TEST_HCA` names one device, or two that can reach each other with a comma between; without

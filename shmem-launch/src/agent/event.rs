@@ -63,14 +63,14 @@ pub enum Event<'a> {
     Output(u32, Stream, &'a [u8]),
     /// A stream of a PE has no writer any more.
     OutputClosed(u32, Stream),
-    /// A PE ended. `unfinalized`: it called init and did not return from finalize.
+    /// A PE ended.
     Reaped {
         /// Local number of the PE.
         local: u32,
         /// How it ended.
         end: End,
-        /// Whether it left its peers in the lurch.
-        unfinalized: bool,
+        /// For what of it others wait.
+        missed: Missed,
         /// Whether it used the node segment: an OpenSHMEM program, of whose memory others know.
         attached: bool,
     },
@@ -81,9 +81,6 @@ pub enum Event<'a> {
         /// Its new process; or why there is none.
         pid: Result<i32, String>,
     },
-    /// The PE of this local number has ended without ever initialising, and others are in their init,
-    /// which needs it.
-    Absent(u32),
     /// A PE wrote to its PMI socket.
     FromPe(u32, &'a [u8]),
     /// A PE's PMI socket was closed.
@@ -159,4 +156,16 @@ pub enum Action {
     Exit,
     /// Kill everything and exit at once: nobody is there to hear of it.
     Die,
+}
+
+/// For what of a PE that has ended the others of a job wait: see [`exit`](crate::exit), "Who frees those that
+/// wait".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    /// For nothing.
+    Nothing,
+    /// It never called init, and others are in theirs, which needs it.
+    Init,
+    /// It called init, and did not return from finalize.
+    Finalize,
 }

@@ -50,7 +50,7 @@ pub use output::{BUDGET, Reading};
 use silence::Silence;
 
 pub use crate::child::ChildSetup;
-pub use event::{Action, Event, Setup};
+pub use event::{Action, Event, Missed, Setup};
 use pes::Pes;
 
 /// How long output may stay silent at the end before descriptors that some escaped process holds
@@ -208,14 +208,10 @@ impl Agent {
             Event::Reaped {
                 local,
                 end,
-                unfinalized,
+                missed,
                 attached,
-            } => self.reaped(local, end, unfinalized, attached, now),
+            } => self.reaped(local, end, missed, attached, now),
             Event::Respawned { local, pid } => self.respawned(local, pid),
-            Event::Absent(local) => {
-                let (rank, pid) = self.identify(local);
-                self.fault(pid, Cause::Absent { rank });
-            }
             Event::FromPe(local, bytes) => {
                 self.pmi.handle_client_bytes(local as usize, bytes);
             }
@@ -418,7 +414,7 @@ impl Agent {
         self.output.closed(local, stream, now, &mut self.up);
     }
 
-    fn reaped(&mut self, local: u32, end: End, unfinalized: bool, attached: bool, now: u64) {
+    fn reaped(&mut self, local: u32, end: End, missed: Missed, attached: bool, now: u64) {
         if self.may_respawn(local, end, attached) {
             self.press(local, now);
             return self.report_failed(local, end);
@@ -428,10 +424,11 @@ impl Agent {
         }
         let (rank, pid) = self.identify(local);
         // Every end that leaves others waiting is reported: see `exit`, "Who frees those that wait".
-        let cause = match end {
-            End::Code(0) if unfinalized && self.setup.n_pes > 1 => Cause::Unfinalized { rank },
-            End::Code(0) => return,
-            end => Cause::Pe { rank, end },
+        let cause = match (end, missed) {
+            (End::Code(0), Missed::Finalize) if self.setup.n_pes > 1 => Cause::Unfinalized { rank },
+            (End::Code(0), Missed::Init) => Cause::Absent { rank },
+            (End::Code(0), _) => return,
+            (end, _) => Cause::Pe { rank, end },
         };
         // After `Stop` the launcher has its cause and every PE dies of it.
         if !self.stopping {

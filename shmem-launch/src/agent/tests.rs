@@ -14,7 +14,7 @@ fn failed(local: u32) -> Event<'static> {
     Event::Reaped {
         local,
         end: End::Code(3),
-        unfinalized: false,
+        missed: Missed::Nothing,
         attached: false,
     }
 }

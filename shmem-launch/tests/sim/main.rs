@@ -15,7 +15,7 @@ mod steps;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use shmem_launch::agent::{Action, Agent, ChildSetup, Event, InputRoute, Reading, Setup};
+use shmem_launch::agent::{Action, Agent, ChildSetup, Event, InputRoute, Missed, Reading, Setup};
 use shmem_launch::exit::End;
 use shmem_launch::frame::{JobOptions, OUTPUT_WINDOW, Stream};
 use shmem_launch::limits::Portion;

@@ -349,7 +349,7 @@ impl World {
                     Event::Reaped {
                         local,
                         end,
-                        unfinalized: false,
+                        missed: Missed::Nothing,
                         attached: false,
                     },
                 );

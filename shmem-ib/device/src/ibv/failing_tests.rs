@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::VerbsHca;
 use super::fake::{Fake, NAME};
-use super::{VerbsConfig, VerbsHca};
+use crate::options::VerbsConfig;
 use shmem_connect::UdAddress;
 use shmem_connect::endpoint::{ConnError, Directory, Endpoint, EndpointConfig, Lookup};
 use shmem_ib_kit::job::Plain as _;

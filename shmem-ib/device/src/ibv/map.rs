@@ -8,6 +8,7 @@ use rdma_sys::{
 };
 
 use crate::hardware::{LinkLayer, RdmaPort};
+use crate::options::VerbsConfig;
 use crate::quirks::Quirks;
 use shmem_verbs::{
     Access, AddressVector, GRH_LEN, Gid, QpAttr, QpState, QpType, SendOp, WcOpcode, WcStatus,
@@ -126,11 +127,11 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn new(port: &RdmaPort, gid: Gid, gid_index: u8) -> Self {
+    pub(super) fn new(port: &RdmaPort, gid: Gid, config: &VerbsConfig) -> Self {
         Self {
             port: port.number,
             gid,
-            gid_index,
+            gid_index: config.gid_index,
             ethernet: port.link == LinkLayer::Ethernet,
             lid: port.lid,
         }

@@ -41,4 +41,3 @@ mod verbs;
 pub use discover::{FoundDevice, devices};
 pub use error::SysError;
 pub use hca::VerbsHca;
-pub use open::VerbsConfig;

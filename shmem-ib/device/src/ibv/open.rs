@@ -14,35 +14,8 @@ use super::qp::{Held, Qp};
 use super::sleepers::Sleepers;
 use crate::abilities::{Abilities, PortAbilities};
 use crate::hardware::{Atomics, GidEntry, LinkLayer, PortState, RdmaPort};
+use crate::options::VerbsConfig;
 use shmem_verbs::{Cq, PortInfo, QpInit, QpType};
-
-/// Which port of which device, and how it is to be used.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct VerbsConfig {
-    /// Name of the device, as [`super::devices`] gives it.
-    pub device: String,
-    /// Its port, from 1.
-    pub port: u8,
-    /// The entry of the port's GID table to send from: [`crate::choice`] finds one.
-    pub gid_index: u8,
-    /// Whether memory that peers access is registered so that its pages are made when they are
-    /// touched, if the device can do that ([`super::Odp::serves_segments`]), instead of pinned.
-    /// [`PortInfo::pins_memory`] tells which it has become.
-    pub on_demand_paging: bool,
-}
-
-impl VerbsConfig {
-    /// A port with its memory pinned.
-    #[must_use]
-    pub fn new(device: impl Into<String>, port: u8, gid_index: u8) -> Self {
-        Self {
-            device: device.into(),
-            port,
-            gid_index,
-            on_demand_paging: false,
-        }
-    }
-}
 
 /// Inline payloads to ask for, the longest first: all queue pairs get what the port promises, and
 /// devices have between none and some hundred bytes. What exceeds a few hundred is copied as fast
@@ -64,8 +37,8 @@ impl VerbsHca {
         let wanted = |g: &&GidEntry| g.index == u16::from(config.gid_index);
         let gid = port.gids.iter().find(wanted);
         let gid = gid.ok_or_else(|| no_such_gid(name, port, config.gid_index))?;
-        let origin = Origin::new(port, gid.gid, config.gid_index);
-        let on_demand = config.on_demand_paging && info.odp.serves_segments();
+        let origin = Origin::new(port, gid.gid, config);
+        let on_demand = config.options.on_demand_paging && info.odp.serves_segments();
         let refused = |what: &str, errno| SysError::Refused {
             name: name.clone(),
             reason: format!("cannot make {what}: {}", reason(errno)),

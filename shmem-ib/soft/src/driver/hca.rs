@@ -13,13 +13,13 @@
 //! *Sleeping*, and who tells whom of a new deadline, is in [`shmem_verbs::provider::sleep`].
 
 use std::io;
-use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::faults::{FaultFilter, Faults, Parcel};
+use super::config::SoftConfig;
+use super::faults::{FaultFilter, Parcel};
 use super::outbox::{Next, Outbox};
 use super::pages::Pages;
 use super::socket::{DATAGRAM_MAX, Socket, TRAIN_BYTES, secret, sleep};
@@ -29,12 +29,10 @@ use crate::wire::PACKET_MAX;
 use crate::xrc::SharedWindow;
 use shmem_verbs::provider::sleep::{Desk, Host, Polls, Ready, Rest, Watch};
 use shmem_verbs::provider::{Event, Timer, Troubles};
-use shmem_verbs::{AddressVector, Cq, Fabric, Failure, Mtu, VerbsError};
+use shmem_verbs::{AddressVector, Cq, Fabric, Failure, VerbsError};
 
 /// After so long without packets the memory that a bulk transfer has touched is given back.
 const RELEASE_AFTER_NS: u64 = 20_000_000;
-/// Usual [`SoftConfig::receive_buffer`]: as much as the system allows. It takes memory only when used.
-const RECEIVE_BUFFER: u32 = 64 << 20;
 /// Datagrams received before the caller gets its turn, and while a timer is due.
 const RECEIVES_PER_PUMP: usize = 16;
 const MOST_RECEIVES: usize = 64;
@@ -43,57 +41,6 @@ const MOST_RECEIVES: usize = 64;
 pub(super) const BYTES_PER_PUMP: usize = 1 << 20;
 /// Bytes of packets that wait for one send call.
 const TX_BUFFER: usize = 2 * TRAIN_BYTES;
-
-/// How a software HCA is to be.
-#[derive(Clone, Copy, Debug)]
-pub struct SoftConfig {
-    /// Address to bind to, and by which peers find this port. Not the unspecified one.
-    pub bind: IpAddr,
-    /// UDP port to bind to; 0: any. 4791 is the one of RoCEv2.
-    pub port: u16,
-    /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
-    pub mtu: Mtu,
-    /// Whether peers may be RoCEv2 devices of other makes. Then each packet is sent as a datagram
-    /// of its own, and a packet is taken from any UDP port of its sender and with any IPv4
-    /// identification ([`crate::wire::icrc::solve_ip_id`] says what that costs). All ports in use
-    /// have to be the same, usually 4791.
-    pub interop: bool,
-    /// Memory that all processes of the XRC domains opened here share, if there is any: see
-    /// [`crate::xrc`].
-    pub shared: Option<SharedWindow>,
-    /// Tells nothing of what peers do to the memory, as RDMA devices do not: for tests of those who
-    /// have to look for themselves then. See [`notices_inbound`](shmem_verbs::PortInfo::notices_inbound).
-    pub silent: bool,
-    /// Bytes of received packets that the kernel keeps for this port, unless the system allows less
-    /// (`net.core.rmem_max`).
-    pub receive_buffer: u32,
-    /// Tells peers how much each may send when many do. It costs system calls instead of losses, and pays
-    /// where all of them run at the same time: not where processes outnumber cores, and take turns.
-    pub shares: bool,
-    /// Packets to mistreat, for tests.
-    pub faults: Faults,
-    /// Decides jitter. Keys and queue pair numbers are random numbers of the system.
-    pub seed: u64,
-}
-
-impl SoftConfig {
-    /// A port on the loopback, without faults.
-    #[must_use]
-    pub fn loopback(seed: u64) -> Self {
-        Self {
-            bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
-            port: 0,
-            mtu: Mtu::M4096,
-            interop: false,
-            shared: None,
-            silent: false,
-            receive_buffer: RECEIVE_BUFFER,
-            shares: true,
-            faults: Faults::default(),
-            seed,
-        }
-    }
-}
 
 /// A software HCA on a UDP socket. See the module's description for its use of threads.
 #[derive(Debug)]
@@ -150,12 +97,10 @@ impl SoftHca {
             });
         }
         let failed = |what: String| move |source| VerbsError::Io { what, source };
-        let socket = Socket::bind(config.bind, config.port, config.receive_buffer).map_err(
-            failed(format!(
-                "cannot bind a UDP socket to {} port {}",
-                config.bind, config.port
-            )),
-        )?;
+        let socket = Socket::bind(config).map_err(failed(format!(
+            "cannot bind a UDP socket to {} port {}",
+            config.bind, config.port
+        )))?;
         let event = Event::new().map_err(failed("cannot make an event descriptor".into()))?;
         // SAFETY: the engine accesses only registered ranges and the shared window; `reg_mr` and
         // `SharedWindow` make their callers promise that these stay valid.

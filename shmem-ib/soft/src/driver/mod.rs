@@ -6,6 +6,7 @@
 //!   (unsafe).
 //! * `outbox`: what the kernel takes, and does not; `faults`: packet loss on purpose.
 
+mod config;
 mod domains;
 mod faults;
 mod hca;
@@ -15,8 +16,9 @@ mod pages;
 mod socket;
 mod verbs;
 
+pub use config::SoftConfig;
 pub use faults::Faults;
-pub use hca::{SoftConfig, SoftHca};
+pub use hca::SoftHca;
 
 #[cfg(test)]
 #[path = "tests/failing.rs"]

@@ -23,6 +23,7 @@ use rustix::net::{
 use rustix::rand::{GetRandomFlags, getrandom};
 use smallvec::SmallVec;
 
+use super::config::SoftConfig;
 use super::messages::{self, Received, Train};
 use shmem_verbs::provider::{Event, Timer};
 use shmem_verbs::{AddressVector, Gid};
@@ -55,9 +56,10 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// A socket for `ip` and `port` that keeps so many bytes of received packets, or as many as the system
-    /// allows.
-    pub(super) fn bind(ip: IpAddr, port: u16, receive_buffer: u32) -> io::Result<Self> {
+    /// A socket as `config` has it: with its address, and for as many bytes of received packets, or as many as
+    /// the system allows.
+    pub(super) fn bind(config: &SoftConfig) -> io::Result<Self> {
+        let (ip, port) = (config.bind, config.port);
         let v4 = ip.is_ipv4();
         let family = if v4 {
             AddressFamily::INET
@@ -77,7 +79,7 @@ impl Socket {
             messages::take_unchecked(fd.as_fd())?;
         }
         // The kernel cuts these to its limits (rmem_max, wmem_max), but for privileged processes.
-        let wanted = receive_buffer.min(i32::MAX as u32) as usize;
+        let wanted = config.receive_buffer.min(i32::MAX as u32) as usize;
         set_socket_recv_buffer_size_force(&fd, wanted)
             .or_else(|_| set_socket_recv_buffer_size(&fd, wanted))?;
         set_socket_send_buffer_size(&fd, SEND_BUFFER)?;

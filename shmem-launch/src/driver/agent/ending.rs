@@ -73,14 +73,20 @@ impl AgentProcess {
                 node.map_or(PeState::Fresh, |n| n.segment.pe_state(local))
             };
             let last = state(local as usize);
-            let unfinalized = last != PeState::Fresh && last != PeState::Finalized;
-            let absent = last == PeState::Fresh
-                && self.node.as_ref().is_some_and(|n| {
+            let absent = || {
+                self.node.as_ref().is_some_and(|n| {
                     let view = n.segment.view();
                     view.absence().note(view.ranks()[local as usize])
                         && (0..view.n_local()).any(|other| state(other) == PeState::Starting)
-                });
-            if end != End::Code(0) || unfinalized {
+                })
+            };
+            let missed = match last {
+                PeState::Finalized => Missed::Nothing,
+                PeState::Fresh if absent() => Missed::Init,
+                PeState::Fresh => Missed::Nothing,
+                _ => Missed::Finalize,
+            };
+            if end != End::Code(0) || missed != Missed::Nothing {
                 self.drain_output(local);
                 self.drain_pmi(local);
             }
@@ -88,12 +94,9 @@ impl AgentProcess {
             self.tell(Event::Reaped {
                 local,
                 end,
-                unfinalized,
+                missed,
                 attached: last != PeState::Fresh,
             });
-            if absent && end == End::Code(0) {
-                self.tell(Event::Absent(local));
-            }
         } else if self.spawner_ended(pid) {
             // Its PE was told.
         } else if let Some(at) = self.children.iter().position(|c| c.pid == pid) {

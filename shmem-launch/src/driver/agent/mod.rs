@@ -21,7 +21,7 @@ use super::link::{self, Got, LinkIo};
 use super::node::Node;
 use super::park::Parking;
 use super::reap::{Reaping, reap_all};
-use crate::agent::{Action, Agent, Event, Reading};
+use crate::agent::{Action, Agent, Event, Missed, Reading};
 use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
 use crate::report::{Moment, Reduced};

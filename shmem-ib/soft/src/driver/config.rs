@@ -1,0 +1,64 @@
+//! How a software HCA is to be.
+
+#![forbid(unsafe_code)]
+
+use std::net::IpAddr;
+
+use shmem_verbs::Mtu;
+
+use super::faults::Faults;
+use crate::xrc::SharedWindow;
+
+/// Usual [`SoftConfig::receive_buffer`]: as much as the system allows. It takes memory only when used.
+const RECEIVE_BUFFER: u32 = 64 << 20;
+
+/// How a software HCA is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftConfig {
+    /// Address to bind to, and by which peers find this port. Not the unspecified one.
+    pub bind: IpAddr,
+    /// UDP port to bind to; 0: any. 4791 is the one of RoCEv2.
+    pub port: u16,
+    /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
+    pub mtu: Mtu,
+    /// Whether peers may be RoCEv2 devices of other makes. Then each packet is sent as a datagram
+    /// of its own, and a packet is taken from any UDP port of its sender and with any IPv4
+    /// identification ([`crate::wire::icrc::solve_ip_id`] says what that costs). All ports in use
+    /// have to be the same, usually 4791.
+    pub interop: bool,
+    /// Memory that all processes of the XRC domains opened here share, if there is any: see
+    /// [`crate::xrc`].
+    pub shared: Option<SharedWindow>,
+    /// Tells nothing of what peers do to the memory, as RDMA devices do not: for tests of those who
+    /// have to look for themselves then. See [`notices_inbound`](shmem_verbs::PortInfo::notices_inbound).
+    pub silent: bool,
+    /// Bytes of received packets that the kernel keeps for this port, unless the system allows less
+    /// (`net.core.rmem_max`).
+    pub receive_buffer: u32,
+    /// Tells peers how much each may send when many do. It costs system calls instead of losses, and pays
+    /// where all of them run at the same time: not where processes outnumber cores, and take turns.
+    pub shares: bool,
+    /// Packets to mistreat, for tests.
+    pub faults: Faults,
+    /// Decides jitter. Keys and queue pair numbers are random numbers of the system.
+    pub seed: u64,
+}
+
+impl SoftConfig {
+    /// A port on the loopback, without faults.
+    #[must_use]
+    pub fn loopback(seed: u64) -> Self {
+        Self {
+            bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+            port: 0,
+            mtu: Mtu::M4096,
+            interop: false,
+            shared: None,
+            silent: false,
+            receive_buffer: RECEIVE_BUFFER,
+            shares: true,
+            faults: Faults::default(),
+            seed,
+        }
+    }
+}
