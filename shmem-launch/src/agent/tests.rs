@@ -87,6 +87,30 @@ impl Agent {
     }
 }
 
+/// What the agent says when a PE has ended.
+fn said_at_an_end(end: End, missed: Missed) -> Vec<String> {
+    let mut agent = Agent::running(2, false);
+    let event = Event::Reaped {
+        local: 1,
+        end,
+        missed,
+        attached: missed == Missed::Finalize,
+    };
+    agent.handle(event, 0);
+    agent.said()
+}
+
+#[test]
+fn an_end_is_a_fault_where_others_wait_or_the_status_says_so() {
+    assert!(said_at_an_end(End::Code(0), Missed::Nothing).is_empty());
+    for missed in [Missed::Init, Missed::Finalize] {
+        assert_eq!(said_at_an_end(End::Code(0), missed), ["<fault>"]);
+    }
+    for missed in [Missed::Nothing, Missed::Init, Missed::Finalize] {
+        assert_eq!(said_at_an_end(End::Code(3), missed), ["<fault>"]);
+    }
+}
+
 #[test]
 fn what_a_pe_has_written_stands_before_what_is_said_of_it() {
     for respawn in [false, true] {
