@@ -18,7 +18,7 @@ use shmem_ib::verbs::Wake;
 
 #[path = "../../connect/src/endpoint/asleep.rs"]
 mod asleep;
-#[allow(dead_code)]
+#[allow(dead_code, unreachable_pub)] // what is public there is private here
 #[path = "../../verbs/src/provider/sleep.rs"]
 mod sleep;
 
