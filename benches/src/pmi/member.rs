@@ -7,6 +7,8 @@ use shmem_node::contract::{ENV_LOCAL_RANK, ENV_NODE, PMI_FD};
 use shmem_pmi::process::{Process, Request};
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
+pub use shmem_pmi::papers::pmgr::Pmgr;
+use shmem_pmi::papers::primitives::Primitives;
 pub use shmem_pmi::process::Gathered;
 
 /// One process, connected.
@@ -119,6 +121,15 @@ impl Member {
     /// As [`Member::put`].
     pub fn iallgather(&self, value: &[u8]) -> io::Result<Request<Gathered>> {
         self.process.iallgather(value).map_err(io::Error::other)
+    }
+
+    /// The primitives of the agents.
+    ///
+    /// # Errors
+    /// The server has none.
+    pub fn primitives(&self) -> io::Result<Primitives<'_>> {
+        let none = || io::Error::other("the PMI server has no primitives");
+        self.process.primitives().ok_or_else(none)
     }
 
     /// Takes leave.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use shmem_node::sys::monotonic_ns;
 
-use super::member::{Gathered, Member, text};
+use super::member::{Gathered, Member, Pmgr, text};
 use crate::cpu::{Whose, cpu_time};
 use crate::stats::median;
 
@@ -25,6 +25,10 @@ pub enum Operation {
     FenceGet,
     /// Allgather, and reading the values that `FenceGet` gets.
     Allgather,
+    /// The allgather of the agents' primitives, and reading as many values of the copy of all that each gets.
+    Primitives,
+    /// The allgather of PMGR, which is over those, and the same reading.
+    Pmgr,
     /// Put, start of a fence, computation, wait.
     Ifence(Meanwhile),
     /// Start of an allgather, computation, wait, and reading the same values.
@@ -45,10 +49,12 @@ pub enum Meanwhile {
 impl Operation {
     /// All, in the order in which they are measured: what blocks comes first, since computations are
     /// as long as that.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Fence,
         Self::FenceGet,
         Self::Allgather,
+        Self::Primitives,
+        Self::Pmgr,
         Self::Ifence(Meanwhile::Nothing),
         Self::Iallgather(Meanwhile::Nothing),
         Self::Ifence(Meanwhile::Sleep),
@@ -63,6 +69,8 @@ impl Operation {
             Self::Fence => "fence",
             Self::FenceGet => "fence+get",
             Self::Allgather => "allgather",
+            Self::Primitives => "primitives",
+            Self::Pmgr => "pmgr",
             Self::Ifence(Meanwhile::Nothing) => "ifence",
             Self::Iallgather(Meanwhile::Nothing) => "iallgather",
             Self::Ifence(Meanwhile::Sleep) => "ifence/sleep",
@@ -327,6 +335,19 @@ fn measure(
             get_some(member, plan.gets)?
         }
         Operation::Allgather => read_some(member, &member.allgather(own.as_bytes())?, plan.gets),
+        Operation::Primitives => {
+            let all = member.primitives()?.allgather(own.as_bytes());
+            let all = all.map_err(io::Error::other)?;
+            last_of(member, plan.gets, |rank| all[rank].clone())
+        }
+        Operation::Pmgr => {
+            let mut all = vec![0; plan.bytes * member.size()];
+            let pmgr = Pmgr::over(member.primitives()?);
+            pmgr.allgather(own.as_bytes(), &mut all)
+                .map_err(io::Error::other)?;
+            let value = |rank| all[plan.bytes * rank..][..plan.bytes].to_vec();
+            last_of(member, plan.gets, value)
+        }
         Operation::Ifence(how) => {
             outside += put()?;
             let request = member.ifence()?;
@@ -395,11 +416,14 @@ fn get_some(member: &Member, gets: usize) -> io::Result<Option<(usize, Vec<u8>)>
 
 /// Reads the values of the next `gets` processes; gives the last.
 fn read_some(member: &Member, all: &Gathered, gets: usize) -> Option<(usize, Vec<u8>)> {
-    let mut last = None;
-    for rank in next_ranks(member, gets) {
-        last = Some((rank, black_box(value(all, rank))));
-    }
+    let last = last_of(member, gets, |rank| value(all, rank));
     last.map(|(rank, value)| (rank, value.into_owned()))
+}
+
+/// Reads the values of the next `gets` processes by `value`; gives the last.
+fn last_of<T>(member: &Member, gets: usize, value: impl Fn(usize) -> T) -> Option<(usize, T)> {
+    let all = next_ranks(member, gets).map(|rank| (rank, black_box(value(rank))));
+    all.last()
 }
 
 /// The value of process `rank`.

@@ -3,8 +3,8 @@
 //!
 //! | what | paper | selected by | measured by |
 //! |---|---|---|---|
-//! | [`primitives`]: the communication primitives of node launch agents | ScELA thesis (2009), 2.2.3 | [`Process::primitives`](crate::process::Process::primitives) | |
-//! | [`pmgr`]: the start-up protocol of that name | the same, 2.3.2 | the program, over `primitives` | |
+//! | [`primitives`]: the communication primitives of node launch agents | ScELA thesis (2009), 2.2.3 | [`Process::primitives`](crate::process::Process::primitives) | `pmi_collectives` |
+//! | [`pmgr`]: the start-up protocol of that name | the same, 2.3.2 | the program, over `primitives` | `pmi_collectives` |
 //! | `caches`: three ways not to hold all pairs at every agent | the same, chapter 3 | [`CachePolicy`](crate::server::CachePolicy), the setting `SHMEM_PMI_CACHE` | `pmi_caches` |
 
 pub(crate) mod caches;
