@@ -357,11 +357,12 @@ impl Running {
             while !stream.thread.is_finished() && Instant::now() < end {
                 sleep(TICK);
             }
-            if !stream.thread.is_finished() {
+            match stream.thread.is_finished() {
+                true => stream.thread.join().expect("a readable pipe"),
                 // One without the mark, or it would have been found.
-                spoilt = Some("somebody who outlives it holds its output".to_owned());
+                false => spoilt = Some("somebody who outlives it holds its output".to_owned()),
             }
-            text(&stream.bytes.lock().expect("a readable pipe"))
+            text(&stream.bytes.lock().expect("no panic"))
         });
         let report = self.report.as_ref().and_then(|file| {
             let report = Report::read(file).ok();
@@ -486,5 +487,31 @@ impl Outcome {
         let mut lines: Vec<_> = self.stdout.lines().collect();
         lines.sort_unstable();
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job::of(command)
+    }
+
+    #[test]
+    fn what_has_come_is_there_although_somebody_holds_the_output() {
+        // Without its environment nobody finds it.
+        let outcome = shell("echo said; env -i sleep 5 & exit 0").run_within(PATIENCE);
+        assert_eq!(outcome.stdout, "said\n");
+        let how = outcome.failure().expect("somebody was left");
+        assert!(how.contains("holds its output"), "{how}");
+    }
+
+    #[test]
+    fn what_is_left_is_killed() {
+        let outcome = shell("sleep 1000 & echo said; exit 3").run_within(PATIENCE);
+        assert_eq!((outcome.code(), &outcome.stdout[..]), (3, "said\n"));
     }
 }

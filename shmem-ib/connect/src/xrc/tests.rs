@@ -437,15 +437,21 @@ fn more_memory_is_learned_by_asking_again() {
     assert!(act(&mut a, 304 * MS, 0).sent.is_empty(), "not so soon");
 }
 
-/// Of two lists of segments the longer one counts, whatever overtakes what.
-#[test]
-fn a_late_answer_takes_no_segment_back() {
+/// The first has asked the second at 300 ms, and this has answered twice, the second time with more.
+fn asked() -> (Manager, Manager, [Vec<Message>; 2]) {
     let (mut a, mut b) = connected();
     a.refresh(300 * MS, 1);
     let ask = act(&mut a, 300 * MS, 0).sent;
     let early = deliver(&mut b, 301 * MS, 0, &ask).sent;
     b.ready(302 * MS, more_memory(1));
     let later = deliver(&mut b, 303 * MS, 0, &ask).sent;
+    (a, b, [early, later])
+}
+
+/// Of two lists of segments the longer one counts, whatever overtakes what.
+#[test]
+fn a_late_answer_takes_no_segment_back() {
+    let (mut a, mut b, [early, later]) = asked();
     deliver(&mut a, 304 * MS, 0, &later);
     // The next question is under way when the first answer to the one before arrives.
     a.refresh(700 * MS, 1);
@@ -463,12 +469,7 @@ fn a_late_answer_takes_no_segment_back() {
 /// Two answers to one question: the second one tells more.
 #[test]
 fn the_longer_of_two_answers_is_taken() {
-    let (mut a, mut b) = connected();
-    a.refresh(300 * MS, 1);
-    let ask = act(&mut a, 300 * MS, 0).sent;
-    let early = deliver(&mut b, 301 * MS, 0, &ask).sent;
-    b.ready(302 * MS, more_memory(1));
-    let later = deliver(&mut b, 303 * MS, 0, &ask).sent;
+    let (mut a, _, [early, later]) = asked();
     assert!(deliver(&mut a, 304 * MS, 0, &early).actions.is_empty());
     let news = deliver(&mut a, 305 * MS, 0, &later).actions;
     assert_eq!(news, [(1, Action::SegmentsAdded)]);
