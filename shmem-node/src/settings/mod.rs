@@ -157,6 +157,11 @@ settings! {
         "auto, 1 or 2", value::pmi,
         "Version of PMI that a process speaks to the launcher's server; auto: 2 with extensions under \
          shmrun, 2 under Slurm, else 1.";
+    pmix_library: Option<String> = "auto", "SHMEM_PMIX_LIBRARY",
+        "auto, or a path such as /opt/pmix/lib/libpmix.so.2", value::library,
+        "The libpmix that is loaded where PMIx is spoken; auto: the one that the launcher itself has \
+         loaded, else what PMIX_PREFIX, OPAL_PREFIX and the like say of an installation, else the dynamic \
+         loader's. No other is loaded where the process has one already.";
     pmi_cache: PmiCache = "hcmab", "SHMEM_PMI_CACHE",
         "hcs, hcma, hcmab or hcmab-lru", value::pmi_cache,
         "Which key-value pairs of PMI a launch agent keeps. hcs: what its PEs put and got, each put \

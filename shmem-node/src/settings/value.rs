@@ -432,6 +432,15 @@ pub(super) fn netns(text: &str) -> Result<Option<String>, ValueError> {
     }
 }
 
+pub(super) fn library(text: &str) -> Result<Option<String>, ValueError> {
+    match text.trim() {
+        "auto" => Ok(None),
+        "" => Err(ValueError::Choice),
+        path if path.contains('\0') => Err(ValueError::Choice),
+        path => Ok(Some(path.to_owned())),
+    }
+}
+
 pub(super) fn address(text: &str) -> Result<AddressChoice, ValueError> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("auto") {
@@ -583,6 +592,13 @@ mod tests {
         );
         assert_eq!(command("  "), Err(ValueError::Choice));
         assert_eq!((mtu("auto"), mtu("1024")), (Ok(0), Ok(1024)));
+    }
+
+    #[test]
+    fn a_library_is_a_file_or_the_one_that_fits() {
+        assert_eq!(library("auto"), Ok(None));
+        assert_eq!(library("/l/libpmix.so"), Ok(Some("/l/libpmix.so".into())));
+        assert_eq!(library(" "), Err(ValueError::Choice));
     }
 
     #[test]
