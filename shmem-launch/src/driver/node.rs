@@ -13,7 +13,6 @@ use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::{PmiCache, Settings};
 use shmem_node::template::NlaSide;
 use shmem_node::template::exec::Recipe;
-use shmem_node::template::marker;
 
 use super::group::Group;
 use super::parts::Parts;
@@ -99,16 +98,13 @@ pub(super) fn settings(launch: &Launch) -> Result<Settings, String> {
 
 /// What the launcher checks for its own machine: is the program there, is there memory?
 fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
-    let mut first = None;
     for command in &launch.commands {
         let program = OsString::from_vec(command.program.clone());
         program::find_at(Path::new(&program)).map_err(|e| {
             format!("{e} on this host; the program must be at the same path on all hosts")
         })?;
-        first.get_or_insert(program);
     }
-    let file = first.and_then(|program| marker::read(Path::new(&program)).ok());
-    let heap = job::heap_need(settings, file.as_ref());
+    let heap = job::Files::of(&launch.commands).heap_need(settings);
     let here = Layout::of(launch.layout().ranks(launch.node).len() as u32, 1);
     let several = launch.n_nodes > 1;
     job::check_machine(

@@ -1,10 +1,11 @@
 //! Starting the process that starts PEs: the program itself as a template, or a spawner, which executes
 //! one program for each PE. A spawner is started once more for a PE that is to be started again.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::net::SocketType;
 
@@ -26,8 +27,11 @@ const TEMPLATE_FD: i32 = contract::FIRST_FREE_FD;
 /// The setting that an agent fills in for its PEs, if it is left to it.
 const ENV_SOFT_MTU: &str = "SHMEM_SOFT_MTU";
 
+/// Values by name.
+type Environment = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// The environment of the PEs but for what differs between them.
-fn environment(parts: &Parts<'_>, settings: &Settings) -> Result<Vec<CString>, String> {
+fn environment(parts: &Parts<'_>, settings: &Settings) -> Environment {
     let launch = parts.launch;
     let mut common = contract::common_env(&launch.job_id, launch.n_pes);
     let first = launch.layout().ranks(launch.node).start;
@@ -38,34 +42,33 @@ fn environment(parts: &Parts<'_>, settings: &Settings) -> Result<Vec<CString>, S
     {
         common.push((ENV_SOFT_MTU, mtu.to_string()));
     }
-    let set = launch
-        .env
-        .iter()
-        .map(|(n, v)| (n.as_slice(), v.as_slice()))
-        .chain(common.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
-        .collect::<std::collections::BTreeMap<_, _>>();
     let inherited = std::env::vars_os().filter(|(name, _)| {
         // What describes our own place in another job would mislead the PEs.
         let name = name.as_bytes();
         let foreign = parts.far && (name.starts_with(b"SHMEM_") || name.starts_with(b"SMA_"));
-        !set.contains_key(name)
+        !launch.options.bare_env
             && !foreign
             && !name.starts_with(b"PMI_")
             && !contract::PLACE_ENV.iter().any(|own| own.as_bytes() == name)
             && name != contract::ENV_TEMPLATE_FD.as_bytes()
     });
-    let join = |name: &[u8], value: &[u8]| {
-        CString::new([name, b"=", value].concat())
-            .map_err(|_| format!("variable {} has a NUL byte", String::from_utf8_lossy(name)))
+    let inherited = inherited.map(|(n, v)| (n.into_vec(), v.into_vec()));
+    let common = common.into_iter().map(|(n, v)| (n.into(), v.into_bytes()));
+    inherited
+        .chain(launch.env.iter().cloned())
+        .chain(common)
+        .collect()
+}
+
+/// As programs find it.
+fn strings(environment: &Environment) -> io::Result<Vec<CString>> {
+    let join = |(name, value): (&Vec<u8>, &Vec<u8>)| {
+        CString::new([name, &b"="[..], value].concat()).map_err(|_| {
+            let name = String::from_utf8_lossy(name);
+            invalid(format!("variable {name} has a NUL byte"))
+        })
     };
-    let mut out = Vec::new();
-    for (name, value) in inherited {
-        out.push(join(name.as_bytes(), value.as_bytes())?);
-    }
-    for (name, value) in set {
-        out.push(join(name, value)?);
-    }
-    Ok(out)
+    environment.iter().map(join).collect()
 }
 
 fn text(bytes: &[u8]) -> io::Result<CString> {
@@ -76,13 +79,19 @@ fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-fn program(command: &Command, first_rank: u32) -> io::Result<Program> {
+fn program(command: &Command, first_rank: u32, all: &Environment) -> io::Result<Program> {
+    let env = (!command.env.is_empty()).then(|| {
+        let mut env = all.clone();
+        env.extend(command.env.iter().cloned());
+        strings(&env)
+    });
     let args = command.argv.iter().map(|a| text(a));
     Ok(Program {
         first_rank,
         path: text(&command.program)?,
         args: args.collect::<io::Result<Vec<_>>>()?,
         dir: command.dir.as_deref().map(text).transpose()?,
+        env: env.transpose()?,
     })
 }
 
@@ -130,14 +139,15 @@ impl Start {
     pub(super) fn of(parts: &Parts<'_>, settings: &Settings) -> io::Result<Self> {
         let launch = parts.launch;
         let mut programs = Vec::with_capacity(launch.commands.len());
+        let environment = environment(parts, settings);
         let mut first_rank = 0;
         for command in &launch.commands {
-            programs.push(program(command, first_rank)?);
+            programs.push(program(command, first_rank, &environment)?);
             first_rank += command.procs;
         }
         let mut recipe = Recipe {
             programs,
-            env: environment(parts, settings).map_err(invalid)?,
+            env: strings(&environment)?,
             n_local: launch.layout().ranks(launch.node).len() as u32,
         };
         Ok(match launch.spawn {

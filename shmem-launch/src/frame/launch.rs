@@ -16,7 +16,7 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 7;
+pub const LAUNCH_VERSION: u32 = 8;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +64,8 @@ pub struct Command {
     pub argv: Vec<Vec<u8>>,
     /// Its working directory, if it is not that of the job.
     pub dir: Option<Vec<u8>>,
+    /// Variables of this program alone.
+    pub env: Vec<EnvVar>,
 }
 
 /// Where a job comes from that another job's PE has spawned.
@@ -100,6 +102,8 @@ pub struct JobOptions {
     pub timeout_s: Option<u64>,
     /// Time between asking a PE to end and killing it.
     pub grace: Duration,
+    /// Whether PEs find nothing of their agent's environment.
+    pub bare_env: bool,
 }
 
 /// What an agent must know.
@@ -135,6 +139,10 @@ pub struct Launch {
     pub env: Vec<EnvVar>,
     /// Working directory of the PEs.
     pub cwd: Vec<u8>,
+    /// What new files of theirs may not allow (umask).
+    pub file_mask: u32,
+    /// Their soft limits, as `sys` numbers them.
+    pub soft_limits: Vec<(u8, u64)>,
     /// Who gets standard input.
     pub input: InputTo,
     /// Signals that PEs ignore from the start, because the launcher does: bit n - 1 for signal n.
@@ -262,6 +270,8 @@ pub(crate) mod tests {
             )],
             env: Vec::new(),
             cwd: b"/".to_vec(),
+            file_mask: 0o22,
+            soft_limits: vec![(0, u64::MAX)],
             input: InputTo::Rank(0),
             ignored: 0,
             spawner: None,
@@ -274,6 +284,7 @@ pub(crate) mod tests {
             program,
             argv,
             dir: None,
+            env: Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! before a process is started.
 
 mod environment;
+mod programs;
 mod spawned;
 
 use std::ffi::{OsStr, OsString};
@@ -92,6 +93,10 @@ pub(crate) enum JobError {
     Stdin { rank: u32, last: u32 },
     #[error("--env {0}: a variable needs a name before the =")]
     Env(String),
+    #[error(
+        "--env {name}: settings are the same for all programs of a job; set it with --genv {name}=VALUE"
+    )]
+    SettingOfOne { name: String },
     #[error("{what}: {source}")]
     Os {
         what: &'static str,
@@ -105,6 +110,7 @@ impl JobError {
             Self::Plan(_)
             | Self::Address(_)
             | Self::Env(_)
+            | Self::SettingOfOne { .. }
             | Self::Stdin { .. }
             | Self::Chdir { .. }
             | Self::Hosts(_)
@@ -138,11 +144,12 @@ struct Outline {
 /// Makes a job of what was typed and set.
 pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job, JobError> {
     let hosts = named_hosts(cli)?;
+    let pes = programs::total(cli)?;
     let layout = match &hosts {
-        Some(hosts) => Layout::on_hosts(cli.pes, hosts, cli.inherited.ppn)?,
-        None => Layout::new(cli.pes, cli.inherited.nodes, cli.inherited.ppn)?,
+        Some(hosts) => Layout::on_hosts(pes, hosts, cli.inherited.ppn)?,
+        None => Layout::new(pes, cli.inherited.nodes, cli.inherited.ppn)?,
     };
-    if let Some(dir) = &cli.chdir {
+    if let Some(dir) = cli.chdir.as_ref().filter(|_| cli.more.is_empty()) {
         std::env::set_current_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
             dir: dir.display().to_string(),
             source,
@@ -150,17 +157,11 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     }
     let cwd = working_directory()?;
     let name = cli.command.first().cloned().unwrap_or_default();
-    let program = program::find(&name, std::env::var_os("PATH"))?;
-    let command = Command {
-        procs: layout.n_pes(),
-        program: program.into_os_string().into_vec(),
-        argv: cli.command.iter().map(|a| a.as_bytes().to_vec()).collect(),
-        dir: None,
-    };
+    let commands = programs::typed(cli, &cwd, layout.n_pes())?;
     let outline = Outline {
         hosts,
         layout,
-        commands: vec![command],
+        commands,
         name,
         cwd,
         spawner: None,
@@ -185,17 +186,18 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         cwd,
         spawner,
     } = outline;
-    let file = marker::read(Path::new(OsStr::from_bytes(&commands[0].program)));
-    let statics = statics(settings, file.as_ref().ok());
-    let heap = heap_need(settings, file.as_ref().ok());
+    let files = Files::of(&commands);
+    let statics = files.statics(settings);
+    let heap = files.heap_need(settings);
     let respawns = cli.respawn.unwrap_or(0);
-    if respawns > 0 && file.as_ref().is_ok_and(|f| f.marker != Marker::Absent) {
-        let name = name.display().to_string();
+    if respawns > 0
+        && let Some(name) = files.linked()
+    {
         return Err(JobError::Respawn { name });
     }
-    let spawn = match commands.len() {
-        1 if respawns == 0 => {
-            spawn_mode(&name, &file, cli.inherited.spawn.unwrap_or(settings.spawn))?
+    let spawn = match &files.0[..] {
+        [(_, file)] if respawns == 0 => {
+            spawn_mode(&name, file, cli.inherited.spawn.unwrap_or(settings.spawn))?
         }
         _ => SpawnMode::Exec,
     };
@@ -256,6 +258,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
             one_machine: machines.is_none(),
         },
     )?;
+    let far = machines.is_some() && (layout.n_nodes() > 1 || !first_is_here);
     let launch = Launch {
         node: 0,
         n_nodes: layout.n_nodes(),
@@ -274,11 +277,19 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
             respawns,
             timeout_s: cli.timeout,
             grace: settings.grace,
+            bare_env: environment::has_bare_env(&cli.inherited),
         },
         spawn,
         commands,
-        env: environment(&cli.inherited.env, std::env::vars_os())?,
+        env: environment(
+            &cli.inherited,
+            !cli.more.is_empty(),
+            far,
+            std::env::vars_os(),
+        )?,
         cwd: cwd.into_os_string().into_vec(),
+        file_mask: sys::file_mask(),
+        soft_limits: sys::soft_limits(),
         input,
         ignored: sys::ignored_signals(),
         spawner,
@@ -388,23 +399,54 @@ fn machines(
     })
 }
 
-/// The room for static data that the settings or the program's file ask for.
-fn statics(settings: &Settings, file: Option<&marker::Program>) -> StaticsRoom {
-    let unreadable = marker::Program {
-        marker: Marker::Absent,
-        statics: None,
-    };
-    StaticsRoom::of(settings.statics_size, file.unwrap_or(&unreadable))
-}
+/// What the files of a job's programs say, each with its path.
+pub(crate) struct Files(Vec<(PathBuf, std::io::Result<marker::Program>)>);
 
-/// Bytes of a heap for which a machine must have memory: none where the program is known not to be linked
-/// with `shmem`, since its heaps are never touched.
-pub(crate) fn heap_need(settings: &Settings, file: Option<&marker::Program>) -> u64 {
-    // Only of an ELF program it is known; a script may execute anything.
-    let foreign = file.is_some_and(|f| f.marker == Marker::Absent && f.statics.is_some());
-    match settings.heap_commit {
-        HeapCommit::Lazy if foreign => 0,
-        _ => settings.symmetric_size,
+impl Files {
+    pub(crate) fn of(commands: &[Command]) -> Self {
+        let mut all: Vec<(PathBuf, _)> = Vec::new();
+        for command in commands {
+            let path = Path::new(OsStr::from_bytes(&command.program));
+            if all.iter().all(|(known, _)| known != path) {
+                all.push((path.into(), marker::read(path)));
+            }
+        }
+        Self(all)
+    }
+
+    /// The room for static data that the settings or the files ask for: that of the program with most.
+    fn statics(&self, settings: &Settings) -> StaticsRoom {
+        let unreadable = marker::Program {
+            marker: Marker::Absent,
+            statics: None,
+        };
+        let rooms = self.0.iter().map(|(_, file)| {
+            StaticsRoom::of(settings.statics_size, file.as_ref().unwrap_or(&unreadable))
+        });
+        rooms.max_by_key(|room| room.bytes).unwrap_or_default()
+    }
+
+    /// Bytes of a heap for which a machine must have memory: none where the programs are known not to be
+    /// linked with `shmem`, since its heaps are never touched.
+    pub(crate) fn heap_need(&self, settings: &Settings) -> u64 {
+        // Only of an ELF program it is known; a script may execute anything.
+        let foreign = |file: &std::io::Result<marker::Program>| {
+            let file = file.as_ref();
+            file.is_ok_and(|f| f.marker == Marker::Absent && f.statics.is_some())
+        };
+        match settings.heap_commit {
+            HeapCommit::Lazy if self.0.iter().all(|(_, file)| foreign(file)) => 0,
+            _ => settings.symmetric_size,
+        }
+    }
+
+    /// A program that is linked with `shmem`.
+    fn linked(&self) -> Option<String> {
+        let linked = |file: &&(_, std::io::Result<marker::Program>)| {
+            file.1.as_ref().is_ok_and(|f| f.marker != Marker::Absent)
+        };
+        let found = self.0.iter().find(linked);
+        found.map(|(path, _): &(PathBuf, _)| path.display().to_string())
     }
 }
 
@@ -485,10 +527,23 @@ pub(crate) fn describe(job: &Job) -> String {
     let layout = l.layout();
     let tree = Tree::new(l.n_nodes, l.degree);
     let mut out = String::new();
+    let mut first_rank = 0;
+    for command in l.commands.iter().filter(|_| l.commands.len() > 1) {
+        let _ = writeln!(
+            out,
+            "shmrun: PEs {first_rank} to {}: {}",
+            first_rank + command.procs - 1,
+            String::from_utf8_lossy(&command.program)
+        );
+        first_rank += command.procs;
+    }
+    let name = match &l.commands[..] {
+        [one] => String::from_utf8_lossy(&one.program).into_owned(),
+        several => format!("{} programs", several.len()),
+    };
     let _ = writeln!(
         out,
-        "shmrun: {}: {} PEs on {} nodes, started by {}; tree of degree {} and depth {}",
-        String::from_utf8_lossy(&l.commands[0].program),
+        "shmrun: {name}: {} PEs on {} nodes, started by {}; tree of degree {} and depth {}",
         l.n_pes,
         l.n_nodes,
         job.facts.spawn,

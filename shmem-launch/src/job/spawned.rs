@@ -19,12 +19,11 @@ use shmem_node::contract::ENV_PMI_SPAWNED;
 use shmem_node::settings::Settings;
 use shmem_pmi::question::SpawnCommand;
 
-use super::{Job, JobError, Outline, complete, named_hosts, working_directory};
+use super::{Job, JobError, Outline, complete, named_hosts, programs, working_directory};
 use crate::cli::Cli;
 use crate::frame::{Command, SpawnedJob, Spawner};
 use crate::hosts::{self, Host};
 use crate::plan::Layout;
-use crate::program;
 
 /// The value of an info key.
 fn info<'a>(command: &'a SpawnCommand, keys: &[&str]) -> Option<&'a OsStr> {
@@ -65,25 +64,16 @@ fn command(wanted: &SpawnCommand, cwd: &Path) -> Result<Command, JobError> {
     if let Err(e) = std::fs::read_dir(place) {
         return Err(bad("wdir", &place.display(), &e));
     }
-    let path = match info(wanted, &["path"]) {
-        Some(path) => Some(path.to_owned()),
-        None => std::env::var_os("PATH"),
-    };
-    let search = path.map(|path| {
-        let dirs = std::env::split_paths(&path).map(|dir| place.join(dir));
-        std::env::join_paths(dirs).map_err(|e| bad("path", &path.display(), &e))
-    });
-    let name = OsStr::from_bytes(&wanted.program);
-    let program = match wanted.program.contains(&b'/') {
-        true => program::find(place.join(name).as_os_str(), None)?,
-        false => program::find(name, search.transpose()?)?,
-    };
+    let path = info(wanted, &["path"]).map(OsStr::to_owned);
+    let path = path.or_else(|| std::env::var_os("PATH"));
+    let program = programs::locate(place, OsStr::from_bytes(&wanted.program), path)?;
     let argv = std::iter::once(&wanted.program).chain(&wanted.args);
     Ok(Command {
         procs: wanted.procs,
         program: program.into_os_string().into_vec(),
         argv: argv.cloned().collect(),
         dir: dir.map(|dir| dir.into_os_string().into_vec()),
+        env: Vec::new(),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Limits of processes: raised for the launcher's own, and taken back for the programs that it starts.
+//! Limits of processes: raised for the launcher's own, and taken back for the programs that it starts, which
+//! have the soft limits of the shell in which `shmrun` was typed, on other hosts, too.
 
 use std::sync::OnceLock;
 
@@ -8,6 +9,36 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// has been raised, and of core files, if there are to be none.
 static FIRST_DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
 static FIRST_CORE: OnceLock<Rlimit> = OnceLock::new();
+
+/// The soft limits that programs are to have on a host that has others.
+static ADOPTED: OnceLock<Vec<SoftLimit>> = OnceLock::new();
+
+/// Number of a limit among [`TRAVELLING`], and its value; `u64::MAX` is none.
+pub(crate) type SoftLimit = (u8, u64);
+
+/// Limits that hold for the programs of a job on all hosts. That of processes is of a host: what others do
+/// there counts.
+const TRAVELLING: [Resource; 8] = [
+    Resource::Core,
+    Resource::Stack,
+    Resource::Nofile,
+    Resource::Memlock,
+    Resource::Data,
+    Resource::As,
+    Resource::Fsize,
+    Resource::Cpu,
+];
+
+/// Those of this process, before it changes them.
+pub(crate) fn soft_limits() -> Vec<SoftLimit> {
+    let soft = |which| getrlimit(which).current.unwrap_or(u64::MAX);
+    (0..).zip(TRAVELLING.map(soft)).collect()
+}
+
+/// From now on [`restore_limits`] gives programs these limits, as far as the hard ones of this host allow.
+pub(crate) fn adopt_limits(limits: Vec<SoftLimit>) {
+    ADOPTED.get_or_init(|| limits);
+}
 
 /// From now on there is no core file of this process, or of one that is forked from it: its memory
 /// has the key of the job in many places.
@@ -56,6 +87,13 @@ pub(crate) fn restore_limits() {
         if let Some(limit) = limit.get() {
             let limit = Rlimit { ..*limit };
             let _ = setrlimit(which, limit);
+        }
+    }
+    for &(which, soft) in ADOPTED.get().into_iter().flatten() {
+        if let Some(&which) = TRAVELLING.get(usize::from(which)) {
+            let maximum = getrlimit(which).maximum;
+            let current = Some(soft.min(maximum.unwrap_or(u64::MAX))).filter(|&n| n != u64::MAX);
+            let _ = setrlimit(which, Rlimit { current, maximum });
         }
     }
 }

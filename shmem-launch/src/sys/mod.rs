@@ -22,8 +22,8 @@ pub(crate) use descriptors::{
 };
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use limits::{
-    descriptors_allowed, leave_no_core_file, processes_allowed, raise_descriptors, restore_limits,
-    user,
+    adopt_limits, descriptors_allowed, leave_no_core_file, processes_allowed, raise_descriptors,
+    restore_limits, soft_limits, user,
 };
 pub(crate) use process::{
     Waited, become_subreaper, children, end_with_parent, exec, exit_now, fork, fork_to_exec, kill,
@@ -59,6 +59,18 @@ pub(crate) fn keep_freed_memory() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEEP);
         libc::mallopt(libc::M_TOP_PAD, 256 << 10);
     }
+}
+
+/// What new files of this process may not allow; it stays as it is.
+pub(crate) fn file_mask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
+}
+
+/// Sets that.
+pub(crate) fn set_file_mask(mask: u32) {
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(mask));
 }
 
 /// What this machine calls itself.

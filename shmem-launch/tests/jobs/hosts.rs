@@ -74,7 +74,7 @@ fn every_host_has_its_pes_and_they_find_what_they_had_at_home() {
         "GIVEN=g",
     ];
     let job = net.sh("a,b,c", &options, script);
-    let out = job.env("SHMEM_MINE", "m").env("HERE", "not there").run();
+    let out = job.env("SHMEM_MINE", "m").env("HERE", "h").run();
     assert_eq!(out.code(), 0, "{out:?}");
     let dir = net.dir.file_name().unwrap().to_str().unwrap();
     let want = [
@@ -84,9 +84,49 @@ fn every_host_has_its_pes_and_they_find_what_they_had_at_home() {
         ("3/5 1 b"),
         ("4/5 0 c"),
     ];
-    let want: Vec<String> = want.iter().map(|w| format!("{w} {dir} m g")).collect();
+    let want: Vec<String> = want.iter().map(|w| format!("{w} {dir} m h g")).collect();
     assert_eq!(out.sorted(), want);
     assert_eq!(out.stderr, "");
+}
+
+#[test]
+fn what_describes_a_host_is_what_that_has() {
+    let net = Network::new();
+    let script =
+        "echo ${HOME:-none} ${LD_LIBRARY_PATH:-none} ${SHMEM_MINE:-none} ${RSH_HOST:-none}";
+    for (options, want) in [
+        (&[][..], "none /lib m a\n"),
+        (&["-genvall"], "/home /lib m none\n"),
+        (&["-genvnone"], "none none m none\n"),
+        (&["-genvlist", "HOME"], "/home none m none\n"),
+        (&["-genvnone", "-genv", "RSH_HOST", "x"], "none none m x\n"),
+    ] {
+        let job = net.sh("a", options, script);
+        let own = [
+            ("HOME", "/home"),
+            ("LD_LIBRARY_PATH", "/lib"),
+            ("SHMEM_MINE", "m"),
+        ];
+        let out = job.envs(own).run();
+        assert_eq!(
+            (out.code(), out.stdout.as_str()),
+            (0, want),
+            "{options:?} {out:?}"
+        );
+    }
+}
+
+#[test]
+fn limits_and_file_mask_are_those_of_the_launcher() {
+    let net = Network::new();
+    let script = "ulimit -Ss; ulimit -Sc; ulimit -Sn; umask";
+    let options = ["--hosts", "a,b", "-n", "2", "/bin/sh", "-c", script];
+    let limits = "ulimit -Ss 4000; ulimit -Sc 0; ulimit -Sn 500; umask 0027";
+    let job = crate::support::shmrun_after(limits, &options);
+    let out = job.env("SHMEM_RSH", net.rsh()).run();
+    assert_eq!(out.code(), 0, "{out:?}");
+    let want = ["0", "0", "0027", "0027", "4000", "4000", "500", "500"];
+    assert_eq!(out.sorted(), want, "{out:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod exec;
 mod hosts;
 mod ordinary;
+mod programs;
 mod respawn;
 mod signals;
 mod streams;

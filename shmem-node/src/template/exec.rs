@@ -22,6 +22,8 @@ pub struct Program {
     pub args: Vec<CString>,
     /// Working directory, if it is not that of the spawner.
     pub dir: Option<CString>,
+    /// Its environment, if it is not that of all: `NAME=value` strings.
+    pub env: Option<Vec<CString>>,
 }
 
 /// What all PEs of the node share.
@@ -29,7 +31,7 @@ pub struct Program {
 pub struct Recipe {
     /// The programs of the job, in the order of ranks; the first has rank 0.
     pub programs: Vec<Program>,
-    /// `NAME=value` strings.
+    /// The environment: `NAME=value` strings.
     pub env: Vec<CString>,
     /// PEs of the node.
     pub n_local: u32,
@@ -66,7 +68,14 @@ fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
         .chain(contract::mpi_env(pe.local, recipe.n_local))
         .map(|(name, value)| CString::new(format!("{name}={value}")))
         .collect::<Result<_, _>>()?;
-    let envp = pointers(recipe.env.iter().chain(&own_env));
+    let envp = pointers(
+        program
+            .env
+            .as_ref()
+            .unwrap_or(&recipe.env)
+            .iter()
+            .chain(&own_env),
+    );
     let argv = pointers(&program.args);
     let targets = [1, 2, PMI_FD, 0];
     let mut pid = 0;

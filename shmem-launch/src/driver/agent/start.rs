@@ -146,6 +146,9 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     if far {
         // A remote shell may have paths among its options. That the directory is missing is said later.
         let _ = std::env::set_current_dir(Path::new(OsStr::from_bytes(&launch.cwd)));
+        // As it is at home.
+        sys::set_file_mask(launch.file_mask);
+        sys::adopt_limits(launch.soft_limits.clone());
     }
     let addresses = address::own(&launch).map(|(addresses, plan)| {
         launch.addresses = plan;

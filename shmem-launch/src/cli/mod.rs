@@ -1,15 +1,18 @@
 //! The command line: exactly what was typed, nothing looked up or decided.
 //!
-//! Long options of mpiexec that are written with a single dash (`-np`, `-ppn`, `-wdir`) are
-//! rewritten before clap sees them, and only in front of the program: what follows the program
-//! belongs to it.
+//! [`words`] rewrites the spellings of mpiexec before clap sees them, and finds the programs of a job that has
+//! several.
 //!
-//! Where an option belongs: [`Inherited`] if it holds for the jobs that PEs spawn, too, else [`Cli`].
+//! Where an option belongs: [`Inherited`] if it holds for the jobs that PEs spawn, too, else [`Cli`]. What may
+//! differ between the programs of a job stands in [`OF_A_PROGRAM`], too.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+mod words;
+
+use std::ffi::OsString;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
 use shmem_node::settings::Spawn;
 
@@ -56,14 +59,14 @@ impl std::str::FromStr for StdinTo {
 /// Start an OpenSHMEM program.
 ///
 /// N processing elements (PEs) of PROGRAM are started through a tree of launch agents, one per
-/// node. The output of all PEs appears line by line, standard input goes to PE 0 (--stdin), and when a
+/// node; several programs, with a lone : between them, get consecutive ranks. The output of all PEs appears line by line, standard input goes to PE 0 (--stdin), and when a
 /// PE fails the whole job is ended. `shmrun --settings` lists the environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "shmrun",
     version,
     max_term_width = 100,
-    override_usage = "shmrun [OPTIONS] PROGRAM [ARGS]...",
+    override_usage = "shmrun [OPTIONS] PROGRAM [ARGS]... [: [OPTIONS] PROGRAM [ARGS]...]...",
     after_help = "Exit status: 0 if every PE exited with 0; else that of the first PE that failed (128 + \
                   signal if it was killed); 123 output or input lost (full disk), 124 time limit, 125 \
                   launcher failure, 126 program not executable, 127 program not found, 130 Ctrl-C, 141 \
@@ -84,6 +87,15 @@ pub struct Cli {
     /// The options among [`Inherited`] that were typed, each as one word.
     #[arg(skip)]
     pub spawn_options: Vec<OsString>,
+
+    /// What runs beside the first program.
+    #[arg(skip)]
+    pub more: Vec<Segment>,
+
+    /// Take the programs from a file, a line for each with options, program and arguments; -n, --chdir and
+    /// --env are those of a line. A # begins a comment, a backslash at its end continues a line
+    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
+    pub configfile: Option<OsString>,
 
     /// Who gets standard input: the PE of a rank, all (each of them all of it, as fast as the slowest
     /// takes it), or none, so that shmrun leaves it alone. Other PEs find it empty
@@ -135,7 +147,8 @@ pub struct Cli {
     #[arg(long, hide = true, conflicts_with = "command")]
     pub spawned: bool,
 
-    /// Program and its arguments
+    /// Program and its arguments. A lone : begins the next program with its -n (1), --chdir and --env; other
+    /// options belong in front of the first. Behind -- it is an argument as any other
     #[arg(
         value_names = ["PROGRAM", "ARGS"],
         trailing_var_arg = true,
@@ -143,6 +156,22 @@ pub struct Cli {
     )]
     pub command: Vec<OsString>,
 }
+
+/// A program of a job that has several, without the first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// As in [`Cli`].
+    pub pes: Option<u32>,
+    /// As in [`Cli`].
+    pub chdir: Option<OsString>,
+    /// As in [`Inherited`].
+    pub env: Vec<OsString>,
+    /// As in [`Cli`].
+    pub command: Vec<OsString>,
+}
+
+/// What a program of a job has of its own: the options of [`Segment`].
+const OF_A_PROGRAM: [&str; 4] = ["pes", "chdir", "env", "command"];
 
 /// Headings of the help text.
 const WHERE: &str = "Number and place of PEs";
@@ -196,60 +225,32 @@ pub struct Inherited {
     #[arg(long, value_name = "HOW", help_heading = PROGRAM, value_parser = spawn())]
     pub spawn: Option<Spawn>,
 
-    /// Set a variable for the PEs, or pass on that of shmrun
+    /// Set a variable for the PEs of a program, or pass on that of shmrun; -env takes NAME VALUE, too
     #[arg(short = 'x', long, value_name = "NAME[=VALUE]", help_heading = PROGRAM)]
     pub env: Vec<OsString>,
 
+    /// The same for all programs; NAME VALUE as two words, too
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = PROGRAM)]
+    pub genv: Vec<OsString>,
+
+    /// Pass on the environment of shmrun, all of it, and on other hosts nothing of theirs
+    #[arg(long, help_heading = PROGRAM, conflicts_with_all = ["genvnone", "genvlist"])]
+    pub genvall: bool,
+
+    /// Pass on these variables alone, beside the settings and what is set by options
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', help_heading = PROGRAM)]
+    pub genvlist: Vec<OsString>,
+
+    /// Pass on nothing but the settings and what is set by options
+    #[arg(long, help_heading = PROGRAM)]
+    pub genvnone: bool,
+
     /// Put the rank in brackets in front of every line of output
-    #[arg(short = 'l', long, help_heading = TELL)]
+    #[arg(
+        short = 'l', long, help_heading = TELL,
+        visible_alias = "prepend-rank"
+    )]
     pub label: bool,
-}
-
-/// Whether the value of an option is the next argument.
-fn takes_next(command: &Command, arg: &[u8]) -> bool {
-    let named = |is: &dyn Fn(&clap::Arg) -> bool| {
-        let arg = command.get_arguments().find(|a| is(a));
-        arg.map(|a| a.get_action().takes_values())
-    };
-    if let Some(long) = arg.strip_prefix(b"--") {
-        let is = |a: &clap::Arg| {
-            let names = a.get_long_and_visible_aliases().unwrap_or_default();
-            names.iter().any(|name| name.as_bytes() == long)
-        };
-        return named(&is) == Some(true);
-    }
-    // The first of several short ones that takes a value takes the rest.
-    let shorts = &arg[1..];
-    let is_that = |of: u8| named(&|a: &clap::Arg| a.get_short() == Some(of.into()));
-    let at = shorts.iter().position(|&of| is_that(of) == Some(true));
-    at.is_some_and(|at| at + 1 == shorts.len())
-}
-
-/// Rewrites mpiexec's single-dash long options in front of the program: what follows it is its own.
-fn normalise(command: &Command, args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut args = args.into_iter();
-    let mut out: Vec<OsString> = args.next().into_iter().collect();
-    while let Some(arg) = args.next() {
-        let arg = match arg.as_bytes() {
-            b"-np" | b"-ppn" | b"-wdir" | b"-env" | b"-hosts" | b"-host" | b"-hostfile"
-            | b"-machinefile" | b"-stdin" | b"-timeout" => {
-                [OsStr::new("-"), &arg].into_iter().collect()
-            }
-            _ => arg,
-        };
-        let bytes = arg.as_bytes();
-        let is_option = bytes.len() > 1 && bytes[0] == b'-' && bytes != b"--";
-        let takes_next = is_option && takes_next(command, bytes);
-        out.push(arg);
-        if !is_option {
-            out.extend(args);
-            break;
-        }
-        if takes_next {
-            out.extend(args.next());
-        }
-    }
-    out
 }
 
 /// The options among [`Inherited`] that were typed, as another launcher takes them.
@@ -257,8 +258,7 @@ fn typed_of_inherited(matches: &clap::ArgMatches) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     for arg in Inherited::augment_args(Command::new("")).get_arguments() {
         let typed = matches.value_source(arg.get_id().as_str());
-        let (Some(long), Some(clap::parser::ValueSource::CommandLine)) = (arg.get_long(), typed)
-        else {
+        let (Some(long), Some(ValueSource::CommandLine)) = (arg.get_long(), typed) else {
             continue;
         };
         if !arg.get_action().takes_values() {
@@ -281,18 +281,55 @@ impl Cli {
     /// clap's: what is wrong, or a request for help or the version.
     pub fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = Self::command();
-        let args = normalise(&command, args);
-        let matches = command.try_get_matches_from_mut(args)?;
-        let cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
-        Ok(Self {
-            spawn_options: typed_of_inherited(&matches),
-            ..cli
-        })
+        let programs = words::by_program(&command, args)
+            .map_err(|what| command.error(ErrorKind::InvalidValue, what))?;
+        let mut programs = programs.into_iter();
+        let parse = |command: &mut Command, words: Option<Vec<OsString>>| {
+            let matches = command.try_get_matches_from_mut(words.unwrap_or_default())?;
+            let cli = Self::from_arg_matches(&matches).map_err(|e| e.format(command))?;
+            Ok::<_, clap::Error>((cli, matches))
+        };
+        let (mut cli, matches) = parse(&mut command, programs.next())?;
+        cli.spawn_options = typed_of_inherited(&matches);
+        for words in programs {
+            let (of_it, matches) = parse(&mut command, Some(words))?;
+            let others = matches.ids().map(clap::Id::as_str).find(|id| {
+                let typed = matches.value_source(id) == Some(ValueSource::CommandLine);
+                let is_option = command.get_arguments().any(|a| a.get_id() == id);
+                typed && is_option && !OF_A_PROGRAM.contains(id)
+            });
+            if let Some(option) = others {
+                let option = option.replace('_', "-");
+                let what = format!(
+                    "--{option} holds for the whole job: it belongs in front of the first program"
+                );
+                return Err(command.error(ErrorKind::ArgumentConflict, what));
+            }
+            cli.more.push(Segment {
+                pes: of_it.pes,
+                chdir: of_it.chdir,
+                env: of_it.inherited.env,
+                command: of_it.command,
+            });
+        }
+        Ok(cli)
     }
 
-    /// The value that `--env` gives a variable; the last one counts.
+    /// All programs.
+    pub(crate) fn programs(&self) -> Vec<Segment> {
+        let first = Segment {
+            pes: self.pes,
+            chdir: self.chdir.clone(),
+            env: self.inherited.env.clone(),
+            command: self.command.clone(),
+        };
+        std::iter::once(first).chain(self.more.clone()).collect()
+    }
+
+    /// The value that `--env` or `--genv` gives a variable; the last one counts.
     pub(crate) fn given(&self, name: &str) -> Option<String> {
-        self.inherited.env.iter().rev().find_map(|item| {
+        let Inherited { genv, env, .. } = &self.inherited;
+        genv.iter().chain(env).rev().find_map(|item| {
             let item = item.to_string_lossy();
             let (given, value) = item.split_once('=')?;
             (given == name).then(|| value.to_owned())
@@ -303,6 +340,7 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::parse_args(line.split_whitespace().map(OsString::from))
@@ -380,6 +418,95 @@ mod tests {
             let c = parse(line).unwrap();
             assert_eq!(c.command.join(OsStr::new(" ")), *command, "{line}");
         }
+    }
+
+    #[test]
+    fn variables_are_one_word_or_two() {
+        let env = |line: &str| {
+            let c = parse(line).unwrap();
+            let join = |of: &[OsString]| of.join(OsStr::new(" ")).into_string().unwrap();
+            let Inherited { env, genv, .. } = &c.inherited;
+            (join(env), join(genv), c.command.len())
+        };
+        let is = |e: &str, g: &str| (e.to_owned(), g.to_owned(), 1);
+        for (line, want) in [
+            ("shmrun -env A b p", is("A=b", "")),
+            ("shmrun -env A=b p", is("A=b", "")),
+            ("shmrun --env A p", is("A", "")),
+            ("shmrun -x A -x B=c p", is("A B=c", "")),
+            ("shmrun -genv A b -genv C=d p", is("", "A=b C=d")),
+            ("shmrun --genv A b p", is("", "A=b")),
+            ("shmrun --genv=A=b p", is("", "A=b")),
+            ("shmrun -genv A b=c p", is("", "A=b=c")),
+        ] {
+            assert_eq!(env(line), want, "{line}");
+        }
+        let c = parse("shmrun -genvlist A,B -genv SHMEM_SPIN 7 p").unwrap();
+        assert_eq!(c.inherited.genvlist, ["A", "B"]);
+        assert_eq!(c.given("SHMEM_SPIN"), Some("7".into()));
+        assert!(parse("shmrun -genvall -genvnone p").is_err());
+    }
+
+    #[test]
+    fn a_colon_begins_the_next_program() {
+        let c = parse("shmrun -l -n 2 -x A=b ./a 1 : -np 4 -wdir /tmp -env C d ./b : c").unwrap();
+        assert!(c.inherited.label);
+        let [a, b, c] = &c.programs()[..] else {
+            panic!("{c:?}");
+        };
+        assert_eq!(
+            (a.pes, &a.command[..]),
+            (Some(2), &["./a".into(), "1".into()][..])
+        );
+        assert_eq!(a.env, ["A=b"]);
+        assert_eq!((b.pes, &b.command[..]), (Some(4), &["./b".into()][..]));
+        assert_eq!(
+            (b.chdir.as_deref(), &b.env[..]),
+            (Some("/tmp".as_ref()), &["C=d".into()][..])
+        );
+        assert_eq!((c.pes, &c.command[..]), (None, &["c".into()][..]));
+        let own = parse("shmrun -n 2 -- ./a : b").unwrap();
+        assert_eq!((own.more.len(), own.command.len()), (0, 3));
+        for (line, told) in [
+            ("shmrun a : -l b", "--label holds for the whole job"),
+            ("shmrun a :", "PROGRAM"),
+            ("shmrun : a", "PROGRAM"),
+            ("shmrun a : --settings", "PROGRAM"),
+        ] {
+            let e = parse(line).unwrap_err().to_string();
+            assert!(e.contains(told), "{line}: {e}");
+        }
+    }
+
+    #[test]
+    fn a_file_may_hold_the_programs() {
+        let file = std::env::temp_dir().join(format!("shmrun-configfile-{}", std::process::id()));
+        let line = format!("shmrun -l --configfile {}", file.display());
+        let of = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            parse(&line)
+        };
+        let c = of("# all\n-n 2 ./a 'x y' \\\n : z # end\n\n-n 3 -env A b ./b\n").unwrap();
+        assert!(c.inherited.label);
+        assert_eq!((c.pes, &c.command[1]), (Some(2), &"x y".into()));
+        assert_eq!(c.command.len(), 4);
+        assert_eq!(
+            (c.more[0].pes, &c.more[0].env[..]),
+            (Some(3), &["A=b".into()][..])
+        );
+        for (text, told) in [
+            ("# nothing", "no program"),
+            ("a\n'b", "line 2: a quote"),
+            ("--configfile x", "line 1"),
+        ] {
+            let e = of(text).unwrap_err().to_string();
+            assert!(e.contains(told), "{text}: {e}");
+        }
+        std::fs::write(&file, "a").unwrap();
+        assert!(parse(&format!("{line} b")).is_err());
+        std::fs::remove_file(&file).unwrap();
+        let e = parse(&line).unwrap_err().to_string();
+        assert!(e.contains("shmrun-configfile"), "{e}");
     }
 
     #[test]
