@@ -16,6 +16,10 @@ pub enum Error {
     Build(ExitStatus),
     /// Cargo built no file of this name.
     NoProduct(String),
+    /// A command failed; it has said why.
+    Command(PathBuf, ExitStatus),
+    /// The name of a file is not UTF-8.
+    Name,
     /// A file operation failed.
     Io {
         /// What was to be done.
@@ -34,7 +38,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+    /// A file operation that failed.
+    pub fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io {
             what,
             path: path.to_owned(),
@@ -50,6 +55,10 @@ impl fmt::Display for Error {
             Self::Build(status) => {
                 write!(f, "cargo build failed ({status}); nothing was installed")
             }
+            Self::Command(program, status) => {
+                write!(f, "{} failed ({status})", program.display())
+            }
+            Self::Name => f.write_str("the name of a file is not UTF-8"),
             Self::NoProduct(name) => write!(f, "cargo build made no file {name}"),
             Self::Io { what, path, source } => {
                 write!(f, "cannot {what} {}: {source}", path.display())?;

@@ -27,6 +27,9 @@ const MANIFEST: &str = "share/shmem/manifest";
 const WRAPPER: &str = include_str!("../files/oshcc");
 const RUNNER: &str = include_str!("../files/oshrun");
 const PKG_CONFIG: &str = include_str!("../files/shmem.pc");
+const MODULE: &str = include_str!("../files/module");
+/// Version of the project.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Where to install.
 #[derive(Debug, Clone)]
@@ -122,7 +125,7 @@ impl Entry {
 }
 
 /// All files below `dir`, relative to it, in order.
-fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = |e| Error::io("read", dir, e);
     let mut entries = fs::read_dir(dir)
         .and_then(Iterator::collect::<io::Result<Vec<_>>>)
@@ -157,6 +160,7 @@ fn archive(path: &Path) -> Result<Vec<u8>, Error> {
 fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
     use Content::{Bytes, Copy, Link};
     let text = |text: &str| Bytes(text.as_bytes().to_vec());
+    let versioned = |template: &str| text(&template.replace("@VERSION@", VERSION));
     let note = note_object(".note.shmem", &Note::WITH_STATICS.to_bytes(), "shmem_init");
     let mut entries = vec![
         Entry::new("bin/shmrun", Copy(products.shmrun.clone()), 0o755),
@@ -174,9 +178,10 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
         Entry::new("lib/libshmem.so", Link(SONAME), 0),
         Entry::new("lib/libshmem.a", Bytes(archive(&products.archive)?), 0o644),
         Entry::new("lib/shmem/note.o", Bytes(note), 0o644),
+        Entry::new("lib/pkgconfig/shmem.pc", versioned(PKG_CONFIG), 0o644),
         Entry::new(
-            "lib/pkgconfig/shmem.pc",
-            text(&PKG_CONFIG.replace("@VERSION@", env!("CARGO_PKG_VERSION"))),
+            Path::new("share/modulefiles/shmem").join(VERSION),
+            versioned(MODULE),
             0o644,
         ),
     ];

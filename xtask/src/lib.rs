@@ -1,4 +1,4 @@
-//! Chores that cargo has no command for: building the C library with its tools, and installing them.
+//! Chores that cargo has no command for: building the C library with its tools, installing and packing them.
 //!
 //! `cargo xtask install --prefix DIR` is the program; the tests of the C library call the same
 //! functions, so that what they test is what users get.
@@ -6,6 +6,7 @@
 
 pub mod archive;
 pub mod build;
+pub mod dist;
 pub mod error;
 pub mod install;
 pub mod object;

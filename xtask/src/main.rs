@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use xtask::build::Build;
+use xtask::dist;
 use xtask::error::Error;
 use xtask::install::{Destination, install, uninstall};
 
@@ -20,6 +21,21 @@ enum Chore {
         verbs: bool,
         /// Cargo's profile
         #[arg(long, default_value = "release", value_name = "NAME")]
+        profile: String,
+    },
+    /// Pack an installation that works wherever it is unpacked, or with --source all that builds it
+    Dist {
+        /// Directory that gets the archive
+        #[arg(long, value_name = "DIR", default_value = "target/packages")]
+        out: PathBuf,
+        /// The sources, with all crates that they need
+        #[arg(long, conflicts_with_all = ["verbs", "profile"])]
+        source: bool,
+        /// Build for RDMA devices too (feature `verbs`)
+        #[arg(long)]
+        verbs: bool,
+        /// Cargo's profile
+        #[arg(long, default_value = "dist", value_name = "NAME")]
         profile: String,
     },
     /// Remove what install has put there
@@ -61,6 +77,23 @@ fn run(chore: Chore) -> Result<String, Error> {
                 files.len(),
                 destination.root().display()
             ))
+        }
+        Chore::Dist {
+            out,
+            source,
+            verbs,
+            profile,
+        } => {
+            std::fs::create_dir_all(&out).map_err(|e| Error::io("make directory", &out, e))?;
+            let archive = match source {
+                true => dist::source(&out)?,
+                false => dist::relocatable(&Build { profile, verbs }.run()?, &out)?,
+            };
+            let needs = archive
+                .glibc
+                .map(|v| format!(" (needs glibc {v} or newer)"));
+            let needs = needs.unwrap_or_default();
+            Ok(format!("{}{needs}", archive.path.display()))
         }
         Chore::Uninstall { place } => {
             let destination = place.destination()?;

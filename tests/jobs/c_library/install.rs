@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use shmem_testkit::needs::skipped;
 use shmem_testkit::{Job, text};
+use xtask::dist;
 use xtask::install::{Destination, SONAME, install, uninstall};
 
 use super::toolchain::{scratch, sources, toolchain};
@@ -96,6 +97,42 @@ fn install_moves_and_uninstalls() {
     assert_eq!(left, ["lib"], "only what was not installed is left");
     assert!(moved.join("lib/other").exists());
     assert!(uninstall(&there).is_err());
+}
+
+#[test]
+fn an_archive_works_wherever_it_is_unpacked() {
+    let Some(c) = toolchain() else { return };
+    let dir = scratch().join("archive");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(dir.join("un packed")).unwrap();
+    let archive = dist::relocatable(&c.products, &dir).unwrap();
+    assert!(archive.glibc.is_some(), "{archive:?}");
+    let (file, to) = (archive.path.to_str().unwrap(), dir.join("un packed"));
+    words(
+        Path::new("tar"),
+        &["-xzf", file, "-C", to.to_str().unwrap()],
+    );
+    let name = archive.path.file_name().unwrap().to_str().unwrap();
+    let tree = to.join(name.strip_suffix(".tar.gz").unwrap());
+    let hello = dir.join("hello");
+    let source = sources().join("../../examples/c/hello.c");
+    let args = [source.to_str().unwrap(), "-o", hello.to_str().unwrap()];
+    words(&tree.join("bin/oshcc"), &args);
+    let oshrun = tree.join("bin/oshrun");
+    let program = [hello.to_str().unwrap()];
+    let out = Job::new(oshrun.to_str().unwrap(), "-np 2", &program).succeed();
+    assert_eq!(out.lines().count(), 2, "{out}");
+    // Nothing but the archive is left where it was made.
+    let mut left: Vec<_> = fs::read_dir(&dir)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(
+        left,
+        ["hello", name, "un packed"].map(std::ffi::OsString::from)
+    );
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
