@@ -71,7 +71,7 @@ mod interop {
             let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
             let config = SoftConfig {
                 bind: IpAddr::V4(Ipv4Addr::new(127, process, high, low)),
-                port: 4791,
+                ports: (4791, 4791),
                 interop: true,
                 shared: Some(everything()),
                 ..SoftConfig::loopback(seed)

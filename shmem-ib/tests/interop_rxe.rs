@@ -115,7 +115,7 @@ impl Wire {
     fn open(&self, soft_first: bool, mtu: Mtu, seed: u64) -> Pair {
         let config = SoftConfig {
             bind: self.address,
-            port: 4791,
+            ports: (4791, 4791),
             mtu,
             interop: true,
             faults: Faults::default(),

@@ -457,3 +457,25 @@ fn addresses_that_nobody_could_answer_to_are_refused() {
         assert!(error.contains(bind), "{error}");
     }
 }
+
+#[test]
+fn each_takes_a_port_of_its_own_out_of_a_range() {
+    // An address that other processes hardly have.
+    let [_, b, c, d] = std::process::id().to_be_bytes();
+    let open = |seed| {
+        let config = SoftConfig {
+            bind: [127, 16 + b % 200, c, d].into(),
+            ports: (20_000, 20_002),
+            ..SoftConfig::loopback(seed)
+        };
+        SoftHca::open(&config)
+    };
+    let all: Vec<_> = [5, 5, 6].map(|seed| open(seed).unwrap()).into();
+    let mut ports: Vec<_> = all.iter().map(|hca| hca.port().av.udp_port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [20_000, 20_001, 20_002]);
+    let error = open(7).unwrap_err().to_string();
+    assert!(error.contains("port 20000 to 20002"), "{error}");
+    drop(all);
+    open(8).unwrap();
+}

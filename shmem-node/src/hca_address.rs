@@ -27,6 +27,28 @@ pub enum AddressChoice {
     Network(IpNetwork),
 }
 
+/// What `SHMEM_SOFT_PORT` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortChoice {
+    /// Any that is free.
+    Any,
+    /// The same for all, each at an address of its own.
+    One(u16),
+    /// The first that is free of these, both ends included: those that a firewall lets through.
+    Among(u16, u16),
+}
+
+impl PortChoice {
+    /// The first and the last of the ports; 0 and 0 for any.
+    pub fn ends(self) -> (u16, u16) {
+        match self {
+            Self::Any => (0, 0),
+            Self::One(port) => (port, port),
+            Self::Among(first, last) => (first, last),
+        }
+    }
+}
+
 /// Where the addresses of a job's software HCAs come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AddressPlan {
@@ -87,9 +109,22 @@ pub enum AddressError {
         /// PEs of the fullest machine.
         n_pes: u32,
     },
+    /// More PEs at an address than there are ports.
+    #[error(
+        "SHMEM_SOFT_PORT={first}-{last}: {n_pes} PEs at one address need as many ports; name more of them, or \
+         addresses for each node with SHMEM_SOFT_ADDRESS=A+"
+    )]
+    FewPorts {
+        /// The first port.
+        first: u16,
+        /// The last one.
+        last: u16,
+        /// PEs at an address.
+        n_pes: u32,
+    },
     /// Packets from any port have to be told apart by their addresses.
     #[error(
-        "SHMEM_SOFT_INTEROP=yes with SHMEM_SOFT_PORT=0: devices of other makes send from any port, so \
+        "SHMEM_SOFT_INTEROP=yes needs one SHMEM_SOFT_PORT: devices of other makes send from any port, so \
          all have to listen on one; use SHMEM_SOFT_PORT=4791"
     )]
     InteropPort,
@@ -116,8 +151,30 @@ pub struct Shape {
     pub one_machine: bool,
 }
 
+impl Shape {
+    /// That PEs of one address find ports enough.
+    fn check_ports(self, choice: AddressChoice, port: PortChoice) -> Result<(), AddressError> {
+        let n_pes = match choice {
+            AddressChoice::Shared(_) => self.n_pes,
+            _ if self.one_machine => self.n_pes.div_ceil(self.n_nodes),
+            _ => self.per_machine,
+        };
+        match (port, choice) {
+            (PortChoice::One(port), AddressChoice::Shared(address)) => Err(AddressError::OnePort {
+                port,
+                address,
+                n_pes,
+            }),
+            (PortChoice::Among(first, last), _) if n_pes > u32::from(last - first) + 1 => {
+                Err(AddressError::FewPorts { first, last, n_pes })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl AddressPlan {
-    /// Addresses for a job. With a fixed `port` (not 0) each PE gets its own address, else each
+    /// Addresses for a job. With one `port` for all each PE gets its own address, else each
     /// node. `random` picks the loopback addresses of [`AddressChoice::Auto`], so that jobs which
     /// run at the same time hardly ever share one.
     ///
@@ -125,23 +182,27 @@ impl AddressPlan {
     /// There are not enough addresses for the choice.
     pub fn choose(
         choice: AddressChoice,
-        port: u16,
+        port: PortChoice,
         random: u32,
         shape: Shape,
     ) -> Result<Self, AddressError> {
         let Shape { n_nodes, n_pes, .. } = shape;
         let (spread, count) = match port {
-            0 => (Spread::Node, n_nodes),
-            _ => (Spread::Pe, n_pes),
+            PortChoice::One(_) => (Spread::Pe, n_pes),
+            _ => (Spread::Node, n_nodes),
         };
         // A job of one node has no HCAs.
-        let crowded = port != 0 && n_nodes > 1 && shape.per_machine > 1;
-        let own = |plan| match crowded {
-            true => Err(AddressError::OnePortEach {
-                port,
-                n_pes: shape.per_machine,
-            }),
-            false => Ok(plan),
+        if n_nodes > 1 {
+            shape.check_ports(choice, port)?;
+        }
+        let own = |plan| match port {
+            PortChoice::One(port) if n_nodes > 1 && shape.per_machine > 1 => {
+                Err(AddressError::OnePortEach {
+                    port,
+                    n_pes: shape.per_machine,
+                })
+            }
+            _ => Ok(plan),
         };
         match choice {
             AddressChoice::Auto if !shape.one_machine => own(Self::Routed { anchor: None }),
@@ -150,13 +211,6 @@ impl AddressPlan {
                 first: loopback(random, count).into(),
                 spread,
             })),
-            AddressChoice::Shared(address) if port != 0 && n_nodes > 1 => {
-                Err(AddressError::OnePort {
-                    port,
-                    address,
-                    n_pes,
-                })
-            }
             AddressChoice::Shared(address) => Ok(Self::Known(HcaAddresses::shared(address))),
             AddressChoice::From(first) => match nth(first, count - 1) {
                 Some(_) => Ok(Self::Known(HcaAddresses { first, spread })),
@@ -241,7 +295,10 @@ fn nth(first: IpAddr, n: u32) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use super::PortChoice::{Among, Any};
     use super::*;
+
+    const ROCE: PortChoice = PortChoice::One(4791);
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -263,7 +320,7 @@ mod tests {
 
     fn choose(
         choice: AddressChoice,
-        port: u16,
+        port: PortChoice,
         n_nodes: u32,
         n_pes: u32,
     ) -> Result<AddressPlan, AddressError> {
@@ -276,7 +333,7 @@ mod tests {
         AddressPlan::choose(choice, port, 7, shape)
     }
 
-    fn known(choice: AddressChoice, port: u16) -> HcaAddresses {
+    fn known(choice: AddressChoice, port: PortChoice) -> HcaAddresses {
         match choose(choice, port, 2, 8) {
             Ok(AddressPlan::Known(addresses)) => addresses,
             other => panic!("{other:?}"),
@@ -285,17 +342,17 @@ mod tests {
 
     #[test]
     fn nodes_have_addresses_and_with_a_fixed_port_pes() {
-        let auto = known(AddressChoice::Auto, 0);
+        let auto = known(AddressChoice::Auto, Any);
         assert_eq!(auto.of(1, 5), auto.of(1, 7));
         assert_ne!(auto.of(0, 0), auto.of(1, 4));
-        let fixed = known(AddressChoice::Auto, 4791);
+        let fixed = known(AddressChoice::Auto, ROCE);
         let all: std::collections::BTreeSet<_> = (0..8).map(|pe| fixed.of(pe / 4, pe)).collect();
         assert_eq!(all.len(), 8);
-        let from = known(AddressChoice::From(ip("127.9.8.255")), 0);
+        let from = known(AddressChoice::From(ip("127.9.8.255")), Any);
         assert_eq!(from.of(1, 4), ip("127.9.9.0"));
-        let v6 = known(AddressChoice::From(ip("fd00::ffff")), 4791);
+        let v6 = known(AddressChoice::From(ip("fd00::ffff")), ROCE);
         assert_eq!(v6.of(0, 1), ip("fd00::1:0"));
-        let one = known(AddressChoice::Shared(ip("::1")), 0);
+        let one = known(AddressChoice::Shared(ip("::1")), Any);
         assert_eq!((one.of(0, 0), one.of(1, 5)), (ip("::1"), ip("::1")));
         for a in [auto, fixed, from, one] {
             assert_eq!(HcaAddresses::from_bytes(&a.to_bytes()), Some(a));
@@ -314,37 +371,59 @@ mod tests {
         let plan = |choice, port, shape| AddressPlan::choose(choice, port, 7, shape);
         let network = "10.5.0.0/24".parse().unwrap();
         assert_eq!(
-            plan(AddressChoice::Auto, 0, several),
+            plan(AddressChoice::Auto, Any, several),
             Ok(AddressPlan::Routed { anchor: None })
         );
         assert_eq!(
-            plan(AddressChoice::Network(network), 0, several),
+            plan(AddressChoice::Network(network), Any, several),
             Ok(AddressPlan::Network(network))
         );
-        let crowded = plan(AddressChoice::Auto, 4791, several).unwrap_err();
+        let crowded = plan(AddressChoice::Auto, ROCE, several).unwrap_err();
         assert!(crowded.to_string().contains("SHMEM_SOFT_PORT=0"));
         let sparse = Shape {
             n_pes: 2,
             per_machine: 1,
             ..several
         };
-        assert!(plan(AddressChoice::Auto, 4791, sparse).is_ok());
+        assert!(plan(AddressChoice::Auto, ROCE, sparse).is_ok());
         let from = AddressChoice::From(ip("10.0.0.1"));
-        assert!(matches!(plan(from, 0, several), Ok(AddressPlan::Known(_))));
+        assert!(matches!(
+            plan(from, Any, several),
+            Ok(AddressPlan::Known(_))
+        ));
+    }
+
+    #[test]
+    fn a_range_of_ports_has_one_for_each_pe_of_an_address() {
+        let auto = known(AddressChoice::Auto, Among(20_000, 20_003));
+        assert_eq!(auto.of(1, 5), auto.of(1, 7));
+        let few = |choice, last| choose(choice, Among(20_000, last), 2, 8);
+        assert!(few(AddressChoice::Auto, 20_003).is_ok());
+        let shared = AddressChoice::Shared(ip("::1"));
+        assert!(few(shared, 20_007).is_ok());
+        for (choice, last, part) in [
+            (AddressChoice::Auto, 20_002, "20000-20002: 4 PEs"),
+            (shared, 20_006, "20000-20006: 8 PEs"),
+        ] {
+            let text = few(choice, last).unwrap_err().to_string();
+            assert!(text.contains(part), "{text}");
+        }
+        // A job of one node binds none.
+        assert!(choose(AddressChoice::Auto, Among(1, 1), 1, 8).is_ok());
     }
 
     #[test]
     fn impossible_choices_say_what_to_do() {
-        let text = choose(AddressChoice::Shared(ip("::1")), 4791, 2, 4)
+        let text = choose(AddressChoice::Shared(ip("::1")), ROCE, 2, 4)
             .unwrap_err()
             .to_string();
         for part in ["SHMEM_SOFT_PORT=4791", "4 PEs", "SHMEM_SOFT_ADDRESS=::1+"] {
             assert!(text.contains(part), "{text}");
         }
         let end = AddressChoice::From(ip("255.255.255.254"));
-        assert!(choose(end, 0, 2, 4).is_ok());
+        assert!(choose(end, Any, 2, 4).is_ok());
         assert!(matches!(
-            choose(end, 0, 3, 4),
+            choose(end, Any, 3, 4),
             Err(AddressError::TooMany { count: 3, .. })
         ));
     }

@@ -40,7 +40,7 @@ pub(super) fn software_hca(
     let faults = settings.soft_faults;
     Ok(SoftConfig {
         bind,
-        port: settings.soft_port,
+        ports: settings.soft_port.ends(),
         mtu: mtu(match settings.soft_mtu {
             0 => own_address::path_mtu(bind).unwrap_or(0),
             bytes => bytes,

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use shmem_node::hca_address::{AddressError, AddressPlan, Shape};
+use shmem_node::hca_address::{AddressError, AddressPlan, PortChoice, Shape};
 use shmem_node::settings::{HeapCommit, Settings, Spawn};
 use shmem_node::template::marker::{self, Marker, StaticsRoom};
 use shmem_pmi::tree::{DegreePolicy, Tree};
@@ -241,7 +241,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     let (job_id, rest) = random.split_first_chunk::<16>().expect("52 bytes");
     let (job_key, rest) = rest.split_first_chunk::<32>().expect("36 bytes");
     let random_address = u32::from_le_bytes(*rest.first_chunk().expect("4 bytes"));
-    if settings.soft_interop && settings.soft_port == 0 && layout.n_nodes() > 1 {
+    let one_port = matches!(settings.soft_port, PortChoice::One(_));
+    if settings.soft_interop && !one_port && layout.n_nodes() > 1 {
         return Err(AddressError::InteropPort.into());
     }
     let addresses = AddressPlan::choose(

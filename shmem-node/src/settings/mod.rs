@@ -14,7 +14,7 @@ pub use value::{
 
 use std::time::Duration;
 
-use crate::hca_address::AddressChoice;
+use crate::hca_address::{AddressChoice, PortChoice};
 
 /// One row of the table, for help and documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,9 +218,10 @@ settings! {
          several, the one of each from which packets go to the first. Else one for all PEs, \
          consecutive ones from the first (ADDRESS+), one per node, with a fixed port one per PE, or \
          the one that each machine has in a network.";
-    soft_port: u16 = "0", "SHMEM_SOFT_PORT",
-        "a UDP port, or 0 for any", value::port,
-        "Port of the software HCAs; with a fixed one, such as RoCEv2's 4791, each PE needs an address.";
+    soft_port: PortChoice = "0", "SHMEM_SOFT_PORT",
+        "a UDP port, a range such as 20000-20099, or 0 for any", value::port,
+        "Port of the software HCAs. Of a range each PE takes one that is free: what a firewall has to let \
+         through. With a single one, such as RoCEv2's 4791, each PE needs an address.";
     soft_mtu: u32 = "auto", "SHMEM_SOFT_MTU",
         "auto, 256, 512, 1024, 2048 or 4096", value::mtu,
         "Path MTU of the software HCA in bytes; auto takes the largest whose packets fit the network \

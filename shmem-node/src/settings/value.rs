@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::hca_address::AddressChoice;
+use crate::hca_address::{AddressChoice, PortChoice};
 
 /// Why a value was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -419,9 +419,21 @@ pub(super) fn tree_degree(text: &str) -> Result<u32, ValueError> {
     }
 }
 
-pub(super) fn port(text: &str) -> Result<u16, ValueError> {
-    let port: u64 = text.trim().parse().map_err(|_| ValueError::NotANumber)?;
-    u16::try_from(port).map_err(|_| ValueError::OutOfRange)
+pub(super) fn port(text: &str) -> Result<PortChoice, ValueError> {
+    let number = |text: &str| -> Result<u16, ValueError> {
+        let port: u64 = text.trim().parse().map_err(|_| ValueError::NotANumber)?;
+        u16::try_from(port).map_err(|_| ValueError::OutOfRange)
+    };
+    let Some((first, last)) = text.split_once('-') else {
+        return Ok(match number(text)? {
+            0 => PortChoice::Any,
+            port => PortChoice::One(port),
+        });
+    };
+    match (number(first)?, number(last)?) {
+        (first @ 1.., last) if first < last => Ok(PortChoice::Among(first, last)),
+        _ => Err(ValueError::OutOfRange),
+    }
 }
 
 pub(super) fn netns(text: &str) -> Result<Option<String>, ValueError> {
@@ -546,6 +558,17 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert!(duration("5 parsecs").is_err());
+    }
+
+    #[test]
+    fn ports_are_any_or_one_or_a_range() {
+        assert_eq!(port("0"), Ok(PortChoice::Any));
+        assert_eq!(port(" 4791 "), Ok(PortChoice::One(4791)));
+        assert_eq!(port("20000-20099"), Ok(PortChoice::Among(20_000, 20_099)));
+        assert_eq!(port("20000 - 20001"), Ok(PortChoice::Among(20_000, 20_001)));
+        for wrong in ["-1", "65536", "5-5", "6-5", "0-5", "5-65536"] {
+            assert!(port(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

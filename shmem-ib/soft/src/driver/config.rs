@@ -17,8 +17,9 @@ const RECEIVE_BUFFER: u32 = 64 << 20;
 pub struct SoftConfig {
     /// Address to bind to, and by which peers find this port. Not the unspecified one.
     pub bind: IpAddr,
-    /// UDP port to bind to; 0: any. 4791 is the one of RoCEv2.
-    pub port: u16,
+    /// UDP ports, from the first to the last, of which to bind one that is free; 0 and 0: any. 4791 is
+    /// the one of RoCEv2.
+    pub ports: (u16, u16),
     /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
     pub mtu: Mtu,
     /// Whether peers may be RoCEv2 devices of other makes. Then each packet is sent as a datagram
@@ -40,7 +41,7 @@ pub struct SoftConfig {
     pub shares: bool,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
-    /// Decides jitter. Keys and queue pair numbers are random numbers of the system.
+    /// Decides jitter, and which of the ports is tried first. Keys and queue pair numbers are random numbers of the system.
     pub seed: u64,
 }
 
@@ -50,7 +51,7 @@ impl SoftConfig {
     pub fn loopback(seed: u64) -> Self {
         Self {
             bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
-            port: 0,
+            ports: (0, 0),
             mtu: Mtu::M4096,
             interop: false,
             shared: None,

@@ -99,7 +99,11 @@ impl SoftHca {
         let failed = |what: String| move |source| VerbsError::Io { what, source };
         let socket = Socket::bind(config).map_err(failed(format!(
             "cannot bind a UDP socket to {} port {}",
-            config.bind, config.port
+            config.bind,
+            match config.ports {
+                (first, last) if first == last => first.to_string(),
+                (first, last) => format!("{first} to {last}"),
+            }
         )))?;
         let event = Event::new().map_err(failed("cannot make an event descriptor".into()))?;
         // SAFETY: the engine accesses only registered ranges and the shared window; `reg_mr` and

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
     set_ipv6_v6only, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
@@ -55,11 +56,27 @@ pub(super) struct Socket {
     pub(super) unwilling: super::unwilling::Unwilling,
 }
 
+/// Binds to a port that is free, from the first to the last, beginning somewhere among them: many processes do
+/// so at once.
+fn bind_among(fd: &OwnedFd, ip: IpAddr, ports: (u16, u16), seed: u64) -> io::Result<()> {
+    let (first, last) = ports;
+    let count = u64::from(last.saturating_sub(first)) + 1;
+    let mut taken = Err(io::ErrorKind::AddrInUse.into());
+    for n in 0..count {
+        let port = first + ((seed % count + n) % count) as u16;
+        match bind(fd, &SocketAddr::new(ip, port)) {
+            Err(e) if e == Errno::ADDRINUSE => taken = Err(e.into()),
+            bound => return bound.map_err(Into::into),
+        }
+    }
+    taken
+}
+
 impl Socket {
     /// A socket as `config` has it: with its address, and for as many bytes of received packets, or as many as
     /// the system allows.
     pub(super) fn bind(config: &SoftConfig) -> io::Result<Self> {
-        let (ip, port) = (config.bind, config.port);
+        let ip = config.bind;
         let v4 = ip.is_ipv4();
         let family = if v4 {
             AddressFamily::INET
@@ -85,7 +102,7 @@ impl Socket {
         set_socket_send_buffer_size(&fd, SEND_BUFFER)?;
         // Without it (kernels before 5.0) every packet comes alone, which works as well.
         let _ = messages::join_packets(fd.as_fd());
-        bind(&fd, &SocketAddr::new(ip, port))?;
+        bind_among(&fd, ip, config.ports, config.seed)?;
         let bound = SocketAddr::try_from(getsockname(&fd)?)?;
         Ok(Self {
             fd,
