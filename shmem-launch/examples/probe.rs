@@ -72,6 +72,13 @@ fn main() {
                 let line = status.lines().find(|l| l.starts_with("SigIgn"));
                 println!("{}", line.unwrap());
             }
+            "processors" => {
+                let status = std::fs::read_to_string("/proc/self/status").unwrap();
+                let name = "Cpus_allowed_list:";
+                let list = status.lines().find_map(|l| l.strip_prefix(name));
+                let kept = std::env::vars().any(|(name, _)| name == "SHMEM_BINDINGS");
+                println!("{rank} {} {kept}", list.unwrap().trim());
+            }
             "descriptors" => {
                 let open: Vec<_> = std::fs::read_dir("/proc/self/fd")
                     .unwrap()

@@ -24,6 +24,7 @@
 //! | [`hosts`] | names of machines | yes |
 //! | [`remote`] | how agents on other hosts are called, and their greeting | yes |
 //! | [`program`] | finding the program | |
+//! | [`binding`] | PEs to processors; reads /sys | half |
 //! | [`memory`], [`limits`] | will it fit? decisions are pure, readers beside them | half |
 //! | [`frame`] | the link protocol | yes |
 //! | [`stdio`] | lines and labels | yes |
@@ -46,6 +47,7 @@
 //!   descriptors by the thousand.
 
 pub mod agent;
+pub mod binding;
 mod child;
 pub mod cli;
 pub mod exit;

@@ -43,9 +43,12 @@ pub const ENV_PMI_RESPAWNED: &str = "PMI_RESPAWNED";
 /// Descriptor over which a program that is exec'ed as a template receives spawn requests.
 pub const ENV_TEMPLATE_FD: &str = "SHMEM_TEMPLATE_FD";
 
+/// Processors to which a template binds the PEs that it forks: [`Bindings`](crate::cpus::Bindings).
+pub const ENV_BINDINGS: &str = "SHMEM_BINDINGS";
+
 /// Value of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "8";
+pub const NODE_CONTRACT: &str = "9";
 
 /// Most PEs of a job.
 pub const MAX_PES: u32 = 1 << 20;

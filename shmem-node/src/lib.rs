@@ -28,6 +28,7 @@
 pub mod absence;
 pub mod barrier;
 pub mod contract;
+pub mod cpus;
 pub mod doorbell;
 pub mod elf;
 pub mod gather;

@@ -90,7 +90,7 @@ pub enum Event<'a> {
     /// Somebody sent this agent a signal to end.
     Terminated(u8),
     /// Everything in the process group is gone, and this is the node's report.
-    CleanedUp(Reduced),
+    CleanedUp(Box<Reduced>),
     /// Time has passed, and what there was to read of output was read.
     Timer,
 }

@@ -225,7 +225,7 @@ impl Agent {
                 let what = format!("its launch agent was told to end: it {end}");
                 self.fault(0, Cause::Node { what });
             }
-            Event::CleanedUp(report) => self.cleaned_up(report, now),
+            Event::CleanedUp(report) => self.cleaned_up(&report, now),
             Event::Timer => self.output.tick(now, &mut self.up),
         }
         self.timers(now);
@@ -511,12 +511,12 @@ impl Agent {
         }
     }
 
-    fn cleaned_up(&mut self, own: Reduced, now: u64) {
+    fn cleaned_up(&mut self, own: &Reduced, now: u64) {
         if self.phase != Phase::CleaningUp {
             return;
         }
         let mut report = self.report.take().unwrap_or_default();
-        report.merge(&own);
+        report.merge(own);
         report.sent = now;
         self.up.send(&Frame::Done(Box::new(report)));
         self.phase = Phase::Over;

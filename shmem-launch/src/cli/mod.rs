@@ -16,6 +16,8 @@ use clap::parser::ValueSource;
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
 use shmem_node::settings::Spawn;
 
+use crate::binding::{BindTo, Level};
+
 /// `--spawn`: the values of the setting.
 fn spawn() -> impl TypedValueParser<Value = Spawn> {
     let help = |how| match how {
@@ -119,13 +121,17 @@ pub struct Cli {
     #[arg(long, value_name = "N", help_heading = PROGRAM)]
     pub respawn: Option<u32>,
 
-    /// Write times of the start and figures of the PEs to a file; - is standard output
+    /// Write times of the start, ends and figures of the PEs to a file; - is standard output
     #[arg(long, value_name = "FILE", help_heading = TELL)]
     pub report: Option<OsString>,
 
-    /// The same as JSON
+    /// The same as JSON, with the end, CPU time and memory of each PE
     #[arg(long, value_name = "FILE", help_heading = TELL)]
     pub report_json: Option<OsString>,
+
+    /// Tell with what status all PEs ended, not only where those of several that failed differ
+    #[arg(long, help_heading = TELL)]
+    pub print_all_exitcodes: bool,
 
     /// Show where the PEs would run, check memory and limits, and start nothing
     #[arg(long, help_heading = TELL)]
@@ -206,6 +212,18 @@ pub struct Inherited {
     )]
     pub hostfile: Option<OsString>,
 
+    /// Bind each PE to processors: none, or a hwthread, core, l3cache, numa (node) or socket, or so many of
+    /// them. PEs on emulated nodes share the machine
+    #[arg(
+        long, value_name = "OBJECT[:N]", default_value = "none", help_heading = WHERE
+    )]
+    pub bind_to: BindTo,
+
+    /// Deal PEs out over these by turns instead of over what they are bound to; core: fill one socket after
+    /// the other
+    #[arg(long, value_name = "OBJECT", help_heading = WHERE, requires = "bind_to")]
+    pub map_by: Option<Level>,
+
     /// Children of an agent in the launch tree, from 2 to 128 [default: SHMEM_TREE_DEGREE]
     #[arg(
         long, value_name = "K", help_heading = WHERE,
@@ -244,6 +262,10 @@ pub struct Inherited {
     /// Pass on nothing but the settings and what is set by options
     #[arg(long, help_heading = PROGRAM)]
     pub genvnone: bool,
+
+    /// Tell to what each PE is bound
+    #[arg(long, help_heading = TELL)]
+    pub report_bindings: bool,
 
     /// Put the rank in brackets in front of every line of output
     #[arg(

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use shmem_node::contract;
+use shmem_node::cpus::Bindings;
 use shmem_node::kvs::StorePlan;
 use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::{PmiCache, Settings};
@@ -17,7 +18,8 @@ use shmem_node::template::exec::Recipe;
 use super::group::Group;
 use super::parts::Parts;
 use super::template::Start;
-use crate::frame::Launch;
+use crate::binding::{self, Topology};
+use crate::frame::{Launch, Stream};
 use crate::job;
 use crate::plan::Layout;
 use crate::program;
@@ -73,7 +75,7 @@ impl Node {
         })
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
-        let start = Start::of(parts, settings).map_err(failed)?;
+        let start = Start::of(parts, settings, bindings(launch)?).map_err(failed)?;
         // SAFETY: one thread, as promised by the caller.
         let (template_pid, template) =
             unsafe { start.run(&group, &segment, launch.ignored) }.map_err(failed)?;
@@ -85,6 +87,33 @@ impl Node {
             recipe: start.into_recipe().filter(|_| launch.options.respawns > 0),
         })
     }
+}
+
+/// What the PEs of the node are bound to, told if that was asked for.
+fn bindings(launch: &Launch) -> Result<Bindings, String> {
+    let binding = &launch.options.binding;
+    if !binding.binds() {
+        return Ok(Bindings::default());
+    }
+    let machine = Topology::of_this_machine();
+    let (pes, numbers) = launch.on_machine();
+    let plan = binding.plan(&machine, numbers, pes);
+    let plan = plan.map_err(|e| e.to_string())?;
+    if binding.report {
+        let ranks = launch.layout().ranks(launch.node);
+        let bound = (0u32..).zip(ranks);
+        let line = |(local, rank)| {
+            let cpus = plan.of(local)?;
+            Some(format!(
+                "shmrun: {}\n",
+                binding::describe(rank, cpus, &machine)
+            ))
+        };
+        let text: String = bound.filter_map(line).collect();
+        // Who cannot be told is not.
+        let _ = super::put(Stream::Err, &text);
+    }
+    Ok(plan)
 }
 
 /// The settings of the job: those of the launcher, whatever this process finds set.

@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::net::SocketType;
 
 use shmem_node::contract::{self, HEAP_FD, TABLES_FD, XRC_FD};
+use shmem_node::cpus::Bindings;
 use shmem_node::segment::NodeSegment;
 use shmem_node::settings::Settings;
 use shmem_node::template::exec::{self, Program, Recipe};
@@ -51,6 +52,7 @@ fn environment(parts: &Parts<'_>, settings: &Settings) -> Environment {
             && !name.starts_with(b"PMI_")
             && !contract::PLACE_ENV.iter().any(|own| own.as_bytes() == name)
             && name != contract::ENV_TEMPLATE_FD.as_bytes()
+            && name != contract::ENV_BINDINGS.as_bytes()
     });
     let inherited = inherited.map(|(n, v)| (n.into_vec(), v.into_vec()));
     let common = common.into_iter().map(|(n, v)| (n.into(), v.into_bytes()));
@@ -136,7 +138,11 @@ pub(super) enum Start {
 
 impl Start {
     /// What the launch frame asks for.
-    pub(super) fn of(parts: &Parts<'_>, settings: &Settings) -> io::Result<Self> {
+    pub(super) fn of(
+        parts: &Parts<'_>,
+        settings: &Settings,
+        bindings: Bindings,
+    ) -> io::Result<Self> {
         let launch = parts.launch;
         let mut programs = Vec::with_capacity(launch.commands.len());
         let environment = environment(parts, settings);
@@ -149,14 +155,17 @@ impl Start {
             programs,
             env: strings(&environment)?,
             n_local: launch.layout().ranks(launch.node).len() as u32,
+            bindings: Bindings::default(),
         };
         Ok(match launch.spawn {
             SpawnMode::Template => {
                 let socket = format!("{}={TEMPLATE_FD}", contract::ENV_TEMPLATE_FD);
                 recipe.env.push(text(socket.as_bytes())?);
+                let bindings = format!("{}={bindings}", contract::ENV_BINDINGS);
+                recipe.env.push(text(bindings.as_bytes())?);
                 Self::Template(recipe)
             }
-            SpawnMode::Exec => Self::Spawner(recipe),
+            SpawnMode::Exec => Self::Spawner(Recipe { bindings, ..recipe }),
         })
     }
 

@@ -11,6 +11,7 @@ use shmem_pmi::tree::Tree;
 
 use super::codec::{self, CodecError};
 use crate::agent::InputRoute;
+use crate::binding::Binding;
 use crate::plan::Layout;
 use crate::remote::RemoteShell;
 
@@ -92,6 +93,10 @@ pub struct Machines {
 pub struct JobOptions {
     /// Whether a report was asked for.
     pub report: bool,
+    /// Whether it is to have each PE.
+    pub report_each: bool,
+    /// Whether the statuses of all PEs are told.
+    pub all_statuses: bool,
     /// Whether output is passed on as it comes rather than by lines (a single PE).
     pub raw_output: bool,
     /// Whether lines carry the rank.
@@ -104,6 +109,8 @@ pub struct JobOptions {
     pub grace: Duration,
     /// Whether PEs find nothing of their agent's environment.
     pub bare_env: bool,
+    /// What they are bound to.
+    pub binding: Binding,
 }
 
 /// What an agent must know.
@@ -189,6 +196,15 @@ impl Launch {
                 .filter(|&(_, child)| !common(ranks(tree.subtree(child))).is_empty())
                 .map(|(at, _)| at)
                 .collect(),
+        }
+    }
+
+    /// PEs of the machine on which the receiver's node is, and those of the node among them.
+    pub fn on_machine(&self) -> (u32, Range<u32>) {
+        let ranks = self.layout().ranks(self.node);
+        match self.machines {
+            None => (self.n_pes, ranks),
+            Some(_) => (ranks.len() as u32, 0..ranks.len() as u32),
         }
     }
 

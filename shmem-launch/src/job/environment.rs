@@ -22,7 +22,11 @@ pub(super) fn is_setting(name: &OsStr) -> bool {
 
 /// Whether a variable describes our own place in another job, if this is a part of one.
 fn is_of_a_pe(name: &OsStr) -> bool {
-    let own = [contract::ENV_NODE, contract::ENV_TEMPLATE_FD];
+    let own = [
+        contract::ENV_NODE,
+        contract::ENV_TEMPLATE_FD,
+        contract::ENV_BINDINGS,
+    ];
     let places = contract::PLACE_ENV.iter().chain(&own);
     name.as_bytes().starts_with(b"PMI_") || places.into_iter().any(|p| name == *p)
 }

@@ -14,6 +14,7 @@ use shmem_node::settings::{HeapCommit, Settings, Spawn};
 use shmem_node::template::marker::{self, Marker, StaticsRoom};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
+use crate::binding::{self, Binding, TooFew, Topology};
 use crate::cli::{Cli, StdinTo};
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
 use crate::frame::{Command, InputTo, JobOptions, Launch, Machines, SpawnMode, Spawner};
@@ -71,6 +72,8 @@ pub(crate) enum JobError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
     #[error(transparent)]
+    Binding(#[from] TooFew),
+    #[error(transparent)]
     Limit(#[from] LimitError),
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -110,6 +113,7 @@ impl JobError {
             Self::Plan(_)
             | Self::Address(_)
             | Self::Env(_)
+            | Self::Binding(_)
             | Self::SettingOfOne { .. }
             | Self::Stdin { .. }
             | Self::Chdir { .. }
@@ -219,6 +223,18 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         None => Some(settings.spin.polls(layout.n_pes())),
     };
     let input = input(cli, layout.n_pes())?;
+    let binding = Binding {
+        to: cli.inherited.bind_to,
+        by: cli.inherited.map_by,
+        report: cli.inherited.report_bindings,
+    };
+    if first_is_here && binding.binds() {
+        let here = match machines {
+            Some(_) => layout.ranks(0).len() as u32,
+            None => layout.n_pes(),
+        };
+        binding.plan(&Topology::of_this_machine(), 0..here, here)?;
+    }
     match machines {
         // Each host looks for itself; this one may run none.
         Some(_) if !first_is_here => {}
@@ -273,12 +289,15 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         spins,
         options: JobOptions {
             report: cli.report.is_some() || cli.report_json.is_some(),
+            report_each: cli.report_json.is_some(),
+            all_statuses: cli.print_all_exitcodes,
             raw_output: layout.n_pes() == 1 && !cli.inherited.label,
             label: cli.inherited.label,
             respawns,
             timeout_s: cli.timeout,
             grace: settings.grace,
             bare_env: environment::has_bare_env(&cli.inherited),
+            binding,
         },
         spawn,
         commands,
@@ -580,6 +599,22 @@ pub(crate) fn describe(job: &Job) -> String {
     }
     if l.n_nodes > SHOWN {
         let _ = writeln!(out, "shmrun: and {} more nodes", l.n_nodes - SHOWN);
+    }
+    // On other hosts it is for their agents to find out.
+    if job.first_is_here && l.options.binding.binds() {
+        let machine = Topology::of_this_machine();
+        let pes = l.on_machine().0;
+        let bindings = l.options.binding.plan(&machine, 0..pes, pes);
+        let bindings = bindings.unwrap_or_default();
+        for rank in 0..pes.min(SHOWN) {
+            if let Some(cpus) = bindings.of(rank) {
+                let line = binding::describe(rank, cpus, &machine);
+                let _ = writeln!(out, "shmrun: {line}");
+            }
+        }
+        if pes > SHOWN {
+            let _ = writeln!(out, "shmrun: and {} more PEs", pes - SHOWN);
+        }
     }
     out
 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use shmem_node::json::string;
 use shmem_node::stats::{STATS, Unit};
 
-use super::{Aggregate, Launcher, Reduced, phases};
+use super::{Aggregate, Ended, Launcher, Reduced, phases};
+use crate::exit::End;
 
 fn aggregate(out: &mut String, a: &Aggregate, n: u64) {
     let min = if n == 0 { 0 } else { a.min };
@@ -62,6 +63,21 @@ pub fn to_json(l: &Launcher, r: &Reduced) -> String {
         aggregate(&mut out, a, r.pes);
         out.push('}');
     }
+    out.push_str("\n  ],\n  \"processes\": [");
+    let mut each: Vec<&Ended> = r.processes.each.iter().collect();
+    each.sort_by_key(|pe| pe.rank);
+    for (at, pe) in each.into_iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let (what, number) = match pe.end {
+            End::Code(code) => ("status", code),
+            End::Signal { signal, .. } => ("signal", signal),
+        };
+        let _ = write!(
+            out,
+            "{comma}\n    {{\"rank\": {}, \"{what}\": {number}, \"user_ns\": {}, \"system_ns\": {}, \"peak_bytes\": {}}}",
+            pe.rank, pe.used.user_ns, pe.used.system_ns, pe.used.peak
+        );
+    }
     out.push_str("\n  ]\n}\n");
     out
 }
@@ -90,6 +106,7 @@ mod tests {
         for part in [
             "\"tree up\", \"from_ns\": 1000000, \"to_ns\": 3000000",
             "\"pes\": 4",
+            "\"rank\": 3, \"status\": 1, \"user_ns\": 3000, \"system_ns\": 7, \"peak_bytes\": 3145728}",
             "he\\\"llo",
         ] {
             assert!(json.contains(part), "{part} in\n{json}");

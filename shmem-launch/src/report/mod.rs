@@ -6,9 +6,11 @@
 //! monotonic clock of the machine; what comes from another host is brought to the receiver's clock when
 //! it is merged.
 
+mod ends;
 mod json;
 mod text;
 
+pub use ends::{Ended, Ends, Processes, Used};
 pub use json::to_json;
 pub use text::to_text;
 
@@ -95,6 +97,8 @@ pub struct Reduced {
     pub moments: [Aggregate; MOMENTS],
     /// CPU time of each agent in nanoseconds.
     pub agent_cpu: Aggregate,
+    /// The PEs' processes.
+    pub processes: Processes,
     /// The PEs' figures, in the order of [`STATS`](shmem_node::stats::STATS).
     pub stats: Vec<Aggregate>,
 }
@@ -120,6 +124,7 @@ impl Reduced {
             a.merge(b);
         }
         self.agent_cpu.merge(&other.agent_cpu);
+        self.processes.merge(&other.processes);
         if self.stats.len() < other.stats.len() {
             self.stats.resize(other.stats.len(), Aggregate::default());
         }
@@ -248,6 +253,16 @@ mod tests {
         r.moments[Moment::Prepared as usize].add(1000 + pes.start);
         r.agent_cpu.add(5);
         for p in pes {
+            let ended = Ended {
+                rank: p as u32,
+                end: crate::exit::End::Code(u8::from(p == 3)),
+                used: Used {
+                    user_ns: 1000 * p,
+                    system_ns: 7,
+                    peak: 3 << 20,
+                },
+            };
+            r.processes.add(ended, true);
             r.add_pe(&pe(p));
         }
         r

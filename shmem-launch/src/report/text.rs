@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use shmem_node::stats::{STATS, Unit};
 
-use super::{Launcher, Reduced, is_moment, phases};
+use super::{Aggregate, Launcher, Reduced, ends, is_moment, phases};
 
 /// A value with the unit that suits its size.
 fn value(unit: Unit, v: f64) -> String {
@@ -66,32 +66,57 @@ pub fn to_text(l: &Launcher, r: &Reduced) -> String {
             value(Unit::Ns, r.agent_cpu.sum as f64)
         );
     }
+    let processes = &r.processes;
+    if processes.count > 0 {
+        let _ = writeln!(out, "\n{:<32}{:>13}  ranks", "PEs ended", "PEs");
+        for (end, count, ranks) in processes.ends.groups() {
+            let _ = writeln!(out, "{:<32}{count:>13}  {ranks}", ends::name(end));
+        }
+        head(&mut out, "per process", processes.count);
+        let names = [
+            ("CPU time of the program", Unit::Ns),
+            ("CPU time of the kernel", Unit::Ns),
+            ("most memory", Unit::Bytes),
+        ];
+        for ((name, unit), used) in names.into_iter().zip(&processes.used) {
+            row(&mut out, name, unit, used, processes.count);
+        }
+    }
     if r.pes == 0 {
         let _ = writeln!(out, "\nNo PE called init.");
         return out;
     }
-    let head = format!("per PE, over {} PEs", r.pes);
-    let _ = writeln!(
-        out,
-        "\n{head:<32}{:>13}{:>13}{:>13}{:>15}",
-        "min", "mean", "max", "sum"
-    );
+    head(&mut out, "per PE", r.pes);
     for (at, (aggregate, &(name, unit))) in r.stats.iter().zip(STATS).enumerate() {
         // What nobody counted says nothing.
         if is_moment(at) || aggregate.max == 0 {
             continue;
         }
-        let mean = aggregate.sum as f64 / r.pes as f64;
-        let _ = writeln!(
-            out,
-            "{name:<32}{:>13}{:>13}{:>13}{:>15}",
-            value(unit, aggregate.min as f64),
-            value(unit, mean),
-            value(unit, aggregate.max as f64),
-            value(unit, aggregate.sum as f64)
-        );
+        row(&mut out, name, unit, aggregate, r.pes);
     }
     out
+}
+
+/// The head of a table of figures over so many PEs.
+fn head(out: &mut String, what: &str, pes: u64) {
+    let head = format!("{what}, over {pes} PEs");
+    let _ = writeln!(
+        out,
+        "\n{head:<32}{:>13}{:>13}{:>13}{:>15}",
+        "min", "mean", "max", "sum"
+    );
+}
+
+fn row(out: &mut String, name: &str, unit: Unit, of: &Aggregate, pes: u64) {
+    let mean = of.sum as f64 / pes as f64;
+    let _ = writeln!(
+        out,
+        "{name:<32}{:>13}{:>13}{:>13}{:>15}",
+        value(unit, of.min as f64),
+        value(unit, mean),
+        value(unit, of.max as f64),
+        value(unit, of.sum as f64)
+    );
 }
 
 #[cfg(test)]
@@ -120,6 +145,10 @@ mod tests {
             "queue pairs",
             "over 4 PEs",
             "2 launch agents",
+            "status 0                                    3  0-2",
+            "status 1                                    1  3",
+            "most memory",
+            "3.00 MiB",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }

@@ -335,6 +335,7 @@ impl Root {
             } => self.ask(0, asker, ticket, question),
             Frame::Done(mut report) => {
                 self.agent.done(&mut report, now);
+                self.tell_statuses(&report.processes.ends);
                 self.report = Some(*report);
                 self.finish(now);
             }

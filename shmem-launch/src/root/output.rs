@@ -11,6 +11,7 @@ use super::{Root, SIGPIPE};
 use crate::exit;
 use crate::fold::{Notice, Passed};
 use crate::frame::{CREDIT_STEP, Frame, OUTPUT_OVERHEAD, Stream};
+use crate::report::Ends;
 use crate::stdio::{Said, Speaker, Turns};
 
 /// Bytes that may wait for their turn where no credit bounds them.
@@ -188,6 +189,13 @@ impl Root {
     pub(super) fn tell_counts(&mut self) {
         for notice in self.fold.take_counts() {
             self.say_as("shmem", &notice.repetition().to_string());
+        }
+    }
+
+    /// Says how all PEs have ended, if that was asked for, or if several failed in different ways.
+    pub(super) fn tell_statuses(&mut self, ends: &Ends) {
+        if self.setup.options.all_statuses || (self.status != 0 && ends.differ()) {
+            self.say(&format!("how all PEs ended: {}", ends.line()));
         }
     }
 

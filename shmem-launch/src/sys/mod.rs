@@ -27,7 +27,7 @@ pub(crate) use limits::{
 };
 pub(crate) use process::{
     Waited, become_subreaper, children, end_with_parent, exec, exit_now, fork, fork_to_exec, kill,
-    new_session, set_group, set_name, wait, wait_for,
+    new_session, set_group, set_name, wait, wait_for, wait_used,
 };
 pub(crate) use shmem_node::sys::{monotonic_ns, process_cpu_ns, random, recv_now, send_now};
 pub(crate) use signals::{

@@ -7,11 +7,12 @@ use std::panic::AssertUnwindSafe;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper,
-    set_parent_process_death_signal, setpgid, setsid, wait as wait_any, waitpid,
+    set_parent_process_death_signal, setpgid, setsid, waitpid,
 };
 
 use super::limits::restore_limits;
 use super::returned;
+use crate::report::Used;
 
 /// Runs `child` in a copy of this process and gives the copy's process id. The copy ends when
 /// `child` returns, with that as its exit status, and runs nothing of what the original would have
@@ -99,17 +100,31 @@ pub(crate) enum Waited {
 
 /// Reaps a child (`-1`: any) that has ended, without waiting.
 pub(crate) fn wait(pid: i32) -> Waited {
+    wait_used(pid).0
+}
+
+/// The same, with what a child that has ended took.
+pub(crate) fn wait_used(pid: i32) -> (Waited, Used) {
     loop {
-        let found = match pid {
-            -1 => wait_any(WaitOptions::NOHANG),
-            pid => waitpid(Pid::from_raw(pid), WaitOptions::NOHANG),
-        };
-        return match found {
-            Ok(Some((pid, status))) => Waited::Child(pid.as_raw_pid(), status.as_raw()),
-            Ok(None) => Waited::NotYet,
-            Err(Errno::INTR) => continue,
+        let mut status = 0;
+        // SAFETY: numbers, for which zeros are values.
+        let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both outlive the call, which writes them.
+        let found = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut used) };
+        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+        let waited = match returned(found) {
+            Ok(0) => Waited::NotYet,
+            Ok(pid) => Waited::Child(pid, status),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => Waited::NoChild,
         };
+        let used = Used {
+            user_ns: ns(used.ru_utime),
+            system_ns: ns(used.ru_stime),
+            // In KiB.
+            peak: used.ru_maxrss as u64 * 1024,
+        };
+        return (waited, used);
     }
 }
 

@@ -508,6 +508,8 @@ fn reports_are_written() {
         "tree up",
         "PEs started",
         "2 launch agents",
+        "status 0                                    4  0-3",
+        "per process, over 4 PEs",
     ] {
         assert!(out.stdout.contains(part), "{part} in {}", out.stdout);
     }
@@ -517,6 +519,39 @@ fn reports_are_written() {
         out.stdout
     );
     assert!(json.contains("\"pes\": 4, \"nodes\": 2"), "{json}");
+    for rank in 0..4 {
+        let record = format!("{{\"rank\": {rank}, \"status\": 0, \"user_ns\": ");
+        assert!(json.contains(&record), "{json}");
+    }
+}
+
+#[test]
+fn statuses_of_all_pes_are_told_where_they_differ() {
+    let out = sh(
+        &["-n", "4", "--nodes", "2", "--print-all-exitcodes"],
+        "exit 0",
+    )
+    .run();
+    let line = "shmrun: how all PEs ended: status 0: PEs 0-3\n";
+    assert_eq!((out.code(), out.stderr.as_str()), (0, line));
+    let dir = std::env::temp_dir().join(format!("shmrun-statuses-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let script = "trap 'exit 9' TERM; : > $PMI_RANK; [ $PMI_RANK = 2 ] || { sleep 100 & wait; }\n\
+        until [ -e 0 ] && [ -e 1 ] && [ -e 3 ]; do sleep 0.05; done; exit 5";
+    let options = ["-n", "4", "--nodes", "2", "-wdir", dir.to_str().unwrap()];
+    let out = sh(&options, script).run();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(out.code(), 5);
+    let line = "shmrun: how all PEs ended: status 9: PEs 0-1,3; status 5: PE 2\n";
+    assert!(out.stderr.ends_with(line), "{out:?}");
+    let out = sh(&["-n", "2"], "[ $PMI_RANK = 1 ] && exit 5; exec sleep 100").run();
+    assert!(!out.stderr.contains("all PEs"), "{out:?}");
+    let options = ["-n", "2", "-print-all-exitcodes"];
+    let out = sh(&options, "[ $PMI_RANK = 1 ] && exit 5; exec sleep 100").run();
+    assert!(
+        out.stderr.contains("SIGTERM: PE 0; status 5: PE 1"),
+        "{out:?}"
+    );
 }
 
 #[test]

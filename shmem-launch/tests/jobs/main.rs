@@ -1,5 +1,6 @@
 //! Whole jobs through the real `shmrun`.
 
+mod binding;
 mod exec;
 mod hosts;
 mod ordinary;

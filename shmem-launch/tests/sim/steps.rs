@@ -78,7 +78,7 @@ impl World {
                     };
                     self.nodes[at]
                         .agent
-                        .handle(Event::CleanedUp(report), self.now);
+                        .handle(Event::CleanedUp(Box::new(report)), self.now);
                 }
                 Action::Exit => self.end_agent(at, End::Code(0)),
                 Action::Die => self.end_agent(at, End::Code(125)),

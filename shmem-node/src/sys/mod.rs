@@ -25,7 +25,7 @@ pub use socket::{
     wait_hangup, wait_readable, wait_writable,
 };
 pub use thread::{
-    barrier_by_others, barrier_everywhere, end_at_once, futex_wait, futex_wake, has_ended,
+    barrier_by_others, barrier_everywhere, bind_to, end_at_once, futex_wait, futex_wake, has_ended,
     register_barrier_everywhere, spawn_thread,
 };
 

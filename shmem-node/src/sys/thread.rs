@@ -10,6 +10,8 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::thread::futex::{self, Flags};
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use crate::cpus::Cpus;
+
 /// Sleeps while `*word == expected`, at most `max`. Returns early at a wake, a signal, or for no
 /// reason at all: callers re-check their condition. Works across processes and on mappings that
 /// this process may only read. Returns whether `max` has passed.
@@ -41,6 +43,19 @@ pub fn barrier_by_others() {
 /// A full memory barrier on every processor that runs a thread of a registered process.
 pub fn barrier_everywhere() -> bool {
     membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+}
+
+/// From now on this thread, and those that it starts, run on these processors alone.
+///
+/// # Errors
+/// Where the kernel's reason is: none of them is online or allowed.
+pub fn bind_to(cpus: &Cpus) -> io::Result<()> {
+    let mask = cpus.mask();
+    // SAFETY: as many bytes as the mask has; rustix's sets have an end that large machines are beyond.
+    match unsafe { libc::sched_setaffinity(0, size_of_val(mask), mask.as_ptr().cast()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Whether there is no process with this number.

@@ -10,6 +10,8 @@ use std::ptr;
 use super::message::PeSpec;
 use super::requests::serve_requests;
 use crate::contract::{self, PMI_FD};
+use crate::cpus::Bindings;
+use crate::sys;
 
 /// What to execute.
 #[derive(Debug, Clone)]
@@ -35,6 +37,8 @@ pub struct Recipe {
     pub env: Vec<CString>,
     /// PEs of the node.
     pub n_local: u32,
+    /// What they are bound to.
+    pub bindings: Bindings,
 }
 
 impl Recipe {
@@ -63,6 +67,8 @@ pub fn serve(sock: BorrowedFd<'_>, recipe: &Recipe) -> io::Result<()> {
 /// Executes the program of one PE.
 fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
     let program = recipe.program(pe.rank);
+    // What it starts is bound to the same.
+    recipe.bindings.of(pe.local).map_or(Ok(()), sys::bind_to)?;
     let own_env: Vec<CString> = contract::pe_env(pe.rank, pe.local)
         .into_iter()
         .chain(contract::mpi_env(pe.local, recipe.n_local))

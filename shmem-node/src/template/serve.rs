@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use super::message::PeSpec;
 use super::requests::{Role, serve_requests};
 use crate::contract::{self, FIRST_FREE_FD, PMI_FD};
+use crate::cpus::Bindings;
 use crate::sys;
 
 /// To be called from an `.init_array` entry of the program. Returns at once in a program that was
@@ -29,8 +30,18 @@ pub fn constructor(warm_up: fn()) {
     // SAFETY: one thread only, so nobody reads the environment meanwhile. PEs and their own
     // children must not take themselves for templates.
     unsafe { std::env::remove_var(contract::ENV_TEMPLATE_FD) };
+    let bindings = std::env::var(contract::ENV_BINDINGS).unwrap_or_default();
+    // SAFETY: as above.
+    unsafe { std::env::remove_var(contract::ENV_BINDINGS) };
+    let Some(bindings) = Bindings::parse(&bindings) else {
+        tell(format_args!(
+            "the template of this program cannot read {}={bindings}",
+            contract::ENV_BINDINGS
+        ));
+        sys::end_at_once(1)
+    };
     warm_up();
-    match serve(fd) {
+    match serve(fd, &bindings) {
         Ok(Role::Pe) => {}
         // The program's own exit handlers are not ours to run.
         Ok(Role::Finished) => sys::end_at_once(0),
@@ -47,7 +58,7 @@ fn tell(what: fmt::Arguments<'_>) {
 }
 
 /// Forks PEs on request. Returns in each of them, and in the template when there are no more.
-fn serve(fd: RawFd) -> io::Result<Role> {
+fn serve(fd: RawFd, bindings: &Bindings) -> io::Result<Role> {
     // SAFETY: the launch agent left this descriptor open for us.
     let sock = unsafe { BorrowedFd::borrow_raw(fd) };
     serve_requests(sock, |pe, own| {
@@ -55,7 +66,8 @@ fn serve(fd: RawFd) -> io::Result<Role> {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                if let Err(e) = become_pe(pe, own) {
+                let bound = bindings.of(pe.local).map_or(Ok(()), sys::bind_to);
+                if let Err(e) = bound.and_then(|()| become_pe(pe, own)) {
                     tell(format_args!("cannot start PE {}: {e}", pe.rank));
                     sys::end_at_once(1);
                 }

@@ -6,6 +6,7 @@
 //! full search runs at most every few milliseconds, for those that passed their socket to others.
 
 use super::*;
+use crate::report::Ended;
 
 impl AgentProcess {
     pub(super) fn reap_leaving(&mut self) {
@@ -23,9 +24,9 @@ impl AgentProcess {
             let pid = self.pes[local as usize].pid;
             match pid > 0 && self.by_pid.contains_key(&pid) {
                 false => false,
-                true => match sys::wait(pid) {
-                    Waited::Child(pid, status) => {
-                        self.reaped(pid, status);
+                true => match sys::wait_used(pid) {
+                    (Waited::Child(pid, status), used) => {
+                        self.reaped(pid, status, used);
                         false
                     }
                     _ => true,
@@ -39,11 +40,11 @@ impl AgentProcess {
     pub(super) fn search_children(&mut self, now: u64) {
         self.search_due = false;
         let mut guard = None;
-        while let Waited::Child(pid, status) = sys::wait(-1) {
+        while let (Waited::Child(pid, status), used) = sys::wait_used(-1) {
             if self.node.as_ref().is_some_and(|n| n.group.id() == pid) {
                 guard = Some(status);
             } else {
-                self.reaped(pid, status);
+                self.reaped(pid, status, used);
             }
         }
         // After the PEs: if one of them killed the whole group, it is the one to be named.
@@ -65,7 +66,7 @@ impl AgentProcess {
         self.next_search = now + SEARCH_NS_MIN.max(alive * SEARCH_NS_PER_PE);
     }
 
-    pub(super) fn reaped(&mut self, pid: i32, status: i32) {
+    pub(super) fn reaped(&mut self, pid: i32, status: i32, used: Used) {
         let end = End::from_wait(status);
         if let Some(local) = self.by_pid.remove(&pid) {
             let state = |local| {
@@ -90,6 +91,7 @@ impl AgentProcess {
                 self.drain_output(local);
                 self.drain_pmi(local);
             }
+            self.pes[local as usize].ended = Some((end, used));
             self.moment(Moment::Ended, monotonic_ns());
             self.tell(Event::Reaped {
                 local,
@@ -110,7 +112,7 @@ impl AgentProcess {
                 "the process that keeps pipes of PEs open {end}"
             )));
         } else if self.may_be_named() {
-            self.unnamed.insert(pid, status);
+            self.unnamed.insert(pid, (status, used));
         }
     }
 
@@ -181,8 +183,15 @@ impl AgentProcess {
                 report.add_pe(&node.segment.pe_stats(local));
             }
         }
+        for (rank, pe) in (self.first_rank..).zip(&self.pes) {
+            if let Some((end, used)) = pe.ended {
+                let ended = Ended { rank, end, used };
+                let keep = self.launch.options.report_each;
+                report.processes.add(ended, keep);
+            }
+        }
         report.agent_cpu.add(sys::process_cpu_ns());
-        self.tell(Event::CleanedUp(report));
+        self.tell(Event::CleanedUp(Box::new(report)));
     }
 
     pub(super) fn die(&mut self) -> ! {

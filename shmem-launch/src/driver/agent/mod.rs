@@ -24,7 +24,7 @@ use super::reap::{Reaping, reap_all};
 use crate::agent::{Action, Agent, Event, Missed, Reading};
 use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
-use crate::report::{Moment, Reduced};
+use crate::report::{Moment, Reduced, Used};
 use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
 use children::ChildIo;
 use input::Input;
@@ -63,6 +63,19 @@ struct PeIo {
     pmi_out: Vec<u8>,
     /// What is waited for at that socket.
     pmi_interest: PmiInterest,
+    /// How its process has ended, the last one, and what that took.
+    ended: Option<(End, Used)>,
+}
+
+impl PeIo {
+    /// Forgets all of a process but how it has ended.
+    fn forget(&mut self) {
+        let ended = self.ended;
+        *self = Self {
+            ended,
+            ..Self::default()
+        };
+    }
 }
 
 /// What an agent waits for at a PE's PMI socket.
@@ -101,8 +114,8 @@ struct AgentProcess {
     by_pid: HashMap<i32, u32>,
     answered: u32,
     /// Children that ended and whom the template, or a spawner, has not named yet: by process id, the
-    /// status. It may have been killed with answers that are not read.
-    unnamed: HashMap<i32, i32>,
+    /// status and what they took. It may have been killed with answers that are not read.
+    unnamed: HashMap<i32, (i32, Used)>,
     /// PEs that have ended and whose pipes are to be read to their end, and how many reads of each that may
     /// take.
     left: Vec<(u32, [u32; 2])>,

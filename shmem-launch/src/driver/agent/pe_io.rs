@@ -130,8 +130,8 @@ impl AgentProcess {
 
     /// The end of a keeper says more than that its pipes cannot be opened.
     fn not_unparked(&mut self, local: u32, keeper: Option<i32>, e: &io::Error) {
-        if let Some(Waited::Child(pid, status)) = keeper.map(sys::wait) {
-            self.reaped(pid, status);
+        if let Some((Waited::Child(pid, status), used)) = keeper.map(sys::wait_used) {
+            self.reaped(pid, status, used);
         }
         let rank = self.first_rank + local;
         self.tell(Event::Failed(format!(

@@ -203,8 +203,8 @@ impl AgentProcess {
                         error,
                     });
                     for pid in reply.pids {
-                        if let Some(status) = self.unnamed.remove(&pid) {
-                            self.reaped(pid, status);
+                        if let Some((status, used)) = self.unnamed.remove(&pid) {
+                            self.reaped(pid, status, used);
                         }
                     }
                     self.act();

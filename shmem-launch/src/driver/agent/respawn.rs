@@ -43,7 +43,7 @@ impl AgentProcess {
         if self.pes[local as usize].pmi.take().is_some() {
             self.tell(Event::PeClosed(local));
         }
-        self.pes[local as usize] = PeIo::default();
+        self.pes[local as usize].forget();
     }
 
     fn start_spawner(&mut self, local: u32, count: u32) -> io::Result<Respawning> {
@@ -96,8 +96,8 @@ impl AgentProcess {
     pub(super) fn reap_spawners(&mut self) {
         let spawners: Vec<i32> = self.respawning.iter().map(|r| r.spawner).collect();
         for spawner in spawners {
-            if let Waited::Child(pid, status) = sys::wait(spawner) {
-                self.reaped(pid, status);
+            if let (Waited::Child(pid, status), used) = sys::wait_used(spawner) {
+                self.reaped(pid, status, used);
             }
         }
     }
@@ -142,7 +142,7 @@ impl AgentProcess {
                 self.by_pid.insert(*pid, local);
                 self.park(local..local + 1);
             }
-            Err(_) => self.pes[local as usize] = PeIo::default(),
+            Err(_) => self.pes[local as usize].forget(),
         }
         // It may have ended while it was the spawner's child.
         self.search_due = true;
@@ -152,8 +152,8 @@ impl AgentProcess {
             local,
             pid: pid.map_err(|e| e.to_string()),
         });
-        if let (Some(pid), Some(status)) = (new, ended) {
-            self.reaped(pid, status);
+        if let (Some(pid), Some((status, used))) = (new, ended) {
+            self.reaped(pid, status, used);
         }
         self.forget_unnamed();
     }
