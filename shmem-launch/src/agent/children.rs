@@ -42,6 +42,7 @@ impl Agent {
             Frame::Started => c.started = true,
             Frame::Exited => c.exited = true,
             Frame::Disconnected => c.disconnected = true,
+            Frame::Progress { nodes, pes } => self.child_progress(child, nodes, pes),
             Frame::Fault(fault) => self.pass_fault(fault),
             Frame::Notice(notice) => self.notice(notice, now),
             Frame::Died(_) => {

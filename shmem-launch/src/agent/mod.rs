@@ -29,6 +29,7 @@ mod input;
 mod output;
 mod pes;
 mod pmi;
+mod progress;
 mod respawn;
 mod silence;
 mod timers;
@@ -52,6 +53,7 @@ use silence::Silence;
 pub use crate::child::ChildSetup;
 pub use event::{Action, Event, Missed, Setup};
 use pes::Pes;
+use progress::Progress;
 
 /// How long output may stay silent at the end before descriptors that some escaped process holds
 /// are given up.
@@ -99,6 +101,8 @@ pub struct Agent {
     disconnected_sent: bool,
     /// Whether the template takes long to answer.
     silence: Silence,
+    /// How far the start has come.
+    progress: Progress,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
     /// Since when the job is stopped.
@@ -138,6 +142,7 @@ impl Agent {
             looked: None,
             disconnected_sent: false,
             silence: Silence::default(),
+            progress: Progress::default(),
             kill_at: None,
             flush_at: None,
             stopped: None,
@@ -235,6 +240,7 @@ impl Agent {
         self.look_for_disconnected();
         self.advance();
         self.look_for_silence(now);
+        self.tell_progress(now);
     }
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {

@@ -19,9 +19,57 @@ fn failed(local: u32) -> Event<'static> {
     }
 }
 
+#[test]
+fn a_start_that_takes_long_is_told_of_now_and_then() {
+    let mut agent = Agent::preparing(
+        4,
+        JobOptions {
+            progress: true,
+            ..JobOptions::default()
+        },
+    );
+    agent.handle(Event::Prepared, 0);
+    agent.hear(&Frame::Go, 0);
+    assert_eq!(agent.said(), ["Ready"]);
+    // PEs that are asked for one by one.
+    let due = agent.next_timeout().unwrap();
+    assert!(due > 500 * MS, "{due}");
+    agent.handle(Event::Timer, due);
+    assert_eq!(agent.said(), ["Progress { nodes: 1, pes: 0 }"]);
+    agent.handle(Event::Timer, 3 * due);
+    assert_eq!(agent.said(), [""; 0]);
+    let pids = &[11, 12, 13, 14];
+    agent.handle(Event::Started { pids, error: None }, 3 * due);
+    assert_eq!(agent.said(), ["Started"]);
+}
+
 impl Agent {
     /// An agent of `n` PEs, which run.
     fn running(n: u32, respawn: bool) -> Self {
+        let mut agent = Self::preparing(
+            n,
+            JobOptions {
+                respawns: respawn.into(),
+                ..JobOptions::default()
+            },
+        );
+        agent.handle(Event::Prepared, 0);
+        agent.hear(&Frame::Go, 0);
+        let pids: Vec<i32> = (10..10 + n as i32).collect();
+        let started = Event::Started {
+            pids: &pids,
+            error: None,
+        };
+        agent.handle(started, 0);
+        agent.handle(Event::TemplateClosed, 0);
+        assert_eq!(agent.phase, Phase::Running);
+        agent.said();
+        agent.done();
+        agent
+    }
+
+    /// An agent of `n` PEs of which nothing is there yet.
+    fn preparing(n: u32, options: JobOptions) -> Self {
         let node_of = vec![0; n as usize];
         let tree = Tree::new(1, 2);
         let job = Job {
@@ -36,27 +84,11 @@ impl Agent {
             n_local: n,
             n_pes: n,
             portion: Portion::FULL,
-            options: JobOptions {
-                respawns: respawn.into(),
-                ..JobOptions::default()
-            },
+            options,
             input: InputRoute::default(),
             children: Vec::new(),
         };
-        let mut agent = Self::new(setup, pmi);
-        agent.handle(Event::Prepared, 0);
-        agent.hear(&Frame::Go, 0);
-        let pids: Vec<i32> = (10..10 + n as i32).collect();
-        let started = Event::Started {
-            pids: &pids,
-            error: None,
-        };
-        agent.handle(started, 0);
-        agent.handle(Event::TemplateClosed, 0);
-        assert_eq!(agent.phase, Phase::Running);
-        agent.said();
-        agent.done();
-        agent
+        Self::new(setup, pmi)
     }
 
     fn hear(&mut self, frame: &Frame<'_>, now: u64) {

@@ -17,6 +17,7 @@ impl Agent {
             self.flush_at,
             self.silence.deadline(),
             self.pes.next_disconnected(),
+            self.progress_due(),
         ];
         let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
         own.chain(children).chain(output).min()

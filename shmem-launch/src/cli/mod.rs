@@ -133,6 +133,18 @@ pub struct Cli {
     #[arg(long, help_heading = TELL)]
     pub print_all_exitcodes: bool,
 
+    /// Write the output of each PE to files of its own on this machine, DIR/rank.0007.out and .err, instead of
+    /// mixing it. Those that an earlier job left there are removed
+    #[arg(
+        short = 'o', long, value_name = "DIR", help_heading = TELL, conflicts_with = "label",
+        visible_alias = "output-filename"
+    )]
+    pub output: Option<OsString>,
+
+    /// Do not show on a terminal how far a start has come that takes longer than a second
+    #[arg(long, help_heading = TELL)]
+    pub no_progress: bool,
+
     /// Show where the PEs would run, check memory and limits, and start nothing
     #[arg(long, help_heading = TELL)]
     pub dry_run: bool,

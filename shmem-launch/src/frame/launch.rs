@@ -101,6 +101,10 @@ pub struct JobOptions {
     pub raw_output: bool,
     /// Whether lines carry the rank.
     pub label: bool,
+    /// Whether each PE's output goes to a file of its own.
+    pub separate: bool,
+    /// Whether a terminal shows how far the start has come.
+    pub progress: bool,
     /// How often processes that die may be started again, all together.
     pub respawns: u32,
     /// The time limit in seconds.

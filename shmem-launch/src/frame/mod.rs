@@ -19,6 +19,7 @@
 //! | `Ready` | up | every agent of the subtree is prepared |
 //! | `Go` | down | start the PEs |
 //! | `Started` | up | every PE of the subtree was started |
+//! | `Progress` | up | nodes and PEs of a subtree that are, while a start takes long and a terminal shows it |
 //! | `Exited` | up | every PE of the subtree has ended |
 //! | `Disconnected` | up | every PE of the subtree has ended or closed its PMI connection |
 //! | `Finish` | down | end whatever is left, flush output |
@@ -167,6 +168,13 @@ pub enum Frame<'a> {
     Disconnected,
     /// What a PE says to the user.
     Notice(Notice),
+    /// How far the start of the subtree has come.
+    Progress {
+        /// Nodes that are prepared.
+        nodes: u32,
+        /// PEs that run.
+        pes: u32,
+    },
     // The hot ones come last: their variants have no numbers.
     /// What a PE wrote, or the remote shell of a node.
     #[serde(skip)]
@@ -328,7 +336,8 @@ mod tests {
                 adds: true,
                 text: "oh".into(),
             }),
-            Frame::Notice(_) => Frame::Output {
+            Frame::Notice(_) => Frame::Progress { nodes: 3, pes: 9 },
+            Frame::Progress { .. } => Frame::Output {
                 rank: 5,
                 stream: Stream::Out,
                 data,

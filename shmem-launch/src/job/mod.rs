@@ -37,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) first_is_here: bool,
     /// Options for launchers of jobs that this one spawns.
     pub(crate) spawn_options: Vec<OsString>,
+    /// Where the files of PEs' output are.
+    pub(crate) output: Option<PathBuf>,
     pub(crate) facts: Launcher,
 }
 
@@ -147,6 +149,11 @@ struct Outline {
 
 /// Makes a job of what was typed and set.
 pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job, JobError> {
+    let output = cli.output.as_ref().map(std::path::absolute).transpose();
+    let output = output.map_err(|source| JobError::Os {
+        what: "--output",
+        source,
+    })?;
     let hosts = named_hosts(cli)?;
     let pes = programs::total(cli)?;
     let layout = match &hosts {
@@ -170,7 +177,8 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         cwd,
         spawner: None,
     };
-    complete(cli, settings, start, outline)
+    let job = complete(cli, settings, start, outline)?;
+    Ok(Job { output, ..job })
 }
 
 fn working_directory() -> Result<PathBuf, JobError> {
@@ -293,6 +301,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
             all_statuses: cli.print_all_exitcodes,
             raw_output: layout.n_pes() == 1 && !cli.inherited.label,
             label: cli.inherited.label,
+            separate: cli.output.is_some(),
+            progress: shows_progress(cli),
             respawns,
             timeout_s: cli.timeout,
             grace: settings.grace,
@@ -332,8 +342,16 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         launch,
         first_is_here,
         spawn_options: cli.spawn_options.clone(),
+        output: None,
         facts,
     })
+}
+
+/// Whether a terminal shows how far a start has come that takes long. Who tells of each step says more.
+fn shows_progress(cli: &Cli) -> bool {
+    use std::io::IsTerminal;
+    let others = cli.verbose || cli.spawned || cli.inherited.report_bindings;
+    !cli.no_progress && !others && std::io::stderr().is_terminal()
 }
 
 /// Who gets standard input. That of a spawned job's launcher is its link.

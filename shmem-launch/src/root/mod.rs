@@ -19,6 +19,7 @@
 //! the job: `respawn`.
 
 mod output;
+mod progress;
 mod respawn;
 mod spawned;
 
@@ -33,6 +34,7 @@ use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream};
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
 use output::{LINK, SHELL, Sink};
+use progress::Progress;
 use spawned::{Outer, SpawnedJobs};
 
 /// How long agents may take to answer a `Stop` beyond the grace period.
@@ -50,6 +52,8 @@ const SIGCONT: u8 = 18;
 pub struct Setup {
     /// PEs of the job.
     pub n_pes: u32,
+    /// Its nodes.
+    pub n_nodes: u32,
     /// What was asked for.
     pub options: JobOptions,
     /// When the job began.
@@ -83,7 +87,7 @@ pub enum Event<'a> {
     StdinEnd,
     /// The driver wrote this many bytes of a stream's text.
     Written(Stream, usize),
-    /// A stream can be written no more: nobody reads it, or for this reason.
+    /// A stream can be written no more: nobody reads it, or this is where it leads and why.
     StreamClosed(Stream, Option<String>),
     /// Standard input cannot be read on, for this reason.
     StdinFailed(String),
@@ -133,6 +137,7 @@ pub struct Root {
     /// What PEs have said.
     fold: Fold,
     sinks: [Sink; 2],
+    progress: Progress,
     credit: u32,
     stdin_credit: u32,
     stdin_ended: bool,
@@ -165,6 +170,7 @@ impl Root {
             agent: Child::new(setup.agent.clone()),
             turns: Default::default(),
             sinks: Default::default(),
+            progress: Progress::default(),
             credit: 0,
             stdin_credit: STDIN_WINDOW,
             stdin_ended: false,
@@ -239,7 +245,7 @@ impl Root {
             .into_iter()
             .filter(|_| self.clock(u64::MAX) == u64::MAX);
         let turns = self.turns.iter().filter_map(Turns::deadline).min();
-        let others = [self.agent.deadline(), turns];
+        let others = [self.agent.deadline(), turns, self.progress_due()];
         of_pes.chain(others).flatten().min()
     }
 
@@ -282,6 +288,7 @@ impl Root {
             }
         }
         self.timers(now);
+        self.show_progress(now);
     }
 
     /// Node 0's agent does not do its work: there is nobody left to end the job.
@@ -328,6 +335,7 @@ impl Root {
             Frame::Fault(fault) => self.fault(&fault, now),
             Frame::Died(fault) => self.died(&fault, now),
             Frame::Notice(notice) => self.notice(notice),
+            Frame::Progress { nodes, pes } => self.note_progress(nodes, pes),
             Frame::Ask {
                 asker,
                 ticket,
@@ -429,7 +437,7 @@ impl Root {
             // Only text is left, and somebody does not want to wait for it to be written.
             for sink in self.sinks.iter_mut().filter(|s| !s.is_empty()) {
                 (sink.taken, sink.closed) = (0, true);
-                sink.text.clear();
+                sink.clear();
                 if self.status == 0 {
                     self.status = 128 + signal;
                 }

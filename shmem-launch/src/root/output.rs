@@ -12,7 +12,7 @@ use crate::exit;
 use crate::fold::{Notice, Passed};
 use crate::frame::{CREDIT_STEP, Frame, OUTPUT_OVERHEAD, Stream};
 use crate::report::Ends;
-use crate::stdio::{Said, Speaker, Turns};
+use crate::stdio::{Said, Separate, Speaker, Turns};
 
 /// Bytes that may wait for their turn where no credit bounds them.
 const ROOM: usize = 1 << 20;
@@ -27,6 +27,8 @@ pub(super) const SPAWNED: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Sink {
     pub(super) text: Vec<u8>,
+    /// What goes to the files of PEs.
+    files: Separate,
     /// Bytes of text that the driver has taken and not yet written.
     pub(super) taken: usize,
     /// Bytes of `Output` frames that are in `text` or taken; credit for them is due once all is
@@ -40,17 +42,34 @@ pub(super) struct Sink {
 impl Sink {
     /// Whether nothing waits to be written.
     pub(super) fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.taken == 0
+        self.text.is_empty() && self.files.is_empty() && self.taken == 0
+    }
+
+    /// Forgets what is not on its way.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.files = Separate::default();
     }
 }
 
 impl Root {
     /// Takes the text of a stream to be written; the driver reports it with [`Event::Written`](super::Event::Written).
     pub fn take_text(&mut self, stream: Stream) -> Vec<u8> {
+        if self.waits_for_progress(stream) {
+            return Vec::new();
+        }
         let sink = &mut self.sinks[stream as usize];
         sink.taken += sink.text.len();
         sink.frames_taken += std::mem::take(&mut sink.frames);
         std::mem::take(&mut sink.text)
+    }
+
+    /// Takes what is for the files of PEs; reported together with the text, as one.
+    pub fn take_files(&mut self, stream: Stream) -> Separate {
+        let sink = &mut self.sinks[stream as usize];
+        sink.taken += sink.files.len();
+        sink.frames_taken += std::mem::take(&mut sink.frames);
+        std::mem::take(&mut sink.files)
     }
 
     /// Has the turns of a stream do something, and adds what they give to its text.
@@ -70,6 +89,7 @@ impl Root {
         } = self;
         let sink = &mut sinks[stream as usize];
         let turns = &mut turns[stream as usize];
+        let before = sink.text.len();
         act(turns, &mut |said| {
             let n = said.head.len() + said.tail.len();
             if said.source == LINK {
@@ -85,7 +105,10 @@ impl Root {
                 return;
             }
             for data in [said.head, said.tail] {
-                if let Some(number) = said.source.checked_sub(SPAWNED) {
+                let is_of_pe = said.source == LINK && said.tag < setup.n_pes;
+                if is_of_pe && setup.options.separate {
+                    sink.files.add(said.tag, data);
+                } else if let Some(number) = said.source.checked_sub(SPAWNED) {
                     mixer.add(stream, Speaker::Spawned(number), data, &mut sink.text);
                 } else if let Some(node) = said.tag.checked_sub(setup.n_pes) {
                     let host = setup.host(node);
@@ -95,7 +118,13 @@ impl Root {
                 }
             }
         });
-        turns.set_blocked(!sink.is_empty(), now);
+        if sink.text.len() > before {
+            let said = sink.text.split_off(before);
+            self.end_progress();
+            self.sinks[stream as usize].text.extend(said);
+        }
+        let blocked = !self.sinks[stream as usize].is_empty();
+        self.turns[stream as usize].set_blocked(blocked, now);
         self.return_credit();
     }
 
@@ -115,7 +144,8 @@ impl Root {
     /// Whether there is room for what is not bounded by credit.
     pub(super) fn may_read(&self, stream: Stream) -> bool {
         let at = stream as usize;
-        self.sinks[at].text.is_empty() && self.turns[at].stored() < ROOM
+        let sink = &self.sinks[at];
+        sink.text.is_empty() && sink.files.is_empty() && self.turns[at].stored() < ROOM
     }
 
     pub(super) fn written(&mut self, stream: Stream, n: usize, now: u64) {
@@ -135,7 +165,7 @@ impl Root {
     pub(super) fn stream_closed(&mut self, stream: Stream, why: Option<String>, now: u64) {
         let sink = &mut self.sinks[stream as usize];
         sink.closed = true;
-        sink.text.clear();
+        sink.clear();
         let taken = sink.taken;
         if !self.finished {
             self.agent.out.send(&Frame::CloseOutput(stream));
@@ -145,8 +175,7 @@ impl Root {
             None => self.lose(128 + SIGPIPE),
             Some(why) => {
                 self.lose(exit::OUTPUT);
-                let name = stream.name();
-                self.say(&format!("cannot write to {name}: {why}; output is lost"));
+                self.say(&format!("cannot write to {why}; output is lost"));
             }
         }
     }
@@ -200,6 +229,7 @@ impl Root {
     }
 
     pub(super) fn say_as(&mut self, who: &str, text: &str) {
+        self.end_progress();
         let sink = &mut self.sinks[Stream::Err as usize];
         if !sink.closed {
             self.mixer.finish(Stream::Err, &mut sink.text);

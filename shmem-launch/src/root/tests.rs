@@ -317,7 +317,10 @@ fn lost_output_is_told_and_is_the_status_whatever_follows() {
         let mut r = root();
         up(&mut r, &Frame::Ready, 1);
         sent(&mut r);
-        r.handle(Event::StreamClosed(Stream::Out, Some("full".into())), 2);
+        r.handle(
+            Event::StreamClosed(Stream::Out, Some("standard output: full".into())),
+            2,
+        );
         assert_eq!(sent(&mut r), bytes(&[Frame::CloseOutput(Stream::Out)]));
         let want = "shmrun: cannot write to standard output: full; output is lost\n";
         assert_eq!(write_all(&mut r).1, want);
@@ -366,4 +369,96 @@ fn time_stands_still_while_the_job_is_stopped() {
     assert_eq!((r.status(), r.next_timeout()), (0, Some(limit)));
     r.handle(Event::Timer, limit);
     assert_eq!(r.status(), 124);
+}
+
+#[test]
+fn a_start_that_takes_long_is_shown_until_somebody_writes() {
+    let mut r = Root::new(Setup {
+        n_pes: 4,
+        n_nodes: 2,
+        options: JobOptions {
+            progress: true,
+            ..options()
+        },
+        ..Setup::default()
+    });
+    let said = Frame::Output {
+        rank: 1,
+        stream: Stream::Out,
+        data: b"hi\n",
+    };
+    assert_eq!(r.next_timeout(), Some(SECOND));
+    up(&mut r, &Frame::Progress { nodes: 1, pes: 0 }, SECOND - 1);
+    assert_eq!(write_all(&mut r).1, "");
+    r.handle(Event::Timer, SECOND);
+    let (_, first) = write_all(&mut r);
+    assert!(
+        first.contains("1 of 2 nodes are prepared, 0 of 4 PEs run"),
+        "{first:?}"
+    );
+    assert_eq!(r.next_timeout(), None);
+    up(&mut r, &Frame::Ready, SECOND + 1);
+    up(&mut r, &Frame::Progress { nodes: 2, pes: 3 }, SECOND + 1);
+    let (_, second) = write_all(&mut r);
+    assert!(
+        second.starts_with("\r\x1b[K") && second.contains("3 of 4 PEs run"),
+        "{second:?}"
+    );
+    // The other stream leads to the same terminal: it waits until the line is erased.
+    up(&mut r, &said, SECOND + 2);
+    assert_eq!(r.take_text(Stream::Out), b"");
+    let erase = r.take_text(Stream::Err);
+    assert_eq!(erase, b"\r\x1b[K");
+    assert_eq!(r.take_text(Stream::Out), b"");
+    r.handle(Event::Written(Stream::Err, erase.len()), SECOND + 3);
+    assert_eq!(r.take_text(Stream::Out), b"hi\n");
+    up(&mut r, &Frame::Progress { nodes: 2, pes: 4 }, SECOND + 4);
+    assert_eq!(r.take_text(Stream::Err), b"");
+}
+
+#[test]
+fn a_message_stands_where_the_progress_was() {
+    let mut r = Root::new(Setup {
+        n_pes: 4,
+        n_nodes: 2,
+        options: JobOptions {
+            progress: true,
+            ..options()
+        },
+        ..Setup::default()
+    });
+    r.handle(Event::Timer, SECOND);
+    write_all(&mut r);
+    r.handle(Event::Signal(15), SECOND + 1);
+    let (_, text) = write_all(&mut r);
+    assert!(
+        text.starts_with("\r\x1b[Kshmrun: received SIGTERM"),
+        "{text:?}"
+    );
+}
+
+#[test]
+fn output_for_files_is_not_mixed() {
+    let mut r = Root::new(Setup {
+        n_pes: 4,
+        options: JobOptions {
+            separate: true,
+            ..options()
+        },
+        ..Setup::default()
+    });
+    for (rank, data) in [(2, &b"two\n"[..]), (1, b"one"), (1, b"more\n")] {
+        let stream = Stream::Err;
+        up(&mut r, &Frame::Output { rank, stream, data }, 1);
+    }
+    r.handle(Event::Signal(15), 2);
+    let text = String::from_utf8(r.take_text(Stream::Err)).unwrap();
+    assert!(text.starts_with("shmrun: received SIGTERM"), "{text}");
+    let files = r.take_files(Stream::Err);
+    let pieces: Vec<_> = files.pieces().collect();
+    assert_eq!(pieces, [(2, &b"two\n"[..]), (1, b"onemore\n")]);
+    r.handle(Event::AgentClosed, 3);
+    r.handle(Event::AgentReaped(End::Code(0)), 3);
+    assert_eq!(r.finished(), None);
+    r.handle(Event::Written(Stream::Err, text.len() + files.len()), 4);
 }

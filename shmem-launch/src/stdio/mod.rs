@@ -21,7 +21,9 @@
 //! The launcher's [`Mixer`] writes labels and the line ends of its own.
 
 mod mixer;
+mod separate;
 mod turns;
 
 pub use mixer::{Mixer, Speaker};
+pub use separate::Separate;
 pub use turns::{DRIBBLE, FLOW, LINE_MAX, SILENCE, Said, Turns};

@@ -4,6 +4,7 @@ mod binding;
 mod exec;
 mod hosts;
 mod ordinary;
+mod output;
 mod programs;
 mod respawn;
 mod signals;

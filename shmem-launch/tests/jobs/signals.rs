@@ -219,15 +219,15 @@ fn signals_for_programs_reach_all_of_them() {
     }
 }
 
-/// A shell with job control on a terminal of its own.
-struct Terminal {
+/// A terminal, for a shell with job control or whoever writes to one.
+pub(crate) struct Terminal {
     keyboard: File,
     screen: mpsc::Receiver<u8>,
     seen: String,
 }
 
 impl Terminal {
-    fn open() -> (Self, OwnedFd) {
+    pub(crate) fn open() -> (Self, OwnedFd) {
         let (mut ours, mut theirs) = (-1, -1);
         // SAFETY: the two numbers are written; name, settings and size are left out.
         let opened = unsafe {
@@ -264,8 +264,8 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until the screen shows this, after what was waited for before.
-    fn wait_for(&mut self, what: &str) {
+    /// Waits until the screen shows this, after what was waited for before; gives what came until then.
+    pub(crate) fn wait_for(&mut self, what: &str) -> String {
         while !self.seen.contains(what) {
             let next = self
                 .screen
@@ -273,7 +273,7 @@ impl Terminal {
             let byte = next.unwrap_or_else(|e| panic!("{e}: no {what:?} in {:?}", self.seen));
             self.seen.push(byte.into());
         }
-        self.seen.clear();
+        std::mem::take(&mut self.seen)
     }
 }
 

@@ -9,6 +9,7 @@
 //! stops the PEs on all nodes, then `shmrun` itself; agents have nothing to do meanwhile. When it is
 //! continued, so are they.
 
+mod files;
 mod spawned;
 mod streams;
 
@@ -28,8 +29,9 @@ use crate::job::Job;
 use crate::report::{self, Launcher, Reduced};
 use crate::root::{Action, Event, Root, Setup};
 use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
+use files::Files;
 use spawned::{SPAWNED, SpawnedIo};
-use streams::{Note, Notes, Room, put_file, reader, writers};
+use streams::{Note, Notes, Room, Text, put_file, reader, writers};
 
 pub(crate) use spawned::Outer;
 pub(crate) use streams::{Lost, put};
@@ -76,8 +78,12 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
         launch,
         first_is_here,
         spawn_options,
+        output,
         mut facts,
     } = job;
+    let files = output
+        .map(|dir| Files::prepare(&dir, launch.n_pes))
+        .transpose()?;
     let mut taken: Vec<i32> = SIGNALS.to_vec();
     taken.retain(|&s| s == libc::SIGCHLD || !sys::is_ignored(s));
     // SIGTTIN blocked: a background read fails instead of stopping the launcher.
@@ -118,6 +124,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let mut driver = LauncherProcess {
         root: Root::new(Setup {
             n_pes: launch.n_pes,
+            n_nodes: launch.n_nodes,
             options: launch.options,
             began: monotonic_ns(),
             agent: agent.setup,
@@ -134,7 +141,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
         signals,
         wake,
         inbox,
-        writers: writers(&notes),
+        writers: writers(&notes, files),
         busy: [false; 2],
         room,
         room_given: 0,
@@ -177,7 +184,7 @@ struct LauncherProcess {
     signals: OwnedFd,
     wake: Arc<OwnedFd>,
     inbox: Receiver<Note>,
-    writers: [Sender<Vec<u8>>; 2],
+    writers: [Sender<Text>; 2],
     /// Whether a writer has a text that it has not reported.
     busy: [bool; 2],
     room: Arc<Room>,
@@ -352,11 +359,12 @@ impl LauncherProcess {
             if self.busy[stream as usize] {
                 continue;
             }
-            let text = self.root.take_text(stream);
-            if !text.is_empty() {
+            let mixed = self.root.take_text(stream);
+            let separate = self.root.take_files(stream);
+            if !mixed.is_empty() || !separate.is_empty() {
                 self.busy[stream as usize] = true;
                 // A writer that has gone has said so.
-                let _ = self.writers[stream as usize].send(text);
+                let _ = self.writers[stream as usize].send(Text { mixed, separate });
             }
         }
     }

@@ -14,8 +14,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use super::files::Files;
 use crate::exit;
 use crate::frame::{STDIN_WINDOW, Stream};
+use crate::stdio::Separate;
 use crate::sys;
 
 /// How often a background process looks whether it got the terminal.
@@ -27,11 +29,18 @@ const NAP: Duration = Duration::from_secs(60);
 /// What the threads tell the main loop.
 pub(super) enum Note {
     Written(Stream, usize),
-    /// Nobody reads the stream, or it fails for this reason.
+    /// Nobody reads the stream, or it fails, there and for this reason.
     Closed(Stream, Option<String>),
     Stdin(Vec<u8>),
     /// There is no more input, for this reason if it should not have ended.
     StdinEnd(Option<String>),
+}
+
+/// What is to be written: by all to one stream, and by each PE to its file.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) mixed: Vec<u8>,
+    pub(super) separate: Separate,
 }
 
 #[derive(Clone)]
@@ -72,16 +81,18 @@ fn reason(e: &io::Error) -> Option<String> {
 
 /// Starts what writes the texts of each stream as they come. Where both are the same terminal, pipe or
 /// file, one text is written after the other, so that lines stay whole there, too.
-pub(super) fn writers(notes: &Notes) -> [Sender<Vec<u8>>; 2] {
+/// What is for the `files` of PEs goes there.
+pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> [Sender<Text>; 2] {
     let (out, err) = (Arc::default(), Arc::default());
     let same = match (identity(Stream::Out), identity(Stream::Err)) {
         (Ok(out), Ok(err)) => out == err,
         _ => false,
     };
     let turn = if same { Arc::clone(&out) } else { err };
+    let [out_files, err_files] = files.map_or([None, None], |files| files.map(Some));
     [
-        writer(Stream::Out, notes.clone(), out),
-        writer(Stream::Err, notes.clone(), turn),
+        writer(Stream::Out, notes.clone(), out, out_files),
+        writer(Stream::Err, notes.clone(), turn, err_files),
     ]
 }
 
@@ -93,19 +104,30 @@ fn identity(stream: Stream) -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
-fn writer(stream: Stream, notes: Notes, turn: Arc<Mutex<()>>) -> Sender<Vec<u8>> {
-    let (sender, texts) = channel::<Vec<u8>>();
+fn writer(
+    stream: Stream,
+    notes: Notes,
+    turn: Arc<Mutex<()>>,
+    mut files: Option<Files>,
+) -> Sender<Text> {
+    let (sender, texts) = channel::<Text>();
     std::thread::spawn(move || {
         let (out, err) = (io::stdout(), io::stderr());
         let fd = of(stream, &out, &err);
         for text in texts {
+            let Text { mixed, separate } = text;
             let alone = turn.lock().expect("no panic under the lock");
-            let written = write_all(fd, &text);
+            let written = write_all(fd, &mixed);
             drop(alone);
+            let place = |e| reason(&e).map(|why| format!("{}: {why}", stream.name()));
+            let written = written.map_err(place).and_then(|()| match &mut files {
+                Some(files) => files.write(&separate).map_err(Some),
+                None => Ok(()),
+            });
             match written {
-                Ok(()) => notes.send(Note::Written(stream, text.len())),
-                Err(e) => {
-                    notes.send(Note::Closed(stream, reason(&e)));
+                Ok(()) => notes.send(Note::Written(stream, mixed.len() + separate.len())),
+                Err(why) => {
+                    notes.send(Note::Closed(stream, why));
                     return;
                 }
             }
