@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 /// A set of ranks in ascending order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RankSet {
     /// Disjoint, not adjacent, ascending.
     runs: Vec<Range<u32>>,
@@ -59,6 +59,43 @@ impl RankSet {
     /// Whether the set holds `rank`.
     pub fn contains(&self, rank: u32) -> bool {
         self.position(rank).is_some()
+    }
+
+    /// The set with these runs, if they are as [`RankSet::runs`] gives them.
+    pub fn from_runs(runs: &[Range<u32>]) -> Option<Self> {
+        let mut set = Self::new();
+        for run in runs {
+            let apart = set.runs.last().is_none_or(|last| last.end < run.start);
+            if run.is_empty() || !apart {
+                return None;
+            }
+            set.push(run.clone());
+        }
+        Some(set)
+    }
+
+    /// The smallest rank that both sets hold.
+    pub fn common(&self, other: &Self) -> Option<u32> {
+        let (mut ours, mut theirs) = (self.runs.iter().peekable(), other.runs.iter().peekable());
+        loop {
+            let (a, b) = (*ours.peek()?, *theirs.peek()?);
+            if a.start < b.end && b.start < a.end {
+                return Some(a.start.max(b.start));
+            }
+            match a.end <= b.start {
+                true => ours.next(),
+                false => theirs.next(),
+            };
+        }
+    }
+
+    /// Whether `other` holds all ranks of this set.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.runs.iter().all(|run| {
+            let at = other.runs.partition_point(|o| o.end <= run.start);
+            let holds = |o: &Range<u32>| o.start <= run.start && run.end <= o.end;
+            other.runs.get(at).is_some_and(holds)
+        })
     }
 
     /// Adds a run that begins behind all others.
@@ -174,6 +211,19 @@ mod tests {
         assert_eq!(RankSet::disjoint_union([]), Ok(RankSet::new()));
     }
 
+    #[test]
+    fn runs_that_are_none_are_refused() {
+        for runs in [
+            &[3..3][..],
+            &[4..3],
+            &[0..2, 2..3],
+            &[0..3, 2..5],
+            &[5..6, 0..1],
+        ] {
+            assert_eq!(RankSet::from_runs(runs), None, "{runs:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn behaves_like_a_set(ranks in prop::collection::vec(0u32..60, 0..40)) {
@@ -185,6 +235,16 @@ mod tests {
                 let position = model.iter().position(|&r| r == rank);
                 prop_assert_eq!(set.position(rank), position);
             }
+            prop_assert_eq!(RankSet::from_runs(set.runs()), Some(set));
+        }
+
+        #[test]
+        fn sets_are_compared(
+            a in prop::collection::btree_set(0u32..30, 0..20), b in prop::collection::btree_set(0u32..30, 0..30),
+        ) {
+            let set = |model: &BTreeSet<u32>| model.iter().copied().collect::<RankSet>();
+            prop_assert_eq!(set(&a).common(&set(&b)), a.intersection(&b).next().copied());
+            prop_assert_eq!(set(&a).is_within(&set(&b)), a.is_subset(&b));
         }
     }
 }

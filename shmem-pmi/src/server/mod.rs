@@ -9,6 +9,7 @@
 //! * `data`: collective operations with data of any length; `exchange`: what one PE gives to one other.
 //! * `ring`: the scan by which PEs find their neighbours.
 //! * `relay`: questions and answers between the agents of single PEs.
+//! * [`pmix`]: the same for programs that speak PMIx, with libpmix as the server of a node.
 //! * `place`: what a server has to know of the job and of its place in the tree.
 
 pub(crate) mod cache;
@@ -19,6 +20,7 @@ mod kvs;
 mod operation;
 mod passing;
 mod place;
+pub mod pmix;
 mod relay;
 mod ring;
 mod session;
