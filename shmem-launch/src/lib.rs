@@ -24,6 +24,7 @@
 //! | [`hosts`] | names of machines | yes |
 //! | [`remote`] | how agents on other hosts are called, and their greeting | yes |
 //! | [`program`] | finding the program | |
+//! | [`needed`] | the libraries that it will load | |
 //! | [`binding`] | PEs to processors; reads /sys | half |
 //! | [`memory`], [`limits`] | will it fit? decisions are pure, readers beside them | half |
 //! | [`frame`] | the link protocol | yes |
@@ -57,6 +58,7 @@ pub mod hosts;
 pub mod limits;
 pub mod memory;
 pub mod names;
+pub mod needed;
 pub mod plan;
 pub mod program;
 pub mod remote;
@@ -113,6 +115,10 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
         // SAFETY: one thread, as promised by the caller, and nothing was opened.
         return unsafe { driver::run_remote() };
+    }
+    if cli.pmix_server {
+        // SAFETY: whoever executes it so has put the socket there; else there is none.
+        return unsafe { driver::serve_pmix() };
     }
     let setting = |name: &str| {
         let own = || std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());

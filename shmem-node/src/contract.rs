@@ -53,15 +53,61 @@ pub const NODE_CONTRACT: &str = "9";
 /// Most PEs of a job.
 pub const MAX_PES: u32 = 1 << 20;
 
-/// Variables that tell a process its place in a job, besides those that begin with `PMI_`. Who starts PEs
-/// does not pass on its own.
-pub const PLACE_ENV: [&str; 4] = [
+/// Variables that tell a process its place in a job: ours, and those that other launchers and their PMIx
+/// servers give. What is left is settings and names of installations (`PMIX_MCA_gds`, `PMIX_PREFIX`, `OMPI_MCA_btl`)
+/// and of allocations (`SLURM_JOB_ID`).
+const PLACE_ENV: [&str; 25] = [
+    ENV_NODE,
     ENV_LOCAL_RANK,
     ENV_LOCAL_SIZE,
     ENV_LOCAL_ID,
+    ENV_TEMPLATE_FD,
+    ENV_BINDINGS,
     // As Hydra has it.
     "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
+    "PMIX_NAMESPACE",
+    "PMIX_RANK",
+    "PMIX_ID",
+    "PMIX_REINCARNATION",
+    "PMIX_HOSTNAME",
+    "PMIX_VERSION",
+    "PMIX_GDS_MODULE",
+    "PMIX_PTL_MODULE",
+    "PMIX_BFROP_BUFFER_TYPE",
+    "PMIX_SECURITY_MODE",
+    "PMIX_SYSTEM_TMPDIR",
+    "PRTE_LAUNCHED",
+    "OMPI_UNIVERSE_SIZE",
+    "OMPI_NUM_APP_CTX",
+    "OMPI_FIRST_RANKS",
+    "OMPI_APP_CTX_NUM_PROCS",
+    "OMPI_FILE_LOCATION",
+    "OMPI_MCA_initial_wdir",
 ];
+
+/// How others of them begin.
+const PLACE_ENV_BEGINS: [&str; 12] = [
+    "PMI_",
+    "PMIX_SERVER_",
+    "PMIX_DSTORE_",
+    "PMIX_LAUNCHER_",
+    "PMIX_KEEPALIVE_",
+    "SLURM_PMI",
+    "PALS_",
+    "OMPI_COMM_WORLD_",
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_pmix",
+    "OMPI_MCA_num_procs",
+];
+
+/// Whether a variable tells a process its place in a job. Who starts PEs does not pass on its own.
+pub fn is_place(name: &[u8]) -> bool {
+    PLACE_ENV.iter().any(|own| own.as_bytes() == name)
+        || PLACE_ENV_BEGINS
+            .iter()
+            .any(|b| name.starts_with(b.as_bytes()))
+}
 
 /// The variables that all PEs of a job share.
 pub fn common_env(job_id: &[u8; 16], n_pes: u32) -> Vec<(&'static str, String)> {
@@ -115,6 +161,29 @@ pub fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_place_in_another_job_is_told_from_settings() {
+        for place in [
+            "PMI_RANK",
+            "PMIX_RANK",
+            "PMIX_SERVER_URI41",
+            "OMPI_COMM_WORLD_RANK",
+            "SLURM_PMIX_MAPPING_SERV",
+        ] {
+            assert!(is_place(place.as_bytes()), "{place}");
+        }
+        for kept in [
+            "PMIX_MCA_gds",
+            "PMIX_PREFIX",
+            "OMPI_MCA_btl",
+            "SLURM_JOB_ID",
+            "OPAL_PREFIX",
+            "PATH",
+        ] {
+            assert!(!is_place(kept.as_bytes()), "{kept}");
+        }
+    }
 
     #[test]
     fn digits_come_back_as_bytes() {

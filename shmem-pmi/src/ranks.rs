@@ -213,14 +213,19 @@ mod tests {
 
     #[test]
     fn runs_that_are_none_are_refused() {
-        for runs in [
-            &[3..3][..],
-            &[4..3],
-            &[0..2, 2..3],
-            &[0..3, 2..5],
-            &[5..6, 0..1],
+        let runs = |ends: &[[u32; 2]]| {
+            let runs: Vec<_> = ends.iter().map(|&[start, end]| start..end).collect();
+            RankSet::from_runs(&runs)
+        };
+        assert_eq!(runs(&[[1, 2], [4, 7]]).map(|set| set.len()), Some(4));
+        for wrong in [
+            &[[3, 3]][..],
+            &[[4, 3]],
+            &[[0, 2], [2, 3]],
+            &[[0, 3], [2, 5]],
+            &[[5, 6], [0, 1]],
         ] {
-            assert_eq!(RankSet::from_runs(runs), None, "{runs:?}");
+            assert_eq!(runs(wrong), None, "{wrong:?}");
         }
     }
 

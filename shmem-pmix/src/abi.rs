@@ -317,6 +317,16 @@ pub type ConnectUpcall = unsafe extern "C" fn(
     done: Option<OpCallback>,
     data: *mut c_void,
 ) -> Status;
+/// `job_control`: something is to be done with processes.
+pub type JobControlUpcall = unsafe extern "C" fn(
+    proc: *const Proc,
+    targets: *const Proc,
+    n: usize,
+    infos: *const Info,
+    n_infos: usize,
+    done: Option<InfoCallback>,
+    data: *mut c_void,
+) -> Status;
 /// A call-back that is not used.
 pub type OtherUpcall = unsafe extern "C" fn();
 
@@ -338,8 +348,11 @@ pub struct ServerModule {
     pub spawn: Option<SpawnUpcall>,
     pub connect: Option<ConnectUpcall>,
     pub disconnect: Option<ConnectUpcall>,
-    /// register_events to client_connected2.
-    pub others: [Option<OtherUpcall>; 17],
+    /// register_events to allocate.
+    pub before_job_control: [Option<OtherUpcall>; 8],
+    pub job_control: Option<JobControlUpcall>,
+    /// monitor to client_connected2.
+    pub others: [Option<OtherUpcall>; 8],
     /// What later releases have besides, and room for what is to come.
     pub later: [Option<OtherUpcall>; 32],
 }
@@ -358,6 +371,7 @@ const _: () = {
     assert!(size_of::<Status>() == 4 && size_of::<Scope>() == 1);
     assert!(size_of::<ServerModule>() == 60 * size_of::<usize>());
     assert!(offset_of!(ServerModule, disconnect) == 10 * size_of::<usize>());
+    assert!(offset_of!(ServerModule, job_control) == 19 * size_of::<usize>());
     assert!(offset_of!(ServerModule, later) == 28 * size_of::<usize>());
 };
 

@@ -8,6 +8,7 @@
 //! * [`abi`]: the C types, with their sizes and offsets asserted; the module of a server.
 //! * [`key`]: names of attributes. [`Status`]: what calls answer.
 //! * [`Library`]: finding and loading it; its functions, for clients and for servers.
+//! * [`server`]: the server of a node's processes.
 //! * [`Data`], [`InfoArray`]: values and lists of attributes, built for the library and read from it.
 //!
 //! # Invariants
@@ -21,6 +22,7 @@ pub mod abi;
 pub mod key;
 mod library;
 mod search;
+pub mod server;
 mod status;
 mod value;
 

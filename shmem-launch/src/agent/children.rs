@@ -53,6 +53,7 @@ impl Agent {
             }
             Frame::StdinCredit(n) => self.input_taken(Some(child), n),
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
+            Frame::Pmix(bytes) => self.pmix_tree(TreeLink::Child(child), bytes),
             Frame::Output { rank, stream, data } => {
                 let from = (rank, stream);
                 self.output.relay(child, from, data, now, &mut self.up);

@@ -5,7 +5,7 @@ use shmem_pmi::server::Shared;
 use super::InputRoute;
 use crate::child::ChildSetup;
 use crate::exit::End;
-use crate::frame::{JobOptions, Stream};
+use crate::frame::{FromServer, JobOptions, Stream};
 use crate::limits::Portion;
 use crate::report::Reduced;
 
@@ -26,6 +26,8 @@ pub struct Setup {
     pub options: JobOptions,
     /// Where standard input goes.
     pub input: InputRoute,
+    /// Whether the node has a PMIx server.
+    pub pmix: bool,
     /// The child agents.
     pub children: Vec<ChildSetup>,
 }
@@ -85,6 +87,8 @@ pub enum Event<'a> {
     FromPe(u32, &'a [u8]),
     /// A PE's PMI socket was closed.
     PeClosed(u32),
+    /// The node's PMIx server said something.
+    FromPmix(FromServer<'a>),
     /// The PEs that get input have taken so many bytes of it, each of them; 0 if none takes any more.
     StdinTaken(u32),
     /// Somebody sent this agent a signal to end.
@@ -124,6 +128,8 @@ pub enum Action {
     Continued(u64),
     /// Write to a PE's PMI socket.
     ToPe(u32, Vec<u8>),
+    /// Send a frame to the node's PMIx server.
+    ToPmix(Vec<u8>),
     /// Put a piece of an allgather's result into the node segment. Pieces come in order, from
     /// offset 0 to the last one.
     Publish {

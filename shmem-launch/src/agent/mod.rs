@@ -29,6 +29,7 @@ mod input;
 mod output;
 mod pes;
 mod pmi;
+mod pmix;
 mod progress;
 mod respawn;
 mod silence;
@@ -53,6 +54,7 @@ use silence::Silence;
 pub use crate::child::ChildSetup;
 pub use event::{Action, Event, Missed, Setup};
 use pes::Pes;
+use pmix::Pmix;
 use progress::Progress;
 
 /// How long output may stay silent at the end before descriptors that some escaped process holds
@@ -79,6 +81,7 @@ pub struct Agent {
     setup: Setup,
     phase: Phase,
     pmi: NodeServer,
+    pmix: Option<Pmix>,
     pes: Pes,
     children: Vec<Child>,
     parent: FrameReader,
@@ -119,6 +122,7 @@ impl Agent {
         let children: Vec<_> = setup.children.iter().cloned().map(Child::new).collect();
         Self {
             phase: Phase::Preparing,
+            pmix: setup.pmix.then(|| Pmix::new(pmi.place())),
             pmi,
             pes: Pes::new(setup.n_local),
             input: Input::new(&setup.input),
@@ -221,6 +225,7 @@ impl Agent {
                 self.pmi.handle_client_bytes(local as usize, bytes);
             }
             Event::PeClosed(local) => self.pmi.client_closed(local as usize),
+            Event::FromPmix(said) => self.pmix_said(said, now),
             Event::StdinTaken(n) => self.input_taken(None, n),
             Event::Terminated(signal) => {
                 let end = End::Signal {
@@ -235,8 +240,10 @@ impl Agent {
         }
         self.timers(now);
         self.serve_pmi(now);
+        self.serve_pmix();
         self.return_credit();
         self.look_for_absent();
+        self.look_for_absent_of_pmix();
         self.look_for_disconnected();
         self.advance();
         self.look_for_silence(now);
@@ -299,6 +306,7 @@ impl Agent {
             }
             Frame::Finish => {}
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Parent, bytes),
+            Frame::Pmix(bytes) => self.pmix_tree(TreeLink::Parent, bytes),
             Frame::Answer {
                 asker,
                 ticket,
@@ -428,6 +436,10 @@ impl Agent {
         if !self.pes.ended(local) {
             return;
         }
+        let missed = match (end, missed) {
+            (End::Code(0), Missed::Nothing) => self.missed_by_pmix(local),
+            _ => missed,
+        };
         let (rank, pid) = self.identify(local);
         // Every end that leaves others waiting is reported: see `exit`, "Who frees those that wait".
         let cause = match (end, missed) {
@@ -441,6 +453,11 @@ impl Agent {
             self.press(local, now);
             self.fault(pid, cause);
         }
+    }
+
+    /// Whether what starts PEs is still wanted.
+    pub fn is_starting(&self) -> bool {
+        !self.template_done && !self.stopping
     }
 
     fn stop(&mut self, grace_ns: u64, now: u64) {

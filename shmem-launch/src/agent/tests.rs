@@ -86,6 +86,7 @@ impl Agent {
             portion: Portion::FULL,
             options,
             input: InputRoute::default(),
+            pmix: false,
             children: Vec::new(),
         };
         Self::new(setup, pmi)

@@ -58,6 +58,18 @@ impl std::str::FromStr for StdinTo {
     }
 }
 
+/// `--pmix`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PmixChoice {
+    /// Where the program is linked with Open MPI or libpmix, and not with shmem
+    #[default]
+    Auto,
+    /// Whatever the program is, as far as can be seen
+    On,
+    /// Never: all programs get PMI
+    Off,
+}
+
 /// Start an OpenSHMEM program.
 ///
 /// N processing elements (PEs) of PROGRAM are started through a tree of launch agents, one per
@@ -161,6 +173,10 @@ pub struct Cli {
     #[arg(long, exclusive = true, hide = true)]
     pub agent: bool,
 
+    /// Be the PMIx server of a node: an agent calls shmrun so
+    #[arg(long, exclusive = true, hide = true)]
+    pub pmix_server: bool,
+
     /// Be the launcher of a job that a PE has spawned: shmrun calls itself so
     #[arg(long, hide = true, conflicts_with = "command")]
     pub spawned: bool,
@@ -170,7 +186,7 @@ pub struct Cli {
     #[arg(
         value_names = ["PROGRAM", "ARGS"],
         trailing_var_arg = true,
-        required_unless_present_any = ["settings", "agent", "spawned"]
+        required_unless_present_any = ["settings", "agent", "pmix_server", "spawned"]
     )]
     pub command: Vec<OsString>,
 }
@@ -254,6 +270,14 @@ pub struct Inherited {
     /// How PEs are started [default: SHMEM_SPAWN]
     #[arg(long, value_name = "HOW", help_heading = PROGRAM, value_parser = spawn())]
     pub spawn: Option<Spawn>,
+
+    /// Serve the PEs by PMIx, as Open MPI's programs need it, instead of PMI. That a script or an interpreter
+    /// will run such programs cannot be seen: then --pmix [default: auto]
+    #[arg(
+        long, value_name = "HOW", help_heading = PROGRAM, value_enum,
+        num_args = 0..=1, require_equals = true, default_missing_value = "on"
+    )]
+    pub pmix: Option<PmixChoice>,
 
     /// Set a variable for the PEs of a program, or pass on that of shmrun; -env takes NAME VALUE, too
     #[arg(short = 'x', long, value_name = "NAME[=VALUE]", help_heading = PROGRAM)]
@@ -397,6 +421,22 @@ mod tests {
         assert_eq!(c.chdir, Some("/tmp".into()));
         assert_eq!(c.inherited.env, ["A=b", "C"]);
         assert_eq!(c.command, ["./prog", "-np", "9", "--help"]);
+    }
+
+    #[test]
+    fn pmix_has_a_value_only_after_an_equals_sign() {
+        for (line, choice) in [
+            ("shmrun -n 2 --pmix ./prog --pmix=off", PmixChoice::On),
+            ("shmrun --pmix=off ./prog", PmixChoice::Off),
+            ("shmrun --pmix=auto -n 2 ./prog", PmixChoice::Auto),
+        ] {
+            let c = parse(line).unwrap();
+            assert_eq!(c.inherited.pmix, Some(choice), "{line}");
+            assert_eq!(c.command[0], "./prog");
+        }
+        assert!(parse("shmrun --pmix=maybe ./prog").is_err());
+        let options = parse("shmrun --pmix -l ./prog").unwrap().spawn_options;
+        assert_eq!(options, ["--pmix=on", "--label"]);
     }
 
     #[test]

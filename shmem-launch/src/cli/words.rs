@@ -32,7 +32,9 @@ fn is_single_dash(command: &Command, word: &[u8]) -> bool {
 
 /// Whether the value of an option is the next word.
 fn takes_next(command: &Command, word: &[u8]) -> bool {
-    let takes = |arg: Option<&clap::Arg>| arg.is_some_and(|a| a.get_action().takes_values());
+    let takes = |arg: Option<&clap::Arg>| {
+        arg.is_some_and(|a| a.get_action().takes_values() && !a.is_require_equals_set())
+    };
     if let Some(name) = word.strip_prefix(b"--") {
         return takes(long(command, name));
     }

@@ -8,6 +8,7 @@
 //!   |  |  | guard           group.rs: leads the node's process group, kills it when the agent is gone
 //!   |  |  template          forks the node's PEs, or executes them, then exits
 //!   |  keepers              park.rs: have pipes open for which the agent's table has no room
+//!   |  PMIx server          pmix/: libpmix, for programs that speak it
 //!   |  PEs                  children of the agent once the template has gone
 //!   agents of nodes 1, ..   forked before anything else was opened
 //!                           (on another host below a warden, warden.rs)
@@ -44,6 +45,7 @@ mod link;
 mod node;
 pub(crate) mod park;
 mod parts;
+mod pmix;
 mod reap;
 mod shell;
 mod store;
@@ -52,6 +54,7 @@ mod warden;
 
 pub(crate) use agent::run_remote;
 pub(crate) use launcher::{Lost, Outer, put, run, write_reports};
+pub(crate) use pmix::serve as serve_pmix;
 
 /// Standard input and output of an agent are /dev/null.
 const NULL_FD: std::os::fd::RawFd = 0;

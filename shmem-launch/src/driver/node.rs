@@ -32,6 +32,8 @@ pub(super) struct Node {
     pub(super) segment: NodeSegment,
     pub(super) template: Option<NlaSide>,
     pub(super) template_pid: i32,
+    /// What is to start the PEs, before it does.
+    pub(super) start: Option<Start>,
     /// What it takes to start PEs again, where that may be asked for.
     pub(super) recipe: Option<Recipe>,
 }
@@ -76,16 +78,36 @@ impl Node {
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
         let start = Start::of(parts, settings, bindings(launch)?).map_err(failed)?;
-        // SAFETY: one thread, as promised by the caller.
-        let (template_pid, template) =
-            unsafe { start.run(&group, &segment, launch.ignored) }.map_err(failed)?;
-        Ok(Self {
+        let mut node = Self {
             group,
             segment,
-            template: Some(NlaSide::new(template)),
-            template_pid,
-            recipe: start.into_recipe().filter(|_| launch.options.respawns > 0),
-        })
+            template: None,
+            template_pid: 0,
+            start: Some(start),
+            recipe: None,
+        };
+        if launch.pmix.is_none() {
+            // SAFETY: one thread, as promised by the caller.
+            unsafe { node.start(launch)? };
+        }
+        Ok(node)
+    }
+
+    /// Starts what starts the PEs. With a PMIx server that is when it serves, since PEs inherit what it says.
+    ///
+    /// # Safety
+    /// This process has a single thread.
+    pub(super) unsafe fn start(&mut self, launch: &Launch) -> Result<(), String> {
+        let Some(start) = self.start.take() else {
+            return Ok(());
+        };
+        // SAFETY: as promised by the caller.
+        let (pid, socket) = unsafe { start.run(&self.group, &self.segment, launch.ignored) }
+            .map_err(|e| format!("cannot start the process that starts the PEs: {e}"))?;
+        self.template = Some(NlaSide::new(socket));
+        self.template_pid = pid;
+        self.recipe = start.into_recipe().filter(|_| launch.options.respawns > 0);
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pmix;
 use crate::sys::{self, Waited, monotonic_ns};
 
 /// Pauses between two looks, at first and at most.
@@ -20,7 +21,7 @@ pub(super) struct Reaping {
 }
 
 impl Reaping {
-    /// Protected children (agents that are exiting on their own) lose their protection after `patience`;
+    /// Protected children (agents that are exiting on their own, and PMIx servers) lose their protection after `patience`;
     /// all of it takes `limit` at most.
     pub(super) fn new(patience: Duration, limit: Duration, now: u64) -> Self {
         Self {
@@ -46,7 +47,7 @@ impl Reaping {
             }
         }
         for child in sys::children() {
-            if now >= self.late || !spare(child) {
+            if now >= self.late || !(spare(child) || pmix::is_server(child)) {
                 sys::kill(child, libc::SIGKILL);
             }
         }

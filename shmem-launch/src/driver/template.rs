@@ -19,7 +19,7 @@ use super::NULL_FD;
 use super::address;
 use super::group::Group;
 use super::parts::Parts;
-use crate::frame::{Command, SpawnMode};
+use crate::frame::{Command, Launch, SpawnMode};
 use crate::sys;
 
 /// Number of the template's socket in the template; beyond what PEs inherit.
@@ -34,7 +34,10 @@ type Environment = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The environment of the PEs but for what differs between them.
 fn environment(parts: &Parts<'_>, settings: &Settings) -> Environment {
     let launch = parts.launch;
-    let mut common = contract::common_env(&launch.job_id, launch.n_pes);
+    let mut common = match serves_pmi(launch) {
+        true => contract::common_env(&launch.job_id, launch.n_pes),
+        false => Vec::new(),
+    };
     let first = launch.layout().ranks(launch.node).start;
     // Every PE of the node is behind the same interface.
     if settings.soft_mtu == 0
@@ -47,12 +50,7 @@ fn environment(parts: &Parts<'_>, settings: &Settings) -> Environment {
         // What describes our own place in another job would mislead the PEs.
         let name = name.as_bytes();
         let foreign = parts.far && (name.starts_with(b"SHMEM_") || name.starts_with(b"SMA_"));
-        !launch.options.bare_env
-            && !foreign
-            && !name.starts_with(b"PMI_")
-            && !contract::PLACE_ENV.iter().any(|own| own.as_bytes() == name)
-            && name != contract::ENV_TEMPLATE_FD.as_bytes()
-            && name != contract::ENV_BINDINGS.as_bytes()
+        !launch.options.bare_env && !foreign && !contract::is_place(name)
     });
     let inherited = inherited.map(|(n, v)| (n.into_vec(), v.into_vec()));
     let common = common.into_iter().map(|(n, v)| (n.into(), v.into_bytes()));
@@ -71,6 +69,11 @@ fn strings(environment: &Environment) -> io::Result<Vec<CString>> {
         })
     };
     environment.iter().map(join).collect()
+}
+
+/// Whether the PEs find PMI: those that are served by PMIx find both only where they need it.
+fn serves_pmi(launch: &Launch) -> bool {
+    launch.pmix.as_ref().is_none_or(|plan| plan.beside_pmi)
 }
 
 fn text(bytes: &[u8]) -> io::Result<CString> {
@@ -154,6 +157,9 @@ impl Start {
         let mut recipe = Recipe {
             programs,
             env: strings(&environment)?,
+            more_env: Vec::new(),
+            own_env: Vec::new(),
+            pmi: serves_pmi(launch),
             n_local: launch.layout().ranks(launch.node).len() as u32,
             bindings: Bindings::default(),
         };
@@ -167,6 +173,19 @@ impl Start {
             }
             SpawnMode::Exec => Self::Spawner(Recipe { bindings, ..recipe }),
         })
+    }
+
+    /// What PEs find in their environment, but for what differs between them.
+    pub(super) fn environment(&self) -> &[CString] {
+        let (Self::Template(recipe) | Self::Spawner(recipe)) = self;
+        &recipe.env
+    }
+
+    /// Adds variables: for all PEs, and for each of the node.
+    pub(super) fn add_environment(&mut self, common: Vec<CString>, own: Vec<Vec<CString>>) {
+        let (Self::Template(recipe) | Self::Spawner(recipe)) = self;
+        recipe.more_env = common;
+        recipe.own_env = own;
     }
 
     /// The recipe of a spawner.

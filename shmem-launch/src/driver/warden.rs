@@ -13,6 +13,9 @@ use super::reap::reap_all;
 use crate::exit::End;
 use crate::sys;
 
+/// How long what ends by itself may take for that.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// How long ending what is left may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -55,6 +58,6 @@ pub(super) unsafe fn watch(agent: impl FnOnce() -> u8) -> io::Result<u8> {
     // The link is the agent's alone.
     sys::close_all_but(&[])?;
     let end = End::from_wait(sys::wait_for(pid)?);
-    reap_all(|_| false, Duration::ZERO, LIMIT);
+    reap_all(|_| false, PATIENCE, LIMIT);
     Ok(end.status())
 }

@@ -87,6 +87,17 @@ pub struct Machines {
     pub shell: RemoteShell,
 }
 
+/// How processes are served by PMIx.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PmixPlan {
+    /// Why they are, to be told where they cannot be.
+    pub why: String,
+    /// The libpmix to load, if one was named or the program comes with one.
+    pub library: Option<String>,
+    /// Whether they find PMI, too: those of our own, which need it.
+    pub beside_pmi: bool,
+}
+
 /// What was asked for on the command line beside the program and its place: launcher and agents do as
 /// it says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,6 +171,8 @@ pub struct Launch {
     pub ignored: u64,
     /// What is known of the job that spawned this one.
     pub spawner: Option<Spawner>,
+    /// Whether processes are served by PMIx, and how.
+    pub pmix: Option<PmixPlan>,
 }
 
 impl Launch {
@@ -295,6 +308,7 @@ pub(crate) mod tests {
             input: InputTo::Rank(0),
             ignored: 0,
             spawner: None,
+            pmix: None,
         }
     }
 
@@ -389,6 +403,7 @@ pub(crate) mod tests {
                 input: [InputTo::Nobody, InputTo::Rank(more), InputTo::All][cut % 3],
                 ignored: bytes,
                 spawner: flip.then(|| Spawner { job_id: "1.2".into(), preputs }),
+                pmix: flip.then(|| PmixPlan { why: "so".into(), library: None, beside_pmi: report }),
                 spawn: if flip { SpawnMode::Template } else { SpawnMode::Exec },
                 ..launch(n_nodes + more, n_nodes, n_nodes - 1)
             };

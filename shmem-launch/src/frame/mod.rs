@@ -32,6 +32,7 @@
 //! | `Notice` | up | what a PE says to the user, or how often the same was said since |
 //! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
 //! | `Pmi` | both | messages between the agents' PMI servers |
+//! | `Pmix` | both | the same for PMIx, each a whole message |
 //! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
 //!
 //! The link between a launcher and that of a job which its PEs spawned ([`crate::root`]) carries the
@@ -41,12 +42,15 @@
 pub mod codec;
 mod job;
 mod launch;
+mod pmix;
 mod stream;
 
 pub use job::SpawnedJob;
 pub use launch::{
-    Command, EnvVar, InputTo, JobOptions, LAUNCH_VERSION, Launch, Machines, SpawnMode, Spawner,
+    Command, EnvVar, InputTo, JobOptions, LAUNCH_VERSION, Launch, Machines, PmixPlan, SpawnMode,
+    Spawner,
 };
+pub use pmix::{FromServer, PmixJob, ToServer};
 pub use stream::{FrameReader, OutBuf, each_frame};
 
 use crate::exit::Fault;
@@ -94,6 +98,7 @@ impl Stream {
 }
 
 /// Kinds of the hot frames, which are written by hand. Others have the numbers of their variants.
+const PMIX: u8 = 0xfd;
 const OUTPUT: u8 = 0xfe;
 const PMI: u8 = 0xff;
 
@@ -190,6 +195,9 @@ pub enum Frame<'a> {
     /// From PMI server to PMI server.
     #[serde(skip)]
     Pmi(&'a [u8]),
+    /// From agent to agent, for the PMIx servers of their nodes: one whole message.
+    #[serde(skip)]
+    Pmix(&'a [u8]),
 }
 
 impl<'a> Frame<'a> {
@@ -197,10 +205,8 @@ impl<'a> Frame<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Output { rank, stream, data } => encode_output(out, *rank, *stream, data, &[]),
-            Self::Pmi(body) => {
-                encode_pmi_header(out, body.len());
-                out.extend_from_slice(body);
-            }
+            Self::Pmi(body) => encode_run(out, PMI, body),
+            Self::Pmix(body) => encode_run(out, PMIX, body),
             cold => encode(out, |out| codec::encode(cold, out)),
         }
     }
@@ -217,6 +223,7 @@ impl<'a> Frame<'a> {
                 data,
             }),
             [PMI, body @ ..] => Ok(Self::Pmi(body)),
+            [PMIX, body @ ..] => Ok(Self::Pmix(body)),
             cold => codec::decode(cold),
         }
     }
@@ -232,11 +239,17 @@ pub fn encode_output(out: &mut Vec<u8>, rank: u32, stream: Stream, head: &[u8], 
     });
 }
 
-/// Appends what stands before the body in a `Pmi` frame of `len` bytes.
-fn encode_pmi_header(out: &mut Vec<u8>, len: usize) {
+/// Appends a frame whose body is bytes of others.
+fn encode_run(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
+    encode_run_header(out, kind, body.len());
+    out.extend_from_slice(body);
+}
+
+/// Appends what stands before the body of such a frame.
+fn encode_run_header(out: &mut Vec<u8>, kind: u8, len: usize) {
     debug_assert!(len < FRAME_MAX);
     out.extend_from_slice(&(1 + len as u32).to_le_bytes());
-    out.push(PMI);
+    out.push(kind);
 }
 
 /// Appends a frame with what `content` writes.
@@ -343,7 +356,8 @@ mod tests {
                 data,
             },
             Frame::Output { .. } => Frame::Pmi(data),
-            Frame::Pmi(_) => return None,
+            Frame::Pmi(_) => Frame::Pmix(data),
+            Frame::Pmix(_) => return None,
         })
     }
 
@@ -393,7 +407,8 @@ mod tests {
             let mut wire = Vec::new();
             frame.encode(&mut wire);
             // The hot frames end in free data and cannot know.
-            if !matches!(frame, Frame::Output { .. } | Frame::Pmi(_)) {
+            let is_free = matches!(frame, Frame::Output { .. } | Frame::Pmi(_) | Frame::Pmix(_));
+            if !is_free {
                 for cut in 4..wire.len() {
                     assert!(Frame::decode(&wire[4..cut]).is_err(), "{frame:?}");
                 }

@@ -142,10 +142,19 @@ impl OutBuf {
     /// Appends a `Pmi` frame with the bytes of `buffer` in `range`, which may go to other links
     /// too.
     pub fn send_pmi(&mut self, buffer: &Arc<Vec<u8>>, range: Range<usize>) {
+        self.send_shared(super::PMI, buffer, range);
+    }
+
+    /// Appends a `Pmix` frame with a message that may go to other links too.
+    pub fn send_pmix(&mut self, message: &Arc<Vec<u8>>) {
+        self.send_shared(super::PMIX, message, 0..message.len());
+    }
+
+    fn send_shared(&mut self, kind: u8, buffer: &Arc<Vec<u8>>, range: Range<usize>) {
         if range.len() < SHARE_FROM {
-            self.send(&Frame::Pmi(&buffer[range]));
+            super::encode_run(self.tail(), kind, &buffer[range]);
         } else {
-            super::encode_pmi_header(self.tail(), range.len());
+            super::encode_run_header(self.tail(), kind, range.len());
             self.chunks
                 .push_back(Chunk::Shared(Arc::clone(buffer), range));
         }

@@ -22,13 +22,7 @@ pub(super) fn is_setting(name: &OsStr) -> bool {
 
 /// Whether a variable describes our own place in another job, if this is a part of one.
 fn is_of_a_pe(name: &OsStr) -> bool {
-    let own = [
-        contract::ENV_NODE,
-        contract::ENV_TEMPLATE_FD,
-        contract::ENV_BINDINGS,
-    ];
-    let places = contract::PLACE_ENV.iter().chain(&own);
-    name.as_bytes().starts_with(b"PMI_") || places.into_iter().any(|p| name == *p)
+    contract::is_place(name.as_bytes())
 }
 
 /// Whether a variable describes a host, a session there or a terminal, and means nothing elsewhere.
@@ -53,7 +47,7 @@ fn of_a_place(name: &OsStr) -> bool {
         "STY",
     ];
     // Of batch systems there are also variables of the task that shmrun is.
-    const BEGINNINGS: [&str; 6] = ["SSH_", "XDG_", "DBUS_", "TMUX", "SLURM", "PMIX_"];
+    const BEGINNINGS: [&str; 5] = ["SSH_", "XDG_", "DBUS_", "TMUX", "SLURM"];
     let begins = |with: &&str| name.as_bytes().starts_with(with.as_bytes());
     NAMES.iter().any(|n| name == *n) || BEGINNINGS.iter().any(begins)
 }

@@ -2,6 +2,7 @@
 //! before a process is started.
 
 mod environment;
+mod pmix;
 mod programs;
 mod spawned;
 
@@ -88,6 +89,10 @@ pub(crate) enum JobError {
          other PEs may be reading it; leave --respawn out"
     )]
     Respawn { name: String },
+    #[error(
+        "--respawn: a process that uses PMIx cannot be started again; leave --respawn or --pmix out"
+    )]
+    RespawnPmix,
     #[error("the spawned job's {key} '{value}': {why}")]
     Info {
         key: &'static str,
@@ -123,6 +128,7 @@ impl JobError {
             | Self::HostFile { .. }
             | Self::NoHosts { .. }
             | Self::Respawn { .. }
+            | Self::RespawnPmix
             | Self::Info { .. }
             | Self::Rsh(_)
             | Self::Namespaces => USAGE,
@@ -207,8 +213,9 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     {
         return Err(JobError::Respawn { name });
     }
+    let pmix = pmix::plan(cli, settings, &commands, files.linked().is_some())?;
     let spawn = match &files.0[..] {
-        [(_, file)] if respawns == 0 => {
+        [(_, file)] if respawns == 0 && pmix.is_none() => {
             spawn_mode(&name, file, cli.inherited.spawn.unwrap_or(settings.spawn))?
         }
         _ => SpawnMode::Exec,
@@ -323,6 +330,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         input,
         ignored: sys::ignored_signals(),
         spawner,
+        pmix,
     };
     let facts = Launcher {
         program: name.display().to_string(),

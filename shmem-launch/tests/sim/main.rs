@@ -173,6 +173,7 @@ fn world(seed: u64) -> World {
                 },
                 options: options.clone(),
                 input: InputRoute::default(),
+                pmix: false,
                 children: tree
                     .children(node)
                     .map(|c| ChildSetup {

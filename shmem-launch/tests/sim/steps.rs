@@ -87,7 +87,10 @@ impl World {
                         pe.open = false;
                     }
                 }
-                Action::CloseOutput(_) | Action::ToPe(..) | Action::Publish { .. } => {}
+                Action::CloseOutput(_)
+                | Action::ToPe(..)
+                | Action::ToPmix(_)
+                | Action::Publish { .. } => {}
                 Action::DropChild(index) => {
                     let child = self.nodes[at].children[index];
                     let child = &mut self.nodes[child];

@@ -35,6 +35,12 @@ pub struct Recipe {
     pub programs: Vec<Program>,
     /// The environment: `NAME=value` strings.
     pub env: Vec<CString>,
+    /// More for the PEs of all programs.
+    pub more_env: Vec<CString>,
+    /// And for each PE of the node; none where there are no such.
+    pub own_env: Vec<Vec<CString>>,
+    /// Whether PEs find PMI.
+    pub pmi: bool,
     /// PEs of the node.
     pub n_local: u32,
     /// What they are bound to.
@@ -69,19 +75,16 @@ fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
     let program = recipe.program(pe.rank);
     // What it starts is bound to the same.
     recipe.bindings.of(pe.local).map_or(Ok(()), sys::bind_to)?;
-    let own_env: Vec<CString> = contract::pe_env(pe.rank, pe.local)
+    let place: Vec<CString> = contract::pe_env(pe.rank, pe.local)
         .into_iter()
         .chain(contract::mpi_env(pe.local, recipe.n_local))
+        .filter(|_| recipe.pmi)
         .map(|(name, value)| CString::new(format!("{name}={value}")))
         .collect::<Result<_, _>>()?;
-    let envp = pointers(
-        program
-            .env
-            .as_ref()
-            .unwrap_or(&recipe.env)
-            .iter()
-            .chain(&own_env),
-    );
+    let own = recipe.own_env.get(pe.local as usize).into_iter().flatten();
+    let env = program.env.as_ref().unwrap_or(&recipe.env);
+    let env = env.iter().chain(&recipe.more_env).chain(own);
+    let envp = pointers(env.chain(&place));
     let argv = pointers(&program.args);
     let targets = [1, 2, PMI_FD, 0];
     let mut pid = 0;

@@ -6,6 +6,7 @@
 //! full search runs at most every few milliseconds, for those that passed their socket to others.
 
 use super::*;
+use crate::driver::pmix;
 use crate::report::Ended;
 
 impl AgentProcess {
@@ -69,6 +70,8 @@ impl AgentProcess {
     pub(super) fn reaped(&mut self, pid: i32, status: i32, used: Used) {
         let end = End::from_wait(status);
         if let Some(local) = self.by_pid.remove(&pid) {
+            // What its PMIx server knows of it.
+            self.read_pmix();
             let state = |local| {
                 let node = self.node.as_ref();
                 node.map_or(PeState::Fresh, |n| n.segment.pe_state(local))
@@ -99,6 +102,8 @@ impl AgentProcess {
                 missed,
                 attached: last != PeState::Fresh,
             });
+        } else if self.pmix_ended(pid, end) {
+            // Told, if it was too early.
         } else if self.spawner_ended(pid) {
             // Its PE was told.
         } else if let Some(at) = self.children.iter().position(|c| c.pid == pid) {
@@ -136,7 +141,10 @@ impl AgentProcess {
         // What the PEs said last may lie in pipes that only keepers have open.
         let keeper = |pid| self.parking.as_ref().is_some_and(|p| p.is_keeper(pid));
         for pid in sys::children() {
-            if !self.children.iter().any(|c| c.pid == pid) && !keeper(pid) {
+            let agent = self.children.iter().any(|c| c.pid == pid);
+            // Those of agents that were killed, too.
+            let tidies_up = || self.launch.pmix.is_some() && pmix::is_server(pid);
+            if !agent && !keeper(pid) && !tidies_up() {
                 sys::kill(pid, libc::SIGKILL);
             }
         }
@@ -145,6 +153,7 @@ impl AgentProcess {
 
     pub(super) fn clean_up(&mut self) {
         self.close_outputs(None, false);
+        self.close_pmix();
         self.input = Input::default();
         if let Some(node) = &mut self.node {
             // Whoever reaps does not tell whom from now on.
@@ -162,6 +171,7 @@ impl AgentProcess {
         let reaping = self.reaping.as_mut();
         if reaping.is_some_and(|reaping| reaping.look(is_agent, now)) {
             self.reaping = None;
+            self.clean_up_pmix();
             self.report();
         }
     }
@@ -199,9 +209,11 @@ impl AgentProcess {
         for child in &mut self.children {
             child.link.close();
         }
+        self.close_pmix();
         self.kill_all();
         let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
         reap_all(|pid| agents.contains(&pid), REAP_PATIENCE, REAP_LIMIT);
+        self.clean_up_pmix();
         sys::exit_now(crate::exit::LAUNCHER)
     }
 }

@@ -4,6 +4,7 @@ pub(super) mod children;
 mod ending;
 mod input;
 mod pe_io;
+mod pmix;
 mod requests;
 mod respawn;
 mod start;
@@ -20,6 +21,7 @@ use super::group::Group;
 use super::link::{self, Got, LinkIo};
 use super::node::Node;
 use super::park::Parking;
+use super::pmix::PmixIo;
 use super::reap::{Reaping, reap_all};
 use crate::agent::{Action, Agent, Event, Missed, Reading};
 use crate::exit::{End, ends};
@@ -52,6 +54,7 @@ const STDIN: u64 = 7 << 32;
 const STDOUT: u64 = 8 << 32;
 const STDERR: u64 = 9 << 32;
 const SHELL: u64 = 10 << 32;
+const PMIX: u64 = 11 << 32;
 const KIND: u64 = 0xffff_ffff << 32;
 
 #[derive(Debug, Default)]
@@ -109,6 +112,8 @@ struct AgentProcess {
     refused: Option<Refused>,
     signals: OwnedFd,
     node: Option<Node>,
+    /// The node's PMIx server, where there is one.
+    pmix: Option<PmixIo>,
     pes: Vec<PeIo>,
     /// Local number of the PE with this process id.
     by_pid: HashMap<i32, u32>,
@@ -153,6 +158,7 @@ impl AgentProcess {
             self.act();
             self.flush_up();
             self.flush_down();
+            self.flush_pmix();
             if self.exiting {
                 return 0;
             }
@@ -164,7 +170,8 @@ impl AgentProcess {
             let retry = self.refused.filter(|_| going_on).map(|r| r.again);
             let overdue = self.next_overdue().filter(|_| going_on);
             let reaping = self.reaping.as_ref().map(Reaping::again);
-            let until = [timer, search, retry, overdue, reaping];
+            let late = self.pmix_overdue();
+            let until = [timer, search, retry, overdue, reaping, late];
             let until = until.into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
@@ -183,6 +190,9 @@ impl AgentProcess {
             }
             if overdue.is_some_and(|at| now >= at) {
                 self.end_overdue(now);
+            }
+            if late.is_some_and(|at| now >= at) {
+                self.pmix_is_late();
             }
             if self.reaping.is_some() {
                 self.go_on_reaping(now);
@@ -204,6 +214,7 @@ impl AgentProcess {
             TEMPLATE => self.template_ready(),
             OUTPUTS => self.outputs_ready(),
             PMI => self.pmi_ready(at, event),
+            PMIX => self.read_pmix(),
             STDIN => self.input_ready(at),
             STDOUT => self.watched_ready(at, Stream::Out),
             STDERR => self.watched_ready(at, Stream::Err),
@@ -259,6 +270,11 @@ impl AgentProcess {
                 Action::Signal(signal) => self.signal(signal),
                 Action::Continued(by) => self.postpone(by),
                 Action::ToPe(local, bytes) => self.write_pmi(local, &bytes),
+                Action::ToPmix(frame) => {
+                    if let Some(pmix) = &mut self.pmix {
+                        pmix.out.tail().extend(frame);
+                    }
+                }
                 Action::Publish {
                     request,
                     value_len,

@@ -223,6 +223,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
             portion: Portion::of(have, agents_here, inputs),
             options: launch.options.clone(),
             input: input.clone(),
+            pmix: launch.pmix.is_some(),
             children: setups,
         },
         pmi,
@@ -261,6 +262,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
         refused: None,
         signals,
         node: None,
+        pmix: None,
         pes: (0..n_local).map(|_| PeIo::default()).collect(),
         by_pid: HashMap::with_capacity(n_local as usize),
         answered: 0,
@@ -285,9 +287,14 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
                     .epoll
                     .add(template.as_fd(), TEMPLATE, Interest::Read)?;
             }
+            let ready = node.template.is_some();
             driver.node = Some(node);
-            driver.tell(Event::Prepared);
-            driver.moment(Moment::Prepared, monotonic_ns());
+            if ready {
+                driver.tell(Event::Prepared);
+                driver.moment(Moment::Prepared, monotonic_ns());
+            } else if let Err(e) = driver.start_pmix() {
+                driver.tell(Event::Failed(e));
+            }
         }
         Err(e) => driver.tell(Event::Failed(e)),
     }

@@ -1,0 +1,169 @@
+//! The agent's process and its node's PMIx server.
+
+use super::*;
+use crate::driver::pmix::{self, PmixIo};
+use crate::frame::FromServer;
+
+impl AgentProcess {
+    /// Starts the server; the node's PEs wait for what it says.
+    pub(super) fn start_pmix(&mut self) -> Result<(), String> {
+        let start = self.node.as_ref().and_then(|node| node.start.as_ref());
+        let Some(start) = start else { return Ok(()) };
+        // SAFETY: an agent has a single thread.
+        let started = unsafe { PmixIo::start(&self.launch, start.environment(), PMIX) };
+        let started = started.and_then(|pmix| pmix.link.watch(&self.epoll).map(|()| pmix));
+        self.pmix = Some(started.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    /// When the server has taken too long to begin.
+    pub(super) fn pmix_overdue(&self) -> Option<u64> {
+        self.pmix.as_ref().and_then(|pmix| pmix.overdue)
+    }
+
+    pub(super) fn pmix_is_late(&mut self) {
+        if let Some(pmix) = &mut self.pmix {
+            pmix.overdue = None;
+            self.tell(Event::Failed(PmixIo::late()));
+        }
+    }
+
+    /// Takes what the server says, as far as it is there.
+    pub(super) fn read_pmix(&mut self) {
+        let mut buf = std::mem::take(&mut self.scratch);
+        while let Some(pmix) = &mut self.pmix {
+            let (mut reader, n) = match pmix.link.receive(&mut buf) {
+                Got::Bytes(n) => (std::mem::take(&mut pmix.reader), n),
+                Got::Nothing => break,
+                Got::End => {
+                    self.pmix_lost("it closed its socket");
+                    break;
+                }
+            };
+            let mut bytes = &buf[..n];
+            let broken = loop {
+                match reader.next_frame(&mut bytes) {
+                    Ok(None) => break None,
+                    Ok(Some(content)) => match FromServer::decode(content) {
+                        Ok(message) => self.pmix_said(message),
+                        Err(e) => break Some(e.to_string()),
+                    },
+                    Err(e) => break Some(e.to_string()),
+                }
+            };
+            if let Some(pmix) = &mut self.pmix {
+                pmix.reader = reader;
+            }
+            if let Some(e) = broken {
+                self.pmix_lost(&e);
+                break;
+            }
+        }
+        self.scratch = buf;
+    }
+
+    fn pmix_said(&mut self, message: FromServer<'_>) {
+        match message {
+            FromServer::Ready { common, own } => self.pmix_is_ready(common, own),
+            FromServer::Failed(what) => {
+                let why = self.launch.pmix.as_ref().map_or("", |plan| &plan.why);
+                if let Some(pmix) = &mut self.pmix {
+                    pmix.link.close();
+                    pmix.overdue = None;
+                }
+                self.tell(Event::Failed(format!("{why}: {what}")));
+            }
+            message => self.tell(Event::FromPmix(message)),
+        }
+    }
+
+    /// The server serves: what starts the PEs may be started.
+    fn pmix_is_ready(&mut self, common: Vec<Vec<u8>>, own: Vec<Vec<Vec<u8>>>) {
+        let starting = self.agent.is_starting();
+        let (Some(pmix), Some(node)) = (&mut self.pmix, &mut self.node) else {
+            return;
+        };
+        pmix.overdue = None;
+        if !starting {
+            return;
+        }
+        if let Some(start) = &mut node.start {
+            let mut common = pmix::variables(common);
+            common.extend(pmix.for_open_mpi(start.environment()));
+            let own = own.into_iter().map(pmix::variables).collect();
+            start.add_environment(common, own);
+        }
+        // SAFETY: an agent has a single thread.
+        let started = unsafe { node.start(&self.launch) };
+        let watched = started.and_then(|()| match &node.template {
+            Some(template) => {
+                let watched = self.epoll.add(template.as_fd(), TEMPLATE, Interest::Read);
+                watched.map_err(|e| e.to_string())
+            }
+            None => Ok(()),
+        });
+        match watched {
+            Ok(()) => {
+                self.tell(Event::Prepared);
+                self.moment(Moment::Prepared, monotonic_ns());
+            }
+            Err(e) => self.tell(Event::Failed(e)),
+        }
+    }
+
+    /// The server is gone, or cannot be understood: its processes would wait for ever.
+    fn pmix_lost(&mut self, why: &str) {
+        if let Some(pmix) = &mut self.pmix {
+            pmix.link.close();
+            pmix.overdue = None;
+            // How it ended says more.
+            let end = match sys::wait(pmix.pid) {
+                Waited::Child(_, status) => {
+                    pmix.pid = 0;
+                    Some(End::from_wait(status))
+                }
+                _ => None,
+            };
+            let what = match end {
+                Some(end) => format!("its PMIx server {end}"),
+                None => format!("its PMIx server has failed: {why}"),
+            };
+            self.tell(Event::Failed(what));
+        }
+    }
+
+    /// Whether a process that has ended was the server.
+    pub(super) fn pmix_ended(&mut self, pid: i32, end: End) -> bool {
+        let Some(pmix) = self.pmix.as_mut().filter(|pmix| pmix.pid == pid) else {
+            return false;
+        };
+        pmix.pid = 0;
+        if pmix.link.is_open() {
+            pmix.link.close();
+            self.tell(Event::Failed(format!("its PMIx server {end}")));
+        }
+        true
+    }
+
+    /// Sends what waits for the server.
+    pub(super) fn flush_pmix(&mut self) {
+        if let Some(pmix) = &mut self.pmix {
+            // That it is broken shows when it is read.
+            let _ = pmix.link.flush(&mut pmix.out, &self.epoll);
+        }
+    }
+
+    /// Has the server end. Gives it time to tidy up.
+    pub(super) fn close_pmix(&mut self) {
+        if let Some(pmix) = &mut self.pmix {
+            pmix.link.close();
+        }
+    }
+
+    /// Removes what the server has left.
+    pub(super) fn clean_up_pmix(&mut self) {
+        if let Some(pmix) = self.pmix.take() {
+            pmix.clean_up();
+        }
+    }
+}

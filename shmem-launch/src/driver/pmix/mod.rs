@@ -1,0 +1,204 @@
+//! A node's PMIx server as its agent's process sees it: started, listened to, ended, and cleaned up after.
+//!
+//! The server (serve.rs) is this program once more, executed by the agent and joined to it by a socket. It
+//! ends when that does, and removes its directory. It is in nobody's process group of PEs, so that what
+//! ends them leaves it time for that; a reaper spares it for a moment ([`is_server`]), and its agent removes
+//! what it left should it have been killed.
+
+mod serve;
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::SocketType;
+use shmem_node::contract;
+
+use super::NULL_FD;
+use super::link::LinkIo;
+use crate::frame::{FrameReader, Launch, OutBuf, PmixJob, ToServer};
+use crate::sys;
+pub(crate) use serve::serve;
+
+/// How long it may take until it serves. It loads a library, perhaps from a file system that is busy, and
+/// tells it of all processes of the job.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Number of the socket in the server.
+const SOCKET_FD: i32 = 3;
+
+/// What the server calls itself in listings.
+const NAME: &CStr = c"shmrun-pmix";
+
+/// The agent's end.
+#[derive(Debug)]
+pub(super) struct PmixIo {
+    pub(super) link: LinkIo,
+    pub(super) out: OutBuf,
+    pub(super) reader: FrameReader,
+    /// Its process; 0 once it was reaped.
+    pub(super) pid: i32,
+    /// When it has taken too long to begin, until it has.
+    pub(super) overdue: Option<u64>,
+    dir: PathBuf,
+}
+
+impl PmixIo {
+    /// Starts the server of this node; its processes' variables are `env`.
+    ///
+    /// # Safety
+    /// This process has a single thread.
+    pub(super) unsafe fn start(launch: &Launch, env: &[CString], token: u64) -> io::Result<Self> {
+        let dir = make_dir(launch)?;
+        // SAFETY: as promised by the caller.
+        let started = unsafe { execute(env) };
+        let (pid, socket) = started.inspect_err(|_| remove(&dir))?;
+        let mut out = OutBuf::default();
+        ToServer::Serve(job(launch, &dir)).encode(out.tail());
+        Ok(Self {
+            link: LinkIo::socket(socket, token),
+            out,
+            reader: FrameReader::default(),
+            pid,
+            overdue: Some(sys::monotonic_ns() + PATIENCE.as_nanos() as u64),
+            dir,
+        })
+    }
+
+    /// Removes what the server has left, which has ended.
+    pub(super) fn clean_up(&self) {
+        remove(&self.dir);
+    }
+
+    /// Why it does not serve, if it does not do so in time.
+    pub(super) fn late() -> String {
+        format!(
+            "its PMIx server has not begun to serve within {} s",
+            PATIENCE.as_secs()
+        )
+    }
+}
+
+/// Where the directories of servers are: the memory that processes share lies there, so it should be no disk.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Makes the server's directory, which nobody else may look into.
+fn make_dir(launch: &Launch) -> io::Result<PathBuf> {
+    let id = &contract::hex(&launch.job_id)[..16];
+    let name = format!("shmrun-pmix-{id}-{}", launch.node);
+    let make = |parent: &Path| {
+        let dir = parent.join(&name);
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+        made.map(|()| dir)
+    };
+    let in_memory = make(Path::new(SHARED_MEMORY));
+    let parent = std::env::temp_dir();
+    in_memory.or_else(|_| make(&parent)).map_err(|e| {
+        let parent = parent.display();
+        let what = "a directory for its PMIx server";
+        let text = format!("cannot make {what} in {SHARED_MEMORY} or {parent} (TMPDIR): {e}");
+        io::Error::new(e.kind(), text)
+    })
+}
+
+/// What cannot be removed stays.
+fn remove(dir: &Path) {
+    let _ = std::fs::remove_dir_all(dir);
+}
+
+/// What the server has to know.
+fn job(launch: &Launch, dir: &Path) -> PmixJob {
+    let layout = launch.layout();
+    let own = sys::host_name();
+    let name = |node| match (&launch.machines, launch.n_nodes) {
+        (Some(_), _) => launch.host(node).to_owned(),
+        (None, 1) => own.clone(),
+        // What shares nothing must not look like one host.
+        (None, _) => format!("{own}-node{node}"),
+    };
+    let nodes = 0..launch.n_nodes;
+    PmixJob {
+        namespace: format!("shmrun-{}", contract::hex(&launch.job_id)),
+        node: launch.node,
+        nodes: nodes
+            .map(|node| (name(node), layout.ranks(node).len() as u32))
+            .collect(),
+        programs: launch.commands.iter().map(|c| c.procs).collect(),
+        dir: dir.display().to_string(),
+        library: launch.pmix.as_ref().and_then(|plan| plan.library.clone()),
+    }
+}
+
+/// Executes this program as a server; gives its process id and our end of its socket.
+///
+/// # Safety
+/// This process has a single thread.
+unsafe fn execute(env: &[CString]) -> io::Result<(i32, std::os::fd::OwnedFd)> {
+    let args = [c"shmrun".to_owned(), c"--pmix-server".to_owned()];
+    let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
+    let child = || {
+        let placed = [
+            (NULL_FD, 0, false),
+            (NULL_FD, 1, false),
+            (2, 2, false),
+            (theirs.as_raw_fd(), SOCKET_FD, false),
+        ];
+        let e = match sys::arrange_fds(&placed, SOCKET_FD + 1) {
+            Ok(()) => sys::exec(c"/proc/self/exe", &args, env),
+            Err(e) => e,
+        };
+        crate::say!("shmrun: cannot execute itself as a PMIx server: {e}");
+        1
+    };
+    // SAFETY: one thread, as promised by the caller; the child changes nothing that we own.
+    let pid = unsafe { sys::fork_to_exec(child)? };
+    Ok((pid, ours))
+}
+
+/// Whether a process is a PMIx server: it ends by itself, and must be let to.
+pub(super) fn is_server(pid: i32) -> bool {
+    let name = std::fs::read(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| name.trim_ascii_end() == NAME.to_bytes())
+}
+
+/// A variable as a PE gets it; one with a zero in it is none.
+pub(super) fn variables(list: Vec<Vec<u8>>) -> Vec<CString> {
+    list.into_iter()
+        .filter_map(|v| CString::new(v).ok())
+        .collect()
+}
+
+/// What Open MPI's own daemon would see to.
+///
+/// Release 4 starts one if it seems that there is none. Memory that processes share lies in files, whose names
+/// in release 4 are the same on all nodes of a machine, and which stay behind when processes are killed.
+const OPEN_MPI: [(&str, &str); 2] = [
+    ("orte_local_daemon_uri", "1.0;tcp://127.0.0.1:1"),
+    ("ess", "^singleton"),
+];
+const OPEN_MPI_DIRS: [&str; 4] = [
+    "btl_vader_backing_directory",
+    "btl_sm_backing_directory",
+    "osc_sm_backing_directory",
+    "osc_rdma_backing_directory",
+];
+
+impl PmixIo {
+    /// Variables for Open MPI's programs besides PMIx's. Those that are set stay.
+    pub(super) fn for_open_mpi(&self, env: &[CString]) -> Vec<CString> {
+        let dir = self.dir.to_string_lossy();
+        let dirs = OPEN_MPI_DIRS.map(|name| (name, &*dir));
+        let wanted = OPEN_MPI.iter().copied().chain(dirs);
+        wanted
+            .map(|(name, value)| (format!("OMPI_MCA_{name}="), value))
+            .filter(|(name, _)| {
+                !env.iter()
+                    .any(|v| v.to_bytes().starts_with(name.as_bytes()))
+            })
+            .filter_map(|(name, value)| CString::new(name + value).ok())
+            .collect()
+    }
+}
