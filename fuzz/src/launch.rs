@@ -1,8 +1,8 @@
 //! Bytes of the links between launch agents.
 
 use shmem_launch::frame::{
-    Command, Frame, FrameReader, InputTo, JobOptions, Launch, Machines, SpawnMode, SpawnedJob,
-    Spawner,
+    Command, Frame, FrameReader, InputTo, JobOptions, Launch, Machine, Machines, SpawnMode,
+    SpawnedJob, Spawner,
 };
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
@@ -64,11 +64,18 @@ fn launch() -> Launch {
         job_id: [1; 16],
         job_key: [2; 32],
         machines: Some(Machines {
-            hosts: vec![("a".into(), 1), ("b".into(), 2)],
+            hosts: [("a", 1), ("b", 2)]
+                .map(|(name, pes)| Machine {
+                    name: name.into(),
+                    pes,
+                    target: (pes == 2).then(|| "2".into()),
+                })
+                .into(),
             shell: RemoteShell {
                 words: vec!["ssh".into()],
                 shmrun: b"shmrun".to_vec(),
                 timeout_ns: 1 << 35,
+                ..RemoteShell::default()
             },
         }),
         addresses: AddressPlan::Routed {

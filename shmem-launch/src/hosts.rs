@@ -1,8 +1,9 @@
 //! Which machines a job runs on, as users name them: `--hosts a,b:4` and host files.
 //!
-//! Host files of other launchers and of batch systems are understood: `host:slots` (Hydra), `host
-//! slots=N` (Open MPI), and a line for every slot (PBS, LSF), also in any order. A host that is named
-//! several times has the slots of all its lines together, a line without a number being one.
+//! Host files of other launchers and of batch systems are understood: `host:slots`, `user=` and `binding=`
+//! (Hydra), `host slots=N max_slots=M` (Open MPI), and a line for every slot (PBS, LSF), also in any order. A
+//! host that is named several times has the slots of all its lines together, a line without a number being
+//! one.
 //!
 //! A host's name is handed to the remote shell as it stands, so it may be whatever that command
 //! understands (an alias of ssh's configuration, `user@host`, an address).
@@ -14,10 +15,32 @@ use shmem_node::contract::MAX_PES;
 /// A machine, and how many PEs it takes if that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Its name, for the remote shell.
+    /// Its name.
     pub name: String,
     /// Most PEs on it.
     pub slots: Option<u32>,
+    /// What it is called by what starts processes on it, if that is not its name.
+    pub target: Option<String>,
+}
+
+impl Host {
+    /// A host of which only the name is known.
+    pub fn new(name: String) -> Self {
+        Self {
+            name,
+            slots: None,
+            target: None,
+        }
+    }
+}
+
+/// What a host file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parsed {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// What in it has no effect.
+    pub notes: Vec<String>,
 }
 
 /// Hosts that cannot be used.
@@ -48,7 +71,8 @@ pub enum HostsError {
     },
     /// A word in a host file that means nothing.
     #[error(
-        "{place}: '{word}' is not understood; a line is: HOST, HOST:SLOTS or HOST slots=N, and perhaps # comment"
+        "{place}: '{word}' is not understood; a line is: HOST, HOST:SLOTS or HOST slots=N, and perhaps \
+         max_slots=N, user=NAME, # comment"
     )]
     Word {
         /// Where it stands.
@@ -64,9 +88,9 @@ pub enum HostsError {
         /// The host.
         name: String,
     },
-    /// Slots that are said twice.
-    #[error("{place}: '{line}' says twice how many slots there are")]
-    SlotsTwice {
+    /// Something that is said twice.
+    #[error("{place}: '{line}' says twice how many slots there are, or for which user")]
+    Twice {
         /// Where it stands.
         place: String,
         /// What stands there.
@@ -93,7 +117,7 @@ pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Hosts::default();
     for entry in text.split(',').map(str::trim).filter(|e| !e.is_empty()) {
         let (name, slots) = split(entry);
-        hosts.add(place, name, slots)?;
+        hosts.add(place, host(place, name, slots)?)?;
     }
     hosts.finish(place)
 }
@@ -103,27 +127,49 @@ pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
 ///
 /// # Errors
 /// The first line that makes no sense.
-pub fn parse_file(path: &str, text: &str) -> Result<Vec<Host>, HostsError> {
+pub fn parse_file(path: &str, text: &str) -> Result<Parsed, HostsError> {
     let mut hosts = Hosts::default();
+    let mut notes = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let place = format!("{path}:{number}");
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
         let Some(entry) = words.next() else { continue };
         let (name, mut slots) = split(entry);
+        let (mut most, mut user) = (None, None);
         for word in words {
-            let Some(value) = word.strip_prefix("slots=") else {
-                let word = word.to_owned();
-                return Err(HostsError::Word { place, word });
+            let place = || place.clone();
+            let twice = match word.split_once('=') {
+                Some(("slots", value)) => slots.replace(value),
+                Some(("max_slots" | "max-slots", value)) => most.replace(value),
+                Some(("user", value)) => user.replace(value),
+                // It is for each host in Hydra's files, and for all of a job here.
+                Some(("binding", _)) => {
+                    notes.push(format!("{}: {word} has no effect", place()));
+                    None
+                }
+                _ => {
+                    let (place, word) = (place(), word.to_owned());
+                    return Err(HostsError::Word { place, word });
+                }
             };
-            if slots.replace(value).is_some() {
-                let line = line.trim().to_owned();
-                return Err(HostsError::SlotsTwice { place, line });
+            if twice.is_some() {
+                let (place, line) = (place(), line.trim().to_owned());
+                return Err(HostsError::Twice { place, line });
             }
         }
-        hosts.add(&place, name, slots)?;
+        let mut found = host(&place, name, slots.or(most))?;
+        let most = host(&place, name, most)?.slots;
+        found.slots = found.slots.map(|n| most.map_or(n, |most| n.min(most)));
+        if let Some(user) = user {
+            // What it may be is what a host may be.
+            host(&place, user, None)?;
+            found.target = Some(format!("{user}@{name}"));
+        }
+        hosts.add(&place, found)?;
     }
-    hosts.finish(path)
+    let hosts = hosts.finish(path)?;
+    Ok(Parsed { hosts, notes })
 }
 
 /// The name and the slots of an entry.
@@ -152,11 +198,10 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn add(&mut self, place: &str, name: &str, slots: Option<&str>) -> Result<(), HostsError> {
-        let host = host(place, name, slots)?;
+    fn add(&mut self, place: &str, host: Host) -> Result<(), HostsError> {
         let place = || place.to_owned();
-        let Some(&at) = self.at.get(name) else {
-            if name == "localhost" && !self.hosts.is_empty() {
+        let Some(&at) = self.at.get(&host.name) else {
+            if host.name == "localhost" && !self.hosts.is_empty() {
                 return Err(HostsError::Localhost { place: place() });
             }
             self.at.insert(host.name.clone(), self.hosts.len());
@@ -203,8 +248,8 @@ fn host(place: &str, name: &str, slots: Option<&str>) -> Result<Host, HostsError
         })
         .transpose()?;
     Ok(Host {
-        name: name.to_owned(),
         slots,
+        ..Host::new(name.to_owned())
     })
 }
 
@@ -259,7 +304,7 @@ mod tests {
     #[test]
     fn files_have_a_host_a_line() {
         let text = "# cluster\nlocalhost slots=2 # here\n\n  b\nc\tslots=16\r\n";
-        let hosts = parse_file("f", text).unwrap();
+        let hosts = parse_file("f", text).unwrap().hosts;
         assert_eq!(
             named(&hosts),
             [("localhost", Some(2)), ("b", None), ("c", Some(16))]
@@ -274,7 +319,7 @@ mod tests {
 
     #[test]
     fn files_of_other_launchers_are_understood() {
-        let hosts = |text: &str| parse_file("f", text).unwrap();
+        let hosts = |text: &str| parse_file("f", text).unwrap().hosts;
         // Hydra.
         assert_eq!(
             named(&hosts("a:2\nb:16 # big\n[fd00::2]:3\nfd00::3\n")),
@@ -284,6 +329,17 @@ mod tests {
                 ("fd00::2", Some(3)),
                 ("fd00::3", None)
             ]
+        );
+        let found = hosts("a:2 user=bob\nb user=eve\n");
+        let targets: Vec<_> = found.iter().map(|h| h.target.as_deref()).collect();
+        assert_eq!(targets, [Some("bob@a"), Some("eve@b")]);
+        let parsed = parse_file("f", "a:4 binding=user:0,1\nb\n").unwrap();
+        assert_eq!(parsed.notes, ["f:1: binding=user:0,1 has no effect"]);
+        // Open MPI.
+        let limited = "a slots=2 max_slots=4\nb max-slots=3\nc slots=5 max_slots=4\n";
+        assert_eq!(
+            named(&hosts(limited)),
+            [("a", Some(2)), ("b", Some(3)), ("c", Some(4))]
         );
         // PBS, block by block and cyclic.
         let want = [("n1", Some(3)), ("n2", Some(2)), ("n3", None)];
@@ -297,6 +353,8 @@ mod tests {
         for (wrong, part) in [
             ("a\nb:x\n", "f:2: 'x' is no number of slots"),
             ("a:2 slots=3", "f:1: 'a:2 slots=3' says twice"),
+            ("a max_slots=0", "f:1: '0' is no number of slots"),
+            ("a user=-x", "f:1: '-x' cannot be the name"),
             (
                 "a\n\nb cpus=3 # x",
                 "f:3: 'cpus=3' is not understood; a line is: HOST, HOST:SLOTS",
@@ -326,12 +384,12 @@ mod tests {
             blanks in "[ \t]{1,3}", comment in "(#[^\n]*)?",
         ) {
             let want: Vec<Host> =
-                hosts.into_iter().map(|(name, slots)| Host { name, slots }).collect();
+                hosts.into_iter().map(|(name, slots)| Host { slots, ..Host::new(name) }).collect();
             let file: String = want.iter().map(|h| match h.slots {
                 Some(n) => format!("{}{blanks}slots={n}{blanks}{comment}\n", h.name),
                 None => format!("{blanks}{}{blanks}{comment}\n\n", h.name),
             }).collect();
-            prop_assert_eq!(parse_file("f", &file), Ok(want.clone()));
+            prop_assert_eq!(parse_file("f", &file).map(|f| f.hosts), Ok(want.clone()));
             let list: Vec<String> = want.iter().map(|h| match h.slots {
                 Some(n) => format!("{}:{n}", h.name),
                 None => h.name.clone(),
@@ -341,7 +399,8 @@ mod tests {
 
         #[test]
         fn no_text_panics_and_no_name_is_an_option(text in ".*") {
-            for hosts in [parse_list(&text), parse_file("f", &text)].into_iter().flatten() {
+            let file = parse_file("f", &text).map(|f| f.hosts);
+            for hosts in [parse_list(&text), file].into_iter().flatten() {
                 prop_assert!(hosts.iter().all(|h| !h.name.starts_with('-') && !h.name.contains(' ')));
             }
         }

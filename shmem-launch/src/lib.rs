@@ -22,6 +22,7 @@
 //! | [`cli`] | what was typed | yes |
 //! | [`plan`] | ranks to nodes | yes |
 //! | [`hosts`] | names of machines | yes |
+//! | [`allocation`] | hosts that a batch system has given to the job | yes |
 //! | [`remote`] | how agents on other hosts are called, and their greeting | yes |
 //! | [`program`] | finding the program | |
 //! | [`needed`] | the libraries that it will load | |
@@ -48,6 +49,7 @@
 //!   descriptors by the thousand.
 
 pub mod agent;
+pub mod allocation;
 pub mod binding;
 mod child;
 pub mod cli;
@@ -144,6 +146,7 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let job = match (job, &outer) {
         (Ok(job), _) => job,
+        (Err(e), None) if e.is_told_by_another() => return e.status(),
         (Err(e), None) => return complain(&e, e.status()),
         (Err(e), Some(outer)) => {
             outer.refuse(&e);
@@ -152,6 +155,11 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     };
     if let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages) {
         complain(&notice, 0);
+    }
+    if outer.is_none() {
+        for note in &job.notes {
+            complain(note, 0);
+        }
     }
     if cli.verbose || cli.dry_run {
         let shown = driver::put(Stream::Err, &job::describe(&job));

@@ -276,8 +276,8 @@ mod tests {
     fn hosts(slots: &[Option<u32>]) -> Vec<Host> {
         let name = |i: usize| format!("h{i}");
         let host = |(i, &slots)| Host {
-            name: name(i),
             slots,
+            ..Host::new(name(i))
         };
         slots.iter().enumerate().map(host).collect()
     }

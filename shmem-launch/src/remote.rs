@@ -2,9 +2,11 @@
 //! has answered. Pure; `driver::shell` starts the processes.
 //!
 //! # The command
-//! `CMD... HOST 'exec SHMRUN --agent'`: the shell on the other host gets one command line, quoted for
-//! it, as ssh, dbclient and rsh take it. Standard input and output are the link. `exec` leaves no
-//! shell between the remote shell's server and the agent.
+//! A remote shell is whatever executes a command on a host and lasts as long as it, with standard input and
+//! output, which are the link: ssh, or what a batch system has for that. Its words may hold `{host}`, and
+//! `{command}` for the words to execute, as srun takes them. Without, they are followed by the host and by
+//! one line `exec SHMRUN --agent`, quoted for the shell there, as ssh, dbclient and rsh take it; `exec`
+//! leaves no shell between the remote shell's server and the agent.
 //!
 //! # The greeting
 //! The first bytes on the link are the agent's: eight that no shell prints, then the version of the
@@ -28,31 +30,77 @@ const HEAD: usize = 8 + 4 + 1;
 const SHOWN: usize = 120;
 
 /// How agents on other hosts are started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteShell {
     /// The command and its options.
     pub words: Vec<String>,
+    /// What on the host executes the agent in its turn, if anything does.
+    pub before: Vec<String>,
     /// What is executed on the host: a path, or a name that is in `PATH` there.
     pub shmrun: Vec<u8>,
+    /// Variables that are none of the command's.
+    pub without: Vec<String>,
     /// How long an agent may take to send its greeting.
     pub timeout_ns: u64,
 }
 
 impl RemoteShell {
-    /// The arguments of the remote shell, with the zeroth.
-    pub fn argv(&self, host: &str) -> Vec<Vec<u8>> {
-        let line = [b"exec ", &quote(&self.shmrun)[..], b" --agent"].concat();
-        let words = self.words.iter().map(|w| w.as_bytes().to_vec());
-        words.chain([host.as_bytes().to_vec(), line]).collect()
+    /// The words that are executed on the host.
+    fn agent(&self) -> Vec<Vec<u8>> {
+        let before = self.before.iter().map(|w| w.as_bytes().to_vec());
+        before
+            .chain([self.shmrun.clone(), b"--agent".to_vec()])
+            .collect()
+    }
+
+    /// The same for the shell there.
+    fn line(&self) -> Vec<u8> {
+        let quoted: Vec<_> = self.agent().iter().map(|w| quote(w)).collect();
+        [b"exec ".to_vec(), quoted.join(&b' ')].concat()
+    }
+
+    /// The arguments of the remote shell, with the zeroth. `target` is what it calls the host.
+    pub fn argv(&self, target: &str) -> Vec<Vec<u8>> {
+        const HOST: &str = "{host}";
+        const COMMAND: &str = "{command}";
+        let has = |what| self.words.iter().any(|w| w.contains(what));
+        let mut argv: Vec<Vec<u8>> = Vec::new();
+        for word in &self.words {
+            if word == COMMAND {
+                argv.extend(self.agent());
+                continue;
+            }
+            let word = word.replace(HOST, target);
+            let mut parts = word.split(COMMAND);
+            let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
+            for part in parts {
+                out.extend_from_slice(&self.line());
+                out.extend_from_slice(part.as_bytes());
+            }
+            argv.push(out);
+        }
+        if !has(HOST) {
+            argv.push(target.as_bytes().to_vec());
+        }
+        if !has(COMMAND) {
+            argv.push(self.line());
+        }
+        argv
     }
 
     /// The call as a user would type it.
-    pub fn shown(&self, host: &str) -> String {
-        let argv = self.argv(host);
+    pub fn shown(&self, target: &str) -> String {
+        let argv = self.argv(target);
         let words = argv
             .iter()
             .map(|w| String::from_utf8_lossy(&quote(w)).into_owned());
         words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// What the command is called in messages.
+    fn name(&self) -> &str {
+        let path = self.words.first().map_or("", String::as_str);
+        path.rsplit('/').next().unwrap_or(path)
     }
 }
 
@@ -85,6 +133,8 @@ pub fn greeting() -> Vec<u8> {
 pub struct Contact {
     host: String,
     command: String,
+    /// The remote shell's name.
+    shell: String,
     /// When the greeting must have come.
     deadline: u64,
     timeout_ns: u64,
@@ -94,11 +144,12 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// The remote shell was started at `now`.
-    pub fn new(shell: &RemoteShell, host: &str, now: u64) -> Self {
+    /// The remote shell to `host`, which it calls `target`, was started at `now`.
+    pub fn new(shell: &RemoteShell, host: &str, target: &str, now: u64) -> Self {
         Self {
             host: host.to_owned(),
-            command: shell.shown(host),
+            command: shell.shown(target),
+            shell: shell.name().to_owned(),
             deadline: now.saturating_add(shell.timeout_ns),
             timeout_ns: shell.timeout_ns,
             got: Vec::new(),
@@ -125,7 +176,7 @@ impl Contact {
     pub fn overdue(&self, now: u64) -> Option<String> {
         (!self.greeted && now >= self.deadline).then(|| {
             format!(
-                "no launch agent answered on host {} within {} s (SHMEM_RSH_TIMEOUT): {}",
+                "no launch agent answered on host {} within {} s (SHMEM_LAUNCHER_TIMEOUT): {}",
                 self.host,
                 self.timeout_ns as f64 / 1e9,
                 self.command
@@ -200,8 +251,8 @@ impl Contact {
         };
         if self.greeted {
             return format!(
-                "the launch agent on host {} is gone: its remote shell {how}: {}",
-                self.host, self.command
+                "the launch agent on host {} is gone: {} {how}: {}",
+                self.host, self.shell, self.command
             );
         }
         let hint = match end {
@@ -213,8 +264,8 @@ impl Contact {
             _ => "",
         };
         format!(
-            "cannot start the launch agent on host {}: the remote shell {how}: {}{hint}",
-            self.host, self.command
+            "cannot start the launch agent on host {}: {} {how}: {}{hint}",
+            self.host, self.shell, self.command
         )
     }
 }
@@ -227,21 +278,65 @@ mod tests {
 
     fn shell() -> RemoteShell {
         RemoteShell {
-            words: vec!["ssh".into(), "-x".into()],
+            words: vec!["/usr/bin/ssh".into(), "-x".into()],
             shmrun: b"/opt/my apps/shmrun".to_vec(),
             timeout_ns: 5_000_000_000,
+            ..RemoteShell::default()
         }
     }
 
     fn contact() -> Contact {
-        Contact::new(&shell(), "b", 100)
+        Contact::new(&shell(), "b", "b", 100)
     }
 
     #[test]
     fn the_command_is_one_word_for_the_remote_shell() {
         let argv = shell().argv("b");
-        let want: [&[u8]; 4] = [b"ssh", b"-x", b"b", b"exec '/opt/my apps/shmrun' --agent"];
+        let want: [&[u8]; 4] = [
+            b"/usr/bin/ssh",
+            b"-x",
+            b"b",
+            b"exec '/opt/my apps/shmrun' --agent",
+        ];
         assert_eq!(argv, want);
+    }
+
+    #[test]
+    fn host_and_command_stand_where_they_are_wanted() {
+        let of = |words: &str, before: &[&str]| {
+            let list = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
+            let shell = RemoteShell {
+                words: list(&words.split(' ').collect::<Vec<_>>()),
+                before: list(before),
+                ..shell()
+            };
+            let argv = shell
+                .argv("b")
+                .into_iter()
+                .map(|w| String::from_utf8(w).unwrap());
+            argv.collect::<Vec<_>>().join("|")
+        };
+        let agent = "/opt/my apps/shmrun|--agent";
+        assert_eq!(
+            of("srun -w {host} {command}", &[]),
+            format!("srun|-w|b|{agent}")
+        );
+        assert_eq!(
+            of("run --on={host} --", &[]),
+            "run|--on=b|--|exec '/opt/my apps/shmrun' --agent"
+        );
+        assert_eq!(
+            of("on x={command};", &[]),
+            "on|x=exec '/opt/my apps/shmrun' --agent;|b"
+        );
+        assert_eq!(
+            of("ssh", &["attach", "-j", "7[1]"]),
+            "ssh|b|exec attach -j '7[1]' '/opt/my apps/shmrun' --agent"
+        );
+        assert_eq!(
+            of("go {host} {command}", &["attach"]),
+            format!("go|b|attach|{agent}")
+        );
     }
 
     proptest! {
@@ -323,6 +418,6 @@ mod tests {
         let mut c = c;
         c.take_greeting(&mut &greeting()[..]).unwrap();
         assert_eq!((c.deadline(), c.overdue(u64::MAX)), (None, None));
-        assert!(c.lost(None).contains("is gone"));
+        assert!(c.lost(None).contains("is gone: ssh closed its link"));
     }
 }

@@ -215,7 +215,8 @@ const TELL: &str = "What shmrun tells";
 /// Options that hold for the jobs, too, that PEs of this one spawn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Inherited {
-    /// Number of nodes; on one machine they are emulated and share nothing but the network
+    /// Number of nodes: of the allocation's hosts the first K, or, on one machine, emulated nodes that share
+    /// nothing but the network
     #[arg(short = 'N', long, value_name = "K", help_heading = WHERE)]
     pub nodes: Option<u32>,
 
@@ -225,20 +226,26 @@ pub struct Inherited {
 
     /// Hosts to run on, a node on each: names with commas between them, perhaps with :SLOTS, the most
     /// PEs of a host; naming a host again adds to them. Without slots PEs are spread evenly. This
-    /// machine, as the first host, needs no remote shell
+    /// machine, as the first host, needs no remote shell [default: those of the batch system's allocation]
     #[arg(
         short = 'H', long, value_name = "LIST", help_heading = WHERE,
         visible_alias = "host", conflicts_with_all = ["nodes", "hostfile"]
     )]
     pub hosts: Option<String>,
 
-    /// File that names the hosts, one on each line: HOST, HOST:SLOTS or HOST slots=N. Lines of the same
-    /// host add up, each without a number being one slot, so that lists of batch systems can be used
+    /// File that names the hosts, one on each line: HOST, HOST:SLOTS or HOST slots=N, perhaps with
+    /// max_slots=N or user=NAME. Lines of the same host add up, each without a number being one slot, so that
+    /// lists of batch systems can be used
     #[arg(
-        long, value_name = "FILE", help_heading = WHERE,
+        short = 'f', long, value_name = "FILE", help_heading = WHERE,
         visible_alias = "machinefile", conflicts_with = "nodes"
     )]
     pub hostfile: Option<OsString>,
+
+    /// Batch system whose allocation is used when no hosts are named: auto, none, slurm, pbs, lsf, flux or sge
+    /// [default: SHMEM_ALLOCATION]
+    #[arg(long, value_name = "WHICH", help_heading = WHERE)]
+    pub allocation: Option<String>,
 
     /// Bind each PE to processors: none, or a hwthread, core, l3cache, numa (node) or socket, or so many of
     /// them. PEs on emulated nodes share the machine
@@ -259,9 +266,10 @@ pub struct Inherited {
     )]
     pub tree_degree: Option<u32>,
 
-    /// Remote shell, called as CMD HOST COMMAND-LINE [default: SHMEM_RSH]
-    #[arg(long, value_name = "CMD", help_heading = WHERE)]
-    pub rsh: Option<String>,
+    /// What starts agents on other hosts: auto, fork (all nodes are on this machine), slurm, pbs, lsf, flux,
+    /// sge, or a command such as 'ssh -x', in which {host} and {command} may stand [default: SHMEM_LAUNCHER]
+    #[arg(long, value_name = "HOW", help_heading = WHERE, visible_alias = "rsh")]
+    pub launcher: Option<String>,
 
     /// shmrun on other hosts: a path, or a name that is in PATH there [default: the path of this one]
     #[arg(long, value_name = "PATH", help_heading = WHERE)]
@@ -384,8 +392,17 @@ impl Cli {
         std::iter::once(first).chain(self.more.clone()).collect()
     }
 
-    /// The value that `--env` or `--genv` gives a variable; the last one counts.
+    /// The value that an option of its own gives a setting, or `--env` or `--genv` a variable; the last one
+    /// counts.
     pub(crate) fn given(&self, name: &str) -> Option<String> {
+        let typed = match name {
+            "SHMEM_ALLOCATION" => &self.inherited.allocation,
+            "SHMEM_LAUNCHER" => &self.inherited.launcher,
+            _ => &None,
+        };
+        if typed.is_some() {
+            return typed.clone();
+        }
         let Inherited { genv, env, .. } = &self.inherited;
         genv.iter().chain(env).rev().find_map(|item| {
             let item = item.to_string_lossy();
@@ -443,7 +460,12 @@ mod tests {
     fn hosts_are_a_list_or_a_file() {
         let c = parse("shmrun -H a,b:2 --rsh x --remote-shmrun /y ./prog -H c").unwrap();
         assert_eq!(c.inherited.hosts.as_deref(), Some("a,b:2"));
+        assert_eq!(c.given("SHMEM_LAUNCHER").as_deref(), Some("x"));
         assert_eq!(c.command, ["./prog", "-H", "c"]);
+        let c = parse("shmrun -f f -launcher slurm --allocation none ./prog").unwrap();
+        assert_eq!(c.inherited.hostfile, Some("f".into()));
+        assert_eq!(c.given("SHMEM_LAUNCHER").as_deref(), Some("slurm"));
+        assert_eq!(c.given("SHMEM_ALLOCATION").as_deref(), Some("none"));
         let c = parse("shmrun -hostfile f ./prog").unwrap();
         assert_eq!(c.inherited.hostfile, Some("f".into()));
         assert!(parse("shmrun --agent").unwrap().agent);

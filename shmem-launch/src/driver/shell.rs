@@ -26,27 +26,27 @@ pub(super) struct Shell {
     pub(super) contact: Contact,
 }
 
-/// Starts the remote shell that starts an agent on `host`.
+/// Starts the remote shell that starts an agent on `host`, which it calls `target`.
 ///
 /// # Errors
 /// What to tell the user.
 ///
 /// # Safety
 /// This process has a single thread.
-pub(super) unsafe fn start(shell: &RemoteShell, host: &str) -> Result<Shell, String> {
+pub(super) unsafe fn start(shell: &RemoteShell, host: &str, target: &str) -> Result<Shell, String> {
     let failed = |e: &dyn std::fmt::Display| {
         format!(
             "cannot start the remote shell to host {host}: {}: {e}",
-            shell.shown(host)
+            shell.shown(target)
         )
     };
     // SAFETY: as promised by the caller.
-    unsafe { spawn(shell, host) }.map_err(|e| failed(&e))
+    unsafe { spawn(shell, host, target) }.map_err(|e| failed(&e))
 }
 
 /// # Safety
 /// This process has a single thread.
-unsafe fn spawn(shell: &RemoteShell, host: &str) -> io::Result<Shell> {
+unsafe fn spawn(shell: &RemoteShell, host: &str, target: &str) -> io::Result<Shell> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     let text = |bytes: &[u8]| {
         CString::new(bytes).map_err(|_| invalid("an argument has a NUL byte".into()))
@@ -55,12 +55,14 @@ unsafe fn spawn(shell: &RemoteShell, host: &str) -> io::Result<Shell> {
     let path = program::find(OsStr::new(name), std::env::var_os("PATH"))
         .map_err(|e| invalid(e.to_string()))?;
     let path = text(path.as_os_str().as_bytes())?;
-    let argv = shell.argv(host);
+    let argv = shell.argv(target);
     let argv = argv
         .iter()
         .map(|a| text(a))
         .collect::<io::Result<Vec<_>>>()?;
+    let own = |name: &OsStr| shell.without.iter().all(|w| OsStr::new(w) != name);
     let env = std::env::vars_os()
+        .filter(|(name, _)| own(name))
         .map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
         .collect::<io::Result<Vec<_>>>()?;
     let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
@@ -86,6 +88,6 @@ unsafe fn spawn(shell: &RemoteShell, host: &str) -> io::Result<Shell> {
         pid,
         link: ours,
         said,
-        contact: Contact::new(shell, host, now),
+        contact: Contact::new(shell, host, target, now),
     })
 }

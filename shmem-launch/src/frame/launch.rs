@@ -17,7 +17,7 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 8;
+pub const LAUNCH_VERSION: u32 = 9;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,11 +78,22 @@ pub struct Spawner {
     pub preputs: Vec<EnvVar>,
 }
 
+/// The host of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// How many PEs it has.
+    pub pes: u32,
+    /// What the remote shell calls it, if that is not its name.
+    pub target: Option<String>,
+}
+
 /// The hosts of a job that runs on several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machines {
-    /// Name of each node's host, and how many PEs it has.
-    pub hosts: Vec<(String, u32)>,
+    /// Each node's.
+    pub hosts: Vec<Machine>,
     /// How a host's agent is started by its parent's.
     pub shell: RemoteShell,
 }
@@ -186,7 +197,14 @@ impl Launch {
     /// Name of a node's host; empty if all nodes are on one.
     pub fn host(&self, node: u32) -> &str {
         let machines = self.machines.as_ref();
-        machines.map_or("", |m| m.hosts[node as usize].0.as_str())
+        machines.map_or("", |m| m.hosts[node as usize].name.as_str())
+    }
+
+    /// What the remote shell calls a node's host.
+    pub fn target(&self, node: u32) -> &str {
+        let machines = self.machines.as_ref();
+        let own = machines.and_then(|m| m.hosts[node as usize].target.as_deref());
+        own.unwrap_or_else(|| self.host(node))
     }
 
     /// Where standard input goes from the agent of this node.
@@ -270,7 +288,7 @@ impl Launch {
 
 impl Machines {
     fn counts(&self) -> Vec<u32> {
-        self.hosts.iter().map(|h| h.1).collect()
+        self.hosts.iter().map(|h| h.pes).collect()
     }
 }
 
@@ -327,13 +345,18 @@ pub(crate) mod tests {
     }
 
     fn machines(counts: &[u32]) -> Machines {
-        let host = |(i, &n)| (format!("host{i}"), n);
+        let host = |(i, &pes): (usize, &u32)| Machine {
+            name: format!("host{i}"),
+            pes,
+            target: (i % 2 == 1).then(|| i.to_string()),
+        };
         Machines {
             hosts: counts.iter().enumerate().map(host).collect(),
             shell: RemoteShell {
                 words: vec!["ssh".into(), "-x".into()],
                 shmrun: b"/opt/shmrun".to_vec(),
                 timeout_ns: 7,
+                ..RemoteShell::default()
             },
         }
     }

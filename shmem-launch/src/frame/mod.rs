@@ -47,8 +47,8 @@ mod stream;
 
 pub use job::SpawnedJob;
 pub use launch::{
-    Command, EnvVar, InputTo, JobOptions, LAUNCH_VERSION, Launch, Machines, PmixPlan, SpawnMode,
-    Spawner,
+    Command, EnvVar, InputTo, JobOptions, LAUNCH_VERSION, Launch, Machine, Machines, PmixPlan,
+    SpawnMode, Spawner,
 };
 pub use pmix::{FromServer, PmixJob, ToServer};
 pub use stream::{FrameReader, OutBuf, each_frame};

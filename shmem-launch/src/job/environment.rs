@@ -47,7 +47,7 @@ fn of_a_place(name: &OsStr) -> bool {
         "STY",
     ];
     // Of batch systems there are also variables of the task that shmrun is.
-    const BEGINNINGS: [&str; 5] = ["SSH_", "XDG_", "DBUS_", "TMUX", "SLURM"];
+    const BEGINNINGS: [&str; 6] = ["SSH_", "XDG_", "DBUS_", "TMUX", "SLURM", "FLUX_"];
     let begins = |with: &&str| name.as_bytes().starts_with(with.as_bytes());
     NAMES.iter().any(|n| name == *n) || BEGINNINGS.iter().any(begins)
 }

@@ -2,6 +2,7 @@
 //! before a process is started.
 
 mod environment;
+mod place;
 mod pmix;
 mod programs;
 mod spawned;
@@ -18,16 +19,15 @@ use shmem_pmi::tree::{DegreePolicy, Tree};
 use crate::binding::{self, Binding, TooFew, Topology};
 use crate::cli::{Cli, StdinTo};
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
-use crate::frame::{Command, InputTo, JobOptions, Launch, Machines, SpawnMode, Spawner};
-use crate::hosts::{self, Host, HostsError};
+use crate::frame::{Command, InputTo, JobOptions, Launch, SpawnMode, Spawner};
 use crate::limits::{self, Demand, LimitError};
 use crate::memory::{self, MemoryError, Need};
 use crate::plan::{Layout, PlanError};
-use crate::program::{self, ProgramError};
-use crate::remote::RemoteShell;
+use crate::program::ProgramError;
 use crate::report::Launcher;
 use crate::sys;
 use environment::environment;
+use place::{Place, PlaceError};
 pub(crate) use spawned::prepare_spawned;
 
 /// A checked job, ready to be started.
@@ -36,6 +36,10 @@ pub(crate) struct Job {
     pub(crate) launch: Launch,
     /// Whether node 0 is on this machine, so that its agent is forked.
     pub(crate) first_is_here: bool,
+    /// The allocation that it uses, for people.
+    pub(crate) allocation: Option<String>,
+    /// What the user should know before it starts.
+    pub(crate) notes: Vec<String>,
     /// Options for launchers of jobs that this one spawns.
     pub(crate) spawn_options: Vec<OsString>,
     /// Where the files of PEs' output are.
@@ -47,6 +51,9 @@ pub(crate) struct Job {
 /// started together wait for their connections together, so the tree is flatter than one of forks.
 const HOSTS_DEGREE: u32 = 16;
 
+/// Most children of an agent, where all are to be started by one.
+const MAX_DEGREE: u32 = 128;
+
 /// A job that is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -54,18 +61,7 @@ pub(crate) enum JobError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
-    Hosts(#[from] HostsError),
-    #[error("--hostfile {file}: {source}")]
-    HostFile {
-        file: String,
-        source: std::io::Error,
-    },
-    #[error("{option} is for jobs on several hosts; name them with --hosts or --hostfile")]
-    NoHosts { option: &'static str },
-    #[error("--rsh '{0}' names no command")]
-    Rsh(String),
-    #[error("the remote shell (--rsh, SHMEM_RSH) cannot be used: {0}")]
-    NoRsh(ProgramError),
+    Place(#[from] PlaceError),
     #[error(
         "SHMEM_SOFT_NETNS is for nodes that are emulated on one machine; leave it out with --hosts"
     )]
@@ -115,6 +111,11 @@ pub(crate) enum JobError {
 }
 
 impl JobError {
+    /// Whether another process says it, too.
+    pub(crate) fn is_told_by_another(&self) -> bool {
+        matches!(self, Self::Place(PlaceError::Allocation(e)) if e.is_told_by_another())
+    }
+
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Plan(_)
@@ -124,15 +125,11 @@ impl JobError {
             | Self::SettingOfOne { .. }
             | Self::Stdin { .. }
             | Self::Chdir { .. }
-            | Self::Hosts(_)
-            | Self::HostFile { .. }
-            | Self::NoHosts { .. }
             | Self::Respawn { .. }
             | Self::RespawnPmix
             | Self::Info { .. }
-            | Self::Rsh(_)
             | Self::Namespaces => USAGE,
-            Self::NoRsh(e) => e.status(),
+            Self::Place(e) => e.status(),
             Self::Program(e) => e.status(),
             Self::NoTemplate { .. } => NOT_EXECUTABLE,
             Self::Limit(e) => e.status(),
@@ -143,8 +140,7 @@ impl JobError {
 
 /// What is to run where.
 struct Outline {
-    /// The hosts that were named.
-    hosts: Option<Vec<Host>>,
+    place: Place,
     layout: Layout,
     commands: Vec<Command>,
     /// The first program, as typed.
@@ -160,12 +156,8 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
         what: "--output",
         source,
     })?;
-    let hosts = named_hosts(cli)?;
-    let pes = programs::total(cli)?;
-    let layout = match &hosts {
-        Some(hosts) => Layout::on_hosts(pes, hosts, cli.inherited.ppn)?,
-        None => Layout::new(pes, cli.inherited.nodes, cli.inherited.ppn)?,
-    };
+    let mut place = Place::find(cli, settings)?;
+    let layout = place.layout(programs::total(cli)?, cli)?;
     if let Some(dir) = cli.chdir.as_ref().filter(|_| cli.more.is_empty()) {
         std::env::set_current_dir(Path::new(dir)).map_err(|source| JobError::Chdir {
             dir: dir.display().to_string(),
@@ -176,7 +168,7 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     let name = cli.command.first().cloned().unwrap_or_default();
     let commands = programs::typed(cli, &cwd, layout.n_pes())?;
     let outline = Outline {
-        hosts,
+        place,
         layout,
         commands,
         name,
@@ -197,7 +189,7 @@ fn working_directory() -> Result<PathBuf, JobError> {
 /// Checks what is to run, and adds what the settings say.
 fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Result<Job, JobError> {
     let Outline {
-        hosts,
+        place,
         layout,
         commands,
         name,
@@ -221,17 +213,16 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         _ => SpawnMode::Exec,
     };
     let degree = match cli.inherited.tree_degree.unwrap_or(settings.tree_degree) {
-        0 if hosts.is_some() => HOSTS_DEGREE,
+        0 if !place.starts_everywhere() => layout.n_nodes().clamp(2, MAX_DEGREE),
+        0 if place.hosts.is_some() => HOSTS_DEGREE,
         0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
         degree => degree,
     };
-    let machines = match hosts {
-        Some(hosts) => Some(machines(cli, settings, &layout, &hosts)?),
-        None => None,
-    };
-    let own = sys::host_name();
-    let first = machines.as_ref().map(|m| m.hosts[0].0.as_str());
-    let first_is_here = first.is_none_or(|name| hosts::is_this_machine(name, &own));
+    let first_is_here = place.first_is_here();
+    let machines = place.machines(cli, settings, &layout)?;
+    if machines.is_some() && settings.soft_netns.is_some() {
+        return Err(JobError::Namespaces);
+    }
     // The cores that this process may use: all emulated nodes share them.
     let spins = match machines {
         Some(_) => None,
@@ -291,6 +282,13 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         },
     )?;
     let far = machines.is_some() && (layout.n_nodes() > 1 || !first_is_here);
+    let several = !cli.more.is_empty();
+    let mut env = environment(&cli.inherited, several, far, std::env::vars_os())?;
+    if let Some(machines) = &machines
+        && !environment::has_bare_env(&cli.inherited)
+    {
+        place::keep(&machines.shell.without, &mut env);
+    }
     let launch = Launch {
         node: 0,
         n_nodes: layout.n_nodes(),
@@ -318,12 +316,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         },
         spawn,
         commands,
-        env: environment(
-            &cli.inherited,
-            !cli.more.is_empty(),
-            far,
-            std::env::vars_os(),
-        )?,
+        env,
         cwd: cwd.into_os_string().into_vec(),
         file_mask: sys::file_mask(),
         soft_limits: sys::soft_limits(),
@@ -349,6 +342,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     Ok(Job {
         launch,
         first_is_here,
+        allocation: place.described(),
+        notes: place.notes,
         spawn_options: cli.spawn_options.clone(),
         output: None,
         facts,
@@ -374,75 +369,6 @@ fn input(cli: &Cli, n_pes: u32) -> Result<InputTo, JobError> {
             last: n_pes - 1,
         }),
     }
-}
-
-/// The hosts that were named, if any.
-fn named_hosts(cli: &Cli) -> Result<Option<Vec<Host>>, JobError> {
-    if let Some(list) = &cli.inherited.hosts {
-        return Ok(Some(hosts::parse_list(list)?));
-    }
-    if let Some(file) = &cli.inherited.hostfile {
-        let name = file.display().to_string();
-        let text = std::fs::read_to_string(file).map_err(|source| JobError::HostFile {
-            file: name.clone(),
-            source,
-        })?;
-        return Ok(Some(hosts::parse_file(&name, &text)?));
-    }
-    for (option, given) in [
-        ("--rsh", cli.inherited.rsh.is_some()),
-        ("--remote-shmrun", cli.inherited.remote_shmrun.is_some()),
-    ] {
-        if given {
-            return Err(JobError::NoHosts { option });
-        }
-    }
-    Ok(None)
-}
-
-/// The hosts that have PEs, and how their agents are started.
-fn machines(
-    cli: &Cli,
-    settings: &Settings,
-    layout: &Layout,
-    named: &[Host],
-) -> Result<Machines, JobError> {
-    if settings.soft_netns.is_some() {
-        return Err(JobError::Namespaces);
-    }
-    let words = match &cli.inherited.rsh {
-        Some(typed) => typed.split_whitespace().map(str::to_owned).collect(),
-        None => settings.rsh.clone(),
-    };
-    let Some(command) = words.first() else {
-        return Err(JobError::Rsh(cli.inherited.rsh.clone().unwrap_or_default()));
-    };
-    // A typing mistake is better told once than by every host.
-    if layout.n_nodes() > 1 || !hosts::is_this_machine(&named[0].name, &sys::host_name()) {
-        program::find(OsStr::new(command), std::env::var_os("PATH")).map_err(JobError::NoRsh)?;
-    }
-    let shmrun = match &cli.inherited.remote_shmrun {
-        Some(typed) => typed.clone(),
-        None => std::env::current_exe()
-            .map_err(|source| JobError::Os {
-                what: "cannot tell the path of shmrun (--remote-shmrun gives that on other hosts)",
-                source,
-            })?
-            .into_os_string(),
-    };
-    let pes = |node| layout.ranks(node).len() as u32;
-    let nodes = 0..layout.n_nodes();
-    Ok(Machines {
-        hosts: nodes
-            .zip(named)
-            .map(|(node, host)| (host.name.clone(), pes(node)))
-            .collect(),
-        shell: RemoteShell {
-            words,
-            shmrun: shmrun.into_vec(),
-            timeout_ns: settings.rsh_timeout.as_nanos() as u64,
-        },
-    })
 }
 
 /// What the files of a job's programs say, each with its path.
@@ -596,6 +522,9 @@ pub(crate) fn describe(job: &Job) -> String {
         l.degree,
         tree.depth()
     );
+    if let Some(allocation) = &job.allocation {
+        let _ = writeln!(out, "shmrun: {allocation}");
+    }
     const SHOWN: u32 = 64;
     for node in 0..l.n_nodes.min(SHOWN) {
         let ranks = layout.ranks(node);
@@ -613,7 +542,7 @@ pub(crate) fn describe(job: &Job) -> String {
         };
         let how = match &l.machines {
             Some(_) if node == 0 && job.first_is_here => " without a remote shell".into(),
-            Some(m) => format!(": {}", m.shell.shown(l.host(node))),
+            Some(m) => format!(": {}", m.shell.shown(l.target(node))),
             None => String::new(),
         };
         let _ = writeln!(

@@ -19,7 +19,7 @@ use shmem_node::contract::ENV_PMI_SPAWNED;
 use shmem_node::settings::Settings;
 use shmem_pmi::question::SpawnCommand;
 
-use super::{Job, JobError, Outline, complete, named_hosts, programs, working_directory};
+use super::{Job, JobError, Outline, Place, complete, programs, working_directory};
 use crate::cli::Cli;
 use crate::frame::{Command, SpawnedJob, Spawner};
 use crate::hosts::{self, Host};
@@ -91,19 +91,15 @@ pub(crate) fn prepare_spawned(
         .collect::<Result<_, _>>()?;
     // The launcher that passes this on has checked the sum.
     let total: u32 = commands.iter().map(|c| c.procs).sum();
-    let hosts = match wanted_hosts(&job.request.commands)? {
-        Some(hosts) => Some(hosts),
-        None => named_hosts(cli)?,
+    let mut place = match wanted_hosts(&job.request.commands)? {
+        Some(hosts) => Place::on(hosts, settings)?,
+        None => Place::find(cli, settings)?,
     };
-    let hosts = hosts.map(|hosts| {
-        let without_slots = |host: Host| Host {
-            slots: None,
-            ..host
-        };
-        hosts.into_iter().map(without_slots).collect::<Vec<_>>()
-    });
-    let layout = match &hosts {
-        Some(hosts) => Layout::on_hosts(Some(total), hosts, None)?,
+    let layout = match &mut place.hosts {
+        Some(hosts) => {
+            hosts.iter_mut().for_each(|host| host.slots = None);
+            Layout::on_hosts(Some(total), hosts, None)?
+        }
         None => {
             let ppn = cli.inherited.ppn.map(|ppn| total.div_ceil(ppn.max(1)));
             let nodes = cli.inherited.nodes.or(ppn).unwrap_or(1);
@@ -116,7 +112,7 @@ pub(crate) fn prepare_spawned(
         .push(format!("{ENV_PMI_SPAWNED}=1").into());
     let first = job.request.commands.first();
     let outline = Outline {
-        hosts,
+        place,
         layout,
         commands,
         name: first.map_or_else(OsString::new, |c| OsString::from_vec(c.program.clone())),

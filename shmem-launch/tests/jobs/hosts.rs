@@ -374,7 +374,7 @@ fn nonsense_is_refused_before_anything_starts() {
         (
             &["--hosts", "a", "--rsh", " ", "true"],
             2,
-            "names no command",
+            "expected auto, fork, ssh",
         ),
         (&["--rsh", &rsh, "true"], 2, "--hosts"),
         (

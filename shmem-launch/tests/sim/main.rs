@@ -123,8 +123,10 @@ fn contact(node: u32) -> Contact {
         words: vec!["rsh".into()],
         shmrun: b"shmrun".to_vec(),
         timeout_ns: 30_000_000_000,
+        ..RemoteShell::default()
     };
-    Contact::new(&shell, &format!("host{node}"), 1)
+    let host = format!("host{node}");
+    Contact::new(&shell, &host, &host, 1)
 }
 
 fn world(seed: u64) -> World {

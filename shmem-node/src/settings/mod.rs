@@ -8,8 +8,9 @@ mod value;
 
 pub use hca::{HcaChoice, HcaPort};
 pub use value::{
-    Atomics, Connect, CoreFile, Faults, HeapCommit, HeapPages, HeapRegister, Pmi, PmiCache,
-    STORE_MAX, Spawn, Spin, StaticsSize, StoreKind, Transport, ValueError,
+    AllocationChoice, Atomics, Batch, Connect, CoreFile, Faults, HeapCommit, HeapPages,
+    HeapRegister, LauncherChoice, Pmi, PmiCache, STORE_MAX, Spawn, Spin, StaticsSize, StoreKind,
+    Transport, ValueError,
 };
 
 use std::time::Duration;
@@ -183,13 +184,28 @@ settings! {
         "auto, or bytes as for SHMEM_SYMMETRIC_SIZE, up to 16g", value::store_size,
         "Room for these keys and values on each node, used as needed; auto is 16m and 64k per PE of the \
          job. What does not fit is got from the launch agent.";
-    rsh: Vec<String> = "ssh", "SHMEM_RSH",
-        "a command and options, separated by blanks", value::command,
-        "Remote shell that starts launch agents on other hosts: called with the host and one command \
-         line for the shell there. It must not ask for anything, and must last as long as the command.";
-    rsh_timeout: Duration = "30s", "SHMEM_RSH_TIMEOUT",
+    allocation: AllocationChoice = "auto", "SHMEM_ALLOCATION",
+        "auto, none, slurm, pbs, lsf, flux or sge", value::allocation,
+        "Batch system whose allocation shmrun uses when no hosts are named: the one it is in (auto), none, or \
+         a certain one.";
+    launcher: LauncherChoice = "auto", "SHMEM_LAUNCHER" | "SHMEM_RSH",
+        "auto, fork, ssh, slurm, pbs, lsf, flux, sge, or a command and options with blanks between them", value::launcher,
+        "What starts launch agents on other hosts: auto is the batch system where all hosts are of its \
+         allocation, else ssh; fork keeps all nodes on this machine. In a command {host} stands for the host \
+         and {command} for the words to execute there; without them the host is added, and one \
+         command line for the shell there, as ssh and rsh take them. It must not ask for anything, and must last \
+         as long as what it starts.";
+    launcher_timeout: Duration = "30s", "SHMEM_LAUNCHER_TIMEOUT" | "SHMEM_RSH_TIMEOUT",
         "a time such as 500ms, 30s or 2m", value::duration,
-        "How long a host may take to start its launch agent.";
+        "How long a host may take to start its launch agent, all attempts together.";
+    launcher_starts: u32 = "10", "SHMEM_LAUNCHER_STARTS",
+        "a number of at least 1", value::at_least_one,
+        "Hosts whose answer a launch agent waits for at a time; further ones are started as these answer. An \
+         sshd takes 10 that have not logged in (MaxStartups), which counts where all go through one.";
+    launcher_retries: u32 = "2", "SHMEM_LAUNCHER_RETRIES",
+        "a number", value::count,
+        "How often a host is tried again that refuses or resets a connection before its launch agent has said \
+         anything.";
     grace: Duration = "250ms", "SHMEM_GRACE",
         "a time such as 250ms or 2s", value::duration,
         "Time between SIGTERM and SIGKILL when a job is ended early.";

@@ -155,6 +155,56 @@ impl Spawn {
     ];
 }
 
+/// A batch system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Batch {
+    /// Slurm.
+    Slurm,
+    /// PBS, or Torque.
+    Pbs,
+    /// LSF.
+    Lsf,
+    /// Flux.
+    Flux,
+    /// Grid Engine.
+    Sge,
+}
+
+impl Batch {
+    /// What they are called in settings.
+    pub const WORDS: [(&'static str, Self); 5] = [
+        ("slurm", Self::Slurm),
+        ("pbs", Self::Pbs),
+        ("lsf", Self::Lsf),
+        ("flux", Self::Flux),
+        ("sge", Self::Sge),
+    ];
+}
+
+/// Which batch system's allocation is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllocationChoice {
+    /// The one that the process is in.
+    Auto,
+    /// None.
+    None,
+    /// A certain one's.
+    Of(Batch),
+}
+
+/// What starts launch agents on other hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LauncherChoice {
+    /// The allocation's batch system, where all hosts are of it; else ssh.
+    Auto,
+    /// Nothing: all nodes are on this machine.
+    Fork,
+    /// The way of a batch system.
+    Of(Batch),
+    /// A command of these words.
+    Command(Vec<String>),
+}
+
 /// Which PMI version a process speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pmi {
@@ -477,12 +527,36 @@ pub(super) fn yes_no(text: &str) -> Result<bool, ValueError> {
     choice(text, &[("yes", true), ("no", false)])
 }
 
-/// The shell's words of a command, without any quoting.
-pub(super) fn command(text: &str) -> Result<Vec<String>, ValueError> {
+pub(super) fn allocation(text: &str) -> Result<AllocationChoice, ValueError> {
+    let words = [
+        ("auto", AllocationChoice::Auto),
+        ("none", AllocationChoice::None),
+    ];
+    choice(text, &words).or_else(|_| choice(text, &Batch::WORDS).map(AllocationChoice::Of))
+}
+
+/// A name of ours, or the words of a command, without any quoting.
+pub(super) fn launcher(text: &str) -> Result<LauncherChoice, ValueError> {
+    if let Ok(batch) = choice(text, &Batch::WORDS) {
+        return Ok(LauncherChoice::Of(batch));
+    }
+    if let Ok(fork) = choice(text, &[("auto", false), ("fork", true)]) {
+        return Ok(match fork {
+            true => LauncherChoice::Fork,
+            false => LauncherChoice::Auto,
+        });
+    }
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     match words.is_empty() || text.contains('\0') {
         true => Err(ValueError::Choice),
-        false => Ok(words),
+        false => Ok(LauncherChoice::Command(words)),
+    }
+}
+
+pub(super) fn at_least_one(text: &str) -> Result<u32, ValueError> {
+    match count(text)? {
+        0 => Err(ValueError::OutOfRange),
+        n => Ok(n),
     }
 }
 
@@ -608,12 +682,28 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_split_at_blanks() {
+    fn launchers_are_names_or_commands() {
+        let command = |words: &[&str]| {
+            let words = words.iter().map(|w| (*w).to_owned()).collect();
+            Ok(LauncherChoice::Command(words))
+        };
+        assert_eq!(launcher("Auto"), Ok(LauncherChoice::Auto));
+        assert_eq!(launcher("fork"), Ok(LauncherChoice::Fork));
+        assert_eq!(launcher("slurm"), Ok(LauncherChoice::Of(Batch::Slurm)));
+        assert_eq!(launcher("ssh"), command(&["ssh"]));
         assert_eq!(
-            command(" dbclient -i  key "),
-            Ok(vec!["dbclient".into(), "-i".into(), "key".into()])
+            launcher(" dbclient -i  key {host} "),
+            command(&["dbclient", "-i", "key", "{host}"])
         );
-        assert_eq!(command("  "), Err(ValueError::Choice));
+        assert_eq!(launcher("  "), Err(ValueError::Choice));
+        assert_eq!(allocation("pbs"), Ok(AllocationChoice::Of(Batch::Pbs)));
+        assert_eq!(allocation("none"), Ok(AllocationChoice::None));
+        assert_eq!(allocation("ssh"), Err(ValueError::Choice));
+        assert_eq!(at_least_one("0"), Err(ValueError::OutOfRange));
+    }
+
+    #[test]
+    fn paths_have_an_mtu() {
         assert_eq!((mtu("auto"), mtu("1024")), (Ok(0), Ok(1024)));
     }
 

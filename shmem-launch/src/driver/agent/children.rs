@@ -39,9 +39,10 @@ pub(in crate::driver) unsafe fn start(
     unsent.send(&Frame::Launch(&launch.encode()));
     let (io, contact) = match &launch.machines {
         Some(machines) if by_shell => {
-            let host = launch.host(launch.node);
+            let (host, target) = (launch.host(launch.node), launch.target(launch.node));
             // SAFETY: as promised by the caller.
-            let shell = unsafe { shell::start(&machines.shell, host) }.map_err(io::Error::other)?;
+            let shell = unsafe { shell::start(&machines.shell, host, target) };
+            let shell = shell.map_err(io::Error::other)?;
             let io = ChildIo {
                 link: LinkIo::socket(shell.link, token),
                 pid: shell.pid,

@@ -80,6 +80,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
         spawn_options,
         output,
         mut facts,
+        ..
     } = job;
     let files = output
         .map(|dir| Files::prepare(&dir, launch.n_pes))
@@ -129,7 +130,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
             began: monotonic_ns(),
             agent: agent.setup,
             hosts: match launch.machines {
-                Some(machines) => machines.hosts.into_iter().map(|h| h.0).collect(),
+                Some(machines) => machines.hosts.into_iter().map(|h| h.name).collect(),
                 None => Vec::new(),
             },
             job_id: shmem_node::contract::hex(&launch.job_id),

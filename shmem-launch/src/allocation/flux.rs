@@ -1,0 +1,122 @@
+//! Flux's allocations: all nodes of the instance that this process is in, which `flux alloc` and `flux batch`
+//! make for a job.
+//!
+//! An instance tells its resources by `flux resource R`, in the format of RFC 20: the brokers' ranks with the
+//! cores of each, and the hosts of the ranks, of which several may be the same (`flux start -s 4`). A
+//! process is started by its broker's rank, so that is what hosts are called by here.
+
+use serde::Deserialize;
+use shmem_node::settings::Batch;
+
+use super::{Allocation, AllocationError, Surroundings, hostlist, number, var};
+use crate::hosts::Host;
+
+/// What is read of `R`.
+#[derive(Deserialize)]
+struct Resources {
+    execution: Execution,
+}
+
+#[derive(Deserialize)]
+struct Execution {
+    #[serde(rename = "R_lite")]
+    ranks: Vec<Ranks>,
+    nodelist: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Ranks {
+    rank: String,
+    children: Children,
+}
+
+#[derive(Deserialize)]
+struct Children {
+    #[serde(default)]
+    core: String,
+}
+
+/// The instance that this process is in.
+pub(super) fn read(around: &impl Surroundings) -> Result<Option<Allocation>, AllocationError> {
+    let Some(uri) = var(around, "FLUX_URI") else {
+        return Ok(None);
+    };
+    // A job's tasks find the instance that their job is one of, and which has nodes of others, too.
+    if let Some(job) = var(around, "FLUX_JOB_ID") {
+        return match number(around, "FLUX_JOB_SIZE")? {
+            Some(tasks @ 2..) => Err(AllocationError::Task {
+                by: "flux",
+                tasks,
+                once: "flux alloc or flux batch",
+                instead: format!("flux run -n {tasks} PROGRAM"),
+                rank: number(around, "FLUX_TASK_RANK")?.unwrap_or(0),
+            }),
+            _ => Err(AllocationError::Unclear {
+                what: format!(
+                    "this is a task of Flux job {job}, which has no instance of its own; use flux alloc or \
+                     flux batch instead of flux run"
+                ),
+            }),
+        };
+    }
+    const COMMAND: [&str; 3] = ["flux", "resource", "R"];
+    let unclear = |why: String| AllocationError::Unclear {
+        what: format!(
+            "cannot find out what nodes the Flux instance {uri} has: {}: {why}",
+            COMMAND.join(" ")
+        ),
+    };
+    let text = around.output(&COMMAND).map_err(unclear)?;
+    let hosts = resources(&text).map_err(unclear)?;
+    Ok(Some(Allocation {
+        batch: Batch::Flux,
+        job: var(around, "FLUX_ENCLOSING_ID").unwrap_or(uri),
+        hosts,
+        tasks: None,
+        source: COMMAND.join(" "),
+        own_name: None,
+        notes: Vec::new(),
+    }))
+}
+
+/// The brokers, in the order of their ranks, with a slot for each core.
+fn resources(text: &str) -> Result<Vec<Host>, String> {
+    let all: Resources = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let mut cores: Vec<(u32, u32)> = Vec::new();
+    for of in &all.execution.ranks {
+        let count = match of.children.core.is_empty() {
+            true => 0,
+            false => ids(&of.children.core)?.len() as u32,
+        };
+        cores.extend(ids(&of.rank)?.into_iter().map(|rank| (rank, count)));
+    }
+    cores.sort_unstable();
+    let names = hostlist::expand(&all.execution.nodelist.join(","))?;
+    if names.len() != cores.len() {
+        return Err(format!(
+            "it names {} hosts for {} ranks",
+            names.len(),
+            cores.len()
+        ));
+    }
+    let brokers = names.into_iter().zip(cores);
+    let brokers = brokers.filter(|(_, (_, cores))| *cores > 0);
+    Ok(brokers
+        .map(|(name, (rank, cores))| Host {
+            slots: Some(cores),
+            target: Some(rank.to_string()),
+            ..Host::new(name)
+        })
+        .collect())
+}
+
+/// The numbers of a set such as `0-3,7` (RFC 22).
+fn ids(set: &str) -> Result<Vec<u32>, String> {
+    let set = set.trim_start_matches('[').trim_end_matches(']');
+    let numbers = hostlist::expand(&format!("[{set}]"))?;
+    let parse = |n: String| {
+        n.parse()
+            .map_err(|_| format!("'{set}' is no set of numbers"))
+    };
+    numbers.into_iter().map(parse).collect()
+}
