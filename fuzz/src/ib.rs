@@ -221,6 +221,7 @@ pub fn ud_address_seeds() -> Vec<Vec<u8>> {
         ud: address(),
         fabric,
         by_owner: fabric == Fabric::Roce,
+        ..Published::default()
     };
     let [soft, roce] = [Fabric::Soft, Fabric::Roce].map(|f| published(f).to_bytes().to_vec());
     vec![soft, roce, vec![0; Published::LEN]]

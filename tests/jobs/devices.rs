@@ -63,6 +63,34 @@ fn a_device_that_is_not_there_is_an_error_that_says_so() {
     }
 }
 
+/// Each node is told another one, as where a cluster's nodes are set up differently.
+#[test]
+fn pes_in_different_partitions_are_told_so() {
+    let script = format!("export SHMEM_PKEY=$((PMI_RANK + 0x8001)); exec {RING}");
+    let output = shmrun("-n 2 --nodes 2", &["sh", "-c", &script]).run();
+    assert!(!output.status.success());
+    let err = output.stderr;
+    for part in ["0x8001 (full member)", "0x8002 (full member)", "SHMEM_PKEY"] {
+        assert!(err.contains(part), "{part} in {err}");
+    }
+}
+
+#[test]
+fn packets_may_be_marked_and_times_and_counts_be_others() {
+    for (ack, retries) in [("100ms", "7"), ("8s", "3")] {
+        let job = shmrun("-n 4 --nodes 4", &[RING])
+            .env("SHMEM_PKEY", "0x12")
+            .env("SHMEM_TRAFFIC_CLASS", "106")
+            .env("SHMEM_SL", "3")
+            .env("SHMEM_ACK_TIMEOUT", ack)
+            .env("SHMEM_RETRY_COUNT", retries)
+            .env("SHMEM_ATOMICS", "owner")
+            .env("SHMEM_RNR_RETRY", "6")
+            .env("SHMEM_RNR_TIMEOUT", "1ms");
+        assert!(job.succeed().contains("came back right"));
+    }
+}
+
 /// A PE that fails in `init` closes its connection to the launch agent and ends, and is reaped at
 /// once: what it said must not be lost on the way. Both PEs fail, but only the one named must have
 /// been heard, since the other may have been killed.

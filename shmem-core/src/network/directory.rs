@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shmem_ib::connect::Published;
 use shmem_ib::connect::endpoint::{Directory, Lookup};
-use shmem_ib::verbs::Fabric;
+use shmem_ib::verbs::{Fabric, Pkey};
 use shmem_node::segment::NodeView;
 
 use crate::pmi::{Book, Found};
@@ -16,6 +16,8 @@ pub(super) struct AddressTable {
     pub(super) book: Book,
     /// Of this PE's device.
     pub(super) fabric: Fabric,
+    /// Its partition.
+    pub(super) pkey: Pkey,
     /// Why this PE uses it.
     pub(super) why: String,
     /// Whether this PE has owners execute atomics.
@@ -30,6 +32,21 @@ impl AddressTable {
                 "it is reached over {} (at {}), and this PE uses {} ({}). Give all PEs the same \
                  with SHMEM_HCA; SHMEM_HCA=soft goes everywhere. shmem-info shows what a node has",
                 peer.fabric, peer.ud, self.fabric, self.why
+            ));
+        }
+        if peer.pkey.partition() != self.pkey.partition() {
+            return Err(format!(
+                "it is in partition {}, and this PE in {} ({}). Give all PEs the same with SHMEM_PKEY; \
+                 shmem-info --devices shows which a port has",
+                peer.pkey, self.pkey, self.why
+            ));
+        }
+        if !peer.pkey.hears(self.pkey) {
+            return Err(format!(
+                "it and this PE ({}) are limited members of partition {:#06x}, which do not hear each other. \
+                 Have the subnet manager make their ports full ones, or give all PEs another one with SHMEM_PKEY",
+                self.why,
+                self.pkey.partition()
             ));
         }
         if peer.by_owner != self.by_owner {

@@ -1,7 +1,7 @@
 //! Whether there is memory for a registration, with devices that take the memory of registered pages.
 
 use shmem_ib::connect::endpoint::ConnError;
-use shmem_ib::device::memlock::Memlock;
+use shmem_ib::device::memlock::{Memlock, RAISE_MEMLOCK};
 use shmem_node::machine::{Machine, Size};
 
 use crate::error::Error;
@@ -18,8 +18,7 @@ pub(crate) enum RegisterError {
     /// More than the process may lock.
     #[error(
         "registering {} of the symmetric heap makes {} of locked memory, but this process may lock {} \
-         (RLIMIT_MEMLOCK, see ulimit -l); raise it (ulimit -l unlimited, or memlock in \
-         /etc/security/limits.conf){}",
+         (RLIMIT_MEMLOCK); {RAISE_MEMLOCK}{}",
         Size(*more), Size(*all), Size(*limit), Advice(*at_once)
     )]
     Locked {

@@ -186,6 +186,7 @@ impl Network {
             view: adapter.view,
             book,
             fabric: adapter.device.fabric(),
+            pkey: adapter.device.port().lane.pkey,
             why: adapter.why.clone(),
             by_owner: self.endpoint.atomics_by_owner(),
         }));

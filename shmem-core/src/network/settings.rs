@@ -8,16 +8,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use shmem_ib::connect::endpoint::{Atomics, EndpointConfig, Transport};
+use shmem_ib::device::sysfs::Places;
 use shmem_ib::device::{Request, VerbsOptions};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig};
-use shmem_ib::verbs::{Fabric, Mtu};
+use shmem_ib::verbs::timeouts::{ack_timeout_code, rnr_timer_code};
+use shmem_ib::verbs::{Fabric, Lane, Mtu, Pkey};
 use shmem_node::own_address;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{self, Settings};
 
 use super::register;
-use super::wanted::wanted;
+use super::wanted::{options, wanted};
 use crate::error::Error;
 use crate::pmi::Identity;
 
@@ -41,6 +43,11 @@ pub(super) fn software_hca(
     Ok(SoftConfig {
         bind,
         ports: settings.soft_port.ends(),
+        lane: Lane {
+            traffic_class: settings.traffic_class,
+            pkey: settings.pkey.map_or(Pkey::DEFAULT, Pkey::full),
+            ..Lane::default()
+        },
         mtu: mtu(match settings.soft_mtu {
             0 => own_address::path_mtu(bind).unwrap_or(0),
             bytes => bytes,
@@ -72,12 +79,15 @@ pub(super) fn device<'a>(
 ) -> Request<'a> {
     Request {
         wanted: wanted(settings),
-        number: view.node() + view.local_of()[me] as usize,
+        node: view.node(),
+        local: view.local_of()[me] as usize,
+        places: Places::default(),
         gid_index: settings.gid_index,
         memory: register::at_least(settings, view.heap_start(), view.segment_len()) as u64,
         xrc: settings.transport == settings::Transport::Xrc,
         verbs: VerbsOptions {
             on_demand_paging: register::wants_paging(settings),
+            ..options(settings)
         },
         soft,
     }
@@ -113,6 +123,10 @@ pub(super) fn endpoint(
         identity_later: identity.is_none(),
         connect_deadline: settings.connect_timeout,
         linger: settings.linger,
+        rc_timeout: ack_timeout_code(settings.ack_timeout),
+        rc_retry: settings.retry_count,
+        rnr_retry: settings.rnr_retry,
+        rnr_timer: rnr_timer_code(settings.rnr_timeout),
         max_qps: settings.max_qps,
         spin_rounds: view.spins(),
         sq_depth: match fabric {

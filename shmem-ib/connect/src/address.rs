@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use shmem_verbs::{AddressVector, Fabric, Gid, Qkey, Qpn};
+use shmem_verbs::{AddressVector, Fabric, Gid, Pkey, Qkey, Qpn};
 
 /// Where a PE takes connection messages: everything that a peer needs to send it a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -28,14 +28,15 @@ pub enum AddressError {
     #[error("the 32-byte UD address is all zero: its PE has not published one")]
     Absent,
     /// Written by an incompatible version.
-    #[error("UD address has format version {0}, this program reads version 1: mixed builds?")]
+    #[error("UD address has format version {0}, this program reads version 2: mixed builds?")]
     Version(u8),
     /// The checksum or a reserved bit is wrong.
     #[error("UD address is damaged (its checksum or a reserved bit is wrong)")]
     Damaged,
 }
 
-const VERSION: u8 = 1;
+/// In four bits.
+const VERSION: u8 = 2;
 
 impl UdAddress {
     /// The port, as verbs names it.
@@ -55,30 +56,35 @@ pub struct Published {
     pub ud: UdAddress,
     /// What carries them. Who is on another fabric cannot reach it.
     pub fabric: Fabric,
+    /// In which partition it is. Who does not [hear](Pkey::hears) it cannot reach it, and would learn that
+    /// from nobody.
+    pub pkey: Pkey,
     /// Whether it takes atomics as requests to the owner of a word. Who does it the other way does
     /// not connect to it.
     pub by_owner: bool,
 }
 
-/// Bit of [`Published::by_owner`] in the byte of the fabric.
-const BY_OWNER: u8 = 0x80;
+/// Bit of [`Published::by_owner`] in the byte of version and fabric.
+const BY_OWNER: u8 = 0x08;
+/// Bits of the fabric there.
+const FABRIC: u8 = 0x07;
 
 impl Published {
     /// Bytes of the encoded form.
     pub const LEN: usize = 32;
 
-    /// Encodes, big-endian: GID 16, UDP port 2, version 1, fabric 1 (its top bit:
-    /// atomics by owners), QPN 4, Q_Key 4, CRC-32 of
-    /// the 28 bytes before.
+    /// Encodes, big-endian: GID 16, UDP port 2, P_Key 2, a byte (version 4 bits, atomics by owners 1, fabric
+    /// 3), QPN 3, Q_Key 4, CRC-32 of the 28 bytes before.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let ud = &self.ud;
         let mut out = [0; Self::LEN];
         out[..16].copy_from_slice(&ud.gid.0);
         out[16..18].copy_from_slice(&ud.udp_port.to_be_bytes());
-        out[18] = VERSION;
-        out[19] = self.fabric.code() | if self.by_owner { BY_OWNER } else { 0 };
+        out[18..20].copy_from_slice(&self.pkey.0.to_be_bytes());
         out[20..24].copy_from_slice(&ud.qpn.0.to_be_bytes());
+        let by_owner = if self.by_owner { BY_OWNER } else { 0 };
+        out[20] = VERSION << 4 | by_owner | self.fabric.code();
         out[24..28].copy_from_slice(&ud.qkey.0.to_be_bytes());
         let crc = crc32fast::hash(&out[..28]);
         out[28..].copy_from_slice(&crc.to_be_bytes());
@@ -99,13 +105,12 @@ impl Published {
         if word(28) != crc32fast::hash(&bytes[..28]) {
             return Err(AddressError::Damaged);
         }
-        if bytes[18] != VERSION {
-            return Err(AddressError::Version(bytes[18]));
+        let kind = bytes[20];
+        if kind >> 4 != VERSION {
+            return Err(AddressError::Version(kind >> 4));
         }
-        let (qpn, qkey) = (word(20), word(24));
-        let Some(fabric) =
-            Fabric::from_code(bytes[19] & !BY_OWNER).filter(|_| qpn >> 24 == 0 && qkey >> 31 == 0)
-        else {
+        let (qpn, qkey) = (word(20) & 0x00ff_ffff, word(24));
+        let Some(fabric) = Fabric::from_code(kind & FABRIC).filter(|_| qkey >> 31 == 0) else {
             return Err(AddressError::Damaged);
         };
         let mut gid = [0; 16];
@@ -116,11 +121,11 @@ impl Published {
             qpn: Qpn(qpn),
             qkey: Qkey(qkey),
         };
-        let by_owner = bytes[19] & BY_OWNER != 0;
         Ok(Self {
             ud,
             fabric,
-            by_owner,
+            pkey: Pkey(u16::from_be_bytes([bytes[18], bytes[19]])),
+            by_owner: kind & BY_OWNER != 0,
         })
     }
 }
@@ -149,7 +154,7 @@ mod tests {
         Published {
             ud,
             fabric,
-            by_owner: false,
+            ..Published::default()
         }
     }
 
@@ -157,9 +162,10 @@ mod tests {
         #[test]
         fn round_trips(
             gid: [u8; 16], port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31, fabric in 0u8..3,
-            by_owner: bool,
+            pkey: u16, by_owner: bool,
         ) {
-            let this = Published { by_owner, ..published(gid, port, qpn, qkey, fabric) };
+            let pkey = Pkey(pkey);
+            let this = Published { pkey, by_owner, ..published(gid, port, qpn, qkey, fabric) };
             prop_assert_eq!(Published::from_bytes(&this.to_bytes()), Ok(this));
         }
 
@@ -192,14 +198,17 @@ mod tests {
 
     #[test]
     fn another_version_says_so() {
-        let bytes = altered(18, 9);
+        let bytes = altered(20, 0x90);
         assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Version(9)));
+        // The first format had zero there.
+        let bytes = altered(20, 0);
+        assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Version(0)));
     }
 
     #[test]
     fn an_unknown_fabric_is_refused() {
-        for code in [3, 0x83, 0x40] {
-            let bytes = altered(19, code);
+        for code in [3, 7, 0x0b] {
+            let bytes = altered(20, VERSION << 4 | code);
             assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
         }
     }

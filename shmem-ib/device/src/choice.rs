@@ -5,7 +5,9 @@
 use std::fmt;
 
 use super::hardware::{GidKind, LinkLayer, RdmaDevice, RdmaPort, Reach, Survey, Transport};
-use shmem_verbs::{Fabric, Gid};
+use super::order::in_order;
+use super::seat::Seat;
+use shmem_verbs::{Fabric, Gid, Pkey};
 
 /// What stands against a device that opens, but has no XRC for those who need it.
 pub const NO_XRC: &str = "it has no XRC, which SHMEM_TRANSPORT=xrc needs";
@@ -23,6 +25,15 @@ pub enum Wanted {
     Ports(Vec<(String, Option<u8>)>),
 }
 
+/// What a user asks of ports, whichever it is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Asked {
+    /// The entry of the GID table to send from.
+    pub gid_index: Option<u8>,
+    /// The partition to be in.
+    pub pkey: Option<Pkey>,
+}
+
 /// A port that can be used, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Usable {
@@ -34,24 +45,22 @@ pub struct Usable {
     pub gid_index: u8,
     /// The GID there.
     pub gid: Gid,
+    /// Why that one.
+    pub gid_why: &'static str,
+    /// Its partition.
+    pub pkey: Pkey,
+    /// The subnet manager of an InfiniBand port, by its LID.
+    pub sm_lid: u16,
+    /// The NUMA node of the device, if the machine tells.
+    pub numa: Option<u32>,
     /// InfiniBand or RoCEv2.
     pub fabric: Fabric,
     /// Megabits per second.
     pub rate: u32,
     /// Whether it is Soft-RoCE.
     pub emulated: bool,
-}
-
-impl Usable {
-    /// What makes one port better than another: that others can be reached at all, that there is a
-    /// device, then the rate, then how its address is routed.
-    fn rank(&self) -> (bool, bool, u32, Reach) {
-        let reach = match self.fabric {
-            Fabric::InfiniBand => Reach::Ipv4,
-            Fabric::Soft | Fabric::Roce => Reach::of(self.gid),
-        };
-        (reach > Reach::Loopback, !self.emulated, self.rate, reach)
-    }
+    /// Why it stands where it does among those that can be used; empty before there is an order.
+    pub why: String,
 }
 
 impl fmt::Display for Usable {
@@ -91,9 +100,9 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Judges every port. `gid_index` is what the user says about the GID.
+/// Judges every port.
 #[must_use]
-pub fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
+pub fn judge(survey: &Survey, asked: Asked) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for device in &survey.devices {
         let whole = |why: String| Verdict {
@@ -112,7 +121,7 @@ pub fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
             verdicts.push(Verdict {
                 device: device.name.clone(),
                 port: Some(port.number),
-                outcome: usable_port(device, port, gid_index),
+                outcome: usable_port(device, port, asked),
             });
         }
     }
@@ -133,24 +142,21 @@ fn usable_device(device: &RdmaDevice) -> Result<(), String> {
     }
 }
 
-fn usable_port(
-    device: &RdmaDevice,
-    port: &RdmaPort,
-    gid_index: Option<u8>,
-) -> Result<Usable, String> {
+fn usable_port(device: &RdmaDevice, port: &RdmaPort, asked: Asked) -> Result<Usable, String> {
     if !port.state.is_active() {
-        let hint = match port.link {
-            LinkLayer::InfiniBand => "is a cable plugged in, and does a subnet manager run?",
-            _ => "is a cable plugged in, and its network interface up (ip link)?",
-        };
-        return Err(format!("its state is {}, not ACTIVE: {hint}", port.state));
+        let (state, remedy) = (&port.state, port.remedy());
+        return Err(format!("its state is {state}, not ACTIVE: {remedy}"));
     }
-    let (fabric, gid) = match &port.link {
+    let (fabric, (gid_index, gid, gid_why)) = match &port.link {
         LinkLayer::InfiniBand if port.lid == 0 => {
-            return Err("it has no LID: no subnet manager has configured it".into());
+            return Err(
+                "it has no LID: no subnet manager has set it up; start one (opensm), or the one of the \
+                 switch"
+                    .into(),
+            );
         }
-        LinkLayer::InfiniBand => (Fabric::InfiniBand, infiniband_gid(port, gid_index)?),
-        LinkLayer::Ethernet => (Fabric::Roce, roce_gid(port, gid_index)?),
+        LinkLayer::InfiniBand => (Fabric::InfiniBand, infiniband_gid(port, asked.gid_index)?),
+        LinkLayer::Ethernet => (Fabric::Roce, roce_gid(port, asked.gid_index)?),
         LinkLayer::Other(name) => {
             return Err(format!("its link layer {name:?} is not known"));
         }
@@ -158,23 +164,35 @@ fn usable_port(
     Ok(Usable {
         device: device.name.clone(),
         port: port.number,
-        gid_index: gid.0,
-        gid: gid.1,
+        gid_index,
+        gid,
+        gid_why,
+        pkey: port.pkey(asked.pkey)?.1,
+        sm_lid: port.sm_lid,
+        numa: device.numa,
         fabric,
         rate: port.rate,
         emulated: device.emulated,
+        why: String::new(),
     })
 }
 
-fn infiniband_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
+/// Index and address of a GID, and why it is that one.
+type Chosen = (u8, Gid, &'static str);
+
+/// Why a GID is used that somebody asked for.
+const AS_ASKED: &str = "SHMEM_GID_INDEX";
+
+fn infiniband_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<Chosen, String> {
     let index = wanted.unwrap_or(0);
+    let why = wanted.map_or("the first", |_| AS_ASKED);
     let entry = port.gids.iter().find(|e| e.index == u16::from(index));
     entry
-        .map(|e| (index, e.gid))
+        .map(|e| (index, e.gid, why))
         .ok_or_else(|| format!("its GID table has nothing at index {index}"))
 }
 
-fn roce_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
+fn roce_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<Chosen, String> {
     if let Some(index) = wanted {
         let entry = port.gids.iter().find(|e| e.index == u16::from(index));
         return match entry {
@@ -184,7 +202,7 @@ fn roce_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
             Some(e) if e.kind != GidKind::RoceV2 => Err(format!(
                 "the GID at index {index} (SHMEM_GID_INDEX) is one of RoCE v1; RoCEv2 is needed"
             )),
-            Some(e) => Ok((index, e.gid)),
+            Some(e) => Ok((index, e.gid, AS_ASKED)),
         };
     }
     let v2 = || port.gids.iter().filter(|e| e.kind == GidKind::RoceV2);
@@ -194,6 +212,12 @@ fn roce_gid(port: &RdmaPort, wanted: Option<u8>) -> Result<(u8, Gid), String> {
         // Of equals the first.
         .rev()
         .max_by_key(|(_, gid)| Reach::of(*gid));
+    let why = |gid| match Reach::of(gid) {
+        Reach::Ipv4 => "the first IPv4 address of RoCEv2",
+        Reach::Ipv6 => "the first IPv6 address of RoCEv2; there is no IPv4 one",
+        Reach::Loopback | Reach::LinkLocal => "nothing but loopback",
+    };
+    let fit = fit.map(|(index, gid)| (index, gid, why(gid)));
     fit.ok_or_else(|| match (v2().next(), port.gids.first()) {
         (Some(e), _) if Reach::of(e.gid) == Reach::LinkLocal => format!(
             "its only addresses are link-local ({}): give its network interface an IP \
@@ -233,29 +257,27 @@ pub struct NoChoice {
     pub found: String,
 }
 
-/// Chooses for the process with this `number`, which says whose turn it is in a list.
+/// Chooses for the process at this seat.
 ///
 /// # Errors
 /// A device was asked for, and none that was can be used.
 pub fn choose(
     wanted: &Wanted,
-    number: usize,
-    gid_index: Option<u8>,
+    seat: &Seat,
+    asked: Asked,
     survey: &Survey,
 ) -> Result<Choice, NoChoice> {
     if *wanted == Wanted::Soft {
         return Ok(Choice::Soft("the settings say so".into()));
     }
-    let mut verdicts = judge(survey, gid_index);
+    let mut verdicts = judge(survey, asked);
     let or_soft = *wanted == Wanted::Auto;
     if or_soft {
         verdicts.iter_mut().for_each(leave_out_emulated);
     }
     match wanted {
         Wanted::Auto | Wanted::Verbs | Wanted::Soft => {
-            let mut ports: Vec<Usable> = usable(&verdicts).cloned().collect();
-            // Stable: of equals the first.
-            ports.sort_by_key(|port| std::cmp::Reverse(port.rank()));
+            let ports = in_order(usable(&verdicts).cloned().collect(), seat, survey);
             match (ports.is_empty(), or_soft) {
                 (false, _) => Ok(Choice::Verbs { ports, or_soft }),
                 (true, true) => Ok(Choice::Soft(reasons(survey, &verdicts))),
@@ -266,7 +288,9 @@ pub fn choose(
             }
         }
         Wanted::Ports(list) => {
-            let Some((device, port)) = list.get(number % list.len().max(1)) else {
+            // So that nodes that are emulated on one machine take different ones, too.
+            let turn = (seat.node + seat.local) % list.len().max(1);
+            let Some((device, port)) = list.get(turn) else {
                 return Err(NoChoice {
                     wanted: String::new(),
                     found: "the list is empty".into(),
@@ -277,8 +301,15 @@ pub fn choose(
             };
             let of_it: Vec<Verdict> = verdicts.iter().filter(named).cloned().collect();
             if let Some(port) = usable(&of_it).next() {
+                let why = match list.len() {
+                    1 => "the settings say so".to_owned(),
+                    all => format!("entry {} of {all} of SHMEM_HCA, by turns", turn + 1),
+                };
                 return Ok(Choice::Verbs {
-                    ports: vec![port.clone()],
+                    ports: vec![Usable {
+                        why,
+                        ..port.clone()
+                    }],
                     or_soft,
                 });
             }

@@ -2,11 +2,13 @@
 
 use std::net::IpAddr;
 
-use super::choice::{Choice, Usable, Wanted, choose, judge};
+use super::choice::{Asked, Choice, NoChoice, Usable, Verdict, Wanted};
+use super::choice::{choose as choose_by, judge as judge_by};
 use super::hardware::{
-    GidEntry, GidKind, LinkLayer, PortState, RdmaDevice, RdmaPort, Survey, Transport,
+    GidEntry, GidKind, LinkLayer, PhysicalState, PortState, RdmaDevice, RdmaPort, Survey, Transport,
 };
-use shmem_verbs::{Fabric, Gid};
+use super::seat::Seat;
+use shmem_verbs::{Fabric, Gid, Pkey};
 
 const V1: GidKind = GidKind::RoceV1;
 const V2: GidKind = GidKind::RoceV2;
@@ -23,13 +25,45 @@ fn gids(list: &[(&str, GidKind)]) -> Vec<GidEntry> {
     list.iter().enumerate().map(seen).collect()
 }
 
+/// Who asks for a GID at most judges so,
+fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
+    let asked = Asked {
+        gid_index,
+        ..Asked::default()
+    };
+    judge_by(survey, asked)
+}
+
+/// and chooses so as the PE of this number, which may run anywhere.
+fn choose(
+    wanted: &Wanted,
+    local: usize,
+    gid_index: Option<u8>,
+    survey: &Survey,
+) -> Result<Choice, NoChoice> {
+    let asked = Asked {
+        gid_index,
+        ..Asked::default()
+    };
+    let seat = Seat {
+        local,
+        ..Seat::default()
+    };
+    choose_by(wanted, &seat, asked, survey)
+}
+
 fn roce(list: &[(&str, GidKind)]) -> RdmaPort {
     RdmaPort {
         number: 1,
         state: PortState::Active,
+        physical: PhysicalState::Up,
         link: LinkLayer::Ethernet,
         rate: 25_000,
         lid: 0,
+        lmc: 0,
+        sm_lid: 0,
+        needs_grh: false,
+        pkeys: vec![(0, Pkey::DEFAULT)],
         gids: gids(list),
     }
 }
@@ -49,6 +83,7 @@ fn device(name: &str, ports: Vec<RdmaPort>) -> RdmaDevice {
         transport: Transport::InfiniBand,
         emulated: false,
         guid: String::new(),
+        numa: None,
         access: Ok(()),
         ports,
     }
@@ -57,14 +92,14 @@ fn device(name: &str, ports: Vec<RdmaPort>) -> RdmaDevice {
 fn survey(devices: Vec<RdmaDevice>) -> Survey {
     Survey {
         devices,
-        trouble: None,
+        ..Survey::default()
     }
 }
 
 fn nothing() -> Survey {
     Survey {
-        devices: Vec::new(),
         trouble: Some("no devices at all".into()),
+        ..Survey::default()
     }
 }
 

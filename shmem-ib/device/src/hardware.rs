@@ -7,7 +7,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use shmem_verbs::Gid;
+use shmem_verbs::{Gid, Pkey};
 
 /// The RDMA devices of a machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -16,6 +16,26 @@ pub struct Survey {
     pub devices: Vec<RdmaDevice>,
     /// Why there are none, or not all.
     pub trouble: Option<String>,
+    /// The IP networks that this machine is connected to.
+    pub networks: Vec<Network>,
+}
+
+/// An IP network: an address in it, and the length of the prefix that all have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// Any address of it, as a GID.
+    pub address: Gid,
+    /// Bits in common, of the 128 of a GID.
+    pub bits: u8,
+}
+
+impl Network {
+    /// Whether the address is in it.
+    #[must_use]
+    pub fn contains(&self, gid: Gid) -> bool {
+        let differs = u128::from_be_bytes(self.address.0) ^ u128::from_be_bytes(gid.0);
+        differs.leading_zeros() >= u32::from(self.bits)
+    }
 }
 
 /// A device.
@@ -29,6 +49,8 @@ pub struct RdmaDevice {
     pub emulated: bool,
     /// Its node GUID, as the kernel writes it.
     pub guid: String,
+    /// The NUMA node that it is at, if the machine tells.
+    pub numa: Option<u32>,
     /// Whether this process may use it; else what stands against that, and what to do.
     pub access: Result<(), String>,
     /// In the order of their numbers.
@@ -53,14 +75,124 @@ pub struct RdmaPort {
     pub number: u8,
     /// Whether packets pass.
     pub state: PortState,
+    /// Whether there is somebody at the other end.
+    pub physical: PhysicalState,
     /// What it is connected to.
     pub link: LinkLayer,
     /// Rate in megabits per second; 0: not known.
     pub rate: u32,
     /// The address that a subnet manager gave it, on InfiniBand; 0: none.
     pub lid: u16,
+    /// It has `2^lmc` LIDs from that one on, each with a way of its own through the fabric.
+    pub lmc: u8,
+    /// The LID of the subnet manager; 0: none.
+    pub sm_lid: u16,
+    /// Whether it takes packets only with a global routing header, as where virtual ports share a LID.
+    /// Only an open device tells.
+    pub needs_grh: bool,
     /// The addresses that are set.
     pub gids: Vec<GidEntry>,
+    /// Its partitions, by index; perhaps the first one only.
+    pub pkeys: Vec<(u16, Pkey)>,
+}
+
+impl RdmaPort {
+    /// The place of a partition in its table, and the key there. A key with the bit of full members asks for
+    /// such a membership, one without takes what there is, a full one first; `None` asks for the first entry.
+    ///
+    /// # Errors
+    /// There is no such entry: why, and what there is.
+    pub fn pkey(&self, wanted: Option<Pkey>) -> Result<(u16, Pkey), String> {
+        let Some(wanted) = wanted else {
+            return match self.pkeys.first() {
+                Some(&(0, pkey)) if pkey.is_set() => Ok((0, pkey)),
+                // Nobody has told of a table.
+                None => Ok((0, Pkey::DEFAULT)),
+                Some(_) => Err(format!(
+                    "the first entry of its partition table is empty; SHMEM_PKEY takes another: {}",
+                    self.partitions()
+                )),
+            };
+        };
+        let of_it = || {
+            let mine = |(_, pkey): &&(u16, Pkey)| pkey.partition() == wanted.partition();
+            self.pkeys.iter().filter(mine).copied()
+        };
+        let found = of_it().find(|(_, pkey)| pkey.is_full());
+        let found = found.or_else(|| of_it().next().filter(|_| !wanted.is_full()));
+        found.ok_or_else(|| match of_it().next() {
+            Some((_, pkey)) => format!(
+                "it is a limited member of the partition only, which hears full members alone: \
+                 SHMEM_PKEY={:#06x} takes that",
+                pkey.0
+            ),
+            None => format!(
+                "it is not in partition {:#06x} (SHMEM_PKEY): the subnet manager has put it into {}",
+                wanted.0,
+                self.partitions()
+            ),
+        })
+    }
+
+    fn partitions(&self) -> String {
+        let set = self.pkeys.iter().filter(|(_, pkey)| pkey.is_set());
+        let all: Vec<_> = set.map(|(_, pkey)| pkey.to_string()).collect();
+        match all.is_empty() {
+            true => "none".into(),
+            false => all.join(", "),
+        }
+    }
+
+    /// What to look at where it is not active.
+    #[must_use]
+    pub const fn remedy(&self) -> &'static str {
+        use PhysicalState as P;
+        match (&self.link, &self.state, self.physical) {
+            (LinkLayer::InfiniBand, PortState::Init | PortState::Armed, _) => {
+                "its link is up, but no subnet manager has set it up: start one (opensm), or the one of \
+                 the switch"
+            }
+            (LinkLayer::InfiniBand, _, P::Polling) => {
+                "it still looks for somebody at the other end of its cable (Polling): is one plugged in, \
+                 and the switch on?"
+            }
+            (LinkLayer::InfiniBand, _, P::Disabled) => {
+                "it was switched off: switch it on (ibportstate LID PORT enable)"
+            }
+            (LinkLayer::InfiniBand, ..) => "look at its cable and at the switch",
+            _ => {
+                "bring its network interface up (rdma link shows which, ip link set NAME up), look at the \
+                 cable"
+            }
+        }
+    }
+}
+
+/// What a port sees at the other end of its cable.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum PhysicalState {
+    /// It looks for somebody.
+    Polling,
+    /// It was switched off.
+    Disabled,
+    /// There is somebody.
+    Up,
+    /// Something else, or not known.
+    #[default]
+    Other,
+}
+
+impl PhysicalState {
+    /// Of the number that kernel and library have for it.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            2 => Self::Polling,
+            3 => Self::Disabled,
+            5 => Self::Up,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// The logical state of a port.

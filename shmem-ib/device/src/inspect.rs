@@ -3,6 +3,11 @@
 
 use super::abilities::Abilities;
 
+/// What stands against a device that the kernel has, and libibverbs does not list.
+pub const NO_PROVIDER: &str = "libibverbs has no provider (driver) for it: install the package \
+    ibverbs-providers (Debian, Ubuntu), libibverbs (Fedora, RHEL) or the vendor's; in a container, as new a \
+    one as the host's";
+
 /// What is found through libibverbs.
 #[derive(Clone, Debug)]
 pub struct Inspection {

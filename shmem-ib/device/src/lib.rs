@@ -13,9 +13,14 @@ pub mod hardware;
 pub mod ibv;
 pub mod inspect;
 pub mod memlock;
+mod networks;
 mod open;
 mod options;
+mod order;
+#[cfg(test)]
+mod order_tests;
 pub mod quirks;
+pub mod seat;
 pub mod sysfs;
 
 pub use open::{OpenError, Opened, Request, open};

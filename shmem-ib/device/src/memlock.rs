@@ -10,6 +10,12 @@ const CAP_IPC_LOCK: u32 = 14;
 /// The line of the first user namespace in `/proc/self/uid_map`.
 const ALL_USERS: [&str; 3] = ["0", "0", "4294967295"];
 
+/// How to raise the limit.
+pub const RAISE_MEMLOCK: &str = "raise that limit: ulimit -l unlimited; memlock in \
+    /etc/security/limits.conf; LimitMEMLOCK=infinity in the systemd unit of what starts the job (slurmd, \
+    sshd); under Slurm also PropagateResourceLimitsExcept=MEMLOCK, so that the limit of the login node does \
+    not come along";
+
 /// What the kernel lets a process pin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memlock {
@@ -57,8 +63,7 @@ impl Memlock {
             .filter(|limit| !self.privileged && *limit < bytes)?;
         Some(format!(
             "its registrations pin memory, and this process may pin {limit} bytes of the {bytes} that \
-             a PE registers: raise the limit (ulimit -l unlimited; /etc/security/limits.conf; for \
-             services LimitMEMLOCK=infinity), or make SHMEM_SYMMETRIC_SIZE smaller"
+             a PE registers; {RAISE_MEMLOCK}; or make SHMEM_SYMMETRIC_SIZE smaller"
         ))
     }
 }

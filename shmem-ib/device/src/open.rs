@@ -2,7 +2,7 @@
 
 use super::Device;
 #[cfg(feature = "verbs")]
-use super::choice::{Choice, NO_XRC, choose};
+use super::choice::{Asked, Choice, NO_XRC, choose};
 use super::choice::{NoChoice, Wanted};
 #[cfg(feature = "verbs")]
 use super::memlock::Memlock;
@@ -10,9 +10,12 @@ use super::memlock::Memlock;
 use super::options::VerbsConfig;
 use super::options::VerbsOptions;
 #[cfg(feature = "verbs")]
+use super::seat::Seat;
 use super::sysfs::Places;
 #[cfg(feature = "verbs")]
-use crate::ibv::VerbsHca;
+use crate::ibv::{SysError, VerbsHca};
+#[cfg(feature = "verbs")]
+use crate::inspect::NO_PROVIDER;
 use shmem_soft::{SoftConfig, SoftHca};
 #[cfg(feature = "verbs")]
 use shmem_verbs::Hca;
@@ -23,8 +26,12 @@ use shmem_verbs::VerbsError;
 pub struct Request<'a> {
     /// What its user asks for.
     pub wanted: Wanted,
-    /// Says whose turn it is in a list of ports.
-    pub number: usize,
+    /// The number of its node in the job.
+    pub node: usize,
+    /// Its number among the processes of its node.
+    pub local: usize,
+    /// Where the kernel tells of devices and of the machine.
+    pub places: Places,
     /// The user's choice of a GID.
     pub gid_index: Option<u8>,
     /// Bytes that it is going to register.
@@ -105,12 +112,22 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
 /// An RDMA device, or why the software HCA is to be used.
 #[cfg(feature = "verbs")]
 fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
-    let places = Places {
+    let asked = Asked {
         gid_index: request.gid_index,
-        ..Places::default()
+        pkey: request.verbs.pkey,
     };
-    let (wanted, number) = (&request.wanted, request.number);
-    let (ports, or_soft) = match choose(wanted, number, request.gid_index, &places.survey())? {
+    let places = Places {
+        gid_index: asked.gid_index,
+        whole_pkeys: asked.pkey.is_some(),
+        ..request.places.clone()
+    };
+    let survey = places.survey();
+    // Where a process runs decides among devices.
+    let seat = match survey.devices.len() {
+        0 => Seat::default(),
+        _ => Seat::here(&places, request.node, request.local),
+    };
+    let (ports, or_soft) = match choose(&request.wanted, &seat, asked, &survey)? {
         Choice::Soft(why) => return Ok(Err(why)),
         Choice::Verbs { ports, or_soft } => (ports, or_soft),
     };
@@ -121,16 +138,20 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
             device: port.device.clone(),
             port: port.port,
             gid_index: port.gid_index,
+            path: request.local,
             options: request.verbs,
         };
         let why = match VerbsHca::open(&config) {
             Ok(hca) => match lacking(&hca, request, or_soft) {
                 None => {
                     let device = Device::Verbs(hca);
-                    return Ok(Ok(Opened { device, why: name }));
+                    let why = format!("{name}: {}", port.why);
+                    return Ok(Ok(Opened { device, why }));
                 }
                 Some(why) => why,
             },
+            // The kernel has it.
+            Err(SysError::NoSuchDevice { .. }) => NO_PROVIDER.to_owned(),
             Err(e) => e.to_string(),
         };
         refusals.push(format!("{name}: {why}"));

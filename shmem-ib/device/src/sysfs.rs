@@ -10,9 +10,10 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use super::hardware::{
-    GidEntry, GidKind, LinkLayer, PortState, RdmaDevice, RdmaPort, Survey, Transport,
+    GidEntry, GidKind, LinkLayer, PhysicalState, PortState, RdmaDevice, RdmaPort, Survey, Transport,
 };
-use shmem_verbs::Gid;
+use super::networks;
+use shmem_verbs::{Gid, Pkey};
 
 /// Tables of GIDs have up to 1024 entries, filled from the front. After so many empty ones in a
 /// row nobody looks any further.
@@ -25,8 +26,14 @@ pub struct Places {
     pub class: PathBuf,
     /// `/dev/infiniband`.
     pub dev: PathBuf,
+    /// `/proc/net`.
+    pub net: PathBuf,
+    /// `/sys/devices/system/node`.
+    pub nodes: PathBuf,
     /// An index of the tables of GIDs to look at wherever it is.
     pub gid_index: Option<u8>,
+    /// Whether to read tables of partitions whole, and not just their first entries.
+    pub whole_pkeys: bool,
 }
 
 impl Default for Places {
@@ -34,7 +41,10 @@ impl Default for Places {
         Self {
             class: "/sys/class".into(),
             dev: "/dev/infiniband".into(),
+            net: "/proc/net".into(),
+            nodes: "/sys/devices/system/node".into(),
             gid_index: None,
+            whole_pkeys: false,
         }
     }
 }
@@ -56,8 +66,8 @@ impl Places {
                     _ => format!("cannot read {}: {e}", class.display()),
                 };
                 return Survey {
-                    devices: Vec::new(),
                     trouble: Some(trouble),
+                    ..Survey::default()
                 };
             }
         };
@@ -73,6 +83,10 @@ impl Places {
             )
         });
         Survey {
+            networks: match names.len() {
+                0 | 1 => Vec::new(),
+                _ => networks::connected(&self.net),
+            },
             devices: names.into_iter().map(|name| self.device(name)).collect(),
             trouble,
         }
@@ -94,6 +108,8 @@ impl Places {
             transport: transport(&line(&dir.join("node_type"))),
             emulated: self.is_emulated(&name),
             guid: line(&dir.join("node_guid")),
+            // -1 where the machine does not tell.
+            numa: line(&dir.join("device/numa_node")).parse().ok(),
             access: self.access(&name),
             name,
             ports,
@@ -123,12 +139,23 @@ impl Places {
             "Ethernet" => LinkLayer::Ethernet,
             other => LinkLayer::Other(other.to_owned()),
         };
-        let lid = line(&dir.join("lid"));
+        let hex = |name| {
+            let text = line(&dir.join(name));
+            u16::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0)
+        };
+        let physical = line(&dir.join("phys_state"));
         RdmaPort {
             number,
             state: state(&line(&dir.join("state"))),
             rate: rate(&line(&dir.join("rate"))),
-            lid: u16::from_str_radix(lid.trim_start_matches("0x"), 16).unwrap_or(0),
+            physical: code(&physical).map_or(PhysicalState::Other, |code| {
+                PhysicalState::from_code(u8::try_from(code).unwrap_or(0))
+            }),
+            lid: hex("lid"),
+            lmc: line(&dir.join("lid_mask_count")).parse().unwrap_or(0),
+            sm_lid: hex("sm_lid"),
+            needs_grh: false,
+            pkeys: self.pkeys(dir),
             gids: self.gids(dir, &link),
             link,
         }
@@ -151,6 +178,17 @@ impl Places {
             found.extend(gid(port, link, index).ok().flatten());
         }
         found
+    }
+
+    fn pkeys(&self, port: &Path) -> Vec<(u16, Pkey)> {
+        let most = if self.whole_pkeys { u16::MAX } else { 0 };
+        let entry = |index: u16| {
+            let path = port.join("pkeys").join(index.to_string());
+            let text = fs::read_to_string(path).ok()?;
+            let key = u16::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()?;
+            Some((index, Pkey(key)))
+        };
+        (0..=most).map_while(entry).collect()
     }
 
     /// Whether the device's file can be opened.
@@ -210,15 +248,16 @@ pub(crate) fn gid(
 
 /// Of "4: ACTIVE".
 fn state(text: &str) -> PortState {
-    let code = text
-        .split(':')
-        .next()
-        .and_then(|code| code.trim().parse().ok());
-    match code.map(PortState::from_code) {
+    match code(text).map(PortState::from_code) {
         Some(state @ PortState::Other(_)) if word(text).is_empty() => state,
         Some(PortState::Other(_)) | None => PortState::Other(word(text).to_owned()),
         Some(state) => state,
     }
+}
+
+/// The number in front in "4: ACTIVE".
+fn code(text: &str) -> Option<u32> {
+    text.split(':').next()?.trim().parse().ok()
 }
 
 fn transport(node_type: &str) -> Transport {
@@ -242,34 +281,36 @@ fn rate(text: &str) -> u32 {
 }
 
 /// The content of a file of one line; empty if it cannot be read.
-fn line(path: &Path) -> String {
+pub(crate) fn line(path: &Path) -> String {
     fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim().to_owned())
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A tree like the kernel's, which goes away in the end.
-    struct Tree(PathBuf);
+    pub(crate) struct Tree(PathBuf);
 
     impl Tree {
-        fn new(name: &str) -> Self {
+        pub(crate) fn new(name: &str) -> Self {
             let name = format!("shmem-sysfs-{name}-{}", std::process::id());
             Self(std::env::temp_dir().join(name))
         }
 
-        fn file(&self, path: &str, text: &str) {
+        pub(crate) fn file(&self, path: &str, text: &str) {
             let path = self.0.join(path);
             fs::create_dir_all(path.parent().expect("a directory")).expect("a place for tests");
             fs::write(path, format!("{text}\n")).expect("a place for tests");
         }
 
-        fn places(&self) -> Places {
+        pub(crate) fn places(&self) -> Places {
             Places {
                 class: self.0.join("class"),
                 dev: self.0.join("dev"),
-                gid_index: None,
+                net: self.0.join("net"),
+                nodes: self.0.join("node"),
+                ..Places::default()
             }
         }
     }
@@ -292,6 +333,9 @@ mod tests {
         tree.file(&format!("{port}/link_layer"), "Ethernet");
         tree.file(&format!("{port}/rate"), "2.5 Gb/sec (1X SDR)");
         tree.file(&format!("{port}/lid"), "0x0");
+        tree.file(&format!("{port}/phys_state"), "5: LinkUp");
+        tree.file(&format!("{port}/pkeys/0"), "0xffff");
+        tree.file(&format!("{port}/pkeys/1"), "0x0001");
         let gids = [
             (0, "fe80:0000:0000:0000:5054:00ff:fe00:0001", "RoCE v2"),
             (1, "0000:0000:0000:0000:0000:ffff:0a05:0001", "RoCE v2"),
@@ -336,10 +380,51 @@ mod tests {
         let port = &nine.ports[0];
         assert!(port.state.is_active());
         assert_eq!((port.number, port.rate, port.lid), (1, 2500, 0));
+        assert_eq!((nine.numa, port.physical), (None, PhysicalState::Up));
+        assert_eq!(
+            port.pkeys,
+            [(0, Pkey(0xffff))],
+            "no more is read than is asked for"
+        );
+        let whole = Places {
+            whole_pkeys: true,
+            ..tree.places()
+        };
+        let keys = &whole.survey().devices[0].ports[0].pkeys;
+        assert_eq!(keys[..], [(0, Pkey(0xffff)), (1, Pkey(1))]);
         assert_eq!(port.link, LinkLayer::Ethernet);
         let ips: Vec<_> = port.gids.iter().map(|g| (g.index, g.gid.ip())).collect();
         assert_eq!(ips[1], (1, "10.5.0.1".parse().unwrap()));
         assert_eq!(ips.len(), 2);
+    }
+
+    #[test]
+    fn an_infiniband_port_is_read() {
+        let tree = Tree::new("ib");
+        let dir = "class/infiniband/mlx5_0";
+        for (name, text) in [
+            ("node_type", "1: CA"),
+            ("device/numa_node", "1"),
+            ("ports/1/state", "2: INIT"),
+            ("ports/1/phys_state", "2: Polling"),
+            ("ports/1/link_layer", "InfiniBand"),
+            ("ports/1/lid", "0x18"),
+            ("ports/1/lid_mask_count", "3"),
+            ("ports/1/sm_lid", "0x1"),
+        ] {
+            tree.file(&format!("{dir}/{name}"), text);
+        }
+        let survey = tree.places().survey();
+        let (device, port) = (&survey.devices[0], &survey.devices[0].ports[0]);
+        assert_eq!((device.numa, device.emulated), (Some(1), false));
+        assert_eq!((port.lid, port.lmc, port.sm_lid), (24, 3, 1));
+        assert_eq!(
+            (&port.state, port.physical),
+            (&PortState::Init, PhysicalState::Polling)
+        );
+        assert!(port.pkeys.is_empty() && port.pkey(None).is_ok());
+        tree.file(&format!("{dir}/device/numa_node"), "-1");
+        assert_eq!(tree.places().survey().devices[0].numa, None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The RDMA devices that a test may use.
 
 use shmem_ib::device::VerbsConfig;
-use shmem_ib::device::choice::{Choice, Wanted, choose};
+use shmem_ib::device::choice::{Asked, Choice, Wanted, choose};
 use shmem_ib::device::ibv::{FoundDevice, devices};
+use shmem_ib::device::seat::Seat;
 use shmem_ib::device::sysfs::Places;
 
 /// `SHMEM_TEST_HCA` names one device, or two that can reach each other with a comma between; without
@@ -26,7 +27,12 @@ pub(crate) fn pair() -> Result<([VerbsConfig; 2], Vec<FoundDevice>), String> {
 
 /// The port that a job would use.
 fn config(wanted: &Wanted) -> Result<VerbsConfig, String> {
-    match choose(wanted, 0, None, &Places::default().survey()) {
+    match choose(
+        wanted,
+        &Seat::default(),
+        Asked::default(),
+        &Places::default().survey(),
+    ) {
         Ok(Choice::Verbs { ports, .. }) => {
             let best = &ports[0];
             Ok(VerbsConfig::new(&best.device, best.port, best.gid_index))

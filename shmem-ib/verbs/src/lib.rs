@@ -16,9 +16,11 @@
 
 mod error;
 mod failure;
+mod lane;
 pub mod provider;
 pub mod rng;
 mod sync;
+pub mod timeouts;
 pub mod transitions;
 mod types;
 mod wr;
@@ -28,6 +30,7 @@ use std::time::Duration;
 
 pub use error::VerbsError;
 pub use failure::Failure;
+pub use lane::{Lane, Pkey};
 pub use types::{
     Access, AddressVector, Counters, Cq, Fabric, Gid, Lkey, Mr, MrHandle, Mtu, PortInfo, Psn, Qkey,
     QpState, QpType, Qpn, Rkey, Srq, SrqNum, Wake, Xrcd,

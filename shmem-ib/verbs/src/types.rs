@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::lane::Lane;
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -356,6 +358,8 @@ pub struct Mr {
 pub struct PortInfo {
     /// Where peers find it.
     pub av: AddressVector,
+    /// How its packets are marked.
+    pub lane: Lane,
     /// Largest packet payload.
     pub active_mtu: Mtu,
     /// Longest inline payload of a work request, in bytes.

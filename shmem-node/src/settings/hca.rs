@@ -2,8 +2,9 @@
 //! is known only on the node, in `shmem-ib`.
 
 use std::fmt;
+use std::time::Duration;
 
-use super::ValueError;
+use super::{ValueError, value};
 
 /// What PEs of different nodes talk over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +100,70 @@ pub(super) fn gid_index(text: &str) -> Result<Option<u8>, ValueError> {
         .map_err(|_| ValueError::OutOfRange)
 }
 
+/// A partition key, as a number with or without `0x`.
+pub(super) fn pkey(text: &str) -> Result<Option<u16>, ValueError> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(None);
+    }
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let key = hex.map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
+    let key = u16::try_from(key.map_err(|_| ValueError::NotANumber)?);
+    // Number 0, whatever the bit of full members, is no partition.
+    key.ok()
+        .filter(|key| key & 0x7fff != 0)
+        .map(Some)
+        .ok_or(ValueError::OutOfRange)
+}
+
+fn up_to(text: &str, most: u64) -> Result<u8, ValueError> {
+    let number: u64 = text.trim().parse().map_err(|_| ValueError::NotANumber)?;
+    let number = u8::try_from(number).ok();
+    number
+        .filter(|n| u64::from(*n) <= most)
+        .ok_or(ValueError::OutOfRange)
+}
+
+pub(super) fn service_level(text: &str) -> Result<u8, ValueError> {
+    up_to(text, 15)
+}
+
+pub(super) fn traffic_class(text: &str) -> Result<u8, ValueError> {
+    up_to(text, 255)
+}
+
+pub(super) fn retries(text: &str) -> Result<u8, ValueError> {
+    up_to(text, 7)
+}
+
+pub(super) fn route(text: &str) -> Result<bool, ValueError> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "auto" => Ok(false),
+        "always" => Ok(true),
+        _ => Err(ValueError::Choice),
+    }
+}
+
+fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, ValueError> {
+    let time = value::duration(text)?;
+    match (least..=most).contains(&time) {
+        true => Ok(time),
+        false => Err(ValueError::OutOfRange),
+    }
+}
+
+pub(super) fn ack_timeout(text: &str) -> Result<Duration, ValueError> {
+    time(text, Duration::from_micros(8), Duration::from_secs(8796))
+}
+
+pub(super) fn rnr_timeout(text: &str) -> Result<Duration, ValueError> {
+    time(
+        text,
+        Duration::from_micros(10),
+        Duration::from_micros(655_360),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +199,44 @@ mod tests {
         assert_eq!(gid_index("3"), Ok(Some(3)));
         assert_eq!(gid_index("256"), Err(ValueError::OutOfRange));
         assert_eq!(gid_index("-1"), Err(ValueError::NotANumber));
+    }
+
+    #[test]
+    fn partition_keys_are_numbers_of_partitions() {
+        assert_eq!(pkey("Auto"), Ok(None));
+        assert_eq!(pkey("0x8001"), Ok(Some(0x8001)));
+        assert_eq!(pkey(" 18"), Ok(Some(18)));
+        assert_eq!(pkey("0xFFFF"), Ok(Some(0xffff)));
+        for none in ["0", "0x8000", "0x10000"] {
+            assert_eq!(pkey(none), Err(ValueError::OutOfRange), "{none}");
+        }
+        for none in ["", "0x", "8001h", "-1"] {
+            assert_eq!(pkey(none), Err(ValueError::NotANumber), "{none}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_times_have_the_ranges_of_queue_pairs() {
+        assert_eq!(
+            (service_level("15"), traffic_class("255"), retries("7")),
+            (Ok(15), Ok(255), Ok(7))
+        );
+        for out in [service_level("16"), traffic_class("256"), retries("8")] {
+            assert_eq!(out, Err(ValueError::OutOfRange));
+        }
+        assert_eq!(traffic_class("-1"), Err(ValueError::NotANumber));
+        assert_eq!((route("auto"), route("Always")), (Ok(false), Ok(true)));
+        assert_eq!(route("yes"), Err(ValueError::Choice));
+        assert_eq!(ack_timeout("67ms"), Ok(Duration::from_millis(67)));
+        assert_eq!(rnr_timeout("10us"), Ok(Duration::from_micros(10)));
+        for out in [
+            ack_timeout("1us"),
+            ack_timeout("3h"),
+            rnr_timeout("1us"),
+            rnr_timeout("1s"),
+        ] {
+            assert_eq!(out, Err(ValueError::OutOfRange));
+        }
     }
 
     proptest! {

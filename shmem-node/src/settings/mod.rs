@@ -226,8 +226,42 @@ settings! {
          shmem-info shows what there is. The same kind on all nodes.";
     gid_index: Option<u8> = "auto", "SHMEM_GID_INDEX",
         "auto, or a number from 0 to 255", hca::gid_index,
-        "Which address (GID) of a RoCE port to use; auto takes one of RoCEv2, IPv4 before IPv6, none \
-         that is link-local.";
+        "Which address (GID) of a port to use; auto takes the first one of InfiniBand, and one of RoCEv2, IPv4 \
+         before IPv6, none that is link-local.";
+    pkey: Option<u16> = "auto", "SHMEM_PKEY",
+        "auto, or a partition key from 1 to 0xffff", hca::pkey,
+        "Partition to be in, by its key: a port's table of partitions has to have it, and all PEs need the \
+         same. auto takes the table's first entry. A key with the bit 0x8000 asks for a full membership; one \
+         without takes a limited one, too, if there is no full one, and limited members do not hear each \
+         other. The software HCA is a full member of any.";
+    service_level: u8 = "0", "SHMEM_SL",
+        "a number from 0 to 15", hca::service_level,
+        "Service level of a device's packets: InfiniBand's switches choose virtual lanes by it; on Ethernet \
+         with VLANs its lower three bits are the priority. Without effect on the software HCA.";
+    traffic_class: u8 = "0", "SHMEM_TRAFFIC_CLASS",
+        "a number from 0 to 255", hca::traffic_class,
+        "Traffic class of packets that have an IP header or a global routing header: all of RoCE and of the \
+         software HCA. Its upper six bits are the DSCP (106: DSCP 26, and 2 below it: may be marked by \
+         congested switches).";
+    global_route: bool = "auto", "SHMEM_GRH",
+        "auto or always", hca::route,
+        "Whether InfiniBand packets have a global routing header where a LID would do: always, or only where \
+         the port needs one or the peer is in another subnet (auto). On Ethernet all have one.";
+    ack_timeout: Duration = "4s", "SHMEM_ACK_TIMEOUT",
+        "a time from 8us to 8796s", hca::ack_timeout,
+        "How long an acknowledgement may take before packets are sent again; rounded up to 4.096 us times a \
+         power of two.";
+    retry_count: u8 = "6", "SHMEM_RETRY_COUNT",
+        "a number from 0 to 7", hca::retries,
+        "How many such times may pass in a row before a connection counts as broken: with 4s and 6, after half \
+         a minute.";
+    rnr_retry: u8 = "7", "SHMEM_RNR_RETRY",
+        "a number from 0 to 7; 7 is without end", hca::retries,
+        "How often a message that finds no receive at the peer is sent again before the connection counts as \
+         broken. There are such messages only with SHMEM_ATOMICS=owner, or where auto means that.";
+    rnr_timeout: Duration = "160us", "SHMEM_RNR_TIMEOUT",
+        "a time from 10us to 655.36ms", hca::rnr_timeout,
+        "How long peers wait before that; rounded up to one of the 32 times that InfiniBand has.";
     soft_address: AddressChoice = "auto", "SHMEM_SOFT_ADDRESS",
         "auto, an IPv4 or IPv6 address, one followed by +, or a network such as 10.5.0.0/24", value::address,
         "Addresses of the software HCAs. auto: on one machine, loopback ones of the job's own; on \

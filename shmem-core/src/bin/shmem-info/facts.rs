@@ -1,13 +1,14 @@
 //! What there is to tell, gathered before anything is printed.
 
-use shmem_ib::device::choice::{Choice, NO_XRC, NoChoice, Usable, Verdict, choose, judge};
+use shmem_ib::device::choice::{Asked, Choice, NO_XRC, NoChoice, Usable, Verdict, choose, judge};
 use shmem_ib::device::hardware::Survey;
-use shmem_ib::device::inspect::{self, Inspection};
+use shmem_ib::device::inspect::{self, Inspection, NO_PROVIDER};
 use shmem_ib::device::memlock::Memlock;
+use shmem_ib::device::seat::Seat;
 use shmem_ib::device::sysfs::Places;
 use shmem_node::settings::{Settings, TABLE, Transport};
 
-use crate::wanted::wanted;
+use crate::wanted::{options, wanted};
 
 /// Everything.
 pub(crate) struct Facts {
@@ -24,39 +25,48 @@ pub(crate) struct Facts {
     pub(crate) survey: Survey,
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) inspection: Inspection,
-    /// What the first PE of a job would open.
-    pub(crate) choice: Result<Choice, NoChoice>,
+    /// Where this process may run, as PEs would that were started alike.
+    pub(crate) seat: Seat,
+    /// What the PEs of the first node of a job would open, each; one PE at least.
+    pub(crate) choices: Vec<Result<Choice, NoChoice>>,
 }
 
 impl Facts {
-    pub(crate) fn gather() -> Self {
+    /// Of this machine, as for so many PEs on it.
+    pub(crate) fn gather(pes: usize) -> Self {
         let (settings, bad_setting) = match Settings::from_env() {
             Ok(settings) => (settings, None),
             Err(e) => (Settings::default(), Some(e.to_string())),
         };
         let verbs = cfg!(feature = "verbs");
-        let gid_index = settings.gid_index;
-        let survey = Places {
-            gid_index,
-            ..Places::default()
-        }
-        .survey();
-        let verdicts = judge(&survey, gid_index);
-        // A build without verbs sees no devices.
-        let choice = if verbs {
-            choose(&wanted(&settings), 0, gid_index, &survey)
-        } else {
-            let none = Survey {
-                devices: Vec::new(),
-                trouble: Some("this program was built without feature `verbs`".into()),
-            };
-            choose(&wanted(&settings), 0, gid_index, &none)
+        let asked = Asked {
+            gid_index: settings.gid_index,
+            pkey: options(&settings).pkey,
         };
+        let places = Places {
+            gid_index: asked.gid_index,
+            whole_pkeys: true,
+            ..Places::default()
+        };
+        let survey = places.survey();
+        let verdicts = judge(&survey, asked);
+        // A build without verbs sees no devices.
+        let none = Survey {
+            trouble: Some("this program was built without feature `verbs`".into()),
+            ..Survey::default()
+        };
+        let seen = if verbs { &survey } else { &none };
         let inspection = inspect::inspect();
-        let choice = choice.and_then(|choice| match settings.transport {
-            Transport::Rc => Ok(choice),
-            Transport::Xrc => with_xrc(choice, &settings, &inspection),
-        });
+        let seat = Seat::here(&places, 0, 0);
+        let choice = |local| {
+            let seat = Seat {
+                local,
+                ..seat.clone()
+            };
+            let choice = choose(&wanted(&settings), &seat, asked, seen)?;
+            that_open(choice, &settings, &inspection)
+        };
+        let choices = (0..pes.max(1)).map(choice).collect();
         Self {
             version: env!("CARGO_PKG_VERSION"),
             verbs,
@@ -67,13 +77,28 @@ impl Facts {
             inspection,
             survey,
             verdicts,
-            choice,
+            seat,
+            choices,
         }
     }
 }
 
-/// Passes over ports of devices that open, but have no XRC, as a PE does that needs it.
-fn with_xrc(
+impl Facts {
+    /// The PEs, by their numbers on the node, that take this port.
+    pub(crate) fn users(&self, device: &str, port: u8) -> Vec<usize> {
+        let takes = |choice: &Result<Choice, NoChoice>| match choice {
+            Ok(Choice::Verbs { ports, .. }) => ports
+                .first()
+                .is_some_and(|p| p.device == device && p.port == port),
+            _ => false,
+        };
+        let numbered = self.choices.iter().enumerate();
+        numbered.filter(|(_, c)| takes(c)).map(|(i, _)| i).collect()
+    }
+}
+
+/// Passes over ports of devices that do not open, or have no XRC where a PE needs it, as PEs do.
+fn that_open(
     choice: Choice,
     settings: &Settings,
     inspection: &Inspection,
@@ -81,17 +106,18 @@ fn with_xrc(
     let Choice::Verbs { ports, or_soft } = choice else {
         return Ok(choice);
     };
-    // What cannot be asked may yet open for a PE.
-    let lacks = |port: &Usable| {
-        let mut asked = inspection.devices.iter();
-        let mine = asked.find(|(name, _)| *name == port.device);
-        mine.is_some_and(|(_, a)| a.as_ref().is_ok_and(|a| !a.xrc))
-    };
-    let (without, ports): (Vec<_>, Vec<_>) = ports.into_iter().partition(lacks);
-    if !ports.is_empty() {
+    let (open, refused): (Vec<_>, Vec<_>) = ports
+        .into_iter()
+        .map(|port| (refusal(&port, settings, inspection), port))
+        .partition(|(refusal, _)| refusal.is_none());
+    if !open.is_empty() {
+        let ports = open.into_iter().map(|(_, port)| port).collect();
         return Ok(Choice::Verbs { ports, or_soft });
     }
-    let found: Vec<_> = without.iter().map(|p| format!("{p}: {NO_XRC}")).collect();
+    let found: Vec<_> = refused
+        .iter()
+        .map(|(why, port)| format!("{port}: {}", why.as_deref().unwrap_or_default()))
+        .collect();
     let found = found.join("; ");
     match or_soft {
         true => Ok(Choice::Soft(found)),
@@ -100,6 +126,20 @@ fn with_xrc(
             found,
         }),
     }
+}
+
+/// Why the device of a port would not do, as far as that is known. One that cannot be asked may yet open for a PE.
+fn refusal(port: &Usable, settings: &Settings, inspection: &Inspection) -> Option<String> {
+    if let Err(why) = &inspection.library {
+        return Some(why.clone());
+    }
+    let mut asked = inspection.devices.iter();
+    let why = match asked.find(|(name, _)| *name == port.device) {
+        None => NO_PROVIDER,
+        Some((_, Ok(a))) if settings.transport == Transport::Xrc && !a.xrc => NO_XRC,
+        Some(_) => return None,
+    };
+    Some(why.to_owned())
 }
 
 /// The variables of the table that are set, and not to their default.
@@ -121,7 +161,7 @@ fn changed() -> Vec<(&'static str, String)> {
 mod tests {
     use super::*;
     use shmem_ib::device::abilities::Abilities;
-    use shmem_ib::verbs::{Fabric, Gid};
+    use shmem_ib::verbs::{Fabric, Gid, Pkey};
 
     fn abilities(xrc: bool) -> Abilities {
         Abilities {
@@ -131,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_xrc_is_passed_over_where_it_is_needed() {
+    fn devices_that_do_not_serve_are_passed_over() {
         let inspection = Inspection {
             library: Ok("there".into()),
             devices: vec![
@@ -140,19 +180,31 @@ mod tests {
                 ("closed".into(), Err("no permission".into())),
             ],
         };
-        let settings = Settings::default();
-        let left = |names: &[&str], or_soft| {
+        let over = |transport| Settings {
+            transport,
+            ..Settings::default()
+        };
+        let left_over = |transport, names: &[&str], or_soft| {
             let port = |name: &&str| Usable {
                 device: (*name).into(),
                 port: 1,
                 gid_index: 0,
                 gid: Gid([0; 16]),
+                gid_why: "",
+                pkey: Pkey::DEFAULT,
+                sm_lid: 1,
+                numa: None,
                 fabric: Fabric::InfiniBand,
                 rate: 1,
                 emulated: false,
+                why: String::new(),
             };
             let ports = names.iter().map(port).collect();
-            match with_xrc(Choice::Verbs { ports, or_soft }, &settings, &inspection) {
+            match that_open(
+                Choice::Verbs { ports, or_soft },
+                &over(transport),
+                &inspection,
+            ) {
                 Ok(Choice::Verbs { ports, .. }) => {
                     Ok(ports.into_iter().map(|p| p.device).collect::<Vec<_>>())
                 }
@@ -160,11 +212,16 @@ mod tests {
                 Err(e) => Err(e.to_string()),
             }
         };
+        let left = |names: &[&str], or_soft| left_over(Transport::Xrc, names, or_soft);
         let all = left(&["without", "with", "closed"], true);
         assert_eq!(all, Ok(vec!["with".into(), "closed".into()]));
         let soft = left(&["without"], true).unwrap_err();
         assert!(soft.starts_with("soft: without port 1") && soft.contains(NO_XRC));
         let none = left(&["without"], false).unwrap_err();
         assert!(none.starts_with("SHMEM_HCA=auto cannot be had: without port 1"));
+        let rc = left_over(Transport::Rc, &["without", "unlisted"], true);
+        assert_eq!(rc, Ok(vec!["without".into()]));
+        let unlisted = left_over(Transport::Rc, &["unlisted"], false).unwrap_err();
+        assert!(unlisted.contains("ibverbs-providers"), "{unlisted}");
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn render(facts: &Facts) -> Json {
         ("memlock_trouble", facts.memlock.refuses(facts.heap).into()),
         ("libibverbs", library.into()),
         ("libibverbs_trouble", trouble.into()),
+        ("pes", (facts.choices.len() as u64).into()),
         ("devices_trouble", facts.survey.trouble.clone().into()),
         ("devices", devices.collect()),
     ])
@@ -38,7 +39,7 @@ pub(crate) fn render(facts: &Facts) -> Json {
 
 /// What a PE would use: "soft", "verbs" with the ports in order, or an error.
 fn choice(facts: &Facts) -> Json {
-    let (kind, why, ports): (&str, Option<String>, &[Usable]) = match &facts.choice {
+    let (kind, why, ports): (&str, Option<String>, &[Usable]) = match &facts.choices[0] {
         Ok(Choice::Soft(why)) => ("soft", Some(why.clone()), &[]),
         Ok(Choice::Verbs { ports, .. }) => ("verbs", None, ports),
         Err(e) => ("error", Some(e.to_string()), &[]),
@@ -57,6 +58,8 @@ fn usable(port: &Usable) -> Json {
         ("gid_index", port.gid_index.into()),
         ("gid", port.gid.to_string().into()),
         ("fabric", port.fabric.to_string().into()),
+        ("partition", port.pkey.0.into()),
+        ("why", port.why.as_str().into()),
     ])
 }
 
@@ -75,6 +78,7 @@ fn device(facts: &Facts, seen: &RdmaDevice) -> Json {
         ("name", seen.name.as_str().into()),
         ("guid", seen.guid.as_str().into()),
         ("emulated", seen.emulated.into()),
+        ("numa_node", seen.numa.into()),
         ("transport", transport.into()),
         ("not_usable", refusal(facts, seen, None).into()),
         ("open_error", trouble.into()),
@@ -123,6 +127,22 @@ fn port(facts: &Facts, seen: &RdmaDevice, port: &RdmaPort, abilities: Option<&Ab
         ("active_mtu", mtu.map(|(now, _)| now.bytes() as u64).into()),
         ("max_mtu", mtu.map(|(_, most)| most.bytes() as u64).into()),
         ("lid", port.lid.into()),
+        ("lmc", port.lmc.into()),
+        (
+            "partitions",
+            port.pkeys
+                .iter()
+                .map(|(_, pkey)| Json::from(pkey.0))
+                .collect(),
+        ),
+        (
+            "used_by_pes",
+            facts
+                .users(&seen.name, port.number)
+                .into_iter()
+                .map(|pe| Json::from(pe as u64))
+                .collect(),
+        ),
         ("not_usable", refusal(facts, seen, Some(port.number)).into()),
         ("gids", port.gids.iter().map(gid).collect()),
     ])

@@ -3,6 +3,7 @@
 //! Which device a PE talks over is decided when it starts, by settings and by what it finds. This
 //! program makes the same decision and shows what it is made of.
 
+mod devices;
 mod facts;
 mod json;
 mod text;
@@ -15,21 +16,43 @@ use std::process::ExitCode;
 const HELP: &str = "\
 shmem-info: what PEs would use on this machine, and why
 
-usage: shmem-info [--json]
+usage: shmem-info [--devices] [--pes N] [--json]
 
+  --devices  a table of the ports of RDMA devices: which PEs take which, and why
+  --pes N    as for so many PEs on this machine; else as many as it has processors for this process
   --json     for programs
   --help     this text
   --version  the version
 
-SHMEM_HCA, SHMEM_GID_INDEX and SHMEM_TRANSPORT count as they do for a PE. Run it on each node of a job:
-PEs of different nodes must use the same kind of device.
+SHMEM_HCA, SHMEM_GID_INDEX, SHMEM_PKEY and SHMEM_TRANSPORT count as they do for a PE, and so do the processors
+that it may run on (numactl -N 1 shmem-info --devices). Run it on each node of a job: PEs of different nodes must
+use the same kind of device.
 ";
 
+/// More on one machine are a mistake.
+const MOST_PES: usize = 1 << 20;
+
 fn main() -> ExitCode {
-    let mut json = false;
-    for arg in std::env::args_os().skip(1) {
+    let (mut json, mut devices) = (false, false);
+    let mut pes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut args = std::env::args_os().skip(1);
+    while let Some(arg) = args.next() {
         match arg.to_string_lossy().as_ref() {
             "--json" => json = true,
+            "--devices" => devices = true,
+            "--pes" => {
+                let value = args.next().unwrap_or_default();
+                match value.to_string_lossy().parse() {
+                    Ok(n) if (1..=MOST_PES).contains(&n) => pes = n,
+                    _ => {
+                        eprintln!(
+                            "shmem-info: --pes {} is no number from 1 to {MOST_PES}",
+                            value.display()
+                        );
+                        return ExitCode::from(2);
+                    }
+                }
+            }
             "--help" | "-h" => return say(HELP),
             "--version" | "-V" => {
                 return say(concat!("shmem-info ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -40,8 +63,10 @@ fn main() -> ExitCode {
             }
         }
     }
-    let facts = facts::Facts::gather();
-    if json {
+    let facts = facts::Facts::gather(pes);
+    if devices && !json {
+        say(&devices::render(&facts))
+    } else if json {
         say(&format!("{}\n", json::render(&facts)))
     } else {
         say(&text::render(&facts))

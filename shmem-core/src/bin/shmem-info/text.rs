@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use shmem_ib::device::abilities::Abilities;
 use shmem_ib::device::choice::Choice;
 use shmem_ib::device::hardware::{GidEntry, RdmaDevice, RdmaPort};
+use shmem_ib::device::inspect::NO_PROVIDER;
 
 use crate::facts::Facts;
 
@@ -20,11 +21,11 @@ fn write(out: &mut String, facts: &Facts) -> fmt::Result {
     let built = if facts.verbs { "with" } else { "without" };
     writeln!(out, "shmem {}, built {built} feature verbs", facts.version)?;
     writeln!(out, "\nA PE here uses")?;
-    match &facts.choice {
+    match &facts.choices[0] {
         Ok(Choice::Soft(why)) => writeln!(out, "  the software HCA: {why}")?,
         Ok(Choice::Verbs { ports, or_soft }) => {
             for port in ports.iter().take(1) {
-                writeln!(out, "  {port}")?;
+                writeln!(out, "  {port}: {}", port.why)?;
             }
             for port in ports.iter().skip(1) {
                 writeln!(out, "  or, if that does not open, {port}")?;
@@ -93,6 +94,10 @@ fn device(out: &mut String, facts: &Facts, seen: &RdmaDevice) -> fmt::Result {
         }
         Some(Err(why)) => {
             writeln!(out, "    {why}")?;
+            None
+        }
+        None if facts.inspection.library.is_ok() => {
+            writeln!(out, "    {NO_PROVIDER}")?;
             None
         }
         None => None,

@@ -9,6 +9,7 @@ use crate::interface::Local;
 use crate::manager::Identity;
 use crate::retry::RetryPolicy;
 use shmem_verbs::PortInfo;
+use shmem_verbs::timeouts::ack_timeout;
 
 /// Over what kind of connection peers are reached; the same in all PEs of a job.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +87,12 @@ pub struct EndpointConfig {
     pub rc_timeout: u8,
     /// Timeouts without progress before an RC queue pair fails, 0 to 7.
     pub rc_retry: u8,
+    /// How often a SEND that finds no receive is repeated before an RC queue pair fails, 0 to 7; 7: as long as
+    /// the peer lives. There are SENDs only where owners execute atomics.
+    pub rnr_retry: u8,
+    /// How long a peer whose SEND finds no receive waits before it repeats it, by the code of
+    /// [`RcDest::min_rnr_timer`](shmem_verbs::RcDest::min_rnr_timer).
+    pub rnr_timer: u8,
     /// READs and atomics that one connection may have outstanding; the port may allow fewer.
     pub max_rd_atomic: u8,
     /// RC queue pairs that may exist at a time; 0 is no limit. With a limit, the least recently
@@ -123,6 +130,11 @@ impl Default for EndpointConfig {
             // more: Soft-RoCE takes that for "always".
             rc_timeout: 20,
             rc_retry: 6,
+            // Without limit: peers post receives again as long as they live.
+            rnr_retry: 7,
+            // 0.16 ms. Receives are missing only while whoever makes progress there is behind, which takes
+            // about so long to change.
+            rnr_timer: 8,
             max_rd_atomic: 128,
             max_qps: 0,
             sq_depth: 256,
@@ -183,8 +195,7 @@ impl EndpointConfig {
 
     /// After so long without progress an RC queue pair has certainly failed.
     pub(super) fn rc_give_up(&self) -> Duration {
-        let timeout = Duration::from_nanos(4096) * (1 << self.rc_timeout);
-        timeout * (u32::from(self.rc_retry) + 1)
+        ack_timeout(self.rc_timeout) * (u32::from(self.rc_retry) + 1)
     }
 }
 

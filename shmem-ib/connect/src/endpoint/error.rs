@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::atomics::by_owner::message::Refusal;
-use shmem_verbs::{Failure, VerbsError, WcStatus};
+use shmem_verbs::{Failure, Lane, VerbsError, WcStatus};
 
 /// Why an operation on an endpoint failed. `peer` fields hold the directory's description.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -56,8 +56,8 @@ pub enum ConnError {
     /// The peer does not answer connection messages.
     #[error(
         "{peer} at {address} does not answer: {sent} connection requests in {silent:?} brought \
-         no sign of life. It has died, its node is unreachable (firewall? routing?), or it runs \
-         another job"
+         no sign of life. It has died, its node is unreachable (firewall? routing?), it runs another \
+         job, or something on the way drops what is marked as these are ({lane})"
     )]
     Unreachable {
         /// The peer.
@@ -68,6 +68,8 @@ pub enum ConnError {
         sent: u32,
         /// For how long.
         silent: Duration,
+        /// How the requests were marked.
+        lane: Lane,
     },
     /// The peer has closed its endpoint in order.
     #[error(
@@ -254,6 +256,9 @@ pub(super) const fn hint(status: WcStatus) -> &'static str {
         WcStatus::RetryExcErr => {
             "no acknowledgement within the retry budget: the PE has died or was killed, or its \
              node is unreachable"
+        }
+        WcStatus::RnrRetryExcErr => {
+            "the peer had no receive for it each time it was repeated: its progress thread does not run"
         }
         WcStatus::RemAccessErr => {
             "the peer refused the access: its segment was deregistered (has it finalized?), or \

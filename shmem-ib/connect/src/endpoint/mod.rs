@@ -147,6 +147,10 @@ impl<H: Hca> Endpoint<H> {
             config.rc_retry <= 7,
             "0 to 7",
         )?;
+        let rnr_retry = config.rnr_retry;
+        check("rnr_retry", rnr_retry.into(), rnr_retry <= 7, "0 to 7")?;
+        let rnr_timer = config.rnr_timer;
+        check("rnr_timer", rnr_timer.into(), rnr_timer <= 31, "0 to 31")?;
         let by_owner = config.atomics.by_owner(&port);
         if by_owner && matches!(config.transport, Transport::Xrc { .. }) {
             return Err(ConnError::OwnerOverXrc);
@@ -230,6 +234,7 @@ impl<H: Hca> Endpoint<H> {
         Published {
             ud: self.ud_address(),
             fabric: self.hca.fabric(),
+            pkey: self.hca.port().lane.pkey,
             by_owner: self.by_owner,
         }
     }

@@ -16,6 +16,7 @@ use rdma_sys::{
 use super::SysError;
 use super::error::{last_errno, reason};
 use super::library::{Library, library};
+use shmem_verbs::Pkey;
 
 /// The devices of this machine, as libibverbs lists them.
 pub(super) struct DeviceList {
@@ -191,6 +192,20 @@ impl Context {
             0 => Ok(attr),
             errno => Err(self.failed("query a port", errno)),
         }
+    }
+
+    /// The partitions of a port, by index; only the first, or all. Empty if they cannot be asked.
+    pub(super) fn query_pkeys(&self, port: u8, whole: bool) -> Vec<(u16, Pkey)> {
+        let most = if whole { u16::MAX } else { 0 };
+        let entry = |index: u16| {
+            let mut key = 0;
+            let raw = self.raw.as_ptr();
+            // SAFETY: the context is open, and `key` is written.
+            let rc = unsafe { (self.library.query_pkey)(raw, port, index.into(), &mut key) };
+            // In the order of the network.
+            (rc == 0).then_some((index, Pkey(u16::from_be(key))))
+        };
+        (0..=most).map_while(entry).collect()
     }
 
     /// The GIDs in use of all ports; `None` if the library is too old to tell.

@@ -10,7 +10,7 @@ use rdma_sys::{
 use super::SysError;
 use super::context::{Context, DeviceList};
 use crate::abilities::{Abilities, Odp, OdpOps, PortAbilities};
-use crate::hardware::{Atomics, GidEntry, GidKind, LinkLayer, PortState, RdmaPort};
+use crate::hardware::{Atomics, GidEntry, GidKind, LinkLayer, PhysicalState, PortState, RdmaPort};
 use crate::quirks::Quirks;
 use crate::sysfs;
 use shmem_verbs::{Gid, Mtu};
@@ -91,6 +91,9 @@ pub(super) fn describe(context: &Context) -> Result<Abilities, SysError> {
     Ok(told.corrected(quirks))
 }
 
+/// `IBV_QPF_GRH_REQUIRED` of `<infiniband/verbs.h>`.
+const QPF_GRH_REQUIRED: u8 = 1;
+
 fn port((number, attr): (u8, ibv_port_attr)) -> PortAbilities {
     // A port that is down may tell no MTU.
     let mtu = |code: u32| Mtu::from_code(code as u8).unwrap_or(Mtu::M256);
@@ -105,8 +108,13 @@ fn port((number, attr): (u8, ibv_port_attr)) -> PortAbilities {
                 other => LinkLayer::Other(format!("unknown link layer {other}")),
             },
             rate: 0,
+            physical: PhysicalState::from_code(attr.phys_state),
             lid: attr.lid,
+            lmc: attr.lmc,
+            sm_lid: attr.sm_lid,
+            needs_grh: attr.flags & QPF_GRH_REQUIRED != 0,
             gids: Vec::new(),
+            pkeys: Vec::new(),
         },
         mtu: (mtu(attr.active_mtu), mtu(attr.max_mtu)),
         max_msg: attr.max_msg_sz.into(),

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use crate::memlock::Memlock;
+use crate::memlock::{Memlock, RAISE_MEMLOCK};
 use shmem_verbs::VerbsError;
 
 /// Why a device cannot be used. Cloned, because loading the library is tried once per process.
@@ -99,6 +99,16 @@ pub enum SysError {
         /// Those that are there.
         present: String,
     },
+    /// The port is not in the partition.
+    #[error("port {port} of RDMA device {name}: {why}")]
+    NoSuchPkey {
+        /// The device.
+        name: String,
+        /// The port.
+        port: u8,
+        /// Which partitions it is in.
+        why: String,
+    },
     /// A resource was refused.
     #[error("RDMA device {name}: {reason}")]
     Refused {
@@ -142,9 +152,8 @@ pub(super) fn registration_advice(errno: i32, memlock: impl FnOnce() -> Memlock)
                 limit: Some(bytes),
                 privileged: false,
             } => format!(
-                "; registered memory is locked, and this process may lock {} KiB: `ulimit -l \
-                 unlimited`, or memlock in /etc/security/limits.conf, or LimitMEMLOCK=infinity in \
-                 the systemd unit that starts the job; otherwise the machine has too little memory",
+                "; registered memory is locked, and this process may lock {} KiB; {RAISE_MEMLOCK}; \
+                 otherwise the machine has too little memory",
                 bytes >> 10
             ),
             _ => "; registered memory is locked, which no limit of this process forbids: the \

@@ -71,6 +71,7 @@ functions! {
     close_device: fn(*mut ibv_context) -> c_int;
     query_device: fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
     query_port: fn(*mut ibv_context, u8, *mut _compat_ibv_port_attr) -> c_int;
+    query_pkey: fn(*mut ibv_context, u8, c_int, *mut u16) -> c_int;
     alloc_pd: fn(*mut ibv_context) -> *mut ibv_pd;
     dealloc_pd: fn(*mut ibv_pd) -> c_int;
     reg_mr: fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;

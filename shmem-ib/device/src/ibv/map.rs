@@ -11,7 +11,8 @@ use crate::hardware::{LinkLayer, RdmaPort};
 use crate::options::VerbsConfig;
 use crate::quirks::Quirks;
 use shmem_verbs::{
-    Access, AddressVector, GRH_LEN, Gid, QpAttr, QpState, QpType, SendOp, WcOpcode, WcStatus,
+    Access, AddressVector, GRH_LEN, Gid, Lane, Pkey, QpAttr, QpState, QpType, SendOp, WcOpcode,
+    WcStatus,
 };
 
 /// The port of RoCE version 2, by which software HCAs find a device.
@@ -115,6 +116,18 @@ pub(super) const fn qp_state(code: u32) -> QpState {
     }
 }
 
+/// Largest LMC of the InfiniBand specification.
+const MAX_LMC: u8 = 7;
+
+/// The LID that stands for a subnet in all others (FLID), where its subnet manager has put it into the prefix: a
+/// site-local one, and the LID in its third word. Switches send what goes there to a router; where there is none,
+/// only a subnet administrator knows the router's own LID.
+fn flid(gid: Gid) -> Option<u16> {
+    let site_local = gid.0[0] == 0xfe && gid.0[1] & 0xc0 == 0xc0;
+    let lid = u16::from_be_bytes([gid.0[4], gid.0[5]]);
+    Some(lid).filter(|lid| site_local && *lid != 0)
+}
+
 /// From where packets leave: what every path begins with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
@@ -123,17 +136,35 @@ pub(super) struct Origin {
     pub(super) gid_index: u8,
     /// On Ethernet there are no LIDs: peers are found by GID alone.
     pub(super) ethernet: bool,
+    /// Packets have a global routing header, even where a LID would do.
+    pub(super) global: bool,
+    /// That of the port which this process uses, and how far it is from the first one.
     pub(super) lid: u16,
+    pub(super) path_bits: u8,
+    pub(super) pkey_index: u16,
+    pub(super) lane: Lane,
 }
 
 impl Origin {
-    pub(super) fn new(port: &RdmaPort, gid: Gid, config: &VerbsConfig) -> Self {
+    /// From a GID of the port, in a partition by its place in the port's table and its key.
+    pub(super) fn new(
+        port: &RdmaPort,
+        gid: Gid,
+        (pkey_index, pkey): (u16, Pkey),
+        config: &VerbsConfig,
+    ) -> Self {
+        let (options, lids) = (&config.options, 1 << port.lmc.min(MAX_LMC));
+        let path_bits = (config.path % lids) as u8;
         Self {
             port: port.number,
             gid,
             gid_index: config.gid_index,
             ethernet: port.link == LinkLayer::Ethernet,
-            lid: port.lid,
+            global: port.needs_grh || options.global_route,
+            lid: port.lid | u16::from(path_bits),
+            path_bits,
+            pkey_index,
+            lane: options.lane(pkey),
         }
     }
 
@@ -149,21 +180,27 @@ impl Origin {
     }
 
     /// The way to a peer. InfiniBand packets within a subnet need only the LID; between subnets,
-    /// and on Ethernet always, they carry a global routing header.
+    /// and on Ethernet always, they carry a global routing header. Their LID then is one that stands for the
+    /// peer's subnet, where GIDs have such, or what the peer says of itself.
     pub(super) fn path_to(&self, av: &AddressVector) -> ibv_ah_attr {
-        let lid = if self.ethernet { 0 } else { av.udp_port };
-        let is_global = self.ethernet || lid == 0 || self.is_elsewhere(av.gid);
+        let elsewhere = !self.ethernet && self.is_elsewhere(av.gid);
+        let subnet = flid(av.gid).filter(|_| elsewhere && flid(self.gid).is_some());
+        let lid = match self.ethernet {
+            true => 0,
+            false => subnet.unwrap_or(av.udp_port),
+        };
+        let is_global = self.ethernet || self.global || lid == 0 || elsewhere;
         ibv_ah_attr {
             grh: ibv_global_route {
                 dgid: ibv_gid { raw: av.gid.0 },
                 flow_label: 0,
                 sgid_index: self.gid_index,
                 hop_limit: HOP_LIMIT,
-                traffic_class: 0,
+                traffic_class: self.lane.traffic_class,
             },
             dlid: lid,
-            sl: 0,
-            src_path_bits: 0,
+            sl: self.lane.service_level,
+            src_path_bits: self.path_bits,
             static_rate: 0,
             is_global: is_global.into(),
             port_num: self.port,
@@ -228,7 +265,7 @@ pub(super) fn transition(
     let responder = matches!(ty, QpType::Rc | QpType::XrcTgt);
     match attr {
         QpAttr::Init { access, qkey } => {
-            out.pkey_index = 0;
+            out.pkey_index = origin.pkey_index;
             out.port_num = origin.port;
             mask |= m::IBV_QP_PKEY_INDEX | m::IBV_QP_PORT;
             if let Some(qkey) = qkey {
@@ -290,13 +327,17 @@ mod tests {
         text.parse::<std::net::IpAddr>().unwrap().into()
     }
 
-    const fn origin(ethernet: bool, gid: Gid) -> Origin {
+    fn origin(ethernet: bool, gid: Gid) -> Origin {
         Origin {
             port: 2,
             gid,
             gid_index: 3,
             ethernet,
+            global: false,
             lid: 17,
+            path_bits: 0,
+            pkey_index: 0,
+            lane: Lane::default(),
         }
     }
 
@@ -402,6 +443,20 @@ mod tests {
         assert_eq!(way("fec0::2", 5), (1, 5), "behind a router");
         assert_eq!(way("fe80::2", 0), (1, 0), "no LID is known");
         assert_eq!(way("::", 5), (0, 5), "the sender of a local datagram");
+        // Of two subnets that are routed by LIDs of their own.
+        let here = super::tests::origin(false, gid("fec0:0:7::1"));
+        let there = AddressVector {
+            gid: gid("fec0:0:8::1"),
+            udp_port: 5,
+        };
+        let path = here.path_to(&there);
+        assert_eq!((path.is_global, path.dlid), (1, 8));
+        let at_home = AddressVector {
+            gid: gid("fec0:0:7::2"),
+            udp_port: 5,
+        };
+        let path = here.path_to(&at_home);
+        assert_eq!((path.is_global, path.dlid), (0, 5));
         let src = origin.source_of(None, 5);
         assert_eq!((src.gid, src.udp_port), (Gid::default(), 5));
     }

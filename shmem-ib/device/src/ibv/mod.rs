@@ -36,6 +36,8 @@ mod sleep;
 mod sleepers;
 mod stash;
 mod table;
+#[cfg(test)]
+mod told_tests;
 mod verbs;
 
 pub use discover::{FoundDevice, devices};

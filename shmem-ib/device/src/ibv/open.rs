@@ -13,7 +13,7 @@ use super::objects::{Channel, CqObject};
 use super::qp::{Held, Qp};
 use super::sleepers::Sleepers;
 use crate::abilities::{Abilities, PortAbilities};
-use crate::hardware::{Atomics, GidEntry, LinkLayer, PortState, RdmaPort};
+use crate::hardware::{Atomics, GidEntry, RdmaPort};
 use crate::options::VerbsConfig;
 use shmem_verbs::{Cq, PortInfo, QpInit, QpType};
 
@@ -37,7 +37,18 @@ impl VerbsHca {
         let wanted = |g: &&GidEntry| g.index == u16::from(config.gid_index);
         let gid = port.gids.iter().find(wanted);
         let gid = gid.ok_or_else(|| no_such_gid(name, port, config.gid_index))?;
-        let origin = Origin::new(port, gid.gid, config);
+        let whole = config.options.pkey.is_some();
+        let with_pkeys = RdmaPort {
+            pkeys: context.query_pkeys(port.number, whole),
+            ..port.clone()
+        };
+        let pkey = with_pkeys.pkey(config.options.pkey);
+        let pkey = pkey.map_err(|why| SysError::NoSuchPkey {
+            name: name.clone(),
+            port: port.number,
+            why,
+        })?;
+        let origin = Origin::new(port, gid.gid, pkey, config);
         let on_demand = config.options.on_demand_paging && info.odp.serves_segments();
         let refused = |what: &str, errno| SysError::Refused {
             name: name.clone(),
@@ -78,18 +89,11 @@ fn active_port<'a>(
     if port.state.is_active() {
         return Ok(told);
     }
-    let advice = match (&port.link, &port.state) {
-        (LinkLayer::InfiniBand, PortState::Init | PortState::Armed) => {
-            "start a subnet manager (opensm), or the one of the switch"
-        }
-        (LinkLayer::InfiniBand, _) => "look at the cable and the switch",
-        _ => "bring its network interface up (`ip link set ... up`), look at the cable",
-    };
     Err(SysError::PortNotActive {
         name: name.to_owned(),
         port: number,
         state: port.state.to_string(),
-        advice,
+        advice: port.remedy(),
     })
 }
 
@@ -121,6 +125,7 @@ fn port_info(
     let rd_atomic = caps.max_qp_rd_atom.min(caps.max_qp_init_rd_atom);
     PortInfo {
         av: origin.av(),
+        lane: origin.lane,
         active_mtu: port.mtu.0,
         max_inline,
         max_rd_atomic: u8::try_from(rd_atomic).unwrap_or(u8::MAX),

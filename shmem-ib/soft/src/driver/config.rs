@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use shmem_verbs::Mtu;
+use shmem_verbs::{Lane, Mtu};
 
 use super::faults::Faults;
 use crate::xrc::SharedWindow;
@@ -22,6 +22,8 @@ pub struct SoftConfig {
     pub ports: (u16, u16),
     /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
     pub mtu: Mtu,
+    /// How packets are marked. Service levels mean nothing to sockets.
+    pub lane: Lane,
     /// Whether peers may be RoCEv2 devices of other makes. Then each packet is sent as a datagram
     /// of its own, and a packet is taken from any UDP port of its sender and with any IPv4
     /// identification ([`crate::wire::icrc::solve_ip_id`] says what that costs). All ports in use
@@ -53,6 +55,7 @@ impl SoftConfig {
             bind: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
             ports: (0, 0),
             mtu: Mtu::M4096,
+            lane: Lane::default(),
             interop: false,
             shared: None,
             silent: false,

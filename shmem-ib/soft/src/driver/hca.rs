@@ -111,6 +111,7 @@ impl SoftHca {
         let memory = unsafe { RawMemory::new() };
         let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
         engine.set_interop(config.interop);
+        engine.set_lane(config.lane);
         if config.shares && !config.interop {
             engine.set_receive_buffer(socket.receive_buffer());
         }

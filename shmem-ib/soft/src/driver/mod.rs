@@ -27,5 +27,8 @@ mod failing_tests;
 #[path = "tests/long_read.rs"]
 mod long_read_tests;
 #[cfg(test)]
+#[path = "tests/marks.rs"]
+mod marks_tests;
+#[cfg(test)]
 #[path = "tests/unwilling.rs"]
 mod unwilling;

@@ -14,9 +14,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
-    set_ipv6_v6only, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
-    set_socket_send_buffer_size, socket_recv_buffer_size,
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ip_tos,
+    set_ipv6_mtu_discover, set_ipv6_tclass, set_ipv6_v6only, set_socket_recv_buffer_size,
+    set_socket_recv_buffer_size_force, set_socket_send_buffer_size, socket_recv_buffer_size,
 };
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, bind, getsockname, sendto, socket_with,
@@ -94,6 +94,12 @@ impl Socket {
             set_ipv6_mtu_discover(&fd, Ipv6PathMtuDiscovery::PROBE)?;
             // RoCEv2 devices leave the UDP checksum 0: the ICRC covers more.
             messages::take_unchecked(fd.as_fd())?;
+        }
+        // Both leave the ICRC as it is, which routers may change them under.
+        match config.lane.traffic_class {
+            0 => {}
+            class if v4 => set_ip_tos(&fd, class)?,
+            class => set_ipv6_tclass(&fd, class.into())?,
         }
         // The kernel cuts these to its limits (rmem_max, wmem_max), but for privileged processes.
         let wanted = config.receive_buffer.min(i32::MAX as u32) as usize;

@@ -19,8 +19,8 @@ use crate::xrc::DomainTable;
 use shmem_verbs::provider::Slots;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{
-    AddressVector, Completion, Counters, Cq, Mtu, PortInfo, QpState, Qpn, VerbsError, WcStatus,
-    transitions,
+    AddressVector, Completion, Counters, Cq, Lane, Mtu, PortInfo, QpState, Qpn, VerbsError,
+    WcStatus, transitions,
 };
 
 /// The machine; `M` is the memory that regions lie in.
@@ -53,6 +53,7 @@ impl<M: Memory> Engine<M> {
         let (rng, mut secrets) = (Rng::new(seed), Secrets::from(seed));
         let port = PortInfo {
             av,
+            lane: Lane::default(),
             active_mtu: mtu,
             max_inline: MAX_INLINE,
             max_rd_atomic: MAX_RD_ATOMIC,
@@ -98,6 +99,12 @@ impl<M: Memory> Engine<M> {
     /// packets have identifications that we do not see.
     pub const fn set_interop(&mut self, interop: bool) {
         self.interop = interop;
+    }
+
+    /// How packets are marked, as far as it stands in what is protected by the ICRC: the partition. Packets
+    /// of others are dropped.
+    pub const fn set_lane(&mut self, lane: Lane) {
+        self.port.lane = lane;
     }
 
     /// So many bytes of packets wait for [`Engine::handle_datagram`] at most, what is more is lost: peers

@@ -10,9 +10,10 @@ use crate::queues::receive::Received;
 use crate::queues::shared::Receives;
 use crate::rc::responder::Handled;
 use crate::rc::target::Target;
-use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, Xrc, icrc, rnr_delay_ns};
+use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, Xrc, icrc};
 use crate::xrc::SrqOwner;
-use shmem_verbs::{AddressVector, QpState, QpType, Qpn, WcStatus};
+use shmem_verbs::timeouts::rnr_delay_ns;
+use shmem_verbs::{AddressVector, Pkey, QpState, QpType, Qpn, WcStatus};
 
 impl<M: Memory> Engine<M> {
     /// Takes the payload of a UDP datagram that came from `src`.
@@ -31,7 +32,8 @@ impl<M: Memory> Engine<M> {
             self.counters.icrc_errors += 1;
             return;
         };
-        if !self.dispatch(now, src, &packet) {
+        let ours = self.port.lane.pkey.hears(Pkey(packet.bth.pkey));
+        if !ours || !self.dispatch(now, src, &packet) {
             self.counters.dropped += 1;
         }
     }

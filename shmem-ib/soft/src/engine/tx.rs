@@ -74,7 +74,7 @@ impl<M: Memory> Engine<M> {
     }
 
     fn transmit_from(&mut self, qpn: Qpn, now: u64, buf: &mut [u8]) -> Sent {
-        let src = self.port.av;
+        let (src, pkey) = (self.port.av, self.port.lane.pkey.0);
         let Some(qp) = self.qps.get_mut(qpn.0) else {
             return Sent::Nothing;
         };
@@ -110,6 +110,7 @@ impl<M: Memory> Engine<M> {
                             QpType::XrcTgt => Xrc::Response,
                             _ => Xrc::No,
                         },
+                        pkey,
                         ..Bth::new(r.opcode, dest.qpn, r.psn, false)
                     };
                     let header = Header { bth, ext: r.ext };
@@ -150,6 +151,7 @@ impl<M: Memory> Engine<M> {
                 };
                 let bth = Bth {
                     xrc: r.srqn.map_or(Xrc::No, Xrc::Request),
+                    pkey,
                     ..Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req)
                 };
                 let header = Header { bth, ext: r.ext };

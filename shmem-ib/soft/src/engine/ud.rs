@@ -18,7 +18,7 @@ const UDP_LEN: usize = 8;
 
 impl<M: Memory> Engine<M> {
     pub(crate) fn transmit_ud(&mut self, qpn: Qpn, buf: &mut [u8]) -> Sent {
-        let src = self.port.av;
+        let (src, pkey) = (self.port.av, self.port.lane.pkey.0);
         let Some(qp) = self.qps.get_mut(qpn.0).filter(|q| q.state == QpState::Rts) else {
             return Sent::Nothing;
         };
@@ -42,7 +42,10 @@ impl<M: Memory> Engine<M> {
             None => (Opcode::UdSendOnly, Ext::Deth(deth)),
             Some(imm) => (Opcode::UdSendOnlyImm, Ext::DethImm(deth, imm)),
         };
-        let bth = Bth::new(opcode, dest_qp, ud.psn, false);
+        let bth = Bth {
+            pkey,
+            ..Bth::new(opcode, dest_qp, ud.psn, false)
+        };
         let header = Header { bth, ext };
         let len = wqe.len as usize;
         let at = header.encode(buf, len);

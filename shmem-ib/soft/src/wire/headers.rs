@@ -127,7 +127,7 @@ const CREDITS: [u32; 31] = [
 pub enum Syndrome {
     /// Executed. 5 bits of end-to-end credits; 0x1f: none are counted.
     Ack(u8),
-    /// No receive buffer: wait as the 5-bit timer says ([`rnr_delay_ns`]), then send again.
+    /// No receive buffer: wait as the 5-bit timer says ([`rnr_delay_ns`](shmem_verbs::timeouts::rnr_delay_ns)), then send again.
     Rnr(u8),
     /// Not executed.
     Nak(NakCode),
@@ -182,16 +182,6 @@ impl Syndrome {
             _ => Self::Reserved(code),
         }
     }
-}
-
-/// How long an RNR NAK asks to wait, in nanoseconds (code 0 is the longest, 655.36 ms).
-#[must_use]
-pub const fn rnr_delay_ns(timer: u8) -> u64 {
-    const HUNDREDTHS_MS: [u32; 32] = [
-        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
-        1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-    ];
-    HUNDREDTHS_MS[(timer & 0x1f) as usize] as u64 * 10_000
 }
 
 /// Acknowledge extended header.

@@ -30,7 +30,7 @@ mod opcode;
 mod packet;
 mod sizes;
 
-pub use headers::{Aeth, AtomicEth, Bth, Deth, NakCode, Reth, Syndrome, Xrc, rnr_delay_ns};
+pub use headers::{Aeth, AtomicEth, Bth, Deth, NakCode, Reth, Syndrome, Xrc};
 pub use icrc::Flow;
 pub use opcode::{ExtKind, Opcode};
 pub use packet::{DecodeError, Ext, Header, Packet};

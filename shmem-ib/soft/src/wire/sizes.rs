@@ -10,5 +10,5 @@ pub const EXT_MAX: usize = 28;
 pub const XRCETH_LEN: usize = 4;
 /// Longest packet with an MTU of 4096.
 pub const PACKET_MAX: usize = BTH_LEN + XRCETH_LEN + EXT_MAX + 4096 + ICRC_LEN;
-/// Default partition key with full membership, the only one used.
+/// Default partition key with full membership.
 pub const PKEY_DEFAULT: u16 = 0xffff;

@@ -10,10 +10,6 @@ use crate::endpoint::error::ConnError;
 use crate::interface::{Action, Link};
 use shmem_verbs::{Access, Hca, Psn, QpAttr, QpInit, QpType, Qpn, RcDest, VerbsError};
 
-/// How long a peer whose message finds no receive waits: 0.16 ms. Receives are missing only while
-/// whoever makes progress here is behind, which takes about so long to change.
-const RNR_TIMER: u8 = 8;
-
 /// An XRC initiator answers nobody.
 const INIT_INITIATOR: QpAttr = QpAttr::Init {
     access: Access::NONE,
@@ -135,7 +131,7 @@ impl<H: Hca> Driver<H> {
             rq_psn: link.psn,
             mtu: link.mtu,
             max_dest_rd_atomic: link.max_dest_rd_atomic,
-            min_rnr_timer: RNR_TIMER,
+            min_rnr_timer: self.config.rnr_timer,
         };
         self.hca().modify_qp(qpn, &QpAttr::Rtr { dest: Some(dest) })
     }

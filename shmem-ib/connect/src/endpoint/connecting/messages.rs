@@ -109,8 +109,8 @@ impl<H: Hca> Driver<H> {
             sq_psn,
             timeout: self.config.rc_timeout,
             retry_cnt: self.config.rc_retry,
-            // Without limit: peers post receives again as long as they live.
-            rnr_retry: if self.owner.is_some() { 7 } else { 0 },
+            // Without owners there are no SENDs: one would be a mistake.
+            rnr_retry: self.owner.as_ref().map_or(0, |_| self.config.rnr_retry),
             max_rd_atomic,
         };
         self.hca.modify_qp(qpn, &rts)
@@ -135,6 +135,7 @@ impl<H: Hca> Driver<H> {
 
     pub(crate) fn connect_failed(&mut self, pe: u32, failure: Failure) {
         let name = self.describe(pe);
+        let lane = self.hca.port().lane;
         let peer = self.peers.entry(pe).or_default();
         peer.failures += 1;
         peer.failure = Some(match failure {
@@ -143,6 +144,7 @@ impl<H: Hca> Driver<H> {
                 address: peer.address.map_or_else(|| "?".into(), |a| a.to_string()),
                 sent,
                 silent: Duration::from_millis(nanos / 1_000_000),
+                lane,
             },
             Failure::QueuePair(why) => ConnError::QueuePair { peer: name, why },
             Failure::PeerLeft => ConnError::PeerLeft { peer: name },

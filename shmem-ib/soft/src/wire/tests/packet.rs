@@ -89,9 +89,9 @@ fn opcode_codes_and_syndromes_round_trip() {
         Syndrome::from_code(0x62),
         Syndrome::Nak(NakCode::RemoteAccess)
     );
-    assert_eq!(crate::wire::rnr_delay_ns(0), 655_360_000);
-    assert_eq!(crate::wire::rnr_delay_ns(1), 10_000);
-    assert_eq!(crate::wire::rnr_delay_ns(31), 491_520_000);
+    assert_eq!(shmem_verbs::timeouts::rnr_delay_ns(0), 655_360_000);
+    assert_eq!(shmem_verbs::timeouts::rnr_delay_ns(1), 10_000);
+    assert_eq!(shmem_verbs::timeouts::rnr_delay_ns(31), 491_520_000);
 }
 
 fn ext(kind: ExtKind) -> BoxedStrategy<Ext> {
