@@ -13,7 +13,7 @@ cargo build --release --quiet --features shmem-core/verbs --bins --examples \
 for program in shmrun shmem-info $(npb_programs) footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
 done
-tests=(conformance_verbs endpoint_verbs interop_rxe)
+tests=(conformance_verbs endpoint_verbs interop_rxe marks_rxe)
 # Cargo alone knows the names of test binaries; it tells them as `"executable":"PATH"`.
 # shellcheck disable=SC2046 # an option for each
 cargo test --release --quiet --no-run -p shmem-ib --features verbs $(printf -- '--test %s ' "${tests[@]}") \

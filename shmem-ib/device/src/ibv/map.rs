@@ -8,7 +8,7 @@ use rdma_sys::{
 };
 
 use crate::hardware::{LinkLayer, RdmaPort};
-use crate::options::VerbsConfig;
+use crate::options::{VerbsConfig, VerbsOptions};
 use crate::quirks::Quirks;
 use shmem_verbs::{
     Access, AddressVector, GRH_LEN, Gid, Lane, Pkey, QpAttr, QpState, QpType, SendOp, WcOpcode,
@@ -136,36 +136,37 @@ pub(super) struct Origin {
     pub(super) gid_index: u8,
     /// On Ethernet there are no LIDs: peers are found by GID alone.
     pub(super) ethernet: bool,
-    /// Packets have a global routing header, even where a LID would do.
-    pub(super) global: bool,
+    /// It takes packets only with a global routing header.
+    pub(super) needs_grh: bool,
     /// That of the port which this process uses, and how far it is from the first one.
     pub(super) lid: u16,
     pub(super) path_bits: u8,
-    pub(super) pkey_index: u16,
-    pub(super) lane: Lane,
+    /// Its partition, by the place in the port's table and the key there.
+    pub(super) pkey: (u16, Pkey),
+    /// What else a user says.
+    pub(super) options: VerbsOptions,
 }
 
 impl Origin {
-    /// From a GID of the port, in a partition by its place in the port's table and its key.
-    pub(super) fn new(
-        port: &RdmaPort,
-        gid: Gid,
-        (pkey_index, pkey): (u16, Pkey),
-        config: &VerbsConfig,
-    ) -> Self {
-        let (options, lids) = (&config.options, 1 << port.lmc.min(MAX_LMC));
+    pub(super) fn new(port: &RdmaPort, gid: Gid, pkey: (u16, Pkey), config: &VerbsConfig) -> Self {
+        let lids = 1 << port.lmc.min(MAX_LMC);
         let path_bits = (config.path % lids) as u8;
         Self {
             port: port.number,
             gid,
             gid_index: config.gid_index,
             ethernet: port.link == LinkLayer::Ethernet,
-            global: port.needs_grh || options.global_route,
+            needs_grh: port.needs_grh,
             lid: port.lid | u16::from(path_bits),
             path_bits,
-            pkey_index,
-            lane: options.lane(pkey),
+            pkey,
+            options: config.options,
         }
+    }
+
+    /// How packets are marked.
+    pub(super) const fn lane(&self) -> Lane {
+        self.options.lane(self.pkey.1)
     }
 
     /// How peers find this port. In place of a UDP port an InfiniBand port has its LID.
@@ -189,17 +190,18 @@ impl Origin {
             true => 0,
             false => subnet.unwrap_or(av.udp_port),
         };
-        let is_global = self.ethernet || self.global || lid == 0 || elsewhere;
+        let always = self.ethernet || self.needs_grh || self.options.global_route;
+        let is_global = always || lid == 0 || elsewhere;
         ibv_ah_attr {
             grh: ibv_global_route {
                 dgid: ibv_gid { raw: av.gid.0 },
                 flow_label: 0,
                 sgid_index: self.gid_index,
                 hop_limit: HOP_LIMIT,
-                traffic_class: self.lane.traffic_class,
+                traffic_class: self.options.traffic_class,
             },
             dlid: lid,
-            sl: self.lane.service_level,
+            sl: self.options.service_level,
             src_path_bits: self.path_bits,
             static_rate: 0,
             is_global: is_global.into(),
@@ -265,7 +267,7 @@ pub(super) fn transition(
     let responder = matches!(ty, QpType::Rc | QpType::XrcTgt);
     match attr {
         QpAttr::Init { access, qkey } => {
-            out.pkey_index = origin.pkey_index;
+            out.pkey_index = origin.pkey.0;
             out.port_num = origin.port;
             mask |= m::IBV_QP_PKEY_INDEX | m::IBV_QP_PORT;
             if let Some(qkey) = qkey {
@@ -333,11 +335,11 @@ mod tests {
             gid,
             gid_index: 3,
             ethernet,
-            global: false,
+            needs_grh: false,
             lid: 17,
             path_bits: 0,
-            pkey_index: 0,
-            lane: Lane::default(),
+            pkey: (0, Pkey::DEFAULT),
+            options: VerbsOptions::default(),
         }
     }
 

@@ -125,7 +125,7 @@ fn port_info(
     let rd_atomic = caps.max_qp_rd_atom.min(caps.max_qp_init_rd_atom);
     PortInfo {
         av: origin.av(),
-        lane: origin.lane,
+        lane: origin.lane(),
         active_mtu: port.mtu.0,
         max_inline,
         max_rd_atomic: u8::try_from(rd_atomic).unwrap_or(u8::MAX),
