@@ -103,6 +103,32 @@ fn a_device_that_is_not_there_is_an_error_with_its_reason() {
     );
 }
 
+/// Whatever devices there are, each PE takes one, or the software HCA.
+#[test]
+fn the_table_of_devices_says_who_takes_what() {
+    let text = said(&info(
+        &["--devices", "--pes", "3"],
+        &[("SHMEM_HCA", "soft")],
+    ));
+    let mut lines = text.lines();
+    let head = lines.next().expect("a heading");
+    assert!(head.contains("as for 3 PEs"), "{head}");
+    let soft = lines.find(|line| line.starts_with("software HCA"));
+    let soft = soft.unwrap_or_else(|| panic!("{text}"));
+    assert!(soft.ends_with("PEs 0,1,2: the settings say so"), "{soft}");
+    let missing = [("SHMEM_HCA", "no_such_device")];
+    let text = said(&info(&["--devices"], &missing));
+    let soft = text.lines().find(|line| line.starts_with("software HCA"));
+    assert!(
+        soft.is_some_and(|line| line.ends_with("not used")),
+        "{text}"
+    );
+    for pes in ["0", "many", "-1"] {
+        let output = info(&["--pes", pes], &[]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
 #[test]
 fn what_is_no_option_is_refused() {
     let output = info(&["--jason"], &[]);

@@ -60,10 +60,9 @@ pub(crate) fn render(facts: &Facts) -> String {
         }
         let _ = writeln!(out, "{}", row[HEAD.len() - 1]);
     }
-    for trouble in [&facts.survey.trouble, &facts.bad_setting] {
-        if let Some(trouble) = trouble {
-            let _ = writeln!(out, "\n{trouble}");
-        }
+    let troubles = [&facts.survey.trouble, &facts.bad_setting];
+    for trouble in troubles.into_iter().flatten() {
+        let _ = writeln!(out, "\n{trouble}");
     }
     out
 }
