@@ -1,13 +1,15 @@
 //! A remote shell to this machine, for the tests of `shmrun --hosts`. As with ssh, a server executes the
 //! command: in another directory, with next to no environment, with pipes as standard streams, and as
 //! nobody's descendant whom `shmrun` started. When the client is gone, the command's input ends and
-//! its output has no reader; when the command has ended, the client ends with its status.
+//! its output has no reader; when the command has ended, the client ends with its status. A file `cut-HOST`
+//! beside the socket cuts a host off: nothing gets through any more, not even that a side has ended.
 //!
 //! `rsh --serve SOCKET` is the server, `rsh SOCKET HOST COMMAND..` the client. Some hosts are special:
 //! see [`client`].
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +31,8 @@ fn main() {
 
 fn serve(socket: &str) {
     for stream in UnixListener::bind(socket).unwrap().incoming() {
-        std::thread::spawn(move || session(stream.unwrap()));
+        let place = PathBuf::from(socket);
+        std::thread::spawn(move || session(stream.unwrap(), &place));
     }
 }
 
@@ -47,7 +50,7 @@ fn write_text(mut stream: &UnixStream, text: &str) {
     stream.write_all(&[&len, text.as_bytes()].concat()).unwrap();
 }
 
-fn session(stream: UnixStream) {
+fn session(stream: UnixStream, socket: &Path) {
     let text = || read_text(&stream);
     let (Some(host), Some(mark), Some(command)) = (text(), text(), text()) else {
         return;
@@ -56,7 +59,7 @@ fn session(stream: UnixStream) {
         .args(["-w", "sh", "-c", &command])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
-        .env("RSH_HOST", host)
+        .env("RSH_HOST", &host)
         .env(MARK, mark)
         .env("SHMEM_SPIN", "set by the shell's start-up files, and wrong")
         .current_dir("/")
@@ -67,21 +70,25 @@ fn session(stream: UnixStream) {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut from = stream.try_clone().unwrap();
+    let cut = socket.with_file_name(format!("cut-{host}"));
+    let is_cut = cut.clone();
     std::thread::spawn(move || {
         let mut buf = vec![0; 32 << 10];
         while let Ok(n @ 1..) = from.read(&mut buf) {
-            if input.write_all(&buf[..n]).is_err() {
+            if !is_cut.exists() && input.write_all(&buf[..n]).is_err() {
                 return;
             }
         }
+        mended(&is_cut);
     });
     let stream = Arc::new(Mutex::new(stream));
     let pass = |kind: u8, mut pipe: Box<dyn Read + Send>| {
         let stream = stream.clone();
+        let cut = cut.clone();
         std::thread::spawn(move || {
             let mut buf = vec![0; 32 << 10];
             while let Ok(n @ 1..) = pipe.read(&mut buf) {
-                if send(&stream, kind, &buf[..n]).is_err() {
+                if !cut.exists() && send(&stream, kind, &buf[..n]).is_err() {
                     return;
                 }
             }
@@ -92,8 +99,16 @@ fn session(stream: UnixStream) {
     let status = child.wait().unwrap();
     out.join().unwrap();
     err.join().unwrap();
+    mended(&cut);
     let status = status.code().unwrap_or(255) as u8;
     let _ = send(&stream, EXIT, &[status]);
+}
+
+/// Waits until a link is not cut.
+fn mended(cut: &Path) {
+    while cut.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 fn send(stream: &Mutex<UnixStream>, kind: u8, data: &[u8]) -> std::io::Result<()> {

@@ -2,10 +2,14 @@
 //! children. Pure, as both of them are.
 //!
 //! A child says what comes from there, frame by frame, and whether its subtree is lost: the link has
-//! ended without `Done`, the host has not answered, or what came cannot be understood.
+//! ended without `Done`, the host has not answered, nothing was heard of it for too long, or what came
+//! cannot be understood.
 
-use crate::exit::{Cause, End, Fault};
+use std::ops::Range;
+
+use crate::exit::{Cause, End, Fault, Loss};
 use crate::frame::{Frame, FrameReader, OutBuf, each_frame};
+use crate::pulse::{Pulse, Rhythm};
 use crate::remote::Contact;
 use crate::report::Reduced;
 
@@ -17,6 +21,8 @@ const AGENT_DEATH_NS: u64 = 300_000_000;
 pub struct ChildSetup {
     /// Its node.
     pub node: u32,
+    /// The PEs of its subtree.
+    pub ranks: Range<u32>,
     /// Its process: the agent, or the remote shell that leads to it.
     pub pid: u32,
     /// How it was called, if it is on another host.
@@ -47,6 +53,7 @@ pub(crate) struct Child {
     closed_at: Option<u64>,
     end: Option<End>,
     lost: bool,
+    pulse: Pulse,
 }
 
 impl Child {
@@ -136,6 +143,34 @@ impl Child {
         })
     }
 
+    /// Looks whether it is at work, and tells it that this end is. Says so when it was silent for too long.
+    pub(crate) fn look_for_life(&mut self, rhythm: &Rhythm, now: u64) -> Option<Failure> {
+        if self.lost || self.done || self.is_closed() || !self.answered() {
+            return None;
+        }
+        self.pulse.beat(&mut self.out);
+        let ms = self.pulse.look(rhythm, now)?;
+        let Range { start, end } = self.setup.ranks;
+        self.give_up(now);
+        Some(Failure {
+            fault: self.fault(Cause::Silent {
+                ms,
+                first: start,
+                last: end.saturating_sub(1),
+            }),
+            drop: true,
+        })
+    }
+
+    /// All PEs of its subtree are lost with it.
+    pub(crate) fn loss(&self, fault: Fault) -> Loss {
+        Loss {
+            fault,
+            first: self.setup.ranks.start,
+            last: self.setup.ranks.end.saturating_sub(1),
+        }
+    }
+
     fn fault(&self, cause: Cause) -> Fault {
         Fault {
             node: self.setup.node,
@@ -195,6 +230,7 @@ pub(crate) fn receive<M>(
     {
         return Err(own.fail(what, now));
     }
+    own.pulse.heard(now);
     let understood = each_frame(machine, |m| Some(&mut child(m).reader), bytes, each);
     understood.map_err(|e| child(machine).fail_to_understand(&e, now))
 }

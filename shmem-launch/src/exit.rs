@@ -23,8 +23,10 @@
 //! A PE that waits for one which has ended without finalize waits for ever, in memory, on the network or in
 //! PMI: nobody tells it, and only the end of the job frees it. An agent therefore reports an end that
 //! leaves others waiting, and the launcher ends the job. An end with another status than 0 is a fault
-//! whatever the PE left behind, so `Agent::reaped` looks at that (`Missed`) only where the status is 0. Who
-//! lets a job go on after a fault has to look at it for every end.
+//! whatever the PE left behind, so `Agent::reaped` looks at that (`Missed`) only where the status is 0, or
+//! where the others are to go on after a fault (`--keep-going`): there it looks at it for every end, and
+//! only one that leaves nobody waiting lets them. Of the PEs of a lost node nobody knows what they were
+//! in; so those that are left are asked whether they use what PEs share, and PMI looks for who is missing.
 
 use std::fmt;
 
@@ -196,6 +198,20 @@ pub enum Cause {
         #[serde(serialize_with = "codec::clipped")]
         what: String,
     },
+    /// Nothing was heard of an agent for too long.
+    Silent {
+        /// How long, in milliseconds.
+        ms: u64,
+        /// The first PE of its subtree.
+        first: u32,
+        /// The last one.
+        last: u32,
+    },
+    /// A PE was lost without whom the others were to go on, but they cannot.
+    Needed {
+        /// Its rank.
+        rank: u32,
+    },
 }
 
 /// A failure, as an agent reports it.
@@ -207,6 +223,17 @@ pub struct Fault {
     pub pid: u32,
     /// What.
     pub cause: Cause,
+}
+
+/// Somebody is lost, and the others may go on (`--keep-going`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// How.
+    pub fault: Fault,
+    /// The first PE that is lost.
+    pub first: u32,
+    /// The last one.
+    pub last: u32,
 }
 
 impl Cause {
@@ -228,9 +255,12 @@ impl Fault {
     pub fn status(&self) -> u8 {
         match &self.cause {
             Cause::Pe { end, .. } => end.status(),
-            Cause::Unfinalized { .. } | Cause::Absent { .. } | Cause::Disconnected { .. } => 1,
+            Cause::Unfinalized { .. }
+            | Cause::Absent { .. }
+            | Cause::Disconnected { .. }
+            | Cause::Needed { .. } => 1,
             Cause::Abort { code, .. } => *code as u8,
-            Cause::Agent { .. } | Cause::Node { .. } => LAUNCHER,
+            Cause::Agent { .. } | Cause::Node { .. } | Cause::Silent { .. } => LAUNCHER,
         }
     }
 
@@ -264,6 +294,18 @@ impl fmt::Display for NodeName<'_> {
         match self {
             Self(node, None) => write!(f, "node {node}"),
             Self(node, Some(host)) => write!(f, "node {node} ({host})"),
+        }
+    }
+}
+
+/// PEs with consecutive ranks: the first and the last.
+pub(crate) struct Ranks(pub(crate) u32, pub(crate) u32);
+
+impl fmt::Display for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(first, last) if first == last => write!(f, "PE {first}"),
+            Self(first, last) => write!(f, "PEs {first} to {last}"),
         }
     }
 }
@@ -311,6 +353,20 @@ impl fmt::Display for Message<'_> {
                 write!(f, "the launch agent of {node} (pid {pid}) closed its link")
             }
             Cause::Node { what } => write!(f, "{node}: {what}"),
+            Cause::Silent { ms, first, last } => {
+                let s = *ms as f64 / 1e3;
+                write!(
+                    f,
+                    "{node}: nothing was heard of its launch agent for {s:.1} s \
+                     (SHMEM_HEARTBEAT_TIMEOUT): the host is cut off or hangs, or the agent is stopped; \
+                     lost with it: {}",
+                    Ranks(*first, *last)
+                )
+            }
+            Cause::Needed { rank } => write!(
+                f,
+                "PE {rank} is lost, and PEs on {node} use OpenSHMEM, so they would wait for it forever"
+            ),
         }
     }
 }

@@ -63,6 +63,7 @@ pub mod names;
 pub mod needed;
 pub mod plan;
 pub mod program;
+mod pulse;
 pub mod remote;
 pub mod report;
 pub mod root;

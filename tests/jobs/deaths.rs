@@ -85,7 +85,7 @@ fn of_a_launch_agent() {
 
 #[test]
 fn of_a_guard() {
-    kill_at_random("shmrun-guard", "-n 8 --nodes 4", &["guard"]);
+    kill_at_random("pe-guard", "-n 8 --nodes 4", &["guard"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod c_library;
 mod capture;
+mod chaos;
 mod conformance;
 mod cores;
 mod deaths;

@@ -16,8 +16,9 @@ impl Agent {
     }
 
     /// A child has failed, and nothing more comes from its subtree.
-    fn child_failed(&mut self, child: usize, failure: Failure, now: u64) {
-        self.pass_fault(failure.fault);
+    pub(super) fn child_failed(&mut self, child: usize, failure: Failure, now: u64) {
+        let loss = self.children[child].loss(failure.fault);
+        self.lose_subtree(loss);
         self.child_closed(child, failure.drop, now);
     }
 
@@ -51,6 +52,8 @@ impl Agent {
                 self.disconnected_sent = false;
                 self.up.send(&frame);
             }
+            Frame::Beat => {}
+            Frame::Failed(_) | Frame::Say(_) => self.up.send(&frame),
             Frame::StdinCredit(n) => self.input_taken(Some(child), n),
             Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
             Frame::Pmix(bytes) => self.pmix_tree(TreeLink::Child(child), bytes),

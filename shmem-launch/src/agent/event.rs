@@ -39,6 +39,11 @@ pub enum Event<'a> {
     FromParent(&'a [u8]),
     /// The link to the parent ended.
     ParentClosed,
+    /// The answer to [`Action::FindParent`]: whether somebody has stopped it.
+    ParentFound {
+        /// It is on this machine and stopped, so nothing can be expected of it.
+        stopped: bool,
+    },
     /// Bytes from a child.
     FromChild(usize, &'a [u8]),
     /// The link to a child ended.
@@ -76,6 +81,11 @@ pub enum Event<'a> {
         /// Whether it used the node segment: an OpenSHMEM program, of whose memory others know.
         attached: bool,
     },
+    /// The answer to [`Action::FindAttached`]: there is a PE that has initialised and not finalized.
+    Attached {
+        /// As in the question.
+        lost: u32,
+    },
     /// A PE was started again.
     Respawned {
         /// Local number of the PE.
@@ -111,8 +121,13 @@ pub enum Action {
     },
     /// Let the template exit.
     FinishTemplate,
-    /// Tell the user, whatever becomes of the job.
-    Say(String),
+    /// The parent is silent: see what it does, and answer with [`Event::ParentFound`].
+    FindParent,
+    /// Answer with [`Event::Attached`] if a PE uses what PEs share.
+    FindAttached {
+        /// A PE that is lost.
+        lost: u32,
+    },
     /// Read what a PE that was reaped has left in its pipes, as far as output may be read, and close them.
     CloseOutputOf(u32),
     /// Start a PE again that was reaped and whose pipes are closed, and answer with [`Event::Respawned`].

@@ -26,6 +26,8 @@
 mod children;
 mod event;
 mod input;
+mod life;
+mod losses;
 mod output;
 mod pes;
 mod pmi;
@@ -44,6 +46,7 @@ use crate::child::Child;
 use crate::exit::{Cause, End, Fault, is_for_programs};
 use crate::fold::{Fold, Notice, Passed};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream, each_frame};
+use crate::pulse::{Pulse, Rhythm};
 use crate::report::Reduced;
 use input::Input;
 pub use input::InputRoute;
@@ -106,6 +109,9 @@ pub struct Agent {
     silence: Silence,
     /// How far the start has come.
     progress: Progress,
+    /// When links are looked at, and what is known of the parent.
+    rhythm: Rhythm,
+    pulse: Pulse,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
     /// Since when the job is stopped.
@@ -147,6 +153,8 @@ impl Agent {
             disconnected_sent: false,
             silence: Silence::default(),
             progress: Progress::default(),
+            rhythm: Rhythm::new(setup.options.heartbeat),
+            pulse: Pulse::default(),
             kill_at: None,
             flush_at: None,
             stopped: None,
@@ -187,11 +195,16 @@ impl Agent {
     /// Takes note of an event.
     pub fn handle(&mut self, event: Event<'_>, now: u64) {
         if self.phase == Phase::Over {
-            return;
+            return self.leave(&event, now);
         }
         match event {
-            Event::FromParent(bytes) => self.parent_bytes(bytes, now),
+            Event::FromParent(bytes) => {
+                self.pulse.heard(now);
+                self.parent_bytes(bytes, now);
+            }
             Event::ParentClosed => self.die(),
+            Event::ParentFound { stopped } => self.parent_found(stopped),
+            Event::Attached { lost } => self.is_needed(lost),
             Event::FromChild(child, bytes) => self.child_bytes(child, bytes, now),
             Event::ChildClosed(child) => {
                 self.children[child].closed(now);
@@ -236,7 +249,10 @@ impl Agent {
                 self.fault(0, Cause::Node { what });
             }
             Event::CleanedUp(report) => self.cleaned_up(&report, now),
-            Event::Timer => self.output.tick(now, &mut self.up),
+            Event::Timer => {
+                self.output.tick(now, &mut self.up);
+                self.end_flush(now);
+            }
         }
         self.timers(now);
         self.serve_pmi(now);
@@ -272,6 +288,7 @@ impl Agent {
             | Frame::Stop { .. }
             | Frame::CloseOutput(_)
             | Frame::Respawn { .. }
+            | Frame::Lost(_)
             | Frame::Finish => {
                 for child in self.children.iter_mut().filter(|c| !c.is_closed()) {
                     child.out.send(&frame);
@@ -316,6 +333,8 @@ impl Agent {
                 Err(e) => self.broken_parent(&e),
             },
             Frame::Respawn { rank, count } => self.respawn(rank, count),
+            Frame::Beat => {}
+            Frame::Lost(loss) => self.lost(&loss),
             other => self.broken_parent(&format!("a frame that only goes up: {other:?}")),
         }
     }
@@ -451,7 +470,10 @@ impl Agent {
         // After `Stop` the launcher has its cause and every PE dies of it.
         if !self.stopping {
             self.press(local, now);
-            self.fault(pid, cause);
+            match missed {
+                Missed::Nothing => self.lose_pe(rank, pid, cause),
+                _ => self.fault(pid, cause),
+            }
         }
     }
 

@@ -32,7 +32,7 @@ impl Agent {
     pub(super) fn look_for_absent(&mut self) {
         let children = self.children.iter();
         let below = children.fold(0, |n, c| {
-            n + u32::from(c.exited) + u32::from(c.disconnected)
+            n + u32::from(c.exited) + u32::from(c.disconnected) + u32::from(c.is_lost())
         });
         let (ended, disconnected) = self.pes.absent();
         let absent = [ended, disconnected, below];
@@ -56,8 +56,8 @@ impl Agent {
                 .children
                 .iter()
                 .map(|(c, ranks)| (&self.children[*c], ranks))
-                .filter(|(c, _)| c.exited || c.disconnected);
-            absent.find_map(|(c, ranks)| Some((ranks.first()?, c.exited)))
+                .filter(|(c, _)| c.exited || c.disconnected || c.is_lost());
+            absent.find_map(|(c, ranks)| Some((ranks.first()?, c.exited || c.is_lost())))
         };
         if let Some((rank, ended)) = here.or_else(below) {
             self.absent_sent = true;

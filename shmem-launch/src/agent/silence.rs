@@ -3,8 +3,8 @@
 //! It may be at work, so it is left alone: how long a program may take before it starts is not for an agent to
 //! say.
 
-use super::event::Action;
 use super::{Agent, Phase};
+use crate::frame::Frame;
 
 /// How long an answer may take before the user is told.
 const LONG_NS: u64 = 30_000_000_000;
@@ -52,7 +52,7 @@ impl Agent {
         if self.silence.look(awaited, started, now) {
             let (node, n) = (self.setup.node, self.setup.n_local);
             let rank = self.setup.first_rank + started;
-            self.actions.push_back(Action::Say(format!(
+            self.up.send(&Frame::Say(format!(
                 "node {node} has waited {} s for PE {rank} to be started ({started} of {n} run): the program \
                  takes long before its main, where --spawn exec may help, or the machine does",
                 LONG_NS / 1_000_000_000

@@ -20,7 +20,8 @@ impl Agent {
             self.progress_due(),
         ];
         let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
-        own.chain(children).chain(output).min()
+        let look = self.rhythm.deadline();
+        own.chain(children).chain(output).chain(look).min()
     }
 
     /// Does what is due.
@@ -29,6 +30,7 @@ impl Agent {
             self.own_timers(now);
         }
         self.look_for_lost(now);
+        self.look_for_life(now);
     }
 
     fn own_timers(&mut self, now: u64) {
@@ -39,7 +41,12 @@ impl Agent {
             self.kill_at = None;
             self.actions.push_back(Action::KillAll);
         }
-        if self.flush_at.is_some_and(|at| at <= now) {
+    }
+
+    /// Gives up on output that somebody holds. Only when what there was to read was read: an agent that was
+    /// stopped itself, or did not get to run, is to blame for what it has not read.
+    pub(super) fn end_flush(&mut self, now: u64) {
+        if self.stopped.is_none() && self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;
             if self.phase == Phase::Finishing && self.may_read_output() {
                 self.actions.push_back(Action::DropOutput);

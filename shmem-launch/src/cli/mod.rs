@@ -133,6 +133,13 @@ pub struct Cli {
     #[arg(long, value_name = "N", help_heading = PROGRAM)]
     pub respawn: Option<u32>,
 
+    /// Go on without PEs that fail, and without nodes that are lost, as long as nobody waits for them: for
+    /// programs whose PEs do not need each other. Each is told at once and all in the end, and the
+    /// first decides the exit status. The job ends nevertheless if a PE fails between shmem_init and
+    /// shmem_finalize, or is missing in an operation of PMI, because the others would wait for ever
+    #[arg(long, conflicts_with = "respawn", help_heading = PROGRAM)]
+    pub keep_going: bool,
+
     /// Write times of the start, ends and figures of the PEs to a file; - is standard output
     #[arg(long, value_name = "FILE", help_heading = TELL)]
     pub report: Option<OsString>,

@@ -4,6 +4,9 @@
 //! does nothing but read from a pipe whose other end only the agent holds: when the agent has gone,
 //! even by SIGKILL, the read ends and the guard kills the group. The kernel delivers a signal for
 //! a group either to a process before it forks or to both parent and child, so nobody slips through.
+//! Who has left the group is for those above the agent, or for `sweep`.
+//!
+//! Its name is not like those of the others: it outlives `pkill -9 shmrun`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,6 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::NULL_FD;
+use super::sweep::sweep;
 use crate::sys;
 
 /// Number of the pipe's read end in the guard.
@@ -27,16 +31,17 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts the guard.
+    /// Starts the guard. `mark` is a variable with its value that all processes of the job have in their
+    /// environment.
     ///
     /// # Safety
     /// This process has a single thread.
-    pub(super) unsafe fn start() -> io::Result<Self> {
+    pub(super) unsafe fn start(mark: &[u8]) -> io::Result<Self> {
         let (read, write) = sys::pipe()?;
         let child = || {
             // PEs may signal their group; only SIGKILL shall reach the guard.
             sys::block_all();
-            sys::set_name(c"shmrun-guard");
+            sys::set_name(c"pe-guard");
             let null = NULL_FD;
             let placed = [
                 (null, 0, true),
@@ -50,7 +55,18 @@ impl Group {
             // SAFETY: the pipe was just put there and nobody else owns it here.
             let life = unsafe { sys::own(LIFE_FD) };
             while rustix::io::read(&life, &mut [0]) == Err(Errno::INTR) {}
-            sys::kill(-(std::process::id() as i32), libc::SIGKILL);
+            let group = std::process::id() as i32;
+            let sweeper = || {
+                let _ = sys::new_session();
+                sweep(group, mark);
+                0
+            };
+            // SAFETY: a forked process has one thread.
+            if let Ok(sweeper) = unsafe { sys::fork(sweeper) } {
+                // It kills this process first.
+                let _ = sys::wait_for(sweeper);
+            }
+            sys::kill(-group, libc::SIGKILL);
             0
         };
         // SAFETY: one thread, as promised by the caller.
@@ -67,6 +83,11 @@ impl Group {
     /// Process id of the guard, which is the id of the group.
     pub(super) fn id(&self) -> i32 {
         self.guard
+    }
+
+    /// The guard, while it lives.
+    pub(super) fn guard(&self) -> Option<i32> {
+        self.alive.then_some(self.guard)
     }
 
     /// Sends a signal to the group.

@@ -273,14 +273,18 @@ impl LinkIo {
         }
     }
 
-    /// Waits for exactly one frame and gives its content; nothing after it is taken from the link.
+    /// Waits for exactly one frame, at most so long, and gives its content; nothing after it is taken from
+    /// the link.
     ///
     /// # Errors
     /// When the link ends or fails first.
-    pub(super) fn read_one_frame(&self) -> io::Result<Vec<u8>> {
-        let input = self.input()?;
+    pub(super) fn read_one_frame(&self, patience: Duration) -> io::Result<Vec<u8>> {
+        let (input, end) = (
+            self.input()?,
+            sys::monotonic_ns() + patience.as_nanos() as u64,
+        );
         let mut len = [0; 4];
-        read_exact(input, &mut len)?;
+        read_exact(input, &mut len, end)?;
         let len = u32::from_le_bytes(len) as usize;
         if len > FRAME_MAX {
             return Err(io::Error::new(
@@ -289,7 +293,7 @@ impl LinkIo {
             ));
         }
         let mut content = vec![0; len];
-        read_exact(input, &mut content)?;
+        read_exact(input, &mut content, end)?;
         Ok(content)
     }
 }
@@ -300,15 +304,20 @@ const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 /// Longest sleep in a wait for a descriptor, after which the call is tried again.
 const NAP: Duration = Duration::from_secs(60);
 
-fn read_exact(socket: &OwnedFd, mut buf: &mut [u8]) -> io::Result<()> {
+fn read_exact(socket: &OwnedFd, mut buf: &mut [u8], end: u64) -> io::Result<()> {
     while !buf.is_empty() {
+        let left = Duration::from_nanos(end.saturating_sub(sys::monotonic_ns()));
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if !sys::poll_readable(socket.as_fd(), left) {
+            continue;
+        }
         match rustix::io::read(socket, &mut *buf).map_err(io::Error::from) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => buf = &mut buf[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                sys::poll_readable(socket.as_fd(), NAP);
-            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(e),
         }
     }

@@ -5,7 +5,7 @@
 //!   | socketpair
 //!   agent of node 0 ------- agent/ drives agent::Agent, single-threaded, one epoll loop
 //!   |  |  |\
-//!   |  |  | guard           group.rs: leads the node's process group, kills it when the agent is gone
+//!   |  |  | pe-guard        group.rs: leads the node's process group, kills it when the agent is gone
 //!   |  |  template          forks the node's PEs, or executes them, then exits
 //!   |  keepers              park.rs: have pipes open for which the agent's table has no room
 //!   |  PMIx server          pmix/: libpmix, for programs that speak it
@@ -49,12 +49,23 @@ mod pmix;
 mod reap;
 mod shell;
 mod store;
+mod sweep;
 mod template;
 mod warden;
+
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 pub(crate) use agent::run_remote;
 pub(crate) use launcher::{Lost, Outer, put, run, write_reports};
 pub(crate) use pmix::serve as serve_pmix;
+
+/// Says something where nobody can wait until it is read: what does not fit is not said.
+fn murmur(text: std::fmt::Arguments<'_>) {
+    if crate::sys::poll_writable(std::io::stderr().as_fd(), Duration::ZERO) {
+        crate::say!("{text}");
+    }
+}
 
 /// Standard input and output of an agent are /dev/null.
 const NULL_FD: std::os::fd::RawFd = 0;

@@ -9,7 +9,8 @@ use crate::sys::{self, Waited, monotonic_ns};
 const PAUSE_FIRST: u64 = 200_000;
 const PAUSE_LAST: u64 = 10_000_000;
 
-/// All children are ended and reaped. Children of children that die become ours, so it takes some looks.
+/// All children are ended and reaped, but for one that is kept. Children of children that die become ours,
+/// so it takes some looks.
 #[derive(Debug)]
 pub(super) struct Reaping {
     /// When those that are spared are killed, too.
@@ -18,6 +19,7 @@ pub(super) struct Reaping {
     end: u64,
     again: u64,
     pause: u64,
+    keep: Option<i32>,
 }
 
 impl Reaping {
@@ -25,11 +27,17 @@ impl Reaping {
     /// all of it takes `limit` at most.
     pub(super) fn new(patience: Duration, limit: Duration, now: u64) -> Self {
         Self {
+            keep: None,
             late: now + patience.as_nanos() as u64,
             end: now + limit.as_nanos() as u64,
             again: now,
             pause: PAUSE_FIRST,
         }
+    }
+
+    /// Leaves this child alone.
+    pub(super) fn keeping(self, keep: Option<i32>) -> Self {
+        Self { keep, ..self }
     }
 
     /// When to look again at the latest.
@@ -46,7 +54,12 @@ impl Reaping {
                 Waited::NotYet => break,
             }
         }
-        for child in sys::children() {
+        let mut children = sys::children();
+        children.retain(|&child| Some(child) != self.keep);
+        if children.is_empty() && self.keep.is_some() {
+            return true;
+        }
+        for child in children {
             if now >= self.late || !(spare(child) || pmix::is_server(child)) {
                 sys::kill(child, libc::SIGKILL);
             }
@@ -59,8 +72,18 @@ impl Reaping {
 
 /// A whole [`Reaping`].
 pub(super) fn reap_all(spare: impl Fn(i32) -> bool, patience: Duration, limit: Duration) {
+    reap_all_but(None, spare, patience, limit);
+}
+
+/// One that keeps a child.
+pub(super) fn reap_all_but(
+    keep: Option<i32>,
+    spare: impl Fn(i32) -> bool,
+    patience: Duration,
+    limit: Duration,
+) {
     let mut now = monotonic_ns();
-    let mut reaping = Reaping::new(patience, limit, now);
+    let mut reaping = Reaping::new(patience, limit, now).keeping(keep);
     while !reaping.look(&spare, now) {
         std::thread::sleep(Duration::from_nanos(reaping.again - now));
         now = monotonic_ns();

@@ -36,7 +36,7 @@ impl SharedStore {
         }
         let intended = error == StoreError::None;
         if !intended && !std::mem::replace(&mut self.reported, true) {
-            crate::say!("shmrun: {error}");
+            super::murmur(format_args!("shmrun: {error}"));
         }
     }
 }

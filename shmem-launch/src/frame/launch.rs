@@ -137,6 +137,10 @@ pub struct JobOptions {
     pub bare_env: bool,
     /// What they are bound to.
     pub binding: Binding,
+    /// How long the other end of a link may be silent; 0 if that is nobody's business.
+    pub heartbeat: Duration,
+    /// Whether PEs go on after others have failed who leave nobody waiting.
+    pub keep_going: bool,
 }
 
 /// What an agent must know.

@@ -31,6 +31,9 @@
 //! | `Fault` | up | something failed; the launcher decides what follows. An agent passes one on, the first |
 //! | `Notice` | up | what a PE says to the user, or how often the same was said since |
 //! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
+//! | `Failed`, `Lost` | up, down | somebody failed without whom the others go on; these PEs are lost |
+//! | `Beat` | both | the sender is at work, and had nothing else to send ([`crate::pulse`]) |
+//! | `Say` | up | what an agent says to the user |
 //! | `Pmi` | both | messages between the agents' PMI servers |
 //! | `Pmix` | both | the same for PMIx, each a whole message |
 //! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
@@ -53,7 +56,7 @@ pub use launch::{
 pub use pmix::{FromServer, PmixJob, ToServer};
 pub use stream::{FrameReader, OutBuf, each_frame};
 
-use crate::exit::Fault;
+use crate::exit::{Fault, Loss};
 use crate::fold::Notice;
 use crate::report::Reduced;
 use codec::CodecError;
@@ -180,6 +183,14 @@ pub enum Frame<'a> {
         /// PEs that run.
         pes: u32,
     },
+    /// A sign of life.
+    Beat,
+    /// What an agent says to the user.
+    Say(#[serde(serialize_with = "codec::clipped")] String),
+    /// Somebody failed, and the others may go on without.
+    Failed(Loss),
+    /// The PEs of a loss will not join anything any more.
+    Lost(Loss),
     // The hot ones come last: their variants have no numbers.
     /// What a PE wrote, or the remote shell of a node.
     #[serde(skip)]
@@ -281,6 +292,14 @@ mod tests {
         }
     }
 
+    fn loss() -> Loss {
+        Loss {
+            fault: fault(Cause::Unfinalized { rank: 1 }),
+            first: 1,
+            last: 9,
+        }
+    }
+
     /// The cause after this one, in the order of the variants: a new one does not compile before it
     /// stands here.
     fn next_cause(cause: &Cause) -> Option<Cause> {
@@ -300,7 +319,13 @@ mod tests {
             Cause::Abort { .. } => Cause::Agent { end: None },
             Cause::Agent { end: None } => Cause::Agent { end: Some(KILLED) },
             Cause::Agent { .. } => Cause::Node { what: "x".into() },
-            Cause::Node { .. } => return None,
+            Cause::Node { .. } => Cause::Silent {
+                ms: 8000,
+                first: 3,
+                last: 4,
+            },
+            Cause::Silent { .. } => Cause::Needed { rank: 2 },
+            Cause::Needed { .. } => return None,
         })
     }
 
@@ -350,7 +375,11 @@ mod tests {
                 text: "oh".into(),
             }),
             Frame::Notice(_) => Frame::Progress { nodes: 3, pes: 9 },
-            Frame::Progress { .. } => Frame::Output {
+            Frame::Progress { .. } => Frame::Beat,
+            Frame::Beat => Frame::Say("ah".into()),
+            Frame::Say(_) => Frame::Failed(loss()),
+            Frame::Failed(_) => Frame::Lost(loss()),
+            Frame::Lost(_) => Frame::Output {
                 rank: 5,
                 stream: Stream::Out,
                 data,

@@ -131,6 +131,8 @@ pub struct OutBuf {
     start: usize,
     /// An empty buffer, kept for its memory.
     spare: Vec<u8>,
+    /// Bytes that were written so far.
+    written: u64,
 }
 
 impl OutBuf {
@@ -198,6 +200,7 @@ impl OutBuf {
 
     /// Notes that the first `n` pending bytes were written.
     pub fn consume(&mut self, n: usize) {
+        self.written += n as u64;
         self.start += n;
         while let Some(chunk) = self.chunks.front() {
             let len = chunk.bytes().len();
@@ -217,10 +220,16 @@ impl OutBuf {
         debug_assert_eq!(self.start, 0);
     }
 
+    /// How many bytes were written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Takes everything that waits, for a link that is no socket.
     pub fn take(&mut self) -> Vec<u8> {
         let bytes = self.chunks.iter().flat_map(Chunk::bytes).copied();
-        let bytes = bytes.skip(self.start).collect();
+        let bytes: Vec<u8> = bytes.skip(self.start).collect();
+        self.written += bytes.len() as u64;
         self.clear();
         bytes
     }

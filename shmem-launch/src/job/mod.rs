@@ -313,6 +313,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
             grace: settings.grace,
             bare_env: environment::has_bare_env(&cli.inherited),
             binding,
+            heartbeat: settings.heartbeat_timeout,
+            keep_going: cli.keep_going,
         },
         spawn,
         commands,

@@ -16,8 +16,9 @@
 //!
 //! What the user reads, and what becomes of output that cannot be written: `output`. Jobs that PEs
 //! spawn, and the names that they publish: `spawned`. Processes that are started again instead of ending
-//! the job: `respawn`.
+//! the job: `respawn`. Those without whom the others go on: `losses`.
 
+mod losses;
 mod output;
 mod progress;
 mod respawn;
@@ -31,13 +32,16 @@ use crate::child::{self, Child, ChildSetup, Failure};
 use crate::exit::{self, Cause, End, Fault, signal_name};
 use crate::fold::Fold;
 use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream};
+use crate::pulse::Rhythm;
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
+use losses::Losses;
 use output::{LINK, SHELL, Sink};
 use progress::Progress;
 use spawned::{Outer, SpawnedJobs};
 
-/// How long agents may take to answer a `Stop` beyond the grace period.
+/// How long agents may take to answer a `Stop` beyond the grace period, and the time in which they notice
+/// that another one is silent.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// What a program gets that writes for nobody, and its number in the status of those that it ends.
@@ -156,6 +160,10 @@ pub struct Root {
     outer: Option<Outer>,
     /// How often each PE was started again.
     respawned: BTreeMap<u32, u32>,
+    /// Who failed without ending the job.
+    losses: Losses,
+    /// When the link is looked at.
+    rhythm: Rhythm,
 }
 
 impl Root {
@@ -167,6 +175,8 @@ impl Root {
             outer: setup.spawned_as.map(|_| Outer::default()),
             jobs: SpawnedJobs::default(),
             respawned: BTreeMap::new(),
+            losses: Losses::default(),
+            rhythm: Rhythm::new(setup.options.heartbeat),
             agent: Child::new(setup.agent.clone()),
             turns: Default::default(),
             sinks: Default::default(),
@@ -245,7 +255,8 @@ impl Root {
             .into_iter()
             .filter(|_| self.clock(u64::MAX) == u64::MAX);
         let turns = self.turns.iter().filter_map(Turns::deadline).min();
-        let others = [self.agent.deadline(), turns, self.progress_due()];
+        let look = self.rhythm.deadline().filter(|_| !self.finished);
+        let others = [self.agent.deadline(), turns, look, self.progress_due()];
         of_pes.chain(others).flatten().min()
     }
 
@@ -336,6 +347,9 @@ impl Root {
             Frame::Died(fault) => self.died(&fault, now),
             Frame::Notice(notice) => self.notice(notice),
             Frame::Progress { nodes, pes } => self.note_progress(nodes, pes),
+            Frame::Say(text) => self.say(&text),
+            Frame::Beat => {}
+            Frame::Failed(loss) => self.failed(loss, now),
             Frame::Ask {
                 asker,
                 ticket,
@@ -378,13 +392,14 @@ impl Root {
     fn fault(&mut self, fault: &Fault, now: u64) {
         // What ends those who write to a stream that is no more is a consequence.
         let piped = matches!(fault.cause, Cause::Pe { end: End::Signal { signal, .. }, .. } if signal == SIGPIPE);
-        if piped && self.status != 0 && self.end_with(self.status) {
+        if piped && self.output_lost() && self.end_with(self.status) {
             self.tell_running();
             return self.stop(self.grace_ns(), now);
         }
         // Whatever follows the loss of output may be a consequence, too.
         let status = match self.status {
             exit::OUTPUT => exit::OUTPUT,
+            first if !self.losses.is_empty() => first,
             _ => fault.status(),
         };
         if self.end_with(status) {
@@ -395,10 +410,13 @@ impl Root {
             if !fault.is_silent() {
                 let text = fault.message(&self.setup.hosts).to_string();
                 if !self.tell_refused(&text) {
-                    let rest = if self.agent.exited {
-                        ""
-                    } else {
-                        "; ending the job"
+                    let rest = match &fault.cause {
+                        _ if self.agent.exited => "",
+                        Cause::Pe { .. } if self.setup.options.keep_going => {
+                            "; ending the job, because others may wait for it: it had initialised and \
+                             not finalized"
+                        }
+                        _ => "; ending the job",
                     };
                     self.say(&format!("{text}{rest}"));
                 }
@@ -415,7 +433,9 @@ impl Root {
             return self.finish(now);
         }
         let from = self.clock(now);
-        self.give_up_at = Some(from.saturating_add(grace_ns).saturating_add(PATIENCE_NS));
+        let noticed = self.setup.options.heartbeat.as_nanos() as u64;
+        let patience = grace_ns.saturating_add(noticed).saturating_add(PATIENCE_NS);
+        self.give_up_at = Some(from.saturating_add(patience));
         if !self.agent.exited {
             self.agent.out.send(&Frame::Stop { grace_ns });
         }
@@ -493,9 +513,14 @@ impl Root {
                 self.finish(now);
             }
         }
-        if !self.finished
-            && let Some(failure) = self.agent.look(now)
-        {
+        if self.finished {
+            return;
+        }
+        let mut failure = self.agent.look(now);
+        if failure.is_none() && self.rhythm.is_due(now) {
+            failure = self.agent.look_for_life(&self.rhythm, now);
+        }
+        if let Some(failure) = failure {
             self.agent_failed(&failure, now);
         }
     }
@@ -513,6 +538,7 @@ impl Root {
             self.moments.done = now;
             // Of agents that are lost, too, what has come.
             self.tell_counts();
+            self.tell_losses();
             for stream in Stream::ALL {
                 let sink = &mut self.sinks[stream as usize];
                 if !sink.closed {

@@ -26,8 +26,9 @@ pub(crate) use limits::{
     restore_limits, soft_limits, user,
 };
 pub(crate) use process::{
-    Waited, become_subreaper, children, end_with_parent, exec, exit_now, fork, fork_to_exec, kill,
-    new_session, set_group, set_name, wait, wait_for, wait_used,
+    Waited, become_subreaper, children, end_with_parent, exec, exit_now, fork, fork_to_exec,
+    go_on_without_parent, is_running, is_stopped, kill, new_session, set_group, set_name, wait,
+    wait_for, wait_for_end, wait_used,
 };
 pub(crate) use shmem_node::sys::{monotonic_ns, process_cpu_ns, random, recv_now, send_now};
 pub(crate) use signals::{

@@ -2,12 +2,14 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::AssertUnwindSafe;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper,
-    set_parent_process_death_signal, setpgid, setsid, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open,
+    set_child_subreaper, set_parent_process_death_signal, setpgid, setsid, waitpid,
 };
 
 use super::limits::restore_limits;
@@ -177,9 +179,52 @@ pub(crate) fn end_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
 }
 
+/// From now on the end of the parent continues this process, should somebody have stopped it.
+pub(crate) fn go_on_without_parent() {
+    let _ = set_parent_process_death_signal(Some(Signal::CONT));
+}
+
 /// Names this process in listings.
 pub(crate) fn set_name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
+}
+
+/// Waits until a child has ended, or the other end of what `link` reads from. True if that was first.
+pub(crate) fn wait_for_end(pid: i32, link: BorrowedFd<'_>) -> bool {
+    let child = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    let Some(Ok(child)) = child else {
+        // Without a descriptor of it the kernel tells of its end alone.
+        return false;
+    };
+    loop {
+        let mut fds = [
+            PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN),
+            // Only that it has ended.
+            PollFd::from_borrowed_fd(link, PollFlags::empty()),
+        ];
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) | Ok(0) => {}
+            Err(_) => return false,
+            Ok(_) => return fds[0].revents().is_empty(),
+        }
+    }
+}
+
+/// What a process does, as /proc shows it: `T` and `t` if it was stopped, by a signal or by a debugger.
+fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything.
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a process exists and was stopped.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    matches!(state(pid), Some('T' | 't'))
+}
+
+/// Whether a process exists and has not ended.
+pub(crate) fn is_running(pid: i32) -> bool {
+    !matches!(state(pid), None | Some('Z' | 'X'))
 }
 
 /// The children of this (single-threaded) process.

@@ -442,7 +442,7 @@ fn killing_a_guard_ends_the_job() {
     let job = shmrun(&["-n", "2", "sleep", "1000"]);
     let job = job.start();
     job.wait_for("sleep", 2);
-    kill(job.wait_for("shmrun-guard", 1)[0], 9);
+    kill(job.wait_for("pe-guard", 1)[0], 9);
     let out = job.wait();
     assert_eq!(out.code(), 125);
     assert!(out.messages()[0].contains("guard"), "{}", out.stderr);

@@ -40,6 +40,11 @@ impl Network {
         format!("{} {}", Self::program().display(), socket.display())
     }
 
+    /// From now on nothing gets through to a host or from it, and nobody is told.
+    pub(crate) fn cut(&self, host: &str) {
+        std::fs::File::create(self.dir.join(format!("cut-{host}"))).unwrap();
+    }
+
     /// `shmrun --hosts HOSTS OPTIONS.. PROGRAM..`
     pub(crate) fn job(&self, hosts: &str, rest: &[&str]) -> Job {
         let mut args = vec!["--hosts", hosts];

@@ -8,6 +8,7 @@ mod output;
 mod programs;
 mod respawn;
 mod signals;
+mod silence;
 mod streams;
 mod support;
 mod template;

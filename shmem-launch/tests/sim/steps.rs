@@ -43,7 +43,7 @@ impl World {
     }
 
     fn tell(&mut self, at: usize, event: Event<'_>) {
-        if self.nodes[at].alive {
+        if self.nodes[at].alive && !self.nodes[at].frozen {
             self.nodes[at].agent.handle(event, self.now);
             self.act(at);
         }
@@ -63,7 +63,14 @@ impl World {
                 Action::CloseOutputOf(_) => {}
                 Action::Respawn { local, .. } => self.respawn(at, local),
                 Action::FinishTemplate => self.nodes[at].finishing = true,
-                Action::Say(_) | Action::Continued(_) => {}
+                Action::Continued(_) => {}
+                Action::FindParent => self.find_parent(at),
+                Action::FindAttached { lost } => {
+                    if self.rng.one_in(4) {
+                        let event = Event::Attached { lost };
+                        self.nodes[at].agent.handle(event, self.now);
+                    }
+                }
                 Action::Signal(signal) => self.signal(at, signal),
                 Action::KillAll => {
                     // They have had no time to end.
@@ -93,9 +100,7 @@ impl World {
                 | Action::Publish { .. } => {}
                 Action::DropChild(index) => {
                     let child = self.nodes[at].children[index];
-                    let child = &mut self.nodes[child];
-                    assert!(child.pes.iter().all(|pe| pe.life == Life::Waiting));
-                    (child.dropped, child.down_closed) = (true, true);
+                    self.drop_child(child);
                 }
                 Action::Stdin(_) | Action::StdinEnd => {}
             }
@@ -152,7 +157,7 @@ impl World {
         }
     }
 
-    fn end_agent(&mut self, at: usize, end: End) {
+    pub(super) fn end_agent(&mut self, at: usize, end: End) {
         self.flush(at);
         let node = &mut self.nodes[at];
         node.alive = false;
@@ -163,7 +168,7 @@ impl World {
             pe.life = Life::Reaped;
         }
         for child in node.children.clone() {
-            self.nodes[child].down_closed = true;
+            self.close_down(child);
         }
     }
 
@@ -172,8 +177,9 @@ impl World {
         let mut choices: Vec<(usize, u8)> = Vec::new();
         for (at, n) in self.nodes.iter().enumerate() {
             let root_at_work = self.root_alive && self.root_stopped.is_none();
-            let parent_alive = n.parent.map_or(root_at_work, |p| self.nodes[p].alive);
-            if parent_alive && !n.dropped {
+            let at_work = |p: usize| self.nodes[p].alive && !self.nodes[p].frozen;
+            let parent_at_work = n.parent.map_or(root_at_work, at_work);
+            if parent_at_work && !n.dropped && !n.cut[0] {
                 let told = n.parent.is_none() && self.root_told_closed;
                 if !n.up.is_empty() && n.greeting.is_none() {
                     choices.push((at, 0));
@@ -187,6 +193,13 @@ impl World {
             if !n.alive {
                 continue;
             }
+            if n.frozen {
+                // Its PEs go on.
+                if !n.stopped && n.pes.iter().any(|p| p.life == Life::Alive) {
+                    choices.push((at, 8));
+                }
+                continue;
+            }
             if let Some(greeting) = &n.greeting {
                 // Until then nothing runs on the host.
                 if n.down_closed {
@@ -196,7 +209,9 @@ impl World {
                 }
                 continue;
             }
-            if !n.down.is_empty() {
+            if n.cut[1] {
+                // Nothing comes.
+            } else if !n.down.is_empty() {
                 choices.push((at, 3));
             } else if n.down_closed {
                 choices.push((at, 4));
@@ -231,7 +246,10 @@ impl World {
         self.blocked_for = self.blocked_for.saturating_sub(1);
         if self.deaths_left > 0 && self.rng.one_in(150) {
             self.deaths_left -= 1;
-            self.death();
+            match self.rng.one_in(3) {
+                true => self.silence(),
+                false => self.death(),
+            }
             return true;
         }
         let only_terminal = choices.iter().all(|c| c.1 == 11);
@@ -335,6 +353,7 @@ impl World {
                     "x".repeat(filler)
                 );
                 pe.written += 1;
+                pe.bytes += line.len() - 1;
                 pe.pipe.extend_from_slice(line.as_bytes());
             }
             9 => {
@@ -347,12 +366,16 @@ impl World {
                     .collect();
                 let (local, end) = zombies[self.rng.below(zombies.len())];
                 self.nodes[at].pes[local as usize].life = Life::Reaped;
+                let waited_for = self.keep_going && end != End::Code(0) && self.rng.one_in(4);
                 self.tell(
                     at,
                     Event::Reaped {
                         local,
                         end,
-                        missed: Missed::Nothing,
+                        missed: match waited_for {
+                            true => Missed::Finalize,
+                            false => Missed::Nothing,
+                        },
                         attached: false,
                     },
                 );
@@ -401,7 +424,7 @@ impl World {
         let bytes = self.root.outgoing().take();
         self.nodes[0].down.extend(bytes);
         if self.root.is_over() {
-            self.nodes[0].down_closed = true;
+            self.end_first();
         }
     }
 
@@ -416,7 +439,7 @@ impl World {
         }
         if self.root.finished().is_some() {
             self.root_alive = false;
-            self.nodes[0].down_closed = true;
+            self.end_first();
             news = true;
         }
         news
@@ -429,17 +452,19 @@ impl World {
             let timers = self
                 .nodes
                 .iter()
-                .filter(|n| n.alive)
+                .filter(|n| n.alive && !n.frozen)
                 .filter_map(|n| n.agent.next_timeout());
             let at_work = self.root_alive && self.root_stopped.is_none();
             let root = self.root.next_timeout().filter(|_| at_work);
-            let Some(next) = timers.chain(root).min() else {
+            let healing = self.next_healing();
+            let Some(next) = timers.chain(root).chain(healing).min() else {
                 return false;
             };
             self.now = self.now.max(next);
         } else {
             self.now += self.rng.below(20_000_000) as u64;
         }
+        self.heal();
         self.timers(idle);
         if self.root_alive && self.root_stopped.is_none() {
             self.tell_root(root::Event::Timer);
@@ -477,6 +502,7 @@ impl World {
             }
             Some(since) if idle || self.rng.one_in(30) => {
                 self.now += self.rng.below(MINUTES) as u64;
+                self.heal();
                 self.timers(false);
                 self.root_stopped = None;
                 self.tell_root(root::Event::Continued(self.now - since));
@@ -504,6 +530,7 @@ impl World {
                         End::Code(1 + self.rng.below(100) as u8)
                     };
                     self.statuses.push(end.status());
+                    pe.failed = true;
                     self.nodes[at].pes[local].life = Life::Zombie(end);
                 }
             }
@@ -511,6 +538,7 @@ impl World {
                 let at = self.rng.below(self.nodes.len());
                 if self.nodes[at].alive {
                     self.agent_killed = true;
+                    self.lose(at);
                     self.end_agent(
                         at,
                         End::Signal {

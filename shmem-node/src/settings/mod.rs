@@ -209,6 +209,10 @@ settings! {
     grace: Duration = "250ms", "SHMEM_GRACE",
         "a time such as 250ms or 2s", value::duration,
         "Time between SIGTERM and SIGKILL when a job is ended early.";
+    heartbeat_timeout: Duration = "8s", "SHMEM_HEARTBEAT_TIMEOUT",
+        "a time such as 500ms, 8s or 2m; 0s for no limit", value::duration,
+        "How long nothing may be heard of a launch agent before its node counts as lost, and of its \
+         parent before the agent ends its PEs and itself. To stop an agent with a debugger, set 0s.";
     version: bool = "unset", "SHMEM_VERSION" | "SMA_VERSION",
         "set to anything", value::present,
         "PE 0 tells the version of the library when it starts.";

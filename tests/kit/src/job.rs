@@ -307,6 +307,41 @@ impl Running {
         outcome
     }
 
+    /// Waits for the end at most `limit`, after which nothing may be left for longer than `left`.
+    ///
+    /// # Errors
+    /// What was wrong; the whole job is killed then.
+    pub fn end_in(mut self, limit: Duration, left: Duration) -> Result<Outcome, String> {
+        let streams = self.streams();
+        let status = self.ended(limit);
+        let hung = status.is_none().then(|| {
+            let what = format!(
+                "not ended after {} s: {:?}",
+                limit.as_secs_f64(),
+                self.processes()
+            );
+            self.kill(SIGKILL);
+            what
+        });
+        let status = status.or_else(|| self.ended(PATIENCE));
+        let end = Instant::now() + left;
+        let mut remain = self.processes();
+        while !remain.is_empty() && Instant::now() < end {
+            sleep(TICK * 10);
+            remain = self.processes();
+        }
+        self.kill_all();
+        let outcome = self.outcome(status, streams, GRACE, None);
+        match hung {
+            Some(what) => Err(format!("{what}: {outcome:?}")),
+            None if !remain.is_empty() => Err(format!("left: {remain:?}: {outcome:?}")),
+            None => match &outcome.spoilt {
+                Some(what) => Err(format!("{what}: {outcome:?}")),
+                None => Ok(outcome),
+            },
+        }
+    }
+
     /// See [`Job::run_within`].
     #[track_caller]
     pub fn end_within(mut self, limit: Duration) -> Outcome {

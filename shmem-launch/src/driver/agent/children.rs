@@ -4,6 +4,7 @@ use super::start::fork_agent;
 use super::*;
 use crate::child::ChildSetup;
 use crate::driver::shell;
+use shmem_pmi::tree::Tree;
 
 /// A child agent, as its parent's process sees it.
 #[derive(Debug, Default)]
@@ -48,29 +49,29 @@ pub(in crate::driver) unsafe fn start(
                 pid: shell.pid,
                 said: Some(shell.said),
             };
-            // While this process makes its own node, the child's host makes that one. The rest goes when the
-            // remote shell has connected.
-            io.link.send_some(&mut unsent);
             (io, Some(shell.contact))
         }
         _ => {
             // SAFETY: as promised by the caller.
             let (pid, link) = unsafe { fork_agent(by_launcher)? };
-            let link = LinkIo::socket(link, token);
-            link.send_all(&mut unsent);
-            (
-                ChildIo {
-                    link,
-                    pid,
-                    said: None,
-                },
-                None,
-            )
+            let io = ChildIo {
+                link: LinkIo::socket(link, token),
+                pid,
+                said: None,
+            };
+            (io, None)
         }
     };
+    // While this process makes its own node, the child makes that one. What does not fit goes when there is
+    // room, and to a remote shell when it has connected.
+    io.link.send_some(&mut unsent);
+    let tree = Tree::new(launch.n_nodes, launch.degree);
+    let nodes = tree.subtree(launch.node);
+    let layout = launch.layout();
     Ok(Started {
         setup: ChildSetup {
             node: launch.node,
+            ranks: layout.ranks(nodes.start).start..layout.ranks(nodes.end - 1).end,
             pid: io.pid as u32,
             contact,
         },
@@ -166,7 +167,7 @@ impl AgentProcess {
         self.tell(Event::ChildReaped(at, end));
     }
 
-    /// Ends a child that has not begun to work.
+    /// Ends a child that has not begun to work, or that does not work.
     pub(super) fn drop_child(&mut self, at: usize) {
         let child = &mut self.children[at];
         child.link.close();

@@ -134,6 +134,17 @@ impl AgentProcess {
         }
     }
 
+    /// Whether a PE has initialised and not finalized.
+    pub(super) fn any_attached(&self) -> bool {
+        let Some(node) = &self.node else {
+            return false;
+        };
+        self.by_pid.values().any(|&local| {
+            let state = node.segment.pe_state(local as usize);
+            !matches!(state, PeState::Fresh | PeState::Finalized)
+        })
+    }
+
     pub(super) fn kill_all(&mut self) {
         if let Some(node) = &self.node {
             node.group.signal(libc::SIGKILL);
@@ -210,9 +221,14 @@ impl AgentProcess {
             child.link.close();
         }
         self.close_pmix();
-        self.kill_all();
+        // Should this process be killed before it has ended them all, the guard will do it: so that comes last.
+        let guard = self.node.as_ref().and_then(|n| n.group.guard());
         let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
-        reap_all(|pid| agents.contains(&pid), REAP_PATIENCE, REAP_LIMIT);
+        let spare = |pid| agents.contains(&pid);
+        reap_all_but(guard, spare, REAP_PATIENCE, REAP_LIMIT);
+        if let Some(guard) = guard {
+            sys::kill(-guard, libc::SIGKILL);
+        }
         self.clean_up_pmix();
         sys::exit_now(crate::exit::LAUNCHER)
     }

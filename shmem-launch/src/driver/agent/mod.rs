@@ -12,6 +12,7 @@ mod start;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use shmem_node::pe_block::PeState;
@@ -22,7 +23,7 @@ use super::link::{self, Got, LinkIo};
 use super::node::Node;
 use super::park::Parking;
 use super::pmix::PmixIo;
-use super::reap::{Reaping, reap_all};
+use super::reap::{Reaping, reap_all_but};
 use crate::agent::{Action, Agent, Event, Missed, Reading};
 use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
@@ -159,7 +160,7 @@ impl AgentProcess {
             self.flush_up();
             self.flush_down();
             self.flush_pmix();
-            if self.exiting {
+            if self.exiting && (self.agent.outgoing(None).is_empty() || !self.parent.is_open()) {
                 return 0;
             }
             let now = monotonic_ns();
@@ -266,7 +267,12 @@ impl AgentProcess {
                         let _ = template.finish();
                     }
                 }
-                Action::Say(text) => crate::say!("shmrun: {text}"),
+                Action::FindParent => self.find_parent(),
+                Action::FindAttached { lost } => {
+                    if self.any_attached() {
+                        self.tell(Event::Attached { lost });
+                    }
+                }
                 Action::Signal(signal) => self.signal(signal),
                 Action::Continued(by) => self.postpone(by),
                 Action::ToPe(local, bytes) => self.write_pmi(local, &bytes),
@@ -302,10 +308,7 @@ impl AgentProcess {
                 Action::DropOutput => self.close_outputs(None, false),
                 Action::KillAll => self.kill_all(),
                 Action::CleanUp => self.clean_up(),
-                Action::Exit => {
-                    self.parent.send_all(self.agent.outgoing(None));
-                    self.exiting = true;
-                }
+                Action::Exit => self.exiting = true,
                 Action::Die => self.die(),
             }
         }
@@ -319,6 +322,20 @@ impl AgentProcess {
                 node.group.signal(libc::SIGCONT);
             }
         }
+    }
+
+    /// A silent parent may be stopped, which shows only if it is on this machine.
+    fn find_parent(&mut self) {
+        let stopped = !self.parent.is_remote() && sys::is_stopped(parent_id() as i32);
+        if !stopped {
+            super::murmur(format_args!(
+                "shmrun: node {}: nothing was heard of the parent for {} s (SHMEM_HEARTBEAT_TIMEOUT); ending \
+                 the PEs of this node",
+                self.launch.node,
+                self.launch.options.heartbeat.as_secs_f64()
+            ));
+        }
+        self.tell(Event::ParentFound { stopped });
     }
 
     /// Whoever starts PEs was stopped for so long.

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::net::SocketType;
+use shmem_node::contract::{ENV_PMI_JOBID, hex};
 use shmem_node::settings::Settings;
 use shmem_pmi::tree::Tree;
 
@@ -22,6 +23,9 @@ use crate::limits::{self, Portion};
 /// and what it writes.
 const LINK_FD: RawFd = 3;
 const LINK_OUT_FD: RawFd = 4;
+
+/// How long the parent may take to say what is to be done, for which it has everything.
+const ORDERS: Duration = Duration::from_secs(300);
 
 const SIGNALS: [i32; 2] = [libc::SIGCHLD, libc::SIGTERM];
 
@@ -124,6 +128,8 @@ pub(in crate::driver) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, 
         if let Err(e) = sys::arrange_fds(&placed, LINK_FD + 1) {
             return cannot_start(&e);
         }
+        // It is to see that its link has ended, whoever has stopped it.
+        sys::go_on_without_parent();
         // SAFETY: the link was put there just now and nobody else owns it here.
         run(LinkIo::socket(unsafe { sys::own(LINK_FD) }, PARENT))
     };
@@ -132,9 +138,14 @@ pub(in crate::driver) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, 
     Ok((pid, ours))
 }
 
+/// What all processes of a job have in their environment, and no others.
+fn job_mark(launch: &Launch) -> Vec<u8> {
+    format!("{ENV_PMI_JOBID}={}", hex(&launch.job_id)).into_bytes()
+}
+
 fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     let bad = |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
-    let content = parent.read_one_frame()?;
+    let content = parent.read_one_frame(ORDERS)?;
     let Frame::Launch(body) = Frame::decode(&content).map_err(|e| bad(&e))? else {
         return Err(bad(&"the first frame is not a Launch"));
     };
@@ -169,7 +180,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
 
     // The guard next: it is a copy of this process, the cheaper the less there is of it.
     // SAFETY: an agent has a single thread.
-    let group = unsafe { Group::start() };
+    let group = unsafe { Group::start(&job_mark(&launch)) };
 
     let layout = launch.layout();
     let ranks = layout.ranks(launch.node);

@@ -156,6 +156,9 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     }
     let status = driver.work();
     let status = status.map_err(failed("cannot wait for what happens in it"))?;
+    if let Some(out) = driver.root.outgoing_outer() {
+        driver.outer.send_all(out);
+    }
     // A remote shell ends when its link does.
     driver.agent.link.close();
     driver.spawned.clear();
@@ -372,8 +375,7 @@ impl LauncherProcess {
 
     fn flush(&mut self) -> io::Result<()> {
         if let Some(out) = self.root.outgoing_outer() {
-            // Questions of PEs, each of which waits for its answer: they may wait for room, too.
-            self.outer.send_all(out);
+            self.outer.flush(out, &self.epoll)?;
         }
         let out = self.root.outgoing();
         self.agent.link.flush(out, &self.epoll)

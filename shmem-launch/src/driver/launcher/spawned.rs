@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::net::SocketType;
 
@@ -25,6 +26,9 @@ use crate::sys::{self, Interest, Waited};
 /// Tokens: this, four times the number of the job, and what it is about.
 pub(super) const SPAWNED: u64 = 1 << 40;
 const LINK: u64 = 2;
+
+/// How long the launcher that started this one may take to say what is to run.
+const ORDERS: Duration = Duration::from_secs(300);
 
 /// The launcher of a spawned job, as the driver sees it.
 #[derive(Debug)]
@@ -204,7 +208,7 @@ impl Outer {
         let bad =
             |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         let link = LinkIo::socket(sys::take_stdin()?, OUTER);
-        let content = link.read_one_frame()?;
+        let content = link.read_one_frame(ORDERS)?;
         let Frame::Job(body) = Frame::decode(&content).map_err(|e| bad(&e))? else {
             return Err(bad(&"the first frame is not a Job"));
         };

@@ -1,0 +1,60 @@
+//! Losses with which the others go on (`--keep-going`).
+//!
+//! A PE that fails ends the job if others may wait for it: see [`crate::exit`], "Who frees those that
+//! wait". One that has not initialised, or has finalized, leaves nobody waiting. It may still be missed
+//! later, in an operation of PMI, which [`Agent::look_for_absent`] notices.
+//!
+//! A lost agent takes the PEs of its subtree along. Nobody knows what they were in, so the launcher tells
+//! all agents, and one with PEs that use what PEs share says that they cannot go on.
+
+use super::event::Action;
+use super::{Agent, Phase};
+use crate::exit::{Cause, Fault, Loss};
+use crate::frame::Frame;
+
+impl Agent {
+    /// A PE has failed that leaves nobody waiting.
+    pub(super) fn lose_pe(&mut self, rank: u32, pid: u32, cause: Cause) {
+        let fault = Fault {
+            node: self.setup.node,
+            pid,
+            cause,
+        };
+        self.lose(Loss {
+            fault,
+            first: rank,
+            last: rank,
+        });
+    }
+
+    /// The subtree of a child is lost. Where PEs were never started the job has not begun, and does not.
+    pub(super) fn lose_subtree(&mut self, loss: Loss) {
+        match self.phase < Phase::Running {
+            true => self.pass_fault(loss.fault),
+            false => self.lose(loss),
+        }
+    }
+
+    /// Somebody is lost: the job ends, unless the others may go on.
+    fn lose(&mut self, loss: Loss) {
+        match self.setup.options.keep_going && !self.stopping {
+            true => self.up.send(&Frame::Failed(loss)),
+            false => self.pass_fault(loss.fault),
+        }
+    }
+
+    /// PEs of another node are lost.
+    pub(super) fn lost(&mut self, loss: &Loss) {
+        if !self.stopping {
+            let lost = loss.first;
+            self.actions.push_back(Action::FindAttached { lost });
+        }
+    }
+
+    /// There are PEs that would wait for those that are lost.
+    pub(super) fn is_needed(&mut self, rank: u32) {
+        if !self.stopping {
+            self.fault(0, Cause::Needed { rank });
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Whether the other end of a link is at work: heartbeats, in both directions of every link of the tree.
+//!
+//! Launcher and agents look at their links in a fixed rhythm. Whoever has sent nothing since the look
+//! before sends a beat, so a link that is in use costs nothing. An end of which nothing was heard in
+//! [`LOOKS`] looks one after the other counts as silent: what happens then is its machine's business.
+//!
+//! # False alarms
+//! Looks are counted, not seconds. Who was stopped, starved or suspended itself has looked once when it
+//! goes on, whatever the clock says, and reads what has come meanwhile before it looks again; and on a
+//! machine that has no time for anybody, who waits has no more of it than who is waited for.
+//!
+//! Before anything comes of it an end is still busy with what cannot be interrupted: reading its orders,
+//! making memory, starting others. It has [`START_NS`] for that.
+
+use std::time::Duration;
+
+use crate::frame::{Frame, OutBuf};
+
+/// Looks in a row that find nothing. What was heard last came before the look that found it, so one more
+/// makes the time-out.
+const LOOKS: u32 = 7;
+
+/// How long an end may be silent before anything was heard of it.
+const START_NS: u64 = 300_000_000_000;
+
+/// When to look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rhythm {
+    /// Nanoseconds; 0 for never.
+    interval: u64,
+    next: u64,
+}
+
+impl Rhythm {
+    /// That of ends that may be silent for so long; for ever if that is nothing.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            interval: timeout.as_nanos() as u64 / u64::from(LOOKS + 1),
+            next: 0,
+        }
+    }
+
+    /// When the next look is due. The first one is at once.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        (self.interval > 0).then_some(self.next)
+    }
+
+    /// Whether it is time to look, which is then done.
+    pub(crate) fn is_due(&mut self, now: u64) -> bool {
+        let due = self.deadline().is_some_and(|at| at <= now);
+        if due {
+            self.next = now.saturating_add(self.interval);
+        }
+        due
+    }
+
+    /// How many looks an end has before anything was heard of it.
+    fn looks_at_start(&self) -> u32 {
+        let looks = START_NS / self.interval.max(1);
+        LOOKS.max(looks.try_into().unwrap_or(u32::MAX))
+    }
+}
+
+/// What is known of the other end of a link.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pulse {
+    /// Whether something came since the last look.
+    heard: bool,
+    /// When something came last.
+    heard_at: Option<u64>,
+    /// Looks since then.
+    missed: u32,
+    /// Bytes that this end had sent at the last look.
+    sent: u64,
+}
+
+impl Pulse {
+    /// Something came.
+    pub(crate) fn heard(&mut self, now: u64) {
+        self.heard = true;
+        self.heard_at = Some(now);
+    }
+
+    /// Nothing is expected of the other end for now.
+    pub(crate) fn excuse(&mut self) {
+        self.missed = 0;
+    }
+
+    /// Sends a sign of life over a link on which nothing else has gone out since the last look, nor waits
+    /// to.
+    pub(crate) fn beat(&mut self, out: &mut OutBuf) {
+        if out.is_empty() && out.written() == self.sent {
+            out.send(&Frame::Beat);
+        }
+        self.sent = out.written();
+    }
+
+    /// Looks for the other end. If it is silent, for how many milliseconds.
+    pub(crate) fn look(&mut self, rhythm: &Rhythm, now: u64) -> Option<u64> {
+        if std::mem::take(&mut self.heard) {
+            self.missed = 0;
+            return None;
+        }
+        self.missed += 1;
+        let (most, ns) = match self.heard_at {
+            Some(at) => (LOOKS, now.saturating_sub(at)),
+            None => (rhythm.looks_at_start(), START_NS),
+        };
+        (self.missed >= most).then_some(ns / 1_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Looks until the pulse is silent or `end` has come; gives when that was, and what is said.
+    fn silent(pulse: &mut Pulse, rhythm: &mut Rhythm, end: u64) -> Option<(u64, u64)> {
+        while let Some(now) = rhythm.deadline().filter(|&at| at < end) {
+            assert!(rhythm.is_due(now));
+            if let Some(ms) = pulse.look(rhythm, now) {
+                return Some((now, ms));
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn an_end_is_silent_within_the_timeout_and_not_much_before() {
+        for at in (0..16).map(|n| 20 * S + n * S / 8) {
+            let mut rhythm = Rhythm::new(Duration::from_secs(8));
+            let mut pulse = Pulse::default();
+            pulse.heard(1);
+            assert_eq!(silent(&mut pulse, &mut rhythm, 4 * S), None);
+            while let Some(now) = rhythm.deadline().filter(|&now| now <= at) {
+                pulse.heard(now);
+                assert_eq!(silent(&mut pulse, &mut rhythm, now + 1), None);
+            }
+            pulse.heard(at);
+            let (now, ms) = silent(&mut pulse, &mut rhythm, u64::MAX).unwrap();
+            assert!(
+                (at + 7 * S - S / 8..=at + 8 * S).contains(&now),
+                "{now} of {at}"
+            );
+            assert_eq!(ms, (now - at) / 1_000_000);
+        }
+    }
+
+    #[test]
+    fn who_did_not_run_does_not_accuse() {
+        let mut rhythm = Rhythm::new(Duration::from_secs(8));
+        let mut pulse = Pulse::default();
+        pulse.heard(1);
+        for hours in 1..6 {
+            let now = hours * 3600 * S;
+            assert!(rhythm.is_due(now) && !rhythm.is_due(now));
+            assert_eq!(pulse.look(&rhythm, now), None);
+        }
+    }
+
+    #[test]
+    fn at_the_start_there_is_time() {
+        let mut rhythm = Rhythm::new(Duration::from_secs(8));
+        let mut pulse = Pulse::default();
+        let (now, _) = silent(&mut pulse, &mut rhythm, u64::MAX).unwrap();
+        assert!((START_NS - S..START_NS + S).contains(&now), "{now}");
+    }
+
+    #[test]
+    fn nobody_looks_where_silence_is_nobodys_business() {
+        let mut rhythm = Rhythm::new(Duration::ZERO);
+        assert_eq!((rhythm.deadline(), rhythm.is_due(u64::MAX)), (None, false));
+    }
+
+    #[test]
+    fn beats_are_for_links_that_are_not_in_use() {
+        let (mut pulse, mut out) = (Pulse::default(), OutBuf::default());
+        let mut beat = Vec::new();
+        Frame::Beat.encode(&mut beat);
+        pulse.beat(&mut out);
+        assert_eq!(out.pending(), beat);
+        // Not while something waits for room.
+        pulse.beat(&mut out);
+        assert_eq!(out.take(), beat);
+        // The beat is what went out since the look before.
+        pulse.beat(&mut out);
+        assert!(out.is_empty());
+        pulse.beat(&mut out);
+        assert_eq!(out.take(), beat);
+        out.send(&Frame::Go);
+        out.take();
+        pulse.beat(&mut out);
+        assert!(out.is_empty());
+    }
+}

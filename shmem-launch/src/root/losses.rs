@@ -1,0 +1,123 @@
+//! Who failed without ending the job (`--keep-going`): each is told when it happens, as far as somebody may
+//! want to read that, and all of them in the end. The first decides the status of the job.
+
+use std::collections::BTreeMap;
+
+use super::{Root, SIGPIPE};
+use crate::exit::{Cause, End, Loss, Ranks};
+use crate::frame::Frame;
+
+/// How many are told one by one.
+const TOLD: usize = 20;
+
+/// How many groups are told in the end.
+const GROUPS: usize = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// By the first PE, the last one and how they were lost.
+    all: BTreeMap<u32, (u32, String)>,
+    told: usize,
+}
+
+impl Losses {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn pes(&self) -> u32 {
+        self.all
+            .iter()
+            .map(|(first, (last, _))| last - first + 1)
+            .sum()
+    }
+
+    /// Groups of consecutive PEs of the same fate.
+    fn groups(&self) -> Vec<(u32, u32, &str)> {
+        let mut groups: Vec<(u32, u32, &str)> = Vec::new();
+        for (&first, (last, how)) in &self.all {
+            match groups.last_mut() {
+                Some((_, end, same)) if *end + 1 == first && same == how => *end = *last,
+                _ => groups.push((first, *last, how)),
+            }
+        }
+        groups
+    }
+}
+
+impl Root {
+    /// Whether output or input was lost, which the status tells.
+    pub(super) fn output_lost(&self) -> bool {
+        self.status != 0 && self.losses.is_empty()
+    }
+
+    /// Somebody failed whom an agent can go on without.
+    pub(super) fn failed(&mut self, loss: Loss, now: u64) {
+        if !self.setup.options.keep_going {
+            return self.fault(&loss.fault, now);
+        }
+        if self.ending {
+            return;
+        }
+        let cause = &loss.fault.cause;
+        let piped = matches!(
+            cause,
+            Cause::Pe {
+                end: End::Signal {
+                    signal: SIGPIPE,
+                    ..
+                },
+                ..
+            }
+        );
+        if piped && self.output_lost() {
+            return;
+        }
+        if self.status == 0 {
+            self.status = loss.fault.status();
+        }
+        self.losses.told += 1;
+        let told = loss.fault.message(&self.setup.hosts).to_string();
+        match self.losses.told {
+            ..=TOLD => self.say(&format!("{told}; the others go on")),
+            n if n == TOLD + 1 => self.say("more PEs have failed; all are told in the end"),
+            _ => {}
+        }
+        let how = match cause {
+            Cause::Pe { end, .. } => end.to_string(),
+            _ => {
+                let node = loss.fault.node;
+                let host = self.setup.hosts.get(node as usize);
+                let host = host.map_or_else(String::new, |host| format!(" ({host})"));
+                format!("lost with node {node}{host}")
+            }
+        };
+        if !cause.is_of_a_pe() {
+            self.agent.out.send(&Frame::Lost(loss.clone()));
+        }
+        self.losses.all.insert(loss.first, (loss.last, how));
+    }
+
+    /// Tells of all of them.
+    pub(super) fn tell_losses(&mut self) {
+        if self.losses.is_empty() {
+            return;
+        }
+        let groups = self.losses.groups();
+        let shown = groups.iter().take(GROUPS);
+        let shown: Vec<_> = shown
+            .map(|&(first, last, how)| format!("{} {how}", Ranks(first, last)))
+            .collect();
+        let more = match groups.len().saturating_sub(GROUPS) {
+            0 => String::new(),
+            n => format!("; and {n} more"),
+        };
+        let text = format!(
+            "{} of {} PEs failed (--keep-going): {}{more}",
+            self.losses.pes(),
+            self.setup.n_pes,
+            shown.join("; ")
+        );
+        self.say(&text);
+    }
+}
