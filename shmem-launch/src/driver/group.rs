@@ -14,6 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::NULL_FD;
+use super::cgroup::{self, Cgroup};
 use super::sweep::sweep;
 use crate::sys;
 
@@ -28,6 +29,8 @@ pub(super) struct Group {
     alive: bool,
     /// Never written; its end is the message.
     _life: OwnedFd,
+    /// Where the kernel keeps all of them together, and the way in.
+    cgroup: Option<(Cgroup, OwnedFd)>,
 }
 
 impl Group {
@@ -36,8 +39,12 @@ impl Group {
     ///
     /// # Safety
     /// This process has a single thread.
-    pub(super) unsafe fn start(mark: &[u8]) -> io::Result<Self> {
+    pub(super) unsafe fn start(mark: &[u8], cgroup: Option<Cgroup>) -> io::Result<Self> {
         let (read, write) = sys::pipe()?;
+        let cgroup = cgroup.and_then(|cgroup| {
+            let door = cgroup.door().ok()?;
+            Some((cgroup, door))
+        });
         let child = || {
             // PEs may signal their group; only SIGKILL shall reach the guard.
             sys::block_all();
@@ -58,7 +65,7 @@ impl Group {
             let group = std::process::id() as i32;
             let sweeper = || {
                 let _ = sys::new_session();
-                sweep(group, mark);
+                sweep(group, cgroup.as_ref().map(|(cgroup, _)| cgroup), mark);
                 0
             };
             // SAFETY: a forked process has one thread.
@@ -77,6 +84,7 @@ impl Group {
             guard,
             alive: true,
             _life: write,
+            cgroup,
         })
     }
 
@@ -94,6 +102,26 @@ impl Group {
     pub(super) fn signal(&self, signal: i32) {
         if self.alive {
             sys::kill(-self.guard, signal);
+        }
+        if signal == libc::SIGKILL
+            && let Some((cgroup, _)) = &self.cgroup
+        {
+            cgroup.kill();
+        }
+    }
+
+    /// Has this process, a forked child, be one of them from now on.
+    pub(super) fn join(&self) -> io::Result<()> {
+        if let Some((_, door)) = &self.cgroup {
+            cgroup::enter(door);
+        }
+        sys::set_group(0, self.guard)
+    }
+
+    /// Nobody is left, or is to be.
+    pub(super) fn end(&mut self) {
+        if let Some((cgroup, _)) = self.cgroup.take() {
+            cgroup.end();
         }
     }
 

@@ -36,9 +36,12 @@
 //! * Agents and the launcher are sub-reapers, so no descendant, not even one that made its own
 //!   session, escapes to init while any of them lives; at the end each kills and reaps what is left.
 //!   On another host a warden (warden.rs) is above the agent for that.
+//! * If all of these are killed at once, the guard ends what it can find (sweep.rs).
+//! * Where there may be a control group of a node (cgroup.rs), whoever ends the node ends that.
 
 mod address;
 mod agent;
+mod cgroup;
 mod group;
 mod launcher;
 mod link;

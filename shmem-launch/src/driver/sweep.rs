@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
+use super::cgroup::Cgroup;
 use crate::sys::{self, monotonic_ns};
 
 /// How long those above may take to follow the agent.
@@ -18,10 +19,13 @@ const FOLLOW: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(10);
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Ends a process group, then whoever else has `mark`, a variable with its value, in its environment. For a
+/// Ends a process group and a control group, then whoever else has `mark`, a variable with its value, in its environment. For a
 /// child of the group's leader that has left the group.
-pub(super) fn sweep(group: i32, mark: &[u8]) {
+pub(super) fn sweep(group: i32, cgroup: Option<&Cgroup>, mark: &[u8]) {
     sys::kill(-group, libc::SIGKILL);
+    if let Some(cgroup) = cgroup {
+        cgroup.end();
+    }
     std::thread::sleep(FOLLOW);
     let name = fs::read_to_string(format!("/proc/{}/comm", parent_id()));
     if name.is_ok_and(|name| name.starts_with("shmrun")) {

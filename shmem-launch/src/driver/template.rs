@@ -104,7 +104,7 @@ fn program(command: &Command, first_rank: u32, all: &Environment) -> io::Result<
 fn arrange(
     theirs: &OwnedFd,
     cloexec: bool,
-    group: i32,
+    group: &Group,
     segment: &NodeSegment,
     ignored: u64,
 ) -> bool {
@@ -120,8 +120,9 @@ fn arrange(
         (theirs.as_raw_fd(), TEMPLATE_FD, cloexec),
         (null, contract::PMI_FD, false),
     ];
-    let arranged =
-        sys::set_group(0, group).and_then(|()| sys::arrange_fds(&placed, TEMPLATE_FD + 1));
+    let arranged = group
+        .join()
+        .and_then(|()| sys::arrange_fds(&placed, TEMPLATE_FD + 1));
     if let Err(e) = arranged {
         crate::say!("shmrun: cannot prepare the process that starts the PEs: {e}");
         return false;
@@ -215,7 +216,7 @@ impl Start {
         let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
         sys::set_nonblocking(ours.as_fd())?;
         let child = || {
-            if arrange(&theirs, false, group.id(), segment, ignored) {
+            if arrange(&theirs, false, group, segment, ignored) {
                 let e = sys::exec(path, args, &recipe.env);
                 crate::say!("shmrun: {}: {e}", path.to_string_lossy());
             }
@@ -241,7 +242,7 @@ pub(super) unsafe fn spawner(
     let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
     let child = || {
-        if !arrange(&theirs, true, group.id(), segment, ignored) {
+        if !arrange(&theirs, true, group, segment, ignored) {
             return 1;
         }
         sys::set_name(c"shmrun-spawner");

@@ -96,13 +96,13 @@ fn who_is_stopped_on_purpose_is_not_silent() {
     for signal in [TSTP, STOP] {
         let script = "trap 'exit 0' USR2; while :; do sleep 0.1; done";
         let job = sh(&["-n", "4", "--nodes", "3", "--tree-degree", "2"], script);
-        let job = job.env(TIMEOUT, "500ms").start();
+        let job = job.env(TIMEOUT, "4s").start();
         job.wait_for("sh", 4);
         job.kill(signal);
-        std::thread::sleep(Duration::from_secs(3));
+        std::thread::sleep(Duration::from_secs(9));
         job.kill(CONT);
         // Whoever is silent since then is told of after that.
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(6));
         job.kill(12);
         let out = job.wait();
         assert_eq!(out.code(), 0, "{out:?}");
@@ -128,8 +128,8 @@ fn without_a_limit_everybody_may_be_silent() {
 #[test]
 fn idle_links_are_no_reason_to_end_a_job() {
     let net = Network::new();
-    let job = net.job("a,b,c,d", &["--tree-degree", "2", "sleep", "3"]);
-    let out = job.env(TIMEOUT, "500ms").run();
+    let job = net.job("a,b,c,d", &["--tree-degree", "2", "sleep", "9"]);
+    let out = job.env(TIMEOUT, "4s").run();
     assert_eq!((out.code(), out.stderr.as_str()), (0, ""), "{out:?}");
 }
 

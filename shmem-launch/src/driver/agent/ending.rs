@@ -182,6 +182,9 @@ impl AgentProcess {
         let reaping = self.reaping.as_mut();
         if reaping.is_some_and(|reaping| reaping.look(is_agent, now)) {
             self.reaping = None;
+            if let Some(node) = &mut self.node {
+                node.group.end();
+            }
             self.clean_up_pmix();
             self.report();
         }
@@ -215,6 +218,15 @@ impl AgentProcess {
         self.tell(Event::CleanedUp(Box::new(report)));
     }
 
+    /// A warden that somebody has stopped is to see that this process ends.
+    pub(super) fn wake_warden(&self) {
+        let parent = parent_id() as i32;
+        // Without it, init has taken its place.
+        if self.parent.is_remote() && parent > 1 {
+            sys::kill(parent, libc::SIGCONT);
+        }
+    }
+
     pub(super) fn die(&mut self) -> ! {
         // Their links end: child agents do the same.
         for child in &mut self.children {
@@ -226,10 +238,12 @@ impl AgentProcess {
         let agents: Vec<i32> = self.children.iter().map(|c| c.pid).collect();
         let spare = |pid| agents.contains(&pid);
         reap_all_but(guard, spare, REAP_PATIENCE, REAP_LIMIT);
-        if let Some(guard) = guard {
-            sys::kill(-guard, libc::SIGKILL);
+        if let Some(node) = &mut self.node {
+            node.group.signal(libc::SIGKILL);
+            node.group.end();
         }
         self.clean_up_pmix();
+        self.wake_warden();
         sys::exit_now(crate::exit::LAUNCHER)
     }
 }

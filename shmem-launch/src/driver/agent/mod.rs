@@ -161,6 +161,7 @@ impl AgentProcess {
             self.flush_down();
             self.flush_pmix();
             if self.exiting && (self.agent.outgoing(None).is_empty() || !self.parent.is_open()) {
+                self.wake_warden();
                 return 0;
             }
             let now = monotonic_ns();

@@ -13,6 +13,7 @@ use shmem_pmi::tree::Tree;
 
 use super::*;
 use crate::agent::Setup;
+use crate::driver::cgroup::Cgroup;
 use crate::driver::node;
 use crate::driver::parts::Parts;
 use crate::driver::store::SharedStore;
@@ -138,6 +139,13 @@ pub(in crate::driver) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, 
     Ok((pid, ours))
 }
 
+/// A control group for the node, unless this machine is several.
+fn cgroup(launch: &Launch) -> Option<Cgroup> {
+    let alone = launch.machines.is_some() || launch.n_nodes == 1;
+    let name = || format!("shmrun-{}-{}", hex(&launch.job_id), launch.node);
+    alone.then(name).and_then(|name| Cgroup::make(&name))
+}
+
 /// What all processes of a job have in their environment, and no others.
 fn job_mark(launch: &Launch) -> Vec<u8> {
     format!("{ENV_PMI_JOBID}={}", hex(&launch.job_id)).into_bytes()
@@ -180,7 +188,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
 
     // The guard next: it is a copy of this process, the cheaper the less there is of it.
     // SAFETY: an agent has a single thread.
-    let group = unsafe { Group::start(&job_mark(&launch)) };
+    let group = unsafe { Group::start(&job_mark(&launch), cgroup(&launch)) };
 
     let layout = launch.layout();
     let ranks = layout.ranks(launch.node);
