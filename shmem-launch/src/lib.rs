@@ -84,6 +84,8 @@ mod sys;
 
 use std::ffi::OsString;
 
+use shmem_node::settings::Given;
+
 use cli::Cli;
 use frame::Stream;
 
@@ -124,10 +126,16 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         return unsafe { driver::serve_pmix() };
     }
     let setting = |name: &str| {
-        let own = || std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        cli.given(name).or_else(own)
+        let typed = |(option, value)| Given {
+            value,
+            origin: format!("--{option}"),
+        };
+        cli.given_by(name)
+            .map(typed)
+            .or_else(|| Given::by_environment(name))
     };
-    let settings = match shmem_node::settings::Settings::parse(setting) {
+    let value = |name: &str| setting(name).map(|given| given.value);
+    let settings = match shmem_node::settings::Settings::parse(value) {
         Ok(settings) => settings,
         Err(e) => return complain(&e, exit::USAGE),
     };

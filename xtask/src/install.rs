@@ -16,6 +16,7 @@ use crate::archive::weaken;
 use crate::build::{Products, workspace};
 use crate::error::Error;
 use crate::object::note_object;
+use crate::pages;
 
 /// The shared library's own name: 1 is the major version of the OpenSHMEM interface.
 pub const SONAME: &str = "libshmem.so.1";
@@ -185,6 +186,9 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
             0o644,
         ),
     ];
+    for (path, page) in pages::all() {
+        entries.push(Entry::new(path, Bytes(page), 0o644));
+    }
     let include = workspace().join("shmem-capi/include");
     for header in files_below(&include)? {
         let from = Copy(include.join(&header));

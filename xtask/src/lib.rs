@@ -1,4 +1,5 @@
-//! Chores that cargo has no command for: building the C library with its tools, installing and packing them.
+//! Chores that cargo has no command for: building the C library with its tools and their manual pages, installing
+//! and packing them.
 //!
 //! `cargo xtask install --prefix DIR` is the program; the tests of the C library call the same
 //! functions, so that what they test is what users get.
@@ -10,3 +11,4 @@ pub mod dist;
 pub mod error;
 pub mod install;
 pub mod object;
+pub mod pages;

@@ -19,7 +19,7 @@ pub(super) fn started(rt: &Runtime, settings: &Settings, life: u32) {
             let _ = writeln!(text, "{VENDOR} (OpenSHMEM {major}.{minor})");
         }
         if settings.info {
-            text += &settings::text(|name| std::env::var(name).ok());
+            text += &settings::text(settings::Given::by_environment);
         }
         print!("{text}");
     }

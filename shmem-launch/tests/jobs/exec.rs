@@ -564,6 +564,23 @@ fn a_dry_run_starts_nothing() {
         out.code() == 0 && out.stdout.contains("SHMEM_SYMMETRIC_SIZE"),
         "{out:?}"
     );
+    let options = [
+        "-x",
+        "SHMEM_SPIN=7",
+        "-genv",
+        "SHMEM_CONNECT",
+        "static",
+        "--settings",
+    ];
+    let out = shmrun(&options).env("SMA_INFO", "1").run();
+    for line in [
+        "SHMEM_SPIN=7  (--env)",
+        "SHMEM_CONNECT=static  (--genv)",
+        "SHMEM_INFO=1  (environment, as SMA_INFO)",
+        "SHMEM_SPAWN=auto  (default)",
+    ] {
+        assert!(out.stdout.contains(line), "{line} in {}", out.stdout);
+    }
     // What is set for the PEs is set for the job.
     let out = shmrun(&["-x", "SHMEM_SYMMETRIC_SIZE=much", "-n", "1", "true"]).run();
     assert!(

@@ -333,21 +333,45 @@ impl Default for Settings {
     }
 }
 
-/// The table with the values in force, which `lookup` gives: for `shmrun --settings` and
-/// `SHMEM_INFO`.
-pub fn text(lookup: impl Fn(&str) -> Option<String>) -> String {
+/// A value in force, and where it comes from, as a user would say it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// The value.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: String,
+}
+
+impl Given {
+    /// What the environment of this process has.
+    pub fn by_environment(name: &str) -> Option<Self> {
+        Some(Self {
+            value: std::env::var_os(name)?.to_string_lossy().into_owned(),
+            origin: "environment".to_owned(),
+        })
+    }
+}
+
+/// The table with the values in force, which `lookup` gives, and where they come from: for `shmrun --settings`,
+/// `shmem-info --settings` and `SHMEM_INFO`.
+pub fn text(lookup: impl Fn(&str) -> Option<Given>) -> String {
     use std::fmt::Write;
     let mut out = String::new();
     for row in TABLE {
-        let given = lookup(row.name).or_else(|| row.alias.and_then(&lookup));
-        let (value, from) = match &given {
-            Some(value) => (value.as_str(), "set"),
-            None => (row.default, "default"),
+        let by_alias = || {
+            let alias = row.alias?;
+            let given = lookup(alias)?;
+            let origin = format!("{}, as {alias}", given.origin);
+            Some(Given { origin, ..given })
         };
+        let given = lookup(row.name).or_else(by_alias).unwrap_or_else(|| Given {
+            value: row.default.to_owned(),
+            origin: "default".to_owned(),
+        });
         let _ = writeln!(
             out,
-            "{}={value}  ({from})\n    {}\n    Value: {}.",
-            row.name, row.help, row.form
+            "{}={}  ({})\n    {}\n    Value: {}.",
+            row.name, given.value, given.origin, row.help, row.form
         );
     }
     out
@@ -461,8 +485,21 @@ mod tests {
 
     #[test]
     fn settings_show_their_values() {
-        let text = text(|n| (n == "SHMEM_CONNECT").then(|| "static".into()));
-        assert!(text.contains("SHMEM_CONNECT=static  (set)"), "{text}");
+        let given = |value: &str| Given {
+            value: value.into(),
+            origin: "environment".into(),
+        };
+        let text = text(|n| match n {
+            "SHMEM_CONNECT" => Some(given("static")),
+            "SMA_INFO" => Some(given("1")),
+            _ => None,
+        });
+        for part in [
+            "SHMEM_CONNECT=static  (environment)",
+            "SHMEM_INFO=1  (environment, as SMA_INFO)",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
         assert!(
             text.contains("SHMEM_SYMMETRIC_SIZE=256M  (default)"),
             "{text}"

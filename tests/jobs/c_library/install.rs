@@ -46,6 +46,11 @@ fn install_moves_and_uninstalls() {
         "include/pshmem.h",
         "include/mpp/shmem.h",
         "include/mpp/shmemx.h",
+        "share/man/man1/shmrun.1",
+        "share/man/man1/oshcc.1",
+        "share/man/man1/shmem-info.1",
+        "share/man/man7/shmem.7",
+        "share/bash-completion/completions/shmrun",
         "share/doc/shmem/LICENSE-MIT",
         "share/doc/shmem/LICENSE-APACHE",
     ] {

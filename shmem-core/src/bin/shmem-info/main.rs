@@ -13,21 +13,10 @@ mod wanted;
 use std::io::Write;
 use std::process::ExitCode;
 
-const HELP: &str = "\
-shmem-info: what PEs would use on this machine, and why
+use shmem_node::settings;
 
-usage: shmem-info [--devices] [--pes N] [--json]
-
-  --devices  a table of the ports of RDMA devices: which PEs take which, and why
-  --pes N    as for so many PEs on this machine; else as many as it has processors for this process
-  --json     for programs
-  --help     this text
-  --version  the version
-
-SHMEM_HCA, SHMEM_GID_INDEX, SHMEM_PKEY and SHMEM_TRANSPORT count as they do for a PE, and so do the processors
-that it may run on (numactl -N 1 shmem-info --devices). Run it on each node of a job: PEs of different nodes must
-use the same kind of device.
-";
+/// The manual page is made from it, too.
+const HELP: &str = include_str!("help.txt");
 
 /// More on one machine are a mistake.
 const MOST_PES: usize = 1 << 20;
@@ -53,6 +42,7 @@ fn main() -> ExitCode {
                     }
                 }
             }
+            "--settings" => return say(&settings::text(settings::Given::by_environment)),
             "--help" | "-h" => return say(HELP),
             "--version" | "-V" => {
                 return say(concat!("shmem-info ", env!("CARGO_PKG_VERSION"), "\n"));
