@@ -92,7 +92,14 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     let book = attached.pmi.book(&node, life);
     let again = past.alike(&settings, statics, level);
     let made = match node.n_nodes() > 1 {
-        true => connect(attached, &settings, &past, again, book.clone())?,
+        true => connect(
+            attached,
+            &settings,
+            &past,
+            again,
+            book.clone(),
+            statics.len(),
+        )?,
         false => None,
     };
     let network = made.as_ref().or(again.and_then(|rt| rt.network.as_ref()));
@@ -185,6 +192,7 @@ fn connect(
     past: &Past,
     again: Option<&Runtime>,
     book: Book,
+    statics: usize,
 ) -> Result<Option<Network>, Error> {
     let adapter = match ADAPTER.get() {
         Some(adapter) => adapter,
@@ -206,7 +214,7 @@ fn connect(
         what: "duplicate the descriptor of the XRC domain",
         source,
     })?;
-    Network::open(settings, adapter, xrc, book, identity).map(Some)
+    Network::open(settings, adapter, xrc, book, identity, statics).map(Some)
 }
 
 /// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its

@@ -118,13 +118,14 @@ impl Adapter {
 
 impl Network {
     /// Opens the UD endpoint. Nothing is sent. `book` is where the addresses of the others will be;
-    /// without an `identity` the job's comes with them.
+    /// without an `identity` the job's comes with them. So many bytes of static data lie in this PE's segment.
     pub(crate) fn open(
         settings: &Settings,
         adapter: &Adapter,
         xrc: Option<OwnedFd>,
         book: Book,
         identity: Option<Identity>,
+        statics: usize,
     ) -> Result<Self, Error> {
         let Adapter {
             view, me, device, ..
@@ -135,7 +136,7 @@ impl Network {
             settings,
             fabric,
             device.port().pins_memory,
-            Shape::of(view),
+            Shape::of(view, statics),
             view.on_machine(),
         )?;
         let config = EndpointConfig {

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::verbs::{Fabric, Hca};
+use shmem_node::layout::{INTERNAL_SIZE, page_up};
 use shmem_node::machine::Machine;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings};
@@ -23,8 +24,8 @@ use crate::heap::parts::{MOST, Parts};
 #[derive(Debug)]
 pub(crate) struct Registrar {
     parts: Parts,
-    /// Whether other PEs access static data in the first part.
-    statics: bool,
+    /// Bytes of static data in the first part, behind what is the runtime's own. There may be more room.
+    statics: usize,
     /// Whether all parts are registered in init.
     at_once: bool,
     /// Whether a registration takes the memory of its pages.
@@ -46,8 +47,8 @@ struct Done {
 /// How a segment is laid out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Whether there is room for static data.
-    pub(crate) statics: bool,
+    /// Bytes of static data that other PEs access.
+    pub(crate) statics: usize,
     /// Where the heap begins.
     pub(crate) heap_start: usize,
     /// Bytes in all.
@@ -55,10 +56,10 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// That of the segments of a job.
-    pub(crate) fn of(view: &NodeView) -> Self {
+    /// That of a PE's segment which holds so many bytes of static data.
+    pub(crate) fn of(view: &NodeView, statics: usize) -> Self {
         Self {
-            statics: view.statics().bytes > 0,
+            statics,
             heap_start: view.heap_start(),
             len: view.segment_len(),
         }
@@ -72,8 +73,12 @@ pub(crate) fn at_least(settings: &Settings, heap_start: usize, len: usize) -> us
         HeapRegister::OnDemandPaging => 0,
         HeapRegister::Whole => len,
         HeapRegister::Auto | HeapRegister::Grow => {
+            // Static data is not known yet, and the room for it not taken.
             let parts = Parts::growing(heap_start, len);
-            parts.range(parts.count().min(2) - 1).end
+            match parts.count() {
+                1 => INTERNAL_SIZE,
+                _ => INTERNAL_SIZE + parts.range(1).len(),
+            }
         }
     }
 }
@@ -139,7 +144,18 @@ impl Registrar {
         if self.at_once || self.parts.count() == 1 {
             0..self.parts.count()
         } else {
-            usize::from(!leader && !self.statics)..2
+            usize::from(!leader && self.statics == 0)..2
+        }
+    }
+
+    /// What is registered of a part: of the first one only what is used.
+    fn used(&self, part: usize) -> Range<usize> {
+        let range = self.parts.range(part);
+        match part {
+            0 if self.parts.count() > 1 => {
+                range.start..range.end.min(page_up(INTERNAL_SIZE + self.statics))
+            }
+            _ => range,
         }
     }
 
@@ -191,9 +207,7 @@ impl Registrar {
         let mut done = self.done.lock().unwrap_or_else(|e| e.into_inner());
         let missing = |done: &Done| -> u64 {
             let missing = parts.clone().filter(|&part| !done.parts[part]);
-            missing
-                .map(|part| self.parts.range(part).len() as u64)
-                .sum()
+            missing.map(|part| self.used(part).len() as u64).sum()
         };
         let more = missing(&done);
         if more == 0 {
@@ -217,7 +231,7 @@ impl Registrar {
             if done.parts[part] {
                 continue;
             }
-            let range = self.parts.range(part);
+            let range = self.used(part);
             let bytes = range.len() as u64;
             // SAFETY: the part lies in the segment, of which the caller promises what is needed.
             unsafe { endpoint.register_segment(part as u8, base.add(range.start), range.len()) }
@@ -237,12 +251,11 @@ mod tests {
     use super::*;
     use shmem_ib::connect::endpoint::EndpointConfig;
     use shmem_ib::soft::{SoftConfig, SoftHca};
-    use shmem_node::layout::INTERNAL_SIZE;
     use std::sync::Arc;
 
     fn shape(len: usize) -> Shape {
         Shape {
-            statics: false,
+            statics: 0,
             heap_start: INTERNAL_SIZE,
             len,
         }
@@ -295,11 +308,22 @@ mod tests {
         }
         // Static data is everybody's.
         let statics = Shape {
-            statics: true,
-            ..shape(len)
+            statics: 5000,
+            heap_start: INTERNAL_SIZE + (1 << 30),
+            len: len + (1 << 30),
         };
         let own = Registrar::new(&settings(Grow), Fabric::Roce, true, statics, 1).unwrap();
         assert_eq!(own.first(false), 0..2);
+        assert_eq!(
+            own.used(0),
+            0..INTERNAL_SIZE + 8192,
+            "whatever room there is"
+        );
+        assert_eq!(own.used(1), own.parts().range(1));
+        assert_eq!(
+            at_least(&settings(Auto), statics.heap_start, statics.len),
+            5 << 20
+        );
         // No heap at all: the first part is everything.
         let tiny = new(Grow, pinning, INTERNAL_SIZE).unwrap();
         assert_eq!(tiny.first(false), 0..1);

@@ -51,6 +51,19 @@ pub(crate) enum Statics {
     Private(Why),
 }
 
+impl Statics {
+    /// Bytes from the first of it to the last in the segment, behind what is the runtime's own.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Shared(stretches) => {
+                let ends = stretches.iter().map(|s| s.at + s.pages() - INTERNAL_SIZE);
+                ends.max().unwrap_or(0)
+            }
+            Self::Private(_) => 0,
+        }
+    }
+}
+
 /// Why static data is not symmetric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {

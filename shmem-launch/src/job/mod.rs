@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use shmem_node::hca_address::{AddressError, AddressPlan, PortChoice, Shape};
-use shmem_node::settings::{HeapCommit, Settings, Spawn};
+use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings, Spawn, StaticsSize};
 use shmem_node::template::marker::{self, Marker, StaticsRoom};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
@@ -394,8 +394,17 @@ impl Files {
             marker: Marker::Absent,
             statics: None,
         };
+        // What is not linked with `shmem` may start a program that is: a script, `env`, `numactl`, `perf`.
+        let unused_is_free = settings.heap_commit == HeapCommit::Lazy
+            && settings.heap_pages != HeapPages::Huge
+            && settings.heap_register != HeapRegister::Whole;
+        let guess = settings.statics_size == StaticsSize::Auto && unused_is_free;
         let rooms = self.0.iter().map(|(_, file)| {
-            StaticsRoom::of(settings.statics_size, file.as_ref().unwrap_or(&unreadable))
+            let file = file.as_ref().unwrap_or(&unreadable);
+            match file.marker {
+                Marker::Absent if guess => StaticsRoom::UNKNOWN,
+                _ => StaticsRoom::of(settings.statics_size, file),
+            }
         });
         rooms.max_by_key(|room| room.bytes).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::kvs;
-use crate::layout::{HeapLayout, PAGE, TablesLayout};
+use crate::layout::{HeapLayout, INTERNAL_SIZE, PAGE, TablesLayout};
 use crate::pe_block::PeBlock;
 use crate::settings::CoreFile;
 use crate::sys::Mapping;
@@ -91,15 +91,28 @@ impl NodeView {
     pub fn let_into_cores(&self, what: CoreFile, local: usize) {
         match what {
             CoreFile::None => {}
-            CoreFile::Own => {
-                let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
-                self.heap.let_into_cores(at, self.segment_len());
-            }
-            CoreFile::All => {
+            CoreFile::Own => self.let_segment_into_cores(local),
+            // A room that was made for what is in it.
+            CoreFile::All if self.header.statics_layout != 0 || self.header.statics == 0 => {
                 self.heap.let_into_cores(0, self.heap_layout.len);
                 self.tables.let_into_cores(PAGE, self.tables.len() - PAGE);
             }
+            CoreFile::All => {
+                self.heap.let_into_cores(0, self.heap_layout.segments);
+                (0..self.n_local()).for_each(|local| self.let_segment_into_cores(local));
+                self.tables.let_into_cores(PAGE, self.tables.len() - PAGE);
+            }
         }
+    }
+
+    /// A segment without the room for static data: a core file takes what is empty for zeros, and what is in
+    /// use of this process's own is in it at the program's addresses.
+    fn let_segment_into_cores(&self, local: usize) {
+        let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
+        let heap = self.heap_start();
+        self.heap.let_into_cores(at, INTERNAL_SIZE);
+        self.heap
+            .let_into_cores(at + heap, self.segment_len() - heap);
     }
 
     /// PEs in the job.

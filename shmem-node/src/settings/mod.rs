@@ -111,7 +111,9 @@ settings! {
     statics_size: StaticsSize = "auto", "SHMEM_STATICS_SIZE",
         "auto, or bytes as for SHMEM_SYMMETRIC_SIZE", value::statics_size,
         "Room for the static data of a C program, which is symmetric memory too. auto takes what the \
-         program's file says; say how much where another program starts it (a script, env, valgrind).";
+         program's file says, and 1g of addresses where another program starts it (a script, env, numactl, perf); \
+         say how much where that is too little, or where unused room would take memory (SHMEM_HEAP_COMMIT=reserve, \
+         SHMEM_HEAP_REGISTER=whole).";
     heap_commit: HeapCommit = "lazy", "SHMEM_HEAP_COMMIT",
         "lazy or reserve", value::heap_commit,
         "Whether heaps get memory when touched, or all of it before the program starts.";

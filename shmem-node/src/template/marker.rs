@@ -107,6 +107,13 @@ pub struct StaticsRoom {
 }
 
 impl StaticsRoom {
+    /// For a program of which nobody knows, because another one starts it: enough for most. It takes
+    /// addresses, and memory as far as it is used.
+    pub const UNKNOWN: Self = Self {
+        bytes: 1 << 30,
+        layout: 0,
+    };
+
     /// The room that a setting and a program ask for.
     pub fn of(setting: StaticsSize, program: &Program) -> Self {
         match setting {
