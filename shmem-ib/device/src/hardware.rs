@@ -127,7 +127,8 @@ impl RdmaPort {
                 pkey.0
             ),
             None => format!(
-                "it is not in partition {:#06x} (SHMEM_PKEY): the subnet manager has put it into {}",
+                "it is not in partition {:#06x} (SHMEM_PKEY): its partition table, which the subnet manager \
+                 writes, has {}",
                 wanted.0,
                 self.partitions()
             ),
