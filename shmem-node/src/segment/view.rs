@@ -146,7 +146,7 @@ impl NodeView {
         self.heap_layout.heap_start
     }
 
-    /// The room for symmetric static data, which begins at [`INTERNAL_SIZE`](crate::layout::INTERNAL_SIZE).
+    /// The room for symmetric static data, which begins at [`INTERNAL_SIZE`].
     pub fn statics(&self) -> StaticsRoom {
         StaticsRoom {
             bytes: self.header.statics,
@@ -275,7 +275,7 @@ impl NodeView {
         }
     }
 
-    /// First byte of a local PE's symmetric segment: [`INTERNAL_SIZE`](crate::layout::INTERNAL_SIZE) bytes of the runtime's own,
+    /// First byte of a local PE's symmetric segment: [`INTERNAL_SIZE`] bytes of the runtime's own,
     /// then static data, then the heap.
     #[inline]
     pub fn segment(&self, local: usize) -> *mut u8 {
