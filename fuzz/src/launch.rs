@@ -1,8 +1,8 @@
 //! Bytes of the links between launch agents.
 
 use shmem_launch::frame::{
-    Command, Frame, FrameReader, InputTo, JobOptions, Launch, Machine, Machines, SpawnMode,
-    SpawnedJob, Spawner,
+    Command, Frame, FrameReader, FromServer, InputTo, JobOptions, Launch, Machine, Machines,
+    PmixJob, PmixPlan, SpawnMode, SpawnedJob, Spawner, ToServer,
 };
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
@@ -96,6 +96,7 @@ fn launch() -> Launch {
             program: b"./ring".to_vec(),
             argv: vec![b"ring".to_vec()],
             dir: None,
+            env: vec![(b"B".to_vec(), b"c".to_vec())],
         }],
         input: InputTo::Rank(0),
         ignored: 0,
@@ -103,8 +104,15 @@ fn launch() -> Launch {
             job_id: "1.0".into(),
             preputs: vec![(b"key".to_vec(), b"value".to_vec())],
         }),
+        pmix: Some(PmixPlan {
+            why: "so".into(),
+            library: Some("/l/libpmix.so.2".into()),
+            beside_pmi: true,
+        }),
         env: vec![(b"A".to_vec(), b"b".to_vec())],
         cwd: b"/".to_vec(),
+        file_mask: 0o22,
+        soft_limits: Vec::new(),
     }
 }
 
@@ -160,4 +168,70 @@ pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
     }
     seeds.push(stream);
     seeds
+}
+
+/// A message between an agent and its PMIx server that is understood is encoded to bytes that mean the same.
+///
+/// # Panics
+/// If not.
+pub fn pmix_server(data: &[u8]) {
+    if let Ok(message) = ToServer::decode(data) {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        assert_eq!(ToServer::decode(&out[4..]).as_ref(), Ok(&message));
+    }
+    if let Ok(message) = FromServer::decode(data) {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        // Of words only the beginning is sent.
+        if !matches!(message, FromServer::Abort { .. }) {
+            assert_eq!(FromServer::decode(&out[4..]).as_ref(), Ok(&message));
+        }
+    }
+}
+
+/// Such messages.
+#[must_use]
+pub fn pmix_server_seeds() -> Vec<Vec<u8>> {
+    let job = PmixJob {
+        namespace: "shmrun-1".into(),
+        node: 1,
+        nodes: vec![("a".into(), 2), ("b".into(), 3)],
+        programs: vec![5],
+        dir: "/tmp/x".into(),
+        library: None,
+    };
+    let (id, status, rank, data) = (3, -46, 2, &b"blob"[..]);
+    let to = [
+        ToServer::Serve(job),
+        ToServer::Fenced { id, status, data },
+        ToServer::Lookup { id, rank },
+    ];
+    let from = [
+        FromServer::Ready {
+            common: vec![b"A=1".to_vec()],
+            own: vec![vec![b"R=0".to_vec()], vec![b"R=1".to_vec()]],
+        },
+        FromServer::Abort {
+            rank,
+            status,
+            message: "no".into(),
+        },
+        FromServer::Fence {
+            id,
+            ranks: vec![0, 2],
+            data,
+        },
+        FromServer::PutBy { id, status, data },
+    ];
+    let content = |encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        encode(&mut out);
+        out.split_off(4)
+    };
+    let to = to.iter().map(|message| content(&|out| message.encode(out)));
+    let from = from
+        .iter()
+        .map(|message| content(&|out| message.encode(out)));
+    to.chain(from).collect()
 }

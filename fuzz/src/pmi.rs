@@ -267,3 +267,46 @@ pub fn pmi_question_seeds() -> Vec<Vec<u8>> {
         .chain(answers.iter().map(Answer::encode))
         .collect()
 }
+
+/// What agents tell each other for PMIx: what is understood is encoded to bytes that mean the same.
+///
+/// # Panics
+/// If not.
+pub fn pmix_message(data: &[u8]) {
+    use shmem_pmi::server::pmix::Message;
+    if let Ok(message) = Message::decode(data) {
+        assert_eq!(Message::decode(&message.encode()).as_ref(), Ok(&message));
+        if let Message::Joined { fence } | Message::Complete { fence } = message
+            && let Ok(ranks) = fence.ranks()
+        {
+            assert!(ranks.is_within(&ranks));
+        }
+    }
+}
+
+/// A message of each kind.
+#[must_use]
+pub fn pmix_message_seeds() -> Vec<Vec<u8>> {
+    use shmem_pmi::server::pmix::{Message, Part};
+    let ranks = [0, 1, 2, 7, 9].into_iter().collect();
+    let fence = Part::new(&ranks, -1, b"blob");
+    let (asker, ticket) = (3, 1 << 40);
+    let messages = [
+        Message::Joined {
+            fence: fence.clone(),
+        },
+        Message::Complete { fence },
+        Message::Ask {
+            asker,
+            ticket,
+            rank: 5,
+        },
+        Message::Answer {
+            asker,
+            ticket,
+            status: 0,
+            data: b"blob",
+        },
+    ];
+    messages.iter().map(Message::encode).collect()
+}

@@ -84,6 +84,6 @@ macro_rules! targets {
 }
 
 targets! {
-    packet connection_message ud_address owner_message pmi1 pmi2 pmi_tree pmi_question pmi_server
-    process_mapping launch_frame settings verbs
+    packet connection_message ud_address owner_message pmi1 pmi2 pmi_tree pmi_question pmix_message
+    pmi_server process_mapping launch_frame pmix_server settings verbs
 }

@@ -56,7 +56,7 @@ pub const MAX_PES: u32 = 1 << 20;
 /// Variables that tell a process its place in a job: ours, and those that other launchers and their PMIx
 /// servers give. What is left is settings and names of installations (`PMIX_MCA_gds`, `PMIX_PREFIX`, `OMPI_MCA_btl`)
 /// and of allocations (`SLURM_JOB_ID`).
-const PLACE_ENV: [&str; 25] = [
+const PLACE_ENV: [&str; 27] = [
     ENV_NODE,
     ENV_LOCAL_RANK,
     ENV_LOCAL_SIZE,
@@ -82,6 +82,8 @@ const PLACE_ENV: [&str; 25] = [
     "OMPI_FIRST_RANKS",
     "OMPI_APP_CTX_NUM_PROCS",
     "OMPI_FILE_LOCATION",
+    "OMPI_ARGV",
+    "OMPI_COMMAND",
     "OMPI_MCA_initial_wdir",
 ];
 

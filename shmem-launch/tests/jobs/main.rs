@@ -5,6 +5,7 @@ mod exec;
 mod hosts;
 mod ordinary;
 mod output;
+mod pmix;
 mod programs;
 mod respawn;
 mod signals;

@@ -24,7 +24,9 @@ impl AgentProcess {
     pub(super) fn pmix_is_late(&mut self) {
         if let Some(pmix) = &mut self.pmix {
             pmix.overdue = None;
-            self.tell(Event::Failed(PmixIo::late()));
+            pmix.may_end = true;
+            let what = pmix.late();
+            self.tell(Event::Failed(what));
         }
     }
 
@@ -36,7 +38,8 @@ impl AgentProcess {
                 Got::Bytes(n) => (std::mem::take(&mut pmix.reader), n),
                 Got::Nothing => break,
                 Got::End => {
-                    self.pmix_lost("it closed its socket");
+                    pmix.closed();
+                    self.search_due = true;
                     break;
                 }
             };
@@ -55,7 +58,9 @@ impl AgentProcess {
                 pmix.reader = reader;
             }
             if let Some(e) = broken {
-                self.pmix_lost(&e);
+                self.close_pmix();
+                let what = format!("its PMIx server says what cannot be understood: {e}");
+                self.tell(Event::Failed(what));
                 break;
             }
         }
@@ -67,11 +72,9 @@ impl AgentProcess {
             FromServer::Ready { common, own } => self.pmix_is_ready(common, own),
             FromServer::Failed(what) => {
                 let why = self.launch.pmix.as_ref().map_or("", |plan| &plan.why);
-                if let Some(pmix) = &mut self.pmix {
-                    pmix.link.close();
-                    pmix.overdue = None;
-                }
-                self.tell(Event::Failed(format!("{why}: {what}")));
+                let what = format!("{why}: {what}");
+                self.close_pmix();
+                self.tell(Event::Failed(what));
             }
             message => self.tell(Event::FromPmix(message)),
         }
@@ -111,35 +114,15 @@ impl AgentProcess {
         }
     }
 
-    /// The server is gone, or cannot be understood: its processes would wait for ever.
-    fn pmix_lost(&mut self, why: &str) {
-        if let Some(pmix) = &mut self.pmix {
-            pmix.link.close();
-            pmix.overdue = None;
-            // How it ended says more.
-            let end = match sys::wait(pmix.pid) {
-                Waited::Child(_, status) => {
-                    pmix.pid = 0;
-                    Some(End::from_wait(status))
-                }
-                _ => None,
-            };
-            let what = match end {
-                Some(end) => format!("its PMIx server {end}"),
-                None => format!("its PMIx server has failed: {why}"),
-            };
-            self.tell(Event::Failed(what));
-        }
-    }
-
     /// Whether a process that has ended was the server.
     pub(super) fn pmix_ended(&mut self, pid: i32, end: End) -> bool {
         let Some(pmix) = self.pmix.as_mut().filter(|pmix| pmix.pid == pid) else {
             return false;
         };
         pmix.pid = 0;
-        if pmix.link.is_open() {
-            pmix.link.close();
+        let expected = pmix.may_end;
+        self.close_pmix();
+        if !expected {
             self.tell(Event::Failed(format!("its PMIx server {end}")));
         }
         true
@@ -157,6 +140,8 @@ impl AgentProcess {
     pub(super) fn close_pmix(&mut self) {
         if let Some(pmix) = &mut self.pmix {
             pmix.link.close();
+            pmix.overdue = None;
+            pmix.may_end = true;
         }
     }
 

@@ -27,6 +27,9 @@ pub(crate) use serve::serve;
 /// tells it of all processes of the job.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long its process may outlive its socket.
+const DEATH: Duration = Duration::from_secs(1);
+
 /// Number of the socket in the server.
 const SOCKET_FD: i32 = 3;
 
@@ -41,8 +44,10 @@ pub(super) struct PmixIo {
     pub(super) reader: FrameReader,
     /// Its process; 0 once it was reaped.
     pub(super) pid: i32,
-    /// When it has taken too long to begin, until it has.
+    /// When it has taken too long: to begin, or to end after it has closed its socket.
     pub(super) overdue: Option<u64>,
+    /// Whether its end is no surprise.
+    pub(super) may_end: bool,
     dir: PathBuf,
 }
 
@@ -64,6 +69,7 @@ impl PmixIo {
             reader: FrameReader::default(),
             pid,
             overdue: Some(sys::monotonic_ns() + PATIENCE.as_nanos() as u64),
+            may_end: false,
             dir,
         })
     }
@@ -73,12 +79,21 @@ impl PmixIo {
         remove(&self.dir);
     }
 
-    /// Why it does not serve, if it does not do so in time.
-    pub(super) fn late() -> String {
-        format!(
-            "its PMIx server has not begun to serve within {} s",
-            PATIENCE.as_secs()
-        )
+    /// It serves no more, and its process will have ended in a moment: how that ended says more.
+    pub(super) fn closed(&mut self) {
+        self.link.close();
+        self.overdue = Some(sys::monotonic_ns() + DEATH.as_nanos() as u64);
+    }
+
+    /// What it means that it takes too long.
+    pub(super) fn late(&self) -> String {
+        match self.link.is_open() {
+            true => format!(
+                "its PMIx server has not begun to serve within {} s",
+                PATIENCE.as_secs()
+            ),
+            false => "its PMIx server serves no more".to_owned(),
+        }
     }
 }
 

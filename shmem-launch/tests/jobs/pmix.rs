@@ -1,0 +1,230 @@
+//! Programs that speak PMIx, whose server is libpmix in a process beside each agent.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use shmem_testkit::{Job, needs};
+
+use crate::support::shmrun;
+
+/// Whether there is a libpmix.
+fn there_is() -> bool {
+    match shmem_pmix::Library::load(None) {
+        Ok(_) => true,
+        Err(e) => {
+            needs::skipped("pmix", e);
+            false
+        }
+    }
+}
+
+/// The example of that name.
+fn program() -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_shmrun")).with_file_name("examples/pmix");
+    assert!(program.exists(), "cargo build -p shmem-launch --examples");
+    program.to_str().expect("a path in UTF-8").to_owned()
+}
+
+/// A job of it, which does what the words say.
+fn pmix(options: &[&str], words: &str) -> Job {
+    let program = program();
+    let words: Vec<&str> = words.split(' ').collect();
+    shmrun(&[options, &["--pmix", &program], &words].concat())
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// The directory of its server, as a process has it in its environment.
+fn directory(pid: i32) -> PathBuf {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|&b| b == 0);
+    let dir = variables.find_map(|v| v.strip_prefix(b"PMIX_SERVER_TMPDIR="));
+    let dir = dir.unwrap_or_else(|| panic!("process {pid} has no server"));
+    OsStr::from_bytes(dir).into()
+}
+
+#[test]
+fn processes_find_their_place_and_each_other() {
+    if !there_is() {
+        return;
+    }
+    let out = pmix(
+        &["-n", "5", "-N", "2"],
+        "init place put fence check finalize",
+    )
+    .run();
+    assert_eq!(out.code(), 0, "{}", out.stderr);
+    let want = |rank: u32, local, of, peers, node| {
+        format!(
+            "{rank} of 5: local Some({local}) of Some({of}) ({peers}), node Some({node}) of Some(2), program \
+             Some(0)"
+        )
+    };
+    let want = [
+        want(0, 0, 3, "0,1,2", 0),
+        want(1, 1, 3, "0,1,2", 0),
+        want(2, 2, 3, "0,1,2", 0),
+        want(3, 0, 2, "3,4", 1),
+        want(4, 1, 2, "3,4", 1),
+    ];
+    assert_eq!(sorted(&out.stdout), want);
+    let out = pmix(&["-n", "3", "-N", "3"], "init peers finalize").run();
+    let want = [
+        "0: peers [[0], [1], [2]]",
+        "1: peers [[0], [1], [2]]",
+        "2: peers [[0], [1], [2]]",
+    ];
+    assert_eq!(sorted(&out.stdout), want, "{}", out.stderr);
+}
+
+#[test]
+fn what_is_put_is_found_without_a_fence() {
+    if there_is() {
+        let words = "init put check barrier finalize";
+        // Inside a node libpmix does it alone.
+        let out = pmix(&["-n", "6", "-N", "6"], words).run();
+        assert_eq!(out.code(), 0, "{}", out.stderr);
+    }
+}
+
+#[test]
+fn fences_of_parts_of_a_job_do_not_disturb_each_other() {
+    if there_is() {
+        let options = ["-n", "12", "-N", "6", "--tree-degree", "2"];
+        let out = pmix(&options, "init subsets barrier finalize").run();
+        assert_eq!(out.code(), 0, "{}", out.stderr);
+    }
+}
+
+#[test]
+fn programs_are_numbered() {
+    if !there_is() {
+        return;
+    }
+    let program = &program();
+    let part = |n, value| ["-n", n, "-x", value, program, "init", "place", "finalize"];
+    let first = [&["--pmix"][..], &part("1", "A=1")].concat();
+    let out = shmrun(&[&first[..], &[":"], &part("2", "A=2")].concat()).run();
+    assert_eq!(out.code(), 0, "{}", out.stderr);
+    let lines = sorted(&out.stdout);
+    for (line, program) in lines.iter().zip([0, 1, 1]) {
+        assert!(line.contains(&format!("program Some({program})")), "{line}");
+    }
+    assert_eq!(lines.len(), 3);
+}
+
+#[test]
+fn an_abort_ends_the_job_with_its_status_and_words() {
+    if there_is() {
+        let out = pmix(&["-n", "4", "-N", "2"], "init only 3 abort sleep").run();
+        assert_eq!(out.code(), 7, "{}", out.stderr);
+        assert!(
+            out.messages()[0].contains("ended the job with status 7: not any more"),
+            "{}",
+            out.stderr
+        );
+        assert!(out.messages()[0].contains("PE 3 on node 1"));
+    }
+}
+
+#[test]
+fn who_leaves_without_finalize_is_missed() {
+    if there_is() {
+        let out = pmix(&["-n", "4", "-N", "2"], "init barrier only 2 exit sleep").run();
+        assert_eq!(out.code(), 1, "{}", out.stderr);
+        let told = &out.messages()[0];
+        assert!(
+            told.contains("PE 2") && told.contains("without finalize"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn who_never_initialises_is_missed_by_those_who_have() {
+    if !there_is() {
+        return;
+    }
+    // On the same node, whose libpmix alone knows of the fence; and on another, through the tree.
+    for options in [&["-n", "2"][..], &["-n", "2", "-N", "2"]] {
+        let out = pmix(options, "only 1 exit init barrier finalize").run();
+        assert_eq!(out.code(), 1, "{}", out.stderr);
+        let told = &out.messages()[0];
+        assert!(told.contains("PE 1 has ended, but other PEs"), "{told}");
+    }
+    // Nobody has: nobody waits.
+    let out = pmix(&["-n", "3"], "exit").run();
+    assert_eq!(out.code(), 0, "{}", out.stderr);
+    // And those who have finalized do not.
+    let out = pmix(&["-n", "2"], "init finalize exit").run();
+    assert_eq!(out.code(), 0, "{}", out.stderr);
+}
+
+#[test]
+fn nothing_is_left_whoever_is_killed() {
+    if !there_is() {
+        return;
+    }
+    let cases = [
+        (
+            "shmrun-pmix",
+            2,
+            125,
+            "its PMIx server was killed by signal 9",
+        ),
+        ("shmrun-agent", 2, 125, "was killed by signal 9"),
+        ("pmix", 4, 137, "was killed by signal 9"),
+    ];
+    for (victim, count, code, words) in cases {
+        let job = pmix(&["-n", "4", "-N", "2"], "init barrier sleep").start();
+        let processes = job.wait_for("pmix", 4);
+        let dirs: Vec<PathBuf> = processes.into_iter().map(directory).collect();
+        assert!(dirs.iter().all(|dir| dir.is_dir()), "{dirs:?}");
+        let pid = *job.wait_for(victim, count).last().unwrap();
+        // SAFETY: a process of the job.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+        let out = job.wait();
+        assert_eq!(out.code(), code, "{victim}: {}", out.stderr);
+        assert!(out.stderr.contains(words), "{victim}: {}", out.stderr);
+        let left: Vec<_> = dirs.iter().filter(|dir| dir.exists()).collect();
+        assert!(left.is_empty(), "{victim}: {left:?}");
+    }
+}
+
+#[test]
+fn a_program_gets_pmi_or_pmix() {
+    let variables = |options: &[&str]| {
+        let script = "env | sed -n 's/^\\(PMI_RANK\\|PMIX_RANK\\|PMIX_NAMESPACE\\|OMPI_COMM_WORLD_RANK\\)=.*/\\1/p'";
+        let words = [options, &["-n", "1", "/bin/sh", "-c", script]].concat();
+        let job = shmrun(&words)
+            .env("PMIX_RANK", "3")
+            .env("PMIX_NAMESPACE", "outer");
+        let out = job.env("OMPI_COMM_WORLD_RANK", "3").run();
+        assert_eq!(out.code(), 0, "{}", out.stderr);
+        sorted(&out.stdout)
+    };
+    // What an outer launcher has set is not passed on.
+    assert_eq!(variables(&[]), ["PMI_RANK"]);
+    if there_is() {
+        assert_eq!(variables(&["--pmix"]), ["PMIX_NAMESPACE", "PMIX_RANK"]);
+    }
+}
+
+#[test]
+fn without_a_library_nothing_is_started() {
+    let job = shmrun(&["-n", "2", "--pmix", "/bin/sh", "-c", "echo started"]);
+    let out = job.env("SHMEM_PMIX_LIBRARY", "/no/such/libpmix.so").run();
+    assert_eq!((out.code(), out.stdout.as_str()), (125, ""));
+    for part in ["--pmix", "SHMEM_PMIX_LIBRARY=/no/such/libpmix.so"] {
+        assert!(out.stderr.contains(part), "{}", out.stderr);
+    }
+    let out = shmrun(&["-n", "2", "--pmix", "--respawn", "1", "true"]).run();
+    assert_eq!(out.code(), 2, "{}", out.stderr);
+    let out = shmrun(&["--pmix-server"]).run();
+    assert_eq!(out.code(), 2, "{}", out.stderr);
+}
