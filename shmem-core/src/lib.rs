@@ -56,6 +56,7 @@
 mod datum;
 mod error;
 mod stderr;
+mod told;
 mod tree;
 mod version;
 

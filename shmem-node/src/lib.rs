@@ -51,5 +51,6 @@ pub mod sys;
 pub mod template;
 pub mod traces;
 pub mod turns;
+pub mod waiting;
 
 pub use segment::tables;

@@ -4,6 +4,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::doorbell::Doorbell;
 use crate::stats::StatsRecord;
+use crate::waiting::Record;
+
+/// Teams that a PE can be in at a time, at most.
+pub const TEAMS: usize = 64;
 
 /// How far a PE has come. The NLA reads it to tell a PE that ended in order from one that left
 /// its peers waiting.
@@ -40,6 +44,10 @@ pub struct PeBlock {
     pub doorbell: Doorbell,
     /// For `shmrun --report`.
     pub stats: StatsRecord,
+    /// What the PE waits for.
+    pub waiting: Record,
+    /// How many collectives of each team, by its slot, the PE has begun.
+    pub begun: [AtomicU32; TEAMS],
 }
 
 impl PeBlock {
@@ -60,6 +68,21 @@ impl PeBlock {
             3 => PeState::Finalizing,
             _ => PeState::Finalized,
         }
+    }
+
+    /// Notes that this PE begins a collective of the team in a slot. One thread of a PE does at a time.
+    #[inline]
+    pub fn begin_collective(&self, slot: usize) {
+        let begun = &self.begun[slot % TEAMS];
+        begun.store(
+            begun.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// How many collectives of the team in a slot this PE has begun.
+    pub fn collectives(&self, slot: usize) -> u32 {
+        self.begun[slot % TEAMS].load(Ordering::Relaxed)
     }
 
     /// Process id once init was called, else 0.

@@ -16,6 +16,7 @@ use crate::rma::{Blocks, Completion};
 use crate::runtime::Runtime;
 use crate::tree;
 
+use shmem_node::waiting::{Collective, Team, TeamKind, Wait};
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
@@ -90,6 +91,29 @@ impl ActiveSet {
         self.size
     }
 
+    /// What the set is, as others are told of it.
+    fn told(&self) -> Team {
+        Team {
+            kind: TeamKind::Active,
+            slot: 0,
+            listed: false,
+            first: self.start as u32,
+            stride: self.stride as i32,
+            size: self.size as u32,
+        }
+    }
+
+    /// Which collective gives this word, as far as that tells it.
+    fn call(&self, word: usize) -> Collective {
+        match word {
+            SYNC_DOWN => Collective::Sync,
+            SYNC_UP..LENGTH_UP => Collective::Sync,
+            START | TOTAL | LENGTH_UP..DATA_UP => Collective::Collect,
+            DATA_DOWN => Collective::Broadcast,
+            _ => Collective::Reduce,
+        }
+    }
+
     fn pe(&self, rank: usize) -> usize {
         self.start + rank * self.stride
     }
@@ -127,7 +151,12 @@ impl Runtime {
     fn taken(&self, set: ActiveSet, word: usize) -> u64 {
         let at = set.psync + 8 * word;
         // ORDERING(active-set): the load acquires.
-        self.wait_for(|| self.word(at) != 0);
+        let what = || Wait::Collective {
+            call: set.call(word),
+            team: set.told(),
+            number: 0,
+        };
+        self.wait_for(what, || self.word(at) != 0);
         let value = self.word(at);
         self.set_word(at, 0);
         value

@@ -1,9 +1,12 @@
 //! Finding members that are in different collectives, or in the same with other sizes: in debug
 //! builds each says what it is in, and whoever acts for a node compares.
 //!
-//! Only members of one node are compared. A release build takes no time for it.
+//! Only members of one node are compared. A release build takes no time for that; it only notes, without a
+//! message to anybody, which collective this PE is in, for those who ask what it waits for.
 
 use std::fmt;
+
+use shmem_node::waiting::{Collective, Wait};
 
 use super::select::Operation;
 use crate::runtime::Runtime;
@@ -43,8 +46,26 @@ impl Runtime {
     /// Says what collective this member is in. Bytes are those of one PE's contribution.
     #[inline]
     pub(super) fn announce(&self, team: &Team, operation: Operation, bytes: usize, root: usize) {
+        self.block.begin_collective(team.slot_number());
+        self.note_call(team, operation.collective());
         if cfg!(debug_assertions) {
             self.say(team, CURRENT, Announcement::new(operation, bytes, root));
+        }
+    }
+
+    /// Says what the program called, where that is not the operation that was announced.
+    #[inline]
+    pub(super) fn note_call(&self, team: &Team, call: Collective) {
+        team.note_call(call);
+    }
+
+    /// For what this PE waits in a collective of `team`.
+    pub(super) fn in_collective(&self, team: &Team) -> Wait {
+        let number = self.block.collectives(team.slot_number());
+        Wait::Collective {
+            call: team.call(),
+            team: team.told(),
+            number,
         }
     }
 

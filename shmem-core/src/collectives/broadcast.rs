@@ -193,7 +193,7 @@ impl Runtime {
             let start = slab * SLAB;
             let message = before + slab as u64 + 1;
             if distance > 0 {
-                self.await_flag(flag, message);
+                self.await_flag(team, flag, message);
             }
             if distance + 1 < nodes {
                 let len = SLAB.min(b.bytes - start);

@@ -326,7 +326,7 @@ impl Runtime {
             }
             let message = before + step as u64 + 1;
             self.tell(right, flag, message);
-            self.await_flag(flag, message);
+            self.await_flag(team, flag, message);
         }
     }
 }

@@ -80,7 +80,8 @@ impl Runtime {
             let at = self.neighbour(local, line + LINE_DATA).cast_const();
             // SAFETY: an aligned word of a segment of this node.
             // ORDERING(lines): the load acquires what came before the number.
-            self.wait_for(|| unsafe { access::load(at) } >= number);
+            let here = || unsafe { access::load(at) } >= number;
+            self.wait_for(|| self.in_collective(team), here);
         }
         self.compare_lines(team, number);
         Lines {

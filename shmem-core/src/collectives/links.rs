@@ -137,19 +137,22 @@ impl Runtime {
     }
 
     /// Waits until a flag of this leader has the value, or a later one.
-    pub(super) fn await_flag(&self, flag: usize, value: u64) {
+    pub(super) fn await_flag(&self, team: &Team, flag: usize, value: u64) {
         let at = self.own(flag).cast_const();
         // SAFETY: an aligned word of the own segment.
         // ORDERING(quiet): the acquiring load pairs with the HCA's release after an inbound write.
-        self.wait_for(|| unsafe { access::load(at) } >= value);
+        self.wait_for(
+            || self.in_collective(team),
+            || unsafe { access::load(at) } >= value,
+        );
     }
 
     pub(super) fn await_child(&self, team: &Team, k: usize, round: u64) {
-        self.await_flag(team.slot(slots::UP_FLAGS) + k * slots::LINE, round);
+        self.await_flag(team, team.slot(slots::UP_FLAGS) + k * slots::LINE, round);
     }
 
     pub(super) fn await_parent(&self, team: &Team, round: u64) {
-        self.await_flag(team.slot(slots::DOWN_FLAG), round);
+        self.await_flag(team, team.slot(slots::DOWN_FLAG), round);
     }
 
     /// The leader of the parent node.

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use shmem_node::barrier::{Arrival, NodeBarrier};
+use shmem_node::pe_block::PeState;
+use shmem_node::waiting::{Collective as Call, Wait};
 
 use super::lines::meets_by_lines;
 use super::select::Operation;
@@ -69,8 +71,9 @@ impl Runtime {
         self.spin_until(&ready) || yielded(ready)
     }
 
-    fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival) {
+    fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival, what: impl Fn() -> Wait) {
         if !self.polled(|| barrier.released(arrival)) {
+            let _told = self.tell_wait(what());
             barrier.wait_release(arrival);
         }
     }
@@ -81,11 +84,12 @@ impl Runtime {
     pub(super) fn meet(&self, team: &Team, lead: impl FnOnce()) {
         let (mapping, barrier) = (team.mapping(), team.meeting_point());
         let n = mapping.n_here() as u32;
+        let what = || self.in_collective(team);
         if n == 1 {
             lead();
         } else if mapping.n_nodes() == 1 {
             match barrier.arrive_or_lead(n) {
-                Some(arrival) => self.await_release(barrier, arrival),
+                Some(arrival) => self.await_release(barrier, arrival, what),
                 None => {
                     self.compare_meeting(team);
                     lead();
@@ -94,6 +98,7 @@ impl Runtime {
             }
         } else if mapping.leads() {
             if !self.polled(|| barrier.complete(n)) {
+                let _told = self.tell_wait(what());
                 barrier.wait_complete(n);
             }
             self.compare_meeting(team);
@@ -101,7 +106,7 @@ impl Runtime {
             barrier.release();
         } else {
             let arrival = barrier.arrive(n);
-            self.await_release(barrier, arrival);
+            self.await_release(barrier, arrival, what);
         }
     }
 
@@ -114,6 +119,7 @@ impl Runtime {
             barrier.depart(n);
         } else if n > 1 {
             if !self.polled(|| barrier.all_departed(n)) {
+                let _told = self.tell_wait(self.in_collective(team));
                 barrier.wait_departed(n);
             }
             barrier.departures_seen();
@@ -124,7 +130,10 @@ impl Runtime {
     pub(crate) fn node_barrier(&self) {
         let (barrier, n) = (self.node.barrier(), self.node.n_local() as u32);
         match barrier.arrive_or_lead(n) {
-            Some(arrival) => self.await_release(barrier, arrival),
+            Some(arrival) => self.await_release(barrier, arrival, || match self.block.state() {
+                PeState::Starting => Wait::Init,
+                _ => Wait::Allocation,
+            }),
             None => barrier.release(),
         }
     }
@@ -172,7 +181,9 @@ impl Runtime {
     /// Completes what this PE has started, and waits for all members.
     pub(crate) fn team_barrier(&self, team: &Team) {
         self.quiet();
-        self.team_sync(team);
+        self.announce(team, Operation::Sync, 0, 0);
+        self.note_call(team, Call::Barrier);
+        self.await_members(team);
     }
 
     /// Address of what lies `at` bytes into the slot of the leader on this node.

@@ -269,12 +269,12 @@ impl Runtime {
                     (message, piece) = (message + 1, piece + 1);
                     let room = team.slot(STAGING) + (piece % 2) as usize * PIECE;
                     // The neighbour has room for two.
-                    self.await_flag(taken, piece.saturating_sub(2));
+                    self.await_flag(team, taken, piece.saturating_sub(2));
                     let (send, take) = (of(&out), of(&inward));
                     let from = self.own(r.dest + out.start * size + send.start);
                     self.write(right, room, from, send.len(), Completion::AtQuiet);
                     self.tell(right, flag, message);
-                    self.await_flag(flag, message);
+                    self.await_flag(team, flag, message);
                     // SAFETY: the piece has arrived; the block has room for all of a batch.
                     unsafe { access::copy(self.own(room), come.add(take.start), take.len()) };
                     self.tell(left, taken, piece);
@@ -297,7 +297,7 @@ impl Runtime {
                 Completion::AtQuiet,
             );
             self.tell(right, flag, message);
-            self.await_flag(flag, message);
+            self.await_flag(team, flag, message);
         }
         // The program may change the array now.
         self.quiet();

@@ -6,6 +6,8 @@
 
 use std::ops::RangeInclusive;
 
+use shmem_node::waiting::Collective;
+
 use crate::team::Team;
 use crate::team::slots::{BOX, LINE_DATA, MAILBOX};
 
@@ -38,6 +40,14 @@ macro_rules! operations {
         impl Operation {
             /// All, in the order of their numbers.
             pub(super) const ALL: &[Self] = &[$(Self::$operation),*];
+
+            /// What those are told who ask for what a PE waits.
+            #[inline]
+            pub(super) fn collective(self) -> Collective {
+                match self {
+                    $(Self::$operation => Collective::$operation),*
+                }
+            }
 
             /// What a PE is in, for messages. `N` stands for the bytes that it gives, `R` for the root.
             pub(super) fn text(self) -> &'static str {

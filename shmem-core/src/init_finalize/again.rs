@@ -8,12 +8,14 @@ use shmem_node::layout::{INTERNAL_SIZE, page_up};
 use shmem_node::pe_block::PeState;
 use shmem_node::settings::{HeapCommit, HeapPages, Settings};
 use shmem_node::sys;
+use shmem_node::waiting::Wait;
 
 use crate::attach::Attached;
 use crate::error::Error;
 use crate::heap::access;
 use crate::runtime::{Runtime, ThreadLevel};
 use crate::statics::Statics;
+use crate::told::Told;
 use crate::wait::cores;
 
 /// What the lives of this process so far have left.
@@ -69,7 +71,12 @@ pub(super) fn begin_together(attached: &Attached, life: u32) -> Result<(), Error
         let block = attached.node.pe_block(local);
         // ORDERING(life): pairs with the store in `init`.
         let begun = || block.life.load(Ordering::Acquire) >= life;
+        let mut told = None;
         while !begun() {
+            told.get_or_insert_with(|| {
+                let mine = attached.node.pe_block(attached.local);
+                Told::begin(mine, Wait::InitAgain { pe: rank })
+            });
             if block.state() == PeState::Finalized && sys::has_ended(block.pid()) && !begun() {
                 return Err(Error::Launch(format!(
                     "PE {} initialises again, but PE {rank} has ended after its finalize: all \

@@ -25,6 +25,7 @@
 //! word until the thread before is through.
 
 use shmem_ib::atomic::{AtomicOp, Width};
+use shmem_node::waiting::{LockWait, Wait};
 
 use crate::context::Ctx;
 use crate::heap::access;
@@ -53,6 +54,15 @@ const fn name(pe: usize) -> u64 {
 /// Where the tail of the lock at `offset` is. Locks that lie side by side have different homes.
 const fn home(offset: usize, n_pes: usize) -> usize {
     offset / size_of::<u64>() % n_pes
+}
+
+/// A wait at the lock at `at`, as others are told of it.
+fn told(why: LockWait, at: usize, behind: u32) -> impl Fn() -> Wait {
+    move || Wait::Lock {
+        why,
+        at: at as u64,
+        behind,
+    }
 }
 
 impl Runtime {
@@ -129,7 +139,9 @@ impl Runtime {
             if self.threads.level() < ThreadLevel::Multiple {
                 self.waits_for_itself(at);
             }
-            self.wait_for(|| self.own_lock_word(at) & QUEUED == 0);
+            self.wait_for(told(LockWait::Thread, at, Wait::NOBODY), || {
+                self.own_lock_word(at) & QUEUED == 0
+            });
         }
         let before = self.exchange_tail(at, self.guess(at, 0), name(self.me), |_| true);
         // The exchange accepts every tail.
@@ -137,8 +149,11 @@ impl Runtime {
         if before == 0 {
             return;
         }
-        self.tell_node(before as usize - 1, at, name(self.me) << NEXT_SHIFT);
-        self.wait_for(|| self.own_lock_word(at) & GRANTED != 0);
+        let before = before as usize - 1;
+        self.tell_node(before, at, name(self.me) << NEXT_SHIFT);
+        self.wait_for(told(LockWait::Turn, at, before as u32), || {
+            self.own_lock_word(at) & GRANTED != 0
+        });
     }
 
     /// Takes the lock at `at` if it is free. Returns whether it did.
@@ -171,7 +186,7 @@ impl Runtime {
                 self.leave(at);
                 return true;
             }
-            self.wait_for(|| {
+            self.wait_for(told(LockWait::Next, at, Wait::NOBODY), || {
                 next = next_of(self.own_lock_word(at));
                 next.is_some()
             });

@@ -28,6 +28,7 @@ use self::register::{Registrar, Shape};
 use crate::error::Error;
 use crate::fault;
 use crate::pmi::{Book, Identity};
+use crate::told::OfEndpoint;
 
 /// How long the progress thread sleeps when nothing happens. Only a bound: packets, timers and
 /// [`Network::stop`] wake it.
@@ -202,6 +203,8 @@ impl Network {
         };
         // Whichever thread takes in what peers have written tells at once, not when its own wait ends.
         self.endpoint.on_inbound(move || bells.ring());
+        self.endpoint
+            .on_wait(OfEndpoint(adapter.view.pe_block(adapter.local())));
         // The program may be in no call that could tell: it computes, or waits for its memory to change.
         self.endpoint
             .on_failure(|error| fault::fail(&error.to_string()));

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+use shmem_node::waiting::{Team, TeamKind};
+
 /// The members of a team, in order of their rank in it. Cheap to copy.
 ///
 /// # Example
@@ -71,6 +73,18 @@ impl Members {
             stride: self.stride.wrapping_mul(stride),
             len: size as usize,
         })
+    }
+
+    /// The team of these, as others are told of it.
+    pub(super) fn told(&self, kind: TeamKind, slot: usize) -> Team {
+        Team {
+            kind,
+            slot: slot as u8,
+            listed: self.table.is_some(),
+            first: self.start as u32,
+            stride: self.stride as i32,
+            size: self.len as u32,
+        }
     }
 
     fn position(&self, rank: usize) -> usize {

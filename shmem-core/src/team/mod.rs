@@ -11,10 +11,11 @@ mod members;
 pub(crate) mod slots;
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use shmem_node::barrier::NodeBarrier;
 use shmem_node::segment::NodeView;
+use shmem_node::waiting::{self, Collective as Call, TeamKind};
 
 pub(crate) use self::entry::{Collective, Guard, collective};
 pub(crate) use self::mapping::Mapping;
@@ -86,6 +87,8 @@ pub struct Team {
     polls: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
+    /// In which, or was last.
+    call: AtomicU8,
     /// The [life](Runtime::life) in which the team was split, whose finalize it does not
     /// outlive; `None` for those that exist in each.
     life: Option<u32>,
@@ -161,6 +164,8 @@ impl Team {
     ) -> Option<Self> {
         let my_pe = members.rank_of(rt.me)?;
         let mapping = Mapping::of(&members, rt.me, rt.node_of, rt.local_of);
+        // All members begin to count anew, whatever teams they had there before.
+        rt.block.begun[slot].store(0, Ordering::Relaxed);
         Some(Self {
             config,
             life: Some(rt.life()),
@@ -186,6 +191,7 @@ impl Team {
             polls: node.spins() > 0,
             mapping,
             meeting: AtomicBool::new(false),
+            call: AtomicU8::new(0),
             life: None,
         }
     }
@@ -282,6 +288,27 @@ impl Team {
     /// Whether this is a team that [`destroy`](Self::destroy) is not for: the world or the shared one.
     pub fn is_predefined(&self) -> bool {
         self.name != Name::Split
+    }
+
+    /// Notes which collective this PE is in.
+    #[inline]
+    pub(crate) fn note_call(&self, call: Call) {
+        self.call.store(call as u8, Ordering::Relaxed);
+    }
+
+    /// Which collective this PE is in, or was in last.
+    pub(crate) fn call(&self) -> Call {
+        Call::from_number(self.call.load(Ordering::Relaxed)).unwrap_or(Call::Sync)
+    }
+
+    /// What the team is, as others are told of it.
+    pub(crate) fn told(&self) -> waiting::Team {
+        let kind = match self.name {
+            Name::World => TeamKind::World,
+            Name::Shared => TeamKind::Shared,
+            Name::Split => TeamKind::Split,
+        };
+        self.members.told(kind, self.slot)
     }
 
     #[inline]

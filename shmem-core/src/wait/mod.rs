@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use shmem_node::doorbell::Pace;
 use shmem_node::stats::Stat;
+use shmem_node::waiting::Wait;
 
 use crate::runtime::Runtime;
 
@@ -42,19 +43,23 @@ impl Runtime {
     /// changes that were made without the library, too, if late.
     ///
     /// [`wait_for`]: Self::wait_for
-    pub(crate) fn wait_for_memory(&self, ready: impl FnMut() -> bool) {
-        self.wait_at(FOR_SILENT_STORES, ready);
+    pub(crate) fn wait_for_memory(&self, what: impl Fn() -> Wait, ready: impl FnMut() -> bool) {
+        self.wait_at(FOR_SILENT_STORES, what, ready);
     }
 
     /// Returns when `ready()` holds. Polls while cores are to spare, then sleeps; memory written
     /// by other PEs, of this node or of others, wakes it, and it polls again. `ready` may be asked
-    /// again after it held; the last time it did.
-    pub(crate) fn wait_for(&self, ready: impl FnMut() -> bool) {
-        self.wait_at(Pace::RUNG, ready);
+    /// again after it held; the last time it did. `what` tells what that is, when the PE goes to sleep.
+    pub(crate) fn wait_for(&self, what: impl Fn() -> Wait, ready: impl FnMut() -> bool) {
+        self.wait_at(Pace::RUNG, what, ready);
     }
 
-    fn wait_at(&self, pace: Pace, mut ready: impl FnMut() -> bool) {
-        while !self.spin_until(&mut ready) {
+    fn wait_at(&self, pace: Pace, what: impl Fn() -> Wait, mut ready: impl FnMut() -> bool) {
+        if self.spin_until(&mut ready) {
+            return;
+        }
+        let _told = self.tell_wait(what());
+        loop {
             if self.notices_inbound {
                 let looks = self.block.doorbell.sleep(self.turns, pace, &mut ready);
                 if looks > 0 {
@@ -62,6 +67,9 @@ impl Runtime {
                 }
             } else {
                 self.look_again(&mut ready);
+            }
+            if self.spin_until(&mut ready) {
+                return;
             }
         }
     }

@@ -5,8 +5,10 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use shmem_node::waiting::{Comparison, Form, Number, Wait, Word};
+
 use crate::datum::Datum;
-use crate::runtime::rt;
+use crate::runtime::{Runtime, rt};
 
 /// How a word is compared with a value. The numbers are those of `SHMEM_CMP_*` in C.
 ///
@@ -44,6 +46,17 @@ impl Cmp {
         })
     }
 
+    const fn comparison(self) -> Comparison {
+        match self {
+            Self::Eq => Comparison::Eq,
+            Self::Ne => Comparison::Ne,
+            Self::Gt => Comparison::Gt,
+            Self::Ge => Comparison::Ge,
+            Self::Lt => Comparison::Lt,
+            Self::Le => Comparison::Le,
+        }
+    }
+
     #[inline]
     pub(crate) fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         match self {
@@ -58,8 +71,16 @@ impl Cmp {
 }
 
 mod sealed {
+    use shmem_node::waiting::Number;
+
     /// Loading a word that other PEs write.
-    pub trait Load: Sized {
+    pub trait Load: Sized + Copy {
+        /// What it is, for those who are told of waits.
+        const NUMBER: Number;
+
+        /// Its bits, the lowest first.
+        fn bits(self) -> u64;
+
         /// Its value now.
         ///
         /// # Safety
@@ -76,8 +97,15 @@ use sealed::Load;
 pub trait Waitable: Datum + PartialOrd + Load {}
 
 macro_rules! waitable {
-    ($($word:ident, |$bits:ident| $from:expr; $($t:ty)*;)*) => { $($(
+    ($($word:ident, |$bits:ident| $from:expr, |$own:ident| $to:expr; $($t:ty: $number:ident)*;)*) => { $($(
         impl Load for $t {
+            const NUMBER: Number = Number::$number;
+
+            fn bits(self) -> u64 {
+                let $own = self;
+                $to
+            }
+
             #[inline]
             unsafe fn load(at: *const Self) -> Self {
                 // ORDERING(quiet): acquires what the writer released.
@@ -90,11 +118,11 @@ macro_rules! waitable {
     )*)* };
 }
 waitable! {
-    AtomicU16, |bits| bits as Self; u16 i16;
-    AtomicU32, |bits| bits as Self; u32 i32;
-    AtomicU64, |bits| bits as Self; u64 i64 usize isize;
-    AtomicU32, |bits| Self::from_bits(bits); f32;
-    AtomicU64, |bits| Self::from_bits(bits); f64;
+    AtomicU16, |bits| bits as Self, |own| own as u64; u16: U16 i16: I16;
+    AtomicU32, |bits| bits as Self, |own| own as u64; u32: U32 i32: I32;
+    AtomicU64, |bits| bits as Self, |own| own as u64; u64: U64 i64: I64 usize: U64 isize: I64;
+    AtomicU32, |bits| Self::from_bits(bits), |own| own.to_bits().into(); f32: F32;
+    AtomicU64, |bits| Self::from_bits(bits), |own| own.to_bits(); f64: F64;
 }
 
 /// What words are compared with.
@@ -177,6 +205,24 @@ impl<T: Waitable> Words<T> {
         }
     }
 
+    /// A wait for words from the `i`th on, as others are told of it.
+    ///
+    /// # Safety
+    /// As for the functions of this module.
+    unsafe fn told(&self, rt: &Runtime, form: Form, i: usize) -> Wait {
+        // SAFETY: by the caller; a word that takes part is less than `n`.
+        let i = (i..self.n)
+            .find(|&i| unsafe { self.counts(i) })
+            .unwrap_or(i);
+        let value = match self.values {
+            Values::One(value) => value,
+            // SAFETY: by the caller.
+            Values::Each(values) => unsafe { values.add(i).read() },
+        };
+        let at = self.at.wrapping_add(i);
+        waits_for(rt, form, at, self.cmp, value, self.n - i)
+    }
+
     /// Whether no word takes part.
     ///
     /// # Safety
@@ -238,6 +284,26 @@ fn somewhere(n: usize) -> usize {
     ((u128::from(state) * n as u128) >> 64) as usize
 }
 
+/// A wait for `n` words from `at` on.
+fn waits_for<T: Waitable>(
+    rt: &Runtime,
+    form: Form,
+    at: *const T,
+    cmp: Cmp,
+    value: T,
+    n: usize,
+) -> Wait {
+    let sym = rt.ranges.find(at as usize, size_of::<T>());
+    Wait::Memory(Word {
+        form,
+        cmp: cmp.comparison(),
+        number: T::NUMBER,
+        at: sym.map_or(Word::ELSEWHERE, |sym| sym.offset() as u64),
+        value: value.bits(),
+        count: n as u64,
+    })
+}
+
 /// What a test that fails has to do: a program that polls must not starve the network on a core of
 /// its own.
 #[inline]
@@ -268,7 +334,8 @@ pub unsafe fn wait_until<T: Waitable>(at: *const T, cmp: Cmp, value: T) -> T {
     // SAFETY: by the caller.
     let mut seen = unsafe { T::load(at) };
     if !cmp.holds(&seen, &value) {
-        rt.wait_for_memory(|| {
+        let what = || waits_for(rt, Form::Until, at, cmp, value, 1);
+        rt.wait_for_memory(what, || {
             // SAFETY: by the caller.
             seen = unsafe { T::load(at) };
             cmp.holds(&seen, &value)
@@ -306,7 +373,9 @@ pub unsafe fn wait_until_all<T: Waitable>(words: Words<T>) {
     // SAFETY: by the caller; `i` is less than `n`.
     while let Some(i) = unsafe { words.first_missing(next) } {
         // SAFETY: as above.
-        rt.wait_for_memory(|| unsafe { words.holds(i) });
+        let what = || unsafe { words.told(rt, Form::All, i) };
+        // SAFETY: as above.
+        rt.wait_for_memory(what, || unsafe { words.holds(i) });
         next = i + 1;
     }
 }
@@ -328,7 +397,9 @@ pub unsafe fn wait_until_any<T: Waitable>(words: Words<T>) -> Option<usize> {
         return None;
     }
     let mut found = None;
-    rt.wait_for_memory(|| {
+    // SAFETY: by the caller; there is a word that takes part.
+    let what = || unsafe { words.told(rt, Form::Any, 0) };
+    rt.wait_for_memory(what, || {
         // SAFETY: by the caller.
         found = unsafe { words.any() };
         found.is_some()
@@ -351,9 +422,11 @@ pub unsafe fn wait_until_some<T: Waitable>(words: Words<T>, mut found: impl FnMu
     if unsafe { words.is_empty() } {
         return 0;
     }
+    // SAFETY: by the caller; there is a word that takes part.
+    let what = || unsafe { words.told(rt, Form::Some, 0) };
     loop {
         // SAFETY: by the caller.
-        rt.wait_for_memory(|| unsafe { words.any() }.is_some());
+        rt.wait_for_memory(what, || unsafe { words.any() }.is_some());
         // SAFETY: as above.
         let count = unsafe { words.some(&mut found) };
         // Words may have changed once more.

@@ -26,6 +26,7 @@
 use std::time::{Duration, Instant};
 
 use super::atomics::lines::Composer;
+use super::awaited::Awaited;
 use super::config::nanos;
 use super::driver::Driver;
 use super::error::ConnError;
@@ -76,12 +77,15 @@ impl<H: Hca> Locked<'_, H> {
         let longest = (self.config.rc_give_up() * 2).max(LEAST_WAIT);
         let under_way = |d: &Driver<H>| u64::from(d.in_flight) + d.unanswered + d.composed.get();
         let (mut left, mut since) = (under_way(self), Instant::now());
-        self.wait_until(|d| {
-            if under_way(d) != left {
-                (left, since) = (under_way(d), Instant::now());
-            }
-            (left == 0 || d.closed || since.elapsed() >= longest).then_some(())
-        });
+        self.wait_until(
+            |_| Awaited::Close,
+            |d| {
+                if under_way(d) != left {
+                    (left, since) = (under_way(d), Instant::now());
+                }
+                (left == 0 || d.closed || since.elapsed() >= longest).then_some(())
+            },
+        );
     }
 
     /// Says BYE to every peer and serves them until all have said it, or nobody needs us.
@@ -97,12 +101,14 @@ impl<H: Hca> Locked<'_, H> {
             }
             self.poll();
         }
+        let mut told = None;
         while !self.closed {
             let sent = self.ud.as_ref().is_none_or(|ud| ud.is_idle());
             if self.manager.has_left() && sent {
                 return;
             }
             if !self.poll() {
+                told = told.or_else(|| self.tell(Awaited::Leave));
                 self.sleep(linger);
             }
         }

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::asleep::Asleep;
+use super::awaited::{Awaited, Told, Watch};
 use super::driver::Driver;
 use super::error::ConnError;
 use super::operations::accounts::Gauge;
@@ -51,6 +52,7 @@ pub struct Endpoint<H: Hca> {
     /// Signalled when the endpoint is closed.
     pub(super) gone: Condvar,
     pub(super) on_failure: OnceLock<Tell>,
+    pub(super) on_wait: OnceLock<Box<dyn Watch>>,
     pub(super) spin_limit: SpinLimit,
 }
 
@@ -97,7 +99,7 @@ impl<H: Hca> Drop for Locked<'_, H> {
     }
 }
 
-impl<H: Hca> Locked<'_, H> {
+impl<'a, H: Hca> Locked<'a, H> {
     fn unlock(&mut self) {
         if let Some(mut guard) = self.guard.take() {
             guard.set_alarm();
@@ -131,9 +133,11 @@ impl<H: Hca> Locked<'_, H> {
         result
     }
 
-    /// Makes progress until `condition` yields something.
+    /// Makes progress until `condition` yields something. `what` says what that is, to who is told of
+    /// long waits.
     pub(super) fn wait_until<R>(
         &mut self,
+        what: impl Fn(&Driver<H>) -> Awaited,
         mut condition: impl FnMut(&mut Driver<H>) -> Option<R>,
     ) -> R {
         let mut backoff = self.backoff();
@@ -147,22 +151,33 @@ impl<H: Hca> Locked<'_, H> {
             if self.poll() {
                 backoff.renew();
             } else {
-                self.pause(&mut backoff);
+                self.pause(&mut backoff, &what);
             }
         }
     }
 
     /// Begins a wait.
-    pub(super) fn backoff(&self) -> Backoff {
+    pub(super) fn backoff(&self) -> Backoff<'a> {
         Backoff {
             spin: self.endpoint.spin_limit.spin(),
             yields: YIELD_ROUNDS,
             sleep: FIRST_SLEEP,
+            told: None,
         }
     }
 
+    /// Tells of a wait for `what`, if somebody wants to know, until the result is dropped.
+    pub(super) fn tell(&self, what: Awaited) -> Option<Told<'a>> {
+        let watch = self.endpoint.on_wait.get()?;
+        Told::begin(&**watch, what)
+    }
+
     /// Lets others have the lock, later the core, and in the end sleeps until the HCA has work.
-    pub(super) fn pause(&mut self, backoff: &mut Backoff) {
+    pub(super) fn pause(
+        &mut self,
+        backoff: &mut Backoff<'a>,
+        what: impl Fn(&Driver<H>) -> Awaited,
+    ) {
         if self.endpoint.spin_limit.again(&mut backoff.spin) {
             // No pause: the poll before was a system call, and the answer may be here.
             self.unlocked(|_| ());
@@ -170,6 +185,10 @@ impl<H: Hca> Locked<'_, H> {
             backoff.yields -= 1;
             self.unlocked(|_| thread::yield_now());
         } else {
+            match &backoff.told {
+                Some(told) => told.go_on(what(self)),
+                None => backoff.told = self.tell(what(self)),
+            }
             let time = backoff.sleep;
             backoff.sleep = (backoff.sleep * 2).min(LAST_SLEEP);
             self.sleep(time);
@@ -212,14 +231,14 @@ impl<H: Hca> Locked<'_, H> {
 }
 
 /// How long a waiting thread still does what, before it sleeps.
-#[derive(Debug)]
-pub(super) struct Backoff {
+pub(super) struct Backoff<'a> {
     spin: Spin,
     yields: u32,
     sleep: Duration,
+    told: Option<Told<'a>>,
 }
 
-impl Backoff {
+impl Backoff<'_> {
     /// Something has happened.
     fn renew(&mut self) {
         self.spin.renew();

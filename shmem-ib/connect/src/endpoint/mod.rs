@@ -48,6 +48,7 @@
 
 mod asleep;
 mod atomics;
+mod awaited;
 mod buffers;
 mod config;
 mod connecting;
@@ -67,6 +68,7 @@ use std::time::Duration;
 pub use atomics::by_owner::message::Refusal;
 #[doc(hidden)]
 pub use atomics::by_owner::message::recode_message;
+pub use awaited::{Awaited, Watch};
 pub use config::{Atomics, Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;
 pub use lock::Endpoint;
@@ -196,6 +198,7 @@ impl<H: Hca> Endpoint<H> {
             asleep: Asleep::default(),
             gone: Condvar::new(),
             on_failure: OnceLock::new(),
+            on_wait: OnceLock::new(),
             spin_limit,
         }))
     }
@@ -257,6 +260,12 @@ impl<H: Hca> Endpoint<H> {
     /// endpoint's lock, and must not call the endpoint.
     pub fn on_inbound(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.lock().on_inbound = Some(Box::new(tell));
+    }
+
+    /// Has `watch` told of waits that take longer than a few polls. Only the first counts: an endpoint that
+    /// is opened again keeps it.
+    pub fn on_wait(&self, watch: impl Watch + 'static) {
+        let _ = self.on_wait.set(Box::new(watch));
     }
 
     /// Handles what has arrived and what is due, without waiting. Returns whether there was

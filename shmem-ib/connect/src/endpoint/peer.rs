@@ -56,6 +56,11 @@ impl Peer {
         }
     }
 
+    /// How many operations before `mark` have not completed.
+    pub(super) const fn left(&self, mark: Mark) -> u64 {
+        mark.posted.saturating_sub(self.completed) + mark.asked.saturating_sub(self.asked.answered)
+    }
+
     /// Whether everything before `mark` has completed.
     pub(super) const fn has_reached(&self, mark: Mark) -> bool {
         self.completed >= mark.posted && self.asked.answered >= mark.asked

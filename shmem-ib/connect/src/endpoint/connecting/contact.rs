@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::UdAddress;
+use crate::endpoint::awaited::Awaited;
 use crate::endpoint::config::Lookup;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
@@ -119,6 +120,7 @@ impl<H: Hca> Locked<'_, H> {
             return Err(ConnError::NoDirectory { pe });
         };
         let (began, deadline) = (Instant::now(), self.config.connect_deadline);
+        let mut told = None;
         let address = loop {
             match self.unlocked(|_| directory.lookup(pe)) {
                 Lookup::Ready(address) => break address,
@@ -138,11 +140,13 @@ impl<H: Hca> Locked<'_, H> {
                 });
             }
             self.poll();
+            told = told.or_else(|| self.tell(Awaited::Address(pe)));
             self.unlocked(|_| directory.wait(pe, DIRECTORY_WAIT.min(deadline - waited)));
             if self.closing {
                 return Err(self.over());
             }
         };
+        drop(told);
         self.peers.entry(pe).or_default().address = Some(address);
         let now = self.now();
         self.manager.connect(now, pe, directory.node(pe), address);
@@ -179,20 +183,23 @@ impl<H: Hca> Locked<'_, H> {
             }
             let before = self.peers.get(&pe).map_or(0, |p| p.failures);
             self.begin_connect(pe)?;
-            let outcome = self.wait_until(|d| match d.usable(pe) {
-                Err(e) => Some(Err(e)),
-                Ok(Some(_)) => Some(Ok(true)),
-                Ok(None) if entitled(d) => Some(Ok(true)),
-                Ok(None) => {
-                    let failed = d.peers.get(&pe).filter(|p| p.failures > before);
-                    if let Some(error) = failed.and_then(|p| p.failure.clone()) {
-                        return Some(Err(error));
+            let outcome = self.wait_until(
+                |_| Awaited::Connection(pe),
+                |d| match d.usable(pe) {
+                    Err(e) => Some(Err(e)),
+                    Ok(Some(_)) => Some(Ok(true)),
+                    Ok(None) if entitled(d) => Some(Ok(true)),
+                    Ok(None) => {
+                        let failed = d.peers.get(&pe).filter(|p| p.failures > before);
+                        if let Some(error) = failed.and_then(|p| p.failure.clone()) {
+                            return Some(Err(error));
+                        }
+                        // It was open, and the peer has replaced it already, or it is making room:
+                        // ask again.
+                        (!d.manager.is_wanted(pe)).then_some(Ok(false))
                     }
-                    // It was open, and the peer has replaced it already, or it is making room:
-                    // ask again.
-                    (!d.manager.is_wanted(pe)).then_some(Ok(false))
-                }
-            })?;
+                },
+            )?;
             if outcome {
                 return Ok(());
             }

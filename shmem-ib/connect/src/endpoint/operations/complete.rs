@@ -160,12 +160,15 @@ impl<H: Hca> Driver<H> {
 impl<H: Hca> Locked<'_, H> {
     /// Waits for an operation that was started with `waited`.
     pub(crate) fn result(&mut self, id: OpId) -> Result<u64, ConnError> {
-        self.wait_until(|d| {
-            d.ops
-                .get_mut(id)
-                .is_none_or(|op| op.is_done())
-                .then_some(())
-        });
+        self.wait_until(
+            |d| d.awaited(id),
+            |d| {
+                d.ops
+                    .get_mut(id)
+                    .is_none_or(|op| op.is_done())
+                    .then_some(())
+            },
+        );
         let Some(op) = self.ops.remove(id) else {
             return Err(self.over());
         };

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::accounts::ContextId;
 use super::table::OpId;
+use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::{Endpoint, Locked};
 use crate::endpoint::peer::{Mark, Peer};
@@ -102,12 +103,16 @@ impl<H: Hca> Context<'_, H> {
         let mut locked = self.endpoint.lock();
         if locked.unanswered > 0 {
             let asked: SmallVec<[(u32, Mark); 16]> = locked.accounts.of(self.id).last().collect();
-            for (pe, mark) in asked {
-                locked.wait_until(|d| {
-                    let peer = d.peers.get(&pe);
-                    let answered = peer.is_none_or(|p| p.asked.answered >= mark.asked);
-                    answered.then_some(())
-                });
+            for (i, &(pe, mark)) in asked.iter().enumerate() {
+                let more = asked.len() - i - 1;
+                locked.wait_until(
+                    |d| d.left(pe, mark, more),
+                    |d| {
+                        let peer = d.peers.get(&pe);
+                        let answered = peer.is_none_or(|p| p.asked.answered >= mark.asked);
+                        answered.then_some(())
+                    },
+                );
             }
         }
         locked.wait_for_composed(self.id, None);
@@ -131,8 +136,9 @@ impl<H: Hca> Locked<'_, H> {
                 .collect(),
             None => account.last().collect(),
         };
-        for (pe, mark) in marks {
-            self.wait_until(|d| has_reached(d.peers.get(&pe), mark).then_some(()));
+        for (i, &(pe, mark)) in marks.iter().enumerate() {
+            let left = |d: &Driver<H>| d.left(pe, mark, marks.len() - i - 1);
+            self.wait_until(left, |d| has_reached(d.peers.get(&pe), mark).then_some(()));
         }
         self.wait_for_composed(id, towards);
     }
@@ -144,10 +150,13 @@ impl<H: Hca> Locked<'_, H> {
         }
         let meant: Vec<OpId> = self.ops.composed_of(id, towards);
         for op in meant {
-            self.wait_until(|d| {
-                let left = d.ops.get_mut(op).is_some_and(|op| op.composed);
-                (!left).then_some(())
-            });
+            self.wait_until(
+                |d| d.awaited(op),
+                |d| {
+                    let left = d.ops.get_mut(op).is_some_and(|op| op.composed);
+                    (!left).then_some(())
+                },
+            );
         }
     }
 }

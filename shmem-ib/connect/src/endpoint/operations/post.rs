@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::table::{Failed, Holds, Op, OpId, OpKind};
 use crate::Way;
+use crate::endpoint::awaited::Awaited;
 use crate::endpoint::buffers::Slot;
 use crate::endpoint::connecting::ud::SEND_SLOTS;
 use crate::endpoint::driver::Driver;
@@ -228,18 +229,21 @@ impl<H: Hca> Locked<'_, H> {
             // It may have registered this segment, and the word of that be on its way.
             let since = *missing_since.get_or_insert_with(Instant::now);
             let deadline = self.config.connect_deadline;
-            let found = self.wait_until(|d| {
-                if d.closing {
-                    return Some(true);
-                }
-                let now = d.now();
-                d.manager.refresh(now, pe);
-                d.act();
-                let over = since.elapsed() >= deadline;
-                let way = d.manager.way(pe);
-                let known = way.is_none_or(|way| way.segment(segment).is_some());
-                (known || over).then_some(!over)
-            });
+            let found = self.wait_until(
+                |_| Awaited::Memory(pe),
+                |d| {
+                    if d.closing {
+                        return Some(true);
+                    }
+                    let now = d.now();
+                    d.manager.refresh(now, pe);
+                    d.act();
+                    let over = since.elapsed() >= deadline;
+                    let way = d.manager.way(pe);
+                    let known = way.is_none_or(|way| way.segment(segment).is_some());
+                    (known || over).then_some(!over)
+                },
+            );
             if !found {
                 return Err(ConnError::NoSegment {
                     peer: self.describe(pe),
@@ -252,13 +256,16 @@ impl<H: Hca> Locked<'_, H> {
 
     /// A slot of the pool, waiting until one is free.
     pub(crate) fn slot(&mut self, len: usize) -> Result<Slot, ConnError> {
-        self.wait_until(|d| {
-            if d.closing {
-                Some(Err(d.over()))
-            } else {
-                d.take_slot(len)
-            }
-        })
+        self.wait_until(
+            |_| Awaited::Room,
+            |d| {
+                if d.closing {
+                    Some(Err(d.over()))
+                } else {
+                    d.take_slot(len)
+                }
+            },
+        )
     }
 
     /// Starts an operation of one work request.
@@ -348,7 +355,8 @@ impl<H: Hca> Locked<'_, H> {
                 Ok(Posted::Yes) => return Ok(()),
                 Ok(Posted::NoRoom) => {
                     if !self.poll() {
-                        self.pause(&mut backoff);
+                        let pe = target.pe;
+                        self.pause(&mut backoff, |_| Awaited::Operation(pe));
                     }
                 }
                 Ok(Posted::Elsewhere) => match self.retarget(id, target) {
@@ -379,12 +387,15 @@ impl<H: Hca> Locked<'_, H> {
     /// Ends an operation that cannot be posted as a whole: waits until the HCA has let go of
     /// its buffer, and forgets it.
     pub(crate) fn abandon(&mut self, id: OpId) {
-        self.wait_until(|d| {
-            d.ops
-                .get_mut(id)
-                .is_none_or(|op| op.pending == 0)
-                .then_some(())
-        });
+        self.wait_until(
+            |d| d.awaited(id),
+            |d| {
+                d.ops
+                    .get_mut(id)
+                    .is_none_or(|op| op.pending == 0)
+                    .then_some(())
+            },
+        );
         if let Some(op) = self.ops.get_mut(id) {
             op.waited = true;
             op.failed.get_or_insert(Failed::Lost);
