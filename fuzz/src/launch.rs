@@ -1,5 +1,9 @@
 //! Bytes of the links between launch agents.
 
+use shmem_launch::census::text::Job;
+use shmem_launch::census::{
+    Census, Compared, Doing, Example, Group, Life, Members, Place, Process, RankSet, Span, What,
+};
 use shmem_launch::frame::{
     Command, Frame, FrameReader, FromServer, InputTo, JobOptions, Launch, Machine, Machines,
     PmixJob, PmixPlan, SpawnMode, SpawnedJob, Spawner, ToServer,
@@ -7,6 +11,7 @@ use shmem_launch::frame::{
 use shmem_launch::remote::RemoteShell;
 use shmem_node::hca_address::AddressPlan;
 use shmem_node::template::marker::StaticsRoom;
+use shmem_node::waiting::{Collective, Comparison, Form, Number, Remote, TeamKind};
 use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
 
 /// However the link is cut, the same frames come out; a frame that is understood is encoded to
@@ -37,6 +42,14 @@ pub fn launch_frame(data: &[u8]) {
     assert_eq!(whole, run(cut));
     for content in whole.into_iter().flatten().chain([data.to_vec()]) {
         if let Ok(frame) = Frame::decode(&content) {
+            if let Frame::Counted { census, .. } = &frame {
+                census.text(Job {
+                    n_pes: 64,
+                    n_nodes: 8,
+                    hosts: &[],
+                    age: 1,
+                });
+            }
             let mut out = Vec::new();
             frame.encode(&mut out);
             assert_eq!(
@@ -116,6 +129,64 @@ fn launch() -> Launch {
     }
 }
 
+/// PEs that do different things.
+fn census() -> Census {
+    let waits = |what, within| Doing::Waits {
+        what,
+        within,
+        process: None,
+    };
+    let barrier = What::Collective {
+        call: Collective::Barrier,
+        kind: TeamKind::Split,
+        members: Members::Strided {
+            first: 1,
+            stride: 2,
+            size: 32,
+        },
+        number: Some(7),
+    };
+    let word = What::Memory {
+        form: Form::Until,
+        place: Place::Heap(64),
+        count: 1,
+        compared: Some(Compared {
+            number: Number::I32,
+            cmp: Comparison::Ge,
+            value: 7,
+            now: Some(0),
+        }),
+    };
+    let quiet = What::Remote {
+        what: Remote::Quiet,
+        pe: Some(9),
+    };
+    let computes = Doing::Runs {
+        life: Life::Running,
+        process: Some(Process {
+            state: b'S',
+            place: "hrtimer_nanosleep".into(),
+        }),
+        begun: Some(6),
+    };
+    let doing = [waits(barrier, Some(quiet)), waits(word, None), computes];
+    let groups = (0u32..).zip(doing).map(|(rank, doing)| Group {
+        doing,
+        ranks: RankSet::range(10 * rank..10 * rank + 8),
+        example: Example {
+            rank: 10 * rank,
+            node: 1,
+            pid: 4711,
+        },
+        age: Some(Span::of(1 << 33)),
+        cpu: None,
+        begun: Span::of(6),
+        for_whom: RankSet::range(20..21),
+        operations: 3,
+    });
+    Census::of(1, groups)
+}
+
 /// Some frames, one after the other.
 #[must_use]
 pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
@@ -158,6 +229,28 @@ pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
         Frame::Job(&job),
         Frame::Respawn { rank: 1, count: 1 },
         Frame::Disconnected,
+        Frame::Count {
+            number: 3,
+            budget_ms: 4000,
+        },
+        Frame::Counted {
+            number: 3,
+            census: Box::new(census()),
+        },
+        Frame::Trace {
+            number: 3,
+            pes: vec![Example {
+                rank: 4,
+                node: 1,
+                pid: 77,
+            }],
+            budget_ms: 9000,
+        },
+        Frame::Traced {
+            number: 3,
+            rank: 4,
+            text: "#0 main".into(),
+        },
     ];
     let mut stream = Vec::new();
     let mut seeds = Vec::new();

@@ -31,12 +31,14 @@
 //! | [`frame`] | the link protocol | yes |
 //! | [`stdio`] | lines and labels | yes |
 //! | [`exit`] | causes, messages, exit status | yes |
+//! | [`census`] | what PEs wait for | yes |
 //! | [`report`] | reduction and rendering of `--report` | yes |
 //! | `child` | an agent as its parent knows it | yes |
 //! | [`agent`] | the agent as a state machine | yes |
 //! | [`root`] | the launcher as a state machine; spawned jobs | yes |
 //! | [`names`] | names of services that PEs publish | yes |
 //! | `job` | from what was typed to a checked job | half |
+//! | `ps` | asking the launchers of running jobs | |
 //! | `driver` | processes, epoll, threads around the two machines | |
 //! | `sys` | system calls: the unsafe code; drivers add only promises of a single thread | |
 //!
@@ -51,6 +53,7 @@
 pub mod agent;
 pub mod allocation;
 pub mod binding;
+pub mod census;
 mod child;
 pub mod cli;
 pub mod exit;
@@ -63,6 +66,7 @@ pub mod names;
 pub mod needed;
 pub mod plan;
 pub mod program;
+mod ps;
 mod pulse;
 pub mod remote;
 pub mod report;
@@ -124,6 +128,12 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     if cli.pmix_server {
         // SAFETY: whoever executes it so has put the socket there; else there is none.
         return unsafe { driver::serve_pmix() };
+    }
+    if let Some(asked) = &cli.ps {
+        return match ps::run(asked.as_deref(), cli.inherited.backtrace) {
+            Ok(text) => show(&text),
+            Err((what, status)) => complain(&what, status),
+        };
     }
     let setting = |name: &str| {
         let typed = |(option, value)| Given {

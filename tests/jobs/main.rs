@@ -12,6 +12,7 @@ mod deaths;
 mod devices;
 mod environment;
 mod examples;
+mod hangs;
 mod hosts;
 mod launchers;
 mod lists;

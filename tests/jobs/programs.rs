@@ -16,6 +16,7 @@ programs! {
     BUSY = "busy";
     CONFORMANCE = "conformance";
     CRASH = "crash";
+    HANGS = "hangs";
     HEAT2D = "heat2d";
     HELLO = "hello";
     HISTOGRAM = "histogram";

@@ -62,6 +62,8 @@ impl Agent {
                 self.output.relay(child, from, data, now, &mut self.up);
                 self.touch_flush(now);
             }
+            Frame::Traced { .. } => self.up.send(&frame),
+            Frame::Counted { number, census } => self.counted(child, number, *census),
             Frame::Done(mut report) => {
                 c.done(&mut report, now);
                 self.report.get_or_insert_default().merge(&report);

@@ -3,6 +3,7 @@
 use shmem_pmi::server::Shared;
 
 use super::InputRoute;
+use crate::census::{Census, Example};
 use crate::child::ChildSetup;
 use crate::exit::End;
 use crate::frame::{FromServer, JobOptions, Stream};
@@ -105,6 +106,10 @@ pub enum Event<'a> {
     Terminated(u8),
     /// Everything in the process group is gone, and this is the node's report.
     CleanedUp(Box<Reduced>),
+    /// What the PEs do, for the question of this number.
+    Counted(u32, Census),
+    /// The stacks of a PE, for the question of this number; or why there are none.
+    Traced(u32, u32, String),
     /// Time has passed, and what there was to read of output was read.
     Timer,
 }
@@ -158,6 +163,17 @@ pub enum Action {
         values: Shared,
         /// Whether the result is complete with it.
         last: bool,
+    },
+    /// Look what the PEs do, and answer with [`Event::Counted`] and this number.
+    Count(u32),
+    /// Find out the stacks of a PE, and answer with [`Event::Traced`].
+    Trace {
+        /// Number of the question.
+        number: u32,
+        /// Which PE.
+        pe: Example,
+        /// How many milliseconds it may take.
+        budget_ms: u32,
     },
     /// Close the link to a child and end its remote shell.
     DropChild(usize),

@@ -23,6 +23,7 @@
 //! Where processes may be started again (`--respawn`), a PE that fails is not missed at first: `Died` goes
 //! up, and `Respawn` or `Stop` comes down; see `respawn`.
 
+mod census;
 mod children;
 mod event;
 mod input;
@@ -112,6 +113,8 @@ pub struct Agent {
     /// When links are looked at, and what is known of the parent.
     rhythm: Rhythm,
     pulse: Pulse,
+    /// Somebody asks what the PEs wait for.
+    count: Option<census::Count>,
     kill_at: Option<u64>,
     flush_at: Option<u64>,
     /// Since when the job is stopped.
@@ -155,6 +158,7 @@ impl Agent {
             progress: Progress::default(),
             rhythm: Rhythm::new(setup.options.heartbeat),
             pulse: Pulse::default(),
+            count: None,
             kill_at: None,
             flush_at: None,
             stopped: None,
@@ -253,6 +257,10 @@ impl Agent {
                 self.output.tick(now, &mut self.up);
                 self.end_flush(now);
             }
+            Event::Counted(number, census) => self.counted_own(number, census),
+            Event::Traced(number, rank, text) => {
+                self.up.send(&Frame::Traced { number, rank, text })
+            }
         }
         self.timers(now);
         self.serve_pmi(now);
@@ -264,6 +272,7 @@ impl Agent {
         self.advance();
         self.look_for_silence(now);
         self.tell_progress(now);
+        self.end_count(now);
     }
 
     fn parent_bytes(&mut self, bytes: &[u8], now: u64) {
@@ -289,6 +298,7 @@ impl Agent {
             | Frame::CloseOutput(_)
             | Frame::Respawn { .. }
             | Frame::Lost(_)
+            | Frame::Trace { .. }
             | Frame::Finish => {
                 for child in self.children.iter_mut().filter(|c| !c.is_closed()) {
                     child.out.send(&frame);
@@ -335,6 +345,12 @@ impl Agent {
             Frame::Respawn { rank, count } => self.respawn(rank, count),
             Frame::Beat => {}
             Frame::Lost(loss) => self.lost(&loss),
+            Frame::Count { number, budget_ms } => self.begin_count(number, budget_ms, now),
+            Frame::Trace {
+                number,
+                pes,
+                budget_ms,
+            } => self.trace(number, pes, budget_ms),
             other => self.broken_parent(&format!("a frame that only goes up: {other:?}")),
         }
     }

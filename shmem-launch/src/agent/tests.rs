@@ -279,3 +279,35 @@ fn a_pe_that_was_given_up_is_not_started() {
     assert_eq!(agent.done(), []);
     assert!(agent.pes.all_ended());
 }
+
+#[test]
+fn a_question_is_answered_with_what_the_driver_finds() {
+    let mut agent = Agent::running(2, false);
+    let ask = |number| Frame::Count {
+        number,
+        budget_ms: 100,
+    };
+    agent.hear(&ask(1), MINUTE);
+    assert_eq!(agent.done(), [Action::Count(1)]);
+    assert_eq!(agent.said(), [""; 0]);
+    // Asked again, the first answer is nobody's.
+    agent.hear(&ask(2), MINUTE);
+    let census = || crate::census::sample();
+    agent.handle(Event::Counted(1, census()), MINUTE);
+    assert_eq!(agent.said(), [""; 0]);
+    agent.handle(Event::Counted(2, census()), MINUTE);
+    let said = agent.said();
+    assert!(
+        said.len() == 1 && said[0].starts_with("Counted { number: 2"),
+        "{said:?}"
+    );
+    // A driver that finds nothing in time does not hold up the others.
+    agent.hear(&ask(3), MINUTE);
+    assert_eq!(agent.next_timeout(), Some(MINUTE + 100 * MS));
+    agent.handle(Event::Timer, MINUTE + 100 * MS);
+    let said = agent.said();
+    assert!(
+        said.len() == 1 && said[0].starts_with("Counted { number: 3"),
+        "{said:?}"
+    );
+}

@@ -21,7 +21,8 @@ impl Agent {
         ];
         let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
         let look = self.rhythm.deadline();
-        own.chain(children).chain(output).chain(look).min()
+        let others = [look, self.count_deadline()].into_iter().flatten();
+        own.chain(children).chain(output).chain(others).min()
     }
 
     /// Does what is due.

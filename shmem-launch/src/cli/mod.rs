@@ -86,7 +86,8 @@ pub enum PmixChoice {
                   launcher failure, 126 program not executable, 127 program not found, 130 Ctrl-C, 141 \
                   nobody reads the output, 143 SIGTERM.\n\n\
                   Signals: Ctrl-C ends the job, a second one kills it; Ctrl-Z stops all PEs, fg or bg \
-                  continues them; SIGUSR1 and SIGUSR2 are passed on to all PEs once they run; what is \
+                  continues them; SIGUSR1 tells what the PEs wait for (SHMEM_PASS_SIGUSR1); SIGUSR2 is passed on \
+                  to all PEs once they run; what is \
                   ignored at the start (nohup) stays ignored, by the PEs, too."
 )]
 pub struct Cli {
@@ -179,6 +180,13 @@ pub struct Cli {
     #[arg(long, conflicts_with = "command", help_heading = TELL)]
     pub settings: bool,
 
+    /// List this user's jobs on this machine; or, with the number that a job has in that list, tell what its
+    /// PEs wait for, as SIGUSR1 to its shmrun does
+    #[arg(
+        long, value_name = "JOB", num_args = 0..=1, conflicts_with = "command", help_heading = TELL,
+    )]
+    pub ps: Option<Option<String>>,
+
     /// Be the launch agent of this host: shmrun calls itself so through the remote shell
     #[arg(long, exclusive = true, hide = true)]
     pub agent: bool,
@@ -197,7 +205,7 @@ pub struct Cli {
         value_names = ["PROGRAM", "ARGS"],
         trailing_var_arg = true,
         value_hint = ValueHint::CommandWithArguments,
-        required_unless_present_any = ["settings", "agent", "pmix_server", "spawned"]
+        required_unless_present_any = ["settings", "agent", "pmix_server", "spawned", "ps"]
     )]
     pub command: Vec<OsString>,
 }
@@ -321,6 +329,10 @@ pub struct Inherited {
     /// Tell to what each PE is bound
     #[arg(long, help_heading = TELL)]
     pub report_bindings: bool,
+    /// Where it is told what PEs wait for (SIGUSR1, --timeout, --ps), add the stacks of one PE of each group, if a
+    /// node has eu-stack, gdb or gstack. The tool stops the PE for a moment
+    #[arg(long, help_heading = TELL)]
+    pub backtrace: bool,
 
     /// Put the rank in brackets in front of every line of output
     #[arg(

@@ -17,7 +17,7 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 9;
+pub const LAUNCH_VERSION: u32 = 11;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +133,10 @@ pub struct JobOptions {
     pub timeout_s: Option<u64>,
     /// Time between asking a PE to end and killing it.
     pub grace: Duration,
+    /// Whether SIGUSR1 is passed on to the PEs, rather than being the question what they wait for.
+    pub pass_usr1: bool,
+    /// Whether what PEs wait for is told with stacks.
+    pub backtrace: bool,
     /// Whether PEs find nothing of their agent's environment.
     pub bare_env: bool,
     /// What they are bound to.

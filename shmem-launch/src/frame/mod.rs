@@ -37,6 +37,8 @@
 //! | `Pmi` | both | messages between the agents' PMI servers |
 //! | `Pmix` | both | the same for PMIx, each a whole message |
 //! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
+//! | `Count`, `Counted` | down, up | what PEs wait for: the question, and what the subtree's do |
+//! | `Trace`, `Traced` | down, up | which PEs' stacks are wanted, and one of them |
 //!
 //! The link between a launcher and that of a job which its PEs spawned ([`crate::root`]) carries the
 //! same frames: `Job` first, `Signal` and `Stop` down, `Ask` up and `Answer` down; and one `Answer`
@@ -56,6 +58,7 @@ pub use launch::{
 pub use pmix::{FromServer, PmixJob, ToServer};
 pub use stream::{FrameReader, OutBuf, each_frame};
 
+use crate::census::{Census, Example};
 use crate::exit::{Fault, Loss};
 use crate::fold::Notice;
 use crate::report::Reduced;
@@ -191,6 +194,38 @@ pub enum Frame<'a> {
     Failed(Loss),
     /// The PEs of a loss will not join anything any more.
     Lost(Loss),
+    /// What do the PEs wait for?
+    Count {
+        /// Number of the question.
+        number: u32,
+        /// How many milliseconds the answer may take.
+        budget_ms: u32,
+    },
+    /// What those of the subtree do.
+    Counted {
+        /// As in the question.
+        number: u32,
+        /// The answer.
+        census: Box<Census>,
+    },
+    /// What stacks do these PEs have?
+    Trace {
+        /// Number of the question.
+        number: u32,
+        /// Whose.
+        pes: Vec<Example>,
+        /// How many milliseconds one may take.
+        budget_ms: u32,
+    },
+    /// The stacks of a PE, or why there are none.
+    Traced {
+        /// As in the question.
+        number: u32,
+        /// Whose.
+        rank: u32,
+        /// The words.
+        text: String,
+    },
     // The hot ones come last: their variants have no numbers.
     /// What a PE wrote, or the remote shell of a node.
     #[serde(skip)]
@@ -379,7 +414,29 @@ mod tests {
             Frame::Beat => Frame::Say("ah".into()),
             Frame::Say(_) => Frame::Failed(loss()),
             Frame::Failed(_) => Frame::Lost(loss()),
-            Frame::Lost(_) => Frame::Output {
+            Frame::Lost(_) => Frame::Count {
+                number: 3,
+                budget_ms: 4000,
+            },
+            Frame::Count { .. } => Frame::Counted {
+                number: 3,
+                census: Box::new(crate::census::sample()),
+            },
+            Frame::Counted { .. } => Frame::Trace {
+                number: 3,
+                pes: vec![Example {
+                    rank: 4,
+                    node: 1,
+                    pid: 77,
+                }],
+                budget_ms: 9000,
+            },
+            Frame::Trace { .. } => Frame::Traced {
+                number: 3,
+                rank: 4,
+                text: "#0 main".into(),
+            },
+            Frame::Traced { .. } => Frame::Output {
                 rank: 5,
                 stream: Stream::Out,
                 data,

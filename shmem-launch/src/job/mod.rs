@@ -311,6 +311,8 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
             respawns,
             timeout_s: cli.timeout,
             grace: settings.grace,
+            pass_usr1: settings.pass_sigusr1,
+            backtrace: cli.inherited.backtrace,
             bare_env: environment::has_bare_env(&cli.inherited),
             binding,
             heartbeat: settings.heartbeat_timeout,

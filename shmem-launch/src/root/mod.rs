@@ -18,6 +18,7 @@
 //! spawn, and the names that they publish: `spawned`. Processes that are started again instead of ending
 //! the job: `respawn`. Those without whom the others go on: `losses`.
 
+mod census;
 mod losses;
 mod output;
 mod progress;
@@ -35,6 +36,7 @@ use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream};
 use crate::pulse::Rhythm;
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
+use census::Asker;
 use losses::Losses;
 use output::{LINK, SHELL, Sink};
 use progress::Progress;
@@ -164,6 +166,8 @@ pub struct Root {
     losses: Losses,
     /// When the link is looked at.
     rhythm: Rhythm,
+    /// Who asks what the PEs wait for.
+    asked: census::Asked,
 }
 
 impl Root {
@@ -177,6 +181,7 @@ impl Root {
             respawned: BTreeMap::new(),
             losses: Losses::default(),
             rhythm: Rhythm::new(setup.options.heartbeat),
+            asked: census::Asked::default(),
             agent: Child::new(setup.agent.clone()),
             turns: Default::default(),
             sinks: Default::default(),
@@ -256,7 +261,13 @@ impl Root {
             .filter(|_| self.clock(u64::MAX) == u64::MAX);
         let turns = self.turns.iter().filter_map(Turns::deadline).min();
         let look = self.rhythm.deadline().filter(|_| !self.finished);
-        let others = [self.agent.deadline(), turns, look, self.progress_due()];
+        let others = [
+            self.agent.deadline(),
+            turns,
+            look,
+            self.progress_due(),
+            self.answer_deadline(),
+        ];
         of_pes.chain(others).flatten().min()
     }
 
@@ -350,6 +361,8 @@ impl Root {
             Frame::Say(text) => self.say(&text),
             Frame::Beat => {}
             Frame::Failed(loss) => self.failed(loss, now),
+            Frame::Counted { number, census } => self.counted(number, &census, now),
+            Frame::Traced { number, rank, text } => self.traced(number, rank, text, now),
             Frame::Ask {
                 asker,
                 ticket,
@@ -421,7 +434,11 @@ impl Root {
                     self.say(&format!("{text}{rest}"));
                 }
             }
-            self.stop(self.grace_ns(), now);
+            // What the others wait for tells whom a silent node holds up.
+            match fault.cause {
+                Cause::Silent { .. } if !self.agent.is_lost() => self.stop_with_waits(now),
+                _ => self.stop(self.grace_ns(), now),
+            }
         }
     }
 
@@ -450,6 +467,10 @@ impl Root {
     fn signal(&mut self, signal: u8, now: u64) {
         const SIGINT: u8 = 2;
         const SIGQUIT: u8 = 3;
+        if i32::from(signal) == libc::SIGUSR1 && !self.setup.options.pass_usr1 {
+            self.jobs.send(&Frame::Signal(signal));
+            return self.ask_waits(Asker::User, now);
+        }
         if !exit::ends(signal) {
             return self.pass_on(signal);
         }
@@ -464,6 +485,7 @@ impl Root {
             }
             return;
         }
+        self.hurry(now);
         if signal == SIGINT || signal == SIGQUIT {
             self.interrupts += 1;
             if self.interrupts == 2 {
@@ -496,7 +518,7 @@ impl Root {
                 "the time limit of {} s (--timeout) is over; ending the job",
                 self.setup.options.timeout_s.unwrap_or(0)
             ));
-            self.stop(self.grace_ns(), now);
+            self.stop_with_waits(now);
         }
         if due(self.stop_at) {
             self.stop(self.grace_ns(), now);
@@ -523,6 +545,7 @@ impl Root {
         if let Some(failure) = failure {
             self.agent_failed(&failure, now);
         }
+        self.look_for_answer(now);
     }
 
     fn finish(&mut self, now: u64) {

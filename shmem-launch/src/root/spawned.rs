@@ -36,6 +36,13 @@ pub enum Action {
         /// Its number, by which events name it.
         number: u32,
     },
+    /// Answer another process of the user, which has asked something.
+    Answer {
+        /// Its number.
+        client: u64,
+        /// The words.
+        text: String,
+    },
 }
 
 /// Who waits to hear that a job runs.
@@ -347,6 +354,9 @@ impl Root {
                 self.go_on(now.saturating_sub(stopped.unwrap_or(now)));
             }
             Frame::Signal(signal) => {
+                if i32::from(signal) == libc::SIGUSR1 && !self.setup.options.pass_usr1 {
+                    return self.signal(signal, now);
+                }
                 if let Some(outer) = self.outer.as_mut().filter(|_| signal == SIGTSTP) {
                     outer.stopped.get_or_insert(now);
                 }

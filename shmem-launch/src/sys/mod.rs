@@ -44,6 +44,11 @@ fn returned(value: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// Ticks per second of the times of processes.
+pub(crate) fn clock_ticks() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
 /// Whether `fd` is a terminal in whose background this process runs.
 pub(crate) fn in_background(fd: BorrowedFd<'_>) -> bool {
     let foreground = rustix::termios::tcgetpgrp(fd);

@@ -196,7 +196,7 @@ fn signals_for_programs_reach_all_of_them() {
          while :; do sleep 1000 & wait; done";
     for nodes in ["1", "3"] {
         let args = ["-n", "3", "--nodes", nodes, "/bin/sh", "-c", script];
-        let job = shmrun(&args);
+        let job = shmrun(&args).env("SHMEM_PASS_SIGUSR1", "yes");
         let mut job = job.start();
         let mut output = job.stdout();
         let mut expect = |line: &str| {

@@ -130,6 +130,8 @@ struct World {
     blocked_for: u32,
     deaths_left: u32,
     statuses: Vec<u8>,
+    /// How often it was asked what the PEs wait for.
+    asked: usize,
     agent_killed: bool,
     /// Whether nodes are hosts, behind remote shells.
     hosts: bool,
@@ -288,6 +290,7 @@ fn world(seed: u64) -> World {
         blocked_for: if rng.one_in(3) { 3000 } else { 0 },
         deaths_left,
         statuses: Vec::new(),
+        asked: 0,
         agent_killed: false,
         hosts,
         heartbeat,
@@ -306,6 +309,8 @@ fn run(seed: u64) {
     let mut w = world(seed);
     // Sometimes the launcher itself is killed.
     let root_dies_at = w.rng.one_in(5).then(|| w.rng.below(3000));
+    // Of their own, so that schedules are the same without them.
+    let mut questions = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut steps = 0;
     loop {
         if root_dies_at == Some(steps) && w.root_alive {
@@ -314,6 +319,9 @@ fn run(seed: u64) {
         }
         if !w.root_alive && w.nodes.iter().all(|n| !n.alive) {
             break;
+        }
+        if questions.one_in(3000) {
+            w.ask();
         }
         let went_on = w.step();
         for (at, n) in w.nodes.iter().enumerate() {
@@ -348,7 +356,17 @@ fn run(seed: u64) {
         ];
         said.iter().any(|part| l.contains(part))
     };
-    let told = |l: &&str| l.starts_with("shmrun: ") && !goes_on(l);
+    let answers = |l: &&str| l.starts_with("shmrun: what ") || l.starts_with("shmrun: no PE runs ");
+    let answered = err.lines().filter(answers).count();
+    // Who interrupts once more when all is over does not want to wait for text.
+    let unread = w.statuses.iter().any(|&s| s == 130 || s == 143);
+    assert!(
+        // The launcher itself asks about a node that is silent.
+        answered <= w.asked + 1 && (answered > 0 || w.asked == 0 || unread),
+        "{} questions: {err}",
+        w.asked
+    );
+    let told = |l: &&str| l.starts_with("shmrun: ") && !goes_on(l) && !answers(l);
     let told = err.lines().filter(told).count();
     let status = w.root.finished().expect("the launcher has a status");
     if status == 0 {

@@ -1,8 +1,10 @@
 //! What happens in a world, step by step: links deliver, processes end, output is written, time passes.
 
 use super::*;
+use shmem_launch::census::{self, Census, Doing, Example, Group, RankSet, Span};
 
 const STOP: u8 = 20;
+const USR1: u8 = 10;
 
 /// How long the job may be stopped.
 const MINUTES: usize = 300_000_000_000;
@@ -28,6 +30,31 @@ impl Node {
         };
         let mut pes = (0u32..).zip(&self.pes);
         pes.any(|(local, pe)| may_read(reading, local) && readable(pe))
+    }
+}
+
+impl Node {
+    /// What its driver finds of its PEs.
+    fn census(&self, node: u32) -> Census {
+        let group = |(rank, pe): (u32, &Pe)| Group {
+            doing: Doing::Runs {
+                life: match pe.life {
+                    Life::Waiting => census::Life::NotStarted,
+                    Life::Alive => census::Life::Running,
+                    Life::Zombie(_) | Life::Reaped => census::Life::Ended,
+                },
+                process: None,
+                begun: None,
+            },
+            ranks: RankSet::range(rank..rank + 1),
+            example: Example { rank, node, pid: 0 },
+            age: None,
+            cpu: None,
+            begun: Span::of(0),
+            for_whom: RankSet::default(),
+            operations: 0,
+        };
+        Census::of(node, (self.first_rank..).zip(&self.pes).map(group))
     }
 }
 
@@ -103,6 +130,15 @@ impl World {
                     self.drop_child(child);
                 }
                 Action::Stdin(_) | Action::StdinEnd => {}
+                Action::Trace { number, pe, .. } => {
+                    let event = Event::Traced(number, pe.rank, "#0 main".into());
+                    self.nodes[at].agent.handle(event, self.now);
+                }
+                Action::Count(number) => {
+                    let census = self.nodes[at].census(at as u32);
+                    let event = Event::Counted(number, census);
+                    self.nodes[at].agent.handle(event, self.now);
+                }
             }
         }
         self.flush(at);
@@ -510,6 +546,14 @@ impl World {
             _ => return false,
         }
         true
+    }
+
+    /// Somebody asks what the PEs wait for.
+    pub(super) fn ask(&mut self) {
+        if self.root_alive && self.root_stopped.is_none() && !self.root.is_over() {
+            self.asked += 1;
+            self.tell_root(root::Event::Signal(USR1));
+        }
     }
 
     fn death(&mut self) {

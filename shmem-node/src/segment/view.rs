@@ -1,7 +1,7 @@
 //! Both memories of a node as a process maps them: what lies where, by name.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::error::{SegmentError, holds, os};
 use super::tables::{Header, KEY_AT, NodeTables};
@@ -282,6 +282,31 @@ impl NodeView {
         debug_assert!(local < self.n_local());
         let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
         self.heap.at(at, self.segment_len())
+    }
+
+    /// The bits of an aligned word of a local PE's segment, of 2, 4 or 8 bytes, whoever writes it; `None` if
+    /// there is no such word.
+    pub fn peek(&self, local: usize, at: u64, size: usize) -> Option<u64> {
+        let at = usize::try_from(at).ok()?;
+        let end = at.checked_add(size)?;
+        if local >= self.n_local() || end > self.segment_len() || !at.is_multiple_of(size) {
+            return None;
+        }
+        let word = self.segment(local).wrapping_add(at);
+        // SAFETY: mapped and aligned, as was checked: segments are aligned to more than a word. Others
+        // write it, so it is loaded as an atomic.
+        unsafe {
+            Some(match size {
+                2 => AtomicU16::from_ptr(word.cast())
+                    .load(Ordering::Relaxed)
+                    .into(),
+                4 => AtomicU32::from_ptr(word.cast())
+                    .load(Ordering::Relaxed)
+                    .into(),
+                8 => AtomicU64::from_ptr(word.cast()).load(Ordering::Relaxed),
+                _ => return None,
+            })
+        }
     }
 
     /// What every PE's segment is aligned to, in this process too.

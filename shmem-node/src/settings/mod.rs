@@ -215,6 +215,10 @@ settings! {
         "a time such as 500ms, 8s or 2m; 0s for no limit", value::duration,
         "How long nothing may be heard of a launch agent before its node counts as lost, and of its \
          parent before the agent ends its PEs and itself. To stop an agent with a debugger, set 0s.";
+    pass_sigusr1: bool = "no", "SHMEM_PASS_SIGUSR1",
+        "yes or no", value::yes_no,
+        "Whether shmrun passes SIGUSR1 on to all PEs, as it does with SIGUSR2; else it tells what they wait \
+         for.";
     version: bool = "unset", "SHMEM_VERSION" | "SMA_VERSION",
         "set to anything", value::present,
         "PE 0 tells the version of the library when it starts.";

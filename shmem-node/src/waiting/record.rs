@@ -110,7 +110,7 @@ impl Note {
     fn read(&self) -> Option<Seen> {
         // ORDERING(wait-words): pairs with `show`.
         let changes = self.changes.load(Ordering::Acquire);
-        if changes % 2 == 0 {
+        if changes.is_multiple_of(2) {
             return None;
         }
         let seen = Seen {

@@ -1,5 +1,6 @@
 //! The process of a node launch agent: one thread, one epoll loop, around [`crate::agent::Agent`].
 
+mod census;
 pub(super) mod children;
 mod ending;
 mod input;
@@ -8,6 +9,7 @@ mod pmix;
 mod requests;
 mod respawn;
 mod start;
+mod trace;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -34,6 +36,7 @@ use input::Input;
 use requests::{Refused, Request};
 use respawn::Respawning;
 pub(crate) use start::run_remote;
+use trace::Tracing;
 
 /// Time between two searches for ended children of unknown number, per PE: bounds their share of
 /// the agent's time.
@@ -56,6 +59,7 @@ const STDOUT: u64 = 8 << 32;
 const STDERR: u64 = 9 << 32;
 const SHELL: u64 = 10 << 32;
 const PMIX: u64 = 11 << 32;
+const TRACE: u64 = 12 << 32;
 const KIND: u64 = 0xffff_ffff << 32;
 
 #[derive(Debug, Default)]
@@ -136,6 +140,8 @@ struct AgentProcess {
     /// Buffers of reads and of nested waits, taken while in use.
     scratch: Vec<u8>,
     ready_outputs: Vec<Ready>,
+    /// Tools that find out the stacks of PEs.
+    tracing: Tracing,
     /// What is left is being ended.
     reaping: Option<Reaping>,
     exiting: bool,
@@ -173,7 +179,8 @@ impl AgentProcess {
             let overdue = self.next_overdue().filter(|_| going_on);
             let reaping = self.reaping.as_ref().map(Reaping::again);
             let late = self.pmix_overdue();
-            let until = [timer, search, retry, overdue, reaping, late];
+            let trace = self.next_trace_end();
+            let until = [timer, search, retry, overdue, reaping, late, trace];
             let until = until.into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
@@ -187,6 +194,7 @@ impl AgentProcess {
                 self.dispatch(event);
             }
             let now = monotonic_ns();
+            self.end_late_tools(now);
             if retry.is_some_and(|at| now >= at) {
                 self.send_requests(now);
             }
@@ -220,6 +228,7 @@ impl AgentProcess {
             STDIN => self.input_ready(at),
             STDOUT => self.watched_ready(at, Stream::Out),
             STDERR => self.watched_ready(at, Stream::Err),
+            TRACE => self.trace_ready(at),
             _ => {}
         }
     }
@@ -302,6 +311,12 @@ impl AgentProcess {
                 }
                 Action::CloseOutputOf(local) => self.left.push((local, [pe_io::LAST_READS; 2])),
                 Action::Respawn { local, count } => self.respawn(local, count),
+                Action::Count(number) => self.count(number),
+                Action::Trace {
+                    number,
+                    pe,
+                    budget_ms,
+                } => self.trace(number, pe, budget_ms),
                 Action::DropChild(at) => self.drop_child(at),
                 Action::Stdin(data) => self.add_input(&data),
                 Action::StdinEnd => self.end_input(),

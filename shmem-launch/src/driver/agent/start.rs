@@ -295,6 +295,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
         moments: [0; crate::report::MOMENTS],
         scratch: vec![0; 64 << 10],
         ready_outputs: Vec::with_capacity(256),
+        tracing: Default::default(),
         reaping: None,
         exiting: false,
     };

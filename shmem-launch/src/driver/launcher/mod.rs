@@ -9,6 +9,7 @@
 //! stops the PEs on all nodes, then `shmrun` itself; agents have nothing to do meanwhile. When it is
 //! continued, so are they.
 
+mod asked;
 mod files;
 mod spawned;
 mod streams;
@@ -29,6 +30,7 @@ use crate::job::Job;
 use crate::report::{self, Launcher, Reduced};
 use crate::root::{Action, Event, Root, Setup};
 use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
+use asked::{Asked, CLIENTS};
 use files::Files;
 use spawned::{SPAWNED, SpawnedIo};
 use streams::{Note, Notes, Room, Text, put_file, reader, writers};
@@ -112,6 +114,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let number = outer.as_ref().map(|outer| outer.job.number);
     let outer = outer.map(|outer| outer.link).unwrap_or_default();
     outer.watch(&epoll)?;
+    let asked = Asked::listen(&epoll, facts.program.clone());
     let (sender, inbox) = channel();
     let notes = Notes {
         sender,
@@ -149,6 +152,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
         spawn_options,
         spawned: Vec::new(),
         outer,
+        asked,
     };
     *driver.root.outgoing() = agent.unsent;
     if !reads {
@@ -199,6 +203,8 @@ struct LauncherProcess {
     spawned: Vec<SpawnedIo>,
     /// The link to the launcher that started this one, if this job was spawned.
     outer: LinkIo,
+    /// Other processes of the user that ask what the job does.
+    asked: Asked,
 }
 
 impl LauncherProcess {
@@ -210,8 +216,11 @@ impl LauncherProcess {
         let mut ready = Vec::new();
         let mut buf = vec![0; 256 << 10];
         loop {
-            while let Some(Action::Start { number }) = self.root.poll_action() {
-                self.start_spawned(number);
+            while let Some(action) = self.root.poll_action() {
+                match action {
+                    Action::Start { number } => self.start_spawned(number),
+                    Action::Answer { client, text } => self.answer(client, text),
+                }
             }
             self.write_texts();
             self.flush()?;
@@ -239,6 +248,7 @@ impl LauncherProcess {
                     LINK => self.link_ready(&mut buf),
                     SIGNAL => self.signals_ready(&mut buf),
                     OUTER => self.outer_ready(&mut buf),
+                    token if token >= CLIENTS => self.asked_ready(token),
                     token if token >= SPAWNED => self.spawned_ready(token, &mut buf),
                     SHELL => drop(self.read_shell(&mut buf)),
                     _ => self.notes_ready(),

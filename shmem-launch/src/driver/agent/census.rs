@@ -1,0 +1,95 @@
+//! Looking what this node's PEs do: at their blocks in the node's memory, and at what the kernel says of
+//! their processes. No PE is disturbed, by no signal and no debugger.
+
+use super::*;
+use crate::census::look::{self, Found};
+use crate::census::{Census, Doing, Example, Group, Life, Process, RankSet, Span};
+
+/// How long all looks at processes may take together: thousands of them are not to keep the agent from
+/// its work. Of the PEs that are left their blocks tell enough.
+const LOOKS_NS: u64 = 500_000_000;
+
+impl AgentProcess {
+    /// Looks what the PEs do, for a question of this number.
+    pub(super) fn count(&mut self, number: u32) {
+        let census = match &self.node {
+            Some(node) => self.look(node),
+            None => self.not_started(),
+        };
+        self.tell(Event::Counted(number, census));
+    }
+
+    fn not_started(&self) -> Census {
+        let end = self.first_rank + self.pes.len() as u32;
+        let group = Group {
+            doing: Doing::Runs {
+                life: Life::NotStarted,
+                process: None,
+                begun: None,
+            },
+            ranks: RankSet::range(self.first_rank..end),
+            example: Example {
+                rank: self.first_rank,
+                node: self.launch.node,
+                pid: 0,
+            },
+            age: None,
+            cpu: None,
+            begun: Span::of(0),
+            for_whom: RankSet::default(),
+            operations: 0,
+        };
+        Census::of(self.launch.node, [group])
+    }
+
+    fn look(&self, node: &Node) -> Census {
+        const WORLD: usize = 0;
+        let view = node.segment.view();
+        let here = look::Node {
+            node: self.launch.node,
+            ranks: view.ranks(),
+            heap_start: view.heap_start() as u64,
+            segment_len: view.segment_len() as u64,
+        };
+        let ticks = sys::clock_ticks();
+        let began = monotonic_ns();
+        let mut groups: Vec<Group> = Vec::with_capacity(self.pes.len());
+        for (local, pe) in self.pes.iter().enumerate() {
+            let block = view.pe_block(local);
+            let started = pe.pid > 0;
+            let ended = started && !self.by_pid.contains_key(&pe.pid);
+            let now = monotonic_ns();
+            let looks = started && !ended && now - began < LOOKS_NS;
+            let (process, cpu) = match looks {
+                true => process(pe.pid, ticks).unzip(),
+                false => (None, None),
+            };
+            let found = Found {
+                local,
+                started,
+                ended,
+                state: block.state(),
+                waits: block.waiting.read().collect(),
+                waited: block.waiting.ended(),
+                begun: block.collectives(WORLD),
+                pid: u32::try_from(pe.pid).unwrap_or(0),
+                process,
+                cpu,
+            };
+            groups.push(here.group(found, now, |at, size| view.peek(local, at, size)));
+        }
+        look::note_missing(here, &mut groups);
+        Census::of(self.launch.node, groups)
+    }
+}
+
+/// State and CPU time of a process.
+fn process(pid: i32, ticks: u64) -> Option<(Process, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (state, cpu) = look::parse_stat(&stat, ticks)?;
+    let place = match state {
+        b'S' | b'D' => std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default(),
+        _ => String::new(),
+    };
+    Some((Process { state, place }, cpu))
+}

@@ -1,0 +1,221 @@
+//! Programs that hang: what `shmrun` tells of them names who holds up the others, and PEs do not notice that
+//! they are looked at.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use shmem_testkit::{Running, wait_until};
+
+use crate::programs::{HANGS, SHMRUN, shmrun};
+
+const USR1: i32 = 10;
+const TERM: i32 = 15;
+const CONT: i32 = 18;
+
+const NODES: &str = "-n 64 --nodes 8";
+
+/// A job that hangs, and what it has said so far.
+struct Hang {
+    job: Running,
+    said: Arc<Mutex<String>>,
+}
+
+impl Hang {
+    fn start(options: &str, program: &[&str], env: &[(&str, &str)]) -> Self {
+        let (mut from, to) = std::io::pipe().expect("a pipe");
+        let job = shmrun(options, program).envs(env.iter().copied());
+        let job = job.stderr(Stdio::from(to)).start();
+        let said = Arc::new(Mutex::new(String::new()));
+        let into = said.clone();
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(n @ 1..) = from.read(&mut part) {
+                let text = String::from_utf8_lossy(&part[..n]);
+                into.lock().expect("no panic").push_str(&text);
+            }
+        });
+        Self { job, said }
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().expect("no panic").clone()
+    }
+
+    /// Asks until the answer has all of these: PEs take their time to get to where they hang.
+    #[track_caller]
+    fn tells(&self, parts: &[&str]) {
+        wait_until(
+            &format!("the answer has {parts:?}"),
+            || {
+                self.said.lock().expect("no panic").clear();
+                self.job.kill(USR1);
+                let end = |text: &str| text.contains("wait for, ") && text.ends_with('\n');
+                for _ in 0..100 {
+                    std::thread::sleep(Duration::from_millis(20));
+                    if end(&self.said()) {
+                        break;
+                    }
+                }
+                let said = self.said();
+                parts.iter().all(|part| said.contains(part))
+            },
+            || self.said(),
+        );
+    }
+
+    fn end(self) {
+        self.job.kill(TERM);
+        let outcome = self.job.wait();
+        assert_eq!(outcome.code(), 128 + TERM, "{outcome:?}");
+    }
+}
+
+#[test]
+fn who_skips_a_barrier_is_named() {
+    let hang = Hang::start(NODES, &[HANGS, "barrier", "13"], &[]);
+    hang.tells(&[
+        "what the 64 PEs of this job on 8 nodes wait for, ",
+        "PEs 0-12,14-63 (63) wait in barrier_all of the world team (its no. ",
+        "; missing: PE 13\n",
+        "PE 13 (node 1, pid ",
+        ") computes",
+        "It comes down to PE 13, which ",
+        ": PEs 0-12,14-63 (63) wait for it.",
+    ]);
+    hang.end();
+}
+
+#[test]
+fn a_flag_that_nobody_sets_is_named_with_its_value() {
+    let hang = Hang::start(NODES, &[HANGS, "flag", "20"], &[]);
+    hang.tells(&[
+        "PEs 0-19,21-63 (63) wait in barrier_all of the world team",
+        "PE 20 (node 2, pid ",
+        ") waits in wait_until for the word at heap + 0x",
+        " to be >= 7; it is 0, for ",
+        "It comes down to PE 20, which waits in wait_until",
+    ]);
+    hang.end();
+}
+
+#[test]
+fn the_holder_of_a_lock_is_named() {
+    let hang = Hang::start(NODES, &[HANGS, "lock", "5"], &[]);
+    hang.tells(&[
+        "PEs 0-4,6-63 (63) wait for the lock at heap + 0x",
+        "; held by PE 5\n",
+        "PE 5 (node 0, pid ",
+        ") waits in barrier_all of the world team",
+        "; missing: PEs 0-4,6-63 (63)\n",
+        "PEs 0-63 (64) wait for each other: a circle",
+    ]);
+    hang.end();
+}
+
+#[test]
+fn a_pe_that_was_stopped_is_named_by_those_who_call_it() {
+    let hang = Hang::start("-n 8 --nodes 4", &[HANGS, "stopped", "5"], &[]);
+    hang.tells(&[
+        "PE 5 (node 2, pid ",
+        "STOPPED by a signal (state T)",
+        " of PE 5 ",
+        "It comes down to PE 5, which ",
+    ]);
+    let stopped = hang.job.processes();
+    let stopped = stopped.iter().find(|p| p.state == 'T').expect("it is");
+    shmem_testkit::processes::kill(stopped.pid, CONT);
+    hang.end();
+}
+
+#[test]
+fn members_of_a_team_are_named() {
+    let hang = Hang::start("-n 16 --nodes 4", &[HANGS, "team", "5"], &[]);
+    hang.tells(&[
+        "wait in a sync of the team of PEs 1-15:2 (8) (its no. ",
+        "; missing: PE 5\n",
+        "PEs 0-14:2 (8) wait in barrier_all of the world team",
+        "It comes down to PE 5, which ",
+    ]);
+    hang.end();
+}
+
+#[test]
+fn who_does_not_call_init_is_named() {
+    let hang = Hang::start("-n 8 --nodes 2 --spawn exec", &[HANGS, "init", "6"], &[]);
+    hang.tells(&[
+        "PEs 4,5,7 (3) wait in init for the other PEs of the node, for ",
+        "; missing: PE 6\n",
+        "PE 6 (node 1, pid ",
+        ") has not called init",
+        "PEs 4,5,7 (3) wait for it.",
+    ]);
+    hang.end();
+}
+
+#[test]
+fn programs_of_other_kinds_are_told_of_by_their_processes() {
+    let hang = Hang::start("-n 4 --nodes 2", &["sleep", "1000"], &[]);
+    hang.tells(&[
+        "PEs 0-3 (4) have not called init (or are no OpenSHMEM program): their processes are sleeping",
+    ]);
+    hang.end();
+}
+
+#[test]
+fn the_time_limit_tells_before_it_ends_a_job() {
+    let job = shmrun("-n 8 --nodes 2 --timeout 5", &[HANGS, "barrier", "3"]);
+    let out = job.run();
+    assert_eq!(out.code(), 124, "{out:?}");
+    for part in [
+        "the time limit of 5 s (--timeout) is over; ending the job\n",
+        "PEs 0-2,4-7 (7) wait in barrier_all of the world team",
+        "It comes down to PE 3, which ",
+    ] {
+        assert!(out.stderr.contains(part), "no {part:?} in {out:?}");
+    }
+}
+
+fn ps(args: &[&str]) -> (Option<i32>, String, String) {
+    let out = Command::new(SHMRUN).arg("--ps").args(args).output();
+    let out = out.expect("shmrun runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (out.status.code(), text(out.stdout), text(out.stderr))
+}
+
+#[test]
+fn another_terminal_is_told_the_same() {
+    let hang = Hang::start("-n 8 --nodes 2", &[HANGS, "barrier", "3"], &[]);
+    hang.tells(&["missing: PE 3\n"]);
+    let pid = hang.job.pid().to_string();
+    let (code, list, _) = ps(&[]);
+    assert_eq!(code, Some(0));
+    let line = list.lines().find(|line| line.contains(&pid));
+    let line = line.unwrap_or_else(|| panic!("no {pid} in {list}"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[..3], [&pid, "8", "2"], "{line}");
+    assert!(line.contains("running"), "{line}");
+    assert!(line.contains("hangs"), "{line}");
+    let (code, text, err) = ps(&[&pid]);
+    assert_eq!((code, &err[..]), (Some(0), ""));
+    assert!(text.contains("missing: PE 3\n"), "{text}");
+    hang.end();
+    let (code, _, err) = ps(&[&pid]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("no such job"), "{err}");
+}
+
+#[test]
+fn the_signal_is_passed_on_where_that_is_asked_for() {
+    let script = "trap 'exit 7' USR1; echo up; while :; do sleep 1000 & wait; done";
+    let job = shmrun("-n 2 --nodes 2", &["/bin/sh", "-c", script]);
+    let mut job = job.env("SHMEM_PASS_SIGUSR1", "yes").start();
+    let mut up = [0; 6];
+    job.stdout().read_exact(&mut up).expect("both are up");
+    job.wait_for("sleep", 2);
+    job.kill(USR1);
+    let out = job.wait();
+    assert_eq!(out.code(), 7, "{out:?}");
+    assert!(!out.stderr.contains("wait for"), "{out:?}");
+}
