@@ -118,18 +118,57 @@ pub enum LimitError {
     },
     /// Too few descriptors.
     #[error(
-        "the launch agent of a node needs {need} descriptors, but the limit (ulimit -Hn) is {limit}; \
-         raise it, or use more --nodes"
+        "the launch agent of a node with {pes} PEs needs {need} descriptors, but the limit (ulimit -Hn) is \
+         {limit}; raise it{}", fewer(*most)
     )]
     Descriptors {
-        /// What the fullest node's agent needs.
+        /// PEs of the fullest node.
+        pes: u32,
+        /// What its agent needs.
         need: u64,
         /// What it may have.
         limit: u64,
+        /// PEs of a node for which that is enough.
+        most: u32,
     },
 }
 
+/// What else helps.
+fn fewer(most: u32) -> String {
+    match most {
+        0 => String::new(),
+        most => format!(", or have at most {most} PEs on a node (--ppn {most}, or more --nodes)"),
+    }
+}
+
 impl LimitError {
+    /// For an agent of so many PEs that may have no more than `limit` descriptors, if that is too few.
+    ///
+    /// # Errors
+    /// That it is.
+    pub fn of_agent(pes: u32, children: u32, inputs: u32, limit: u64) -> Result<(), Self> {
+        let need = descriptors_least(pes, children, inputs);
+        if need <= limit {
+            return Ok(());
+        }
+        // Either one has input, or all of them.
+        let fits = |n: &u32| {
+            let inputs = if inputs > 1 { *n } else { inputs };
+            descriptors_least(*n, children, inputs) <= limit
+        };
+        let (mut most, mut step) = (0, pes.next_power_of_two());
+        while step > 0 {
+            most += Some(step).filter(|step| fits(&(most + step))).unwrap_or(0);
+            step /= 2;
+        }
+        Err(Self::Descriptors {
+            pes,
+            need,
+            limit,
+            most,
+        })
+    }
+
     /// The exit status of `shmrun`.
     pub fn status(&self) -> u8 {
         LAUNCHER
@@ -218,11 +257,14 @@ pub fn check(demand: &Demand, allowed: &Allowed) -> Result<(), LimitError> {
             format!("raise it with: ulimit -u {n}")
         })?;
     }
-    let need = descriptors_least(demand.max_per_node, demand.children, demand.inputs);
-    match allowed.descriptors {
-        Some(limit) if need > limit => Err(LimitError::Descriptors { need, limit }),
-        _ => Ok(()),
-    }
+    let Demand {
+        max_per_node,
+        children,
+        inputs,
+        ..
+    } = *demand;
+    let limit = allowed.descriptors.unwrap_or(u64::MAX);
+    LimitError::of_agent(max_per_node, children, inputs, limit)
 }
 
 /// What this machine allows this user, who wants `need` more tasks, and whose limit of processes is
@@ -444,6 +486,19 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(t.contains("17708 descriptors") && t.contains("1024"), "{t}");
+        // What is said to help does, and no more than that.
+        for (pes, inputs) in [(8192, 1), (300, 300), (5000, 5000)] {
+            let Err(LimitError::Descriptors { most, .. }) =
+                LimitError::of_agent(pes, 2, inputs, 700)
+            else {
+                panic!("{pes} PEs on 700 descriptors");
+            };
+            let fits = |n: u32| LimitError::of_agent(n, 2, if inputs > 1 { n } else { 1 }, 700);
+            assert!(
+                most > 0 && fits(most).is_ok() && fits(most + 1).is_err(),
+                "{most}"
+            );
+        }
         // With input for all of them, too.
         let few = demand(300, 1, 300, 2);
         let all = Demand { inputs: 300, ..few };
@@ -454,10 +509,14 @@ mod tests {
         assert_eq!(check(&few, &a), Ok(()));
         let need = descriptors(300, 2, 1) + 299 + 64;
         let limit = 1200;
-        assert_eq!(
-            check(&all, &a),
-            Err(LimitError::Descriptors { need, limit })
-        );
+        let told = check(&all, &a).unwrap_err();
+        let LimitError::Descriptors {
+            need: n, limit: l, ..
+        } = told
+        else {
+            panic!("{told}");
+        };
+        assert_eq!((n, l), (need, limit));
     }
 
     #[test]

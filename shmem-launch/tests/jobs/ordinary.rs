@@ -85,6 +85,49 @@ fn many_nodes_on_few_descriptors() {
 }
 
 #[test]
+fn a_job_as_large_as_a_machine_of_the_site_on_few_descriptors() {
+    let account = Account::new(USER + 6);
+    let probe = account.program("examples/probe");
+    let options = ["-n", "8192", "--nodes", "128", &probe, "init", "finalize"];
+    let out = account.shmrun(1024, &options).run();
+    // A small machine may lack something else: it says what, by name and number, and starts nothing.
+    if out.code() == 125 {
+        let named = [
+            "kernel.pid_max is ",
+            "kernel.threads-max is ",
+            "pids.max is ",
+            "(ulimit -u) is ",
+            " of memory: ",
+        ];
+        assert!(
+            named.iter().any(|name| out.stderr.contains(name)),
+            "{out:?}"
+        );
+        assert_eq!(out.messages().len(), 1, "{out:?}");
+        return;
+    }
+    assert_eq!((out.code(), out.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn a_limit_of_processes_is_told_before_anything_starts() {
+    let account = Account::new(USER + 7);
+    let shmrun = account.program("shmrun");
+    let script = format!("ulimit -u 600; exec {shmrun} -n 1000 --nodes 64 true");
+    let mut command = Command::new("/bin/bash");
+    command.args(["-c", &script]).current_dir(&account.dir);
+    if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        command.uid(account.user).gid(account.user);
+    }
+    let out = Job::of(command).run();
+    assert_eq!(out.code(), 125, "{out:?}");
+    let said = "needs 2192 processes and threads beside the ";
+    for part in [said, "(ulimit -u) is 600; raise it with: ulimit -u "] {
+        assert!(out.stderr.contains(part), "{part} in {out:?}");
+    }
+}
+
+#[test]
 fn more_pes_than_one_table_has_room_for() {
     if lacks_descriptors(FEW.into()) {
         return;
@@ -117,7 +160,11 @@ fn more_pes_than_a_user_may_have_descriptors_for_are_refused() {
     let account = Account::new(USER + 5);
     let out = account.shmrun(1024, &["-n", "1370", "true"]).run();
     assert_eq!(out.code(), 125);
-    assert!(out.stderr.contains("more --nodes"), "{}", out.stderr);
+    let advice = out.stderr.split("--ppn ").nth(1).expect("an advice");
+    let most: String = advice.chars().take_while(char::is_ascii_digit).collect();
+    let options = ["-n", "1370", "--ppn", &most, "true"];
+    let out_as_advised = account.shmrun(1024, &options).run();
+    assert_eq!(out_as_advised.code(), 0, "{out_as_advised:?}");
     assert_eq!(out.stdout, "");
 }
 

@@ -221,18 +221,8 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     let agents_here = launch.machines.as_ref().map_or(launch.n_nodes, |_| 1);
     let need = limits::descriptors(n_local, links, inputs);
     let have = sys::raise_descriptors(need.max(Portion::limit_for_full(agents_here)));
-    let least = limits::descriptors_least(n_local, links, inputs);
-    let mut node = node.and_then(|node| {
-        let short = limits::LimitError::Descriptors {
-            need: least,
-            limit: have,
-        };
-        if have < least {
-            Err(short.to_string())
-        } else {
-            Ok(node)
-        }
-    });
+    let enough = limits::LimitError::of_agent(n_local, links, inputs, have);
+    let mut node = node.and_then(|node| enough.map(|()| node).map_err(|e| e.to_string()));
     let mut agent = Agent::new(
         Setup {
             node: launch.node,
