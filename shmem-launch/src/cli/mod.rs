@@ -1,10 +1,10 @@
 //! The command line: exactly what was typed, nothing looked up or decided.
 //!
-//! [`words`] rewrites the spellings of mpiexec before clap sees them, and finds the programs of a job that has
+//! `words` rewrites the spellings of mpiexec before clap sees them, and finds the programs of a job that has
 //! several.
 //!
 //! Where an option belongs: [`Inherited`] if it holds for the jobs that PEs spawn, too, else [`Cli`]. What may
-//! differ between the programs of a job stands in [`OF_A_PROGRAM`], too.
+//! differ between the programs of a job stands in `OF_A_PROGRAM`, too.
 
 mod words;
 

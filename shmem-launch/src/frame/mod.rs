@@ -32,7 +32,7 @@
 //! | `Notice` | up | what a PE says to the user, or how often the same was said since |
 //! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
 //! | `Failed`, `Lost` | up, down | somebody failed without whom the others go on; these PEs are lost |
-//! | `Beat` | both | the sender is at work, and had nothing else to send ([`crate::pulse`]) |
+//! | `Beat` | both | the sender is at work, and had nothing else to send (`crate::pulse`) |
 //! | `Say` | up | what an agent says to the user |
 //! | `Pmi` | both | messages between the agents' PMI servers |
 //! | `Pmix` | both | the same for PMIx, each a whole message |
