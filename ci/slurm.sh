@@ -17,6 +17,7 @@ need slurmctld slurmctld
 need slurmd slurmd
 need slurm-client srun
 need slurm-wlm-basic-plugins '/usr/lib/*/slurm*/mpi_pmi2.so'
+need libpmix2 '/usr/lib/*/libpmix.so.2'
 [[ ${1:-} != --packages ]] || { echo "${missing[@]}"; exit; }
 nothing_is_missing slurm
 
@@ -75,6 +76,7 @@ SelectTypeParameters=CR_Core
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
+TmpFS=$dir/tmp/%n
 ReturnToService=2
 TreeWidth=2
 KillWait=2
@@ -91,7 +93,8 @@ munged --force --socket="$dir/munge/socket" --key-file="$dir/munge/key" --pid-fi
 export SLURM_CONF=$dir/slurm.conf
 slurmctld -f "$SLURM_CONF" -c || cannot slurm "slurmctld does not start: $(tail -3 "$dir/log/slurmctld.log")"
 for i in $(seq $nodes); do
-    mkdir "$dir/spool/n$i"
+    # Slurm's PMIx has a directory of its step there, which no two nodes may share.
+    mkdir -p "$dir/spool/n$i" "$dir/tmp/n$i"
     slurmd -f "$SLURM_CONF" -N "n$i" || cannot slurm "slurmd does not start: $(tail -3 "$dir/log/slurmd.n$i.log")"
 done
 idle() { sinfo -h -t idle -o %D 2>/dev/null; }
@@ -112,13 +115,14 @@ fail() {
     echo "slurm: FAILED: $*" >&2
     exit 1
 }
-# Runs a step with PMI-2; what it says goes to $out.
+# Runs a step with PMI-2, or what `mpi` says; what it says goes to $out.
 out=$dir/out
+mpi=pmi2
 step() {
-    echo "-- srun $*"
+    echo "-- srun --mpi=$mpi $*"
     local status=0
-    timeout 300 srun -Q -O --mpi=pmi2 "$@" >"$out" 2>&1 || status=$?
-    [[ $status == 0 ]] || { cat "$out"; fail "srun $* ended with $status"; }
+    timeout 300 srun -Q -O --mpi="$mpi" "$@" >"$out" 2>&1 || status=$?
+    [[ $status == 0 ]] || { cat "$out"; fail "srun --mpi=$mpi $* ended with $status"; }
 }
 # Waits for a command that must fail, and not by hanging; `wait` for a job that writes to $out already.
 fails() {
@@ -144,7 +148,7 @@ gone() {
     done
     fail "$1 left processes behind: $(processes)"
 }
-for program in examples/{ring,heat2d,histogram,pmi_ring} pmi-process lives busy mishaps; do
+for program in examples/{hello,ring,heat2d,histogram,pmi_ring} pmi-process conformance npb-ep lives busy mishaps; do
     [[ -x $programs/$program ]] || fail "$programs/$program is not built"
 done
 
@@ -170,6 +174,27 @@ step -N4 -n8 env SHMEM_CONNECT=static "$programs/examples/ring"
 step -N4 -n8 env SHMEM_DEBUG=1 "$programs/examples/ring"
 says "PE 7 of 8 on node 3 of 4"
 step -N2 -n4 "$programs/lives" 3
+
+mpi=pmix
+for nodes_of_step in 1 4; do
+    for program in ring histogram; do
+        step -N$nodes_of_step -n8 "$programs/examples/$program"
+    done
+    for what in all threads direct unequal twice; do
+        step -N$nodes_of_step -n8 "$programs/pmi-process" $what
+        says "rank 7 of 8 ok (PMIx server)"
+    done
+done
+step -N4 -n7 -m cyclic "$programs/examples/ring"
+step -N4 -n8 env SHMEM_DEBUG=1 "$programs/examples/ring"
+says "PE 7 of 8 on node 3 of 4"
+step -N4 -n8 "$programs/conformance"
+step -N4 -n8 "$programs/npb-ep" S
+step -N2 -n4 "$programs/lives" 3
+# Nobody's init waits for other nodes: those of node 3 begin when one of node 0 is through it.
+step -N4 -n8 bash ci/late_init.sh "$dir/through" "$programs/examples/hello"
+mpi=pmi2
+
 if command -v mpiexec.hydra >/dev/null; then
     echo "-- Hydra in an allocation"
     # With input that does not end: mpiexec writes that to a proxy that may have gone.
@@ -188,9 +213,14 @@ fails timeout 300 srun -Q --mpi=none -N2 -n2 "$programs/examples/ring"
 says "srun --mpi=pmi2 -n 2 PROGRAM"
 timeout 300 srun -Q --mpi=none -N1 -n1 "$programs/examples/ring" >"$out" 2>&1 || fail "one PE needs no PMI"
 
+echo "-- srun --mpi=pmix without libpmix"
+fails timeout 300 srun -Q --mpi=pmix -N2 -n2 env SHMEM_PMIX_LIBRARY=/nowhere/libpmix.so.2 "$programs/examples/ring"
+says "srun --mpi=pmix, as one of 2 processes"
+says "SHMEM_PMIX_LIBRARY=/nowhere/libpmix.so.2 cannot be loaded"
+
 # A PE that is killed, and a job that is cancelled, both in the middle of a barrier.
 busy() {
-    timeout 300 srun -Q -O --mpi=pmi2 -N4 -n8 -J busy "$@" "$programs/busy" >"$out" 2>&1 &
+    timeout 300 srun -Q -O --mpi="$mpi" -N4 -n8 -J busy "$@" "$programs/busy" >"$out" 2>&1 &
     for _ in {1..600}; do
         grep -q "^round 8$" "$out" && return
         sleep 0.1
@@ -198,19 +228,23 @@ busy() {
     cat "$out"
     fail "the job does not start"
 }
-echo "-- kill -9 of one PE"
-busy -K
-kill -9 "$(processes | head -n 1)"
-fails wait $!
-gone "a job whose PE was killed"
+for mpi in pmi2 pmix; do
+    echo "-- kill -9 of one PE ($mpi)"
+    busy -K
+    kill -9 "$(processes | head -n 1)"
+    fails wait $!
+    gone "a job whose PE was killed"
+done
 echo "-- scancel"
 busy
 scancel --name=busy
 fails wait $!
 gone "a job that was cancelled"
 echo "-- a PE that gives up ends the job"
-for mishap in global-exit-3 exit-0 exit-3 panic; do
-    fails timeout 300 srun -Q -O --mpi=pmi2 -N4 -n8 "$programs/mishaps" $mishap
-    gone "$mishap"
+for mpi in pmi2 pmix; do
+    for mishap in global-exit-3 exit-0 exit-3 panic; do
+        fails timeout 300 srun -Q -O --mpi=$mpi -N4 -n8 "$programs/mishaps" $mishap
+        gone "$mishap ($mpi)"
+    done
 done
 echo "slurm: all good"

@@ -25,7 +25,7 @@ fn main() -> Result<(), ProcessError> {
     // Keys: put, fence, get of one neighbour.
     pmi.put(&format!("address-{me}"), address(me).as_bytes())?;
     pmi.fence()?;
-    let neighbour = pmi.get(&format!("address-{right}"))?;
+    let neighbour = pmi.get_of(right, &format!("address-{right}"))?;
     assert_eq!(neighbour, Some(address(right).into_bytes()));
 
     // Allgathers that are under way while this process works.

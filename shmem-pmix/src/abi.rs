@@ -235,6 +235,30 @@ pub type InfoCallback = unsafe extern "C" fn(
     release_data: *mut c_void,
 );
 
+/// `pmix_event_notification_cbfunc_fn_t`: an event has been dealt with.
+pub type EventDone = unsafe extern "C" fn(
+    status: Status,
+    results: *mut Info,
+    n: usize,
+    done: Option<OpCallback>,
+    own_data: *mut c_void,
+    data: *mut c_void,
+);
+/// `pmix_notification_fn_t`: something has happened.
+pub type EventHandler = unsafe extern "C" fn(
+    handler: usize,
+    status: Status,
+    source: *const Proc,
+    infos: *mut Info,
+    n_infos: usize,
+    results: *mut Info,
+    n_results: usize,
+    done: Option<EventDone>,
+    data: *mut c_void,
+);
+/// `pmix_hdlr_reg_cbfunc_t`: a handler has its number.
+pub type EventRegistered = unsafe extern "C" fn(status: Status, handler: usize, data: *mut c_void);
+
 /// `client_connected`, `client_finalized`: of a process of this node.
 pub type ClientUpcall = unsafe extern "C" fn(
     proc: *const Proc,

@@ -10,6 +10,7 @@
 //! * [`Library`]: finding and loading it; its functions, for clients and for servers.
 //! * [`server`]: the server of a node's processes.
 //! * [`Data`], [`InfoArray`]: values and lists of attributes, built for the library and read from it.
+//! * [`client`]: a process of a job.
 //!
 //! # Invariants
 //! * Only functions named `PMIx_*` are used, and of those only what every release from 3.2 on has:
@@ -19,6 +20,7 @@
 //! * The library is loaded once and never unloaded: it has threads.
 
 pub mod abi;
+pub mod client;
 pub mod key;
 mod library;
 mod search;

@@ -8,7 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::Status;
 use crate::abi::{
-    App, DmodexCallback, Info, OpCallback, Proc, Published, ServerModule, Value, ValueCallback,
+    App, DmodexCallback, EventHandler, EventRegistered, Info, OpCallback, Proc, Published,
+    ServerModule, Value, ValueCallback,
 };
 use crate::search::{self, Candidate, NAME};
 
@@ -87,6 +88,8 @@ functions! {
     unpublish: "PMIx_Unpublish" fn(*mut *mut c_char, *const Info, usize) -> Status;
     /// The name of the new namespace goes to an array of [`crate::abi::NAMESPACE_LEN`] bytes.
     spawn: "PMIx_Spawn" fn(*const Info, usize, *const App, usize, *mut c_char) -> Status;
+    /// For events of the codes, or any if there are none. Releases from 4 on give a status, too.
+    register_event_handler: "PMIx_Register_event_handler" fn(*mut Status, usize, *mut Info, usize, Option<EventHandler>, Option<EventRegistered>, *mut c_void);
 
     // For a server.
     /// The module is copied; upcalls come on a thread of the library.

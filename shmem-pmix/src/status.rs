@@ -62,6 +62,7 @@ statuses! {
     JOB_FAILED_TO_MAP = -179, "the launcher finds no place for the processes";
     JOB_FAILED_TO_LAUNCH = -181, "the processes cannot be started";
     JOB_EXE_NOT_FOUND = -190, "the program is not there";
+    EVENT_ACTION_COMPLETE = -334, "the event has been dealt with";
     PROC_TERM_WO_SYNC = -200, "a process has ended without finalize";
     PROC_TERMINATED = -201, "a process has ended";
 }

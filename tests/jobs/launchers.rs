@@ -1,5 +1,5 @@
 //! Jobs under launchers other than `shmrun`: Hydra with both of its ways to offer PMI-1, on one host and
-//! on several; none at all; and those that are refused.
+//! on several; Open MPI's; none at all; and those that are refused.
 //!
 //! "Several hosts" are proxies of Hydra on this machine, each started by what `mpiexec.hydra` takes for a
 //! remote shell. They need Hydra (`mpich` of `SHMEM_TEST_REQUIRE`). `ci/slurm.sh` has the same for Slurm.
@@ -288,6 +288,13 @@ fn launchers_that_cannot_be_talked_to_are_refused() {
         said.contains("unset PMIX_RANK to run a single PE"),
         "{said}"
     );
+    // PMIx, of a library that is not there.
+    let library = ("SHMEM_PMIX_LIBRARY", "/nowhere/libpmix.so.2");
+    let pmix = [("PMIX_NAMESPACE", "a@1"), ("PMIX_RANK", "1"), library];
+    let said = refused(&pmix);
+    for part in ["libpmix", "SHMEM_PMIX_LIBRARY=/nowhere/libpmix.so.2"] {
+        assert!(said.contains(part), "{said}");
+    }
     // A descriptor that the launcher has not left.
     let said = refused(&[("PMI_FD", "77"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")]);
     assert!(said.contains("descriptor 77"), "{said}");
@@ -296,23 +303,33 @@ fn launchers_that_cannot_be_talked_to_are_refused() {
     assert!(said.contains("cannot connect to `127.0.0.1:1`"), "{said}");
 }
 
+/// With PMIx, of which `ci/pmix.sh` has more.
 #[test]
-fn open_mpi_is_refused() {
+fn open_mpi_starts_programs() {
     if !installed("mpirun.openmpi", "openmpi") {
         return;
     }
-    let options = "--allow-run-as-root --oversubscribe -n";
-    let run = |n: &str| {
-        let job = Job::new("mpirun.openmpi", &format!("{options} {n}"), &[RING]);
-        job.run()
+    let run = |options: &str| {
+        let options = format!("--allow-run-as-root --oversubscribe {options}");
+        Job::new("mpirun.openmpi", &options, &[RING]).run()
     };
-    let output = run("2");
+    let output = run("-n 3");
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        output.stdout.contains("round 3 PEs and came back"),
+        "{output:?}"
+    );
+    let without = "-x SHMEM_PMIX_LIBRARY=/nowhere/libpmix.so.2";
+    let output = run(&format!("{without} -n 2"));
     let said = output.stderr;
     assert!(!output.status.success(), "{said}");
-    assert!(
-        said.contains("Open MPI's mpirun") && said.contains("mpiexec.hydra -n 2 PROGRAM"),
-        "{said}"
-    );
-    let output = run("1");
+    for part in [
+        "Open MPI's mpirun, as one of 2",
+        "mpiexec.hydra -n 2 PROGRAM",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    // One process can do without.
+    let output = run(&format!("{without} -n 1"));
     assert!(output.status.success(), "{output:?}");
 }

@@ -1,8 +1,8 @@
-//! Under another launcher that speaks PMI: Hydra (`mpiexec.hydra`, MPICH's `mpiexec`), Slurm's
-//! `srun --mpi=pmi2`, and what is like them.
+//! Under another launcher that speaks PMI or PMIx: Hydra (`mpiexec.hydra`, MPICH's `mpiexec`), Slurm's
+//! `srun`, Open MPI's `mpirun`, PRRTE's `prterun`, and what is like them.
 //!
 //! Such a launcher tells each process its rank, the size of the job, and, in the job attribute
-//! `PMI_process_mapping`, which ranks share a node. The first PE of a node makes the node segment and
+//! `PMI_process_mapping` or by PMIx's own means, which ranks share a node. The first PE of a node makes the node segment and
 //! gives it to the others ([`shmem_node::rendezvous`]). Only PEs of one node wait for each other here,
 //! as they do at the end of init anyway; but where a server has no process mapping, all PEs tell
 //! each other their machines first, and that waits for all.
@@ -17,9 +17,10 @@ use shmem_node::own_address::{self, Hints};
 use shmem_node::rendezvous::{self, Host, Meeting, RendezvousError};
 use shmem_node::segment::NodeView;
 use shmem_node::settings::Settings;
-use shmem_pmi::process::{Process, ProcessError};
+use shmem_pmi::process::{Process, ProcessError, Server};
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
+use super::alone;
 use super::attached::{Attached, check_size};
 use super::segment::{self, Node};
 use crate::error::Error;
@@ -31,8 +32,9 @@ const INIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Where hosts' names are found, as launchers tell them: of other hosts, and of this one.
 const OTHER_HOSTS: [&str; 1] = ["SLURM_LAUNCH_NODE_IPADDR"];
-const OWN_NAMES: [&str; 3] = [
+const OWN_NAMES: [&str; 4] = [
     "PMI_HOSTNAME",
+    "PMIX_HOSTNAME",
     "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
     "SLURMD_NODENAME",
 ];
@@ -48,6 +50,9 @@ fn apart(me: u32) -> impl FnOnce(RendezvousError) -> Error {
 /// Introduces this process to the PMI server, and gets the node segment.
 pub(super) fn join(settings: &Settings) -> Result<Attached, Error> {
     let process = Process::init().map_err(failed("talk to the launcher's PMI server"))?;
+    if process.server() == Server::Alone {
+        return alone::alone(settings);
+    }
     let me = process.rank();
     let (shared, identity) =
         share_node(settings, &process).inspect_err(|why| give_up(&process, why))?;
@@ -181,7 +186,7 @@ fn machines(process: &Process) -> Result<Vec<Vec<u8>>, Error> {
         .put(&key(process.rank()), machine().as_bytes())
         .and_then(|()| process.fence())
         .map_err(failed(EXCHANGE))?;
-    let all = (0..process.size()).map(|rank| match process.get(&key(rank)) {
+    let all = (0..process.size()).map(|rank| match process.get_of(rank, &key(rank)) {
         Ok(Some(machine)) => Ok(machine),
         Ok(None) => Err(Error::Launch(format!(
             "PE {rank} has not told PMI on which machine it is"

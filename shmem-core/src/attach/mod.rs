@@ -1,7 +1,7 @@
 //! How a process comes to its job: its number, the memory of its node, and a way to the process manager.
 //!
 //! There is a way in for each kind of start. [`shmrun`] takes what a launch agent has prepared; [`foreign`]
-//! does without an agent, under other launchers that speak PMI; [`alone`] makes a job of one PE. Only
+//! does without an agent, under other launchers that speak PMI or PMIx; [`alone`] makes a job of one PE. Only
 //! `foreign` may wait, for PEs of the same node.
 
 mod alone;

@@ -115,7 +115,7 @@ impl Foreign {
         if let Some(known) = self.identity.get() {
             return Ok(*known);
         }
-        let value = self.process.get(JOB).map_err(|e| e.to_string())?;
+        let value = self.process.get_of(0, JOB).map_err(|e| e.to_string())?;
         let bytes = value.as_deref().and_then(unhex).unwrap_or_default();
         match (
             bytes.first_chunk::<16>(),
@@ -248,7 +248,7 @@ impl KvsBook {
             Exchange::Failed(why) => return Found::Unknown(why.clone()),
             Exchange::Done => {}
         }
-        match self.foreign.process.get(&self.key(pe)) {
+        match self.foreign.process.get_of(pe, &self.key(pe)) {
             Ok(Some(value)) => match unhex(&value) {
                 Some(bytes) => read(&bytes),
                 None => Found::Unknown("its address in PMI is damaged".into()),

@@ -157,9 +157,9 @@ settings! {
         "auto, template or exec", value::spawn,
         "Fork PEs from a template of the program, or exec it once for each.";
     pmi: Pmi = "auto", "SHMEM_PMI",
-        "auto, 1 or 2", value::pmi,
+        "auto, 1, 2 or pmix", value::pmi,
         "Version of PMI that a process speaks to the launcher's server; auto: 2 with extensions under \
-         shmrun, 2 under Slurm, else 1.";
+         shmrun, 2 under Slurm, else 1; PMIx where the launcher offers nothing else.";
     pmix_library: Option<String> = "auto", "SHMEM_PMIX_LIBRARY",
         "auto, or a path such as /opt/pmix/lib/libpmix.so.2", value::library,
         "The libpmix that is loaded where PMIx is spoken; auto: the one that the launcher itself has \

@@ -205,7 +205,7 @@ pub enum LauncherChoice {
     Command(Vec<String>),
 }
 
-/// Which PMI version a process speaks.
+/// Which PMI a process speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pmi {
     /// What suits the launcher.
@@ -214,6 +214,8 @@ pub enum Pmi {
     V1,
     /// PMI-2.0.
     V2,
+    /// PMIx.
+    Pmix,
 }
 
 /// Which pairs of PMI's key-value space a launch agent keeps.
@@ -448,7 +450,13 @@ pub(super) fn spawn(text: &str) -> Result<Spawn, ValueError> {
 }
 
 pub(super) fn pmi(text: &str) -> Result<Pmi, ValueError> {
-    choice(text, &[("auto", Pmi::Auto), ("1", Pmi::V1), ("2", Pmi::V2)])
+    let choices = [
+        ("auto", Pmi::Auto),
+        ("1", Pmi::V1),
+        ("2", Pmi::V2),
+        ("pmix", Pmi::Pmix),
+    ];
+    choice(text, &choices)
 }
 
 pub(super) fn spin(text: &str) -> Result<Spin, ValueError> {

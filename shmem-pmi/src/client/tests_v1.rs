@@ -39,6 +39,23 @@ const SLURM: Dialogue<'_> = &[
     ("cmd=get_appnum\n", "cmd=appnum rc=0 appnum=-1\n"),
 ];
 
+/// Flux 0.88, whose name of the key-value space, like its keys, has at most 63 bytes.
+const FLUX: Dialogue<'_> = &[
+    (
+        "cmd=init pmi_version=1 pmi_subversion=1\n",
+        "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
+    ),
+    (
+        "cmd=get_maxes\n",
+        "cmd=maxes rc=0 kvsname_max=64 keylen_max=64 vallen_max=1024\n",
+    ),
+    (
+        "cmd=get_my_kvsname\n",
+        "cmd=my_kvsname rc=0 kvsname=\u{192}2Pc3mYnFVJh\n",
+    ),
+    ("cmd=get_appnum\n", "cmd=appnum rc=0 appnum=0\n"),
+];
+
 fn text(client: &mut Client) -> String {
     String::from_utf8(client.take_output()).unwrap()
 }
@@ -158,6 +175,114 @@ fn a_process_of_slurm() {
     assert_eq!(absent.take(), Some(Ok(None)));
     assert_eq!(fence.take(), Some(Ok(())));
     assert!(matches!(unknown.take(), Some(Err(_))));
+}
+
+/// Its error numbers are those of the PMI-1 interface; it has no text for them, and neither names nor jobs.
+#[test]
+fn a_process_of_flux() {
+    let mut client = introduced(FLUX);
+    let job = client.call(&JobId).unwrap();
+    let taskmap = client.call(&Get("flux.taskmap")).unwrap();
+    // Not there if it would have more than 1024 bytes.
+    let mapping = client.call(&JobAttr("PMI_process_mapping")).unwrap();
+    let put = client.call(&Put("ep-1", b"00ff")).unwrap();
+    let twice = client.call(&Put("ep-1", b"00ff")).unwrap();
+    let fence = client.call(&Fence).unwrap();
+    let there = client.call(&Get("ep-0")).unwrap();
+    let universe = client.call(&JobAttr("universeSize")).unwrap();
+    let published = client.call(&Publish("s", b"p")).unwrap();
+    let found = client.call(&Lookup("s")).unwrap();
+    let unpublished = client.call(&Unpublish("s")).unwrap();
+    let name = FLUX[2].1.trim_end().rsplit('=').next().unwrap();
+    let get = |key: &str| format!("cmd=get kvsname={name} key={key}\n");
+    let pair = format!("cmd=put kvsname={name} key=ep-1 value=00ff\n");
+    let not_offered = "rc=-1 msg=command not implemented\n";
+    play(
+        &mut client,
+        &[
+            (
+                &get("flux.taskmap"),
+                "cmd=get_result rc=0 value={\"version\":1,\"map\":[[0,2,1,1]]}\n",
+            ),
+            (&get("PMI_process_mapping"), "cmd=get_result rc=4\n"),
+            (&pair, "cmd=put_result rc=0\n"),
+            (&pair, "cmd=put_result rc=4\n"),
+            ("cmd=barrier_in\n", "cmd=barrier_out rc=0\n"),
+            (&get("ep-0"), "cmd=get_result rc=0 value=01fe\n"),
+            ("cmd=get_universe_size\n", "cmd=universe_size rc=0 size=2\n"),
+            (
+                "cmd=publish_name service=s port=p\n",
+                &format!("cmd=publish_result {not_offered}"),
+            ),
+            (
+                "cmd=lookup_name service=s\n",
+                &format!("cmd=lookup_result {not_offered}"),
+            ),
+            (
+                "cmd=unpublish_name service=s\n",
+                &format!("cmd=unpublish_result {not_offered}"),
+            ),
+        ],
+    );
+    assert_eq!(job.take(), Some(Ok(name.to_owned())));
+    let map = b"{\"version\":1,\"map\":[[0,2,1,1]]}".to_vec();
+    assert_eq!(taskmap.take(), Some(Ok(Some(map))));
+    assert_eq!(mapping.take(), Some(Ok(None)));
+    assert_eq!((put.take(), fence.take()), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(twice.take().unwrap().unwrap_err().rc, 4);
+    assert_eq!(there.take(), Some(Ok(Some(b"01fe".to_vec()))));
+    assert_eq!(universe.take(), Some(Ok(Some(b"2".to_vec()))));
+    assert!(matches!(found.take(), Some(Err(_))));
+    for refused in [published.take(), unpublished.take()] {
+        let refusal = refused.unwrap().unwrap_err();
+        assert_eq!(refusal.rc, -1);
+        assert!(refusal.message.contains("not implemented"), "{refusal}");
+    }
+
+    // It reads no line of a spawn but the first and the last.
+    let request = SpawnRequest {
+        commands: vec![SpawnCommand {
+            program: b"/bin/prog".to_vec(),
+            args: Vec::new(),
+            procs: 1,
+            info: Vec::new(),
+        }],
+        preputs: Vec::new(),
+    };
+    let spawned = client.call(&Spawn(&request)).unwrap();
+    assert!(text(&mut client).ends_with("endcmd\n"));
+    client.handle_bytes(b"cmd=spawn_result rc=-1\n").unwrap();
+    assert_eq!(spawned.take().unwrap().unwrap_err().rc, -1);
+
+    // The code it takes; other words are left to the process that says them.
+    client.abort(7, "out of luck").unwrap();
+    let sent = text(&mut client);
+    assert!(sent.starts_with("cmd=abort exitcode=7 "), "{sent}");
+    let end = client.call(&Finalize).unwrap();
+    play(
+        &mut client,
+        &[("cmd=finalize\n", "cmd=finalize_ack rc=0\n")],
+    );
+    assert_eq!(end.take(), Some(Ok(())));
+}
+
+/// As `SHMEM_PMI=2` would have it.
+#[test]
+fn flux_has_no_pmi_2() {
+    let mut client = Client::new(ClientConfig {
+        rank: 0,
+        job_id: None,
+        extensions: false,
+    });
+    client.call(&Initialise).unwrap();
+    assert!(text(&mut client).starts_with("cmd=init pmi_version=2 "));
+    let error = client
+        .handle_bytes(b"cmd=response_to_init rc=-1\n")
+        .unwrap_err();
+    assert!(
+        matches!(error, ClientError::Version { wanted: "2.0", .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! The server of a process that has none: a job of one process keeps its pairs itself.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::direct::{Direct, closed};
 use super::error::Cause;
-use crate::client::{ClientError, Refusal, check_pair};
+use super::request::Work;
+use crate::client::calls::Spawned;
+use crate::client::{Refusal, check_pair};
 use crate::io::ConnectionError;
+use crate::process_mapping::{self, ProcessMapping};
+use crate::question::SpawnRequest;
 
 /// Pairs and names of a job of one process.
 #[derive(Debug, Default)]
@@ -28,50 +34,54 @@ impl Alone {
     fn lock(&self) -> MutexGuard<'_, Pairs> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// As other processes, it says nothing after finalize.
-    pub(super) fn check_open(&self, command: &'static str) -> Result<(), Cause> {
-        let state = "after finalize";
+impl Direct for Alone {
+    fn check_open(&self, call: &'static str) -> Result<(), Cause> {
         match self.lock().finalized {
-            true => Err(ConnectionError::from(ClientError::WrongState { command, state }).into()),
+            true => Err(closed(call)),
             false => Ok(()),
         }
     }
 
-    pub(super) fn finalize(&self) {
-        self.lock().finalized = true;
+    fn job_id(&self) -> Result<String, Cause> {
+        Ok(format!("alone-{}", std::process::id()))
     }
 
-    pub(super) fn put(&self, key: &str, value: &[u8]) -> Result<(), Cause> {
+    fn job_attr(&self, key: &str) -> Result<Option<Vec<u8>>, Cause> {
+        let mapping = || ProcessMapping::from_nodes(&[0]).to_string().into_bytes();
+        Ok((key == process_mapping::KEY).then(mapping))
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), Cause> {
         check_pair(key, value).map_err(ConnectionError::from)?;
         self.lock().new.insert(key.to_owned(), value.to_vec());
         self.put.notify_all();
         Ok(())
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
-        self.lock().visible.get(key).cloned()
+    fn get(&self, _: Option<u32>, key: &str) -> Result<Option<Vec<u8>>, Cause> {
+        Ok(self.lock().visible.get(key).cloned())
     }
 
     /// Waits until another thread has put it, if none has yet.
-    pub(super) fn get_direct(&self, key: &str) -> Vec<u8> {
+    fn get_from(&self, owner: u32, key: &str) -> Result<Vec<u8>, Cause> {
+        if owner != 0 {
+            return Err(Cause::NotOffered {
+                instead: "there is no other PE than 0 in this job",
+            });
+        }
         let mut pairs = self.lock();
         loop {
             if let Some(value) = pairs.new.get(key).or_else(|| pairs.visible.get(key)) {
-                return value.clone();
+                return Ok(value.clone());
             }
             let waited = self.put.wait(pairs);
             pairs = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    pub(super) fn fence(&self) {
-        let mut pairs = self.lock();
-        let new = std::mem::take(&mut pairs.new);
-        pairs.visible.extend(new);
-    }
-
-    pub(super) fn put_node_attr(&self, key: &str, value: &[u8]) -> Result<(), Cause> {
+    fn put_node_attr(&self, key: &str, value: &[u8]) -> Result<(), Cause> {
         check_pair(key, value).map_err(ConnectionError::from)?;
         let attributes = &mut self.lock().attributes;
         attributes.insert(key.to_owned(), value.to_vec());
@@ -79,19 +89,19 @@ impl Alone {
         Ok(())
     }
 
-    pub(super) fn node_attr(&self, key: &str, wait: bool) -> Option<Vec<u8>> {
+    fn node_attr(&self, key: &str, wait: bool) -> Result<Option<Vec<u8>>, Cause> {
         let mut pairs = self.lock();
         loop {
             let value = pairs.attributes.get(key).cloned();
             if value.is_some() || !wait {
-                return value;
+                return Ok(value);
             }
             let waited = self.put.wait(pairs);
             pairs = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    pub(super) fn publish(&self, name: &str, port: &[u8]) -> Result<(), Cause> {
+    fn publish(&self, name: &str, port: &[u8]) -> Result<(), Cause> {
         let names = &mut self.lock().names;
         if names.contains_key(name) {
             return Err(refused("publish", "the name is published already"));
@@ -100,15 +110,50 @@ impl Alone {
         Ok(())
     }
 
-    pub(super) fn lookup(&self, name: &str) -> Result<Vec<u8>, Cause> {
+    fn lookup(&self, name: &str) -> Result<Vec<u8>, Cause> {
         let port = self.lock().names.get(name).cloned();
         port.ok_or_else(|| refused("lookup", "nobody has published the name"))
     }
 
-    pub(super) fn unpublish(&self, name: &str) -> Result<(), Cause> {
+    fn unpublish(&self, name: &str) -> Result<(), Cause> {
         let port = self.lock().names.remove(name);
         let unknown = || refused("unpublish", "nobody has published the name");
         port.map(drop).ok_or_else(unknown)
+    }
+
+    fn spawn(&self, _: &SpawnRequest) -> Result<Spawned, Cause> {
+        Err(Cause::NotOffered {
+            instead: "start the program under a process manager, such as shmrun -n 1",
+        })
+    }
+
+    /// The process exits by itself.
+    fn abort(&self, _: i32, _: &str) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn wait_hangup(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finalize(&self) -> Result<(), Cause> {
+        self.lock().finalized = true;
+        Ok(())
+    }
+
+    fn start_fence(&self) -> Result<Work, Cause> {
+        let mut pairs = self.lock();
+        let new = std::mem::take(&mut pairs.new);
+        pairs.visible.extend(new);
+        Ok(Work::Alone(Vec::new()))
+    }
+
+    fn start_gather(&self, _: u64, value: &[u8]) -> Result<Work, Cause> {
+        Ok(Work::Alone(value.to_vec()))
+    }
+
+    fn ring(&self, _: u64, value: &[u8]) -> Result<[Vec<u8>; 2], Cause> {
+        Ok([value.to_vec(), value.to_vec()])
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::PoisonError;
 
+use super::direct::Direct;
 use super::error::{Cause, ProcessError};
 use super::request::{Gathered, Outcome, Request, Work};
 use super::{Inner, Process, Way, keys};
@@ -33,10 +34,24 @@ impl Inner {
         let calls = |client: &mut Client| calls(client, *next);
         let made = match &self.way {
             Way::Shmrun { shelf, .. } => shelf.begin(connection, calls),
-            Way::Plain(_) | Way::Alone(_) => connection.submit(calls),
+            Way::Plain(_) | Way::Direct(_) => connection.submit(calls),
         }?;
         *next += 1;
         Ok(made)
+    }
+
+    /// The same where there is no connection.
+    fn collective_direct<T>(
+        &self,
+        direct: &dyn Direct,
+        call: &'static str,
+        start: impl FnOnce(&dyn Direct, u64) -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
+        direct.check_open(call)?;
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = start(direct, *next)?;
+        *next += 1;
+        Ok(started)
     }
 }
 
@@ -60,20 +75,19 @@ impl Process {
     }
 
     fn start_fence(&self, call: &'static str) -> Result<Request<()>, ProcessError> {
-        let work = match (self.inner.connection(), &self.inner.way) {
-            (Some(connection), _) => {
-                let fence = |client: &mut Client, _| keys::start_fence(client);
-                let started = self.inner.collective(connection, fence);
-                Work::Fence(started.map_err(|error| self.inner.error(call, error.into()))?)
+        let start = || -> Result<Work, Cause> {
+            match &self.inner.way {
+                Way::Shmrun { connection, .. } | Way::Plain(connection) => {
+                    let fence = |client: &mut Client, _| keys::start_fence(client);
+                    Ok(Work::Fence(self.inner.collective(connection, fence)?))
+                }
+                Way::Direct(direct) => {
+                    let fence = |direct: &dyn Direct, _| direct.start_fence();
+                    self.inner.collective_direct(&**direct, call, fence)
+                }
             }
-            (None, Way::Alone(alone)) => {
-                let open = alone.check_open(call);
-                open.map_err(|cause| self.inner.error(call, cause))?;
-                alone.fence();
-                Work::Alone(Vec::new())
-            }
-            (None, _) => unreachable!("only a process alone has no connection"),
         };
+        let work = start().map_err(|cause| self.inner.error(call, cause))?;
         Ok(Request::new(&self.inner, work))
     }
 
@@ -121,9 +135,9 @@ impl Process {
                     let (started, fence) = self.inner.collective(connection, start)?;
                     Work::Keys(started, fence)
                 }
-                Way::Alone(alone) => {
-                    alone.check_open(call)?;
-                    Work::Alone(value.to_vec())
+                Way::Direct(direct) => {
+                    let gather = |direct: &dyn Direct, number| direct.start_gather(number, value);
+                    self.inner.collective_direct(&**direct, call, gather)?
                 }
             })
         };
@@ -162,12 +176,16 @@ impl Process {
             Way::Shmrun { connection, .. } => self.ring_of_server(connection, value),
             // Slurm has a ring, too, but one that may hang with several nodes.
             Way::Plain(connection) => self.ring_of_keys(connection, value),
-            Way::Alone(alone) => alone.check_open("ring").map(|()| Ring {
-                rank,
-                size,
-                left: value.to_vec(),
-                right: value.to_vec(),
-            }),
+            Way::Direct(direct) => {
+                let ring = |direct: &dyn Direct, number| direct.ring(number, value);
+                let ring = self.inner.collective_direct(&**direct, "ring", ring);
+                ring.map(|[left, right]| Ring {
+                    rank,
+                    size,
+                    left,
+                    right,
+                })
+            }
         };
         outcome.map_err(|cause| self.inner.error("ring", cause))
     }

@@ -80,7 +80,7 @@ pub(super) fn introduce(
             Connection::connect(address, Client::pmi1(RankFrom::Server { id: *id }), None)
                 .map_err(connect)?
         }
-        Found::Alone => unreachable!("asked for a server that there is"),
+        Found::Pmix { .. } | Found::Alone => unreachable!("asked for a server with a connection"),
     };
     let facts = connection.call(&Initialise)?;
     Ok((connection, facts, node))

@@ -6,12 +6,15 @@ use std::os::fd::RawFd;
 use shmem_node::contract::{ENV_LOCAL_RANK, ENV_NODE, ENV_PMI_FD, ENV_PMI_ID, ENV_PMI_JOBID};
 use shmem_node::contract::{ENV_PMI_RANK, ENV_PMI_SIZE, NODE_CONTRACT};
 use shmem_node::settings::{Pmi, Settings};
+use shmem_pmix::key::{ENV_NAMESPACE, ENV_RANK};
 
 use super::error::Cause;
 use super::launchers::{self, ENV_PMI_PORT, Launcher};
 
 /// Setting of the version.
 const ENV_PMI: &str = "SHMEM_PMI";
+/// Setting of the library.
+const ENV_PMIX_LIBRARY: &str = "SHMEM_PMIX_LIBRARY";
 
 /// Present in processes that another job has started.
 const ENV_PMI_SPAWNED: &str = "PMI_SPAWNED";
@@ -32,6 +35,8 @@ pub enum Server {
     Pmi1Port,
     /// PMI-2.0 over an inherited socket.
     Pmi2,
+    /// PMIx, through libpmix.
+    Pmix,
     /// None: a job of one process.
     Alone,
 }
@@ -43,6 +48,7 @@ impl fmt::Display for Server {
             Self::Pmi1 => "PMI-1 server",
             Self::Pmi1Port => "PMI-1 server at PMI_PORT",
             Self::Pmi2 => "PMI-2 server",
+            Self::Pmix => "PMIx server",
             Self::Alone => "no PMI server",
         })
     }
@@ -66,6 +72,10 @@ pub(super) enum Found {
     Pmi2 {
         fd: RawFd,
     },
+    /// With the library that the settings name.
+    Pmix {
+        library: Option<String>,
+    },
     Alone,
 }
 
@@ -76,6 +86,7 @@ impl Found {
             Self::Pmi1 { .. } => Server::Pmi1,
             Self::Pmi1Port { .. } => Server::Pmi1Port,
             Self::Pmi2 { .. } => Server::Pmi2,
+            Self::Pmix { .. } => Server::Pmix,
             Self::Alone => Server::Alone,
         }
     }
@@ -95,19 +106,39 @@ impl Environment {
     /// Reads it through `lookup`, which gives the value of a variable.
     pub(super) fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Cause> {
         let settings = Settings::parse(lookup)?;
-        Self::with(settings.pmi, lookup)
+        Self::with(settings.pmi, settings.pmix_library, lookup)
     }
 
     /// The same if settings make no sense.
     pub(super) fn read_despite_settings(
         lookup: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Cause> {
-        let only = |name: &str| (name == ENV_PMI).then(|| lookup(name)).flatten();
-        let pmi = Settings::parse(only).map_or(Pmi::Auto, |settings| settings.pmi);
-        Self::with(pmi, lookup)
+        let only = |name: &str| {
+            let needed = [ENV_PMI, ENV_PMIX_LIBRARY].contains(&name);
+            needed.then(|| lookup(name)).flatten()
+        };
+        let settings = Settings::parse(only).ok();
+        let (pmi, library) = settings.map_or((Pmi::Auto, None), |settings| {
+            (settings.pmi, settings.pmix_library)
+        });
+        Self::with(pmi, library, lookup)
     }
 
-    fn with(pmi: Pmi, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Cause> {
+    fn with(
+        pmi: Pmi,
+        library: Option<String>,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Cause> {
+        if pmi == Pmi::Pmix {
+            if lookup(ENV_NAMESPACE).is_none() {
+                return Err(Cause::Variable {
+                    name: ENV_PMI,
+                    value: "pmix".into(),
+                    expected: "a launcher that speaks PMIx, which would set PMIX_NAMESPACE",
+                });
+            }
+            return Self::pmix(library, &lookup);
+        }
         let fd = number::<RawFd>(&lookup, ENV_PMI_FD, "a descriptor")?;
         let port = lookup(ENV_PMI_PORT);
         let id = || number::<u32>(&lookup, ENV_PMI_ID, "the number of a process");
@@ -132,7 +163,7 @@ impl Environment {
                 {
                     Found::Pmi2 { fd }
                 }
-                (Pmi::Auto | Pmi::V1, _) => Found::Pmi1 { fd },
+                (Pmi::Auto | Pmi::V1 | Pmi::Pmix, _) => Found::Pmi1 { fd },
             },
             (None, Some(address)) => Found::Pmi1Port {
                 id: id()?.ok_or(Cause::Absent {
@@ -143,7 +174,15 @@ impl Environment {
             },
             (None, None) => match launchers::launcher(&lookup)? {
                 Launcher::Nobody => Found::Alone,
-                Launcher::Agent(_) | Launcher::Pmi => {
+                Launcher::Pmi if pmi == Pmi::Auto => return Self::pmix(library, &lookup),
+                Launcher::Pmi => {
+                    return Err(Cause::Variable {
+                        name: ENV_PMI,
+                        value: lookup(ENV_PMI).unwrap_or_default(),
+                        expected: "pmix or auto, since the launcher speaks PMIx only",
+                    });
+                }
+                Launcher::Agent(_) => {
                     return Err(Cause::Absent {
                         name: ENV_PMI_FD,
                         given: ENV_NODE,
@@ -179,6 +218,20 @@ impl Environment {
             found,
             rank,
             size,
+        })
+    }
+
+    /// All else is asked for.
+    fn pmix(
+        library: Option<String>,
+        lookup: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Cause> {
+        Ok(Self {
+            found: Found::Pmix { library },
+            rank: number(lookup, ENV_RANK, "a rank")?.unwrap_or(0),
+            size: 1,
+            job_id: None,
+            spawned: false,
         })
     }
 }
@@ -273,6 +326,20 @@ mod tests {
             Found::Pmi1Port { address, id: 3 }
         );
         assert_eq!(found(&[port, FD]), Found::Pmi1 { fd: 7 });
+        let pmix = |library: Option<&str>| Found::Pmix {
+            library: library.map(str::to_owned),
+        };
+        let namespace = ("PMIX_NAMESPACE", "prterun-vm-1@1");
+        assert_eq!(found(&[namespace, slurm]), pmix(None));
+        let library = ("SHMEM_PMIX_LIBRARY", "/l/libpmix.so");
+        assert_eq!(found(&[namespace, library]), pmix(Some("/l/libpmix.so")));
+        let chosen = ("SHMEM_PMI", "pmix");
+        for pmi in [&[FD][..], &[FD, node], &[port, ("PMI_ID", "3")]] {
+            assert_ne!(found(&[pmi, &[namespace]].concat()), pmix(None));
+            assert_eq!(found(&[pmi, &[namespace, chosen]].concat()), pmix(None));
+        }
+        let rank = [namespace, ("PMIX_RANK", "3")];
+        assert_eq!(read(&rank).unwrap().rank, 3);
     }
 
     #[test]
@@ -320,7 +387,15 @@ mod tests {
                 &[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")],
                 ["srun --mpi=pmi2 -n 4", "unset SLURM_STEP_ID"],
             ),
-            (&[("SHMEM_PMI", "3")], ["SHMEM_PMI=3", "auto, 1 or 2"]),
+            (&[("SHMEM_PMI", "3")], ["SHMEM_PMI=3", "auto, 1, 2 or pmix"]),
+            (
+                &[("SHMEM_PMI", "pmix")],
+                ["SHMEM_PMI=pmix", "PMIX_NAMESPACE"],
+            ),
+            (
+                &[("SHMEM_PMI", "2"), ("PMIX_NAMESPACE", "a@1")],
+                ["SHMEM_PMI=2", "pmix or auto"],
+            ),
             (&[FD, ("SHMEM_NODE", "0")], ["contract", "0"]),
             (
                 &[FD, ("SHMEM_NODE", NODE_CONTRACT), ("SHMEM_LOCAL_RANK", "x")],

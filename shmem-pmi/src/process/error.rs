@@ -6,6 +6,7 @@ use std::io;
 use shmem_node::contract::NODE_CONTRACT;
 use shmem_node::segment::SegmentError;
 use shmem_node::settings::SettingsError;
+use shmem_pmix::Status;
 
 use super::Server;
 use super::launchers::Refused;
@@ -69,6 +70,18 @@ pub enum Cause {
         name: &'static str,
         /// What is there.
         given: &'static str,
+    },
+    /// A call of libpmix failed.
+    #[error("{what}: {status}; the server is PMIx {server}, the library {library}")]
+    Pmix {
+        /// The call, with key and rank.
+        what: String,
+        /// What it answered.
+        status: Status,
+        /// The server's release.
+        server: String,
+        /// The library's, and its file.
+        library: String,
     },
     /// A launcher that cannot be talked to has started several processes.
     #[error(transparent)]

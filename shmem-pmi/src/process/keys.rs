@@ -77,11 +77,7 @@ impl Started {
                     let (len, digits) =
                         split_length(&text).ok_or_else(|| fault("does not begin with a length"))?;
                     if len != self.value_len {
-                        return Err(Cause::Length {
-                            what: format!("a value of PE {rank}"),
-                            len,
-                            expected: format!("{} as here", self.value_len),
-                        });
+                        return Err(other_length(rank, len, self.value_len));
                     }
                     (len, digits)
                 }
@@ -96,6 +92,15 @@ impl Started {
             piece += 1;
         }
         Ok(())
+    }
+}
+
+/// The values of an allgather are not equally long.
+pub(super) fn other_length(rank: u32, len: usize, own: usize) -> Cause {
+    Cause::Length {
+        what: format!("a value of PE {rank}"),
+        len,
+        expected: format!("{own} as here"),
     }
 }
 

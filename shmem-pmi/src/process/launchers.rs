@@ -2,9 +2,12 @@
 //!
 //! Under a launcher whose language the library does not speak, each process would believe to be a job of
 //! its own: N wrong answers instead of one. So such launchers are refused, unless they have started
-//! one process only, which is a job of one PE whoever has started it.
+//! one process only, which is a job of one PE whoever has started it. Those that speak PMIx are where there
+//! is no libpmix.
 
 use shmem_node::contract::{ENV_NODE, ENV_PMI_FD};
+use shmem_pmix::LoadError;
+use shmem_pmix::key::ENV_NAMESPACE;
 
 /// Address of a PMI-1 server that is connected to by TCP.
 pub(super) const ENV_PMI_PORT: &str = "PMI_PORT";
@@ -14,7 +17,7 @@ pub(super) const ENV_PMI_PORT: &str = "PMI_PORT";
 pub enum Launcher {
     /// The launch agent of `shmrun`, with the version of its contract.
     Agent(String),
-    /// A process manager that speaks PMI-1 or PMI-2.
+    /// A process manager that speaks PMI-1, PMI-2 or PMIx.
     Pmi,
     /// Nobody: this process is a job of one PE.
     Nobody,
@@ -22,19 +25,9 @@ pub enum Launcher {
 
 /// A launcher that cannot be talked to has started several processes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "this process was started by {who}, {found}: it cannot find its peers. Start the program with \
-     {instead}shmrun -n {n} PROGRAM or mpiexec.hydra -n {n} PROGRAM; or unset {name} to run a single PE"
-)]
+#[error("{text}")]
 pub struct Refused {
-    /// The variable that gives it away.
-    name: &'static str,
-    who: &'static str,
-    found: String,
-    /// How it could be understood.
-    instead: String,
-    /// Number of processes.
-    n: String,
+    text: String,
 }
 
 /// What a launcher that we do not understand leaves in the environment.
@@ -48,18 +41,20 @@ struct Mark {
     instead: &'static str,
 }
 
+const SLURM_SIZES: [&str; 2] = ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"];
+
 /// Looked for in this order: a launcher may itself have been started by one of those below it.
-const MARKS: [Mark; 7] = [
+const MARKS: [Mark; 9] = [
     Mark {
         name: "OMPI_COMM_WORLD_RANK",
         sizes: &["OMPI_COMM_WORLD_SIZE"],
-        who: "Open MPI's mpirun, which speaks PMIx only",
+        who: "Open MPI's mpirun",
         instead: "",
     },
     Mark {
         name: "JSM_NAMESPACE_RANK",
         sizes: &["JSM_NAMESPACE_SIZE"],
-        who: "jsrun, which speaks PMIx only",
+        who: "jsrun",
         instead: "",
     },
     Mark {
@@ -68,17 +63,29 @@ const MARKS: [Mark; 7] = [
         who: "HPE Cray's mpiexec, whose own PMI this library does not speak",
         instead: "",
     },
-    // Slurm's tasks may have both marks: srun --mpi=pmix.
+    Mark {
+        name: "SLURM_PMIX_MAPPING_SERV",
+        sizes: &SLURM_SIZES,
+        who: "Slurm's srun --mpi=pmix",
+        instead: "srun --mpi=pmi2 -n N PROGRAM, ",
+    },
     Mark {
         name: "SLURM_STEP_ID",
-        sizes: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
-        who: "Slurm's srun without PMI-2 (--mpi=none, --mpi=pmix, or a default like that)",
+        sizes: &SLURM_SIZES,
+        who: "Slurm's srun without PMI (--mpi=none, or a default like that)",
         instead: "srun --mpi=pmi2 -n N PROGRAM, ",
+    },
+    // Only where the library is missing.
+    Mark {
+        name: ENV_NAMESPACE,
+        sizes: &[],
+        who: "a launcher that speaks PMIx",
+        instead: "",
     },
     Mark {
         name: "PMIX_RANK",
         sizes: &[],
-        who: "a launcher that speaks PMIx only (mpirun, prterun)",
+        who: "a launcher that speaks PMIx, but not to this process",
         instead: "",
     },
     Mark {
@@ -104,30 +111,52 @@ pub fn launcher(lookup: impl Fn(&str) -> Option<String>) -> Result<Launcher, Ref
     if let Some(version) = lookup(ENV_NODE) {
         return Ok(Launcher::Agent(version));
     }
-    if lookup(ENV_PMI_FD).is_some() || lookup(ENV_PMI_PORT).is_some() {
+    if [ENV_PMI_FD, ENV_PMI_PORT, ENV_NAMESPACE]
+        .iter()
+        .any(|name| lookup(name).is_some())
+    {
         return Ok(Launcher::Pmi);
     }
+    alone_or_refused(&lookup, "it cannot find its peers").map(|()| Launcher::Nobody)
+}
+
+/// Whether a process can do without its launcher, which speaks PMIx, because it is the only one.
+///
+/// # Errors
+///
+/// It is not, or nothing says so.
+pub(super) fn check_alone(
+    lookup: impl Fn(&str) -> Option<String>,
+    why: &LoadError,
+) -> Result<(), Refused> {
+    let why = format!("it takes libpmix to find its peers, and {why}");
+    alone_or_refused(&lookup, &why)
+}
+
+fn alone_or_refused(lookup: &dyn Fn(&str) -> Option<String>, why: &str) -> Result<(), Refused> {
     let Some(mark) = MARKS.iter().find(|mark| lookup(mark.name).is_some()) else {
-        return Ok(Launcher::Nobody);
+        return Ok(());
     };
     let size = mark.sizes.iter().find_map(|name| lookup(name));
     let size = size.and_then(|text| text.trim().parse::<u64>().ok());
     let (name, who) = (mark.name, mark.who);
     let (found, n) = match size {
-        Some(1) => return Ok(Launcher::Nobody),
-        Some(n) => (
-            format!("as one of {n} processes ({name} is set)"),
-            n.to_string(),
-        ),
-        None => (format!("({name} is set)"), "N".into()),
+        Some(1) => return Ok(()),
+        Some(n) => (format!("as one of {n} processes"), n.to_string()),
+        None => (String::new(), "N".into()),
     };
-    Err(Refused {
-        name,
-        who,
-        found,
-        instead: mark.instead.replace('N', &n),
-        n,
-    })
+    let found = format!("{found} ({name} is set)");
+    let instead = mark.instead.replace('N', &n);
+    let mut unset = name.to_owned();
+    if name != ENV_NAMESPACE && lookup(ENV_NAMESPACE).is_some() {
+        unset = format!("{ENV_NAMESPACE} and {name}");
+    }
+    let text = format!(
+        "this process was started by {who}, {}: {why}. Start the program with {instead}shmrun -n {n} \
+         PROGRAM or mpiexec.hydra -n {n} PROGRAM; or unset {unset} to run a single PE",
+        found.trim_start()
+    );
+    Err(Refused { text })
 }
 
 #[cfg(test)]
@@ -147,7 +176,11 @@ mod tests {
         assert_eq!(found(&[]), Ok(Launcher::Nobody));
         let agent = [("SHMEM_NODE", "5"), ("PMI_FD", "3"), ("PMI_RANK", "0")];
         assert_eq!(found(&agent), Ok(Launcher::Agent("5".into())));
-        for pmi in [("PMI_FD", "8"), ("PMI_PORT", "host:1")] {
+        for pmi in [
+            ("PMI_FD", "8"),
+            ("PMI_PORT", "host:1"),
+            ("PMIX_NAMESPACE", "slurm.pmix.1.0"),
+        ] {
             // Also inside an allocation of Slurm.
             let step = [pmi, ("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")];
             assert_eq!(found(&step), Ok(Launcher::Pmi));
@@ -176,13 +209,11 @@ mod tests {
         };
         let slurm = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "8")];
         let parts = [
-            "srun without PMI-2",
-            "as one of 8 processes (SLURM_STEP_ID is set)",
+            "srun without PMI (",
+            "as one of 8 processes (SLURM_STEP_ID is set): it cannot find its peers",
             "srun --mpi=pmi2 -n 8 PROGRAM, shmrun -n 8",
         ];
         said(&slurm, &parts);
-        let pmix = [slurm[0], slurm[1], ("PMIX_RANK", "3")];
-        said(&pmix, &parts);
         let open_mpi = [
             ("PMIX_RANK", "1"),
             ("OMPI_COMM_WORLD_RANK", "1"),
@@ -194,5 +225,59 @@ mod tests {
         said(&[("PMI_RANK", "1"), ("PMI_SIZE", "4")], &["PMI_FD", "-n 4"]);
         let odd = [("SLURM_STEP_ID", "0"), ("SLURM_NTASKS", "many")];
         said(&odd, &["srun --mpi=pmi2 -n N"]);
+    }
+
+    #[test]
+    fn without_libpmix_one_process_is_a_job_and_others_are_told_where_it_was_looked_for() {
+        let why = LoadError::Nowhere {
+            looked: "/opt/x/lib".into(),
+        };
+        let said = |env: &[(&'static str, &'static str)]| {
+            let env = env.to_vec();
+            let lookup = move |name: &str| {
+                let found = env.iter().find(|(n, _)| *n == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            check_alone(lookup, &why).map_err(|refused| refused.to_string())
+        };
+        let namespace = ("PMIX_NAMESPACE", "a@1");
+        let mark = ("OMPI_COMM_WORLD_RANK", "0");
+        let size = |n| ("OMPI_COMM_WORLD_SIZE", n);
+        assert_eq!(said(&[namespace, mark, size("1")]), Ok(()));
+        for (env, parts) in [
+            (
+                &[namespace, mark, size("4")][..],
+                [
+                    "Open MPI's mpirun, as one of 4 processes",
+                    "/opt/x/lib",
+                    "unset PMIX_NAMESPACE and OMPI_COMM_WORLD_RANK",
+                ],
+            ),
+            (
+                &[
+                    namespace,
+                    ("SLURM_PMIX_MAPPING_SERV", "n1"),
+                    ("SLURM_STEP_NUM_TASKS", "8"),
+                ],
+                [
+                    "srun --mpi=pmix,",
+                    "srun --mpi=pmi2 -n 8",
+                    "SHMEM_PMIX_LIBRARY",
+                ],
+            ),
+            (
+                &[namespace],
+                [
+                    "a launcher that speaks PMIx",
+                    "libpmix.so.2",
+                    "unset PMIX_NAMESPACE to",
+                ],
+            ),
+        ] {
+            let text = said(env).unwrap_err();
+            for part in parts {
+                assert!(text.contains(part), "{text}");
+            }
+        }
     }
 }

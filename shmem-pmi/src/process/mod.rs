@@ -1,26 +1,31 @@
 //! A process of a parallel job, whoever its process manager is: the facade of this crate.
 //!
-//! [`Process::init`] finds the PMI server in the environment and speaks to it what it understands:
+//! [`Process::init`] finds the server in the environment and speaks to it what it understands:
 //!
 //! | environment | server |
 //! |---|---|
 //! | `SHMEM_NODE` and `PMI_FD` | `shmrun`: PMI-2 with extensions; results are read from shared memory |
 //! | `PMI_FD` | PMI-1.1, as of `mpiexec.hydra`; PMI-2.0 under Slurm (`SLURM_STEP_ID` and `PMI_JOBID`) |
 //! | `PMI_PORT` and `PMI_ID` | PMI-1.1 over TCP, as of `mpiexec.hydra -pmi-port` |
+//! | `PMIX_NAMESPACE` | PMIx, as of `prterun`, Open MPI's `mpirun` and `srun --mpi=pmix`, through libpmix |
 //! | none of these | none: a job of this process alone |
 //!
-//! With none, a launcher that does not speak PMI may nevertheless have started several processes, of
+//! Where several are there, the first of the table wins: PMI takes no library, no thread and no descriptors
+//! but one. libpmix is loaded when it is to be used, and by nothing else.
+//!
+//! With none, a launcher that speaks neither may nevertheless have started several processes, of
 //! which each would take itself for a job; where the environment shows that, init fails
 //! ([`launchers`]).
 //!
-//! `SHMEM_PMI=1` and `SHMEM_PMI=2` choose the plain version instead, at any server.
+//! `SHMEM_PMI=1` and `SHMEM_PMI=2` choose the plain version instead, at any server of PMI;
+//! `SHMEM_PMI=pmix` chooses PMIx where there is PMI, too.
 //!
 //! # Completion
 //!
 //! * [`put`](Process::put) returns when the server has the pair. It becomes visible, to all PEs
 //!   alike, when a fence that all PEs have joined after it is complete; [`get`](Process::get) sees it
 //!   from then on. A key that is put again has its new value after the next fence, except with the
-//!   PMI-2 of `mpiexec.hydra`, which keeps the first.
+//!   PMI-2 of `mpiexec.hydra` and with PMIx, which may keep the first.
 //! * [`fence`](Process::fence) returns when all PEs have joined it.
 //! * [`allgather`](Process::allgather) returns when all PEs have joined it and their values can be
 //!   read ("Non-blocking PMI Extensions for Fast MPI Startup", section IV.A).
@@ -31,6 +36,8 @@
 //! * Collective operations (`fence`, `ifence`, `allgather`, `iallgather`, `ring`) are called by all
 //!   PEs in the same order. With several threads it is the caller who sees to that.
 //! * [`get_from`](Process::get_from) needs no fence: it returns when that PE has put the key.
+//!
+//! At a PMIx server a pair may be visible before its fence is over.
 //!
 //! What a server does not have is made of what it has: an allgather of put, split fence and gets
 //! with keys that begin with `-shmem-`; a ring of put, fence and two gets. On a server without
@@ -57,10 +64,12 @@
 mod alone;
 mod collective;
 mod connect;
+mod direct;
 mod environment;
 mod error;
 mod keys;
 pub mod launchers;
+mod pmix;
 mod primitives;
 mod request;
 mod shelf;
@@ -68,6 +77,7 @@ mod shelf;
 use std::sync::{Arc, Mutex};
 
 use shmem_node::kvs::Reader;
+use shmem_pmix::Library;
 
 pub use collective::Ring;
 pub use environment::Server;
@@ -77,10 +87,10 @@ pub use request::{Gathered, Outcome, Request};
 use crate::client::Call;
 use crate::client::calls::{self, Spawned};
 use crate::io::Connection;
-use crate::process_mapping::ProcessMapping;
 use crate::question::SpawnRequest;
 use alone::Alone;
 use connect::{Node, introduce};
+use direct::Direct;
 use environment::{Environment, Found};
 use shelf::Shelf;
 
@@ -88,7 +98,8 @@ use shelf::Shelf;
 ///
 /// For any number of threads. A process can be one only once, because what the launcher left is
 /// taken: a second [`Process::init`] fails, also after [`Process::finalize`], and so it does beside a
-/// library that has taken it, such as `shmem`.
+/// library that has taken it, such as `shmem`. PMIx lets a process be one as often as it likes; then all
+/// processes of the job do it as often.
 #[derive(Debug)]
 pub struct Process {
     inner: Arc<Inner>,
@@ -118,14 +129,15 @@ enum Way {
         store: Reader,
     },
     Plain(Connection),
-    Alone(Alone),
+    /// There is no connection: libpmix has it, or there is no server.
+    Direct(Box<dyn Direct>),
 }
 
 impl Inner {
     fn connection(&self) -> Option<&Connection> {
         match &self.way {
             Way::Shmrun { connection, .. } | Way::Plain(connection) => Some(connection),
-            Way::Alone(_) => None,
+            Way::Direct(_) => None,
         }
     }
 
@@ -172,11 +184,24 @@ impl Process {
         };
         let environment = read(&environment::variable).map_err(|cause| error(None, None, cause))?;
         let server = environment.found.server();
-        if environment.found == Found::Alone {
-            return Ok(Self::alone());
+        let failed = |cause| error(Some(environment.rank), Some(server), cause);
+        match &environment.found {
+            Found::Alone => return Ok(Self::alone()),
+            Found::Pmix { library } => {
+                let library = match Library::load(library.as_deref()) {
+                    Ok(library) => library,
+                    // A single process can do without.
+                    Err(why) => {
+                        launchers::check_alone(environment::variable, &why)
+                            .map_err(|refused| failed(refused.into()))?;
+                        return Ok(Self::alone());
+                    }
+                };
+                return Self::at_pmix(library).map_err(failed);
+            }
+            _ => {}
         }
-        let (connection, facts, node) = introduce(&environment)
-            .map_err(|cause| error(Some(environment.rank), Some(server), cause))?;
+        let (connection, facts, node) = introduce(&environment).map_err(failed)?;
         let way = match node {
             Some(Node { tables, store }) => Way::Shmrun {
                 connection,
@@ -199,6 +224,22 @@ impl Process {
         })
     }
 
+    fn at_pmix(library: &'static Library) -> Result<Self, Cause> {
+        let (calls, facts) = pmix::Calls::init(library)?;
+        let inner = Inner {
+            server: Server::Pmix,
+            rank: facts.rank,
+            size: facts.size,
+            appnum: facts.appnum,
+            spawned: facts.spawned,
+            next: Mutex::new(0),
+            way: Way::Direct(Box::new(calls)),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
     /// A job of this process alone, whatever the environment says.
     pub fn alone() -> Self {
         let inner = Inner {
@@ -208,7 +249,7 @@ impl Process {
             appnum: 0,
             spawned: false,
             next: Mutex::new(0),
-            way: Way::Alone(Alone::default()),
+            way: Way::Direct(Box::new(Alone::default())),
         };
         Self {
             inner: Arc::new(inner),
@@ -249,25 +290,25 @@ impl Process {
             .unwrap_or(crate::wire::MAX_VALUE - 1)
     }
 
-    /// Makes a call at the server, or does `alone` if there is none.
+    /// Makes a call at the server: the one or the other, as it is spoken to.
     fn either<C: Call>(
         &self,
         method: &'static str,
         call: C,
-        alone: impl FnOnce(&Alone) -> Result<C::Reply, Cause>,
+        direct: impl FnOnce(&dyn Direct) -> Result<C::Reply, Cause>,
     ) -> Result<C::Reply, ProcessError> {
-        self.at_server_or(method, |connection| Ok(connection.call(&call)?), alone)
+        self.at_server_or(method, |connection| Ok(connection.call(&call)?), direct)
     }
 
     fn at_server_or<T>(
         &self,
         call: &'static str,
         ask: impl FnOnce(&Connection) -> Result<T, Cause>,
-        alone: impl FnOnce(&Alone) -> Result<T, Cause>,
+        direct: impl FnOnce(&dyn Direct) -> Result<T, Cause>,
     ) -> Result<T, ProcessError> {
         let outcome = match &self.inner.way {
             Way::Shmrun { connection, .. } | Way::Plain(connection) => ask(connection),
-            Way::Alone(pairs) => pairs.check_open(call).and_then(|()| alone(pairs)),
+            Way::Direct(calls) => calls.check_open(call).and_then(|()| direct(&**calls)),
         };
         outcome.map_err(|cause| self.inner.error(call, cause))
     }
@@ -279,8 +320,7 @@ impl Process {
     /// This and all methods below: the connection fails, the server refuses, or the call cannot be
     /// made, for example after [`Process::finalize`].
     pub fn job_id(&self) -> Result<String, ProcessError> {
-        let own = || format!("alone-{}", std::process::id());
-        self.either("job_id", calls::JobId, |_| Ok(own()))
+        self.either("job_id", calls::JobId, |direct| direct.job_id())
     }
 
     /// An attribute of the job, such as `PMI_process_mapping` or `universeSize`; `None` if there is
@@ -290,10 +330,7 @@ impl Process {
     ///
     /// As [`Process::job_id`].
     pub fn job_attr(&self, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
-        let own = |_: &Alone| {
-            let mapping = || ProcessMapping::from_nodes(&[0]).to_string().into_bytes();
-            Ok((key == "PMI_process_mapping").then(mapping))
-        };
+        let own = |direct: &dyn Direct| direct.job_attr(key);
         self.either("job_attr", calls::JobAttr(key), own)
     }
 
@@ -303,7 +340,7 @@ impl Process {
     ///
     /// As [`Process::job_id`].
     pub fn put_node_attr(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
-        let own = |alone: &Alone| alone.put_node_attr(key, value);
+        let own = |direct: &dyn Direct| direct.put_node_attr(key, value);
         self.either("put_node_attr", calls::PutNodeAttr(key, value), own)
     }
 
@@ -315,7 +352,7 @@ impl Process {
     ///
     /// As [`Process::job_id`].
     pub fn node_attr(&self, key: &str, wait: bool) -> Result<Option<Vec<u8>>, ProcessError> {
-        let own = |alone: &Alone| Ok(alone.node_attr(key, wait));
+        let own = |direct: &dyn Direct| direct.node_attr(key, wait);
         self.either("node_attr", calls::NodeAttr(key, wait), own)
     }
 
@@ -327,7 +364,7 @@ impl Process {
     ///
     /// As [`Process::job_id`]; a key or value that the server could not carry.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
-        let own = |alone: &Alone| alone.put(key, value);
+        let own = |direct: &dyn Direct| direct.put(key, value);
         self.either("put", calls::Put(key, value), own)
     }
 
@@ -336,18 +373,33 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// As [`Process::job_id`].
+    /// As [`Process::job_id`]; the server is one of PMIx: then [`Process::get_of`] does.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
+        self.get_visible(None, key)
+    }
+
+    /// The same, where it is known which PE has put it. A PMIx server finds keys by that only; if it
+    /// says that a PE of another node has not put the key, that may take half a minute.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::job_id`].
+    pub fn get_of(&self, owner: u32, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
+        self.get_visible(Some(owner), key)
+    }
+
+    fn get_visible(&self, owner: Option<u32>, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
         if let Way::Shmrun { store, .. } = &self.inner.way
             && let Some(value) = store.get_vec(key.as_bytes())
         {
             return Ok(Some(value));
         }
-        self.either("get", calls::Get(key), |alone| Ok(alone.get(key)))
+        let own = |direct: &dyn Direct| direct.get(owner, key);
+        self.either("get", calls::Get(key), own)
     }
 
     /// The value of a key from the PE that puts it, as soon as it has put it: without any fence
-    /// (direct exchange). Waits until then. Only under shmrun, and alone.
+    /// (direct exchange). Waits until then. Only under shmrun, at PMIx servers, and alone.
     ///
     /// Have only that PE put the key: once a fence has made it visible, it has one value in the job,
     /// whoever put that.
@@ -357,12 +409,7 @@ impl Process {
     /// As [`Process::job_id`]; that PE ends without putting the key; or the server has no extensions:
     /// then `put`, `fence` and [`Process::get`] do.
     pub fn get_from(&self, owner: u32, key: &str) -> Result<Vec<u8>, ProcessError> {
-        let own = |alone: &Alone| match owner {
-            0 => Ok(alone.get_direct(key)),
-            _ => Err(Cause::NotOffered {
-                instead: "there is no other PE than 0 in this job",
-            }),
-        };
+        let own = |direct: &dyn Direct| direct.get_from(owner, key);
         self.either("get_from", calls::GetFrom(owner, key), own)
     }
 
@@ -372,7 +419,7 @@ impl Process {
     ///
     /// As [`Process::put`]; somebody else has published the name.
     pub fn publish(&self, name: &str, port: &[u8]) -> Result<(), ProcessError> {
-        let own = |alone: &Alone| alone.publish(name, port);
+        let own = |direct: &dyn Direct| direct.publish(name, port);
         self.either("publish", calls::Publish(name, port), own)
     }
 
@@ -382,7 +429,7 @@ impl Process {
     ///
     /// As [`Process::job_id`]; nobody has published the name.
     pub fn lookup(&self, name: &str) -> Result<Vec<u8>, ProcessError> {
-        self.either("lookup", calls::Lookup(name), |alone| alone.lookup(name))
+        self.either("lookup", calls::Lookup(name), |direct| direct.lookup(name))
     }
 
     /// Takes a service name back.
@@ -391,7 +438,7 @@ impl Process {
     ///
     /// As [`Process::lookup`].
     pub fn unpublish(&self, name: &str) -> Result<(), ProcessError> {
-        let own = |alone: &Alone| alone.unpublish(name);
+        let own = |direct: &dyn Direct| direct.unpublish(name);
         self.either("unpublish", calls::Unpublish(name), own)
     }
 
@@ -401,11 +448,8 @@ impl Process {
     ///
     /// As [`Process::job_id`]; there is no server, or it cannot start the job.
     pub fn spawn(&self, request: SpawnRequest) -> Result<Spawned, ProcessError> {
-        let own = |_: &Alone| {
-            let instead = "start the program under a process manager, such as shmrun -n 1";
-            Err(Cause::NotOffered { instead })
-        };
-        self.either("spawn", calls::Spawn(&request), own)
+        let ask = |connection: &Connection| Ok(connection.call(&calls::Spawn(&request))?);
+        self.at_server_or("spawn", ask, |direct| direct.spawn(&request))
     }
 
     /// Ends the whole job and this process, with an exit status.
@@ -424,7 +468,8 @@ impl Process {
     /// Nobody could be told.
     pub fn abort_job(&self, exit_code: i32, message: &str) -> Result<(), ProcessError> {
         let abort = |connection: &Connection| Ok(connection.abort(exit_code, message)?);
-        self.at_server_or("abort", abort, |_| Ok(()))
+        let own = |direct: &dyn Direct| direct.abort(exit_code, message);
+        self.at_server_or("abort", abort, own)
     }
 
     /// Sleeps until the server closes the connection, as it does when it dies: for a thread that
@@ -435,9 +480,10 @@ impl Process {
     ///
     /// The socket cannot be watched.
     pub fn wait_hangup(&self) -> std::io::Result<()> {
-        self.inner
-            .connection()
-            .map_or(Ok(()), Connection::wait_hangup)
+        match &self.inner.way {
+            Way::Shmrun { connection, .. } | Way::Plain(connection) => connection.wait_hangup(),
+            Way::Direct(calls) => calls.wait_hangup(),
+        }
     }
 
     /// Takes leave of the server; no call can be made after it. A process that ends without has
@@ -447,10 +493,6 @@ impl Process {
     ///
     /// As [`Process::job_id`].
     pub fn finalize(&self) -> Result<(), ProcessError> {
-        let own = |alone: &Alone| {
-            alone.finalize();
-            Ok(())
-        };
-        self.either("finalize", calls::Finalize, own)
+        self.either("finalize", calls::Finalize, |direct| direct.finalize())
     }
 }

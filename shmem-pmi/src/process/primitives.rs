@@ -27,7 +27,7 @@ impl Process {
                 let (rank, size) = (self.rank(), self.size());
                 Some(Primitives::started_by(&*self.inner, connection, rank, size))
             }
-            Way::Plain(_) | Way::Alone(_) => None,
+            Way::Plain(_) | Way::Direct(_) => None,
         }
     }
 }

@@ -7,10 +7,14 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::error::{Cause, ProcessError};
-use super::keys;
 use super::shelf::OnShelf;
+use super::{keys, pmix};
 use crate::client::Ticket;
 use crate::io::{Connection, ConnectionError};
+
+const ANOTHER_KIND: Cause = Cause::NotOffered {
+    instead: "the request is of another kind",
+};
 
 /// How often [`Request::test`] looks into shared memory before it asks the agent, which would know
 /// if the operation had failed.
@@ -38,6 +42,7 @@ pub(super) enum Work {
         asked: Option<Ticket<()>>,
     },
     Keys(keys::Started, Ticket<()>),
+    Pmix(pmix::Started),
 }
 
 /// What an operation gives: nothing for a fence, [`Gathered`] for an allgather.
@@ -89,16 +94,9 @@ impl<T: Outcome> Request<T> {
     /// The operation failed, at all PEs alike; or the connection did.
     pub fn wait(mut self) -> Result<T, ProcessError> {
         let Self { inner, work, .. } = &mut self;
-        let gathered = match inner.connection() {
-            Some(connection) => work.wait(connection, inner.size),
-            None => work.alone(),
-        };
+        let gathered = work.wait(inner.connection(), inner.size);
         let outcome = gathered.map(T::of);
-        let outcome = outcome.and_then(|outcome| {
-            outcome.ok_or(Cause::NotOffered {
-                instead: "the request is of another kind",
-            })
-        });
+        let outcome = outcome.and_then(|outcome| outcome.ok_or(ANOTHER_KIND));
         outcome.map_err(|cause| inner.error("wait", cause))
     }
 
@@ -110,31 +108,29 @@ impl<T: Outcome> Request<T> {
     /// The connection failed. That the operation failed is told by [`Request::wait`].
     pub fn test(&mut self) -> Result<bool, ProcessError> {
         let Self { inner, work, .. } = self;
-        let Some(connection) = inner.connection() else {
-            return Ok(true);
-        };
-        let tested = work.test(connection);
+        let tested = work.test(inner.connection());
         tested.map_err(|error| inner.error("test", error.into()))
     }
 }
 
 impl Work {
-    fn alone(&mut self) -> Result<Option<Gathered>, Cause> {
-        let Self::Alone(value) = self else {
-            return Ok(None);
-        };
-        let values = std::mem::take(value);
-        Ok((!values.is_empty()).then(|| Gathered::owned(values, 1)))
-    }
-
-    fn wait(&mut self, connection: &Connection, size: u32) -> Result<Option<Gathered>, Cause> {
-        match self {
-            Self::Alone(_) => self.alone(),
-            Self::Fence(fence) => {
+    fn wait(
+        &mut self,
+        connection: Option<&Connection>,
+        size: u32,
+    ) -> Result<Option<Gathered>, Cause> {
+        let owned = |values| Gathered::owned(values, size as usize);
+        match (self, connection) {
+            (Self::Alone(value), _) => {
+                let values = std::mem::take(value);
+                Ok((!values.is_empty()).then(|| owned(values)))
+            }
+            (Self::Pmix(started), _) => Ok(started.wait()?.map(owned)),
+            (Self::Fence(fence), Some(connection)) => {
                 connection.wait(fence)?;
                 Ok(None)
             }
-            Self::Shelf { result, asked, .. } => {
+            (Self::Shelf { result, asked, .. }, Some(connection)) => {
                 match asked {
                     Some(asked) if !result.is_there() => connection.wait(asked)?,
                     _ => result.wait(connection)?,
@@ -151,26 +147,32 @@ impl Work {
                     values: Values::Shelf(Arc::clone(result)),
                 }))
             }
-            Self::Keys(started, fence) => {
+            (Self::Keys(started, fence), Some(connection)) => {
                 for put in started.take_puts() {
                     connection.wait(&put)?;
                 }
                 connection.wait(fence)?;
-                let values = started.collect(connection, size)?;
-                Ok(Some(Gathered::owned(values, size as usize)))
+                Ok(Some(owned(started.collect(connection, size)?)))
             }
+            (_, None) => Err(ANOTHER_KIND),
         }
     }
 
-    fn test(&mut self, connection: &Connection) -> Result<bool, ConnectionError> {
-        match self {
-            Self::Alone(_) => Ok(true),
-            Self::Fence(fence) | Self::Keys(_, fence) => connection.has_come(fence),
-            Self::Shelf {
-                result,
-                looks,
-                asked,
-            } => {
+    fn test(&mut self, connection: Option<&Connection>) -> Result<bool, ConnectionError> {
+        match (self, connection) {
+            (Self::Alone(_), _) => Ok(true),
+            (Self::Pmix(started), _) => Ok(started.is_over()),
+            (Self::Fence(fence) | Self::Keys(_, fence), Some(connection)) => {
+                connection.has_come(fence)
+            }
+            (
+                Self::Shelf {
+                    result,
+                    looks,
+                    asked,
+                },
+                Some(connection),
+            ) => {
                 if result.is_there() {
                     return Ok(true);
                 }
@@ -184,6 +186,7 @@ impl Work {
                 };
                 connection.has_come(asked)
             }
+            (_, None) => Ok(true),
         }
     }
 }
