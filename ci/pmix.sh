@@ -32,10 +32,10 @@ export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_ALLOW_RUN_
 export TMPDIR=$dir
 out=$dir/out
 launch=()
-# Every process says how it ended: PRRTE 3.0's prterun does not always end when all of its job have, its
-# daemons waiting for each other. It is ended then, and the job is judged by its processes.
+# Every process leaves how it ended in a file: PRRTE 3.0's prterun now and then does not end when all of its job
+# has, and loses output then. Such a job is done again.
 # shellcheck disable=SC2016 # expanded by each process
-said_by_each='"$@"; status=$?; echo "-- ended with $status" >&2; exit "$status"'
+ends='"$@"; status=$?; echo "$status" >"$TMPDIR/ended.$PMIX_RANK"; exit "$status"'
 processes() {
     local exe
     for exe in /proc/[0-9]*/exe; do
@@ -47,20 +47,27 @@ processes() {
 }
 # Sets status to that of the job.
 run() {
+    local attempt
+    for attempt in {1..5}; do
+        run_once "$@" && return
+        echo "   (attempt $attempt: the launcher did not end with its job)"
+    done
+    fail "${launch[*]} $*: the launcher does not end"
+}
+run_once() {
     local launcher silent=0
     status=0
-    timeout --kill-after 5 60 "${launch[@]}" bash -c "$said_by_each" - "$@" >"$out" 2>&1 </dev/null &
+    rm -f "$dir"/ended.*
+    timeout --kill-after 5 60 "${launch[@]}" bash -c "$ends" - "$@" >"$out" 2>&1 </dev/null &
     launcher=$!
     while kill -0 "$launcher" 2>/dev/null; do
         sleep 0.1
-        if [[ $(grep -c -- "-- ended with" "$out") != "$size" || -n $(processes) ]]; then
+        if [[ $(cat "$dir"/ended.* 2>/dev/null | wc -l) != "$size" ]]; then
             silent=0
-        elif ((++silent == 50)); then
+        elif ((++silent == 30)); then
             kill "$launcher"
             wait "$launcher" || true
-            status=$(sed -n 's/.*-- ended with //p' "$out" | sort -n | tail -n 1)
-            echo "   (the launcher did not end with its job)"
-            return
+            return 1
         fi
     done
     wait "$launcher" || status=$?
