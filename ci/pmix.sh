@@ -58,7 +58,7 @@ run_once() {
     local launcher silent=0
     status=0
     rm -f "$dir"/ended.*
-    timeout --kill-after 5 60 "${launch[@]}" bash -c "$ends" - "$@" >"$out" 2>&1 </dev/null &
+    timeout --kill-after 5 150 "${launch[@]}" bash -c "$ends" - "$@" >"$out" 2>&1 </dev/null &
     launcher=$!
     while kill -0 "$launcher" 2>/dev/null; do
         sleep 0.1

@@ -87,7 +87,10 @@ pub enum ClientError {
         started: u64,
     },
     /// The server does not serve the version.
-    #[error("PMI server refuses version {wanted} (it has {version}.{subversion}, rc={rc})")]
+    #[error(
+        "PMI server refuses version {wanted} (rc={rc}); it offers {}",
+        offered(*version, *subversion)
+    )]
     Version {
         /// The version that was asked for.
         wanted: &'static str,
@@ -115,4 +118,11 @@ pub enum ClientError {
         /// Ours.
         ours: u64,
     },
+}
+
+fn offered(version: u32, subversion: u32) -> String {
+    match version {
+        0 => "another, without saying which".to_owned(),
+        _ => format!("{version}.{subversion}"),
+    }
 }

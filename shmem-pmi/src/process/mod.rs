@@ -487,7 +487,8 @@ impl Process {
     }
 
     /// Takes leave of the server; no call can be made after it. A process that ends without has
-    /// failed, in the eyes of some process managers.
+    /// failed, in the eyes of some process managers. Some PMIx servers (PRRTE's) have its keys as long as it
+    /// is there; where others may still get them, a fence must come first.
     ///
     /// # Errors
     ///

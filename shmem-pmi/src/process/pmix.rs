@@ -4,7 +4,7 @@
 //! this process's inits, since a server may not let go of what a former one has put. Values are byte objects.
 //!
 //! What a fence has collected is known at every node afterwards, with some servers; others ask the owner's
-//! when a key is first got. Of the latter none says at once that a key of another node is not there, so that
+//! when a key is first got, and that knows it as long as the owner is there. Of the latter none says at once that a key of another node is not there, so that
 //! is believed when [`ANSWER`] has passed. One thread asks at a time, and never for ever: libpmix answers all
 //! that wait for keys of the same PE with what the first of them is told.
 //!

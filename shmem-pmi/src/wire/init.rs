@@ -58,7 +58,7 @@ pub struct InitReply {
     pub version: u32,
     /// Minor protocol version that the server has.
     pub subversion: u32,
-    /// 0 if the client's version is served.
+    /// 0 if the client's version is served; else the version may be 0.0, if the server does not tell.
     pub rc: i32,
     /// With PMI-1, how often the PE's process has been started again; above 0, the server also tells the
     /// next field. With PMI-2 the reply to `fullinit` tells it.
@@ -132,10 +132,16 @@ impl LineFields {
         if cmd != Some(command) {
             return Err(not_init());
         }
+        let rc = rc.unwrap_or(0);
+        // Flux refuses without saying what it would serve.
+        let number = |told: Option<u32>| match rc {
+            0 => told.ok_or_else(not_init),
+            _ => Ok(told.unwrap_or(0)),
+        };
         Ok(Self {
-            version: version.ok_or_else(not_init)?,
-            subversion: subversion.ok_or_else(not_init)?,
-            rc: rc.unwrap_or(0),
+            version: number(version)?,
+            subversion: number(subversion)?,
+            rc,
             restarts,
             first_request,
         })
@@ -176,6 +182,15 @@ mod tests {
             first_request: 0,
         };
         assert_eq!(again(refused), Ok(refused));
+        let nothing = InitReply {
+            version: 0,
+            ..refused
+        };
+        assert_eq!(
+            InitReply::decode(b"cmd=response_to_init rc=-1"),
+            Ok(nothing)
+        );
+        assert!(InitReply::decode(b"cmd=response_to_init rc=0").is_err());
         let restarted = InitReply {
             version: 1,
             subversion: 1,

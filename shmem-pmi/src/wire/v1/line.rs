@@ -189,6 +189,19 @@ impl<'a> Fields<'a> {
         Some(&self.line[offset..])
     }
 
+    /// The value of field `name` with the words behind it, to the next pair or the end of the line.
+    pub(super) fn phrase(&self, name: &str) -> Option<&'a [u8]> {
+        let value = self.get(name)?;
+        let mut len = value.len();
+        for word in self.rest(name)?[len..].split(|&b| b == b' ').skip(1) {
+            if split_pair(word).is_some() {
+                break;
+            }
+            len += 1 + word.len();
+        }
+        Some(self.rest(name)?[..len].trim_ascii_end())
+    }
+
     /// A value that must be there and not be empty, followed by another pair or the end.
     pub(super) fn need(&self, name: &'static str) -> Result<&'a [u8], WireError> {
         let value = self.get(name).ok_or_else(|| self.missing(name))?;

@@ -315,9 +315,8 @@ impl<'a> Reply<'a> {
 /// A failure. Servers have one code for all failures of `get`; that the key is not there is told
 /// by words, by a flag, or by saying nothing.
 fn refused<'a>(fields: &Fields<'a>, rc: i32) -> Reply<'a> {
-    let message = fields.rest("msg").map_or(Cow::Borrowed(""), |_| {
-        String::from_utf8_lossy(fields.get("msg").unwrap_or_default())
-    });
+    // Flux's has blanks in it.
+    let message = String::from_utf8_lossy(fields.phrase("msg").unwrap_or_default());
     let says_nothing = message.is_empty() || message.contains("not_found");
     let absent = says_nothing || fields.get("found") == Some(b"FALSE");
     if fields.command() == b"get_result" && absent {
