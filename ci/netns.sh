@@ -64,6 +64,7 @@ CONFIG
 for ((i = 0; i < nodes; i++)); do
     echo "[$network.$((i + 1))]:$port $(cat "$dir/host.pub")" >>"$dir/known"
     ip netns exec "$id-node$i" "$(PATH=$PATH:/usr/sbin command -v sshd)" -D -e -f "$dir/sshd" 2>>"$dir/log.$i" &
+    disown
 done
 answers() { ip netns exec "$id-node0" ssh -F "$dir/ssh" "node$1" true 2>>"$dir/answers"; }
 for ((i = 0; i < nodes; i++)); do

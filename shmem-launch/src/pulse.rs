@@ -10,7 +10,7 @@
 //! machine that has no time for anybody, who waits has no more of it than who is waited for.
 //!
 //! Before anything comes of it an end is still busy with what cannot be interrupted: reading its orders,
-//! making memory, starting others. It has [`START_NS`] for that.
+//! making memory, starting others. It has longer for that.
 
 use std::time::Duration;
 
@@ -20,23 +20,24 @@ use crate::frame::{Frame, OutBuf};
 /// makes the time-out.
 const LOOKS: u32 = 7;
 
-/// How long an end may be silent before anything was heard of it.
-const START_NS: u64 = 300_000_000_000;
-
 /// When to look.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rhythm {
     /// Nanoseconds; 0 for never.
     interval: u64,
     next: u64,
+    /// How long an end may be silent before anything was heard of it.
+    preparation: u64,
 }
 
 impl Rhythm {
-    /// That of ends that may be silent for so long; for ever if that is nothing.
-    pub(crate) fn new(timeout: Duration) -> Self {
+    /// That of ends that may be silent for so long, at first for as long as their `preparation` may take;
+    /// for ever if that is nothing.
+    pub(crate) fn new(timeout: Duration, preparation: Duration) -> Self {
         Self {
             interval: timeout.as_nanos() as u64 / u64::from(LOOKS + 1),
             next: 0,
+            preparation: preparation.as_nanos() as u64,
         }
     }
 
@@ -56,7 +57,7 @@ impl Rhythm {
 
     /// How many looks an end has before anything was heard of it.
     fn looks_at_start(&self) -> u32 {
-        let looks = START_NS / self.interval.max(1);
+        let looks = self.preparation / self.interval.max(1);
         LOOKS.max(looks.try_into().unwrap_or(u32::MAX))
     }
 }
@@ -104,7 +105,7 @@ impl Pulse {
         self.missed += 1;
         let (most, ns) = match self.heard_at {
             Some(at) => (LOOKS, now.saturating_sub(at)),
-            None => (rhythm.looks_at_start(), START_NS),
+            None => (rhythm.looks_at_start(), rhythm.preparation),
         };
         (self.missed >= most).then_some(ns / 1_000_000)
     }
@@ -115,6 +116,10 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+
+    fn rhythm(timeout: u64) -> Rhythm {
+        Rhythm::new(Duration::from_secs(timeout), Duration::from_secs(60))
+    }
 
     /// Looks until the pulse is silent or `end` has come; gives when that was, and what is said.
     fn silent(pulse: &mut Pulse, rhythm: &mut Rhythm, end: u64) -> Option<(u64, u64)> {
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn an_end_is_silent_within_the_timeout_and_not_much_before() {
         for at in (0..16).map(|n| 20 * S + n * S / 8) {
-            let mut rhythm = Rhythm::new(Duration::from_secs(8));
+            let mut rhythm = rhythm(8);
             let mut pulse = Pulse::default();
             pulse.heard(1);
             assert_eq!(silent(&mut pulse, &mut rhythm, 4 * S), None);
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn who_did_not_run_does_not_accuse() {
-        let mut rhythm = Rhythm::new(Duration::from_secs(8));
+        let mut rhythm = rhythm(8);
         let mut pulse = Pulse::default();
         pulse.heard(1);
         for hours in 1..6 {
@@ -162,15 +167,15 @@ mod tests {
 
     #[test]
     fn at_the_start_there_is_time() {
-        let mut rhythm = Rhythm::new(Duration::from_secs(8));
+        let mut rhythm = rhythm(8);
         let mut pulse = Pulse::default();
         let (now, _) = silent(&mut pulse, &mut rhythm, u64::MAX).unwrap();
-        assert!((START_NS - S..START_NS + S).contains(&now), "{now}");
+        assert!((59 * S..=61 * S).contains(&now), "{now}");
     }
 
     #[test]
     fn nobody_looks_where_silence_is_nobodys_business() {
-        let mut rhythm = Rhythm::new(Duration::ZERO);
+        let mut rhythm = rhythm(0);
         assert_eq!((rhythm.deadline(), rhythm.is_due(u64::MAX)), (None, false));
     }
 

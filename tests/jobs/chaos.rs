@@ -31,9 +31,10 @@ const TSTP: i32 = 20;
 /// How long anybody may be silent.
 const SILENCE: &str = "2s";
 
-/// How long a job may take to end after the last thing that happens to it: silence, the grace period, and
-/// what launcher and agents have for those that do not end (10 s), on a machine that has other work.
-const BOUND: Duration = Duration::from_secs(60);
+/// How long a job may take to end after the last thing that happens to it: silence (40 s of an agent that has not
+/// made its node yet), the grace period, and what launcher and agents have for those that do not end (10 s), on
+/// a machine that has other work.
+const BOUND: Duration = Duration::from_secs(90);
 
 /// How long nothing may be left afterwards.
 const LEFT: Duration = Duration::from_secs(20);
@@ -344,7 +345,9 @@ fn judge(plan: &Plan, dir: &Path, outcome: &Outcome) -> Result<(), String> {
     if left > 0 {
         return Err(format!("{left} files are left"));
     }
-    if outcome.stderr.contains("panicked at") {
+    // Programs may well panic that cannot write.
+    let panicked = |l: &str| l.contains("panicked at") && !l.starts_with("shmem: PE");
+    if outcome.stderr.lines().any(panicked) {
         return Err("somebody panicked".to_owned());
     }
     if plan.is_harmless() && plan.program != Program::Busy && outcome.status.code() != Some(0) {

@@ -156,7 +156,7 @@ impl Agent {
             disconnected_sent: false,
             silence: Silence::default(),
             progress: Progress::default(),
-            rhythm: Rhythm::new(setup.options.heartbeat),
+            rhythm: Rhythm::new(setup.options.heartbeat, setup.options.preparation),
             pulse: Pulse::default(),
             count: None,
             kill_at: None,

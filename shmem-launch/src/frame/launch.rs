@@ -17,7 +17,7 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 11;
+pub const LAUNCH_VERSION: u32 = 12;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +143,8 @@ pub struct JobOptions {
     pub binding: Binding,
     /// How long the other end of a link may be silent; 0 if that is nobody's business.
     pub heartbeat: Duration,
+    /// The same before anything was heard of it.
+    pub preparation: Duration,
     /// Whether PEs go on after others have failed who leave nobody waiting.
     pub keep_going: bool,
 }

@@ -10,6 +10,7 @@ mod spawned;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use shmem_node::hca_address::{AddressError, AddressPlan, PortChoice, Shape};
 use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings, Spawn, StaticsSize};
@@ -289,6 +290,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     {
         place::keep(&machines.shell.without, &mut env);
     }
+    let preparation = preparation(settings, &layout, machines.is_none());
     let launch = Launch {
         node: 0,
         n_nodes: layout.n_nodes(),
@@ -316,6 +318,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
             bare_env: environment::has_bare_env(&cli.inherited),
             binding,
             heartbeat: settings.heartbeat_timeout,
+            preparation,
             keep_going: cli.keep_going,
         },
         spawn,
@@ -359,6 +362,23 @@ fn shows_progress(cli: &Cli) -> bool {
     use std::io::IsTerminal;
     let others = cli.verbose || cli.spawned || cli.inherited.report_bindings;
     !cli.no_progress && !others && std::io::stderr().is_terminal()
+}
+
+/// How long an agent may take to make its node, during which it says nothing. Nearly always that takes no
+/// time, but memory that is reserved takes a second for some GB, and many nodes of a machine wait for each other.
+fn preparation(settings: &Settings, layout: &Layout, one_machine: bool) -> Duration {
+    const LEAST: Duration = Duration::from_secs(40);
+    const NODE: Duration = Duration::from_millis(50);
+    const BYTES_PER_MS: u64 = 256 << 10;
+    let (pes, nodes) = match one_machine {
+        true => (layout.n_pes(), layout.n_nodes()),
+        false => (layout.max_per_node(), 1),
+    };
+    let reserved = match settings.heap_commit {
+        HeapCommit::Lazy => 0,
+        HeapCommit::Reserve => settings.symmetric_size.saturating_mul(pes.into()),
+    };
+    LEAST + NODE * nodes + Duration::from_millis(reserved / BYTES_PER_MS)
 }
 
 /// Who gets standard input. That of a spawned job's launcher is its link.

@@ -180,7 +180,7 @@ impl Root {
             jobs: SpawnedJobs::default(),
             respawned: BTreeMap::new(),
             losses: Losses::default(),
-            rhythm: Rhythm::new(setup.options.heartbeat),
+            rhythm: Rhythm::new(setup.options.heartbeat, setup.options.preparation),
             asked: census::Asked::default(),
             agent: Child::new(setup.agent.clone()),
             turns: Default::default(),

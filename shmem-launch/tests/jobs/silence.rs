@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use shmem_testkit::processes::kill;
+use shmem_testkit::needs::skipped;
+use shmem_testkit::processes::{Process, kill};
 use shmem_testkit::{Job, Outcome, wait_until};
 
 use crate::hosts::Network;
@@ -151,6 +152,52 @@ fn nothing_survives_the_death_of_all_of_shmrun_at_once() {
         }
     }
     assert_eq!(job.wait().signal(), Some(9));
+}
+
+/// The control group of a process, version 2.
+fn control_group(pid: i32) -> std::path::PathBuf {
+    let own = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounted = mounts.lines().find(|line| line.contains(" cgroup2 "));
+    let mounted = mounted.and_then(|line| line.split(' ').nth(1));
+    std::path::Path::new(mounted.unwrap_or("/")).join(own.unwrap_or("none"))
+}
+
+#[test]
+fn who_has_thrown_away_its_environment_ends_with_its_control_group() {
+    let script = "setsid env -i /bin/sleep 1000 & exec sleep 1000";
+    for victims in [&["shmrun"][..], &["shmrun", "shmrun-agent"]] {
+        let job = sh(&["-n", "2"], script).start();
+        let group = control_group(job.wait_for("sleep", 2)[0]);
+        let name = group.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("shmrun-") {
+            return skipped("cgroup", "PEs get no control group of their own");
+        }
+        let members = || std::fs::read_to_string(group.join("cgroup.procs"));
+        wait_until(
+            "all of them are in it",
+            || members().unwrap().lines().count() == 4,
+            || format!("{:?}", members()),
+        );
+        let pids: Vec<i32> = members()
+            .unwrap()
+            .lines()
+            .map(|l| l.parse().unwrap())
+            .collect();
+        for process in job.processes() {
+            if victims.contains(&&*process.name) {
+                kill(process.pid, 9);
+            }
+        }
+        assert_eq!(job.wait().signal(), Some(9));
+        let left = || pids.iter().copied().filter_map(Process::of);
+        wait_until(
+            "nothing is left of it",
+            || left().all(|p| p.state == 'Z') && !group.exists(),
+            || format!("{:?}, {:?}", left().collect::<Vec<_>>(), members()),
+        );
+    }
 }
 
 #[test]

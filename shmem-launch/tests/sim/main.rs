@@ -184,6 +184,7 @@ fn world(seed: u64) -> World {
         respawns,
         keep_going,
         heartbeat: Duration::from_nanos(heartbeat),
+        preparation: Duration::from_secs(60),
         grace: Duration::from_millis(250),
         ..JobOptions::default()
     };

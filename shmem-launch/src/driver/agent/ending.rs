@@ -60,6 +60,9 @@ impl AgentProcess {
                 )));
             }
         }
+        if self.killing {
+            self.kill_children();
+        }
         let by_pid = &self.by_pid;
         self.leaving
             .retain(|&l| by_pid.contains_key(&self.pes[l as usize].pid));
@@ -149,6 +152,13 @@ impl AgentProcess {
         if let Some(node) = &self.node {
             node.group.signal(libc::SIGKILL);
         }
+        self.killing = true;
+        self.kill_children();
+        self.search_due = true;
+    }
+
+    /// Those that become ours when their parents die, too: somebody may hold the output of a PE.
+    fn kill_children(&self) {
         // What the PEs said last may lie in pipes that only keepers have open.
         let keeper = |pid| self.parking.as_ref().is_some_and(|p| p.is_keeper(pid));
         for pid in sys::children() {
@@ -159,7 +169,6 @@ impl AgentProcess {
                 sys::kill(pid, libc::SIGKILL);
             }
         }
-        self.search_due = true;
     }
 
     pub(super) fn clean_up(&mut self) {

@@ -135,6 +135,8 @@ struct AgentProcess {
     leaving: Vec<u32>,
     next_search: u64,
     search_due: bool,
+    /// Whether nobody is to live any more.
+    killing: bool,
     input: Input,
     moments: [u64; crate::report::MOMENTS],
     /// Buffers of reads and of nested waits, taken while in use.

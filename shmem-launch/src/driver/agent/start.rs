@@ -281,6 +281,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
         leaving: Vec::new(),
         next_search: 0,
         search_due: false,
+        killing: false,
         input: Input::new(input.here),
         moments: [0; crate::report::MOMENTS],
         scratch: vec![0; 64 << 10],
