@@ -92,3 +92,20 @@ fn of_a_guard() {
 fn of_shmrun() {
     kill_at_random("shmrun-under-te", "-n 8 --nodes 4", &[]);
 }
+
+#[test]
+fn nobody_goes_on_without_whom_others_wait_for() {
+    for (victim, code, said) in [
+        ("busy-pe", 137, "others may wait for it"),
+        ("shmrun-agent", 125, "; the others go on"),
+    ] {
+        let job = shmrun("-n 6 --nodes 3 --keep-going", &[BUSY]).start();
+        job.wait_for("busy-pe", 6);
+        let mut targets = job.wait_for(victim, if victim == "busy-pe" { 6 } else { 3 });
+        targets.sort_unstable();
+        kill(targets[targets.len() - 1], libc::SIGKILL);
+        let outcome = job.wait();
+        assert_eq!(outcome.code(), code, "{outcome:?}");
+        assert!(outcome.stderr.contains(said), "no {said} in {outcome:?}");
+    }
+}
