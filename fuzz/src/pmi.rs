@@ -277,7 +277,7 @@ pub fn pmix_message(data: &[u8]) {
     if let Ok(message) = Message::decode(data) {
         assert_eq!(Message::decode(&message.encode()).as_ref(), Ok(&message));
         if let Message::Joined { fence } | Message::Complete { fence } = message
-            && let Ok(ranks) = fence.ranks()
+            && let Some(ranks) = fence.ranks()
         {
             assert!(ranks.is_within(&ranks));
         }
@@ -289,7 +289,7 @@ pub fn pmix_message(data: &[u8]) {
 pub fn pmix_message_seeds() -> Vec<Vec<u8>> {
     use shmem_pmi::server::pmix::{Message, Part};
     let ranks = [0, 1, 2, 7, 9].into_iter().collect();
-    let fence = Part::new(&ranks, -1, b"blob");
+    let fence = Part::new(&ranks, 5, -1, b"blob");
     let (asker, ticket) = (3, 1 << 40);
     let messages = [
         Message::Joined {

@@ -102,7 +102,10 @@ pub fn pmi1_seeds() -> Vec<Vec<u8>> {
             key: b"ep-0",
             value: b"addr=0",
         },
-        Command::Barrier,
+        Command::Barrier { group: None },
+        Command::Barrier {
+            group: Some(b"0,1:7"),
+        },
         Command::Get {
             kvsname: b"kvs_1",
             key: b"ep-0",

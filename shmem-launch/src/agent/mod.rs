@@ -105,6 +105,8 @@ pub struct Agent {
     absent_sent: bool,
     /// For which operation, and with how many absent, that was looked for last.
     looked: Option<(u64, [u32; 3])>,
+    /// The same for group barriers, of which the state has a number.
+    looked_at_groups: Option<(u64, [u32; 3])>,
     disconnected_sent: bool,
     /// Whether the template takes long to answer.
     silence: Silence,
@@ -153,6 +155,7 @@ impl Agent {
             fault_sent: false,
             absent_sent: false,
             looked: None,
+            looked_at_groups: None,
             disconnected_sent: false,
             silence: Silence::default(),
             progress: Progress::default(),
@@ -267,6 +270,7 @@ impl Agent {
         self.serve_pmix();
         self.return_credit();
         self.look_for_absent();
+        self.look_for_absent_of_groups();
         self.look_for_absent_of_pmix();
         self.look_for_disconnected();
         self.advance();

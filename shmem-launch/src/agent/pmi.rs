@@ -69,6 +69,30 @@ impl Agent {
         }
     }
 
+    /// The same for group barriers.
+    pub(super) fn look_for_absent_of_groups(&mut self) {
+        let gone = |c: &Child| c.exited || c.disconnected;
+        let below = self.children.iter().filter(|c| gone(c)).count() as u32;
+        let (ended, disconnected) = self.pes.absent();
+        let state = (self.pmi.barrier_version(), [ended, disconnected, below]);
+        let nobody = state.0 == 0 || state.1 == [0; 3];
+        if self.stopping || self.absent_sent || nobody {
+            return;
+        }
+        if self.looked_at_groups.replace(state) == Some(state) {
+            return;
+        }
+        let (first, pes, children) = (self.setup.first_rank, &self.pes, &self.children);
+        let is_absent = |rank| pes.is_absent(rank - first);
+        let rank = self
+            .pmi
+            .barrier_waits_for(is_absent, |c| gone(&children[c]));
+        if let Some(rank) = rank {
+            self.absent_sent = true;
+            self.fault(0, Cause::Absent { rank });
+        }
+    }
+
     /// Says once when no PE of the subtree will join anything any more, though some live.
     pub(super) fn look_for_disconnected(&mut self) {
         let absent = |c: &Child| c.exited || c.disconnected || c.is_lost();

@@ -130,7 +130,7 @@ impl Speaker {
                 key,
                 value,
             },
-            v2::Command::KvsFence => Command::Barrier,
+            v2::Command::KvsFence => Command::Barrier { group: None },
             v2::Command::NamePublish { name, port } => Command::Publish {
                 service: name,
                 port,
@@ -280,7 +280,7 @@ fn outcome<'m>(command: &str, reply: Reply<'m>) -> Option<Outcome<v2::Reply<'m>>
         }
         ("kvs-get", Reply::Get(value)) => v2::Reply::KvsGet(value.map(Cow::Borrowed)),
         ("kvs-put", Reply::Put) => v2::Reply::KvsPut,
-        ("kvs-fence", Reply::Barrier) => v2::Reply::KvsFence,
+        ("kvs-fence", Reply::Barrier(_)) => v2::Reply::KvsFence,
         ("name-publish", Reply::Publish) => v2::Reply::NamePublished,
         ("name-lookup", Reply::Lookup(port)) => v2::Reply::NameFound(Cow::Borrowed(port)),
         ("name-unpublish", Reply::Unpublish) => v2::Reply::NameUnpublished,

@@ -5,6 +5,7 @@
 //! * `collective`: fences and allgathers, from the first contribution to the result.
 //! * `operation`: one of them, until all have joined it.
 //! * `passing`: the result of an allgather on its way through, forwarded before all of it is here.
+//! * `groups`: fences of any set of PEs; `barriers`: those of PMI-1.2.
 //! * `kvs`: puts, gets, and what a fence makes visible; `cache`: the pairs that the agent holds.
 //! * `data`: collective operations with data of any length; `exchange`: what one PE gives to one other.
 //! * `ring`: the scan by which PEs find their neighbours.
@@ -12,10 +13,12 @@
 //! * [`pmix`]: the same for programs that speak PMIx, with libpmix as the server of a node.
 //! * `place`: what a server has to know of the job and of its place in the tree.
 
+mod barriers;
 pub(crate) mod cache;
 mod collective;
 mod data;
 mod exchange;
+mod groups;
 mod kvs;
 mod operation;
 mod passing;
@@ -37,6 +40,7 @@ pub use shared::Shared;
 use crate::question::Question;
 use crate::ranks::RankSet;
 use crate::wire::tree::{Body, Decoder as TreeDecoder, Direction, Message, TreeWireError};
+use barriers::Barriers;
 use cache::whole::Cache;
 use collective::Operations;
 use exchange::Exchange;
@@ -246,6 +250,7 @@ pub struct NodeServer {
     asking: HashMap<u64, Asking>,
     next_ticket: u64,
     exchange: Exchange,
+    barriers: Barriers,
     parent: TreeDecoder,
     children: Vec<TreeDecoder>,
     /// The result that is coming down.
@@ -315,6 +320,7 @@ impl NodeServer {
             asking: HashMap::new(),
             next_ticket: 0,
             exchange: Exchange::default(),
+            barriers: Barriers::new(&place),
             events: VecDeque::new(),
             dirty: VecDeque::new(),
             resumed: Vec::new(),
@@ -430,6 +436,10 @@ impl NodeServer {
             | (Body::Answer { asker, answer }, TreeLink::Parent, Direction::Down) => {
                 return self.answer_from(from, asker, ticket, answer);
             }
+            (Body::Group(part), TreeLink::Child(_), Direction::Up)
+            | (Body::Group(part), TreeLink::Parent, Direction::Down) => {
+                return self.barrier_from(from, part);
+            }
             (Body::Puts(pairs), TreeLink::Child(_), Direction::Up) => {
                 self.puts_from_below(ticket, pairs);
                 return Ok(());
@@ -520,6 +530,7 @@ impl NodeServer {
             && self.attribute_waiters.is_empty()
             && self.asking.is_empty()
             && self.exchange.is_idle()
+            && self.barriers.is_idle()
             && self.parent.pending() == 0
             && self.passing.is_none()
             && self.children.iter().all(|decoder| decoder.pending() == 0)

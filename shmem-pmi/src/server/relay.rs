@@ -167,10 +167,16 @@ impl NodeServer {
         let bytes = Arc::new(bytes);
         match link {
             TreeLink::Parent => self.events.push_back(Output::ToParent(bytes)),
-            TreeLink::Child(child) if self.passing.is_some() => {
-                self.held_back.push(Output::ToChild { child, bytes });
-            }
-            TreeLink::Child(child) => self.events.push_back(Output::ToChild { child, bytes }),
+            TreeLink::Child(child) => self.send_to_child(child, bytes),
+        }
+    }
+
+    /// A whole message does not come between the pieces of another.
+    pub(super) fn send_to_child(&mut self, child: usize, bytes: Arc<Vec<u8>>) {
+        let output = Output::ToChild { child, bytes };
+        match self.passing.is_some() {
+            true => self.held_back.push(output),
+            false => self.events.push_back(output),
         }
     }
 }

@@ -4,11 +4,9 @@
 //! here, so the order of its variants counts: add new ones at the end, and raise the version of the link.
 //! Data is what one libpmix gives to another, and means nothing to agents.
 
-use std::ops::Range;
+use serde::{Deserialize, Serialize};
 
-use serde::{Deserialize, Serialize, Serializer};
-
-use crate::ranks::RankSet;
+use crate::server::groups::{Part, bytes};
 
 /// A message between agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,47 +46,10 @@ pub enum Message<'a> {
     },
 }
 
-/// A fence, and what comes with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part<'a> {
-    /// Ranks of those whom it is of, as runs.
-    runs: Vec<Range<u32>>,
-    /// PMIx's status: that of the first who could not join as he should, or success.
-    pub status: i32,
-    /// What was given, node after node.
-    #[serde(serialize_with = "bytes")]
-    pub data: &'a [u8],
-}
-
-/// As one run, which is quicker than byte by byte and the same.
-fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_bytes(bytes)
-}
-
 /// Bytes that are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message of {0} bytes between agents for PMIx")]
-pub struct Malformed(usize);
-
-impl<'a> Part<'a> {
-    /// Of a fence of `ranks`.
-    pub fn new(ranks: &RankSet, status: i32, data: &'a [u8]) -> Self {
-        Self {
-            runs: ranks.runs().to_vec(),
-            status,
-            data,
-        }
-    }
-
-    /// Whom the fence is of.
-    ///
-    /// # Errors
-    ///
-    /// When that is no set of ranks.
-    pub fn ranks(&self) -> Result<RankSet, Malformed> {
-        RankSet::from_runs(&self.runs).ok_or(Malformed(self.data.len()))
-    }
-}
+pub struct Malformed(pub(super) usize);
 
 impl<'a> Message<'a> {
     /// The message's bytes.
@@ -113,6 +74,7 @@ impl<'a> Message<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranks::RankSet;
     use proptest::prelude::*;
 
     proptest! {
@@ -122,8 +84,8 @@ mod tests {
             rank: u32, cut: usize,
         ) {
             let ranks: RankSet = ranks.into_iter().collect();
-            let fence = Part::new(&ranks, status, &data);
-            prop_assert_eq!(fence.ranks(), Ok(ranks));
+            let fence = Part::new(&ranks, rank, status, &data);
+            prop_assert_eq!(fence.ranks(), Some(ranks));
             for message in [
                 Message::Joined { fence: fence.clone() },
                 Message::Complete { fence: fence.clone() },

@@ -2,19 +2,16 @@
 //!
 //! A node's libpmix serves its processes by itself, as far as it can. What it asks its host for is here: to
 //! join a fence with other nodes, and to get what a process of another node has put (direct modex).
-//!
-//! A fence is of any set of processes. Once all of a node who belong to it have joined, libpmix gives what
-//! they have put; an agent adds what comes from below, and passes it up, until an agent has below it all
-//! whom the fence is of. From there it goes down again, to those nodes only. Fences of the same set are
-//! told apart by their order, which is the same everywhere: nobody joins the second before the first.
 
 mod message;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-pub use message::{Malformed, Message, Part};
+pub use super::groups::Part;
+pub use message::{Malformed, Message};
 
+use super::groups::{Given, Groups, Joined, Name};
 use super::{LinkName, NodePlace, TreeLink};
 use crate::ranks::RankSet;
 
@@ -97,59 +94,26 @@ pub enum PmixError {
     },
 }
 
-/// A fence of which the end has not come.
-#[derive(Debug)]
-struct Fence {
-    /// What has come: from this node, and from each child.
-    parts: Vec<Option<Vec<u8>>>,
-    /// How many of those have not come that will.
-    missing: usize,
-    status: i32,
-    /// This node's number for it, if it belongs to it.
-    own: Option<u64>,
-}
-
-impl Fence {
-    /// Whether all below have joined, and the end has to come from above.
-    fn is_up(&self) -> bool {
-        self.missing == 0
-    }
-}
-
 /// The machine. After each call that gives it something, [`PmixNode::poll_output`] says what to do.
 #[derive(Debug)]
 pub struct PmixNode {
-    own: RankSet,
-    children: Vec<RankSet>,
-    subtree: RankSet,
+    fences: Groups,
     has_parent: bool,
-    /// By whom they are of; those of the same in order.
-    fences: HashMap<RankSet, VecDeque<Fence>>,
     /// Questions that the node's own server has not answered: who has asked, and its number.
     asked: HashMap<u64, (u32, u64)>,
     next_id: u64,
     outputs: VecDeque<Output>,
-    /// Counts what has changed among the fences.
-    version: u64,
 }
 
 impl PmixNode {
     /// The machine of an agent with this place in the tree.
     pub fn new(place: &NodePlace) -> Self {
-        let own: RankSet = place.ranks.iter().copied().collect();
-        let sets = std::iter::once(&own).chain(&place.children);
-        let all = sets.clone().flat_map(RankSet::iter);
-        let subtree = RankSet::disjoint_union(sets.clone());
         Self {
-            subtree: subtree.unwrap_or_else(|_| all.collect()),
-            own,
-            children: place.children.clone(),
+            fences: Groups::new(place),
             has_parent: place.has_parent,
-            fences: HashMap::new(),
             asked: HashMap::new(),
             next_id: 0,
             outputs: VecDeque::new(),
-            version: 0,
         }
     }
 
@@ -160,17 +124,19 @@ impl PmixNode {
 
     /// The node's server joins a fence of `ranks`, which is number `id` for it, and gives `data`.
     pub fn join(&mut self, id: u64, ranks: RankSet, data: Vec<u8>) {
-        if ranks.common(&self.own).is_none() {
+        if ranks.common(&self.fences.own).is_none() {
             let status = NOT_FOUND;
             let data = Vec::new();
             return self.outputs.push_back(Output::Fenced { id, status, data });
         }
-        self.add(None, ranks, Some(id), (SUCCESS, data));
+        let (name, status) = ((ranks, 0), SUCCESS);
+        let joined = self.fences.join(&name, id, Given { status, data });
+        self.joined(&name, joined);
     }
 
     /// The node's server asks, by its number `id`, for what the process `rank` of another node has put.
     pub fn fetch(&mut self, id: u64, rank: u32) {
-        match self.own.first() {
+        match self.fences.own.first() {
             Some(asker) => self.ask(asker, id, rank),
             None => self.answer_own(id, NOT_FOUND, Vec::new()),
         }
@@ -193,23 +159,16 @@ impl PmixNode {
         let malformed = |source| PmixError::Malformed { link, source };
         match (Message::decode(bytes).map_err(malformed)?, from) {
             (Message::Joined { fence }, TreeLink::Child(child)) => {
-                let ranks = fence.ranks().map_err(malformed)?;
-                let expected = self.children.get(child).and_then(|c| c.common(&ranks));
-                if expected.is_none() {
-                    let ranks = ranks.to_string();
-                    return Err(PmixError::OutOfStep { link, ranks });
-                }
-                let given = (fence.status, fence.data.to_vec());
-                self.add(Some(child), ranks, None, given);
+                let name = name_of(&fence, bytes).map_err(malformed)?;
+                let joined = self.fences.child_joins(child, &name, given(&fence));
+                let joined = joined.map_err(|()| out_of_step(link, &name))?;
+                self.joined(&name, joined);
             }
             (Message::Complete { fence }, TreeLink::Parent) => {
-                let ranks = fence.ranks().map_err(malformed)?;
-                let up = self.fences.get(&ranks).and_then(VecDeque::front);
-                if !up.is_some_and(Fence::is_up) {
-                    let ranks = ranks.to_string();
-                    return Err(PmixError::OutOfStep { link, ranks });
+                let name = name_of(&fence, bytes).map_err(malformed)?;
+                if !self.end(&name, given(&fence)) {
+                    return Err(out_of_step(link, &name));
                 }
-                self.complete(&ranks, fence.status, fence.data.to_vec());
             }
             (
                 Message::Ask {
@@ -233,88 +192,54 @@ impl PmixNode {
         Ok(())
     }
 
-    /// This node or a child has joined a fence.
-    fn add(
-        &mut self,
-        child: Option<usize>,
-        ranks: RankSet,
-        id: Option<u64>,
-        (status, data): (i32, Vec<u8>),
-    ) {
-        self.version += 1;
-        let slot = child.map_or(0, |child| child + 1);
-        let open = self.fences.entry(ranks.clone()).or_default();
-        let first = open.iter().position(|fence| fence.parts[slot].is_none());
-        let at = first.unwrap_or_else(|| {
-            let all = std::iter::once(&self.own).chain(&self.children);
-            open.push_back(Fence {
-                missing: all.filter(|set| set.common(&ranks).is_some()).count(),
-                parts: vec![None; 1 + self.children.len()],
-                status: SUCCESS,
-                own: None,
-            });
-            open.len() - 1
-        });
-        let fence = &mut open[at];
-        fence.parts[slot] = Some(data);
-        fence.missing -= 1;
-        fence.own = fence.own.or(id);
-        if fence.status == SUCCESS {
-            fence.status = status;
-        }
-        if !fence.is_up() {
+    /// This node or a child has joined a fence, with which all below may have.
+    fn joined(&mut self, name: &Name, joined: Option<Joined>) {
+        let (Some(Joined::Up(given)) | Some(Joined::Complete(given))) = &joined else {
             return;
-        }
-        let status = fence.status;
-        // The memory that each has given is free from here on.
-        let parts = fence.parts.iter_mut().flatten();
-        let data = parts.map(std::mem::take).collect::<Vec<_>>().concat();
-        if data.len() > MAX_DATA {
+        };
+        if given.data.len() > MAX_DATA {
             let text = format!(
                 "the processes of the job give more than {} MiB to one fence of PMIx",
                 MAX_DATA >> 20
             );
             return self.outputs.push_back(Output::Failed(text));
         }
-        if self.has_parent && !ranks.is_within(&self.subtree) {
-            let fence = Part::new(&ranks, status, &data);
-            let bytes = Message::Joined { fence }.encode();
-            self.outputs.push_back(Output::ToParent(bytes.into()));
-        } else {
-            self.complete(&ranks, status, data);
+        match joined {
+            Some(Joined::Up(given)) => {
+                let fence = Part::new(&name.0, name.1, given.status, &given.data);
+                let bytes = Message::Joined { fence }.encode();
+                self.outputs.push_back(Output::ToParent(bytes.into()));
+            }
+            Some(Joined::Complete(given)) => {
+                self.end(name, given);
+            }
+            None => {}
         }
     }
 
-    /// The first fence of these is complete.
-    fn complete(&mut self, ranks: &RankSet, status: i32, data: Vec<u8>) {
-        self.version += 1;
-        let Some(open) = self.fences.get_mut(ranks) else {
-            return;
+    /// The first fence of that name is complete. False if there is none that could be.
+    fn end(&mut self, name: &Name, given: Given) -> bool {
+        let Some(ended) = self.fences.end(name) else {
+            return false;
         };
-        let own = open.pop_front().and_then(|fence| fence.own);
-        if open.is_empty() {
-            self.fences.remove(ranks);
-        }
+        let Given { status, data } = given;
         // The way down is the longer one.
-        let mut message = None;
-        for (child, below) in self.children.iter().enumerate() {
-            if below.common(ranks).is_none() {
-                continue;
+        if !ended.children.is_empty() {
+            let fence = Part::new(&name.0, name.1, status, &data);
+            let bytes = Arc::new(Message::Complete { fence }.encode());
+            for child in ended.children {
+                let bytes = Arc::clone(&bytes);
+                self.outputs.push_back(Output::ToChild { child, bytes });
             }
-            let bytes = message.get_or_insert_with(|| {
-                let fence = Part::new(ranks, status, &data);
-                Arc::new(Message::Complete { fence }.encode())
-            });
-            let bytes = Arc::clone(bytes);
-            self.outputs.push_back(Output::ToChild { child, bytes });
         }
-        if let Some(id) = own {
+        if let Some(id) = ended.own {
             self.outputs.push_back(Output::Fenced { id, status, data });
         }
+        true
     }
 
     fn ask(&mut self, asker: u32, ticket: u64, rank: u32) {
-        if self.own.contains(rank) {
+        if self.fences.own.contains(rank) {
             let id = self.next_id;
             self.next_id += 1;
             self.asked.insert(id, (asker, ticket));
@@ -331,7 +256,7 @@ impl PmixNode {
     }
 
     fn answer(&mut self, asker: u32, ticket: u64, status: i32, data: Vec<u8>) {
-        if self.own.contains(asker) {
+        if self.fences.own.contains(asker) {
             return self.answer_own(ticket, status, data);
         }
         let data = &data[..];
@@ -351,7 +276,11 @@ impl PmixNode {
 
     /// Sends a message to the next agent on the way to that of a PE. False if the job has no such PE.
     fn send_towards(&mut self, rank: u32, message: &Message<'_>) -> bool {
-        let below = self.children.iter().position(|set| set.contains(rank));
+        let below = self
+            .fences
+            .children
+            .iter()
+            .position(|set| set.contains(rank));
         let output = match below {
             Some(child) => Output::ToChild {
                 child,
@@ -366,7 +295,7 @@ impl PmixNode {
 
     /// A number that differs when [`PmixNode::waits_for`] may say something else.
     pub fn version(&self) -> u64 {
-        self.version
+        self.fences.version()
     }
 
     /// A PE for which others wait in a fence though it will not come: one of this node of which
@@ -376,29 +305,30 @@ impl PmixNode {
         is_gone: impl Fn(u32) -> bool,
         is_empty: impl Fn(usize) -> bool,
     ) -> Option<u32> {
-        let waiting = |(ranks, open): (&RankSet, &VecDeque<Fence>)| {
-            let fence = open.iter().find(|fence| !fence.is_up())?;
-            let own = || {
-                let missing = fence.parts[0].is_none();
-                let mut here = self.own.iter().filter(|&rank| ranks.contains(rank));
-                here.find(|&rank| missing && is_gone(rank))
-            };
-            let below = || {
-                let mut below = self.children.iter().enumerate();
-                below.find_map(|(child, set)| {
-                    let missing = fence.parts[child + 1].is_none() && is_empty(child);
-                    set.common(ranks).filter(|_| missing)
-                })
-            };
-            own().or_else(below)
-        };
-        self.fences.iter().filter_map(waiting).min()
+        self.fences.waits_for(is_gone, is_empty)
     }
 
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.fences.is_empty() && self.asked.is_empty()
+        self.fences.is_idle() && self.asked.is_empty()
     }
+}
+
+fn name_of(fence: &Part<'_>, bytes: &[u8]) -> Result<Name, Malformed> {
+    let ranks = fence.ranks().ok_or(Malformed(bytes.len()))?;
+    Ok((ranks, fence.tag))
+}
+
+fn given(fence: &Part<'_>) -> Given {
+    Given {
+        status: fence.status,
+        data: fence.data.to_vec(),
+    }
+}
+
+fn out_of_step(link: LinkName, name: &Name) -> PmixError {
+    let ranks = name.0.to_string();
+    PmixError::OutOfStep { link, ranks }
 }
 
 #[cfg(test)]

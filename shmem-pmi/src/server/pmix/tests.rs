@@ -20,12 +20,12 @@ fn outputs(node: &mut PmixNode) -> Vec<Output> {
 }
 
 fn joined(ranks: &[u32], status: i32, data: &[u8]) -> Vec<u8> {
-    let fence = Part::new(&set(ranks), status, data);
+    let fence = Part::new(&set(ranks), 0, status, data);
     Message::Joined { fence }.encode()
 }
 
 fn complete(ranks: &[u32], status: i32, data: &[u8]) -> Vec<u8> {
-    let fence = Part::new(&set(ranks), status, data);
+    let fence = Part::new(&set(ranks), 0, status, data);
     Message::Complete { fence }.encode()
 }
 

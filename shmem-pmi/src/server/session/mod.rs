@@ -330,7 +330,12 @@ impl NodeServer {
     /// The line that decides the version. An error is fatal to the PE's connection.
     fn init_line(&mut self, local: usize, asked: InitLine) -> Result<(), String> {
         let mut reply = InitReply::to_init(asked);
+        let tags = self.has_group_barriers();
         let session = &mut self.sessions[local];
+        if (asked.version, asked.subversion) == (1, 2) && tags {
+            reply.subversion = asked.subversion;
+            session.lines.has_tags = true;
+        }
         if reply.version == InitLine::V1.version && reply.rc == 0 {
             (reply.restarts, reply.first_request) = (session.life, session.started);
         }
@@ -344,7 +349,7 @@ impl NodeServer {
                 subversion,
             } = asked;
             return Err(format!(
-                "it speaks PMI {version}.{subversion}, this server PMI 1.1 and 2.0"
+                "it speaks PMI {version}.{subversion}, this server PMI 1.1, 1.2 and 2.0"
             ));
         }
         let session = &mut self.sessions[local];

@@ -21,6 +21,8 @@ const MAX_HELD: usize = 256 * 1024;
 pub(super) struct LineState {
     /// A request is being served.
     busy: bool,
+    /// PMI-1.2 was agreed on: replies to barriers have tags.
+    pub(super) has_tags: bool,
     /// The key that it asks for.
     key: Vec<u8>,
     /// The blocks of a spawn request of which the last has not come.
@@ -171,7 +173,12 @@ impl NodeServer {
                     self.kvs_get(asking, key);
                 }
             }
-            Command::Barrier => self.fence(local, None)?,
+            Command::Barrier { group: None } => self.fence(local, None)?,
+            Command::Barrier { group: Some(group) } => match self.join_barrier(local, group) {
+                // What other threads of the PE ask for does not wait for it.
+                Ok(()) => self.sessions[local].lines.busy = false,
+                Err(text) => self.refuse_line(local, "barrier_in", rc::FAIL, text),
+            },
             Command::Publish { service, port } => {
                 let (name, port) = (service.to_vec(), port.to_vec());
                 let question = Question::Publish { name, port };
@@ -234,7 +241,10 @@ impl NodeServer {
                 let key = excerpt(&self.sessions[local].lines.key);
                 ("get", rc::FAIL, format!("key_{key}_not_found"))
             }
-            v2::Reply::KvsFence => return self.line_reply(local, &Reply::Barrier),
+            v2::Reply::KvsFence => {
+                let tag = self.sessions[local].lines.has_tags.then_some(0);
+                return self.line_reply(local, &Reply::Barrier(tag));
+            }
             v2::Reply::NamePublished => return self.line_reply(local, &Reply::Publish),
             v2::Reply::NameFound(port) => return self.line_reply(local, &Reply::Lookup(&port)),
             v2::Reply::NameUnpublished => return self.line_reply(local, &Reply::Unpublish),
@@ -290,6 +300,14 @@ impl NodeServer {
             self.resumed.push(local);
         }
         self.list(local);
+    }
+
+    /// Queues a reply to a request behind which others may have been served, or are being served.
+    pub(in crate::server) fn late_line_reply(&mut self, local: usize, reply: &Reply<'_>) {
+        let session = &mut self.sessions[local];
+        if session.phase != Phase::Over && reply.encode(&mut session.replies).is_ok() {
+            self.list(local);
+        }
     }
 }
 

@@ -303,3 +303,156 @@ proptest! {
         prop_assert!(reply.contains("jobid=7.0;"));
     }
 }
+
+const INIT12: &[u8] = b"cmd=init pmi_version=1 pmi_subversion=2\n";
+
+fn begin_1_2() -> NodeServer {
+    let mut server = server(1, 0);
+    for local in 0..2 {
+        let text = std::str::from_utf8(INIT12).unwrap();
+        let reply = "cmd=response_to_init pmi_version=1 pmi_subversion=2 rc=0\n";
+        assert_eq!(say(&mut server, local, text)[local], reply);
+    }
+    server
+}
+
+#[test]
+fn several_group_barriers_are_open_at_once() {
+    let mut server = begin_1_2();
+    let put = "cmd=put kvsname=7.0 key=a value=1\n";
+    say(&mut server, 0, put);
+    assert_eq!(
+        say(&mut server, 0, "cmd=barrier_in group=0,1:5\n"),
+        ["", ""]
+    );
+    assert_eq!(
+        say(&mut server, 0, "cmd=barrier_in group=NODE:6\n"),
+        ["", ""]
+    );
+    // What other threads want does not wait for them.
+    let [reply, _] = say(&mut server, 0, "cmd=get_appnum\n");
+    assert!(reply.starts_with("cmd=appnum"), "{reply}");
+    assert!(!server.is_idle());
+    let out = "cmd=barrier_out rc=0 tag=6\n";
+    assert_eq!(
+        say(&mut server, 1, "cmd=barrier_in group=NODE:6\n"),
+        [out, out]
+    );
+    let out = "cmd=barrier_out rc=0 tag=5\n";
+    assert_eq!(
+        say(&mut server, 1, "cmd=barrier_in group=1,0:5\n"),
+        [out, out]
+    );
+    // What was put before is visible to the members.
+    let [_, got] = say(&mut server, 1, "cmd=get kvsname=7.0 key=a\n");
+    assert_eq!(got, "cmd=get_result rc=0 msg=success value=1\n");
+    // One of itself is over at once; one of all is what it always was, and tells a tag.
+    assert_eq!(
+        say(&mut server, 1, "cmd=barrier_in group=1:0\n")[1],
+        "cmd=barrier_out rc=0 tag=0\n"
+    );
+    say(&mut server, 0, "cmd=barrier_in\n");
+    let out = "cmd=barrier_out rc=0 tag=0\n";
+    assert_eq!(say(&mut server, 1, "cmd=barrier_in\n"), [out, out]);
+    assert!(server.is_idle());
+}
+
+#[test]
+fn group_barriers_of_others_are_refused() {
+    let mut server = begin_1_2();
+    for group in ["0:1", "SELF", "0,9", "1,0:x"] {
+        let [_, reply] = say(&mut server, 1, &format!("cmd=barrier_in group={group}\n"));
+        assert!(
+            reply.starts_with("cmd=barrier_out rc=-1"),
+            "{group}: {reply}"
+        );
+    }
+    assert!(server.is_idle());
+    // The second round of the same waits for the second of the other.
+    for _ in 0..2 {
+        assert_eq!(
+            say(&mut server, 0, "cmd=barrier_in group=WORLD:3\n"),
+            ["", ""]
+        );
+    }
+    assert_eq!(
+        server.barrier_waits_for(|rank| rank == 1, |_| false),
+        Some(1)
+    );
+    assert_eq!(server.barrier_waits_for(|rank| rank == 0, |_| false), None);
+    let out = "cmd=barrier_out rc=0 tag=3\n";
+    for _ in 0..2 {
+        assert_eq!(
+            say(&mut server, 1, "cmd=barrier_in group=WORLD:3\n"),
+            [out, out]
+        );
+    }
+    assert_eq!(server.barrier_waits_for(|_| true, |_| true), None);
+}
+
+/// Lets two nodes talk until nothing is left to say; gives what PEs hear, by node and local index.
+fn settle(nodes: &mut [NodeServer; 2]) -> Vec<(usize, usize, String)> {
+    let mut heard = Vec::new();
+    loop {
+        let mut quiet = true;
+        for at in 0..2 {
+            for output in outputs(&mut nodes[at]) {
+                quiet = false;
+                match output {
+                    Output::ToParent(bytes) => {
+                        nodes[0].handle_tree(TreeLink::Child(0), &bytes).unwrap();
+                    }
+                    Output::ToChild { bytes, .. } => {
+                        nodes[1].handle_tree(TreeLink::Parent, &bytes).unwrap();
+                    }
+                    Output::ToClient { local, bytes } => {
+                        let text = String::from_utf8(bytes).unwrap();
+                        heard.push((at, local, text));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        if quiet {
+            return heard;
+        }
+    }
+}
+
+#[test]
+fn group_barriers_go_over_the_tree() {
+    let mut nodes = [server(2, 0), server(2, 1)];
+    for node in &mut nodes {
+        for local in 0..2 {
+            node.handle_client_bytes(local, INIT12);
+        }
+    }
+    settle(&mut nodes);
+    // PEs 1 and 2; what 2 has put comes to 1, and not to those of its node that are no members alone.
+    nodes[1].handle_client_bytes(
+        0,
+        b"cmd=put kvsname=7.0 key=two value=2\ncmd=barrier_in group=1,2:4\n",
+    );
+    assert_eq!(settle(&mut nodes).len(), 1, "the reply to put");
+    assert_eq!(
+        nodes[0].barrier_waits_for(|rank| rank == 1, |_| false),
+        Some(1)
+    );
+    nodes[0].handle_client_bytes(1, b"cmd=barrier_in group=1,2:4\n");
+    let out = "cmd=barrier_out rc=0 tag=4\n".to_owned();
+    let mut heard = settle(&mut nodes);
+    heard.sort();
+    assert_eq!(heard, [(0, 1, out.clone()), (1, 0, out)]);
+    nodes[0].handle_client_bytes(1, b"cmd=get kvsname=7.0 key=two\n");
+    assert!(settle(&mut nodes)[0].2.ends_with("value=2\n"));
+    assert!(nodes.iter().all(NodeServer::is_idle));
+    // A message that nobody sends.
+    let part = pmix::Part::new(&(0..4).collect(), 0, 0, b"");
+    let message = Message {
+        direction: Direction::Down,
+        request: 0,
+        body: Body::Group(&part.encode()),
+    };
+    let bytes = message.encode().unwrap();
+    assert!(nodes[1].handle_tree(TreeLink::Parent, &bytes).is_err());
+}

@@ -7,7 +7,7 @@
 //!  0         1        2          4           8                  16
 //! +---------+--------+----------+-----------+------------------+----------
 //! | version | kind   | 0        | body      | request          | body ...
-//! | 4       |        |          | length    | number           |
+//! | 5       |        |          | length    | number           |
 //! +---------+--------+----------+-----------+------------------+----------
 //!
 //! Gather, up / down    value_len u32, count u32, count values of value_len bytes
@@ -20,6 +20,7 @@
 //! Changed, down        as Fence; values are empty
 //! Data,   up / down    operation u8, 0 u8, 0 u16, root u32, count u32,
 //!                      count x (rank u32, length u32, bytes)
+//! Group,  up / down    a group barrier (postcard); request is 0
 //! ```
 //!
 //! The values of a gather stand in the order of their ranks: of the sender's subtree on the way
@@ -44,7 +45,7 @@ use super::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
 use crate::wire::data::Operation;
 
 /// Version of this format, the first byte of each message.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 16;
@@ -124,6 +125,8 @@ pub enum Body<'a> {
     Puts(Pairs<'a>),
     /// Keys that have another value after a fence; the values of the pairs are empty.
     Changed(Pairs<'a>),
+    /// A group barrier: a [`crate::server::pmix::Part`].
+    Group(&'a [u8]),
     /// A collective operation with data of any length.
     Data {
         /// Which.
@@ -265,6 +268,7 @@ enum Kind {
     Puts,
     Changed,
     Data,
+    Group,
 }
 
 /// Up is odd, down is the next even number.
@@ -279,6 +283,7 @@ fn kind_byte(kind: Kind, direction: Direction) -> u8 {
         Kind::Puts => 21,
         Kind::Changed => 23,
         Kind::Data => 25,
+        Kind::Group => 27,
     };
     up + u8::from(direction == Direction::Down)
 }
@@ -299,6 +304,7 @@ fn parse_kind(byte: u8) -> Option<(Kind, Direction)> {
         21 => Kind::Puts,
         24 => Kind::Changed,
         25 | 26 => Kind::Data,
+        27 | 28 => Kind::Group,
         _ => return None,
     };
     Some((kind, direction))
@@ -491,6 +497,7 @@ impl<'a> Message<'a> {
                 Body::Answer { asker, answer }
             }
             Kind::Ring => Body::Ring(RingPart::decode(rest).map_err(bad)?),
+            Kind::Group => Body::Group(rest),
             Kind::Puts => Body::Puts(Pairs::decode(rest).map_err(bad)?),
             Kind::Changed => {
                 let keys = Pairs::decode(rest).map_err(bad)?;
@@ -537,6 +544,12 @@ impl<'a> Message<'a> {
                 let mut message = vec![0; HEADER_LEN];
                 part.append(&mut message);
                 seal(&mut message, Kind::Ring, self.direction, self.request)?;
+                Ok(message)
+            }
+            Body::Group(part) => {
+                let mut message = vec![0; HEADER_LEN];
+                message.extend_from_slice(part);
+                seal(&mut message, Kind::Group, self.direction, self.request)?;
                 Ok(message)
             }
             Body::Puts(pairs) => with_pairs(Kind::Puts, self.direction, self.request, pairs),

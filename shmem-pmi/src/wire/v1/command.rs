@@ -40,7 +40,10 @@ pub enum Command<'a> {
         key: &'a [u8],
     },
     /// `barrier_in`: collective; answered when all have called it.
-    Barrier,
+    Barrier {
+        /// With PMI-1.2 of whom it is, `WORLD`, `NODE` or ranks with commas, and a tag behind a colon.
+        group: Option<&'a [u8]>,
+    },
     /// `publish_name`.
     Publish {
         /// The service.
@@ -81,7 +84,7 @@ impl<'a> Command<'a> {
             Self::GetMyKvsName => "get_my_kvsname",
             Self::Put { .. } => "put",
             Self::Get { .. } => "get",
-            Self::Barrier => "barrier_in",
+            Self::Barrier { .. } => "barrier_in",
             Self::Publish { .. } => "publish_name",
             Self::Lookup { .. } => "lookup_name",
             Self::Unpublish { .. } => "unpublish_name",
@@ -121,7 +124,9 @@ impl<'a> Command<'a> {
                 kvsname: fields.need("kvsname")?,
                 key: fields.need_whole("key")?,
             },
-            b"barrier_in" => Self::Barrier,
+            b"barrier_in" => Self::Barrier {
+                group: fields.get("group"),
+            },
             b"publish_name" => Self::Publish {
                 service: fields.need_whole("service")?,
                 port: fields.need_whole("port")?,
@@ -200,11 +205,15 @@ impl<'a> Command<'a> {
                     w.message("message", &String::from_utf8_lossy(message));
                 }
             }
+            Self::Barrier { group } => {
+                if let Some(group) = group {
+                    w.word("group", group);
+                }
+            }
             Self::GetMaxes
             | Self::GetAppnum
             | Self::GetUniverseSize
             | Self::GetMyKvsName
-            | Self::Barrier
             | Self::Finalize => {}
         }
         w.finish()
@@ -212,7 +221,8 @@ impl<'a> Command<'a> {
 }
 
 impl InitReply {
-    /// The answer to a client that asked for `version`: what it gets is 1.1 or 2.0.
+    /// The answer to a client that asked for `version`: what it gets is 1.1 or 2.0; 1.2 is for a server
+    /// to add that has group barriers.
     pub fn to_init(asked: InitLine) -> Self {
         let (served, rc) = match (asked.version, asked.subversion) {
             (2, 0) => (InitLine::V2, 0),
@@ -250,7 +260,10 @@ mod tests {
                 Command::GetAppnum,
                 Command::GetUniverseSize,
                 Command::GetMyKvsName,
-                Command::Barrier,
+                Command::Barrier { group: None },
+                Command::Barrier {
+                    group: Some(b"0,3:7")
+                },
                 Command::Finalize,
             ]),
             (word(), key(), word()).prop_map(|(kvsname, key, value)| Command::Put {

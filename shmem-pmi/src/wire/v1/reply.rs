@@ -62,8 +62,8 @@ pub enum Reply<'a> {
     Put,
     /// To `get`: the value, if there is one.
     Get(Option<&'a [u8]>),
-    /// To `barrier_in`.
-    Barrier,
+    /// To `barrier_in`; with PMI-1.2 with the tag of the barrier.
+    Barrier(Option<u32>),
     /// To `publish_name`.
     Publish,
     /// To `lookup_name`: where the service is to be found.
@@ -135,7 +135,7 @@ impl<'a> Reply<'a> {
             Self::MyKvsName(_) => "get_my_kvsname",
             Self::Put => "put",
             Self::Get(_) => "get",
-            Self::Barrier => "barrier_in",
+            Self::Barrier(_) => "barrier_in",
             Self::Publish => "publish_name",
             Self::Lookup(_) => "lookup_name",
             Self::Unpublish => "unpublish_name",
@@ -200,7 +200,7 @@ impl<'a> Reply<'a> {
                 let value = fields.get("value");
                 Self::Get(Some(value.map_or_else(|| fields.need("value"), Ok)?))
             }
-            b"barrier_out" => Self::Barrier,
+            b"barrier_out" => Self::Barrier(fields.number("tag", "a number")?),
             b"publish_result" => Self::Publish,
             b"lookup_result" => Self::Lookup(fields.need("port")?),
             b"unpublish_result" => Self::Unpublish,
@@ -274,7 +274,13 @@ impl<'a> Reply<'a> {
                 w.message("msg", "key_not_found");
                 w.message("value", "unknown");
             }
-            Self::Barrier | Self::Finalize => w.number("rc", 0),
+            Self::Barrier(tag) => {
+                w.number("rc", 0);
+                if let Some(tag) = tag {
+                    w.number("tag", *tag);
+                }
+            }
+            Self::Finalize => w.number("rc", 0),
             Self::Publish | Self::Unpublish => {
                 w.message("info", "ok");
                 w.number("rc", 0);
@@ -383,7 +389,8 @@ mod tests {
             prop::sample::select(vec![
                 Reply::InitAck,
                 Reply::Put,
-                Reply::Barrier,
+                Reply::Barrier(None),
+                Reply::Barrier(Some(7)),
                 Reply::Publish,
                 Reply::Unpublish,
                 Reply::Finalize,
@@ -469,7 +476,7 @@ mod tests {
         }
         assert_eq!(read("cmd=get_result value=v"), Reply::Get(Some(b"v")));
         assert_eq!(read("cmd=get_result rc=0 value="), Reply::Get(Some(b"")));
-        assert_eq!(read("cmd=barrier_out rc=0"), Reply::Barrier);
+        assert_eq!(read("cmd=barrier_out rc=0"), Reply::Barrier(None));
         for line in [
             "cmd=lookup_result rc=1 msg=service_not_found",
             "cmd=lookup_result info=fail",
