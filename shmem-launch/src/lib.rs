@@ -159,6 +159,8 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
             return complain(&what, exit::USAGE);
         }
     };
+    // Who asks early (SIGUSR1) gets an answer when there is one, and does not end what is being prepared.
+    sys::set_blocked(&[libc::SIGUSR1, libc::SIGUSR2]);
     let job = match &outer {
         None => job::prepare(&cli, &settings, start),
         Some(outer) => job::prepare_spawned(&cli, &settings, start, &outer.job),

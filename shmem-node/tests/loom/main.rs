@@ -25,6 +25,9 @@ mod doorbell;
 #[path = "../../src/kvs/index.rs"]
 mod index;
 mod kvs;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../src/waiting/record.rs"]
+mod record;
 #[path = "../../src/slot.rs"]
 mod slot;
 mod sys;
@@ -43,8 +46,12 @@ use loom::thread;
 
 use barrier::NodeBarrier;
 use doorbell::{Doorbell, Pace};
+use record::Record;
 use slot::SlotHeader;
 use turns::Turns;
+
+/// Words of a note: what `super` has for the record.
+const WORDS: usize = 5;
 
 /// Runs `f` in every interleaving with at most `preemptions` preemptions.
 fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
@@ -236,5 +243,27 @@ fn gathered_values_come_before_their_flag() {
         for reader in readers {
             reader.join().unwrap();
         }
+    });
+}
+
+/// Words of different notes are never read together, though nothing orders reader and writer.
+#[test]
+fn a_reader_sees_whole_notes() {
+    model(2, || {
+        let record = Arc::new(Record::default());
+        let writer = {
+            let record = record.clone();
+            thread::spawn(move || {
+                let note = record.begin(1, &[1; WORDS]).unwrap();
+                record.end(note, 2);
+                let note = record.begin(3, &[3; WORDS]).unwrap();
+                record.change(note, &[3; WORDS]);
+            })
+        };
+        for seen in record.read() {
+            assert_eq!(seen.words, [seen.since; WORDS]);
+        }
+        writer.join().unwrap();
+        assert_eq!(record.read().count(), 1);
     });
 }
