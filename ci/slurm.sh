@@ -9,6 +9,7 @@
 #   PROGRAMS           where the built programs are (target/release)
 source "$(dirname "$0")/common.sh"
 programs=$(realpath -m "${PROGRAMS:-$target/release}")
+shmrun=$programs/shmrun
 nodes=4
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -149,7 +150,7 @@ gone() {
     done
     fail "$1 left processes behind: $(processes)"
 }
-for program in examples/{hello,ring,heat2d,histogram,pmi_ring} pmi-process conformance npb-ep lives busy mishaps; do
+for program in shmrun examples/{hello,ring,heat2d,histogram,pmi_ring} pmi-process conformance npb-ep lives busy mishaps; do
     [[ -x $programs/$program ]] || fail "$programs/$program is not built"
 done
 
@@ -208,6 +209,132 @@ else
     skipped mpich "there is no mpiexec.hydra"
 fi
 gone "jobs that ended"
+
+# shmrun in an allocation: its agents are steps of the job, one on each node.
+allocation() {
+    echo "-- salloc $*"
+    local status=0
+    timeout 300 salloc -Q "$@" >"$out" 2>&1 || status=$?
+    [[ $status == 0 ]] || { cat "$out"; fail "salloc $* ended with $status"; }
+}
+unsaid() { ! grep -q -- "$1" "$out" || { cat "$out"; fail "something says: $1"; }; }
+lines() { [[ $(grep -c -- "$1" "$out") == "$2" ]] || { cat "$out"; fail "not $2 times: $1"; }; }
+# shellcheck disable=SC2016 # for the PEs' shell
+where='echo "on $SLURMD_NODENAME"'
+allocation -O -N4 -n16 "$shmrun" "$programs/examples/ring"
+says "round 16 PEs and came back right"
+unsaid "cpu binding"
+allocation -N4 -n8 "$shmrun" env SHMEM_DEBUG=1 "$programs/examples/ring"
+says "PE 7 of 8 on node 3 of 4"
+for program in histogram heat2d; do
+    allocation -N4 -n8 "$shmrun" --tree-degree 2 "$programs/examples/$program"
+done
+allocation -N1 -n2 "$shmrun" "$programs/examples/ring"
+says "round 2 PEs"
+# Ranks as Slurm has counted tasks; input, and what is no text, pass through.
+allocation -N4 -n7 "$shmrun" --dry-run "$programs/examples/ring"
+says "Slurm job [0-9]* has 4 hosts with 7 tasks: n\[1-4\]"
+says "node 3 on host n4: PEs 6 to 6,.*srun --overlap.*--nodelist=n4"
+head -c 3000000 /dev/urandom >"$dir/random"
+salloc -Q -N4 -n8 "$shmrun" --stdin 7 sh -c 'cat; exit 0' <"$dir/random" >"$dir/copy" || fail "input does not pass"
+cmp "$dir/random" "$dir/copy" || fail "input or output is not what it was"
+# Another part of it than all is told.
+allocation -N4 -n8 "$shmrun" -n 3 sh -c "$where"
+says "the job runs on 2 of the 4 hosts of Slurm job [0-9]*: n\[1-2\]"
+lines "^on n1" 2
+allocation -N4 -n8 "$shmrun" -N 2 -n 2 sh -c "$where"
+lines "^on n[12]" 2
+allocation -N4 -n8 "$shmrun" -H n4,n2 sh -c "$where"
+lines "^on n[24]" 2
+allocation -N4 -n4 "$shmrun" --ppn 3 sh -c "$where"
+lines "^on n3" 3
+allocation -N4 -n8 "$shmrun" --launcher fork -N 2 -n 4 "$programs/examples/ring"
+allocation -N4 -n8 env SHMEM_ALLOCATION=none "$shmrun" -n 2 sh -c "$where"
+lines "^on $" 2
+fails timeout 60 salloc -Q -N4 -n7 "$shmrun" -n 9 true
+says "9 PEs are more than the 7 tasks of Slurm job"
+fails timeout 60 srun -Q -N2 -n4 "$shmrun" true
+says "srun has started shmrun 4 times"
+lines "has started shmrun" 1
+fails timeout 60 "$shmrun" --launcher slurm -H n1 true
+says "this is no Slurm job: SLURM_JOB_ID is not set"
+# What a script asks of its own steps is not asked of the agents', but PEs know of it.
+export SLURM_MEM_PER_CPU=1 SLURM_MEM_PER_NODE=2 SLURM_LABELIO=1 SLURM_EXPORT_ENV=NONE SLURM_NTASKS_PER_NODE=1
+# shellcheck disable=SC2016 # for the PEs' shell
+allocation -N2 -n4 --cpus-per-task=1 "$shmrun" sh -c 'echo "cpus $SLURM_CPUS_PER_TASK label $SLURM_LABELIO"'
+unset SLURM_MEM_PER_CPU SLURM_MEM_PER_NODE SLURM_LABELIO SLURM_EXPORT_ENV SLURM_NTASKS_PER_NODE
+lines "^cpus 1 label 1$" 4
+
+echo "-- a script for sbatch"
+cat >"$dir/script" <<END
+#!/bin/bash
+#SBATCH --nodes=4 --ntasks=8 --output=$out
+$shmrun --label $programs/examples/ring
+$shmrun sh -c '$where'
+END
+timeout 300 sbatch -Q --wait "$dir/script" || { cat "$out"; fail "the script's job"; }
+says "^\[0\] .*round 8 PEs and came back right"
+for node in n1 n2 n3 n4; do lines "^on $node" 2; done
+
+# A job that runs, by the pid of what waits for it.
+running() {
+    local agents
+    for _ in {1..600}; do
+        grep -q "^round 8$" "$out" && return
+        sleep 0.1
+    done
+    agents=$(processes)
+    cat "$out"
+    fail "the job does not start; there are: $agents"
+}
+echo "-- scancel of shmrun's job"
+timeout 300 salloc -Q -J busy -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
+running
+scancel --name=busy
+fails wait $!
+gone "a job of shmrun that was cancelled"
+says "its launch agent was told to end\|the launch agent on host"
+sed -i "s|^#SBATCH.*|#SBATCH --nodes=4 --ntasks=8 --job-name=busy --output=$out|; s|^$shmrun --label.*|$shmrun $programs/busy|; /sh -c/d" "$dir/script"
+: >"$out"
+sbatch -Q --wait "$dir/script" &
+running
+scancel --name=busy
+fails wait $!
+gone "a script's job that was cancelled"
+echo "-- kill -9 of an agent, of an srun, of a PE, of shmrun"
+for victim in shmrun-agent srun busy-pe shmrun; do
+    timeout 300 salloc -Q -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
+    salloc=$!
+    running
+    for pid in $(pgrep -x "$victim" | sort -rn); do
+        if grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null; then
+            kill -9 "$pid"
+            break
+        fi
+    done
+    fails wait $salloc
+    gone "a job of which a process $victim was killed"
+done
+echo "-- a node's slurmd ends in mid-job"
+timeout 300 salloc -Q -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
+salloc=$!
+running
+slurmd_pid=$(cat "$dir/slurmd.n3.pid")
+kill -9 "$slurmd_pid"
+sleep 2
+# The step goes on without it, and is still the job's to end.
+rounds=$(grep -c ^round "$out")
+for _ in {1..600}; do
+    [[ $(grep -c ^round "$out") -gt $rounds ]] && break
+    sleep 0.1
+done
+[[ $(grep -c ^round "$out") -gt $rounds ]] || { cat "$out"; fail "the job stands still without slurmd"; }
+for pid in $(pgrep -x shmrun); do
+    grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && kill -TERM "$pid"
+done
+fails wait $salloc
+gone "a job whose slurmd had ended"
+slurmd -f "$SLURM_CONF" -N n3 || fail "slurmd does not start again"
 
 echo "-- srun --mpi=none is refused"
 fails timeout 300 srun -Q --mpi=none -N2 -n2 "$programs/examples/ring"

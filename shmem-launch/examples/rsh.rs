@@ -119,8 +119,18 @@ fn send(stream: &Mutex<UnixStream>, kind: u8, data: &[u8]) -> std::io::Result<()
 
 fn client(socket: &str, host: &str, command: &str) {
     match host {
-        "unreachable" => {
-            eprintln!("rsh: connect to host unreachable: No route to host");
+        // Like an sshd that is asked by too many at a time.
+        "refusing" => {
+            let count = std::path::Path::new(socket).with_file_name("refused");
+            let refused = std::fs::read(&count).unwrap_or_default();
+            if refused.len() < 2 {
+                std::fs::write(&count, [&refused[..], b"x"].concat()).unwrap();
+                eprintln!("kex_exchange_identification: read: Connection reset by peer");
+                std::process::exit(255);
+            }
+        }
+        _ if host.starts_with("unreachable") => {
+            eprintln!("rsh: connect to host {host}: No route to host");
             std::process::exit(255);
         }
         "silent" => std::thread::sleep(std::time::Duration::from_secs(1000)),

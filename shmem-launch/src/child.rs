@@ -78,10 +78,59 @@ impl Child {
         self.end = Some(end);
     }
 
+    /// Whether it is to be started.
+    pub(crate) fn is_due(&mut self, now: u64) -> bool {
+        let contact = self.setup.contact.as_mut().filter(|_| !self.lost);
+        contact.is_some_and(|contact| contact.is_due(now))
+    }
+
+    /// It is being started.
+    pub(crate) fn begin(&mut self, now: u64) {
+        if let Some(contact) = &mut self.setup.contact {
+            contact.begin(now);
+        }
+    }
+
+    /// Its process was started.
+    pub(crate) fn begun(&mut self, pid: u32) {
+        self.setup.pid = pid;
+    }
+
+    /// Whether it is still to be started.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let contact = self.setup.contact.as_ref();
+        !self.lost && contact.is_some_and(Contact::is_waiting)
+    }
+
+    /// Whether it was started and has not answered.
+    pub(crate) fn is_asked(&self) -> bool {
+        let contact = self.setup.contact.as_ref();
+        !self.lost && contact.is_some_and(Contact::is_asked)
+    }
+
+    /// Its remote shell says something. Gives what is to be passed on.
+    pub(crate) fn hear(&mut self, text: &[u8]) -> Vec<u8> {
+        match &mut self.setup.contact {
+            Some(contact) => contact.hear(text),
+            None => text.to_vec(),
+        }
+    }
+
+    /// What its remote shell said before it answered or was lost, and what is to be passed on of it.
+    pub(crate) fn take_said(&mut self) -> Vec<u8> {
+        match &mut self.setup.contact {
+            Some(contact) if contact.greeted() || (self.lost && !contact.is_told()) => {
+                contact.take_said()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Nothing more can be said to it. The link of a remote shell that has ended may be open still, if
     /// it has left it to another process.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed_at.is_some() || (self.end.is_some() && self.setup.contact.is_none())
+        let ended = self.end.is_some() && self.setup.contact.is_none();
+        self.closed_at.is_some() || ended || self.is_waiting()
     }
 
     /// Whether it is lost with its subtree, which was told, or nothing is expected of it any more.
@@ -125,13 +174,25 @@ impl Child {
         let contact = self.setup.contact.as_ref();
         let Some(closed_at) = self.closed_at else {
             let what = contact.and_then(|c| c.overdue(now))?;
-            return Some(self.fail(what, now));
+            return Some(self.cannot_start(what, now));
         };
         if self.end.is_none() && now < closed_at.saturating_add(AGENT_DEATH_NS) {
             return None;
         }
+        let end = self.end;
+        let again = |c: &mut Contact| c.try_again(end, now);
+        if self.setup.contact.as_mut().is_some_and(again) {
+            (self.closed_at, self.end) = (None, None);
+            self.reader = FrameReader::default();
+            self.out.clear();
+            return None;
+        }
+        let contact = self.setup.contact.as_ref();
         let cause = match contact {
-            Some(contact) => Cause::Node {
+            Some(contact) if contact.greeted() => Cause::Node {
+                what: contact.lost(self.end),
+            },
+            Some(contact) => Cause::Unreachable {
                 what: contact.lost(self.end),
             },
             None => Cause::Agent { end: self.end },
@@ -176,6 +237,15 @@ impl Child {
             node: self.setup.node,
             pid: self.setup.pid,
             cause,
+        }
+    }
+
+    /// It cannot be started.
+    pub(crate) fn cannot_start(&mut self, what: String, now: u64) -> Failure {
+        self.give_up(now);
+        Failure {
+            fault: self.fault(Cause::Unreachable { what }),
+            drop: true,
         }
     }
 

@@ -192,6 +192,12 @@ pub enum Cause {
         /// How, as far as its parent could find out.
         end: Option<End>,
     },
+    /// An agent could not be started on its host. There may be others that cannot, and each is told.
+    Unreachable {
+        /// What and why.
+        #[serde(serialize_with = "codec::clipped")]
+        what: String,
+    },
     /// An agent could not do its work.
     Node {
         /// What and why.
@@ -260,7 +266,10 @@ impl Fault {
             | Cause::Disconnected { .. }
             | Cause::Needed { .. } => 1,
             Cause::Abort { code, .. } => *code as u8,
-            Cause::Agent { .. } | Cause::Node { .. } | Cause::Silent { .. } => LAUNCHER,
+            Cause::Agent { .. }
+            | Cause::Unreachable { .. }
+            | Cause::Node { .. }
+            | Cause::Silent { .. } => LAUNCHER,
         }
     }
 
@@ -352,7 +361,7 @@ impl fmt::Display for Message<'_> {
             Cause::Agent { end: None } => {
                 write!(f, "the launch agent of {node} (pid {pid}) closed its link")
             }
-            Cause::Node { what } => write!(f, "{node}: {what}"),
+            Cause::Unreachable { what } | Cause::Node { what } => write!(f, "{node}: {what}"),
             Cause::Silent { ms, first, last } => {
                 let s = *ms as f64 / 1e3;
                 write!(

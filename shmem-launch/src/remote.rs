@@ -13,6 +13,12 @@
 //! link protocol and the name of its build. Text that a shell's start-up files print and agents of
 //! other versions are thereby told from what frames would make of them. Until the greeting has
 //! come nothing runs on that host, and its parent has a deadline for it.
+//!
+//! # Attempts
+//! Not all hosts are started at once, and a connection that is refused or reset before anything has come from
+//! the host is tried again after a while: an sshd refuses those that come too many at a time. What the remote
+//! shell says until then is held back; of an attempt that failed for good the last line goes into the
+//! message.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +35,36 @@ const HEAD: usize = 8 + 4 + 1;
 /// Printed text that is shown to the user.
 const SHOWN: usize = 120;
 
+/// Text of a remote shell that is held back at most.
+const HELD: usize = 4096;
+
+/// Pause before the second attempt; it doubles with each.
+const PAUSE_NS: u64 = 500_000_000;
+
+/// What remote shells say where another attempt may succeed, and where none will, in small letters.
+const PASSES: [&str; 8] = [
+    "connection refused",
+    "connection reset",
+    "connection closed",
+    "closed by remote host",
+    "timed out",
+    "temporarily unavailable",
+    "unable to contact",
+    "try again",
+];
+const STAYS: [&str; 7] = [
+    "permission denied",
+    "verification failed",
+    "could not resolve",
+    "name or service not known",
+    "unrecognized option",
+    "not found",
+    "no such file",
+];
+
+/// What is no news: srun was asked to bind nothing, and cannot bind.
+const NOISE: &str = "cluster configuration lacks support for cpu binding";
+
 /// How agents on other hosts are started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteShell {
@@ -40,8 +76,12 @@ pub struct RemoteShell {
     pub shmrun: Vec<u8>,
     /// Variables that are none of the command's.
     pub without: Vec<String>,
-    /// How long an agent may take to send its greeting.
+    /// How long an agent may take to send its greeting, all attempts together.
     pub timeout_ns: u64,
+    /// Agents whose greeting is waited for at a time by each of their parents.
+    pub starts: u32,
+    /// How often a host is tried again.
+    pub retries: u32,
 }
 
 impl RemoteShell {
@@ -128,53 +168,157 @@ pub fn greeting() -> Vec<u8> {
     [&MAGIC[..], &version, &len, build].concat()
 }
 
-/// A host whose agent was asked for.
+/// A host whose agent is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contact {
     host: String,
     command: String,
     /// The remote shell's name.
     shell: String,
-    /// When the greeting must have come.
-    deadline: u64,
+    state: State,
+    /// When the greeting must have come, once the first attempt was made.
+    deadline: Option<u64>,
     timeout_ns: u64,
+    retries: u32,
+    /// Attempts that have failed.
+    failed: u32,
     /// The part of the greeting that has come.
     got: Vec<u8>,
-    greeted: bool,
+    /// What the remote shell has said so far.
+    said: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// To be started, from some time on (0: any).
+    Waiting(u64),
+    /// The remote shell was started.
+    Asked,
+    Greeted,
 }
 
 impl Contact {
-    /// The remote shell to `host`, which it calls `target`, was started at `now`.
-    pub fn new(shell: &RemoteShell, host: &str, target: &str, now: u64) -> Self {
+    /// An agent on `host`, which the remote shell calls `target`, that is still to be started.
+    pub fn new(shell: &RemoteShell, host: &str, target: &str) -> Self {
         Self {
             host: host.to_owned(),
             command: shell.shown(target),
             shell: shell.name().to_owned(),
-            deadline: now.saturating_add(shell.timeout_ns),
+            state: State::Waiting(0),
+            deadline: None,
             timeout_ns: shell.timeout_ns,
+            retries: shell.retries,
+            failed: 0,
             got: Vec::new(),
-            greeted: false,
+            said: Vec::new(),
         }
+    }
+
+    /// The remote shell is started.
+    #[must_use]
+    pub fn begun(mut self, now: u64) -> Self {
+        self.begin(now);
+        self
+    }
+
+    /// The remote shell is started.
+    pub fn begin(&mut self, now: u64) {
+        self.state = State::Asked;
+        self.deadline
+            .get_or_insert(now.saturating_add(self.timeout_ns));
+    }
+
+    /// Whether it is still to be started.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    /// Whether it is to be started now, or as soon as others have answered.
+    pub fn is_due(&mut self, now: u64) -> bool {
+        let due = matches!(self.state, State::Waiting(from) if from <= now);
+        if due {
+            self.state = State::Waiting(0);
+        }
+        due
+    }
+
+    /// Whether it was started and has not answered.
+    pub fn is_asked(&self) -> bool {
+        self.state == State::Asked
     }
 
     /// Whether the agent has answered.
     pub fn greeted(&self) -> bool {
-        self.greeted
+        self.state == State::Greeted
     }
 
-    /// When to ask [`Self::overdue`].
+    /// When to ask [`Self::overdue`] or [`Self::is_due`].
     pub fn deadline(&self) -> Option<u64> {
-        (!self.greeted).then_some(self.deadline)
+        match self.state {
+            State::Waiting(0) => None,
+            State::Waiting(from) => Some(from),
+            State::Asked => self.deadline,
+            State::Greeted => None,
+        }
     }
 
     /// The greeting may come so many nanoseconds later.
     pub fn postpone(&mut self, by: u64) {
-        self.deadline = self.deadline.saturating_add(by);
+        if let Some(at) = &mut self.deadline {
+            *at = at.saturating_add(by);
+        }
+    }
+
+    /// The remote shell says something. Gives what is to be passed on.
+    pub fn hear(&mut self, text: &[u8]) -> Vec<u8> {
+        self.said.extend_from_slice(text);
+        match self.greeted() || self.said.len() > HELD {
+            true => self.take_said(),
+            false => Vec::new(),
+        }
+    }
+
+    /// What it has said and what was not passed on, as far as it is news.
+    pub fn take_said(&mut self) -> Vec<u8> {
+        let mut said = std::mem::take(&mut self.said);
+        let noise = |line: &[u8]| String::from_utf8_lossy(line).contains(NOISE);
+        if noise(&said) {
+            let lines = said.split_inclusive(|&b| b == b'\n');
+            said = lines
+                .filter(|line| !noise(line))
+                .flatten()
+                .copied()
+                .collect();
+        }
+        said
+    }
+
+    /// Whether the link's end is no reason to give up: the host has said nothing, and another attempt may
+    /// succeed, which is made after a while.
+    pub fn try_again(&mut self, end: Option<End>, now: u64) -> bool {
+        let said = String::from_utf8_lossy(&self.said).to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|w| said.contains(w));
+        // 255 is how ssh and its like tell of their own failures.
+        let may_pass = has(&PASSES) || end == Some(End::Code(255));
+        let ended = end.is_some_and(|end| end != End::Code(0));
+        let pause = PAUSE_NS << self.failed.min(8);
+        let in_time = self
+            .deadline
+            .is_none_or(|at| now.saturating_add(pause) < at);
+        let again = self.is_asked() && self.got.is_empty() && self.failed < self.retries;
+        if !(again && ended && may_pass && in_time) || has(&STAYS) {
+            return false;
+        }
+        self.failed += 1;
+        self.said.clear();
+        self.state = State::Waiting(now.saturating_add(pause));
+        true
     }
 
     /// What to say if the greeting should have come by now and has not.
     pub fn overdue(&self, now: u64) -> Option<String> {
-        (!self.greeted && now >= self.deadline).then(|| {
+        let over = self.deadline.is_some_and(|at| now >= at);
+        (!self.greeted() && over).then(|| {
             format!(
                 "no launch agent answered on host {} within {} s (SHMEM_LAUNCHER_TIMEOUT): {}",
                 self.host,
@@ -189,7 +333,7 @@ impl Contact {
     /// # Errors
     /// What to say when it sent another thing.
     pub fn take_greeting(&mut self, bytes: &mut &[u8]) -> Result<(), String> {
-        while !self.greeted
+        while !self.greeted()
             && let Some((&first, rest)) = bytes.split_first()
         {
             let at = self.got.len();
@@ -205,7 +349,7 @@ impl Contact {
             let build_end = HEAD + usize::from(head[HEAD - 1]);
             if self.got.len() == build_end {
                 self.check_version()?;
-                self.greeted = true;
+                self.state = State::Greeted;
                 self.got = Vec::new();
             }
         }
@@ -249,7 +393,7 @@ impl Contact {
             Some(end) => end.to_string(),
             None => "closed its link".into(),
         };
-        if self.greeted {
+        if self.greeted() {
             return format!(
                 "the launch agent on host {} is gone: {} {how}: {}",
                 self.host, self.shell, self.command
@@ -263,10 +407,36 @@ impl Contact {
             Some(End::Code(255)) => "; can the host be reached, without a password?",
             _ => "",
         };
+        let said = match self.last_line() {
+            Some(line) => format!(" after '{line}'"),
+            None => String::new(),
+        };
+        let attempts = match self.failed {
+            0 => String::new(),
+            n => format!(" ({} attempts)", n + 1),
+        };
         format!(
-            "cannot start the launch agent on host {}: {} {how}: {}{hint}",
+            "cannot start the launch agent on host {}: {} {how}{said}{attempts}: {}{hint}",
             self.host, self.shell, self.command
         )
+    }
+
+    /// The last thing that the remote shell has said.
+    fn last_line(&self) -> Option<String> {
+        let lines = self.said.split(|&b| b == b'\n').rev();
+        let mut lines = lines.map(|line| String::from_utf8_lossy(line));
+        let last = lines.find(|line| !line.trim().is_empty() && !line.contains(NOISE))?;
+        let last: String = last.trim().chars().take(SHOWN).collect();
+        Some(last.escape_debug().to_string())
+    }
+
+    /// Whether its last line is all that the remote shell has said.
+    pub fn is_told(&self) -> bool {
+        let said = String::from_utf8_lossy(&self.said);
+        let news = said
+            .lines()
+            .filter(|l| !l.trim().is_empty() && !l.contains(NOISE));
+        news.count() <= 1
     }
 }
 
@@ -281,12 +451,13 @@ mod tests {
             words: vec!["/usr/bin/ssh".into(), "-x".into()],
             shmrun: b"/opt/my apps/shmrun".to_vec(),
             timeout_ns: 5_000_000_000,
+            retries: 2,
             ..RemoteShell::default()
         }
     }
 
     fn contact() -> Contact {
-        Contact::new(&shell(), "b", "b", 100)
+        Contact::new(&shell(), "b", "b").begun(100)
     }
 
     #[test]
@@ -419,5 +590,58 @@ mod tests {
         c.take_greeting(&mut &greeting()[..]).unwrap();
         assert_eq!((c.deadline(), c.overdue(u64::MAX)), (None, None));
         assert!(c.lost(None).contains("is gone: ssh closed its link"));
+    }
+
+    #[test]
+    fn connections_are_tried_again_until_something_has_come() {
+        let ssh = Some(End::Code(255));
+        let mut c = contact();
+        assert_eq!(
+            c.hear(b"ssh: connect to host b port 22: Connection refused\r\n"),
+            b""
+        );
+        assert!(c.try_again(ssh, 200) && c.is_waiting());
+        assert_eq!(c.deadline(), Some(200 + PAUSE_NS));
+        assert!(!c.is_due(200) && c.is_due(200 + PAUSE_NS));
+        assert_eq!(c.deadline(), None);
+        c.begin(200 + PAUSE_NS);
+        // The time is for all attempts together.
+        assert_eq!(c.deadline(), Some(5_000_000_100));
+        assert!(c.try_again(ssh, 1_000_000_000));
+        c.begin(2_000_000_000);
+        c.hear(b"banner\nkex_exchange_identification: read: Connection reset by peer\n");
+        assert!(!c.try_again(ssh, 2_100_000_000) && !c.is_told());
+        let lost = c.lost(ssh);
+        assert!(
+            lost.contains("Connection reset by peer' (3 attempts): "),
+            "{lost}"
+        );
+
+        let again = |said: &str, end| {
+            let mut c = contact();
+            c.hear(said.as_bytes());
+            c.try_again(end, 200)
+        };
+        assert!(again("", ssh) && again("srun: error: Socket timed out", Some(End::Code(1))));
+        assert!(!again("", Some(End::Code(127))) && !again("Permission denied (publickey)", ssh));
+        assert!(!again("Connection reset", None) && !again("", Some(End::Code(0))));
+        let mut late = contact();
+        assert!(!late.try_again(ssh, 4_900_000_000));
+        let mut answered = contact();
+        answered.take_greeting(&mut &greeting()[..3]).unwrap();
+        assert!(!answered.try_again(ssh, 200));
+    }
+
+    #[test]
+    fn what_is_said_before_the_greeting_is_held_back() {
+        let mut c = contact();
+        let noise = b"srun: cluster configuration lacks support for cpu binding\n";
+        assert_eq!(c.hear(noise), b"");
+        assert_eq!(c.hear(b"banner\n"), b"");
+        c.take_greeting(&mut &greeting()[..]).unwrap();
+        assert_eq!(c.take_said(), b"banner\n");
+        assert_eq!(c.hear(b"later"), b"later");
+        let mut c = contact();
+        assert_eq!(c.hear(&[b'x'; HELD + 1]).len(), HELD + 1);
     }
 }

@@ -87,7 +87,10 @@ impl Member {
     /// # Errors
     /// As [`Member::put`], or there is nothing.
     pub fn get(&self, rank: usize) -> io::Result<Vec<u8>> {
-        let value = self.process.get_of(rank, &key(rank)).map_err(io::Error::other)?;
+        let value = self
+            .process
+            .get_of(rank, &key(rank))
+            .map_err(io::Error::other)?;
         value.ok_or_else(|| io::Error::other(format!("process {rank} has put nothing")))
     }
 

@@ -10,13 +10,52 @@ use crate::frame::Frame;
 impl Agent {
     pub(super) fn child_bytes(&mut self, child: usize, bytes: &[u8], now: u64) {
         let each = |agent: &mut Self, frame: Frame<'_>| agent.child_frame(child, frame, now);
-        if let Err(failure) = child::receive(self, |a| &mut a.children[child], bytes, now, each) {
+        let answered = self.children[child].answered();
+        let received = child::receive(self, |a| &mut a.children[child], bytes, now, each);
+        if !answered && self.children[child].answered() {
+            self.release_said(child, now);
+        }
+        if let Err(failure) = received {
             self.child_failed(child, failure, now);
         }
     }
 
+    /// Starts children whose time has come, while not too many are waited for.
+    pub(super) fn start_children(&mut self, now: u64) {
+        if self.stopping || !self.children.iter().any(Child::is_waiting) {
+            return;
+        }
+        let asked = self.children.iter().filter(|c| c.is_asked()).count();
+        let room = (self.setup.starts as usize).saturating_sub(asked);
+        let all = self.children.iter_mut().enumerate();
+        let due = all.filter_map(|(at, c)| c.is_due(now).then_some(at));
+        // All of them, so that the time of none passes again.
+        let due: Vec<usize> = due.collect();
+        for at in due.into_iter().take(room) {
+            self.children[at].begin(now);
+            self.actions.push_back(Action::StartChild(at));
+        }
+    }
+
+    pub(super) fn child_started(&mut self, child: usize, started: Result<u32, String>, now: u64) {
+        match started {
+            Ok(pid) => self.children[child].begun(pid),
+            Err(what) => {
+                let failure = self.children[child].cannot_start(what, now);
+                self.child_failed(child, failure, now);
+            }
+        }
+    }
+
+    /// Passes on what a remote shell has said that was held back.
+    fn release_said(&mut self, child: usize, now: u64) {
+        let said = self.children[child].take_said();
+        self.pass_said(child, &said, now);
+    }
+
     /// A child has failed, and nothing more comes from its subtree.
     pub(super) fn child_failed(&mut self, child: usize, failure: Failure, now: u64) {
+        self.release_said(child, now);
         let loss = self.children[child].loss(failure.fault);
         self.lose_subtree(loss);
         self.child_closed(child, failure.drop, now);
@@ -32,6 +71,14 @@ impl Agent {
 
     /// Passed on as output of nobody's rank: the launcher knows hosts by the numbers after the last.
     pub(super) fn shell_text(&mut self, child: usize, text: &[u8], now: u64) {
+        let said = self.children[child].hear(text);
+        self.pass_said(child, &said, now);
+    }
+
+    fn pass_said(&mut self, child: usize, text: &[u8], now: u64) {
+        if text.is_empty() {
+            return;
+        }
         let number = self.setup.n_pes + self.children[child].node();
         self.output.shell(child, number, text, now, &mut self.up);
     }

@@ -31,6 +31,8 @@ pub struct Setup {
     pub pmix: bool,
     /// The child agents.
     pub children: Vec<ChildSetup>,
+    /// How many of them may be waited for at a time.
+    pub starts: u32,
 }
 
 /// Something that happened.
@@ -51,6 +53,8 @@ pub enum Event<'a> {
     ChildClosed(usize),
     /// A child's process ended.
     ChildReaped(usize, End),
+    /// A child's process was started, as [`Action::StartChild`] asks for; or why it cannot be.
+    ChildStarted(usize, Result<u32, String>),
     /// A child's remote shell said something.
     ShellText(usize, &'a [u8]),
     /// Segment, process group and template are there.
@@ -175,6 +179,8 @@ pub enum Action {
         /// How many milliseconds it may take.
         budget_ms: u32,
     },
+    /// Start the remote shell of a child. Its first frame is the driver's.
+    StartChild(usize),
     /// Close the link to a child and end its remote shell.
     DropChild(usize),
     /// Input for the PEs that get it.

@@ -184,6 +184,11 @@ impl Agent {
         }
     }
 
+    /// The node of a child.
+    pub fn child_node(&self, child: usize) -> u32 {
+        self.children[child].node()
+    }
+
     /// What to do next.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
@@ -221,6 +226,7 @@ impl Agent {
                 self.children[child].reaped(end);
                 self.look_for_lost(now);
             }
+            Event::ChildStarted(child, started) => self.child_started(child, started, now),
             Event::ShellText(child, text) => self.shell_text(child, text, now),
             Event::Prepared => self.prepared = true,
             Event::Failed(what) => self.fault(0, Cause::Node { what }),
@@ -266,6 +272,7 @@ impl Agent {
             }
         }
         self.timers(now);
+        self.start_children(now);
         self.serve_pmi(now);
         self.serve_pmix();
         self.return_credit();
@@ -393,7 +400,9 @@ impl Agent {
     }
 
     fn pass_fault(&mut self, fault: Fault) {
-        if !std::mem::replace(&mut self.fault_sent, true) {
+        // Of hosts that cannot be reached every one is named.
+        let more = matches!(fault.cause, Cause::Unreachable { .. });
+        if more || !std::mem::replace(&mut self.fault_sent, true) {
             self.up.send(&Frame::Fault(fault));
         }
     }
@@ -513,7 +522,7 @@ impl Agent {
         // Hosts that have not answered have nothing to end, and may take their time.
         for child in 0..self.children.len() {
             let c = &mut self.children[child];
-            if !c.is_closed() && !c.answered() {
+            if (c.is_waiting() || !c.is_closed()) && !c.answered() {
                 c.give_up(now);
                 self.child_closed(child, true, now);
             }

@@ -70,10 +70,16 @@ impl Agent {
 
     /// An agent of `n` PEs of which nothing is there yet.
     fn preparing(n: u32, options: JobOptions) -> Self {
-        let node_of = vec![0; n as usize];
-        let tree = Tree::new(1, 2);
+        Self::above(Vec::new(), n, options)
+    }
+
+    /// The same with children, of which two are waited for at a time.
+    fn above(children: Vec<ChildSetup>, n: u32, options: JobOptions) -> Self {
+        let more = 0..=children.len() as u32;
+        let node_of: Vec<u32> = std::iter::repeat_n(0, n as usize - 1).chain(more).collect();
+        let tree = Tree::new(1 + children.len() as u32, 8);
         let job = Job {
-            size: n,
+            size: node_of.len() as u32,
             process_mapping: ProcessMapping::from_nodes(&node_of).to_string(),
             ..Job::default()
         };
@@ -82,12 +88,13 @@ impl Agent {
             node: 0,
             first_rank: 0,
             n_local: n,
-            n_pes: n,
+            n_pes: n + children.len() as u32,
             portion: Portion::FULL,
             options,
             input: InputRoute::default(),
             pmix: false,
-            children: Vec::new(),
+            starts: 2,
+            children,
         };
         Self::new(setup, pmi)
     }
@@ -310,4 +317,78 @@ fn a_question_is_answered_with_what_the_driver_finds() {
         said.len() == 1 && said[0].starts_with("Counted { number: 3"),
         "{said:?}"
     );
+}
+
+#[test]
+fn hosts_are_started_a_few_at_a_time_and_again_if_they_refuse() {
+    let shell = crate::remote::RemoteShell {
+        words: vec!["ssh".into()],
+        timeout_ns: MINUTE,
+        retries: 1,
+        ..Default::default()
+    };
+    let child = |node: u32| {
+        let name = format!("h{node}");
+        ChildSetup {
+            node,
+            ranks: node..node + 1,
+            contact: Some(crate::remote::Contact::new(&shell, &name, &name)),
+            ..ChildSetup::default()
+        }
+    };
+    let mut agent = Agent::above((1..5).map(child).collect(), 1, JobOptions::default());
+    let starts = |agent: &mut Agent, at: u64| -> Vec<usize> {
+        agent.handle(Event::Timer, at);
+        let actions = agent.done().into_iter();
+        actions
+            .map(|action| match action {
+                Action::StartChild(child) => child,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    };
+    let greeting = crate::remote::greeting();
+    let refused = |agent: &mut Agent, child: usize, at: u64| {
+        agent.handle(Event::ShellText(child, b"Connection refused\n"), at);
+        agent.handle(Event::ChildClosed(child), at);
+        agent.handle(Event::ChildReaped(child, End::Code(255)), at);
+    };
+    assert_eq!(starts(&mut agent, 0), [0, 1]);
+    agent.handle(Event::ChildStarted(0, Ok(41)), 0);
+    agent.handle(Event::ChildStarted(1, Ok(42)), 0);
+    assert_eq!(starts(&mut agent, MS), [0; 0]);
+    agent.handle(Event::FromChild(0, &greeting), 2 * MS);
+    assert_eq!(starts(&mut agent, 2 * MS), [2]);
+    // One that refuses makes room for the next, and gets its turn again.
+    refused(&mut agent, 1, 3 * MS);
+    assert_eq!(starts(&mut agent, 3 * MS), [3]);
+    assert_eq!(agent.next_timeout(), Some(503 * MS));
+    assert_eq!(starts(&mut agent, 503 * MS), [0; 0]);
+    assert_ne!(agent.next_timeout(), Some(503 * MS));
+    agent.handle(Event::FromChild(2, &greeting), 504 * MS);
+    assert_eq!(starts(&mut agent, 504 * MS), [1]);
+    assert_eq!(agent.said(), [""; 0]);
+    refused(&mut agent, 1, 600 * MS);
+    agent.handle(Event::ChildStarted(3, Err("no memory".into())), 600 * MS);
+    assert_eq!(agent.said(), ["<fault>", "<fault>"], "each host is told");
+    assert_eq!(agent.done(), [Action::DropChild(3)]);
+}
+
+#[test]
+fn a_job_that_ends_starts_no_more_hosts() {
+    let shell = crate::remote::RemoteShell::default();
+    let child = |node: u32| ChildSetup {
+        node,
+        ranks: node..node + 1,
+        contact: Some(crate::remote::Contact::new(&shell, "h", "h")),
+        ..ChildSetup::default()
+    };
+    let mut agent = Agent::above((1..4).map(child).collect(), 1, JobOptions::default());
+    agent.handle(Event::Timer, 0);
+    assert_eq!(agent.done(), [Action::StartChild(0), Action::StartChild(1)]);
+    agent.hear(&Frame::Stop { grace_ns: 0 }, 1);
+    let dropped = (0..3).map(Action::DropChild).collect::<Vec<_>>();
+    let done = agent.done();
+    assert!(dropped.iter().all(|d| done.contains(d)), "{done:?}");
+    assert!(!done.contains(&Action::StartChild(2)));
 }

@@ -2,8 +2,7 @@
 //! make for a job.
 //!
 //! An instance tells its resources by `flux resource R`, in the format of RFC 20: the brokers' ranks with the
-//! cores of each, and the hosts of the ranks, of which several may be the same (`flux start -s 4`). A
-//! process is started by its broker's rank, so that is what hosts are called by here.
+//! cores of each, and the hosts of the ranks, of which several may be the same (`flux start -s 4`).
 
 use serde::Deserialize;
 use shmem_node::settings::Batch;
@@ -102,9 +101,8 @@ fn resources(text: &str) -> Result<Vec<Host>, String> {
     let brokers = names.into_iter().zip(cores);
     let brokers = brokers.filter(|(_, (_, cores))| *cores > 0);
     Ok(brokers
-        .map(|(name, (rank, cores))| Host {
+        .map(|(name, (_, cores))| Host {
             slots: Some(cores),
-            target: Some(rank.to_string()),
             ..Host::new(name)
         })
         .collect())

@@ -6,13 +6,15 @@
 //!
 //! | batch system | found by | hosts and tasks | agents are started by |
 //! |---|---|---|---|
-//! | Flux | `FLUX_URI` | `flux resource R` | `flux exec -r RANK` |
+//! | Flux | `FLUX_URI` | `flux resource R` | `ssh` |
 //! | Slurm | `SLURM_JOB_ID` | `SLURM_JOB_NODELIST`, `SLURM_TASKS_PER_NODE`, `SLURM_NTASKS` | `srun --overlap` |
 //! | LSF | `LSB_JOBID` | `LSB_DJOB_HOSTFILE`, `LSB_MCPU_HOSTS`, `LSB_HOSTS` | `blaunch` |
 //! | PBS, Torque | `PBS_JOBID` | `PBS_NODEFILE` | `ssh`, and `pbs_attach` where there is one |
 //! | Grid Engine | `PE_HOSTFILE` | `PE_HOSTFILE` | `qrsh -inherit` |
 //!
-//! Flux is looked for first, since it may run as a job of another one.
+//! Flux is looked for first, since it may run as a job of another one. `flux exec` is no way to start agents: it
+//! keeps what a command writes until its buffer is full, and drops what follows a zero byte. Nor are
+//! `pbsdsh` and `pbs_tmrsh`, which pass no standard input.
 
 mod flux;
 pub mod hostlist;
@@ -225,7 +227,7 @@ impl Allocation {
         };
         match self.batch {
             Batch::Slurm => slurm::starter(),
-            Batch::Flux => shell("flux exec --quiet --rank={host} {command}"),
+            Batch::Flux => shell("ssh"),
             Batch::Lsf => shell("blaunch {host} {command}"),
             Batch::Sge => shell("qrsh -inherit -V {host} {command}"),
             Batch::Pbs => RemoteShell {

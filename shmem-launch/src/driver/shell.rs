@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::net::SocketType;
 
 use crate::program;
-use crate::remote::{Contact, RemoteShell};
+use crate::remote::RemoteShell;
 use crate::sys;
 
 /// A started remote shell.
@@ -23,7 +23,6 @@ pub(super) struct Shell {
     pub(super) link: OwnedFd,
     /// What it writes to standard error.
     pub(super) said: OwnedFd,
-    pub(super) contact: Contact,
 }
 
 /// Starts the remote shell that starts an agent on `host`, which it calls `target`.
@@ -32,7 +31,7 @@ pub(super) struct Shell {
 /// What to tell the user.
 ///
 /// # Safety
-/// This process has a single thread.
+/// As of [`sys::fork_to_exec`].
 pub(super) unsafe fn start(shell: &RemoteShell, host: &str, target: &str) -> Result<Shell, String> {
     let failed = |e: &dyn std::fmt::Display| {
         format!(
@@ -41,12 +40,12 @@ pub(super) unsafe fn start(shell: &RemoteShell, host: &str, target: &str) -> Res
         )
     };
     // SAFETY: as promised by the caller.
-    unsafe { spawn(shell, host, target) }.map_err(|e| failed(&e))
+    unsafe { spawn(shell, target) }.map_err(|e| failed(&e))
 }
 
 /// # Safety
-/// This process has a single thread.
-unsafe fn spawn(shell: &RemoteShell, host: &str, target: &str) -> io::Result<Shell> {
+/// As of [`sys::fork_to_exec`].
+unsafe fn spawn(shell: &RemoteShell, target: &str) -> io::Result<Shell> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     let text = |bytes: &[u8]| {
         CString::new(bytes).map_err(|_| invalid("an argument has a NUL byte".into()))
@@ -73,7 +72,6 @@ unsafe fn spawn(shell: &RemoteShell, host: &str, target: &str) -> io::Result<She
         (theirs.as_raw_fd(), 1, false),
         (say.as_raw_fd(), 2, false),
     ];
-    let now = sys::monotonic_ns();
     let child = || {
         if sys::new_session().is_ok() && sys::arrange_fds(&placed, 3).is_ok() {
             sys::reset_signals(0);
@@ -88,6 +86,5 @@ unsafe fn spawn(shell: &RemoteShell, host: &str, target: &str) -> io::Result<She
         pid,
         link: ours,
         said,
-        contact: Contact::new(shell, host, target, now),
     })
 }

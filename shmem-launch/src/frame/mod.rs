@@ -353,7 +353,8 @@ mod tests {
             },
             Cause::Abort { .. } => Cause::Agent { end: None },
             Cause::Agent { end: None } => Cause::Agent { end: Some(KILLED) },
-            Cause::Agent { .. } => Cause::Node { what: "x".into() },
+            Cause::Agent { .. } => Cause::Unreachable { what: "x".into() },
+            Cause::Unreachable { .. } => Cause::Node { what: "x".into() },
             Cause::Node { .. } => Cause::Silent {
                 ms: 8000,
                 first: 3,

@@ -402,6 +402,8 @@ impl Place {
             shell: RemoteShell {
                 shmrun: shmrun.into_vec(),
                 timeout_ns: settings.launcher_timeout.as_nanos() as u64,
+                starts: settings.launcher_starts,
+                retries: settings.launcher_retries,
                 ..self.shell.clone()
             },
         }))

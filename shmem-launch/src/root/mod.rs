@@ -15,11 +15,12 @@
 //! period, `Stop` follows. A second Ctrl-C kills at once.
 //!
 //! What the user reads, and what becomes of output that cannot be written: `output`. Jobs that PEs
-//! spawn, and the names that they publish: `spawned`. Processes that are started again instead of ending
-//! the job: `respawn`. Those without whom the others go on: `losses`.
+//! spawn, and the names that they publish: `spawned`. Hosts that cannot be reached: `missing`. Processes that
+//! are started again instead of ending the job: `respawn`. Those without whom the others go on: `losses`.
 
 mod census;
 mod losses;
+mod missing;
 mod output;
 mod progress;
 mod respawn;
@@ -83,6 +84,8 @@ pub enum Event<'a> {
     AgentClosed,
     /// Its process ended.
     AgentReaped(End),
+    /// Its process was started anew, as [`Action::StartAgent`] asks for; or why it cannot be.
+    AgentStarted(Result<u32, String>),
     /// Its remote shell said something.
     ShellText(&'a [u8]),
     /// A signal for the launcher.
@@ -154,6 +157,8 @@ pub struct Root {
     /// When the time limit is over.
     deadline: Option<u64>,
     stop_at: Option<u64>,
+    /// Hosts that cannot be reached, while others of them are waited for.
+    missing: Option<missing::Missing>,
     give_up_at: Option<u64>,
     finished: bool,
     moments: Moments,
@@ -197,6 +202,7 @@ impl Root {
                 setup.began.saturating_add(limit)
             }),
             stop_at: None,
+            missing: None,
             give_up_at: None,
             finished: false,
             moments: Moments::default(),
@@ -276,6 +282,7 @@ impl Root {
         match event {
             Event::FromAgent(bytes) => self.agent_bytes(bytes, now),
             Event::AgentClosed => self.agent.closed(now),
+            Event::AgentStarted(started) => self.agent_started(started, now),
             Event::ShellText(text) => self.shell_text(text, now),
             Event::AgentReaped(end) => self.agent.reaped(end),
             Event::Signal(signal) => self.signal(signal, now),
@@ -315,14 +322,30 @@ impl Root {
 
     /// Node 0's agent does not do its work: there is nobody left to end the job.
     fn agent_failed(&mut self, failure: &Failure, now: u64) {
+        self.release_said(now);
         self.fault(&failure.fault, now);
         self.finish(now);
     }
 
     fn agent_bytes(&mut self, bytes: &[u8], now: u64) {
         let each = |root: &mut Self, frame: Frame<'_>| root.frame(frame, now);
-        if let Err(failure) = child::receive(self, |root| &mut root.agent, bytes, now, each) {
+        let answered = self.agent.answered();
+        let received = child::receive(self, |root| &mut root.agent, bytes, now, each);
+        if !answered && self.agent.answered() {
+            self.release_said(now);
+        }
+        if let Err(failure) = received {
             self.agent_failed(&failure, now);
+        }
+    }
+
+    fn agent_started(&mut self, started: Result<u32, String>, now: u64) {
+        match started {
+            Ok(pid) => self.agent.begun(pid),
+            Err(what) => {
+                let failure = self.agent.cannot_start(what, now);
+                self.agent_failed(&failure, now);
+            }
         }
     }
 
@@ -415,6 +438,10 @@ impl Root {
             first if !self.losses.is_empty() => first,
             _ => fault.status(),
         };
+        let unreachable = matches!(fault.cause, Cause::Unreachable { .. });
+        if unreachable && self.missing.is_some() {
+            return self.add_missing(fault, now);
+        }
         if self.end_with(status) {
             // A process that fails has run, though the others may still be on their way.
             if fault.cause.is_of_a_pe() {
@@ -434,6 +461,9 @@ impl Root {
                     self.say(&format!("{text}{rest}"));
                 }
             }
+            if unreachable && self.await_missing(now) {
+                return;
+            }
             // What the others wait for tells whom a silent node holds up.
             match fault.cause {
                 Cause::Silent { .. } if !self.agent.is_lost() => self.stop_with_waits(now),
@@ -444,6 +474,7 @@ impl Root {
 
     fn stop(&mut self, grace_ns: u64, now: u64) {
         self.stop_at = None;
+        self.end_missing();
         self.jobs.send(&Frame::Stop { grace_ns });
         if !self.agent.answered() {
             // A host that has not answered has nothing to end, and may take its time.
@@ -546,6 +577,10 @@ impl Root {
             self.agent_failed(&failure, now);
         }
         self.look_for_answer(now);
+        if !self.ending && self.agent.is_due(now) {
+            self.agent.begin(now);
+            self.jobs.actions.push_back(Action::StartAgent);
+        }
     }
 
     fn finish(&mut self, now: u64) {

@@ -129,6 +129,20 @@ impl Root {
     }
 
     pub(super) fn shell_text(&mut self, text: &[u8], now: u64) {
+        let said = self.agent.hear(text);
+        self.pass_said(&said, now);
+    }
+
+    /// Tells what the remote shell has said that was held back.
+    pub(super) fn release_said(&mut self, now: u64) {
+        let said = self.agent.take_said();
+        self.pass_said(&said, now);
+    }
+
+    fn pass_said(&mut self, text: &[u8], now: u64) {
+        if text.is_empty() {
+            return;
+        }
         let number = self.setup.n_pes;
         self.turn(Stream::Err, now, |turns, emit| {
             turns.write(SHELL, number, text, now, emit);

@@ -31,6 +31,8 @@ const FAIL: i32 = 1;
 /// Something that the driver has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
+    /// Start the remote shell of node 0's agent anew. Its first frame is the driver's.
+    StartAgent,
     /// Start the launcher of a job that a PE has spawned. What the job is, is the first of its bytes.
     Start {
         /// Its number, by which events name it.

@@ -462,3 +462,56 @@ fn output_for_files_is_not_mixed() {
     assert_eq!(r.finished(), None);
     r.handle(Event::Written(Stream::Err, text.len() + files.len()), 4);
 }
+
+#[test]
+fn every_host_that_cannot_be_reached_is_told() {
+    let mut r = Root::new(Setup {
+        n_pes: 40,
+        options: options(),
+        hosts: (0..40).map(|n| format!("n{n:02}")).collect(),
+        ..Setup::default()
+    });
+    let fault = |node| {
+        Frame::Fault(Fault {
+            node,
+            pid: 0,
+            cause: Cause::Unreachable {
+                what: "no route".into(),
+            },
+        })
+    };
+    up(&mut r, &fault(3), 1);
+    let said = "shmrun: node 3 (n03): no route; ending the job\n";
+    assert_eq!(write_all(&mut r).1, said);
+    assert_eq!(sent(&mut r), b"", "others are waited for");
+    up(&mut r, &fault(7), SECOND / 2);
+    assert_eq!(write_all(&mut r).1, "shmrun: node 7 (n07): no route\n");
+    assert_eq!(r.next_timeout(), Some(SECOND / 2 + SECOND));
+    for node in 10..40 {
+        up(&mut r, &fault(node), SECOND);
+    }
+    assert_eq!(write_all(&mut r).1.lines().count(), 14);
+    r.handle(Event::Timer, 2 * SECOND);
+    let said = "shmrun: nor could agents be started on 16 more hosts: n[24-39]\n";
+    assert_eq!(write_all(&mut r).1, said);
+    assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+    assert_eq!(r.status(), exit::LAUNCHER);
+    // Later ones would not have been heard in time anyway.
+    up(&mut r, &fault(2), 3 * SECOND);
+    assert_eq!(write_all(&mut r).1, "");
+}
+
+#[test]
+fn waiting_for_more_hosts_ends() {
+    let mut r = root();
+    for tenth in 0..60 {
+        let fault = Fault {
+            node: tenth as u32,
+            pid: 0,
+            cause: Cause::Unreachable { what: "x".into() },
+        };
+        up(&mut r, &Frame::Fault(fault), tenth * SECOND / 10);
+        r.handle(Event::Timer, tenth * SECOND / 10);
+    }
+    assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
+}

@@ -39,8 +39,9 @@ pub(crate) unsafe fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
 /// return, that is the exit status; a panic ends it with status 101.
 ///
 /// # Safety
-/// This process has a single thread. `child` leaves its memory as that thread may find it: above
-/// all it drops no descriptor, whose owner is still in use here.
+/// Other threads of this process, if it has any, share nothing with `child` but the allocator, which works as
+/// for any of them. `child` leaves the memory as the thread that waits may find it: above all it drops no
+/// descriptor, whose owner is still in use here.
 pub(crate) unsafe fn fork_to_exec<F: Fn() -> u8>(child: F) -> io::Result<i32> {
     const STACK: usize = 64 << 10;
     extern "C" fn enter<F: Fn() -> u8>(child: *mut libc::c_void) -> libc::c_int {

@@ -190,6 +190,147 @@ fn host_files_of_other_launchers_are_understood() {
     assert!(out.stderr.contains(&want), "{out:?}");
 }
 
+/// A directory in front of `PATH` with commands of a batch system, which reach hosts through the network.
+fn commands(net: &Network, scripts: &[(&str, &str)]) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, script) in scripts {
+        let path = net.dir.join(name);
+        let script = script.replace("RSH", &net.rsh());
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    format!("{}:{}", net.dir.display(), std::env::var("PATH").unwrap())
+}
+
+/// As documented: options, then the program and its arguments, without a shell.
+const SRUN: &str = r#"test -z "$SLURM_MEM_PER_CPU$SLURM_NTASKS_PER_NODE" || exit 9
+for word; do
+    case $word in
+        --nodelist=*) host=${word#*=} ;;
+        --*) ;;
+        *) break ;;
+    esac
+    shift
+done
+echo "srun: cluster configuration lacks support for cpu binding" >&2
+exec RSH "$host" env "PATH=$PATH" "$@""#;
+
+#[test]
+fn the_allocation_of_a_batch_system_is_used() {
+    let net = Network::new();
+    let path = commands(
+        &net,
+        &[
+            ("srun", SRUN),
+            (
+                "blaunch",
+                r#"host=$1; shift; exec RSH "$host" env "PATH=$PATH" "$@""#,
+            ),
+            (
+                "qrsh",
+                r#"test "$1 $2" = "-inherit -V" && host=$3 && shift 3 && exec RSH "$host" env "PATH=$PATH" "$@""#,
+            ),
+            ("ssh", r#"exec RSH "$1" "PATH=$PATH; $2""#),
+            (
+                "pbs_attach",
+                r#"test "$1" = -j && BY=$2 && export BY && shift 2 && exec "$@""#,
+            ),
+            (
+                "flux",
+                r#"test "$*" = "resource R" && echo '{"version": 1, "execution": {"R_lite": [
+                {"rank": "0", "children": {"core": "0-1"}}, {"rank": "1", "children": {"core": "3"}}],
+                "nodelist": ["host[1-2]"]}}'"#,
+            ),
+        ],
+    );
+    let (nodes, pe) = (net.dir.join("nodes"), net.dir.join("pe"));
+    std::fs::write(&nodes, "host1\nhost1\nhost2\n").unwrap();
+    std::fs::write(
+        &pe,
+        "host1 2 q@host1 UNDEFINED\nhost2 1 q@host2 UNDEFINED\n",
+    )
+    .unwrap();
+    let (nodes, pe) = (nodes.to_str().unwrap(), pe.to_str().unwrap());
+    for vars in [
+        &[
+            ("SLURM_JOB_ID", "12"),
+            ("SLURM_JOB_NODELIST", "host[1-2]"),
+            ("SLURM_TASKS_PER_NODE", "2,1"),
+            ("SLURM_NTASKS", "3"),
+            ("SLURM_MEM_PER_CPU", "100"),
+            ("SLURM_NTASKS_PER_NODE", "2"),
+        ][..],
+        &[("LSB_JOBID", "9"), ("LSB_MCPU_HOSTS", "host1 2 host2 1")],
+        &[("PBS_JOBID", "7.server"), ("PBS_NODEFILE", nodes)],
+        &[("FLUX_URI", "local:///run/flux/local-0")],
+        &[("PE_HOSTFILE", pe), ("JOB_ID", "5"), ("NSLOTS", "3")],
+    ] {
+        let shmrun = |args: &[&str]| {
+            let job = shmrun(args).env("PATH", &path);
+            job.envs(vars.iter().copied()).run()
+        };
+        let script = "echo $PMI_RANK $RSH_HOST ${SLURM_MEM_PER_CPU:-}${BY:-}";
+        let out = shmrun(&["sh", "-c", script]);
+        assert_eq!(
+            (out.code(), out.stderr.as_str()),
+            (0, ""),
+            "{vars:?}: {out:?}"
+        );
+        let mark = match vars[0].0 {
+            "SLURM_JOB_ID" => " 100",
+            "PBS_JOBID" => " 7.server",
+            _ => "",
+        };
+        let want = ["0 host1", "1 host1", "2 host2"].map(|line| format!("{line}{mark}"));
+        assert_eq!(out.sorted(), want, "{vars:?}");
+
+        let out = shmrun(&["-n", "2", "--dry-run", "true"]);
+        let said = [
+            "the job runs on 1 of the 2 hosts of",
+            "with 3 tasks: host[1-2]",
+        ];
+        assert!(said.iter().all(|part| out.stderr.contains(part)), "{out:?}");
+        assert_eq!(shmrun(&["-n", "4", "true"]).code(), 2);
+        assert_eq!(
+            shmrun(&["--ppn", "2", "echo", "pe"]).stdout,
+            "pe\n".repeat(4)
+        );
+        // What was named wins.
+        let out = shmrun(&["-H", "host2:2", "sh", "-c", "echo $RSH_HOST"]);
+        assert_eq!(out.stdout, "host2\nhost2\n", "{out:?}");
+        let other = [
+            "-H",
+            "other",
+            "--rsh",
+            &net.rsh(),
+            "sh",
+            "-c",
+            "echo $RSH_HOST",
+        ];
+        assert_eq!(shmrun(&other).stdout, "other\n");
+        let alone = [
+            "--allocation",
+            "none",
+            "-n",
+            "2",
+            "sh",
+            "-c",
+            "echo $RSH_HOST",
+        ];
+        assert_eq!(shmrun(&alone).stdout, "\n\n");
+        let forked = [
+            "--launcher",
+            "fork",
+            "-N",
+            "2",
+            "sh",
+            "-c",
+            "echo $RSH_HOST",
+        ];
+        assert_eq!(shmrun(&forked).stdout, "\n\n");
+    }
+}
+
 #[test]
 fn this_machine_alone_needs_no_remote_shell() {
     let job = shmrun(&["--hosts", "localhost:3", "echo", "hi"]);
@@ -284,9 +425,8 @@ fn fails(net: &Network, host: &str, env: &[(&str, &str)], said: &[&str]) {
 fn a_host_that_cannot_be_reached_is_named_with_the_command() {
     let net = Network::new();
     let said = [
-        "unreachable: rsh: connect to host unreachable: No route to host\n",
         "cannot start the launch agent on host unreachable",
-        "status 255",
+        "status 255 after 'rsh: connect to host unreachable: No route to host' (3 attempts)",
         "examples/rsh",
         "--agent",
     ];
@@ -298,6 +438,41 @@ fn a_host_that_says_nothing_is_given_up() {
     let net = Network::new();
     let said = ["no launch agent answered on host silent within 0.3 s"];
     fails(&net, "silent", &[("SHMEM_RSH_TIMEOUT", "300ms")], &said);
+}
+
+#[test]
+fn every_host_that_cannot_be_reached_gets_its_line() {
+    let net = Network::new();
+    let hosts = "localhost,unreachable1,b,unreachable2,c,unreachable3";
+    let job = net.job(hosts, &["-n", "6", "sleep", "1000"]);
+    let job = job.env("SHMEM_LAUNCHER_RETRIES", "0");
+    let out = job.run();
+    assert_eq!(out.code(), 125, "{out:?}");
+    assert_eq!(out.messages().len(), 3, "{out:?}");
+    for host in ["(unreachable1)", "(unreachable2)", "(unreachable3)"] {
+        assert!(out.stderr.contains(host), "{out:?}");
+    }
+    assert_eq!(out.stderr.matches("ending the job").count(), 1);
+}
+
+#[test]
+fn a_host_that_refuses_for_a_while_is_tried_again() {
+    for hosts in ["refusing,b,c", "localhost,b,refusing"] {
+        let net = Network::new();
+        let out = net.sh(hosts, &["-n", "3"], "echo $RSH_HOST; exit 0").run();
+        assert_eq!(out.code(), 0, "{hosts}: {out:?}");
+        assert_eq!(out.stdout.matches("refusing").count(), 1);
+        assert_eq!(out.stderr, "");
+    }
+}
+
+#[test]
+fn hosts_are_started_one_after_the_other_if_that_is_wanted() {
+    let net = Network::new();
+    let hosts = ["localhost", "b", "c", "d", "e", "f"].join(",");
+    let job = net.sh(&hosts, &["-n", "12"], "echo pe");
+    let out = job.env("SHMEM_LAUNCHER_STARTS", "1").run();
+    assert_eq!((out.code(), out.stdout.lines().count()), (0, 12), "{out:?}");
 }
 
 /// Whose agent forks a shell that goes on in another process may take that for a process that somebody

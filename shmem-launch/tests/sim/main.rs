@@ -156,7 +156,7 @@ fn contact(node: u32) -> Contact {
         ..RemoteShell::default()
     };
     let host = format!("host{node}");
-    Contact::new(&shell, &host, &host, 1)
+    Contact::new(&shell, &host, &host).begun(1)
 }
 
 fn world(seed: u64) -> World {
@@ -211,6 +211,7 @@ fn world(seed: u64) -> World {
                 options: options.clone(),
                 input: InputRoute::default(),
                 pmix: false,
+                starts: 0,
                 children: tree
                     .children(node)
                     .map(|c| ChildSetup {

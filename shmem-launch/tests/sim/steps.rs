@@ -139,6 +139,7 @@ impl World {
                     let event = Event::Counted(number, census);
                     self.nodes[at].agent.handle(event, self.now);
                 }
+                Action::StartChild(_) => unreachable!("all were started, and none is tried again"),
             }
         }
         self.flush(at);

@@ -4,6 +4,7 @@ use super::start::fork_agent;
 use super::*;
 use crate::child::ChildSetup;
 use crate::driver::shell;
+use crate::remote::Contact;
 use shmem_pmi::tree::Tree;
 
 /// A child agent, as its parent's process sees it.
@@ -36,52 +37,80 @@ pub(in crate::driver) unsafe fn start(
     by_launcher: bool,
     token: u64,
 ) -> io::Result<Started> {
-    let mut unsent = OutBuf::default();
-    unsent.send(&Frame::Launch(&launch.encode()));
-    let (io, contact) = match &launch.machines {
-        Some(machines) if by_shell => {
-            let (host, target) = (launch.host(launch.node), launch.target(launch.node));
-            // SAFETY: as promised by the caller.
-            let shell = unsafe { shell::start(&machines.shell, host, target) };
-            let shell = shell.map_err(io::Error::other)?;
-            let io = ChildIo {
-                link: LinkIo::socket(shell.link, token),
-                pid: shell.pid,
-                said: Some(shell.said),
-            };
-            (io, Some(shell.contact))
-        }
-        _ => {
-            // SAFETY: as promised by the caller.
-            let (pid, link) = unsafe { fork_agent(by_launcher)? };
-            let io = ChildIo {
-                link: LinkIo::socket(link, token),
-                pid,
-                said: None,
-            };
-            (io, None)
-        }
+    if by_shell {
+        // SAFETY: as promised by the caller.
+        let (io, unsent) = unsafe { start_by_shell(launch, token) }.map_err(io::Error::other)?;
+        let contact = contact(launch).map(|contact| contact.begun(monotonic_ns()));
+        let setup = setup(launch, io.pid, contact);
+        return Ok(Started { io, setup, unsent });
+    }
+    // SAFETY: as promised by the caller.
+    let (pid, link) = unsafe { fork_agent(by_launcher)? };
+    let io = ChildIo {
+        link: LinkIo::socket(link, token),
+        pid,
+        said: None,
     };
-    // While this process makes its own node, the child makes that one. What does not fit goes when there is
-    // room, and to a remote shell when it has connected.
-    io.link.send_some(&mut unsent);
+    let unsent = send_launch(launch, &io);
+    let setup = setup(launch, pid, None);
+    Ok(Started { io, setup, unsent })
+}
+
+/// What is known of the agent for which `launch` is meant.
+fn setup(launch: &Launch, pid: i32, contact: Option<Contact>) -> ChildSetup {
     let tree = Tree::new(launch.n_nodes, launch.degree);
     let nodes = tree.subtree(launch.node);
     let layout = launch.layout();
-    Ok(Started {
-        setup: ChildSetup {
-            node: launch.node,
-            ranks: layout.ranks(nodes.start).start..layout.ranks(nodes.end - 1).end,
-            pid: io.pid as u32,
-            contact,
-        },
-        io,
-        unsent,
-    })
+    ChildSetup {
+        node: launch.node,
+        ranks: layout.ranks(nodes.start).start..layout.ranks(nodes.end - 1).end,
+        pid: pid as u32,
+        contact,
+    }
 }
 
-/// Starts the agents of `nodes`, for which `launch` is right but for its node. Of those that cannot be
-/// started by a remote shell the first is told.
+/// While this process makes its own node, the child makes that one. What does not fit goes when there is
+/// room, and to a remote shell when it has connected.
+fn send_launch(launch: &Launch, io: &ChildIo) -> OutBuf {
+    let mut unsent = OutBuf::default();
+    unsent.send(&Frame::Launch(&launch.encode()));
+    io.link.send_some(&mut unsent);
+    unsent
+}
+
+/// Starts the remote shell of the agent for which `launch` is meant. Gives what waits to be sent to it, too.
+///
+/// # Errors
+/// What to tell the user.
+///
+/// # Safety
+/// This process has a single thread.
+pub(in crate::driver) unsafe fn start_by_shell(
+    launch: &Launch,
+    token: u64,
+) -> Result<(ChildIo, OutBuf), String> {
+    let machines = launch.machines.as_ref().ok_or("no hosts were named")?;
+    let (host, target) = (launch.host(launch.node), launch.target(launch.node));
+    // SAFETY: as promised by the caller.
+    let shell = unsafe { shell::start(&machines.shell, host, target)? };
+    let io = ChildIo {
+        link: LinkIo::socket(shell.link, token),
+        pid: shell.pid,
+        said: Some(shell.said),
+    };
+    let unsent = send_launch(launch, &io);
+    Ok((io, unsent))
+}
+
+/// The host of the agent for which `launch` is meant, before it was called.
+fn contact(launch: &Launch) -> Option<Contact> {
+    let machines = launch.machines.as_ref()?;
+    let (host, target) = (launch.host(launch.node), launch.target(launch.node));
+    Some(Contact::new(&machines.shell, host, target))
+}
+
+/// Starts the agents of `nodes`, for which `launch` is right but for its node; of hosts as many as may be
+/// waited for at a time. Of those that cannot be started by a remote shell the first is told.
 ///
 /// # Safety
 /// This process has a single thread.
@@ -90,20 +119,28 @@ pub(super) unsafe fn start_all(
     nodes: impl Iterator<Item = u32>,
 ) -> io::Result<(Vec<Started>, Option<io::Error>)> {
     let by_shell = launch.machines.is_some();
+    let starts = launch.machines.as_ref().map(|m| u64::from(m.shell.starts));
     let (mut all, mut failure) = (Vec::new(), None);
     for (node, at) in nodes.zip(0u64..) {
         let theirs = Launch {
             node,
             ..launch.clone()
         };
+        let mut none = Started {
+            setup: setup(&theirs, 0, None),
+            ..Started::default()
+        };
+        if starts.is_some_and(|starts| at >= starts) {
+            none.setup.contact = contact(&theirs);
+            all.push(none);
+            continue;
+        }
         // SAFETY: as promised by the caller.
         let started = unsafe { start(&theirs, by_shell, false, CHILD | at) };
         all.push(match started {
             Ok(started) => started,
             Err(e) if by_shell => {
                 failure.get_or_insert(e);
-                let mut none = Started::default();
-                none.setup.node = node;
                 none
             }
             Err(e) => return Err(e),
@@ -113,6 +150,31 @@ pub(super) unsafe fn start_all(
 }
 
 impl AgentProcess {
+    /// Starts the remote shell of a child whose turn has come, or that is tried again.
+    pub(super) fn start_child(&mut self, at: usize) {
+        let started = self.try_to_start(at).map_err(|e| e.to_string());
+        self.tell(Event::ChildStarted(at, started));
+    }
+
+    fn try_to_start(&mut self, at: usize) -> io::Result<u32> {
+        let node = self.agent.child_node(at);
+        let launch = Launch {
+            node,
+            ..self.launch.clone()
+        };
+        let token = at as u64;
+        // SAFETY: an agent has a single thread.
+        let started = unsafe { start_by_shell(&launch, CHILD | token) };
+        let (io, unsent) = started.map_err(io::Error::other)?;
+        *self.agent.outgoing(Some(at)) = unsent;
+        io.link.watch(&self.epoll)?;
+        if let Some(said) = &io.said {
+            self.outputs.add(said, SHELL | token, Interest::Read)?;
+        }
+        self.children[at] = io;
+        Ok(self.children[at].pid as u32)
+    }
+
     pub(super) fn child_ready(&mut self, at: usize, event: Ready) {
         if !event.readable() {
             return;

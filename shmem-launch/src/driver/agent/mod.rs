@@ -319,6 +319,7 @@ impl AgentProcess {
                     pe,
                     budget_ms,
                 } => self.trace(number, pe, budget_ms),
+                Action::StartChild(at) => self.start_child(at),
                 Action::DropChild(at) => self.drop_child(at),
                 Action::Stdin(data) => self.add_input(&data),
                 Action::StdinEnd => self.end_input(),

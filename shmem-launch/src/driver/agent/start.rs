@@ -216,7 +216,11 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     // After everything was forked that is not to inherit it. A remote shell has its standard error
     // beside the link.
     let open = |c: &ChildIo| u32::from(c.link.is_open()) + u32::from(c.said.is_some());
-    let links = children.iter().map(open).sum();
+    let links = match &launch.machines {
+        // Some may be started later.
+        Some(_) => 2 * children.len() as u32,
+        None => children.iter().map(open).sum(),
+    };
     let inputs = input.here.end - input.here.start;
     let agents_here = launch.machines.as_ref().map_or(launch.n_nodes, |_| 1);
     let need = limits::descriptors(n_local, links, inputs);
@@ -234,6 +238,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
             input: input.clone(),
             pmix: launch.pmix.is_some(),
             children: setups,
+            starts: launch.machines.as_ref().map_or(0, |m| m.shell.starts),
         },
         pmi,
     );

@@ -25,7 +25,7 @@ use super::agent::children::{self, ChildIo};
 use super::link::{self, Got, LinkIo};
 use super::reap::reap_all;
 use crate::exit::End;
-use crate::frame::{InputTo, Stream};
+use crate::frame::{InputTo, Launch, Stream};
 use crate::job::Job;
 use crate::report::{self, Launcher, Reduced};
 use crate::root::{Action, Event, Root, Setup};
@@ -125,7 +125,9 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     if reads {
         reader(notes.clone(), room.clone());
     }
+    let again = by_shell.then(|| launch.clone());
     let mut driver = LauncherProcess {
+        launch: again,
         root: Root::new(Setup {
             n_pes: launch.n_pes,
             n_nodes: launch.n_nodes,
@@ -185,6 +187,8 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
 
 struct LauncherProcess {
     root: Root,
+    /// What node 0's agent is told, if it may have to be started anew.
+    launch: Option<Launch>,
     /// Node 0's agent.
     agent: ChildIo,
     reading_shell: bool,
@@ -220,6 +224,7 @@ impl LauncherProcess {
                 match action {
                     Action::Start { number } => self.start_spawned(number),
                     Action::Answer { client, text } => self.answer(client, text),
+                    Action::StartAgent => self.start_agent(),
                 }
             }
             self.write_texts();
@@ -256,6 +261,28 @@ impl LauncherProcess {
             }
             self.tell(Event::Timer);
         }
+    }
+
+    /// Starts the remote shell of node 0's agent anew.
+    fn start_agent(&mut self) {
+        let started = self.try_to_start().map_err(|e| e.to_string());
+        self.tell(Event::AgentStarted(started));
+    }
+
+    fn try_to_start(&mut self) -> io::Result<u32> {
+        let launch = self.launch.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        // SAFETY: the remote shell is executed at once, and threads that read and write streams share nothing
+        // with it.
+        let started = unsafe { children::start_by_shell(launch, LINK) };
+        let (agent, unsent) = started.map_err(io::Error::other)?;
+        *self.root.outgoing() = unsent;
+        agent.link.watch(&self.epoll)?;
+        if let Some(said) = &agent.said {
+            self.epoll.add(said, SHELL, Interest::Read)?;
+        }
+        self.reading_shell = true;
+        self.agent = agent;
+        Ok(self.agent.pid as u32)
     }
 
     fn link_ready(&mut self, buf: &mut [u8]) {
