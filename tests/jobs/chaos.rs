@@ -248,9 +248,13 @@ fn is(process: &Process, name: &str) -> bool {
 }
 
 fn victims(job: &Running, name: &str) -> Vec<i32> {
-    let mut all = job.processes();
-    all.retain(|p| is(p, name) && p.state != 'Z');
-    all.iter().map(|p| p.pid).collect()
+    let all = job.processes();
+    let has_guard = |pid| all.iter().any(|p| p.name == "pe-guard" && p.parent == pid);
+    // What an agent has just forked to start PEs has its name for a moment.
+    let starts_pes =
+        |p: &&Process| name == "shmrun-agent" && has_guard(p.parent) && !has_guard(p.pid);
+    let meant = all.iter().filter(|p| is(p, name) && p.state != 'Z');
+    meant.filter(|p| !starts_pes(p)).map(|p| p.pid).collect()
 }
 
 /// A directory for a job, with a remote shell.
@@ -284,6 +288,8 @@ fn happen(job: &Running, plan: &Plan, chance: &mut Chance) {
         };
         match fault {
             Fault::Nothing => {}
+            // Whom somebody stops when all above are gone, only that one can continue.
+            Fault::Signal(_, STOP) if Process::of(job.pid()).is_none_or(|p| p.state == 'Z') => {}
             Fault::Signal(name, signal) => {
                 if let Some(pid) = one(name) {
                     kill(pid, signal);
@@ -346,7 +352,12 @@ fn judge(plan: &Plan, dir: &Path, outcome: &Outcome) -> Result<(), String> {
         return Err(format!("{left} files are left"));
     }
     // Programs may well panic that cannot write.
-    let panicked = |l: &str| l.contains("panicked at") && !l.starts_with("shmem: PE");
+    let ours = [
+        "panicked at shmem-launch",
+        "panicked at shmem-pmi",
+        "panicked at shmem-node",
+    ];
+    let panicked = |l: &str| ours.iter().any(|part| l.contains(part));
     if outcome.stderr.lines().any(panicked) {
         return Err("somebody panicked".to_owned());
     }
