@@ -89,7 +89,7 @@ impl Member {
     pub fn get(&self, rank: usize) -> io::Result<Vec<u8>> {
         let value = self
             .process
-            .get_of(rank, &key(rank))
+            .get_of(rank as u32, &key(rank))
             .map_err(io::Error::other)?;
         value.ok_or_else(|| io::Error::other(format!("process {rank} has put nothing")))
     }
