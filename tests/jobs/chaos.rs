@@ -248,13 +248,22 @@ fn is(process: &Process, name: &str) -> bool {
 }
 
 fn victims(job: &Running, name: &str) -> Vec<i32> {
+    let mut all = job.processes();
+    all.retain(|p| is(p, name) && p.state != 'Z');
+    all.iter().map(|p| p.pid).collect()
+}
+
+/// Stops an agent for good. What an agent has just forked to start PEs has its name for a moment; that goes on
+/// again, since nobody ends a job whose PEs are only slow to start.
+fn stop_agent(job: &Running, pid: i32) {
+    kill(pid, STOP);
+    std::thread::sleep(Duration::from_millis(300));
     let all = job.processes();
     let has_guard = |pid| all.iter().any(|p| p.name == "pe-guard" && p.parent == pid);
-    // What an agent has just forked to start PEs has its name for a moment.
-    let starts_pes =
-        |p: &&Process| name == "shmrun-agent" && has_guard(p.parent) && !has_guard(p.pid);
-    let meant = all.iter().filter(|p| is(p, name) && p.state != 'Z');
-    meant.filter(|p| !starts_pes(p)).map(|p| p.pid).collect()
+    let parent = all.iter().find(|p| p.pid == pid).map(|p| p.parent);
+    if parent.is_some_and(has_guard) && !has_guard(pid) {
+        kill(pid, CONT);
+    }
 }
 
 /// A directory for a job, with a remote shell.
@@ -292,7 +301,10 @@ fn happen(job: &Running, plan: &Plan, chance: &mut Chance) {
             Fault::Signal(_, STOP) if Process::of(job.pid()).is_none_or(|p| p.state == 'Z') => {}
             Fault::Signal(name, signal) => {
                 if let Some(pid) = one(name) {
-                    kill(pid, signal);
+                    match signal {
+                        STOP => stop_agent(job, pid),
+                        _ => kill(pid, signal),
+                    }
                 }
             }
             Fault::Pause(name) => {
