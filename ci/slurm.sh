@@ -43,6 +43,10 @@ finish() {
         done
         break
     done
+    # What watches over a step that was ended late waits for a controller that has gone.
+    for pid in $(pgrep -x slurmstepd); do
+        grep -qzxF "SLURM_CONF=$dir/slurm.conf" "/proc/$pid/environ" 2>/dev/null && pids+=" $pid"
+    done
     for pid in $pids; do kill -9 "$pid" 2>/dev/null || true; done
     rm -rf "$dir"
 }
