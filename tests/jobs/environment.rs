@@ -68,7 +68,7 @@ fn version_and_settings_are_told_once() {
             out.matches("SHMEM_SYMMETRIC_SIZE=256M  (default)").count(),
             1
         );
-        assert!(out.contains("SHMEM_LINGER=400ms  (set)"), "{out}");
+        assert!(out.contains("SHMEM_LINGER=400ms  (environment)"), "{out}");
     }
     assert_eq!(shmrun("-n 3", &[LIVES, "1"]).succeed(), "");
 }

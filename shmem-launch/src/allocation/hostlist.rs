@@ -12,6 +12,9 @@ use shmem_node::contract::MAX_PES;
 /// Most hosts of a list: each needs a PE.
 const MOST: usize = MAX_PES as usize;
 
+/// Most brackets of a name.
+const BRACKETS: usize = 16;
+
 /// The names of a list, in its order.
 ///
 /// # Errors
@@ -19,6 +22,9 @@ const MOST: usize = MAX_PES as usize;
 pub fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for entry in split(list)? {
+        if entry.matches('[').count() > BRACKETS {
+            return Err(format!("a name has more than {BRACKETS} brackets"));
+        }
         expand_entry(entry, "", &mut hosts)?;
     }
     match hosts.is_empty() {
@@ -191,6 +197,8 @@ mod tests {
             let e = expand(list).unwrap_err();
             assert!(e.contains(part), "{list}: {e}");
         }
+        let e = expand(&"[0]".repeat(100_000)).unwrap_err();
+        assert!(e.contains("more than 16 brackets"), "{e}");
     }
 
     #[test]

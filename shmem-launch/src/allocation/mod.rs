@@ -21,6 +21,7 @@ pub mod hostlist;
 mod others;
 mod slurm;
 
+use std::collections::HashMap;
 use std::io;
 
 use shmem_node::settings::{AllocationChoice, Batch};
@@ -246,17 +247,41 @@ impl Allocation {
         !matches!(self.batch, Batch::Lsf | Batch::Sge)
     }
 
-    /// One of its hosts, as a user may name it: with or without its domain.
-    pub fn host(&self, name: &str) -> Option<&Host> {
-        let exact = self.hosts.iter().find(|h| h.name == name);
-        exact.or_else(|| self.hosts.iter().find(|h| same_host(&h.name, name)))
+    /// Its hosts by their names.
+    pub fn by_name(&self) -> ByName<'_> {
+        let mut all = ByName::default();
+        for host in &self.hosts {
+            all.full.entry(&host.name).or_insert(host);
+            all.short.entry(without_domain(&host.name)).or_insert(host);
+        }
+        all
     }
+}
+
+/// Hosts of an allocation, to be found as a user may name them: with or without their domains.
+#[derive(Debug, Default)]
+pub struct ByName<'a> {
+    full: HashMap<&'a str, &'a Host>,
+    short: HashMap<&'a str, &'a Host>,
+}
+
+impl<'a> ByName<'a> {
+    /// The host of this name.
+    pub fn get(&self, name: &str) -> Option<&'a Host> {
+        let found = self.full.get(name).or_else(|| self.short.get(name));
+        found
+            .or_else(|| self.full.get(without_domain(name)))
+            .copied()
+    }
+}
+
+fn without_domain(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
 }
 
 /// Whether two names are of one machine of an allocation, one of them perhaps without its domain.
 pub fn same_host(a: &str, b: &str) -> bool {
-    let without_domain = |full: &str, short: &str| full.split('.').next() == Some(short);
-    a == b || without_domain(a, b) || without_domain(b, a)
+    a == b || without_domain(a) == b || without_domain(b) == a
 }
 
 /// The beginning of a value, for a message.

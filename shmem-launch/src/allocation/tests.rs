@@ -206,8 +206,8 @@ fn pbs_lists_a_host_for_every_slot() {
         a.starter(&pbs).before,
         ["/opt/bin/pbs_attach", "-j", "7.server"]
     );
-    assert_eq!(a.host("a").unwrap().name, "a.x");
-    assert_eq!(a.host("a.y"), None);
+    assert_eq!(a.by_name().get("a").unwrap().name, "a.x");
+    assert_eq!(a.by_name().get("a.y"), None);
     pbs.files.insert("/nodes", "a\n-x\n".into());
     let e = refused(&pbs);
     assert!(

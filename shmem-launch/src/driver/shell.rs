@@ -80,7 +80,7 @@ unsafe fn spawn(shell: &RemoteShell, target: &str) -> io::Result<Shell> {
         }
         crate::exit::NOT_EXECUTABLE
     };
-    // SAFETY: one thread, as promised by the caller; the child changes nothing that we own.
+    // SAFETY: what other threads do is for the caller; the child changes nothing that we own.
     let pid = unsafe { sys::fork_to_exec(child)? };
     Ok(Shell {
         pid,

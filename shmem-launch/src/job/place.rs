@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use shmem_node::settings::{AllocationChoice, Batch, LauncherChoice, Settings};
 
-use crate::allocation::{self, Allocation, AllocationError, Surroundings, batch_name};
+use crate::allocation::{self, Allocation, AllocationError, ByName, Surroundings, batch_name};
 use crate::cli::Cli;
 use crate::exit::{LAUNCHER, USAGE};
 use crate::frame::{EnvVar, Machine, Machines};
@@ -201,8 +201,9 @@ impl Place {
             found => found?,
         };
         let mut notes = Vec::new();
+        let strangers = |of: ByName<'_>| hosts.iter().all(|h| of.get(&h.name).is_none());
         if let (Some(of), LauncherChoice::Auto) = (&allocation, &settings.launcher)
-            && !hosts.iter().any(|h| of.host(&h.name).is_some())
+            && strangers(of.by_name())
         {
             notes.push(format!(
                 "the hosts that were named are used instead of {} ({})",
@@ -293,7 +294,7 @@ impl Place {
         let (name, own) = (host.name.as_str(), self.own_name.as_str());
         let by_batch = self.allocation.as_ref().is_some_and(|a| match &a.own_name {
             Some(own) => name == own,
-            None => a.host(name).is_some() && allocation::same_host(name, own),
+            None => a.by_name().get(name).is_some() && allocation::same_host(name, own),
         });
         by_batch || hosts::is_this_machine(name, own)
     }
@@ -336,9 +337,10 @@ impl Place {
             return;
         };
         let used = &hosts[..layout.n_nodes() as usize];
+        let known = of.by_name();
         let used: Vec<&str> = used
             .iter()
-            .filter_map(|h| of.host(&h.name))
+            .filter_map(|h| known.get(&h.name))
             .map(|h| h.name.as_str())
             .collect();
         if !used.is_empty() && used.len() < of.hosts.len() {
@@ -428,7 +430,10 @@ fn starter(
         words: words.to_vec(),
         ..RemoteShell::default()
     };
-    let stranger = |of: &Allocation| hosts.iter().find(|h| of.host(&h.name).is_none());
+    let stranger = |of: &Allocation| {
+        let known = of.by_name();
+        hosts.iter().find(|h| known.get(&h.name).is_none())
+    };
     let of = match (&settings.launcher, allocation) {
         (LauncherChoice::Command(words), _) => return Ok((command(words), true)),
         (LauncherChoice::Of(batch), Some(of)) if of.batch == *batch => match stranger(of) {
@@ -454,8 +459,9 @@ fn starter(
         (_, Some(of)) if stranger(of).is_none() => of,
         _ => return Ok((command(&["ssh".into()]), true)),
     };
+    let known = of.by_name();
     for host in hosts {
-        if let Some(known) = of.host(&host.name).filter(|_| host.target.is_none()) {
+        if let Some(known) = known.get(&host.name).filter(|_| host.target.is_none()) {
             host.target = known.target.clone().or_else(|| {
                 let name = known.name.clone();
                 (name != host.name).then_some(name)

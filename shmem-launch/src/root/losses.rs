@@ -32,6 +32,22 @@ impl Losses {
             .sum()
     }
 
+    /// Notes the loss of PEs. Those of them that were lost before keep their fate.
+    fn add(&mut self, first: u32, last: u32, how: &str) {
+        let before = self.all.range(first..=last);
+        let before: Vec<(u32, u32)> = before.map(|(&from, &(to, _))| (from, to)).collect();
+        let mut next = first;
+        for (from, to) in before {
+            if next < from {
+                self.all.insert(next, (from - 1, how.to_owned()));
+            }
+            next = to.saturating_add(1);
+        }
+        if next <= last {
+            self.all.insert(next, (last, how.to_owned()));
+        }
+    }
+
     /// Groups of consecutive PEs of the same fate.
     fn groups(&self) -> Vec<(u32, u32, &str)> {
         let mut groups: Vec<(u32, u32, &str)> = Vec::new();
@@ -95,7 +111,7 @@ impl Root {
         if !cause.is_of_a_pe() {
             self.agent.out.send(&Frame::Lost(loss.clone()));
         }
-        self.losses.all.insert(loss.first, (loss.last, how));
+        self.losses.add(loss.first, loss.last, &how);
     }
 
     /// Tells of all of them.
@@ -119,5 +135,27 @@ impl Root {
             shown.join("; ")
         );
         self.say(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_lost_twice() {
+        let mut losses = Losses::default();
+        losses.add(5, 5, "killed");
+        losses.add(4, 7, "lost with node 1");
+        losses.add(4, 4, "late");
+        losses.add(0, 9, "lost with node 0");
+        let want = [
+            (0, 3, "lost with node 0"),
+            (4, 4, "lost with node 1"),
+            (5, 5, "killed"),
+            (6, 7, "lost with node 1"),
+            (8, 9, "lost with node 0"),
+        ];
+        assert_eq!((losses.pes(), losses.groups()), (10, want.to_vec()));
     }
 }

@@ -1,9 +1,7 @@
 //! The system calls of the launcher and its agents that std does not offer: fork, process groups,
 //! signals as descriptors, epoll, waiting without blocking, limits. Most are rustix's; the unsafe code of
 //! this crate is here, and is what rustix lacks. The drivers only add the promise that whoever forks has
-//! a single thread.
-//!
-//! Between fork and exec only what needs no lock and no memory of the other process is called.
+//! a single thread, and that other threads have nothing to do with what is executed at once.
 
 mod descriptors;
 mod epoll;

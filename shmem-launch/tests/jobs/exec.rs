@@ -539,15 +539,17 @@ fn statuses_of_all_pes_are_told_where_they_differ() {
     let script = "trap 'exit 9' TERM; : > $PMI_RANK; [ $PMI_RANK = 2 ] || { sleep 100 & wait; }\n\
         until [ -e 0 ] && [ -e 1 ] && [ -e 3 ]; do sleep 0.05; done; exit 5";
     let options = ["-n", "4", "--nodes", "2", "-wdir", dir.to_str().unwrap()];
-    let out = sh(&options, script).run();
+    // As long as it takes to end in one's own way.
+    let patient = |job: shmem_testkit::Job| job.env("SHMEM_GRACE", "100s").run();
+    let out = patient(sh(&options, script));
     std::fs::remove_dir_all(&dir).unwrap();
     assert_eq!(out.code(), 5);
     let line = "shmrun: how all PEs ended: status 9: PEs 0-1,3; status 5: PE 2\n";
     assert!(out.stderr.ends_with(line), "{out:?}");
-    let out = sh(&["-n", "2"], "[ $PMI_RANK = 1 ] && exit 5; exec sleep 100").run();
+    let script = "[ $PMI_RANK = 1 ] && exit 5; exec sleep 1000";
+    let out = patient(sh(&["-n", "2"], script));
     assert!(!out.stderr.contains("all PEs"), "{out:?}");
-    let options = ["-n", "2", "-print-all-exitcodes"];
-    let out = sh(&options, "[ $PMI_RANK = 1 ] && exit 5; exec sleep 100").run();
+    let out = patient(sh(&["-n", "2", "-print-all-exitcodes"], script));
     assert!(
         out.stderr.contains("SIGTERM: PE 0; status 5: PE 1"),
         "{out:?}"

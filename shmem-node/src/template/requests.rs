@@ -16,6 +16,14 @@ pub(super) enum Role {
     Finished,
 }
 
+/// Whether the launch agent has gone, with a reply unread or before it could be sent.
+fn is_gone(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
 /// Serves spawn requests until the launch agent says that there are no more, or goes away.
 ///
 /// `start` starts one PE with the descriptors that came for it and gives its pid, or `None` in the
@@ -35,10 +43,11 @@ pub(super) fn serve_requests(
     let malformed = |e| io::Error::new(io::ErrorKind::InvalidData, e);
     let mut buf = [0; MAX_MESSAGE];
     loop {
-        let (n, fds) = sys::recv_with_fds(sock, &mut buf)?;
-        if n == 0 {
-            return Ok(Role::Finished);
-        }
+        let (n, fds) = match sys::recv_with_fds(sock, &mut buf) {
+            Ok((0, _)) => return Ok(Role::Finished),
+            Err(e) if is_gone(&e) => return Ok(Role::Finished),
+            received => received?,
+        };
         let pes = request(&buf[..n]).map_err(malformed)?;
         let mut fds = fds.into_iter();
         let mut reply = Started {
@@ -66,6 +75,51 @@ pub(super) fn serve_requests(
                 }
             }
         }
-        sys::send_with_fds(sock, &reply.encode(), &[])?;
+        match sys::send_with_fds(sock, &reply.encode(), &[]) {
+            Err(e) if is_gone(&e) => return Ok(Role::Finished),
+            sent => sent?,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::template::NlaSide;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC;
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    }
+
+    #[test]
+    fn an_agent_that_has_gone_asks_for_nothing_more() {
+        // It has not read what was answered.
+        let (ours, theirs) = pair();
+        sys::send_with_fds(theirs.as_fd(), &[0; 8], &[]).unwrap();
+        drop(ours);
+        let nobody = |_: &PeSpec, _: &[OwnedFd]| -> io::Result<Option<i32>> { panic!("asked for") };
+        let served = serve_requests(theirs.as_fd(), nobody);
+        assert_eq!(served.unwrap(), Role::Finished);
+        // It ends before it is answered.
+        let (ours, theirs) = pair();
+        let fds = [theirs.as_fd(); 3];
+        let pe = PeSpec {
+            rank: 0,
+            local: 0,
+            has_stdin: 0,
+        };
+        let agent = NlaSide::new(ours);
+        agent.spawn(&[pe], &fds).unwrap();
+        let mut agent = Some(agent);
+        let served = serve_requests(theirs.as_fd(), |_, _| {
+            agent = None;
+            Ok(Some(77))
+        });
+        assert_eq!(served.unwrap(), Role::Finished);
     }
 }

@@ -537,8 +537,9 @@ mod tests {
 
     #[test]
     fn what_has_come_is_there_although_somebody_holds_the_output() {
-        // Without its environment nobody finds it.
-        let outcome = shell("echo said; env -i sleep 5 & exit 0").run_within(PATIENCE);
+        // Without its environment nobody finds it. It is forked by one that has none already.
+        let holder = "env -i /bin/sh -c 'sleep 5 & exit 0'";
+        let outcome = shell(&format!("echo said; {holder}; exit 0")).run_within(PATIENCE);
         assert_eq!(outcome.stdout, "said\n");
         let how = outcome.failure().expect("somebody was left");
         assert!(how.contains("holds its output"), "{how}");

@@ -84,7 +84,7 @@ fn send_launch(launch: &Launch, io: &ChildIo) -> OutBuf {
 /// What to tell the user.
 ///
 /// # Safety
-/// This process has a single thread.
+/// As of [`sys::fork_to_exec`].
 pub(in crate::driver) unsafe fn start_by_shell(
     launch: &Launch,
     token: u64,

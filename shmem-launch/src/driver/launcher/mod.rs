@@ -271,8 +271,8 @@ impl LauncherProcess {
 
     fn try_to_start(&mut self) -> io::Result<u32> {
         let launch = self.launch.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        // SAFETY: the remote shell is executed at once, and threads that read and write streams share nothing
-        // with it.
+        // SAFETY: the remote shell is executed at once; the threads that read and write streams share nothing
+        // with what happens before that but the allocator.
         let started = unsafe { children::start_by_shell(launch, LINK) };
         let (agent, unsent) = started.map_err(io::Error::other)?;
         *self.root.outgoing() = unsent;
