@@ -47,10 +47,10 @@ targets! {
     pmi::pmi_tree + pmi_tree_seeds;
     pmi::pmi_question + pmi_question_seeds;
     pmi::pmix_message + pmix_message_seeds;
+    launch::pmix_server + pmix_server_seeds;
     pmi_server::pmi_server + pmi_server_seeds;
     pmi::process_mapping + process_mapping_seeds;
     launch::launch_frame + launch_frame_seeds;
-    launch::pmix_server + pmix_server_seeds;
     settings::settings + settings_seeds;
     verbs::verbs + verbs_seeds;
 }

@@ -85,5 +85,5 @@ macro_rules! targets {
 
 targets! {
     packet connection_message ud_address owner_message pmi1 pmi2 pmi_tree pmi_question pmix_message
-    pmi_server process_mapping launch_frame pmix_server settings verbs
+    pmix_server pmi_server process_mapping launch_frame settings verbs
 }

@@ -4,9 +4,9 @@
 //! # The command
 //! A remote shell is whatever executes a command on a host and lasts as long as it, with standard input and
 //! output, which are the link: ssh, or what a batch system has for that. Its words may hold `{host}`, and
-//! `{command}` for the words to execute, as srun takes them. Without, they are followed by the host and by
-//! one line `exec SHMRUN --agent`, quoted for the shell there, as ssh, dbclient and rsh take it; `exec`
-//! leaves no shell between the remote shell's server and the agent.
+//! `{command}` for the words to execute, as srun takes them. Without `{command}` they are followed by the host, unless
+//! `{host}` is in them, and by one line `exec SHMRUN --agent`, quoted for the shell there, as ssh, dbclient and rsh
+//! take it; `exec` leaves no shell between the remote shell's server and the agent.
 //!
 //! # The greeting
 //! The first bytes on the link are the agent's: eight that no shell prints, then the version of the
@@ -119,7 +119,7 @@ impl RemoteShell {
             }
             argv.push(out);
         }
-        if !has(HOST) {
+        if !has(HOST) && !has(COMMAND) {
             argv.push(target.as_bytes().to_vec());
         }
         if !has(COMMAND) {
@@ -498,8 +498,9 @@ mod tests {
         );
         assert_eq!(
             of("on x={command};", &[]),
-            "on|x=exec '/opt/my apps/shmrun' --agent;|b"
+            "on|x=exec '/opt/my apps/shmrun' --agent;"
         );
+        assert_eq!(of("box {command}", &[]), format!("box|{agent}"));
         assert_eq!(
             of("ssh", &["attach", "-j", "7[1]"]),
             "ssh|b|exec attach -j '7[1]' '/opt/my apps/shmrun' --agent"

@@ -99,6 +99,41 @@ fn pages_name_nothing_that_has_gone() {
     assert!(seen > 100, "only {seen} paths in {} pages", pages.len());
 }
 
+/// What the page on troubles quotes of messages is what programs say; `...` stands for a value there.
+#[test]
+fn quoted_messages_are_those_of_programs() {
+    let mut files = Vec::new();
+    sources(workspace(), ".rs", &mut files);
+    files.retain(|(path, _)| !path.contains("/tests/") && !path.ends_with("tests.rs"));
+    let said: Vec<_> = files.iter().map(|(_, text)| as_quoted(text)).collect();
+    let page = read("docs/troubleshooting.md");
+    let (mut unknown, mut seen) = (Vec::new(), 0);
+    for line in page.lines().filter(|line| line.starts_with("| ")) {
+        let words = line.split(" | ").next().unwrap_or_default();
+        for quoted in words.split('`').skip(1).step_by(2) {
+            if !quoted.contains(' ') {
+                continue;
+            }
+            seen += 1;
+            let parts: Vec<_> = quoted.split("...").map(str::trim).collect();
+            let says = |text: &&String| parts.iter().all(|part| text.contains(part));
+            unknown.extend(said.iter().find(says).is_none().then_some(quoted));
+        }
+    }
+    assert!(unknown.is_empty(), "nobody says {unknown:#?}");
+    assert!(seen > 30, "only {seen} messages");
+}
+
+/// A source text whose literals go over no line end.
+fn as_quoted(source: &str) -> String {
+    let mut pieces = source.split("\\\n");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        text += piece.trim_start();
+    }
+    text
+}
+
 /// The tour has a row for each package, or for the folder that it is in.
 #[test]
 fn the_tour_passes_all_packages() {
