@@ -36,7 +36,8 @@ finish() {
     pids=$(children)
     # Jobs first: slurmd's children are no children of ours.
     [[ -n ${SLURM_CONF:-} ]] && timeout 10 scancel --full --user="$(id -un)" 2>/dev/null || true
-    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+    # And commands that wait for what this Slurm no longer does.
+    for pid in $pids $(jobs -p); do kill "$pid" 2>/dev/null || true; done
     for _ in {1..50}; do
         for pid in $pids; do
             kill -0 "$pid" 2>/dev/null && sleep 0.1 && continue 2
@@ -104,11 +105,14 @@ for i in $(seq $nodes); do
     slurmd -f "$SLURM_CONF" -N "n$i" || cannot slurm "slurmd does not start: $(tail -3 "$dir/log/slurmd.n$i.log")"
 done
 idle() { sinfo -h -t idle -o %D 2>/dev/null; }
-for _ in {1..300}; do
-    [[ $(idle) == "$nodes" ]] && break
-    sleep 0.1
-done
-[[ $(idle) == "$nodes" ]] || cannot slurm "the nodes do not come up: $(tail -3 "$dir"/log/*.log)"
+all_idle() {
+    for _ in {1..300}; do
+        [[ $(idle) == "$nodes" ]] && return
+        sleep 0.1
+    done
+    return 1
+}
+all_idle || cannot slurm "the nodes do not come up: $(tail -3 "$dir"/log/*.log)"
 
 if [[ $# -gt 0 ]]; then
     "$@"
@@ -269,6 +273,16 @@ allocation -N2 -n4 --cpus-per-task=1 "$shmrun" sh -c 'echo "cpus $SLURM_CPUS_PER
 unset SLURM_MEM_PER_CPU SLURM_MEM_PER_NODE SLURM_LABELIO SLURM_EXPORT_ENV SLURM_NTASKS_PER_NODE
 lines "^cpus 1 label 1$" 4
 
+# Runs the script; sets state to how its job has ended. What sbatch itself offers for that looks every 10 s.
+batch() {
+    local job
+    job=$(sbatch --parsable "$dir/script")
+    for _ in {1..3000}; do
+        state=$(scontrol -o show job "$job" | sed -n 's/.* JobState=\([A-Z]*\) .*/\1/p')
+        case $state in PENDING | RUNNING | COMPLETING) sleep 0.1 ;; *) return ;; esac
+    done
+    fail "the script's job does not end: $state"
+}
 echo "-- a script for sbatch"
 cat >"$dir/script" <<END
 #!/bin/bash
@@ -276,7 +290,8 @@ cat >"$dir/script" <<END
 $shmrun --label $programs/examples/ring
 $shmrun sh -c '$where'
 END
-timeout 300 sbatch -Q --wait "$dir/script" || { cat "$out"; fail "the script's job"; }
+batch
+[[ $state == COMPLETED ]] || { cat "$out"; fail "the script's job: $state"; }
 says "^\[0\] .*round 8 PEs and came back right"
 for node in n1 n2 n3 n4; do lines "^on $node" 2; done
 
@@ -291,6 +306,19 @@ running() {
     cat "$out"
     fail "the job does not start; there are: $agents"
 }
+# The processes of the job that runs that have this name. srun has another one behind it that looks after it.
+processes_of_job() {
+    local pid job
+    job=$(squeue -h -t R -o %A)
+    for pid in $(pgrep -x "$1"); do
+        grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null &&
+            grep -qzxF "SLURM_JOB_ID=$job" "/proc/$pid/environ" 2>/dev/null &&
+            [[ $(ps -o comm= -p "$(ps -o ppid= -p "$pid")") != "$1" ]] && echo "$pid"
+    done
+    return 0
+}
+# An agent whose srun was killed learns of it by silence alone.
+export SHMEM_HEARTBEAT_TIMEOUT=4s
 echo "-- scancel of shmrun's job"
 timeout 300 salloc -Q -J busy -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
 running
@@ -300,24 +328,17 @@ gone "a job of shmrun that was cancelled"
 says "killed by signal 15 (SIGTERM)"
 sed -i "s|^#SBATCH.*|#SBATCH --nodes=4 --ntasks=8 --job-name=busy --output=$out|; s|^$shmrun --label.*|$shmrun $programs/busy|; /sh -c/d" "$dir/script"
 : >"$out"
-sbatch -Q --wait "$dir/script" &
-running
-scancel --name=busy
-fails wait $!
+(running; scancel --name=busy) &
+batch
+[[ $state == CANCELLED ]] || { cat "$out"; fail "the script's job: $state"; }
 gone "a script's job that was cancelled"
 echo "-- kill -9 of an agent, of an srun, of a PE, of shmrun"
 for victim in shmrun-agent srun busy-pe shmrun; do
     timeout 300 salloc -Q -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
     salloc=$!
     running
-    # The first, since srun has another one behind it that looks after it.
     echo "   $victim"
-    for pid in $(pgrep -x "$victim" | sort -n); do
-        if grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null; then
-            kill -9 "$pid"
-            break
-        fi
-    done
+    kill -9 "$(processes_of_job "$victim" | head -n 1)"
     # salloc takes a command that was killed for one that ended well.
     if [[ $victim == shmrun ]]; then wait $salloc || true; else fails wait $salloc; fi
     gone "a job of which a process $victim was killed"
@@ -336,12 +357,14 @@ for _ in {1..600}; do
     sleep 0.1
 done
 [[ $(grep -c ^round "$out") -gt $rounds ]] || { cat "$out"; fail "the job stands still without slurmd"; }
-for pid in $(pgrep -x shmrun); do
-    grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && kill -TERM "$pid"
-done
+kill -TERM "$(processes_of_job shmrun)"
 fails wait $salloc
 gone "a job whose slurmd had ended"
+# Or the controller would wait for minutes before it asks again whether that job is gone from this node.
+scontrol update nodename=n3 state=down reason="its slurmd had ended"
 slurmd -f "$SLURM_CONF" -N n3 || fail "slurmd does not start again"
+all_idle || fail "the node does not come back"
+unset SHMEM_HEARTBEAT_TIMEOUT
 
 echo "-- srun --mpi=none is refused"
 fails timeout 300 srun -Q --mpi=none -N2 -n2 "$programs/examples/ring"
