@@ -63,8 +63,11 @@ fn the_end_of_a_spawned_job_is_the_end_of_all() {
 #[test]
 fn the_time_limit_is_that_of_all() {
     let job = client("-n 2 --timeout 3", "2 spawn-to-fail sleep");
-    let err = ends_with(124, job).stderr;
-    assert_eq!(err.lines().count(), 1, "{err}");
+    let outcome = ends_with(124, job);
+    // Why, and what the PEs were in; the spawned job has nothing to add to that.
+    let told = outcome.messages();
+    assert_eq!(told.len(), 2, "{outcome:?}");
+    assert!(told[0].contains("time limit of 3 s"), "{told:?}");
 }
 
 #[test]
