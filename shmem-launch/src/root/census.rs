@@ -295,6 +295,18 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_is_answered_although_the_agent_fails() {
+        let mut r = running(options());
+        r.asked_by(7, false, 5);
+        // The length of a frame that nobody sends.
+        r.handle(Event::FromAgent(&[0xff; 8]), 6);
+        let Some(Action::Answer { client: 7, text }) = r.poll_action() else {
+            panic!("no answer");
+        };
+        assert_eq!(text, "no PE runs any more");
+    }
+
+    #[test]
     fn the_time_limit_waits_for_the_words_and_for_nothing_else() {
         let limited = || {
             running(JobOptions {

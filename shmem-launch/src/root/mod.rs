@@ -567,7 +567,7 @@ impl Root {
             }
         }
         if self.finished {
-            return;
+            return self.look_for_answer(now);
         }
         let mut failure = self.agent.look(now);
         if failure.is_none() && self.rhythm.is_due(now) {

@@ -79,6 +79,14 @@ struct Pe {
     failed: bool,
 }
 
+impl Pe {
+    /// One of its lines, without the end.
+    fn line(&self, rank: u32, number: u32) -> String {
+        let filler = if self.long { 40_000 } else { 3 };
+        format!("{rank} {number} {}", "x".repeat(filler))
+    }
+}
+
 struct Node {
     agent: Agent,
     alive: bool,
@@ -135,6 +143,8 @@ struct World {
     agent_killed: bool,
     /// Whether nodes are hosts, behind remote shells.
     hosts: bool,
+    /// Whether lines carry the rank.
+    label: bool,
     /// How long anybody may be silent.
     heartbeat: u64,
     keep_going: bool,
@@ -180,9 +190,11 @@ fn world(seed: u64) -> World {
     let respawns = [0, 0, 1, 4][rng.below(4)];
     let keep_going = respawns == 0 && rng.one_in(3);
     let heartbeat = [0, 2, 8, 8][rng.below(4)] * SECOND;
+    let label = !seed.is_multiple_of(3);
     let options = JobOptions {
         respawns,
         keep_going,
+        label,
         heartbeat: Duration::from_nanos(heartbeat),
         preparation: Duration::from_secs(60),
         grace: Duration::from_millis(250),
@@ -295,6 +307,7 @@ fn world(seed: u64) -> World {
         asked: 0,
         agent_killed: false,
         hosts,
+        label,
         heartbeat,
         keep_going,
         disturbed: false,
@@ -412,6 +425,9 @@ fn check_output(w: &World) {
         let pes = pes.filter(|(_, pe)| node.lost || pe.failed);
         cut_short.extend(pes.map(|(rank, _)| rank));
     }
+    if w.label {
+        return check_labelled(w, &text, &cut_short);
+    }
     if w.disturbed {
         // Who is silent in the middle of a line is not waited for.
         let written: usize = w.nodes.iter().flat_map(|n| &n.pes).map(|pe| pe.bytes).sum();
@@ -447,6 +463,34 @@ fn check_output(w: &World) {
             );
         }
     }
+}
+
+/// Where each line says whose it is, a PE's lines are found although others may have got into the middle of
+/// one, as they may while its node is silent; of those that were lost with their node there is the beginning.
+fn check_labelled(w: &World, text: &str, cut_short: &[u32]) {
+    let mut said = std::collections::HashMap::<u32, Vec<&str>>::new();
+    for line in text.lines() {
+        let (rank, rest) = line
+            .strip_prefix('[')
+            .and_then(|line| line.split_once("] "))
+            .unwrap_or_else(|| panic!("no label: {line}"));
+        said.entry(rank.parse().unwrap()).or_default().push(rest);
+    }
+    for node in &w.nodes {
+        for (rank, pe) in (node.first_rank..).zip(&node.pes) {
+            let written = (0..pe.written).map(|number| pe.line(rank, number));
+            let written: Vec<String> = written.collect();
+            let came = said.remove(&rank).unwrap_or_default();
+            if cut_short.contains(&rank) {
+                assert!(written.concat().starts_with(&came.concat()), "PE {rank}");
+            } else if w.disturbed {
+                assert_eq!(written.concat(), came.concat(), "PE {rank}");
+            } else {
+                assert_eq!(written, came, "PE {rank}");
+            }
+        }
+    }
+    assert!(said.is_empty(), "{said:?}");
 }
 
 #[test]

@@ -17,7 +17,9 @@ impl World {
         let at = self.rng.below(self.nodes.len());
         let n = &self.nodes[at];
         // Without heartbeats nobody would notice. A host that has not answered is waited for in another way.
-        if self.heartbeat == 0 || !n.alive || n.greeting.is_some() || !n.prepared {
+        // One whose parent has ended is about to end, and nobody is left who could notice that it does not.
+        let watched = n.alive && n.greeting.is_none() && n.prepared && !n.down_closed;
+        if self.heartbeat == 0 || !watched {
             return;
         }
         let for_good = self.rng.one_in(2);

@@ -382,13 +382,7 @@ impl World {
                     return;
                 }
                 pe.lines_left -= 1;
-                let filler = if pe.long { 40_000 } else { 3 };
-                let line = format!(
-                    "{} {} {}\n",
-                    first_rank + local as u32,
-                    pe.written,
-                    "x".repeat(filler)
-                );
+                let line = pe.line(first_rank + local as u32, pe.written) + "\n";
                 pe.written += 1;
                 pe.bytes += line.len() - 1;
                 pe.pipe.extend_from_slice(line.as_bytes());
