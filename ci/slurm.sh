@@ -276,30 +276,29 @@ lines "^cpus 1 label 1$" 4
 # Runs the script; sets state to how its job has ended. What sbatch itself offers for that looks every 10 s.
 batch() {
     local job
-    job=$(sbatch --parsable "$dir/script")
+    job=$(PATH=$dir/home:$PATH sbatch --parsable -O -D "$dir/home" -o "$out" "$dir/script")
     for _ in {1..3000}; do
         state=$(scontrol -o show job "$job" | sed -n 's/.* JobState=\([A-Z]*\) .*/\1/p')
         case $state in PENDING | RUNNING | COMPLETING) sleep 0.1 ;; *) return ;; esac
     done
     fail "the script's job does not end: $state"
 }
-echo "-- a script for sbatch"
-cat >"$dir/script" <<END
-#!/bin/bash
-#SBATCH --nodes=4 --ntasks=8 --output=$out
-$shmrun --label $programs/examples/ring
-$shmrun sh -c '$where'
-END
+echo "-- the script of docs/clusters.md"
+awk '/^```bash/ { text = ""; next } /^```/ { if (text ~ /#SBATCH/) { printf "%s", text; exit } }
+    { text = text $0 "\n" }' docs/clusters.md >"$dir/script"
+mkdir "$dir/home"
+ln -s "$shmrun" "$programs/examples/ring" "$dir/home"
+module() { :; }
+export -f module
 batch
 [[ $state == COMPLETED ]] || { cat "$out"; fail "the script's job: $state"; }
-says "^\[0\] .*round 8 PEs and came back right"
-for node in n1 n2 n3 n4; do lines "^on $node" 2; done
+says "^\[0\] .*round 16 PEs and came back right"
 
 # A job that runs, by the pid of what waits for it.
 running() {
     local agents
     for _ in {1..600}; do
-        grep -q "^round 8$" "$out" && return
+        grep -qE "^(\[0\] )?round 8$" "$out" && return
         sleep 0.1
     done
     agents=$(processes)
@@ -326,11 +325,22 @@ scancel --name=busy
 fails wait $!
 gone "a job of shmrun that was cancelled"
 says "killed by signal 15 (SIGTERM)"
-sed -i "s|^#SBATCH.*|#SBATCH --nodes=4 --ntasks=8 --job-name=busy --output=$out|; s|^$shmrun --label.*|$shmrun $programs/busy|; /sh -c/d" "$dir/script"
+sed -i "s|^#SBATCH --time.*|#SBATCH --job-name=busy|; s|./ring|$programs/busy|" "$dir/script"
 : >"$out"
-(running; scancel --name=busy) &
+# The warning that the script asks for, before its time is over.
+cancelled() {
+    running
+    scancel --batch --signal=USR1 --name=busy
+    for _ in {1..100}; do
+        grep -q "what the 16 PEs of this job on 4 nodes wait for" "$out" && break
+        sleep 0.1
+    done
+    scancel --name=busy
+}
+cancelled &
 batch
 [[ $state == CANCELLED ]] || { cat "$out"; fail "the script's job: $state"; }
+says "what the 16 PEs of this job on 4 nodes wait for"
 gone "a script's job that was cancelled"
 echo "-- kill -9 of an agent, of an srun, of a PE, of shmrun"
 for victim in shmrun-agent srun busy-pe shmrun; do
@@ -380,7 +390,7 @@ says "SHMEM_PMIX_LIBRARY=/nowhere/libpmix.so.2 cannot be loaded"
 busy() {
     timeout 300 srun -Q -O --mpi="$mpi" -N4 -n8 -J busy "$@" "$programs/busy" >"$out" 2>&1 &
     for _ in {1..600}; do
-        grep -q "^round 8$" "$out" && return
+        grep -qE "^(\[0\] )?round 8$" "$out" && return
         sleep 0.1
     done
     cat "$out"
