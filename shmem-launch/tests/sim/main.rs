@@ -98,6 +98,8 @@ struct Node {
     /// What it says before anything else; nothing for a host that does not answer. `None` once it
     /// was said.
     greeting: Option<Vec<u8>>,
+    /// Bytes of its that have come to its parent.
+    delivered: usize,
     /// Its parent has given it up.
     dropped: bool,
     /// Its PEs and its template are stopped.
@@ -264,6 +266,7 @@ fn world(seed: u64) -> World {
                     true => bad_greeting.clone(),
                     false => greeting(),
                 }),
+                delivered: 0,
                 dropped: false,
                 stopped: false,
                 frozen: false,

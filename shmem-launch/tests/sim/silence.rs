@@ -18,7 +18,8 @@ impl World {
         let n = &self.nodes[at];
         // Without heartbeats nobody would notice. A host that has not answered is waited for in another way.
         // One whose parent has ended is about to end, and nobody is left who could notice that it does not.
-        let watched = n.alive && n.greeting.is_none() && n.prepared && !n.down_closed;
+        let answered = !self.hosts || n.delivered >= greeting().len();
+        let watched = n.alive && answered && n.prepared && !n.down_closed;
         if self.heartbeat == 0 || !watched {
             return;
         }

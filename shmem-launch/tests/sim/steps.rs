@@ -309,6 +309,7 @@ impl World {
                 let most = if self.rng.one_in(2) { 7 } else { 200_000 };
                 let n = 1 + self.rng.below(max.min(most));
                 let bytes: Vec<u8> = self.nodes[at].up.drain(..n).collect();
+                self.nodes[at].delivered += n;
                 match parent {
                     Some(p) => self.tell(p, Event::FromChild(index, &bytes)),
                     None => self.tell_root(root::Event::FromAgent(&bytes)),
