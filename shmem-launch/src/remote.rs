@@ -190,7 +190,9 @@ pub struct Contact {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// To be started, from some time on (0: any).
+    /// To be started from some time on.
+    Paused(u64),
+    /// To be started when it is its turn, for which it has waited since then.
     Waiting(u64),
     /// The remote shell was started.
     Asked,
@@ -221,8 +223,11 @@ impl Contact {
         self
     }
 
-    /// The remote shell is started.
+    /// The remote shell is started. That others had their turns before does not count.
     pub fn begin(&mut self, now: u64) {
+        if let State::Waiting(since) = self.state {
+            self.postpone(now.saturating_sub(since));
+        }
         self.state = State::Asked;
         self.deadline
             .get_or_insert(now.saturating_add(self.timeout_ns));
@@ -230,16 +235,15 @@ impl Contact {
 
     /// Whether it is still to be started.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+        matches!(self.state, State::Paused(_) | State::Waiting(_))
     }
 
     /// Whether it is to be started now, or as soon as others have answered.
     pub fn is_due(&mut self, now: u64) -> bool {
-        let due = matches!(self.state, State::Waiting(from) if from <= now);
-        if due {
-            self.state = State::Waiting(0);
+        if matches!(self.state, State::Paused(from) if from <= now) {
+            self.state = State::Waiting(now);
         }
-        due
+        matches!(self.state, State::Waiting(_))
     }
 
     /// Whether it was started and has not answered.
@@ -255,10 +259,9 @@ impl Contact {
     /// When to ask [`Self::overdue`] or [`Self::is_due`].
     pub fn deadline(&self) -> Option<u64> {
         match self.state {
-            State::Waiting(0) => None,
-            State::Waiting(from) => Some(from),
+            State::Paused(from) => Some(from),
             State::Asked => self.deadline,
-            State::Greeted => None,
+            State::Waiting(_) | State::Greeted => None,
         }
     }
 
@@ -311,14 +314,14 @@ impl Contact {
         }
         self.failed += 1;
         self.said.clear();
-        self.state = State::Waiting(now.saturating_add(pause));
+        self.state = State::Paused(now.saturating_add(pause));
         true
     }
 
     /// What to say if the greeting should have come by now and has not.
     pub fn overdue(&self, now: u64) -> Option<String> {
         let over = self.deadline.is_some_and(|at| now >= at);
-        (!self.greeted() && over).then(|| {
+        (self.is_asked() && over).then(|| {
             format!(
                 "no launch agent answered on host {} within {} s (SHMEM_LAUNCHER_TIMEOUT): {}",
                 self.host,
@@ -609,6 +612,11 @@ mod tests {
         // The time is for all attempts together.
         assert_eq!(c.deadline(), Some(5_000_000_100));
         assert!(c.try_again(ssh, 1_000_000_000));
+        assert!(c.is_due(2_000_000_000) && c.overdue(9_000_000_000).is_none());
+        let mut late = c.clone();
+        late.begin(9_000_000_000);
+        // While others had their turns it had none.
+        assert_eq!(late.deadline(), Some(12_000_000_100));
         c.begin(2_000_000_000);
         c.hear(b"banner\nkex_exchange_identification: read: Connection reset by peer\n");
         assert!(!c.try_again(ssh, 2_100_000_000) && !c.is_told());

@@ -4,8 +4,8 @@
 //! In some worlds processes that die are started again, some times. Now and then the job is stopped, for
 //! minutes.
 //!
-//! In some worlds each node is a host, whose agent a remote shell starts: it has to greet first, and
-//! some never do, or say something else.
+//! In some worlds each node is a host, whose agent a remote shell starts: each starts few of them at a time, some
+//! refuse once or twice, and an agent has to greet first, which some never do, or say something else.
 //!
 //! In most worlds there are heartbeats, and silence: agents are stopped, and links to hosts cut in one
 //! direction or in both, for a while that everybody must bear, or for good. In some of them PEs fail without
@@ -98,6 +98,9 @@ struct Node {
     /// What it says before anything else; nothing for a host that does not answer. `None` once it
     /// was said.
     greeting: Option<Vec<u8>>,
+    /// Whether its remote shell was started, and how often that will be refused.
+    called: bool,
+    refusals: u32,
     /// Bytes of its that have come to its parent.
     delivered: usize,
     /// Its parent has given it up.
@@ -160,15 +163,20 @@ struct World {
     next_pid: i32,
 }
 
+/// How often a host is tried again.
+const RETRIES: u32 = 2;
+
+/// A host whose remote shell is still to be started.
 fn contact(node: u32) -> Contact {
     let shell = RemoteShell {
         words: vec!["rsh".into()],
         shmrun: b"shmrun".to_vec(),
         timeout_ns: 30_000_000_000,
+        retries: RETRIES,
         ..RemoteShell::default()
     };
     let host = format!("host{node}");
-    Contact::new(&shell, &host, &host).begun(1)
+    Contact::new(&shell, &host, &host)
 }
 
 fn world(seed: u64) -> World {
@@ -193,6 +201,7 @@ fn world(seed: u64) -> World {
     let keep_going = respawns == 0 && rng.one_in(3);
     let heartbeat = [0, 2, 8, 8][rng.below(4)] * SECOND;
     let label = !seed.is_multiple_of(3);
+    let starts = 1 + rng.below(3) as u32;
     let options = JobOptions {
         respawns,
         keep_going,
@@ -225,7 +234,7 @@ fn world(seed: u64) -> World {
                 options: options.clone(),
                 input: InputRoute::default(),
                 pmix: false,
-                starts: 0,
+                starts,
                 children: tree
                     .children(node)
                     .map(|c| ChildSetup {
@@ -243,6 +252,10 @@ fn world(seed: u64) -> World {
             let index = parent.map_or(0, |p| {
                 tree.children(p as u32).position(|c| c == node).unwrap()
             });
+            let refusals = match hosts && rng.one_in(4) {
+                true => rng.below(1 + RETRIES as usize) as u32,
+                false => 0,
+            };
             let pes = ranks.clone().map(|_| Pe {
                 life: Life::Waiting,
                 lines_left: if chatty { 30 } else { rng.below(4) as u32 },
@@ -266,6 +279,8 @@ fn world(seed: u64) -> World {
                     true => bad_greeting.clone(),
                     false => greeting(),
                 }),
+                called: !hosts || parent.is_none(),
+                refusals,
                 delivered: 0,
                 dropped: false,
                 stopped: false,
@@ -294,7 +309,7 @@ fn world(seed: u64) -> World {
                 node: 0,
                 ranks: 0..n_pes,
                 pid: pid(0),
-                contact: hosts.then(|| contact(0)),
+                contact: hosts.then(|| contact(0).begun(1)),
             },
             ..Default::default()
         }),

@@ -139,7 +139,11 @@ impl World {
                     let event = Event::Counted(number, census);
                     self.nodes[at].agent.handle(event, self.now);
                 }
-                Action::StartChild(_) => unreachable!("all were started, and none is tried again"),
+                Action::StartChild(index) => {
+                    let child = self.nodes[at].children[index];
+                    let event = Event::ChildStarted(index, Ok(self.call(child)));
+                    self.nodes[at].agent.handle(event, self.now);
+                }
             }
         }
         self.flush(at);
@@ -194,6 +198,35 @@ impl World {
         }
     }
 
+    /// The remote shell of a host is started, or started anew. Gives its process.
+    fn call(&mut self, at: usize) -> u32 {
+        let n = &mut self.nodes[at];
+        assert!(self.hosts && !n.called && n.up.is_empty(), "node {at}");
+        n.called = true;
+        // What was for the one before has gone with it.
+        n.down.clear();
+        2000 + at as u32
+    }
+
+    /// The remote shell of a host ends before anything has come from there.
+    fn refuse(&mut self, at: usize) {
+        const REFUSED: End = End::Code(255);
+        let n = &mut self.nodes[at];
+        n.refusals -= 1;
+        n.called = false;
+        match n.parent {
+            Some(parent) => {
+                let index = n.index;
+                self.tell(parent, Event::ChildClosed(index));
+                self.tell(parent, Event::ChildReaped(index, REFUSED));
+            }
+            None => {
+                self.tell_root(root::Event::AgentClosed);
+                self.tell_root(root::Event::AgentReaped(REFUSED));
+            }
+        }
+    }
+
     pub(super) fn end_agent(&mut self, at: usize, end: End) {
         self.flush(at);
         let node = &mut self.nodes[at];
@@ -241,7 +274,14 @@ impl World {
                 // Until then nothing runs on the host.
                 if n.down_closed {
                     choices.push((at, 4));
-                } else if !greeting.is_empty() && n.parent.is_none_or(|p| self.nodes[p].alive) {
+                } else if n.called && n.refusals > 0 {
+                    if parent_at_work && !n.dropped {
+                        choices.push((at, 13));
+                    }
+                } else if n.called
+                    && !greeting.is_empty()
+                    && n.parent.is_none_or(|p| self.nodes[p].alive)
+                {
                     choices.push((at, 12));
                 }
                 continue;
@@ -419,6 +459,7 @@ impl World {
                     self.nodes[at].up.push_front(byte);
                 }
             }
+            13 => self.refuse(at),
             _ => {
                 self.write_text();
             }
@@ -453,6 +494,15 @@ impl World {
 
     fn tell_root(&mut self, event: root::Event<'_>) {
         self.root.handle(event, self.now);
+        while let Some(action) = self.root.poll_action() {
+            match action {
+                root::Action::StartAgent => {
+                    let event = root::Event::AgentStarted(Ok(self.call(0)));
+                    self.root.handle(event, self.now);
+                }
+                other => unreachable!("{other:?}"),
+            }
+        }
         let bytes = self.root.outgoing().take();
         self.nodes[0].down.extend(bytes);
         if self.root.is_over() {
@@ -484,7 +534,7 @@ impl World {
             let timers = self
                 .nodes
                 .iter()
-                .filter(|n| n.alive && !n.frozen)
+                .filter(|n| n.alive && !n.frozen && n.greeting.is_none())
                 .filter_map(|n| n.agent.next_timeout());
             let at_work = self.root_alive && self.root_stopped.is_none();
             let root = self.root.next_timeout().filter(|_| at_work);
@@ -508,6 +558,10 @@ impl World {
         for at in 0..self.nodes.len() {
             // A driver reads before it looks at the clock.
             if !idle && self.has_output_for(at) {
+                continue;
+            }
+            // There is none yet.
+            if self.nodes[at].greeting.is_some() {
                 continue;
             }
             if self.nodes[at]
@@ -576,7 +630,8 @@ impl World {
             }
             2 => {
                 let at = self.rng.below(self.nodes.len());
-                if self.nodes[at].alive {
+                // Where nothing was started there is nobody to kill.
+                if self.nodes[at].alive && self.nodes[at].called {
                     self.agent_killed = true;
                     self.lose(at);
                     self.end_agent(
