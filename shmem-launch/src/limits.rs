@@ -207,14 +207,20 @@ pub struct Demand {
     pub inputs: u32,
     /// Whether the job has other nodes, here or elsewhere.
     pub several: bool,
+    /// Whether nodes have a PMIx server.
+    pub pmix: bool,
 }
 
+/// Threads of a node's PMIx server: two of its own, libpmix's, and the one that sees to its end.
+const SERVER_THREADS: u64 = 4;
+
 impl Demand {
-    /// Tasks: a PE has a progress thread if the job has several nodes; a node has an agent, a guard
-    /// and a template.
+    /// Tasks: a PE has a progress thread if the job has several nodes, and libpmix's where that is served; a
+    /// node has an agent, a guard and a template.
     pub fn tasks(&self) -> u64 {
-        let per_pe = if self.several { 2 } else { 1 };
-        u64::from(self.pes) * per_pe + 3 * u64::from(self.nodes)
+        let per_pe = 1 + u64::from(self.several) + u64::from(self.pmix);
+        let per_node = 3 + if self.pmix { SERVER_THREADS } else { 0 };
+        u64::from(self.pes) * per_pe + per_node * u64::from(self.nodes)
     }
 }
 
@@ -365,7 +371,19 @@ mod tests {
             children,
             inputs: 1,
             several: nodes > 1,
+            pmix: false,
         }
+    }
+
+    #[test]
+    fn a_pmix_server_has_threads_and_gives_each_pe_one() {
+        let plain = demand(8, 2, 4, 1);
+        let served = Demand {
+            pmix: true,
+            ..plain
+        };
+        assert_eq!(plain.tasks(), 2 * 8 + 3 * 2);
+        assert_eq!(served.tasks(), 3 * 8 + (3 + SERVER_THREADS) * 2);
     }
 
     #[test]

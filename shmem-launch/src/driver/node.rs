@@ -21,6 +21,7 @@ use super::template::Start;
 use crate::binding::{self, Topology};
 use crate::frame::{Launch, Stream};
 use crate::job;
+use crate::limits::Demand;
 use crate::plan::Layout;
 use crate::program;
 use crate::sys;
@@ -157,17 +158,12 @@ fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
     }
     let heap = job::Files::of(&launch.commands).heap_need(settings);
     let here = Layout::of(launch.layout().ranks(launch.node).len() as u32, 1);
-    let several = launch.n_nodes > 1;
-    job::check_machine(
-        &here,
-        several,
-        launch.degree,
-        launch.input,
-        settings,
-        launch.statics,
-        heap,
-    )
-    .map_err(|e| e.to_string())
+    let demand = Demand {
+        several: launch.n_nodes > 1,
+        pmix: launch.pmix.is_some(),
+        ..job::demand(&here, launch.degree, launch.input)
+    };
+    job::check_machine(&demand, settings, launch.statics, heap).map_err(|e| e.to_string())
 }
 
 /// Enters the node's network namespace, if the nodes have their own.

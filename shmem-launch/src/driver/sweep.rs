@@ -3,13 +3,14 @@
 //! The guard ends the node's process group. Who has left that, by a session of its own, becomes a child of the
 //! nearest sub-reaper: an agent, a warden or the launcher, which end it. If they are gone, too, nobody knows
 //! of it any more, and it is found by the name of the job in its environment. A process that has thrown
-//! that away as well stays.
+//! that away as well stays. What its PMIx server had on disk is found by its lock.
 
 use std::fs;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use super::cgroup::Cgroup;
+use super::pmix;
 use crate::sys::{self, monotonic_ns};
 
 /// How long those above may take to follow the agent.
@@ -27,6 +28,7 @@ pub(super) fn sweep(group: i32, cgroup: Option<&Cgroup>, mark: &[u8]) {
         cgroup.end();
     }
     std::thread::sleep(FOLLOW);
+    pmix::remove_abandoned();
     let name = fs::read_to_string(format!("/proc/{}/comm", parent_id()));
     if name.is_ok_and(|name| name.starts_with("shmrun")) {
         return;

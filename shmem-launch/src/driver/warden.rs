@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
+use super::pmix;
 use super::reap::reap_all;
 use crate::exit::End;
 use crate::sys::{self, monotonic_ns};
@@ -74,6 +75,8 @@ pub(super) unsafe fn watch(agent: impl FnOnce() -> u8) -> io::Result<u8> {
     }
     let end = End::from_wait(sys::wait_for(pid)?);
     reap_all(|_| false, PATIENCE, LIMIT);
+    // Those of agents that were killed together with their servers.
+    pmix::remove_abandoned();
     Ok(end.status())
 }
 

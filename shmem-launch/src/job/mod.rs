@@ -242,18 +242,19 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         };
         binding.plan(&Topology::of_this_machine(), 0..here, here)?;
     }
+    let on_machine = |here: &Layout| {
+        let demand = Demand {
+            several: layout.n_nodes() > 1,
+            pmix: pmix.is_some(),
+            ..demand(here, degree, input)
+        };
+        check_machine(&demand, settings, statics, heap)
+    };
     match machines {
         // Each host looks for itself; this one may run none.
         Some(_) if !first_is_here => {}
-        Some(_) => {
-            let here = Layout::of(layout.ranks(0).len() as u32, 1);
-            let several = layout.n_nodes() > 1;
-            check_machine(&here, several, degree, input, settings, statics, heap)?;
-        }
-        None => {
-            let several = layout.n_nodes() > 1;
-            check_machine(&layout, several, degree, input, settings, statics, heap)?;
-        }
+        Some(_) => on_machine(&Layout::of(layout.ranks(0).len() as u32, 1))?,
+        None => on_machine(&layout)?,
     }
 
     let mut random = [0; 16 + 32 + 4];
@@ -499,29 +500,31 @@ fn need(pes: u32, nodes: u32, settings: &Settings, statics: StaticsRoom, heap_si
     }
 }
 
+/// What the part of a job with this layout starts on its machine, if it is the whole job and has PMI.
+pub(crate) fn demand(here: &Layout, degree: u32, input: InputTo) -> Demand {
+    Demand {
+        pes: here.n_pes(),
+        nodes: here.n_nodes(),
+        max_per_node: here.max_per_node(),
+        children: degree,
+        inputs: input.most(here.max_per_node()),
+        several: here.n_nodes() > 1,
+        pmix: false,
+    }
+}
+
 /// Whether the part of a job that runs on this machine fits there.
 pub(crate) fn check_machine(
-    layout: &Layout,
-    several: bool,
-    degree: u32,
-    input: InputTo,
+    demand: &Demand,
     settings: &Settings,
     statics: StaticsRoom,
     heap: u64,
 ) -> Result<(), JobError> {
     if let Some(machine) = memory::Machine::read() {
-        let need = need(layout.n_pes(), layout.n_nodes(), settings, statics, heap);
+        let need = need(demand.pes, demand.nodes, settings, statics, heap);
         memory::check(need, machine)?;
     }
-    let demand = Demand {
-        pes: layout.n_pes(),
-        nodes: layout.n_nodes(),
-        max_per_node: layout.max_per_node(),
-        children: degree,
-        inputs: input.most(layout.max_per_node()),
-        several,
-    };
-    limits::check(&demand, &limits::read(demand.tasks()))?;
+    limits::check(demand, &limits::read(demand.tasks()))?;
     Ok(())
 }
 

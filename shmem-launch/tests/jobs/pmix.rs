@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use shmem_testkit::{Job, needs};
+use shmem_testkit::{Job, needs, wait_until};
 
 use crate::support::shmrun;
 
@@ -193,6 +193,36 @@ fn nothing_is_left_whoever_is_killed() {
         assert!(out.stderr.contains(words), "{victim}: {}", out.stderr);
         let left: Vec<_> = dirs.iter().filter(|dir| dir.exists()).collect();
         assert!(left.is_empty(), "{victim}: {left:?}");
+    }
+}
+
+/// An agent and its server are killed at once, so that neither looks after the other; and so are all above them.
+#[test]
+fn nothing_is_left_when_servers_and_agents_are_killed_at_once() {
+    if !there_is() {
+        return;
+    }
+    let kill = |pid: i32, signal| {
+        // SAFETY: a process of the job.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    };
+    for with_launcher in [false, true] {
+        let job = pmix(&["-n", "4", "-N", "2"], "init barrier sleep").start();
+        let processes = job.wait_for("pmix", 4);
+        let dirs: Vec<PathBuf> = processes.into_iter().map(directory).collect();
+        let mut victims = job.wait_for("shmrun-pmix", 2);
+        victims.extend(job.wait_for("shmrun-agent", 2));
+        victims.extend(with_launcher.then(|| job.pid()));
+        // So that nobody sees another's end before his own.
+        for signal in [libc::SIGSTOP, libc::SIGKILL] {
+            victims.iter().for_each(|&pid| kill(pid, signal));
+        }
+        job.wait();
+        // The guards go on by themselves.
+        let gone = || dirs.iter().all(|dir| !dir.exists());
+        wait_until("the servers' directories are gone", gone, || {
+            format!("{dirs:?}")
+        });
     }
 }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use super::agent::children::{self, ChildIo};
 use super::link::{self, Got, LinkIo};
+use super::pmix;
 use super::reap::reap_all;
 use crate::exit::End;
 use crate::frame::{InputTo, Launch, Stream};
@@ -96,6 +97,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
     let by_shell = !first_is_here;
+    let serves_pmix = launch.pmix.is_some();
     // SAFETY: one thread, as promised by the caller.
     let agent = match unsafe { children::start(&launch, by_shell, true, LINK) } {
         Err(e) if !by_shell => return Err(failed("cannot start the first launch agent")(e)),
@@ -169,6 +171,10 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     driver.agent.link.close();
     driver.spawned.clear();
     reap_all(|_| true, REAP_PATIENCE, REAP_LIMIT);
+    if serves_pmix {
+        // Those of agents that were killed together with their servers.
+        pmix::remove_abandoned();
+    }
     let moments = driver.root.moments();
     facts.ready = moments.ready;
     facts.started = moments.started;

@@ -3,15 +3,16 @@
 //! The server (serve.rs) is this program once more, executed by the agent and joined to it by a socket. It
 //! ends when that does, and removes its directory. It is in nobody's process group of PEs, so that what
 //! ends them leaves it time for that; a reaper spares it for a moment ([`is_server`]), and its agent removes
-//! what it left should it have been killed.
+//! what it left should it have been killed. Where both were, whoever looks after a dead agent does, and at the latest
+//! the next server on that machine ([`remove_abandoned`](dir::remove_abandoned)).
 
+mod dir;
 mod serve;
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::SocketType;
@@ -21,6 +22,8 @@ use super::NULL_FD;
 use super::link::LinkIo;
 use crate::frame::{FrameReader, Launch, OutBuf, PmixJob, ToServer};
 use crate::sys;
+use dir::ServerDir;
+pub(super) use dir::remove_abandoned;
 pub(crate) use serve::serve;
 
 /// How long it may take until it serves. It loads a library, perhaps from a file system that is busy, and
@@ -48,7 +51,7 @@ pub(super) struct PmixIo {
     pub(super) overdue: Option<u64>,
     /// Whether its end is no surprise.
     pub(super) may_end: bool,
-    dir: PathBuf,
+    dir: ServerDir,
 }
 
 impl PmixIo {
@@ -57,12 +60,13 @@ impl PmixIo {
     /// # Safety
     /// This process has a single thread.
     pub(super) unsafe fn start(launch: &Launch, env: &[CString], token: u64) -> io::Result<Self> {
-        let dir = make_dir(launch)?;
+        let id = &contract::hex(&launch.job_id)[..16];
+        let dir = ServerDir::make(&format!("{id}-{}", launch.node))?;
         // SAFETY: as promised by the caller.
         let started = unsafe { execute(env) };
-        let (pid, socket) = started.inspect_err(|_| remove(&dir))?;
+        let (pid, socket) = started.inspect_err(|_| dir.remove())?;
         let mut out = OutBuf::default();
-        ToServer::Serve(job(launch, &dir)).encode(out.tail());
+        ToServer::Serve(job(launch, dir.path())).encode(out.tail());
         Ok(Self {
             link: LinkIo::socket(socket, token),
             out,
@@ -76,7 +80,7 @@ impl PmixIo {
 
     /// Removes what the server has left, which has ended.
     pub(super) fn clean_up(&self) {
-        remove(&self.dir);
+        self.dir.remove();
     }
 
     /// It serves no more, and its process will have ended in a moment: how that ended says more.
@@ -95,33 +99,6 @@ impl PmixIo {
             false => "its PMIx server serves no more".to_owned(),
         }
     }
-}
-
-/// Where the directories of servers are: the memory that processes share lies there, so it should be no disk.
-const SHARED_MEMORY: &str = "/dev/shm";
-
-/// Makes the server's directory, which nobody else may look into.
-fn make_dir(launch: &Launch) -> io::Result<PathBuf> {
-    let id = &contract::hex(&launch.job_id)[..16];
-    let name = format!("shmrun-pmix-{id}-{}", launch.node);
-    let make = |parent: &Path| {
-        let dir = parent.join(&name);
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
-        made.map(|()| dir)
-    };
-    let in_memory = make(Path::new(SHARED_MEMORY));
-    let parent = std::env::temp_dir();
-    in_memory.or_else(|_| make(&parent)).map_err(|e| {
-        let parent = parent.display();
-        let what = "a directory for its PMIx server";
-        let text = format!("cannot make {what} in {SHARED_MEMORY} or {parent} (TMPDIR): {e}");
-        io::Error::new(e.kind(), text)
-    })
-}
-
-/// What cannot be removed stays.
-fn remove(dir: &Path) {
-    let _ = std::fs::remove_dir_all(dir);
 }
 
 /// What the server has to know.
@@ -204,7 +181,7 @@ const OPEN_MPI_DIRS: [&str; 4] = [
 impl PmixIo {
     /// Variables for Open MPI's programs besides PMIx's. Those that are set stay.
     pub(super) fn for_open_mpi(&self, env: &[CString]) -> Vec<CString> {
-        let dir = self.dir.to_string_lossy();
+        let dir = self.dir.path().to_string_lossy();
         let dirs = OPEN_MPI_DIRS.map(|name| (name, &*dir));
         let wanted = OPEN_MPI.iter().copied().chain(dirs);
         wanted

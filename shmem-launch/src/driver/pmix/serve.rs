@@ -149,7 +149,7 @@ impl Agent {
 
 fn remove(dir: Option<PathBuf>) {
     if let Some(dir) = dir {
-        super::remove(&dir);
+        super::dir::remove(&dir);
     }
 }
 
@@ -316,9 +316,16 @@ fn describe(job: &PmixJob, server: &Server) -> Result<InfoArray, Status> {
         ranks.join(",")
     };
     let names: Vec<&str> = job.nodes.iter().map(|n| n.0.as_str()).collect();
-    let all: Vec<String> = (0..n_nodes).map(|node| list(job.ranks(node))).collect();
-    let node_of: Vec<u32> = (0..n_nodes)
-        .flat_map(|node| job.ranks(node).map(move |_| node))
+    let mut next = 0;
+    let ranks = job.nodes.iter().map(|&(_, pes)| {
+        next += pes;
+        next - pes..next
+    });
+    let ranks: Vec<std::ops::Range<u32>> = ranks.collect();
+    let all: Vec<String> = ranks.iter().cloned().map(list).collect();
+    let node_of: Vec<u32> = (0u32..)
+        .zip(&ranks)
+        .flat_map(|(node, ranks)| ranks.clone().map(move |_| node))
         .collect();
     let text = |text: &str| Data::Text(text.to_owned());
     let dir = format!("{}/job", job.dir);
@@ -349,7 +356,7 @@ fn describe(job: &PmixJob, server: &Server) -> Result<InfoArray, Status> {
     let mut program = Program::default();
     for (rank, &node) in (0u32..).zip(&node_of) {
         let (appnum, app_rank) = program.place(rank, &job.programs);
-        let on_node = (rank - job.ranks(node).start) as u16;
+        let on_node = (rank - ranks[node as usize].start) as u16;
         let own = vec![
             (key::RANK, Data::Rank(rank)),
             (key::APPNUM, Data::U32(appnum)),
