@@ -103,7 +103,7 @@ pub(super) fn endpoint(
     identity: Option<Identity>,
 ) -> EndpointConfig {
     let (job_id, job_key) = identity.unwrap_or(([0; 16], &[0; 32]));
-    let defaults = EndpointConfig::default();
+    let defaults = times(settings);
     EndpointConfig {
         pe: me as u32,
         n_pes: view.n_pes() as u32,
@@ -123,10 +123,6 @@ pub(super) fn endpoint(
         identity_later: identity.is_none(),
         connect_deadline: settings.connect_timeout,
         linger: settings.linger,
-        rc_timeout: ack_timeout_code(settings.ack_timeout),
-        rc_retry: settings.retry_count,
-        rnr_retry: settings.rnr_retry,
-        rnr_timer: rnr_timer_code(settings.rnr_timeout),
         max_qps: settings.max_qps,
         spin_rounds: view.spins(),
         sq_depth: match fabric {
@@ -134,6 +130,17 @@ pub(super) fn endpoint(
             Fabric::Roce | Fabric::InfiniBand => DEVICE_SQ_DEPTH,
         },
         ..defaults
+    }
+}
+
+/// How long queue pairs wait, and how often they try again.
+fn times(settings: &Settings) -> EndpointConfig {
+    EndpointConfig {
+        rc_timeout: ack_timeout_code(settings.ack_timeout),
+        rc_retry: settings.retry_count,
+        rnr_retry: settings.rnr_retry,
+        rnr_timer: rnr_timer_code(settings.rnr_timeout),
+        ..EndpointConfig::default()
     }
 }
 
@@ -145,5 +152,34 @@ fn mtu(bytes: u32) -> Mtu {
         1024 => Mtu::M1024,
         2048 => Mtu::M2048,
         _ => Mtu::M4096,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_retries_are_those_of_the_settings() {
+        let told = |given: &[(&str, &str)]| {
+            let lookup = |name: &str| {
+                let found = given.iter().find(|(n, _)| *n == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let config = times(&Settings::parse(lookup).unwrap());
+            let (rc, rnr) = (config.rc_timeout, config.rnr_timer);
+            [rc, config.rc_retry, rnr, config.rnr_retry]
+        };
+        let defaults = EndpointConfig::default();
+        let (rc, rnr) = (defaults.rc_timeout, defaults.rnr_timer);
+        assert_eq!(told(&[]), [rc, defaults.rc_retry, rnr, defaults.rnr_retry]);
+        let all = [
+            ("SHMEM_ACK_TIMEOUT", "67ms"),
+            ("SHMEM_RETRY_COUNT", "3"),
+            ("SHMEM_RNR_TIMEOUT", "1ms"),
+            ("SHMEM_RNR_RETRY", "5"),
+        ];
+        // 67.1 ms, and 1.28 ms.
+        assert_eq!(told(&all), [14, 3, 14, 5]);
     }
 }

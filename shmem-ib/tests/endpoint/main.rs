@@ -9,6 +9,7 @@ mod lives;
 mod operations;
 mod owner;
 mod segments;
+mod times;
 mod xrc;
 
 use std::sync::Barrier;
