@@ -64,7 +64,7 @@ statuses! {
     JOB_EXE_NOT_FOUND = -190, "the program is not there";
     EVENT_ACTION_COMPLETE = -334, "the event has been dealt with";
     PROC_TERM_WO_SYNC = -200, "a process has ended without finalize";
-    PROC_TERMINATED = -201, "a process has ended";
+    EVENT_PROC_TERMINATED = -201, "a process has ended";
 }
 
 impl Status {

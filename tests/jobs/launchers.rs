@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use shmem_testkit::processes::{self, threads};
-use shmem_testkit::{Job, wait_until};
+use shmem_testkit::{Job, needs, wait_until};
 
 use crate::programs::{
     BUSY, CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, LIVES, MISHAPS, PMI_RING, RING, STATICS, hydra,
-    installed,
+    installed, shmrun,
 };
 
 /// What `mpiexec.hydra` takes for ssh: runs the command, which follows options and a host, here.
@@ -332,4 +332,28 @@ fn open_mpi_starts_programs() {
     // One process can do without.
     let output = run(&format!("{without} -n 1"));
     assert!(output.status.success(), "{output:?}");
+}
+
+/// Programs of ours under `shmrun --pmix`: started by it they find PMI beside PMIx, behind a script PMIx alone.
+#[test]
+fn shmrun_serves_programs_of_ours_by_pmix() {
+    if let Err(e) = shmem_pmix::Library::load(None) {
+        return needs::skipped("pmix", e);
+    }
+    for options in ["-n 4 --pmix", "-n 5 --nodes 2 --pmix"] {
+        let n = &options[3..4];
+        let script = format!("exec {RING}");
+        for program in [&[RING][..], &["/bin/sh", "-c", &script]] {
+            let out = shmrun(options, program).succeed();
+            let told = out.contains(&format!("round {n} PEs and came back right"));
+            assert!(told, "{options} {program:?}: {out}");
+        }
+        let script = format!("exec {HELLO}");
+        let out = shmrun(options, &["/bin/sh", "-c", &script]).succeed();
+        let mut lines: Vec<&str> = out.lines().collect();
+        lines.sort_unstable();
+        let count = n.parse().expect("a number");
+        let all = (0..count).map(|pe: usize| format!("Hello from PE {pe} of {n}"));
+        assert_eq!(lines, all.collect::<Vec<_>>(), "{options}");
+    }
 }
