@@ -309,8 +309,10 @@ fn happen(job: &Running, plan: &Plan, chance: &mut Chance) {
             }
             Fault::Pause(name) => {
                 if let Some(pid) = one(name) {
-                    let by_name = [STOP, TSTP][usize::from(name == LAUNCHER && pid % 2 == 0)];
-                    kill(pid, by_name);
+                    // On other hosts nobody can tell a launcher that says nothing before it stops from one that
+                    // is cut off.
+                    let told = name == LAUNCHER && (plan.hosts || pid % 2 == 0);
+                    kill(pid, [STOP, TSTP][usize::from(told)]);
                     std::thread::sleep(Duration::from_secs(3));
                     kill(pid, CONT);
                 }

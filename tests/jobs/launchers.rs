@@ -6,6 +6,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -260,6 +261,25 @@ fn nothing_survives_the_death_of_a_pe_or_of_mpiexec_or_its_proxy() {
             kill(&what, hydra(&format!("{model} -n 4"), &[BUSY]), victim, 2);
         }
     }
+}
+
+#[test]
+fn nobody_waits_in_init_when_the_launcher_is_gone() {
+    // PE 0, which the others wait for, reads what the launcher no longer sends.
+    let program = format!("[ $PMI_RANK != 0 ] || exec cat; exec {RING}");
+    let Some(job) = hydra("-n 4", &["sh", "-c", &program]) else {
+        return;
+    };
+    let job = job.stdin(Stdio::piped()).start();
+    let pes = job.wait_for("ring", 3);
+    wait_until(
+        "all PEs watch the PMI server",
+        || pes.iter().all(|&pid| threads(pid) >= 2),
+        || format!("{:?}", job.processes()),
+    );
+    processes::kill(job.pid(), libc::SIGKILL);
+    let outcome = job.wait();
+    assert!(!outcome.status.success(), "{outcome:?}");
 }
 
 /// Runs the ring as such a launcher would; gives what it says.

@@ -54,14 +54,15 @@ pub(super) fn join(settings: &Settings) -> Result<Attached, Error> {
         return alone::alone(settings);
     }
     let me = process.rank();
-    let (shared, identity) =
-        share_node(settings, &process).inspect_err(|why| give_up(&process, why))?;
-    let foreign = Arc::new(Foreign::new(process, me, identity));
-    foreign
+    let foreign = Arc::new(Foreign::new(process, me));
+    let ((node, heap, xrc), identity) = foreign
         .watch()
+        .and_then(|()| share_node(settings, foreign.process()))
         .inspect_err(|why| foreign.init_failed(why))?;
+    if let Some(made_up) = identity {
+        foreign.identify(made_up);
+    }
     let pmi = Pmi::Foreign(foreign);
-    let (node, heap, xrc) = shared;
     Ok(Attached::new(me as usize, node, heap, Some(xrc), pmi))
 }
 
@@ -114,17 +115,26 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
             1 => None,
             _ => Some(Host::open(&meeting).map_err(apart(me))?),
         };
-        let addresses = addresses(settings, &node_of, n_nodes)?;
-        let segment = segment::make(
-            settings,
-            &Node {
-                node_of: &node_of,
-                n_nodes,
-                number,
-                n_local,
-                addresses,
-            },
-        )?;
+        let made = addresses(settings, &node_of, n_nodes).and_then(|addresses| {
+            segment::make(
+                settings,
+                &Node {
+                    node_of: &node_of,
+                    n_nodes,
+                    number,
+                    n_local,
+                    addresses,
+                },
+            )
+        });
+        let segment = match made {
+            Ok(segment) => segment,
+            Err(e) => {
+                // Whoever waits sees this PE end, and not before it has told why.
+                std::mem::forget(host);
+                return Err(e);
+            }
+        };
         if let Some(host) = host {
             host.share(&segment).map_err(apart(me))?;
         }

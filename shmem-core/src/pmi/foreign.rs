@@ -59,23 +59,29 @@ fn refused(what: &'static str) -> impl FnOnce(ProcessError) -> Error {
 }
 
 impl Foreign {
-    /// For rank `me` of a job. With an `identity`, this PE is the one that has made it up.
-    pub(crate) fn new(process: Process, me: u32, identity: Option<Identity>) -> Self {
-        let known = OnceLock::new();
-        if let Some(identity) = identity {
-            known.get_or_init(|| identity);
-        }
+    /// For rank `me` of a job.
+    pub(crate) fn new(process: Process, me: u32) -> Self {
         Self {
             process,
             me,
             pid: std::process::id(),
-            identity: known,
+            identity: OnceLock::new(),
             leaves: AtomicBool::new(false),
         }
     }
 
-    /// Starts the thread that ends this process when the server dies. PEs that wait for each other
-    /// talk to no server, and where its death is not that of its processes, nobody else ends them.
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// This PE is the one that has made up the job's identity.
+    pub(crate) fn identify(&self, made_up: Identity) {
+        self.identity.get_or_init(|| made_up);
+    }
+
+    /// Starts the thread that ends this process when the server dies. PEs that wait for each other, in
+    /// init already, talk to no server, and where its death is not that of its processes, nobody else
+    /// ends them.
     pub(crate) fn watch(self: &Arc<Self>) -> Result<(), Error> {
         let foreign = Arc::clone(self);
         sys::spawn_thread(WATCH_STACK, move || {
@@ -139,6 +145,7 @@ impl Foreign {
     }
 
     pub(crate) fn init_failed(&self, why: &Error) {
+        self.leaves.store(true, Ordering::Release);
         give_up(&self.process, why);
     }
 
