@@ -5,7 +5,7 @@
 
 use shmem_ib::connect::endpoint::{Awaited, Watch};
 use shmem_node::pe_block::PeBlock;
-use shmem_node::sys::monotonic_ns;
+use shmem_node::sys::monotonic_tick_ns;
 use shmem_node::waiting::{Remote, Wait};
 
 use crate::runtime::Runtime;
@@ -20,7 +20,7 @@ impl Told {
     /// Tells that the PE of this block waits.
     #[cold]
     pub(crate) fn begin(block: &'static PeBlock, wait: Wait) -> Self {
-        let note = block.waiting.begin(monotonic_ns(), &wait.encode());
+        let note = block.waiting.begin(monotonic_tick_ns(), &wait.encode());
         Self { block, note }
     }
 }
@@ -28,7 +28,7 @@ impl Told {
 impl Drop for Told {
     fn drop(&mut self) {
         if let Some(note) = self.note {
-            self.block.waiting.end(note, monotonic_ns());
+            self.block.waiting.end(note, monotonic_tick_ns());
         }
     }
 }
@@ -69,7 +69,7 @@ fn remote(what: Awaited) -> Wait {
 impl Watch for OfEndpoint {
     fn begins(&self, what: Awaited) -> Option<usize> {
         let words = remote(what).encode();
-        self.0.waiting.begin(monotonic_ns(), &words)
+        self.0.waiting.begin(monotonic_tick_ns(), &words)
     }
 
     fn goes_on(&self, wait: usize, what: Awaited) {
@@ -77,6 +77,6 @@ impl Watch for OfEndpoint {
     }
 
     fn ends(&self, wait: usize) {
-        self.0.waiting.end(wait, monotonic_ns());
+        self.0.waiting.end(wait, monotonic_tick_ns());
     }
 }

@@ -1,13 +1,11 @@
 //! The page that each PE has in its node's memory: how far it is, where to ring, what it counted.
 
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::doorbell::Doorbell;
 use crate::stats::StatsRecord;
 use crate::waiting::Record;
-
-/// Teams that a PE can be in at a time, at most.
-pub const TEAMS: usize = 64;
 
 /// How far a PE has come. The NLA reads it to tell a PE that ended in order from one that left
 /// its peers waiting.
@@ -44,11 +42,21 @@ pub struct PeBlock {
     pub doorbell: Doorbell,
     /// For `shmrun --report`.
     pub stats: StatsRecord,
+    /// How many collectives of the world team the PE has begun, for those who ask what it waits for. Nobody else
+    /// looks at lines near it: it is written in each of them, and who rings looks at the doorbell.
+    pub begun: AtomicU32,
     /// What the PE waits for.
     pub waiting: Record,
-    /// How many collectives of each team, by its slot, the PE has begun.
-    pub begun: [AtomicU32; TEAMS],
 }
+
+const _: () = assert!(
+    offset_of!(PeBlock, begun) / LINE
+        > (offset_of!(PeBlock, doorbell) + size_of::<Doorbell>() - 1) / LINE,
+    "what is written often lies apart from what others read"
+);
+
+/// Bytes that processors pass to each other at a time, two lines of a cache.
+const LINE: usize = 128;
 
 impl PeBlock {
     /// Announces progress through the PE's life.
@@ -68,21 +76,6 @@ impl PeBlock {
             3 => PeState::Finalizing,
             _ => PeState::Finalized,
         }
-    }
-
-    /// Notes that this PE begins a collective of the team in a slot. One thread of a PE does at a time.
-    #[inline]
-    pub fn begin_collective(&self, slot: usize) {
-        let begun = &self.begun[slot % TEAMS];
-        begun.store(
-            begun.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// How many collectives of the team in a slot this PE has begun.
-    pub fn collectives(&self, slot: usize) -> u32 {
-        self.begun[slot % TEAMS].load(Ordering::Relaxed)
     }
 
     /// Process id once init was called, else 0.

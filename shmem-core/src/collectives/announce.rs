@@ -5,6 +5,7 @@
 //! message to anybody, which collective this PE is in, for those who ask what it waits for.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use shmem_node::waiting::{Collective, Wait};
 
@@ -46,24 +47,33 @@ impl Runtime {
     /// Says what collective this member is in. Bytes are those of one PE's contribution.
     #[inline]
     pub(super) fn announce(&self, team: &Team, operation: Operation, bytes: usize, root: usize) {
-        self.block.begin_collective(team.slot_number());
-        self.note_call(team, operation.collective());
+        self.announce_as(operation.collective(), team, operation, bytes, root);
+    }
+
+    /// The same where the program called something that is done by another operation.
+    #[inline]
+    pub(super) fn announce_as(
+        &self,
+        call: Collective,
+        team: &Team,
+        operation: Operation,
+        bytes: usize,
+        root: usize,
+    ) {
+        let number = team.begin(call);
+        if team.is_world() {
+            self.block.begun.store(number, Ordering::Relaxed);
+        }
         if cfg!(debug_assertions) {
             self.say(team, CURRENT, Announcement::new(operation, bytes, root));
         }
     }
 
-    /// Says what the program called, where that is not the operation that was announced.
-    #[inline]
-    pub(super) fn note_call(&self, team: &Team, call: Collective) {
-        team.note_call(call);
-    }
-
     /// For what this PE waits in a collective of `team`.
     pub(super) fn in_collective(&self, team: &Team) -> Wait {
-        let number = self.block.collectives(team.slot_number());
+        let (call, number) = team.begun();
         Wait::Collective {
-            call: team.call(),
+            call,
             team: team.told(),
             number,
         }

@@ -73,9 +73,16 @@ impl Runtime {
 
     fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival, what: impl Fn() -> Wait) {
         if !self.polled(|| barrier.released(arrival)) {
-            let _told = self.tell_wait(what());
-            barrier.wait_release(arrival);
+            self.sleep(what, || barrier.wait_release(arrival));
         }
+    }
+
+    /// Sleeps in `wait`, and tells for what.
+    #[cold]
+    #[inline(never)]
+    fn sleep(&self, what: impl Fn() -> Wait, wait: impl Fn()) {
+        let _told = self.tell_wait(what());
+        wait();
     }
 
     /// Meets the members of this node. One of them runs `lead` when all are there, and everybody
@@ -98,8 +105,7 @@ impl Runtime {
             }
         } else if mapping.leads() {
             if !self.polled(|| barrier.complete(n)) {
-                let _told = self.tell_wait(what());
-                barrier.wait_complete(n);
+                self.sleep(what, || barrier.wait_complete(n));
             }
             self.compare_meeting(team);
             lead();
@@ -119,8 +125,7 @@ impl Runtime {
             barrier.depart(n);
         } else if n > 1 {
             if !self.polled(|| barrier.all_departed(n)) {
-                let _told = self.tell_wait(self.in_collective(team));
-                barrier.wait_departed(n);
+                self.sleep(|| self.in_collective(team), || barrier.wait_departed(n));
             }
             barrier.departures_seen();
         }
@@ -181,8 +186,7 @@ impl Runtime {
     /// Completes what this PE has started, and waits for all members.
     pub(crate) fn team_barrier(&self, team: &Team) {
         self.quiet();
-        self.announce(team, Operation::Sync, 0, 0);
-        self.note_call(team, Call::Barrier);
+        self.announce_as(Call::Barrier, team, Operation::Sync, 0, 0);
         self.await_members(team);
     }
 

@@ -11,7 +11,7 @@ mod members;
 pub(crate) mod slots;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shmem_node::barrier::NodeBarrier;
 use shmem_node::segment::NodeView;
@@ -87,8 +87,8 @@ pub struct Team {
     polls: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
-    /// In which, or was last.
-    call: AtomicU8,
+    /// In which, or was last; and how many it has begun: in the upper half.
+    now: AtomicU64,
     /// The [life](Runtime::life) in which the team was split, whose finalize it does not
     /// outlive; `None` for those that exist in each.
     life: Option<u32>,
@@ -164,8 +164,6 @@ impl Team {
     ) -> Option<Self> {
         let my_pe = members.rank_of(rt.me)?;
         let mapping = Mapping::of(&members, rt.me, rt.node_of, rt.local_of);
-        // All members begin to count anew, whatever teams they had there before.
-        rt.block.begun[slot].store(0, Ordering::Relaxed);
         Some(Self {
             config,
             life: Some(rt.life()),
@@ -191,7 +189,7 @@ impl Team {
             polls: node.spins() > 0,
             mapping,
             meeting: AtomicBool::new(false),
-            call: AtomicU8::new(0),
+            now: AtomicU64::new(0),
             life: None,
         }
     }
@@ -290,15 +288,28 @@ impl Team {
         self.name != Name::Split
     }
 
-    /// Notes which collective this PE is in.
+    /// Whether all PEs are in it because it is the world team.
     #[inline]
-    pub(crate) fn note_call(&self, call: Call) {
-        self.call.store(call as u8, Ordering::Relaxed);
+    pub(crate) fn is_world(&self) -> bool {
+        self.slot == slots::WORLD
     }
 
-    /// Which collective this PE is in, or was in last.
-    pub(crate) fn call(&self) -> Call {
-        Call::from_number(self.call.load(Ordering::Relaxed)).unwrap_or(Call::Sync)
+    /// Notes that this PE begins a collective; gives how many of this team it has begun with that. One thread of
+    /// a PE does at a time.
+    #[inline]
+    pub(crate) fn begin(&self, call: Call) -> u32 {
+        let number = (self.now.load(Ordering::Relaxed) >> 32) as u32;
+        let number = number.wrapping_add(1);
+        let now = u64::from(number) << 32 | u64::from(call as u8);
+        self.now.store(now, Ordering::Relaxed);
+        number
+    }
+
+    /// Which collective this PE is in, or was in last, and how many it has begun.
+    pub(crate) fn begun(&self) -> (Call, u32) {
+        let now = self.now.load(Ordering::Relaxed);
+        let call = Call::from_number(now as u8).unwrap_or(Call::Sync);
+        (call, (now >> 32) as u32)
     }
 
     /// What the team is, as others are told of it.

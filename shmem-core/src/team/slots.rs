@@ -70,7 +70,7 @@ const _: () = assert!(LINES + LINES_APART + LINE <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
 const _: () = assert!(STAGING + 2 * PIECE <= SLOT_SIZE);
 const _: () = assert!(MAX_TEAMS * SLOT_SIZE <= INTERNAL_SIZE);
-const _: () = assert!(MAX_TEAMS < 64 && MAX_TEAMS <= shmem_node::pe_block::TEAMS);
+const _: () = assert!(MAX_TEAMS < 64);
 
 /// Slots of the teams that always exist.
 pub(crate) const WORLD: usize = 0;

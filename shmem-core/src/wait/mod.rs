@@ -55,9 +55,14 @@ impl Runtime {
     }
 
     fn wait_at(&self, pace: Pace, what: impl Fn() -> Wait, mut ready: impl FnMut() -> bool) {
-        if self.spin_until(&mut ready) {
-            return;
+        if !self.spin_until(&mut ready) {
+            self.sleep_at(pace, what, ready);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sleep_at(&self, pace: Pace, what: impl Fn() -> Wait, mut ready: impl FnMut() -> bool) {
         let _told = self.tell_wait(what());
         loop {
             if self.notices_inbound {

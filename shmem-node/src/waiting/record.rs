@@ -55,6 +55,8 @@ impl Record {
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
         })?;
+        // ORDERING(wait-change): of `since`, which another thread may have hidden. See `hide`.
+        fence(Ordering::Release);
         self.notes[at].since.store(now, Ordering::Relaxed);
         self.notes[at].show(words);
         Some(at)
@@ -74,7 +76,8 @@ impl Record {
         self.notes[note].taken.store(0, Ordering::Release);
     }
 
-    /// What is shown at the moment, one wait inside another after it.
+    /// What is shown at the moment, one wait inside another after it. Of those that began at one tick of the clock, notes
+    /// in front come first, as the one that stands around another has taken its own before.
     pub fn read(&self) -> impl Iterator<Item = Seen> {
         let mut seen: Vec<Seen> = self.notes.iter().filter_map(Note::read).collect();
         seen.sort_by_key(|seen| seen.since);

@@ -267,3 +267,25 @@ fn a_reader_sees_whole_notes() {
         assert_eq!(record.read().count(), 1);
     });
 }
+
+/// As that, when one thread takes the note of another.
+#[test]
+fn a_reader_sees_whole_notes_of_two_threads() {
+    model(2, || {
+        let record = Arc::new(Record::default());
+        let writer = |value: u64| {
+            let record = record.clone();
+            thread::spawn(move || {
+                let note = record.begin(value, &[value; WORDS]).unwrap();
+                record.end(note, value);
+            })
+        };
+        let writers = [writer(1), writer(3)];
+        for seen in record.read() {
+            assert_eq!(seen.words, [seen.since; WORDS]);
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+}

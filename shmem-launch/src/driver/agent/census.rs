@@ -1,6 +1,8 @@
 //! Looking what this node's PEs do: at their blocks in the node's memory, and at what the kernel says of
 //! their processes. No PE is disturbed, by no signal and no debugger.
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 use crate::census::look::{self, Found};
 use crate::census::{Census, Doing, Example, Group, Life, Process, RankSet, Span};
@@ -43,7 +45,6 @@ impl AgentProcess {
     }
 
     fn look(&self, node: &Node) -> Census {
-        const WORLD: usize = 0;
         let view = node.segment.view();
         let here = look::Node {
             node: self.launch.node,
@@ -71,7 +72,7 @@ impl AgentProcess {
                 state: block.state(),
                 waits: block.waiting.read().collect(),
                 waited: block.waiting.ended(),
-                begun: block.collectives(WORLD),
+                begun: block.begun.load(Ordering::Relaxed),
                 pid: u32::try_from(pe.pid).unwrap_or(0),
                 process,
                 cpu,
