@@ -258,3 +258,31 @@ fn without_a_library_nothing_is_started() {
     let out = shmrun(&["--pmix-server"]).run();
     assert_eq!(out.code(), 2, "{}", out.stderr);
 }
+
+#[test]
+fn open_mpi_is_told_where_processes_outnumber_cores() {
+    if !there_is() {
+        return;
+    }
+    let say = [
+        "-n",
+        "2",
+        "--pmix",
+        "/bin/sh",
+        "-c",
+        "echo +$OMPI_MCA_mpi_yield_when_idle",
+    ];
+    for (polls, yields, want) in [
+        ("0", None, "+1"),
+        ("100", None, "+"),
+        ("0", Some("0"), "+0"),
+    ] {
+        let mut job = shmrun(&say).env("SHMEM_SPIN", polls);
+        if let Some(yields) = yields {
+            job = job.env("OMPI_MCA_mpi_yield_when_idle", yields);
+        }
+        let out = job.run();
+        assert_eq!(out.code(), 0, "{out:?}");
+        assert_eq!(sorted(&out.stdout), [want, want], "SHMEM_SPIN={polls}");
+    }
+}

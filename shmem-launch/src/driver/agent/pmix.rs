@@ -90,9 +90,10 @@ impl AgentProcess {
         if !starting {
             return;
         }
+        let yields = node.segment.view().spins() == 0;
         if let Some(start) = &mut node.start {
             let mut common = pmix::variables(common);
-            common.extend(pmix.for_open_mpi(start.environment()));
+            common.extend(pmix.for_open_mpi(start.environment(), yields));
             let own = own.into_iter().map(pmix::variables).collect();
             start.add_environment(common, own);
         }

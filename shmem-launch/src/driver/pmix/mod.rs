@@ -171,6 +171,8 @@ const OPEN_MPI: [(&str, &str); 2] = [
     ("orte_local_daemon_uri", "1.0;tcp://127.0.0.1:1"),
     ("ess", "^singleton"),
 ];
+/// Where processes outnumber cores. Else those that wait keep out the ones they wait for, for a whole time slice.
+const OPEN_MPI_YIELD: (&str, &str) = ("mpi_yield_when_idle", "1");
 const OPEN_MPI_DIRS: [&str; 4] = [
     "btl_vader_backing_directory",
     "btl_sm_backing_directory",
@@ -179,11 +181,13 @@ const OPEN_MPI_DIRS: [&str; 4] = [
 ];
 
 impl PmixIo {
-    /// Variables for Open MPI's programs besides PMIx's. Those that are set stay.
-    pub(super) fn for_open_mpi(&self, env: &[CString]) -> Vec<CString> {
+    /// Variables for Open MPI's programs besides PMIx's. Those that are set stay. `yields`: whether PEs that wait
+    /// leave the processor to others.
+    pub(super) fn for_open_mpi(&self, env: &[CString], yields: bool) -> Vec<CString> {
         let dir = self.dir.path().to_string_lossy();
         let dirs = OPEN_MPI_DIRS.map(|name| (name, &*dir));
-        let wanted = OPEN_MPI.iter().copied().chain(dirs);
+        let yields = yields.then_some(OPEN_MPI_YIELD);
+        let wanted = OPEN_MPI.iter().copied().chain(dirs).chain(yields);
         wanted
             .map(|(name, value)| (format!("OMPI_MCA_{name}="), value))
             .filter(|(name, _)| {
