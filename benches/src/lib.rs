@@ -1,7 +1,7 @@
 //! Benchmarks of `shmem`: programs that print what they measured, with the raw samples.
 //!
-//! * `startup`: wall and CPU time of whole `shmrun` jobs beside a loop of `posix_spawn`, in turn,
-//!   so that both see the same machine.
+//! * `startup`: time and memory of whole `shmrun` jobs beside a loop of `posix_spawn`, and beside other
+//!   launchers, in turn, so that all see the same machine.
 //! * `spawn-loop`: that loop.
 //! * `idle`: PEs that meet and report the memory they need.
 //! * `p2p`: time and CPU time per one-sided operation between two PEs.
@@ -24,6 +24,7 @@
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
 pub mod cpu;
+pub mod memory;
 pub mod pmi;
 pub mod rivals;
 pub mod stats;

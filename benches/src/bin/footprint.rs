@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use shmem::{Max, alloc, alltoall, barrier_all, my_pe, n_pes};
+use shmem_benches::memory::available_kib;
 
 /// Who talks to whom.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -65,13 +66,4 @@ fn main() -> Result<(), shmem::Error> {
     }
     barrier_all();
     Ok(())
-}
-
-/// `MemAvailable` of the machine.
-fn available_kib() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").expect("/proc/meminfo");
-    text.lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|rest| rest.trim().strip_suffix(" kB")?.parse().ok())
-        .expect("MemAvailable in /proc/meminfo")
 }

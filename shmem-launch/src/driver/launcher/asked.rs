@@ -67,8 +67,17 @@ impl LauncherProcess {
         let Some(listener) = &asked.listener else {
             return;
         };
-        let Ok((stream, _)) = listener.accept() else {
-            return;
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+            // No descriptor is free, most likely: who waits would be seen again at once, for ever.
+            Err(_) => {
+                match asked.clients.is_empty() {
+                    true => asked.listener = None,
+                    false => drop(asked.clients.remove(0)),
+                }
+                return;
+            }
         };
         let allowed = peer_user(stream.as_fd()).is_ok_and(ps::may_ask);
         if !allowed || stream.set_nonblocking(true).is_err() {
