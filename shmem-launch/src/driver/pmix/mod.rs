@@ -4,7 +4,7 @@
 //! ends when that does, and removes its directory. It is in nobody's process group of PEs, so that what
 //! ends them leaves it time for that; a reaper spares it for a moment ([`is_server`]), and its agent removes
 //! what it left should it have been killed. Where both were, whoever looks after a dead agent does, and at the latest
-//! the next server on that machine ([`remove_abandoned`](dir::remove_abandoned)).
+//! the next server on that machine ([`remove_abandoned`]).
 
 mod dir;
 mod serve;
