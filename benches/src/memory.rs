@@ -15,10 +15,25 @@ pub fn available_kib() -> u64 {
         .expect("MemAvailable in /proc/meminfo")
 }
 
+/// The same once it has not grown for a second: the kernel takes its time to free what thousands of processes had.
+/// After 30 s, what there is.
+fn settled_kib() -> u64 {
+    let mut most = available_kib();
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = available_kib();
+        if now <= most + 256 {
+            break;
+        }
+        most = now;
+    }
+    most
+}
+
 /// What `body` gives, and how much less memory was available in the meantime than before, in KiB, looked at
 /// fifty times a second. What others take meanwhile is in it.
 pub fn taken_by<T>(body: impl FnOnce() -> T) -> (T, u64) {
-    let before = available_kib();
+    let before = settled_kib();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
@@ -33,7 +48,7 @@ pub fn taken_by<T>(body: impl FnOnce() -> T) -> (T, u64) {
         let out = body();
         over.store(true, Ordering::Relaxed);
         let least = looking.join().unwrap_or(before);
-        (out, before - least)
+        (out, before.saturating_sub(least))
     })
 }
 

@@ -127,14 +127,15 @@ struct Took {
 /// Runs a command.
 fn measure(command: &[String]) -> io::Result<Took> {
     let before = cpu_time(Whose::Children);
-    let start = Instant::now();
     let run = || {
+        let start = Instant::now();
         let mut started = Command::new(&command[0]);
         started.args(&command[1..]).stdin(Stdio::null());
-        started.stdout(Stdio::null()).output()
+        let output = started.stdout(Stdio::null()).output();
+        (output, start.elapsed().as_secs_f64())
     };
-    let (output, taken) = taken_by(run);
-    let (output, wall) = (output?, start.elapsed().as_secs_f64());
+    let ((output, wall), taken) = taken_by(run);
+    let output = output?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(io::Error::other(format!(
