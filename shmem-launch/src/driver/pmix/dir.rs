@@ -7,6 +7,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -16,8 +17,10 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// How its name begins.
 const PREFIX: &str = "shmrun-pmix-";
 
-/// How often it is tried again to make one that somebody has taken for abandoned before it was locked.
+/// How often it is tried to make one that somebody takes for abandoned before it is locked, and how long that one may
+/// take to remove it.
 const ATTEMPTS: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A directory that is locked.
 #[derive(Debug)]
@@ -46,15 +49,22 @@ impl ServerDir {
 
     fn make_in(parent: &Path, name: &str) -> io::Result<Self> {
         let path = parent.join(name);
+        let mut refused = io::Error::other("it is removed again and again");
         for _ in 0..ATTEMPTS {
-            DirBuilder::new().mode(0o700).create(&path)?;
-            if let Some(lock) = lock(&path)
-                && is_at(&lock, &path)
-            {
-                return Ok(Self { path, _lock: lock });
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    if let Some(lock) = lock(&path)
+                        && is_at(&lock, &path)
+                    {
+                        return Ok(Self { path, _lock: lock });
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => refused = e,
+                Err(e) => return Err(e),
             }
+            std::thread::sleep(PAUSE);
         }
-        Err(io::Error::other("it is removed again and again"))
+        Err(refused)
     }
 
     pub(super) fn path(&self) -> &Path {
