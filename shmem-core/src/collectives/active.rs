@@ -215,7 +215,7 @@ impl Runtime {
             // SAFETY: two arrays of this PE.
             unsafe { access::copy(self.own(source), self.own(dest), bytes) };
         }
-        self.quiet();
+        self.quiet_raw();
     }
 
     pub(crate) fn set_fcollect(&self, set: ActiveSet, dest: Sym, source: Sym, bytes: usize) {
@@ -280,7 +280,7 @@ impl Runtime {
             self.pass(set, child, dest, dest, total);
             self.give(set, child, DATA_DOWN, 1);
         }
-        self.quiet();
+        self.quiet_raw();
     }
 
     /// Each member makes in its own destination array what it and those below it have together, where
@@ -337,7 +337,7 @@ impl Runtime {
             self.pass(set, child, dest, dest, bytes);
             self.give(set, child, DATA_DOWN, 1);
         }
-        self.quiet();
+        self.quiet_raw();
     }
 
     pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: Blocks) {

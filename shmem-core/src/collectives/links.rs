@@ -126,7 +126,7 @@ impl Runtime {
     /// After sending arrays of the program as [`completion`] says: it may change them now.
     pub(super) fn complete(&self, completion: Completion) {
         if completion == Completion::AtQuiet {
-            self.quiet();
+            self.quiet_raw();
         }
     }
 

@@ -300,7 +300,7 @@ impl Runtime {
             self.await_flag(team, flag, message);
         }
         // The program may change the array now.
-        self.quiet();
+        self.quiet_raw();
     }
 }
 

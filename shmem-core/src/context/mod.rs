@@ -17,6 +17,7 @@ use crate::runtime::{Place, Runtime, rt, try_rt};
 use crate::team::Members;
 
 pub use self::numbers::MAX_CONTEXTS;
+pub(crate) use self::numbers::RUNTIME;
 pub use self::typed::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
 pub(crate) use self::typed::{default_context, routines};
 

@@ -8,13 +8,16 @@ use shmem_ib::connect::endpoint::ContextId;
 /// needs more has most likely forgotten to destroy them.
 pub const MAX_CONTEXTS: u16 = 1024;
 
+/// Of the runtime's own messages: a program's quiet has nothing to do with them. 0 is the default context.
+pub(crate) const RUNTIME: ContextId = ContextId::new(1);
+
 /// The numbers in use.
 #[derive(Debug)]
 pub(super) struct Numbers(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Numbers from here on were never used. 0 is the default context.
+    /// Numbers from here on were never used.
     next: u16,
     /// Numbers below it that are free again.
     released: Vec<u16>,
@@ -22,7 +25,7 @@ struct State {
 
 impl State {
     const UNUSED: Self = Self {
-        next: 1,
+        next: RUNTIME.number() + 1,
         released: Vec::new(),
     };
 }
@@ -48,7 +51,7 @@ impl Numbers {
         let mut state = self.state();
         let number = state.released.pop().or_else(|| {
             let fresh = state.next;
-            (fresh < MAX_CONTEXTS).then(|| {
+            (fresh <= MAX_CONTEXTS).then(|| {
                 state.next += 1;
                 fresh
             })
@@ -70,11 +73,14 @@ mod tests {
         let numbers = Numbers::new();
         let all: Vec<ContextId> = std::iter::from_fn(|| numbers.take()).collect();
         assert_eq!(all.len(), usize::from(MAX_CONTEXTS) - 1);
-        assert!(all.iter().all(|id| *id != ContextId::DEFAULT));
+        assert!(
+            all.iter()
+                .all(|id| ![ContextId::DEFAULT, RUNTIME].contains(id))
+        );
         numbers.release(all[7]);
         assert_eq!(numbers.take(), Some(all[7]));
         assert_eq!(numbers.take(), None);
         numbers.renew();
-        assert_eq!(numbers.take(), Some(ContextId::new(1)));
+        assert_eq!(numbers.take(), Some(ContextId::new(2)));
     }
 }

@@ -9,7 +9,10 @@ pub(crate) mod typed;
 
 pub use self::strided::{Blocks, get_blocks, put_blocks};
 
-use crate::context::Ctx;
+use shmem_ib::connect::endpoint::ContextId;
+
+use crate::context::{self, Ctx};
+use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
 use crate::runtime::{Place, Runtime};
@@ -44,35 +47,7 @@ impl Ctx {
             // SAFETY: by the caller.
             Place::Near(to) => unsafe { to.put(source, bytes) },
             // SAFETY: by the caller.
-            Place::Far(pe) => unsafe { self.put_far(rt, dest, source, bytes, pe, completion) },
-        }
-    }
-
-    /// # Safety
-    /// As for [`Ctx::put_bytes`].
-    #[cold]
-    unsafe fn put_far(
-        &self,
-        rt: &Runtime,
-        dest: Sym,
-        source: *const u8,
-        bytes: usize,
-        pe: usize,
-        completion: Completion,
-    ) {
-        for piece in rt.copies(dest.offset(), source, bytes) {
-            let Piece {
-                part,
-                offset,
-                at,
-                len,
-            } = piece;
-            // SAFETY: by the caller.
-            rt.far(|net| unsafe {
-                let net = net.context(self.id());
-                let stays = completion == Completion::AtQuiet;
-                net.put(pe as u32, part, offset, source.add(at), len, stays)
-            });
+            Place::Far(pe) => unsafe { rt.put_far(self.id(), dest, source, bytes, pe, completion) },
         }
     }
 
@@ -96,7 +71,37 @@ impl Ctx {
             // SAFETY: by the caller.
             Place::Near(from) => unsafe { from.get(dest, bytes) },
             // SAFETY: by the caller.
-            Place::Far(pe) => unsafe { self.get_far(rt, dest, source, bytes, pe, completion) },
+            Place::Far(pe) => unsafe { rt.get_far(self.id(), dest, source, bytes, pe, completion) },
+        }
+    }
+}
+
+impl Runtime {
+    /// # Safety
+    /// As for [`Ctx::put_bytes`].
+    #[cold]
+    unsafe fn put_far(
+        &self,
+        id: ContextId,
+        dest: Sym,
+        source: *const u8,
+        bytes: usize,
+        pe: usize,
+        completion: Completion,
+    ) {
+        for piece in self.copies(dest.offset(), source, bytes) {
+            let Piece {
+                part,
+                offset,
+                at,
+                len,
+            } = piece;
+            // SAFETY: by the caller.
+            self.far(|net| unsafe {
+                let net = net.context(id);
+                let stays = completion == Completion::AtQuiet;
+                net.put(pe as u32, part, offset, source.add(at), len, stays)
+            });
         }
     }
 
@@ -105,14 +110,14 @@ impl Ctx {
     #[cold]
     unsafe fn get_far(
         &self,
-        rt: &Runtime,
+        id: ContextId,
         dest: *mut u8,
         source: Sym,
         bytes: usize,
         pe: usize,
         completion: Completion,
     ) {
-        for piece in rt.copies(source.offset(), dest, bytes) {
+        for piece in self.copies(source.offset(), dest, bytes) {
             let Piece {
                 part,
                 offset,
@@ -120,17 +125,15 @@ impl Ctx {
                 len,
             } = piece;
             // SAFETY: by the caller.
-            rt.far(|net| unsafe {
-                let net = net.context(self.id());
+            self.far(|net| unsafe {
+                let net = net.context(id);
                 let waits = completion == Completion::OnReturn;
                 net.get(pe as u32, part, offset, dest.add(at), len, waits)
             });
         }
     }
-}
 
-impl Runtime {
-    /// Writes `len` bytes to `offset` of `pe`'s segment, on the default context.
+    /// Writes `len` bytes to `offset` of `pe`'s segment, as a message of the runtime.
     ///
     /// # Safety
     /// `from` is readable for `len` bytes until `completion`; the target range lies inside the segment.
@@ -144,11 +147,18 @@ impl Runtime {
         len: usize,
         completion: Completion,
     ) {
+        if self.is_near(pe) {
+            let local = self.local_of[pe] as usize;
+            // SAFETY: by the caller; the range is mapped.
+            unsafe { access::copy(from, self.neighbour(local, offset), len) };
+            return self.ring(local);
+        }
+        let dest = Sym::new(offset);
         // SAFETY: by the caller.
-        unsafe { Ctx::default_ctx().put_bytes(Sym::new(offset), from, len, pe, completion) };
+        unsafe { self.put_far(context::RUNTIME, dest, from, len, pe, completion) };
     }
 
-    /// Reads `len` bytes from `offset` of `pe`'s segment, on the default context.
+    /// Reads `len` bytes from `offset` of `pe`'s segment, as a message of the runtime.
     ///
     /// # Safety
     /// `to` is writable for `len` bytes until `completion`, and nobody looks at it before; the source range
@@ -163,8 +173,21 @@ impl Runtime {
         len: usize,
         completion: Completion,
     ) {
+        if self.is_near(pe) {
+            let from = self.neighbour(self.local_of[pe] as usize, offset);
+            // SAFETY: by the caller; the range is mapped.
+            return unsafe { access::copy(from, to, len) };
+        }
+        let source = Sym::new(offset);
         // SAFETY: by the caller.
-        unsafe { Ctx::default_ctx().get_bytes(to, Sym::new(offset), len, pe, completion) };
+        unsafe { self.get_far(context::RUNTIME, to, source, len, pe, completion) };
+    }
+
+    /// Completes the runtime's own messages.
+    pub(crate) fn quiet_raw(&self) {
+        if self.network.is_some() {
+            self.far(|net| net.context(context::RUNTIME).quiet());
+        }
     }
 
     /// The pieces in which a copy to or from `offset` of a segment elsewhere goes over the network.
