@@ -121,22 +121,19 @@ pub fn common_env(job_id: &[u8; 16], n_pes: u32) -> Vec<(&'static str, String)> 
     ]
 }
 
-/// The variables that are a PE's own.
-pub fn pe_env(rank: u32, local: u32) -> [(&'static str, String); 3] {
+/// The variables that are a PE's own, which are numbers.
+pub fn pe_env(rank: u32, local: u32) -> [(&'static str, u32); 3] {
     [
-        (ENV_PMI_RANK, rank.to_string()),
-        (ENV_PMI_ID, rank.to_string()),
-        (ENV_LOCAL_RANK, local.to_string()),
+        (ENV_PMI_RANK, rank),
+        (ENV_PMI_ID, rank),
+        (ENV_LOCAL_RANK, local),
     ]
 }
 
 /// The variables that programs which are executed for each PE find besides: those of Hydra, the process
 /// manager of MPICH.
-pub fn mpi_env(local: u32, n_local: u32) -> [(&'static str, String); 2] {
-    [
-        (ENV_LOCAL_SIZE, n_local.to_string()),
-        (ENV_LOCAL_ID, local.to_string()),
-    ]
+pub fn mpi_env(local: u32, n_local: u32) -> [(&'static str, u32); 2] {
+    [(ENV_LOCAL_SIZE, n_local), (ENV_LOCAL_ID, local)]
 }
 
 /// Lower-case hexadecimal digits of `bytes`.

@@ -1,12 +1,22 @@
 //! Sets of processors, as the kernel numbers and writes them: what a PE is bound to.
 
 use std::fmt;
+use std::num::NonZero;
 use std::path::Path;
+use std::sync::OnceLock;
+use std::thread;
 
 /// More than any machine has.
 const MAX: u32 = 1 << 16;
 
 const BITS: u32 = u64::BITS;
+
+/// Processors that this process might use when this was asked for the first time: a template asks before its
+/// PEs are bound to theirs, since it takes some system calls.
+pub fn of_machine() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
 
 /// A set of processors (hardware threads).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

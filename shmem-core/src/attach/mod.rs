@@ -25,6 +25,13 @@ pub(crate) fn attach(settings: &Settings) -> Result<&'static Attached, Error> {
     })
 }
 
+/// In a template: does what is the same for all PEs that it forks. What goes wrong they find out themselves.
+pub(crate) fn prepare() {
+    if let Ok(Launcher::Agent(version)) = found_launcher() {
+        shmrun::prepare(&version);
+    }
+}
+
 /// What the environment sets. If that makes no sense, and the launcher would not notice, it is told.
 pub(crate) fn settings() -> Result<Settings, Error> {
     let settings = Settings::from_env().map_err(Error::from);

@@ -1,6 +1,7 @@
 //! Under `shmrun`: the launch agent has prepared everything, and left it at fixed descriptors.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use shmem_node::contract::{
     self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
@@ -11,6 +12,20 @@ use shmem_node::sys;
 use super::attached::{Attached, check_size};
 use crate::error::Error;
 use crate::pmi::Pmi;
+
+/// The node's memory as a template has mapped it; PEs that it forks have it at the same place.
+static MAPPED: OnceLock<NodeView> = OnceLock::new();
+
+/// Maps the node's memory for all PEs that this template forks.
+pub(super) fn prepare(version: &str) {
+    // SAFETY: a template leaves the descriptors of its node open.
+    let borrow = |fd| unsafe { BorrowedFd::borrow_raw(fd) };
+    if version == NODE_CONTRACT
+        && let Ok(node) = NodeView::attach(borrow(TABLES_FD), borrow(HEAP_FD))
+    {
+        let _ = MAPPED.set(node);
+    }
+}
 
 /// Maps what `shmrun` has prepared.
 pub(super) fn attach(version: &str) -> Result<Attached, Error> {
@@ -30,7 +45,10 @@ pub(super) fn attach(version: &str) -> Result<Attached, Error> {
         })?;
     let (tables, heap) = (take_fd(TABLES_FD)?, take_fd(HEAP_FD)?);
     let xrc = take_fd(XRC_FD)?;
-    let node = NodeView::attach(tables.as_fd(), heap.as_fd())?;
+    let node = match MAPPED.get() {
+        Some(node) => *node,
+        None => NodeView::attach(tables.as_fd(), heap.as_fd())?,
+    };
     if node
         .node_of()
         .get(rank as usize)

@@ -2,7 +2,10 @@
 
 mod stack;
 
+use shmem_node::settings::Settings;
 use shmem_node::template::marker::Note;
+
+use crate::attach;
 
 /// Tells the launcher that this program has the constructor below.
 #[used]
@@ -25,12 +28,14 @@ pub(crate) fn keep() {
     std::hint::black_box(&raw const CONSTRUCTOR);
 }
 
-/// What costs time to find out and is the same in all PEs of a node, a template finds out once.
-///
-/// Asking the processor what it can do is slow, most of all in a virtual machine, where every
-/// question traps to the hypervisor.
+/// What costs time and is the same in all PEs of a node, a template does once: it reads the settings, maps the
+/// node's memory, and asks the processor what it can do, which is slow, most of all in a virtual machine,
+/// where every question traps to the hypervisor.
 fn warm_up() {
     shmem_ib::warm_up();
     shmem_node::sys::register_barrier_everywhere();
     stack::remember();
+    shmem_node::cpus::of_machine();
+    Settings::remember_env();
+    attach::prepare();
 }

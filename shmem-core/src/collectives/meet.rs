@@ -17,6 +17,9 @@ use crate::team::{Collective, Team};
 /// them pay for sleep and wake-up, which take longer than changing from one to the next.
 const YIELDS: u32 = 4;
 
+/// Up to so many PEs for each core. Of more, few come in the time of some yields, above all at the start.
+const MOST_PER_CORE: usize = 64;
+
 /// PEs that meet run again sooner after a yield; who does not has left its core to somebody who
 /// computes, and would have been woken from sleep earlier.
 const LATE: Duration = Duration::from_millis(1);
@@ -68,7 +71,7 @@ impl Runtime {
     /// Waits as long as it is cheaper than sleeping. Returns whether `ready()` holds.
     #[inline]
     fn polled(&self, ready: impl Fn() -> bool) -> bool {
-        self.spin_until(&ready) || yielded(ready)
+        self.spin_until(&ready) || (self.crowd <= MOST_PER_CORE && yielded(ready))
     }
 
     fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival, what: impl Fn() -> Wait) {

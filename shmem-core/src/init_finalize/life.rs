@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
 
 use shmem_ib::spin::SpinLimit;
+use shmem_node::cpus;
 use shmem_node::pe_block::PeState;
 use shmem_node::settings::{Connect, Settings};
 use shmem_node::stats::Stat;
@@ -148,6 +149,7 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
                 },
                 block,
                 polls: SpinLimit::new(node.spins()),
+                crowd: node.on_machine().div_ceil(cpus::of_machine()),
                 turns: match notices_inbound {
                     true => node.turns(),
                     // Looks are all that tells this PE of others' writes.

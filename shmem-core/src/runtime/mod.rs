@@ -50,6 +50,8 @@ pub(crate) struct Runtime {
     pub(crate) block: &'static PeBlock,
     /// How often a wait of this PE polls before it sleeps.
     pub(crate) polls: SpinLimit,
+    /// PEs of this machine for each of its cores.
+    pub(crate) crowd: usize,
     /// When this PE looks while it sleeps.
     pub(crate) turns: Turns<'static>,
     pub(crate) heap: Mutex<Allocator>,

@@ -109,10 +109,12 @@ impl NodeView {
     /// use of this process's own is in it at the program's addresses.
     fn let_segment_into_cores(&self, local: usize) {
         let at = self.heap_layout.segments + local * self.heap_layout.segment_stride;
-        let heap = self.heap_start();
+        let (heap, len) = (self.heap_start(), self.segment_len());
+        if heap == INTERNAL_SIZE {
+            return self.heap.let_into_cores(at, len);
+        }
         self.heap.let_into_cores(at, INTERNAL_SIZE);
-        self.heap
-            .let_into_cores(at + heap, self.segment_len() - heap);
+        self.heap.let_into_cores(at + heap, len - heap);
     }
 
     /// PEs in the job.

@@ -13,9 +13,13 @@ pub use value::{
     Transport, ValueError,
 };
 
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::contract;
 use crate::hca_address::{AddressChoice, PortChoice};
+use crate::sys;
 
 /// One row of the table, for help and documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,8 +333,43 @@ impl Settings {
     /// # Errors
     /// The first variable whose value cannot be parsed.
     pub fn from_env() -> Result<Self, SettingsError> {
+        match REMEMBERED.get() {
+            Some((mark, settings)) if *mark == environment_mark() => Ok(settings.clone()),
+            _ => Self::read_env(),
+        }
+    }
+
+    fn read_env() -> Result<Self, SettingsError> {
         Self::parse(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
+
+    /// Reads the environment now, so that [`from_env`](Self::from_env) need not while it stays as it is:
+    /// for a template, whose PEs all find the same.
+    pub fn remember_env() {
+        if let Ok(settings) = Self::read_env() {
+            let _ = REMEMBERED.set((environment_mark(), settings));
+        }
+    }
+}
+
+/// What the environment of [`environment_mark`] sets.
+static REMEMBERED: OnceLock<(u64, Settings)> = OnceLock::new();
+
+/// How the names of all settings begin.
+const PREFIXES: [&[u8]; 2] = [b"SHMEM_", b"SMA_"];
+
+/// A number that differs, for all that can be expected, if any setting of the environment does.
+fn environment_mark() -> u64 {
+    let mut mark = DefaultHasher::new();
+    sys::each_variable(|variable| {
+        let is_setting = PREFIXES.iter().any(|p| variable.starts_with(p));
+        let name = variable.split(|&b| b == b'=').next().unwrap_or_default();
+        if is_setting && !contract::is_place(name) {
+            mark.write(variable);
+            mark.write_u8(0);
+        }
+    });
+    mark.finish()
 }
 
 impl Default for Settings {
@@ -411,6 +450,16 @@ mod tests {
 
     fn with(name: &'static str, value: &'static str) -> Result<Settings, SettingsError> {
         Settings::parse(|n| (n == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn what_stands_for_the_environment_sees_every_setting() {
+        for row in TABLE {
+            for name in [Some(row.name), row.alias].into_iter().flatten() {
+                let seen = PREFIXES.iter().any(|p| name.as_bytes().starts_with(p));
+                assert!(seen && !contract::is_place(name.as_bytes()), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -77,6 +77,24 @@ pub unsafe fn close_from(first: RawFd) -> io::Result<()> {
     }
 }
 
+/// Calls `each` with every `NAME=value` of the environment, in its order, and copies nothing.
+///
+/// As with the C library's `getenv`, nobody may change the environment meanwhile.
+pub fn each_variable(mut each: impl FnMut(&[u8])) {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    // SAFETY: the C library keeps an array of pointers to strings there, which a null pointer ends, or
+    // nothing at all. That nobody changes it, every caller of `getenv` assumes.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            each(std::ffi::CStr::from_ptr(*at).to_bytes());
+            at = at.add(1);
+        }
+    }
+}
+
 /// Fills `buf` with random bytes from the operating system.
 pub fn random(buf: &mut [u8]) -> io::Result<()> {
     let mut done = 0;

@@ -41,7 +41,9 @@ pub fn constructor(warm_up: fn()) {
         sys::end_at_once(1)
     };
     warm_up();
-    match serve(fd, &bindings) {
+    // SAFETY: one thread only.
+    let variables = unsafe { OwnVariables::set() };
+    match serve(fd, &bindings, &variables) {
         Ok(Role::Pe) => {}
         // The program's own exit handlers are not ours to run.
         Ok(Role::Finished) => sys::end_at_once(0),
@@ -58,7 +60,7 @@ fn tell(what: fmt::Arguments<'_>) {
 }
 
 /// Forks PEs on request. Returns in each of them, and in the template when there are no more.
-fn serve(fd: RawFd, bindings: &Bindings) -> io::Result<Role> {
+fn serve(fd: RawFd, bindings: &Bindings, variables: &OwnVariables) -> io::Result<Role> {
     // SAFETY: the launch agent left this descriptor open for us.
     let sock = unsafe { BorrowedFd::borrow_raw(fd) };
     serve_requests(sock, |pe, own| {
@@ -67,7 +69,7 @@ fn serve(fd: RawFd, bindings: &Bindings) -> io::Result<Role> {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 let bound = bindings.of(pe.local).map_or(Ok(()), sys::bind_to);
-                if let Err(e) = bound.and_then(|()| become_pe(pe, own)) {
+                if let Err(e) = bound.and_then(|()| become_pe(pe, own, variables)) {
                     tell(format_args!("cannot start PE {}: {e}", pe.rank));
                     sys::end_at_once(1);
                 }
@@ -79,7 +81,7 @@ fn serve(fd: RawFd, bindings: &Bindings) -> io::Result<Role> {
 }
 
 /// In a fresh child: descriptors, environment, random bytes.
-fn become_pe(pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<()> {
+fn become_pe(pe: &PeSpec, fds: &[OwnedFd], variables: &OwnVariables) -> io::Result<()> {
     let targets = [1, 2, PMI_FD, 0];
     for (fd, to) in fds.iter().zip(targets) {
         // SAFETY: what was there was the template's.
@@ -88,11 +90,54 @@ fn become_pe(pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<()> {
     // SAFETY: everything from here on belongs to the template or to other PEs. The owners of these
     // numbers in this process are forgotten by the caller.
     unsafe { sys::close_from(FIRST_FREE_FD)? };
-    for (name, value) in contract::pe_env(pe.rank, pe.local) {
-        // SAFETY: one thread only.
-        unsafe { std::env::set_var(name, value) };
-    }
+    // SAFETY: one thread only.
+    unsafe { variables.write(pe) };
     renew_at_random()
+}
+
+/// The variables that differ between the PEs of a node, already in the environment, with room for any
+/// number: a forked PE writes its own there, which touches one page and allocates nothing.
+struct OwnVariables([*mut u8; 3]);
+
+impl OwnVariables {
+    /// Puts them into the environment, as 0.
+    ///
+    /// # Safety
+    /// This process has a single thread.
+    unsafe fn set() -> Self {
+        let variables = contract::pe_env(0, 0);
+        let room = |name: &str| name.len() + "=4294967295\0".len();
+        let all = variables.iter().map(|(name, _)| room(name)).sum();
+        // The environment refers to it from now on.
+        let mut free = vec![0; all].leak();
+        Self(variables.map(|(name, _)| {
+            let (own, rest) = std::mem::take(&mut free).split_at_mut(room(name));
+            free = rest;
+            own[..name.len()].copy_from_slice(name.as_bytes());
+            own[name.len()..][..2].copy_from_slice(b"=0");
+            // SAFETY: text with its NUL that stays; one thread, by the caller.
+            unsafe { libc::putenv(own.as_mut_ptr().cast()) };
+            own[name.len() + 1..].as_mut_ptr()
+        }))
+    }
+
+    /// Gives them the values of a PE.
+    ///
+    /// # Safety
+    /// This process has a single thread.
+    unsafe fn write(&self, pe: &PeSpec) {
+        for (&at, (_, number)) in self.0.iter().zip(contract::pe_env(pe.rank, pe.local)) {
+            let (mut digits, mut rest) = ([0; 11], number);
+            let mut first = digits.len() - 1;
+            while first == digits.len() - 1 || rest > 0 {
+                first -= 1;
+                digits[first] = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+            // SAFETY: there is room for ten digits and a NUL, which nobody else writes, by the caller.
+            unsafe { at.copy_from_nonoverlapping(digits[first..].as_ptr(), digits.len() - first) };
+        }
+    }
 }
 
 /// Gives this process its own `AT_RANDOM` bytes, as exec would have: some programs seed from them.
@@ -108,4 +153,44 @@ fn renew_at_random() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_length_are_written_into_the_environment() {
+        // A child, whose environment nobody else reads.
+        // SAFETY: the child calls nothing that other threads could have locked but the allocator, which the C
+        // library keeps usable.
+        match unsafe { libc::fork() } {
+            -1 => panic!("{}", io::Error::last_os_error()),
+            0 => {
+                // SAFETY: a forked process has one thread.
+                let good = unsafe {
+                    let variables = OwnVariables::set();
+                    [(0, 7), (10, 0), (u32::MAX, 4_000_000_000), (8191, 15)]
+                        .into_iter()
+                        .all(|(rank, local)| {
+                            variables.write(&PeSpec {
+                                rank,
+                                local,
+                                has_stdin: 0,
+                            });
+                            contract::pe_env(rank, local).iter().all(|(name, n)| {
+                                std::env::var(name).is_ok_and(|v| v == n.to_string())
+                            })
+                        })
+                };
+                sys::end_at_once(i32::from(!good));
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: `status` outlives the call.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0);
+            }
+        }
+    }
 }
