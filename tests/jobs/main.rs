@@ -8,6 +8,7 @@ mod capture;
 mod chaos;
 mod conformance;
 mod cores;
+mod costs;
 mod deaths;
 mod devices;
 mod environment;

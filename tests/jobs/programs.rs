@@ -15,6 +15,7 @@ programs! {
     SHMRUN = "shmrun-under-test";
     BUSY = "busy";
     CONFORMANCE = "conformance";
+    COSTS = "costs";
     CRASH = "crash";
     HANGS = "hangs";
     HEAT2D = "heat2d";

@@ -1,0 +1,165 @@
+//! What a PE and an agent cost, without a clock: counts, and what they may be.
+//!
+//! Start-up grows dearer by a system call here and a page there, which nobody notices one by one. So a change
+//! that makes it dearer has to raise a bound here, on purpose. Of processes that do the same the cheapest
+//! counts: what others have on top depends on who came first. Bounds have some room for kernels and C libraries
+//! that need a page more.
+
+use std::process::Command;
+
+use shmem_testkit::needs::skipped;
+
+use crate::programs::{COSTS, HELLO, SHMRUN};
+
+/// Status of the program that counts, where it may not.
+const NOT_ALLOWED: i32 = 3;
+
+/// What is counted, in the order of the program that does.
+const COUNTS: [&str; 5] = ["calls", "faults", "threads", "descriptors", "KiB written"];
+
+type Counts = [i64; COUNTS.len()];
+
+/// The processes of a job by kind.
+struct Job(Vec<(&'static str, Counts)>);
+
+impl Job {
+    /// Runs `hello`. `None` where nothing can be counted.
+    fn run(options: &str) -> Option<Self> {
+        let output = Command::new(COSTS)
+            .arg(SHMRUN)
+            .args(options.split(' '))
+            .args(["--spawn", "template", HELLO])
+            // Where the loader searches, and what a variable more costs, is not what is asked here.
+            .env_clear()
+            .output()
+            .expect("the program that counts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(NOT_ALLOWED) {
+            skipped("ptrace", errors.trim());
+            return None;
+        }
+        assert!(output.status.success(), "{options}: {errors}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        Some(Self(text.lines().map(parse).collect()))
+    }
+
+    /// The least of each count, of a kind.
+    fn least(&self, kind: &str) -> Counts {
+        let of_kind = || self.0.iter().filter(|(k, _)| *k == kind);
+        assert!(of_kind().next().is_some(), "no {kind}");
+        std::array::from_fn(|at| of_kind().map(|(_, counts)| counts[at]).min().unwrap_or(0))
+    }
+
+    fn number_of(&self, kind: &str) -> usize {
+        self.0.iter().filter(|(k, _)| *k == kind).count()
+    }
+}
+
+/// A line of the program that counts.
+fn parse(line: &str) -> (&'static str, Counts) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |at: usize| -> i64 { words[at].parse().expect("a number") };
+    let kind = match (words[0], number(1)) {
+        ("shmrun-agent", 0) => "agent",
+        ("pe-guard", _) => "guard",
+        ("hello", 0) => "PE",
+        ("hello", _) => "template",
+        _ => "launcher",
+    };
+    (kind, std::array::from_fn(|at| number(2 + at)))
+}
+
+/// What there may be of each.
+struct Bound {
+    what: &'static str,
+    most: Counts,
+}
+
+/// Calls, faults, threads, descriptors, KiB.
+const BOUNDS: [Bound; 9] = [
+    Bound {
+        what: "PE, one node",
+        most: [36, 84, 1, 6, 96],
+    },
+    Bound {
+        what: "PE, several nodes",
+        most: [64, 112, 2, 9, 144],
+    },
+    Bound {
+        what: "agent, for itself",
+        most: [165, 155, 1, 12, 288],
+    },
+    Bound {
+        what: "agent, for each PE, one node",
+        most: [24, 3, 0, 0, 4],
+    },
+    Bound {
+        what: "agent, for each PE, several nodes",
+        most: [25, 3, 0, 0, 4],
+    },
+    Bound {
+        what: "template, for itself",
+        most: [195, 130, 1, 9, 64],
+    },
+    Bound {
+        what: "template, for each PE",
+        most: [9, 7, 0, 0, 2],
+    },
+    Bound {
+        what: "guard",
+        most: [24, 30, 1, 4, 140],
+    },
+    Bound {
+        what: "launcher",
+        most: [370, 330, 4, 5, 700],
+    },
+];
+
+/// How much the second has more than the first, for each of `more` PEs, rounded up.
+fn each(first: Counts, second: Counts, more: i64) -> Counts {
+    std::array::from_fn(|at| (second[at] - first[at] + more - 1).div_euclid(more))
+}
+
+/// What is left without `n` PEs.
+fn without(all: Counts, n: i64, each: Counts) -> Counts {
+    std::array::from_fn(|at| all[at] - n * each[at])
+}
+
+#[test]
+fn a_process_costs_no_more_than_it_may() {
+    let run = |options| Job::run(options);
+    let (Some(few), Some(many)) = (run("-n 8"), run("-n 40")) else {
+        return;
+    };
+    let (Some(few_far), Some(many_far)) = (run("-n 8 --nodes 2"), run("-n 72 --nodes 2")) else {
+        return;
+    };
+    assert_eq!(many.number_of("PE"), 40);
+    assert_eq!(many_far.number_of("agent"), 2);
+    let near = each(few.least("agent"), many.least("agent"), 32);
+    let far = each(few_far.least("agent"), many_far.least("agent"), 32);
+    let fork = each(few.least("template"), many.least("template"), 32);
+    let counted = [
+        many.least("PE"),
+        many_far.least("PE"),
+        without(few.least("agent"), 8, near),
+        near,
+        far,
+        without(few.least("template"), 8, fork),
+        fork,
+        many.least("guard"),
+        many.least("launcher"),
+    ];
+    let mut too_much = Vec::new();
+    println!("{:>36} {COUNTS:?}", "");
+    for (bound, counts) in BOUNDS.iter().zip(counted) {
+        println!("{:>36} {counts:?} of {:?}", bound.what, bound.most);
+        for (at, count) in COUNTS.iter().enumerate() {
+            if counts[at] > bound.most[at] {
+                let (what, most) = (bound.what, bound.most[at]);
+                too_much.push(format!("{what}: {} {count}, at most {most}", counts[at]));
+            }
+        }
+    }
+    assert!(too_much.is_empty(), "{}", too_much.join("\n"));
+}
