@@ -59,3 +59,34 @@ layouts! {
     xrc_lossy: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc",
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
 }
+
+/// What collectives do among so many PEs of a node that not each reaches into the memory of every other.
+fn collectives_pass(options: &str, env: &[(&str, &str)]) {
+    const CHECKS: &[&str] = &[
+        CONFORMANCE,
+        "broadcast_from_everywhere",
+        "reductions",
+        "long_reductions",
+        "operands_are_private",
+        "float_order_is_fixed",
+        "concatenations",
+        "transpose",
+        "back_to_back",
+        "rounds_of_all_kinds",
+        "rows_and_columns",
+        "collectives_on_teams",
+        "long_collectives_on_teams",
+        "exchange_on_teams",
+    ];
+    let job = shmrun(options, CHECKS).envs(env.iter().copied());
+    let out = job.succeed();
+    assert!(out.contains("checks passed on"), "{out}");
+}
+
+layouts! {
+    collectives_pass;
+    a_crowd_on_one_node: "-n 40";
+    crowds_on_two_nodes: "-n 71 --nodes 2";
+    a_crowd_and_few: "-n 37 --nodes 4";
+    sixteen_nodes: "-n 33 --nodes 16";
+}

@@ -18,6 +18,7 @@ mod hosts;
 mod launchers;
 mod lists;
 mod lives;
+mod many;
 mod mishaps;
 mod npb;
 mod pages;

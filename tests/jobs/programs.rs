@@ -22,6 +22,7 @@ programs! {
     HELLO = "hello";
     HISTOGRAM = "histogram";
     LIVES = "lives";
+    MANY = "many-under-test";
     MISHAPS = "mishaps";
     NPB = "npb";
     NPB_FRAME = "npb-frame";

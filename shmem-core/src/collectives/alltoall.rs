@@ -1,11 +1,18 @@
 //! Exchange of blocks between all pairs.
 
-use super::select::Operation;
+use std::ops::Range;
+
+use super::combine::Block;
+use super::reduce::{part, worker};
+use super::select::{Here, Layout, Operation, select, shares};
 use crate::context::Ctx;
 use crate::heap::address::Sym;
-use crate::rma::{Blocks, Completion, put_blocks};
+use crate::rma::{Blocks, Completion, copy_blocks, put_blocks};
 use crate::runtime::Runtime;
 use crate::team::Team;
+
+/// Private memory for blocks on their way, about as much as the first cache has.
+const TILE: usize = 32 << 10;
 
 impl Runtime {
     /// Starts to write this member's blocks to the `n` PEs that `world_pe` gives, as those of member
@@ -36,6 +43,60 @@ impl Runtime {
         }
     }
 
+    /// Writes the blocks of all members of this node to some of them, on one node: from each at a time those
+    /// for several, to each at a time those from several, because one block alone may be less than a
+    /// cache line.
+    fn transpose_here(
+        &self,
+        team: &Team,
+        to: Range<usize>,
+        dest: Sym,
+        source: Sym,
+        blocks: Blocks,
+    ) {
+        let mapping = team.mapping();
+        let bytes = blocks.count * blocks.bytes;
+        let side = (TILE / bytes).isqrt().max(1);
+        let mut tile: Block<TILE> = Block::new(bytes);
+        let tile = tile.as_mut_ptr();
+        let packed_here = |n| Blocks {
+            count: n * blocks.count,
+            dest_stride: blocks.bytes,
+            ..blocks
+        };
+        let unpacked_there = Blocks {
+            source_stride: blocks.bytes,
+            ..blocks
+        };
+        for first_to in to.clone().step_by(side) {
+            let to = first_to..to.end.min(first_to + side);
+            for first_from in (0..mapping.n_here()).step_by(side) {
+                let from = first_from..mapping.n_here().min(first_from + side);
+                for (row, i) in from.clone().enumerate() {
+                    let at = source.offset() + to.start * blocks.count * blocks.source_stride;
+                    let into = tile.wrapping_add(row * to.len() * bytes);
+                    // SAFETY: elements inside the source of a member that has arrived; the tile has room
+                    // for `side` times `side` blocks.
+                    unsafe {
+                        let at = self.neighbour(mapping.local(i), at);
+                        copy_blocks(at, into, packed_here(to.len()));
+                    }
+                }
+                for (column, j) in to.clone().enumerate() {
+                    for (row, i) in from.clone().enumerate() {
+                        let at = dest.offset() + i * blocks.count * blocks.dest_stride;
+                        let block = tile.wrapping_add((row * to.len() + column) * bytes);
+                        // SAFETY: elements inside the destination, which is ready; nobody else writes them.
+                        unsafe {
+                            let at = self.neighbour(mapping.local(j), at);
+                            copy_blocks(block, at, unpacked_there);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// Sends block `k` of this member to member `k`.
     pub(crate) fn team_alltoall(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
         let bytes = blocks.count * blocks.bytes;
@@ -43,6 +104,15 @@ impl Runtime {
             return;
         }
         self.announce(team, Operation::Alltoall, bytes, 0);
+        if select(Operation::Alltoall, bytes, Layout::of(team)).here == Here::Few {
+            self.meet_here(team);
+            let (n, i) = (team.mapping().n_here(), team.mapping().index());
+            let workers = shares(n, n * n * bytes);
+            if let Some(i) = worker(n, workers, i) {
+                self.transpose_here(team, part(n, workers, i), dest, source, blocks);
+            }
+            return self.meet_here(team);
+        }
         let who = (team.my_pe(), team.n_pes());
         self.send_blocks(who, |rank| team.world_pe(rank), dest, source, blocks);
         if team.mapping().n_nodes() > 1 {

@@ -7,7 +7,7 @@ use crate::heap::address::Sym;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{ARGUMENT, RING_FLAG};
+use crate::team::slots::{ARGUMENT, RING_FLAG, SHOWN};
 use crate::tree;
 
 /// Bytes that go around the ring at a time.
@@ -25,6 +25,7 @@ struct Broadcast<'a> {
     root_local: Option<usize>,
     /// Whether the root gets its data, too.
     write_root: bool,
+    here: Here,
 }
 
 impl Runtime {
@@ -39,8 +40,12 @@ impl Runtime {
         root: usize,
         write_root: bool,
     ) {
+        if bytes == 0 {
+            return;
+        }
         let mapping = team.mapping();
         let root_node = mapping.node_of(root);
+        let Algorithm { here, between } = select(Operation::Broadcast, bytes, Layout::of(team));
         let b = Broadcast {
             team,
             dest: dest.offset(),
@@ -49,12 +54,9 @@ impl Runtime {
             root_local: (root_node == mapping.node())
                 .then(|| self.local_of[team.world_pe(root)] as usize),
             write_root,
+            here,
         };
-        if bytes == 0 {
-            return;
-        }
         self.announce(team, Operation::Broadcast, bytes, root);
-        let Algorithm { here, between } = select(Operation::Broadcast, bytes, Layout::of(team));
         if here == Here::Lines {
             let given = if team.my_pe() == root { bytes } else { 0 };
             let lines = self.exchange_lines(team, self.own(source.offset()), given);
@@ -67,38 +69,75 @@ impl Runtime {
         if team.my_pe() == root {
             self.set_word(team.slot(ARGUMENT), source.offset() as u64);
         }
-        let push = here == Here::Push;
-        if between != Between::Nothing {
-            self.meet(team, || {
-                self.broadcast_to_leaders(b, between);
-                if push {
+        match (here, between) {
+            (Here::One, _) => self.show_data(b),
+            (Here::Push, Between::Nothing) => {
+                // The others' arrays are ready, whether they have arrived or not.
+                if team.my_pe() == root {
                     self.push_data(b);
                 }
-            });
-        } else if push {
-            // The others' arrays are ready, whether they have arrived or not.
-            if team.my_pe() == root {
-                self.push_data(b);
+                self.meet_here(team);
             }
-            self.meet_here(team);
-        } else {
-            self.meet_here(team);
-        }
-        if !push {
-            self.pull_data(b);
+            (Here::Push, _) => self.meet(team, || {
+                self.broadcast_to_leaders(b, between);
+                self.push_data(b);
+            }),
+            (Here::Leader, Between::Nothing) => {
+                self.meet(team, || _ = self.data_of_leader(b));
+                self.pull_data(b);
+            }
+            (_, Between::Nothing) => {
+                self.meet_here(team);
+                self.pull_data(b);
+            }
+            _ => {
+                self.meet(team, || self.broadcast_to_leaders(b, between));
+                self.pull_data(b);
+            }
         }
     }
 
-    /// Position on this node of who has the data, and where. For the root, and for those who have met
-    /// it.
+    /// Position on this node of the one from whom its members have the data, and where. For the root, and
+    /// for those who have met it.
     fn data_here(&self, b: Broadcast<'_>) -> (usize, usize) {
+        let leader = b.team.mapping().local(0);
         match b.root_local {
-            Some(root) => {
+            Some(root) if root == leader || b.here != Here::Leader => {
                 let told = self.neighbour(root, b.team.slot(ARGUMENT));
                 // SAFETY: an aligned word of a segment of this node.
                 (root, unsafe { access::load(told) } as usize)
             }
-            None => (b.team.mapping().local(0), b.dest),
+            _ => (leader, b.dest),
+        }
+    }
+
+    /// Where the leader has the data: on the root's node, after a copy of the root's, unless it is the
+    /// root. For leaders.
+    fn data_of_leader(&self, b: Broadcast<'_>) -> usize {
+        let any = Broadcast {
+            here: Here::Pull,
+            ..b
+        };
+        let (has, at) = self.data_here(any);
+        if has == self.local {
+            return at;
+        }
+        // SAFETY: both arrays lie inside segments of this node.
+        unsafe { access::copy(self.neighbour(has, at), self.own(b.dest), b.bytes) };
+        b.dest
+    }
+
+    /// The leader shows the data to all, on one node.
+    fn show_data(&self, b: Broadcast<'_>) {
+        let shown = self.leader_slot(b.team, SHOWN);
+        self.meet(b.team, || {
+            let (has, at) = self.data_here(b);
+            // SAFETY: the box has room for it. All have arrived, so nobody reads what was shown before.
+            unsafe { access::copy(self.neighbour(has, at), shown, b.bytes) };
+        });
+        if b.write_root || b.root_local != Some(self.local) {
+            // SAFETY: what is shown stays until this PE arrives again.
+            unsafe { access::copy(shown, self.own(b.dest), b.bytes) };
         }
     }
 
@@ -124,7 +163,11 @@ impl Runtime {
     fn pull_data(&self, b: Broadcast<'_>) {
         let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);
-        if self.local != from || (b.write_root && b.root_local == Some(from)) {
+        let wants = match b.root_local == Some(self.local) {
+            true => b.write_root,
+            false => self.local != from,
+        };
+        if wants {
             // SAFETY: two arrays of segments of this node; what is read stays until all have.
             unsafe { access::copy(self.neighbour(from, at), self.own(b.dest), b.bytes) };
         }
@@ -135,16 +178,8 @@ impl Runtime {
     /// Brings the data to all leaders: into their destination arrays, but on the root's node. For
     /// leaders.
     fn broadcast_to_leaders(&self, b: Broadcast<'_>, between: Between) {
-        let (has, at) = self.data_here(b);
-        let from = match has == self.local {
-            true => at,
-            // What is sent must lie in the leader's own segment.
-            false => {
-                // SAFETY: both arrays lie inside segments of this node.
-                unsafe { access::copy(self.neighbour(has, at), self.own(b.dest), b.bytes) };
-                b.dest
-            }
-        };
+        // What is sent must lie in the leader's own segment.
+        let from = self.data_of_leader(b);
         let completion = links::completion(b.bytes);
         match between {
             Between::Ring => self.pass_around_ring(b, from, completion),

@@ -1,13 +1,13 @@
 //! Concatenation of blocks of all members: fcollect and collect.
 //!
-//! Blocks go straight to their final places. On one node every PE writes its block into all arrays;
-//! between nodes leaders pass on what they have, along the tree or around the ring, and their nodes
-//! copy the whole.
+//! Blocks go straight to their final places. On one node of few PEs every one writes its block into all
+//! arrays; of many, into the leader's, and all copy the whole. So they do on several nodes, where leaders
+//! pass on what they have, along the tree or around the ring.
 
 use std::ops::Range;
 
 use super::links::{self, Counter};
-use super::select::{Between, Here, Layout, Operation, select};
+use super::select::{Algorithm, Between, Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
@@ -83,6 +83,18 @@ fn runs(ranges: impl Iterator<Item = Range<usize>>) -> impl Iterator<Item = Rang
     })
 }
 
+/// One concatenation of blocks.
+struct Concatenation<'a> {
+    team: &'a Team,
+    dest: usize,
+    source: usize,
+    /// Where this member's block belongs.
+    own: Range<usize>,
+    /// Bytes of all blocks.
+    total: usize,
+    algorithm: Algorithm,
+}
+
 /// Makes sure that a PE that has nothing to give, and so may name no destination in C, has one if there
 /// is something to receive.
 #[track_caller]
@@ -125,7 +137,15 @@ impl Runtime {
             }
             _ => {
                 let range = |pe| pe * bytes..(pe + 1) * bytes;
-                self.concatenate(team, dest, source, range, algorithm.between);
+                let all = Concatenation {
+                    team,
+                    dest,
+                    source,
+                    own: range(team.my_pe()),
+                    total: n * bytes,
+                    algorithm,
+                };
+                self.concatenate(&all, range);
             }
         }
     }
@@ -141,52 +161,71 @@ impl Runtime {
         room: usize,
     ) -> usize {
         self.announce(team, Operation::Collect, 0, 0);
-        let ends = self.ends(team, bytes);
-        let total = ends[team.n_pes() - 1];
+        // The sums up to each member: for who acts for this node alone, so that not everybody has a list of
+        // everybody.
+        let mut ends = Vec::new();
+        self.set_word(team.slot(ARGUMENT), bytes as u64);
+        self.meet(team, || {
+            ends = self.sums_of_lengths(team);
+            let total = ends[team.n_pes() - 1];
+            for i in 0..team.mapping().n_here() {
+                let end = ends[self.rank_here(team, i)];
+                let told = self.neighbour(team.mapping().local(i), team.slot(ARGUMENT) + 8);
+                let words = [end as u64, total as u64];
+                // SAFETY: words of a segment of this node, for a member that waits for them.
+                unsafe { access::copy(words.as_ptr().cast(), told, size_of_val(&words)) };
+            }
+        });
+        let [end, total] = [8, 16].map(|at| self.word(team.slot(ARGUMENT) + at) as usize);
         check_dest(dest, total);
         if total > 0 && total <= room {
-            let between = select(Operation::Collect, total, Layout::of(team)).between;
+            let all = Concatenation {
+                team,
+                dest: dest.offset(),
+                source: source.offset(),
+                own: end - bytes..end,
+                total,
+                algorithm: select(Operation::Collect, total, Layout::of(team)),
+            };
             let block = |pe: usize| pe.checked_sub(1).map_or(0, |before| ends[before])..ends[pe];
-            self.concatenate(team, dest.offset(), source.offset(), block, between);
+            self.concatenate(&all, block);
         }
         total
     }
 
-    /// Tells all members `bytes`, and gives the sums of theirs up to each.
-    fn ends(&self, team: &Team, bytes: usize) -> Vec<usize> {
-        const WINDOW: usize = BOX / 8;
+    /// The sums of the lengths up to each member, where those here have told theirs. For who acts for this
+    /// node.
+    fn sums_of_lengths(&self, team: &Team) -> Vec<usize> {
         let (mapping, n) = (team.mapping(), team.n_pes());
-        self.set_word(team.slot(ARGUMENT), bytes as u64);
-        let shown = self.leader_slot(team, SHOWN);
-        let mut ends = Vec::with_capacity(n);
-        let mut end = 0;
-        for start in (0..n).step_by(WINDOW) {
-            let window = start..n.min(start + WINDOW);
-            self.meet(team, || {
-                for i in 0..mapping.n_here() {
-                    let rank = self.rank_here(team, i);
-                    if window.contains(&rank) {
-                        let from = self.neighbour(mapping.local(i), team.slot(ARGUMENT));
-                        // SAFETY: all have arrived, so nobody reads what was shown before.
-                        unsafe { access::copy(from, shown.add(8 * (rank - start)), 8) };
-                    }
-                }
-                if mapping.n_nodes() > 1 {
-                    let items = Items {
-                        count: window.len(),
-                        range: |i| 8 * i..8 * (i + 1),
-                        node: |i| mapping.node_of(start + i),
-                    };
-                    self.exchange_boxes(team, &items);
-                }
-            });
-            for i in 0..window.len() {
-                // SAFETY: what is shown stays until this PE arrives again; the box is aligned.
-                end += unsafe { access::load(shown.add(8 * i)) } as usize;
-                ends.push(end);
+        let mut lengths = vec![0; n];
+        for i in 0..mapping.n_here() {
+            let told = self.neighbour(mapping.local(i), team.slot(ARGUMENT));
+            // SAFETY: an aligned word of a segment of this node.
+            lengths[self.rank_here(team, i)] = unsafe { access::load(told) } as usize;
+        }
+        if mapping.n_nodes() > 1 {
+            let shown = self.own(team.slot(SHOWN));
+            for (window, lengths) in lengths.chunks_mut(BOX / 8).enumerate() {
+                let (bytes, words) = (size_of_val(lengths), lengths.as_mut_ptr().cast::<u8>());
+                // SAFETY: the box has room for the window. The node has arrived, so nobody reads what was
+                // shown before.
+                unsafe { access::copy(words, shown, bytes) };
+                let items = Items {
+                    count: lengths.len(),
+                    range: |i| 8 * i..8 * (i + 1),
+                    node: |i| mapping.node_of(window * (BOX / 8) + i),
+                };
+                self.exchange_boxes(team, &items);
+                // SAFETY: as above.
+                unsafe { access::copy(shown, words, bytes) };
             }
         }
-        ends
+        let mut end = 0;
+        for length in &mut lengths {
+            end += *length;
+            *length = end;
+        }
+        lengths
     }
 
     /// Rank of the `i`th member of this node.
@@ -195,43 +234,34 @@ impl Runtime {
         team.members().rank_of(pe).expect("members have ranks")
     }
 
-    /// Concatenates blocks whose places in `dest` are known.
-    fn concatenate(
-        &self,
-        team: &Team,
-        dest: usize,
-        source: usize,
-        block: impl Fn(usize) -> Range<usize>,
-        between: Between,
-    ) {
+    /// Concatenates blocks whose places are known: those of others to leaders of several nodes.
+    fn concatenate(&self, all: &Concatenation<'_>, block: impl Fn(usize) -> Range<usize>) {
+        let (team, dest, between) = (all.team, all.dest, all.algorithm.between);
         let mapping = team.mapping();
-        let (own, n) = (block(team.my_pe()), mapping.n_here());
-        let many = between != Between::Nothing;
-        // The others' arrays are ready, whether they have arrived or not. Starting with the own one
-        // spreads the load.
-        for step in 0..if many { 1 } else { n } {
-            let i = if many {
-                0
-            } else {
-                (mapping.index() + step) % n
-            };
-            let to = self.neighbour(mapping.local(i), dest + own.start);
+        // The others' arrays are ready, whether they have arrived or not.
+        let give = |i| {
+            let to = self.neighbour(mapping.local(i), dest + all.own.start);
             // SAFETY: the block lies inside the array and is nobody else's.
-            unsafe { access::copy(self.own(source), to, own.len()) };
-        }
-        if !many {
+            unsafe { access::copy(self.own(all.source), to, all.own.len()) };
+        };
+        if between == Between::Nothing && all.algorithm.here == Here::Each {
+            // Starting with the own one spreads the load.
+            let n = mapping.n_here();
+            (0..n).for_each(|step| give((mapping.index() + step) % n));
             return self.meet_here(team);
         }
+        give(0);
         let items = Items {
             count: team.n_pes(),
             range: block,
             node: |rank| mapping.node_of(rank),
         };
-        let total = items.total();
+        let total = all.total;
         self.meet(team, || {
             let completion = links::completion(total);
             match between {
                 Between::Ring => self.exchange_around_ring(team, (dest, completion), &items),
+                Between::Nothing => return,
                 _ => self.exchange_along_tree(team, (dest, dest, completion), &items),
             }
             self.complete(completion);

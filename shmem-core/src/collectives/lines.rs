@@ -97,7 +97,7 @@ impl Runtime {
         if meets_by_lines(team) {
             self.exchange_lines(team, std::ptr::null(), 0);
         } else {
-            self.meet(team, || {});
+            self.meet_only(team);
         }
     }
 

@@ -8,7 +8,7 @@ use shmem_node::pe_block::PeState;
 use shmem_node::waiting::{Collective as Call, Wait};
 
 use super::lines::meets_by_lines;
-use super::select::Operation;
+use super::select::{Operation, crowd};
 use crate::runtime::Runtime;
 use crate::team::{Collective, Team};
 
@@ -89,15 +89,26 @@ impl Runtime {
     }
 
     /// Meets the members of this node. One of them runs `lead` when all are there, and everybody
-    /// leaves after that: the last to come where the team is on one node, else the leader, who has
-    /// the connections.
+    /// leaves after that: the last to come where the team is on one node, and no crowd of which everybody
+    /// would reach into everybody's memory in the course of time; else the leader, who has the connections.
     pub(super) fn meet(&self, team: &Team, lead: impl FnOnce()) {
+        self.meet_led(team, !crowd(team.mapping().n_here()), lead);
+    }
+
+    /// Meets the members of this node, who want nothing of each other.
+    pub(super) fn meet_only(&self, team: &Team) {
+        // Who leads compares what the others have announced, in debug builds.
+        let by_last = !cfg!(debug_assertions) || !crowd(team.mapping().n_here());
+        self.meet_led(team, by_last, || {});
+    }
+
+    fn meet_led(&self, team: &Team, by_last: bool, lead: impl FnOnce()) {
         let (mapping, barrier) = (team.mapping(), team.meeting_point());
         let n = mapping.n_here() as u32;
         let what = || self.in_collective(team);
         if n == 1 {
             lead();
-        } else if mapping.n_nodes() == 1 {
+        } else if by_last && mapping.n_nodes() == 1 {
             match barrier.arrive_or_lead(n) {
                 Some(arrival) => self.await_release(barrier, arrival, what),
                 None => {
@@ -177,12 +188,10 @@ impl Runtime {
     }
 
     fn meet_members(&self, team: &Team) {
-        if team.n_pes() > 1 {
-            self.meet(team, || {
-                if team.mapping().n_nodes() > 1 {
-                    self.meet_leaders(team);
-                }
-            });
+        if team.mapping().n_nodes() > 1 {
+            self.meet(team, || self.meet_leaders(team));
+        } else {
+            self.meet_only(team);
         }
     }
 

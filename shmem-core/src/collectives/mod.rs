@@ -2,7 +2,8 @@
 //!
 //! Inside a node data moves by shared memory, straight from and to the symmetric arrays; the members
 //! *meet*, and one of them may act for all before it lets the others go ([`meet`](self)), or a few who
-//! poll show each other a cache line ([`lines`]). Between nodes only *leaders* talk, a member on each
+//! poll show each other a cache line ([`lines`]). Where they are a crowd, only the leader and a few who work for
+//! all reach into the memory of everybody: each pair costs a page of page tables. Between nodes only *leaders* talk, a member on each
 //! node: along one binomial tree of the team's nodes where messages are few or short, around a ring
 //! where they are long ([`links`]). `alltoall` alone talks between all pairs of members, as it must.
 //!

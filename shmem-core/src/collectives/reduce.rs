@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::links::Counter;
-use super::select::{Between, Here, Layout, Operation, select};
+use super::select::{Between, Here, Layout, Operation, select, shares};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
@@ -15,23 +15,26 @@ use crate::team::slots::{
 };
 use crate::tree;
 
-/// Part `i` of `n` elements in `parts` parts of almost equal size.
-fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
+/// Part `i` of `n` things in `parts` parts of almost equal size.
+pub(super) fn part(n: usize, parts: usize, i: usize) -> Range<usize> {
     let (each, rest) = (n / parts, n % parts);
     let start = i * each + i.min(rest);
     start..start + each + usize::from(i < rest)
 }
 
-/// Bytes that a member works on at least: in less than a page it would touch as many pages for less.
-const SHARE: usize = 4 << 10;
+/// Which of `workers` among `members` the member `i` is, if any. They are spread over all, who may be bound to
+/// different processors.
+pub(super) fn worker(members: usize, workers: usize, i: usize) -> Option<usize> {
+    let number = (i * workers).div_ceil(members);
+    (number * members / workers == i).then_some(number)
+}
 
 /// Which of `n` elements of `elem` bytes the member `i` of `members` works on, perhaps none.
 pub(super) fn share(n: usize, elem: usize, members: usize, i: usize) -> Range<usize> {
-    let workers = members.min((n * elem).div_ceil(SHARE)).max(1);
-    if i < workers {
-        part(n, workers, i)
-    } else {
-        n..n
+    let workers = shares(members, n * elem);
+    match worker(members, workers, i) {
+        Some(i) => part(n, workers, i),
+        None => n..n,
     }
 }
 
@@ -89,7 +92,7 @@ impl Runtime {
         match (algorithm.here, algorithm.between) {
             (Here::Lines, _) => self.reduce_by_lines(r),
             (Here::One, _) => self.reduce_by_one(r),
-            (_, Between::Ring) => self.reduce_by_ring(r),
+            (Here::Leader, _) | (_, Between::Ring) => self.reduce_at_leaders(r, algorithm.between),
             _ => self.reduce_by_all(r),
         }
     }
@@ -211,16 +214,20 @@ impl Runtime {
         self.meet_here(r.team);
     }
 
-    /// The members of a node combine into their leader's array, the leaders around the ring, and all
-    /// copy the leader's result.
-    fn reduce_by_ring(&self, r: Reduction<'_>) {
+    /// The members of a node combine into their leader's array, the leaders of several nodes around the
+    /// ring, and all copy the leader's result.
+    fn reduce_at_leaders(&self, r: Reduction<'_>, between: Between) {
         let mapping = r.team.mapping();
         let leaders = |at| self.neighbour(mapping.local(0), r.dest + at);
         self.combine_my_part(r, |block, at, len| {
             // SAFETY: as in `reduce_by_all`.
             unsafe { access::copy(block, leaders(at), len) };
         });
-        self.meet(r.team, || self.reduce_around_ring(r));
+        self.meet(r.team, || {
+            if between == Between::Ring {
+                self.reduce_around_ring(r);
+            }
+        });
         if !mapping.leads() {
             // SAFETY: two arrays; the leader leaves its own alone until all have read it.
             unsafe { access::copy(leaders(0), self.own(r.dest), r.bytes()) };
@@ -324,11 +331,22 @@ mod tests {
     }
 
     #[test]
+    fn workers_are_numbered_among_members() {
+        for members in 1..100 {
+            for workers in 1..=members {
+                let numbers = (0..members).filter_map(|i| worker(members, workers, i));
+                assert!(numbers.eq(0..workers), "{workers} of {members}");
+            }
+        }
+    }
+
+    #[test]
     fn shares_cover_and_are_pages_or_more() {
         for (n, elem, members) in [
             (0, 8, 4),
             (1, 8, 4),
             (4096, 8, 64),
+            (1 << 20, 8, 500),
             (1000, 16, 2),
             (9, 4096, 3),
         ] {
@@ -338,7 +356,7 @@ mod tests {
             let working = all.iter().filter(|share| !share.is_empty());
             assert!(
                 working.clone().count() <= 1
-                    || working.map(|s| s.len() * elem).all(|b| b > SHARE / 2)
+                    || working.map(|s| s.len() * elem).all(|b| b > 2 << 10)
             );
         }
     }

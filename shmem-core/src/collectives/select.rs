@@ -21,6 +21,20 @@ const PUSH: usize = 32 << 10;
 /// what a second meeting costs.
 const ALONE: usize = 64 << 10;
 
+/// Members of one node up to which each reaches into the arrays of every other. That takes a page of page
+/// tables for each pair, 4 KiB, and time for faults at first; in a *crowd*, of more members, only leaders and
+/// a few who work for all do so.
+const ACQUAINTED: usize = 32;
+
+/// In a crowd: those who work for all.
+const WORKERS: usize = 16;
+
+/// Bytes that a worker has to do at least: in less than a page it would touch as many pages for less.
+const SHARE: usize = 4 << 10;
+
+/// Bytes for each pair beside which its page table is little.
+const WORTH_A_TABLE: usize = 64 << 10;
+
 /// Members from which on one gathers small blocks for all, rather than each writing to all.
 const MANY: usize = 4;
 
@@ -83,6 +97,10 @@ pub(super) enum Here {
     /// Each does a part, and writes it to all; in a team on several nodes to the leader, from whose array
     /// all copy the result.
     Each,
+    /// The result is put together in the leader's array, from which all copy it.
+    Leader,
+    /// A few write to all.
+    Few,
 }
 
 /// What the leaders of nodes do.
@@ -128,6 +146,19 @@ impl Layout {
     }
 }
 
+/// Whether so many members of a node are too many for each to reach into the arrays of all others.
+#[inline]
+pub(super) fn crowd(here: usize) -> bool {
+    here > ACQUAINTED
+}
+
+/// Into how many shares the work of `members` of a node is cut, which is on `bytes` of each.
+#[inline]
+pub(super) fn shares(members: usize, bytes: usize) -> usize {
+    let most = if crowd(members) { WORKERS } else { members };
+    most.min(bytes.div_ceil(SHARE)).max(1)
+}
+
 /// How an operation is done in which every member gives `bytes`. (In a collect they give different
 /// numbers: there it is what all give together.)
 #[inline]
@@ -141,16 +172,21 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
     } = layout;
     let one_node = nodes == 1;
     let lines = one_node && polls && FEW.contains(&here) && bytes <= LINE_DATA;
+    let alone = bytes * here <= ALONE || crowd(here) && shares(here, bytes) == 1;
     let tree = |result| result <= TREE || result < nodes * PER_NODE;
     let here = match operation {
         Sync | Finalize | Broadcast | Reduce | Fcollect if lines => Here::Lines,
         Sync | Finalize => Here::One,
+        Broadcast if one_node && crowd(here) && bytes <= BOX => Here::One,
         Broadcast if bytes * (here - 1) <= PUSH => Here::Push,
+        Broadcast if crowd(here) => Here::Leader,
         Broadcast => Here::Pull,
-        Reduce if one_node && bytes <= BOX && bytes * here <= ALONE => Here::One,
+        Reduce if one_node && bytes <= BOX && alone => Here::One,
         Reduce if !one_node && bytes <= MAILBOX => Here::One,
-        Scan if !one_node || bytes * here <= ALONE => Here::One,
+        Scan if !one_node || alone => Here::One,
         Fcollect if one_node && members >= MANY && bytes * members <= BOX => Here::One,
+        Reduce | Fcollect | Collect if one_node && crowd(here) => Here::Leader,
+        Alltoall if one_node && crowd(here) && bytes < WORTH_A_TABLE => Here::Few,
         Reduce | Scan | Fcollect | Collect | Alltoall => Here::Each,
     };
     let between = match operation {
@@ -168,10 +204,11 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
 mod tests {
     use super::*;
 
-    const LAYOUTS: [(&str, Layout); 6] = [
+    const LAYOUTS: [(&str, Layout); 7] = [
         ("4 PEs that poll", layout(4, 1, true)),
         ("4 PEs", layout(4, 1, false)),
-        ("64 PEs", layout(64, 1, false)),
+        ("16 PEs", layout(16, 1, false)),
+        ("512 PEs", layout(512, 1, false)),
         ("2 nodes of 1", layout(1, 2, false)),
         ("4 nodes of 4", layout(4, 4, true)),
         ("64 nodes of 32", layout(32, 64, false)),
@@ -288,7 +325,9 @@ mod tests {
             let room = match (operation, here, between) {
                 (_, Here::Lines, _) => LINE_DATA,
                 (Operation::Reduce, _, Between::Tree) => MAILBOX,
-                (Operation::Reduce | Operation::Fcollect, Here::One, _) => BOX,
+                (Operation::Reduce | Operation::Fcollect | Operation::Broadcast, Here::One, _) => {
+                    BOX
+                }
                 _ => return,
             };
             let fits = match here {

@@ -7,6 +7,7 @@
 mod strided;
 pub(crate) mod typed;
 
+pub(crate) use self::strided::copy_blocks;
 pub use self::strided::{Blocks, get_blocks, put_blocks};
 
 use shmem_ib::connect::endpoint::ContextId;

@@ -66,7 +66,7 @@ impl Blocks {
 /// # Safety
 /// Both sides are mapped for all blocks, and `to` is writable.
 #[inline]
-unsafe fn copy_blocks(from: *const u8, to: *mut u8, blocks: Blocks) {
+pub(crate) unsafe fn copy_blocks(from: *const u8, to: *mut u8, blocks: Blocks) {
     if blocks.is_one() {
         // SAFETY: by the caller.
         return unsafe { access::copy(from, to, blocks.count * blocks.bytes) };

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
+
 use shmem_node::waiting::{Team, TeamKind};
 
 /// The members of a team, in order of their rank in it. Cheap to copy.
@@ -26,6 +28,17 @@ pub struct Members {
     /// Positions from one rank to the next; any number for a single member.
     stride: isize,
     len: usize,
+}
+
+/// Members of a node that are in steps among its PEs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Steps {
+    /// Position on the node of the first.
+    pub(super) first: usize,
+    /// From one to the next.
+    pub(super) stride: isize,
+    /// Their ranks.
+    pub(super) ranks: Range<usize>,
 }
 
 impl Members {
@@ -85,6 +98,34 @@ impl Members {
             stride: self.stride as i32,
             size: self.len as u32,
         }
+    }
+
+    /// The members that are among the PEs of a node, an ascending list that has the member of rank `mine`, if
+    /// they are in steps there.
+    pub(super) fn steps_among(&self, pes: &[u32], mine: usize) -> Option<Steps> {
+        let (low, n) = match self.table {
+            // It is that list.
+            Some(_) => (0, pes.len()),
+            None => (pes[0] as usize, pes.len()),
+        };
+        if self.table.is_none() && pes[n - 1] as usize - low != n - 1 {
+            return None;
+        }
+        let here = self.position(mine) - low;
+        let (before, after) = match self.stride {
+            _ if self.len == 1 => (0, 0),
+            stride if stride > 0 => (here / stride as usize, (n - 1 - here) / stride as usize),
+            stride => {
+                let stride = stride.unsigned_abs();
+                ((n - 1 - here) / stride, here / stride)
+            }
+        };
+        let ranks = mine.saturating_sub(before)..self.len.min(mine + after + 1);
+        Some(Steps {
+            first: self.position(ranks.start) - low,
+            stride: self.stride,
+            ranks,
+        })
     }
 
     fn position(&self, rank: usize) -> usize {

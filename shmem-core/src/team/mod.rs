@@ -163,7 +163,13 @@ impl Team {
         config: TeamConfig,
     ) -> Option<Self> {
         let my_pe = members.rank_of(rt.me)?;
-        let mapping = Mapping::of(&members, rt.me, rt.node_of, rt.local_of);
+        let tables = mapping::Tables {
+            n_nodes: rt.node.n_nodes(),
+            node_of: rt.node_of,
+            local_of: rt.local_of,
+            ranks: rt.node.ranks(),
+        };
+        let mapping = Mapping::of(&members, rt.me, tables);
         Some(Self {
             config,
             life: Some(rt.life()),

@@ -38,7 +38,8 @@ pub(crate) const RING_TAKEN: usize = RING_FLAG + LINE;
 /// Numbers that only this member itself uses: rounds of the tree, messages and pieces of the ring,
 /// exchanges of lines.
 pub(crate) const COUNTERS: usize = RING_TAKEN + LINE;
-/// A word of this member for the others of its node: its part in a collective.
+/// A word of this member for the others of its node: its part in a collective. Two more for this member: what
+/// who acts for all tells it.
 pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
 /// Two words, what a member proposes and what all agree on.
 pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
