@@ -185,6 +185,7 @@ impl SoftHca {
             };
             busy = true;
             inner.rx_bulky |= datagram.len > 4096;
+            let executed = inner.engine.counters().rdma_inbound;
             let bytes = &inner.rx[..datagram.len];
             for packet in bytes.chunks(datagram.packet_len.max(1)) {
                 inner.engine.handle_datagram(now, datagram.src, packet);
@@ -196,7 +197,10 @@ impl SoftHca {
             if left == 0 {
                 break None;
             }
-            if receives >= RECEIVES_PER_PUMP || inner.engine.unpolled() > 0 {
+            // Whoever waits for completions, or for the memory, looks at them before the next packet is
+            // looked for.
+            let changed = inner.engine.counters().rdma_inbound != executed;
+            if changed || receives >= RECEIVES_PER_PUMP || inner.engine.unpolled() > 0 {
                 let due = inner.engine.next_timeout().is_some_and(|at| at <= now);
                 if !due || receives >= MOST_RECEIVES {
                     break (receives >= MOST_RECEIVES).then_some(now);
