@@ -58,6 +58,8 @@ pub struct Candidate {
     launcher: Launcher,
     /// Compiler of the C source; none for our programs in Rust.
     compiler: Option<Vec<String>>,
+    /// What it runs instead of a benchmark.
+    instead: Option<&'static str>,
     env: Vec<(&'static str, &'static str)>,
 }
 
@@ -96,6 +98,7 @@ impl Candidate {
             over,
             launcher: Launcher::Ours(shmrun),
             compiler: None,
+            instead: None,
             env: Vec::new(),
         })
     }
@@ -118,6 +121,7 @@ impl Candidate {
             over,
             launcher: Launcher::Ours(tool("oshrun")),
             compiler: Some(vec![tool("oshcc")]),
+            instead: None,
             env: Vec::new(),
         })
     }
@@ -144,6 +148,7 @@ impl Candidate {
             over,
             launcher: Launcher::OpenMpi,
             compiler: Some(vec!["oshcc".into()]),
+            instead: None,
             env,
         })
     }
@@ -172,6 +177,7 @@ impl Candidate {
             over: Over::Loopback,
             launcher: Launcher::Hydra,
             compiler: Some(vec![oshcc]),
+            instead: None,
             env: vec![
                 ("SHMEM_OFI_PROVIDER", "tcp;ofi_rxm"),
                 ("FI_TCP_IFACE", "lo"),
@@ -197,6 +203,27 @@ impl Candidate {
             over: Over::Memory,
             launcher: Launcher::None,
             compiler: Some(vec!["cc".into(), format!("-I{}", include.display())]),
+            instead: None,
+            env: Vec::new(),
+        })
+    }
+
+    /// No library: two processes that spin on UDP sockets.
+    ///
+    /// # Errors
+    /// If it has not been built.
+    pub fn sockets() -> Result<Self, String> {
+        const PROGRAM: &str = "raw-udp";
+        job::built(PROGRAM).map_err(|e| e.to_string())?;
+        Ok(Self {
+            key: "raw",
+            name: "raw UDP",
+            version: first_line("uname", &["-r"]).unwrap_or_default(),
+            part: Part::Limit,
+            over: Over::Loopback,
+            launcher: Launcher::None,
+            compiler: None,
+            instead: Some(PROGRAM),
             env: Vec::new(),
         })
     }
@@ -212,7 +239,7 @@ impl Candidate {
     /// What failed.
     pub fn program(&self, bench: Bench, dir: &Path) -> Result<PathBuf, String> {
         match &self.compiler {
-            None => job::built(bench.name).map_err(|e| e.to_string()),
+            None => job::built(self.instead.unwrap_or(bench.name)).map_err(|e| e.to_string()),
             Some(compiler) => {
                 let program = dir.join(format!("{}-{}", bench.name, self.key));
                 compile(compiler, bench.source, &program)
@@ -245,7 +272,7 @@ impl Candidate {
             None => Command::new(program),
         };
         command.envs(self.env.iter().copied());
-        if self.over == Over::Memory {
+        if self.over == Over::Memory || self.launcher == Launcher::None {
             command.env("BENCH_BIND", "1");
         }
         command

@@ -10,7 +10,8 @@
 //! * Open MPI (`oshcc`, `oshrun` on the PATH) over UCX.
 //! * Between nodes: Sandia OpenSHMEM over libfabric, provider `tcp;ofi_rxm`. `SOS_PREFIX` names the
 //!   directory it is installed in; it is started with `mpiexec.hydra`.
-//! * On one node: no library but memory that two processes share, which is the limit.
+//! * The limit, without a library: on one node memory that two processes share, between nodes two processes
+//!   that spin on UDP sockets.
 //!
 //! What is not there is left out with a message. The tables go to standard output and, with all
 //! samples, the machine and the commit, into the directory.
@@ -81,10 +82,13 @@ fn compare(options: &Options) -> io::Result<bool> {
         ("our library from C", Candidate::c(over)),
         ("Open MPI", Candidate::open_mpi(over)),
     ];
-    others.push(match options.place {
-        Where::Node => ("raw memory", Candidate::raw(&options.out)),
-        Where::Network => ("Sandia OpenSHMEM", Candidate::sandia()),
-    });
+    match options.place {
+        Where::Node => others.push(("raw memory", Candidate::raw(&options.out))),
+        Where::Network => others.extend([
+            ("Sandia OpenSHMEM", Candidate::sandia()),
+            ("raw UDP", Candidate::sockets()),
+        ]),
+    }
     for (name, other) in others {
         match other {
             Ok(candidate) => candidates.push(candidate),

@@ -22,19 +22,15 @@
 //! operation of `put_nbi_x1000` and `atomic_add_x1000` is one of the thousand, with its share of
 //! the quiet; an operation of `pingpong` is one way. Data and sums are checked.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Parser;
 use shmem::{Cmp, SymSlice, alloc, barrier_all, my_pe, n_pes};
+use shmem_benches::batches::{Batches, Run};
 use shmem_benches::cpu::{Whose, bind_if_asked, cpu_time};
-use shmem_benches::stats::{median, min};
 
 const LARGEST: usize = 4 << 20;
 const STREAM: usize = 1000;
-const BATCH: Duration = Duration::from_micros(40);
-const WARM_UP: Duration = Duration::from_millis(2);
-const FEWEST_BATCHES: usize = 20;
-const MOST_BATCHES: usize = 1 << 16;
 
 #[derive(Parser)]
 #[command(about = "Time and CPU time per one-sided operation between two PEs")]
@@ -97,73 +93,34 @@ impl Exercise for PingPong {
 struct Bench {
     me: usize,
     target: usize,
-    row_time: Duration,
-    table: bool,
-    cpu_of_target: SymSlice<f64>,
+    batches: Batches,
+    cpu_of_target: SymSlice<u64>,
 }
 
 impl Bench {
     /// Collective. Measures calls of `exercise`, each of which is `weight` operations.
     fn measure(&self, row: &str, bytes: usize, weight: usize, mut exercise: impl Exercise) {
-        let mut per_batch = 1;
         barrier_all();
+        let mut per_batch = 1;
         if self.me == 0 {
-            let start = Instant::now();
-            let mut calls = 0;
-            let spent = loop {
-                exercise.call();
-                calls += 1;
-                let spent = start.elapsed();
-                if spent >= WARM_UP {
-                    break spent;
-                }
-            };
-            let one = spent.as_secs_f64() / f64::from(calls);
-            per_batch = ((BATCH.as_secs_f64() / one) as usize).max(1);
+            per_batch = self.batches.warm_up(|| exercise.call());
         }
         self.meet(&mut exercise);
 
-        let ops = per_batch * weight;
-        let mut samples = Vec::with_capacity(if self.me == 0 { MOST_BATCHES } else { 0 });
-        let mut cpu = cpu_time(Whose::Own);
+        let mut run = Run::default();
+        let cpu = cpu_time(Whose::Own);
         if self.me == 0 {
-            let start = Instant::now();
-            let mut before = start;
-            while samples.len() < MOST_BATCHES
-                && (samples.len() < FEWEST_BATCHES || before - start < self.row_time)
-            {
-                for _ in 0..per_batch {
-                    exercise.call();
-                }
-                let after = Instant::now();
-                samples.push((after - before).as_nanos() as f64 / ops as f64);
-                before = after;
-            }
-            cpu = cpu_time(Whose::Own) - cpu;
+            run = self.batches.run(per_batch, weight, || exercise.call());
         }
         self.meet(&mut exercise);
         if self.me == self.target {
-            cpu = cpu_time(Whose::Own) - cpu;
-            shmem::p(self.cpu_of_target, cpu.as_nanos() as f64, 0);
+            let cpu = cpu_time(Whose::Own) - cpu;
+            shmem::p(self.cpu_of_target, cpu.as_nanos() as u64, 0);
         }
         barrier_all();
-
         if self.me == 0 {
-            let all = ops * samples.len();
-            let of_pe0 = cpu.as_nanos() as f64 / all as f64;
-            let of_target = self.cpu_of_target.read(0) / all as f64;
-            if self.table {
-                let (mid, best) = (median(&samples), min(&samples));
-                println!(
-                    "{row:18} {bytes:8} {mid:12.1} {best:12.1} {of_pe0:12.1} {of_target:12.1}"
-                );
-            } else {
-                for sample in &samples {
-                    println!("{row},{bytes},ns,{ops},{sample:.2}");
-                }
-                println!("{row},{bytes},cpu0_ns,{all},{of_pe0:.2}");
-                println!("{row},{bytes},cpu1_ns,{all},{of_target:.2}");
-            }
+            let of_target = Duration::from_nanos(self.cpu_of_target.read(0));
+            self.batches.print(row, bytes, &run, of_target);
         }
     }
 
@@ -226,8 +183,10 @@ fn main() -> Result<(), shmem::Error> {
     let bench = Bench {
         me,
         target,
-        row_time: Duration::try_from_secs_f64(options.milliseconds / 1e3).unwrap_or_default(),
-        table: options.table,
+        batches: Batches {
+            row_time: Duration::try_from_secs_f64(options.milliseconds / 1e3).unwrap_or_default(),
+            table: options.table,
+        },
         cpu_of_target: alloc(1)?,
     };
     let area = alloc::<u8>(LARGEST)?;
@@ -239,13 +198,8 @@ fn main() -> Result<(), shmem::Error> {
     let word = alloc::<i64>(1)?;
     bind_if_asked(me, n_pes());
 
-    if me == 0 && options.table {
-        println!(
-            "{:18} {:>8} {:>12} {:>12} {:>12} {:>12}",
-            "ns per operation", "bytes", "median", "best", "CPU PE 0", "CPU target"
-        );
-    } else if me == 0 {
-        println!("row,bytes,what,ops,value");
+    if me == 0 {
+        bench.batches.head();
     }
     let mut mark = 0;
     let mut private = vec![0; LARGEST];
