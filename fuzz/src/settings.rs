@@ -21,7 +21,7 @@ pub fn settings(data: &[u8]) {
             }
             assert!(settings.symmetric_size <= 1 << 46, "{text}");
             assert!(settings.tree_degree <= 128, "{text}");
-            assert!([0, 256, 512, 1024, 2048, 4096].contains(&settings.soft_mtu));
+            assert!([0, 256, 512, 1024, 2048, 4096, 61_440].contains(&settings.soft_mtu));
         }
         Err(e) => assert!(e.to_string().contains(row.name), "{e}"),
     }

@@ -48,9 +48,13 @@ pub(super) fn software_hca(
             pkey: settings.pkey.map_or(Pkey::DEFAULT, Pkey::full),
             ..Lane::default()
         },
-        mtu: mtu(match settings.soft_mtu {
-            0 => own_address::path_mtu(bind).unwrap_or(0),
-            bytes => bytes,
+        mtu: match settings.soft_mtu {
+            0 => mtu(own_address::path_mtu(bind).unwrap_or(0)),
+            bytes => mtu(bytes),
+        }
+        .min(match settings.soft_interop {
+            true => Mtu::M4096,
+            false => Mtu::M61440,
         }),
         interop: settings.soft_interop,
         silent: faults.silent,
@@ -151,6 +155,7 @@ fn mtu(bytes: u32) -> Mtu {
         512 => Mtu::M512,
         1024 => Mtu::M1024,
         2048 => Mtu::M2048,
+        61_440 => Mtu::M61440,
         _ => Mtu::M4096,
     }
 }

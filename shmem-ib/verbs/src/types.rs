@@ -204,16 +204,21 @@ pub enum Mtu {
     M2048,
     /// 4096 bytes.
     M4096,
+    /// 61440 bytes, what fits into a datagram: more than any InfiniBand port has. For software HCAs of one machine.
+    M61440,
 }
 
 impl Mtu {
     /// Bytes of payload.
     #[must_use]
     pub const fn bytes(self) -> usize {
-        256 << self as u8
+        match self {
+            Self::M61440 => 61_440,
+            _ => 256 << self as u8,
+        }
     }
 
-    /// The code of verbs and of the wire, 1 to 5.
+    /// The code of verbs and of the wire, 1 to 5; that of [`Self::M61440`] is 6.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8 + 1
@@ -228,6 +233,7 @@ impl Mtu {
             3 => Self::M1024,
             4 => Self::M2048,
             5 => Self::M4096,
+            6 => Self::M61440,
             _ => return None,
         })
     }

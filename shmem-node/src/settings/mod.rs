@@ -287,9 +287,10 @@ settings! {
         "Port of the software HCAs. Of a range each PE takes one that is free: what a firewall has to let \
          through. With a single one, such as RoCEv2's 4791, each PE needs an address.";
     soft_mtu: u32 = "auto", "SHMEM_SOFT_MTU",
-        "auto, 256, 512, 1024, 2048 or 4096", value::mtu,
+        "auto, 256, 512, 1024, 2048, 4096 or 61440", value::mtu,
         "Path MTU of the software HCA in bytes; auto takes the largest whose packets fit the network \
-         interface. Two PEs use the lesser one of both.";
+         interface. Two PEs use the lesser one of both. 61440 is no size of RoCE's, and for nodes emulated on \
+         one machine.";
     soft_buffer: u64 = "64M", "SHMEM_SOFT_BUFFER",
         "bytes, as for SHMEM_SYMMETRIC_SIZE", value::size,
         "Received packets that the kernel keeps for a software HCA until it looks. The system allows \

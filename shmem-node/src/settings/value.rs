@@ -573,7 +573,7 @@ pub(super) fn mtu(text: &str) -> Result<u32, ValueError> {
         return Ok(0);
     }
     match text.trim().parse() {
-        Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
+        Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096 | 61_440)) => Ok(mtu),
         Ok(_) => Err(ValueError::OutOfRange),
         Err(_) => Err(ValueError::NotANumber),
     }

@@ -29,7 +29,7 @@ const SIZES: [usize; 20] = [
 
 /// WRITEs of 0 B to 8 MiB put every byte in place and no byte elsewhere.
 pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
-    for mtu in [Mtu::M4096, Mtu::M1024] {
+    for mtu in [Mtu::M61440, Mtu::M4096, Mtu::M1024] {
         let link = Link::new(
             fabric,
             Options {
@@ -67,7 +67,7 @@ pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
 
 /// READs of 0 B to 8 MiB.
 pub fn reads_of_all_sizes<F: Fabric>(fabric: &F) {
-    for mtu in [Mtu::M4096, Mtu::M1024] {
+    for mtu in [Mtu::M61440, Mtu::M4096, Mtu::M1024] {
         let link = Link::new(
             fabric,
             Options {

@@ -226,6 +226,7 @@ macro_rules! conformance_matrix {
         $crate::conformance_matrix!(@one [$($kind)?] $make, mtu1024, M1024);
         $crate::conformance_matrix!(@one [$($kind)?] $make, mtu2048, M2048);
         $crate::conformance_matrix!(@one [$($kind)?] $make, mtu4096, M4096);
+        $crate::conformance_matrix!(@one [$($kind)?] $make, mtu61440, M61440);
     };
     (@one [$($kind:ident)?] $make:expr, $name:ident, $mtu:ident) => {
         mod $name {

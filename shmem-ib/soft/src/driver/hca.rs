@@ -22,10 +22,11 @@ use super::config::SoftConfig;
 use super::faults::{FaultFilter, Parcel};
 use super::outbox::{Next, Outbox};
 use super::pages::Pages;
-use super::socket::{DATAGRAM_MAX, Socket, TRAIN_BYTES, secret, sleep};
+use super::socket::{Around, DATAGRAM_MAX, Frame, Socket, TRAIN_BYTES, secret, sleep};
 use crate::engine::Engine;
 use crate::memory::RawMemory;
-use crate::wire::PACKET_MAX;
+use crate::memory::mr::Memory;
+use crate::wire::{PACKET_MAX, STANDARD_MAX};
 use crate::xrc::SharedWindow;
 use shmem_verbs::provider::sleep::{Desk, Host, Polls, Ready, Rest, Watch};
 use shmem_verbs::provider::{Event, Timer, Troubles};
@@ -70,6 +71,8 @@ pub(super) struct Inner {
     tx: Pages,
     /// Received datagrams; empty until the first sign of one.
     rx: Pages,
+    /// The last datagram was a long packet, so that it is worth to look where the next one belongs.
+    bulk: bool,
     /// More than the first pages of `rx` are in use.
     rx_bulky: bool,
     pub(super) outbox: Outbox,
@@ -112,6 +115,8 @@ impl SoftHca {
         let mut engine = Engine::new(socket.av(), config.mtu, config.seed, memory);
         engine.set_interop(config.interop);
         engine.set_lane(config.lane);
+        // Faults keep packets back.
+        engine.set_lending(!config.faults.any());
         if config.shares && !config.interop {
             engine.set_receive_buffer(socket.receive_buffer());
         }
@@ -121,6 +126,7 @@ impl SoftHca {
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
+            bulk: false,
             // The kernel numbers the packets of a train that it takes apart, which breaks the ICRC.
             outbox: Outbox::new(socket.av().gid, config.interop),
             cut_short: false,
@@ -175,21 +181,12 @@ impl SoftHca {
         // have run for a while, here included. So it is told the time before the last look.
         let looked_at = loop {
             let now = self.now();
-            inner.engine.counters_mut().recv_calls += 1;
-            let datagram = match self.socket.receive(&mut inner.rx) {
-                Ok(datagram) => datagram,
-                Err(e) => {
-                    self.not_received(inner, now, &e);
-                    break Some(now);
-                }
-            };
-            busy = true;
-            inner.rx_bulky |= datagram.len > 4096;
             let executed = inner.engine.counters().rdma_inbound;
-            let bytes = &inner.rx[..datagram.len];
-            for packet in bytes.chunks(datagram.packet_len.max(1)) {
-                inner.engine.handle_datagram(now, datagram.src, packet);
+            if let Err(e) = self.receive(inner, now) {
+                self.not_received(inner, now, &e);
+                break Some(now);
             }
+            busy = true;
             // The answer goes out before the look for more: a peer with one operation in flight
             // waits for it.
             self.transmit(inner, now, &mut left);
@@ -219,6 +216,35 @@ impl SoftHca {
             self.transmit(inner, now, &mut left);
         }
         busy || left == 0
+    }
+
+    /// Has the engine handle the next datagram.
+    fn receive(&self, inner: &mut Inner, now: u64) -> io::Result<()> {
+        let Inner {
+            engine, rx, bulk, ..
+        } = inner;
+        if *bulk {
+            let mut frame = Frame::EMPTY;
+            engine.counters_mut().recv_calls += 1;
+            let place = |src, front: &[u8], len| engine.place(src, front, len);
+            // SAFETY: the engine names only registered memory, see `RawMemory::new`.
+            if let Some(got) = unsafe { self.socket.receive_around(&mut frame, place)? } {
+                let Around { src, place, tail } = got;
+                engine.counters_mut().recv_calls += 1;
+                let (head, tail) = (&frame.head[..place.head], &frame.tail[..tail]);
+                engine.handle_placed(now, src, place, head, tail);
+                return Ok(());
+            }
+        }
+        engine.counters_mut().recv_calls += 1;
+        let datagram = self.socket.receive(rx)?;
+        let long = datagram.len > STANDARD_MAX;
+        *bulk = long && datagram.packet_len == datagram.len;
+        inner.rx_bulky |= long;
+        for packet in rx[..datagram.len].chunks(datagram.packet_len.max(1)) {
+            engine.handle_datagram(now, datagram.src, packet);
+        }
+        Ok(())
     }
 
     /// Most often there is just nothing to receive.
@@ -265,7 +291,7 @@ impl SoftHca {
             };
             let mut due = packet.is_none();
             if let Some(t) = packet {
-                inner.outbox.add(t.dst, at, t.len);
+                inner.outbox.add(t.dst, at, t.len, t.lent);
                 at += t.len;
                 *left = left.saturating_sub(t.len);
                 due = t.ends_burst || inner.outbox.is_due() || at + PACKET_MAX > inner.tx.len();
@@ -290,10 +316,16 @@ impl SoftHca {
         } = inner;
         while !outbox.waiting().is_empty() {
             engine.counters_mut().send_calls += 1;
-            let answer = self.socket.send(tx, outbox.waiting());
+            // SAFETY: what is lent lies in registered memory, see `RawMemory::new`, and `keep` lets nothing stay lent
+            // for longer than the engine is locked.
+            let answer = unsafe { self.socket.send(tx, outbox.waiting()) };
             let refused = answer.is_err();
             let next = outbox.answered(now, answer);
             if next == Next::Wait {
+                outbox.keep(|at, lent| {
+                    let gap = &mut tx[at..at + lent.len];
+                    engine.memory_mut().read(lent.addr, gap);
+                });
                 // A thread that sleeps already does not watch for room yet.
                 if !self.full.swap(true, Ordering::Relaxed) && inner.rest.anybody() {
                     self.event.signal();
@@ -330,7 +362,7 @@ impl SoftHca {
             filter.pass(parcel, &mut out);
             for Parcel { dst, bytes } in out.drain(..) {
                 inner.tx[..bytes.len()].copy_from_slice(&bytes);
-                inner.outbox.add(dst, 0, bytes.len());
+                inner.outbox.add(dst, 0, bytes.len(), None);
                 if !self.flush(inner, now) {
                     return; // What else was to go out is lost: that is what faults are for.
                 }

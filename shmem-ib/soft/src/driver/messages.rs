@@ -7,7 +7,9 @@ use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::atomic::{Ordering, fence};
 
+use crate::engine::{Lent, Place};
 use shmem_verbs::{AddressVector, Gid};
 
 /// Trains sent per system call.
@@ -119,6 +121,8 @@ pub(crate) struct Train {
     /// Bytes of each, except that the last may be shorter.
     pub(crate) packet_len: usize,
     pub(crate) packets: usize,
+    /// For a single packet: the payload that is to be taken from elsewhere, and the gap for it.
+    pub(crate) lent: Option<Lent>,
 }
 
 /// A received datagram, at the start of the receive buffer.
@@ -134,7 +138,10 @@ pub(crate) struct Received {
 ///
 /// # Errors
 /// The first train was refused.
-pub(super) fn send_trains(
+///
+/// # Safety
+/// What trains are lent is mapped.
+pub(super) unsafe fn send_trains(
     fd: BorrowedFd<'_>,
     buffer: &[u8],
     trains: &[Train],
@@ -142,24 +149,22 @@ pub(super) fn send_trains(
 ) -> io::Result<usize> {
     let trains = &trains[..trains.len().min(TX_TRAINS)];
     let mut names = [MaybeUninit::<SockAddr>::uninit(); TX_TRAINS];
-    let mut iovs = [MaybeUninit::<libc::iovec>::uninit(); TX_TRAINS];
+    let mut iovs = [MaybeUninit::<[libc::iovec; 3]>::uninit(); TX_TRAINS];
     let mut cmsgs = [MaybeUninit::<Cmsg>::uninit(); TX_TRAINS];
     let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); TX_TRAINS];
     for (i, train) in trains.iter().enumerate() {
         let (sa, sa_len) = SockAddr::new(name_of(train.dst));
         let bytes = &buffer[train.start..train.start + train.len];
         let name = names[i].write(sa);
-        let iov = iovs[i].write(libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        });
+        let (parts, count) = parts(bytes, train.lent);
+        let iov = iovs[i].write(parts);
         // SAFETY: all-zero bytes are a valid mmsghdr.
         let header = headers[i].write(unsafe { zeroed() });
         let h = &mut header.msg_hdr;
         h.msg_name = ptr::from_mut(name).cast();
         h.msg_namelen = sa_len;
-        h.msg_iov = iov;
-        h.msg_iovlen = 1;
+        h.msg_iov = iov.as_mut_ptr();
+        h.msg_iovlen = count;
         if train.packets > 1 {
             let cmsg = cmsgs[i].write(Cmsg([0; CMSG_LEN]));
             h.msg_control = ptr::from_mut(cmsg).cast();
@@ -185,27 +190,106 @@ pub(super) fn send_trains(
     Ok(sent as usize)
 }
 
+fn part(bytes: &[u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// What a train is sent from: its place in the buffer, or that around what is lent, and this.
+fn parts(bytes: &[u8], lent: Option<Lent>) -> ([libc::iovec; 3], usize) {
+    let Some(lent) = lent else {
+        return ([part(bytes), part(&[]), part(&[])], 1);
+    };
+    let (head, rest) = bytes.split_at(lent.at);
+    let middle = libc::iovec {
+        iov_base: ptr::with_exposed_provenance_mut(lent.addr as usize),
+        iov_len: lent.len,
+    };
+    ([part(head), middle, part(&rest[lent.len..])], 3)
+}
+
+/// Looks at the front of the next datagram, and leaves it where it is. Its length is that of the whole.
+///
+/// # Errors
+/// None has come, or an error of an earlier send is reported.
+pub(super) fn peek(fd: BorrowedFd<'_>, front: &mut [u8]) -> io::Result<Received> {
+    let mut iov = [libc::iovec {
+        iov_base: front.as_mut_ptr().cast(),
+        iov_len: front.len(),
+    }];
+    // SAFETY: `front` is exclusively borrowed.
+    unsafe { receive_into(fd, &mut iov, libc::MSG_PEEK | libc::MSG_TRUNC) }
+}
+
+/// Receives a datagram around its payload, which goes where it belongs; `head` and `tail` get what comes before and
+/// behind.
+///
+/// # Errors
+/// None has come, or an error of an earlier send is reported.
+///
+/// # Safety
+/// The place is mapped and writable, and no Rust reference to it is used meanwhile.
+pub(super) unsafe fn receive_around(
+    fd: BorrowedFd<'_>,
+    head: &mut [u8],
+    place: Place,
+    tail: &mut [u8],
+) -> io::Result<Received> {
+    let mut iov = [
+        libc::iovec {
+            iov_base: head.as_mut_ptr().cast(),
+            iov_len: place.head,
+        },
+        libc::iovec {
+            iov_base: ptr::with_exposed_provenance_mut(place.addr as usize),
+            iov_len: place.len,
+        },
+        libc::iovec {
+            iov_base: tail.as_mut_ptr().cast(),
+            iov_len: tail.len(),
+        },
+    ];
+    assert!(place.head <= head.len(), "no room for the headers");
+    // What was written before is visible before this, as with every write of a peer.
+    fence(Ordering::Release);
+    // SAFETY: `head` and `tail` are exclusively borrowed, the place by the caller's promise.
+    unsafe { receive_into(fd, &mut iov, libc::MSG_TRUNC) }
+}
+
 /// Receives a datagram into `buffer`.
 ///
 /// # Errors
 /// None has come, or an error of an earlier send is reported.
 pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
-    let mut name = SockAddr::zero();
-    let mut cmsg = MaybeUninit::<Cmsg>::uninit();
-    let mut iov = libc::iovec {
+    let mut iov = [libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
-    };
+    }];
+    // SAFETY: `buffer` is exclusively borrowed.
+    unsafe { receive_into(fd, &mut iov, 0) }
+}
+
+/// # Safety
+/// What `iov` names may be written to.
+unsafe fn receive_into(
+    fd: BorrowedFd<'_>,
+    iov: &mut [libc::iovec],
+    flags: i32,
+) -> io::Result<Received> {
+    let mut name = SockAddr::zero();
+    let mut cmsg = MaybeUninit::<Cmsg>::uninit();
     // SAFETY: all-zero bytes are a valid msghdr.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_name = ptr::from_mut(&mut name).cast();
     header.msg_namelen = size_of::<SockAddr>() as u32;
-    header.msg_iov = &raw mut iov;
-    header.msg_iovlen = 1;
+    header.msg_iov = iov.as_mut_ptr();
+    header.msg_iovlen = iov.len();
     header.msg_control = cmsg.as_mut_ptr().cast();
     header.msg_controllen = CMSG_LEN;
     // SAFETY: all that `header` points to is alive, exclusively borrowed, and of the length
-    // given.
+    // given; what `iov` names, by the caller's promise.
     let got = unsafe {
         // As `libc::recvmsg`, which spends two atomic operations on thread cancellation.
         let header = &raw mut header;
@@ -213,7 +297,7 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Recei
             libc::SYS_recvmsg,
             fd.as_raw_fd(),
             header,
-            libc::MSG_DONTWAIT,
+            libc::MSG_DONTWAIT | flags,
         )
     };
     let Ok(len) = usize::try_from(got) else {

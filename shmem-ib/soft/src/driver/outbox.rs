@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use super::messages::{TX_TRAINS, Train};
 use super::socket::{TRAIN_BYTES, TRAIN_PACKETS};
+use crate::engine::Lent;
 use shmem_verbs::provider::Troubles;
 use shmem_verbs::{AddressVector, Gid};
 
@@ -108,11 +109,13 @@ impl Outbox {
     }
 
     /// Appends the packet at `start`, behind the one added before.
-    pub(super) fn add(&mut self, dst: AddressVector, start: usize, len: usize) {
-        if !self.singly
+    pub(super) fn add(&mut self, dst: AddressVector, start: usize, len: usize, lent: Option<Lent>) {
+        if lent.is_none()
+            && !self.singly
             && !self.closed
             && let Some(last) = self.trains.last_mut()
             && last.dst == dst
+            && last.lent.is_none()
             && len <= last.packet_len
             && last.packets < TRAIN_PACKETS
             && last.len + len <= TRAIN_BYTES
@@ -131,7 +134,17 @@ impl Outbox {
             len,
             packet_len: len,
             packets: 1,
+            lent,
         });
+    }
+
+    /// Has `read` fill the gaps of packets that wait: what they were lent may be gone when they leave.
+    pub(super) fn keep(&mut self, mut read: impl FnMut(usize, Lent)) {
+        for train in &mut self.trains[self.taken..] {
+            if let Some(lent) = train.lent.take() {
+                read(train.start + lent.at, lent);
+            }
+        }
     }
 
     /// What the kernel is to be offered next. Once it is empty the send buffer is free.

@@ -4,8 +4,6 @@
 //! to one peer (the last may be shorter) is one datagram of up to 64 KiB for the kernel, which
 //! on the loopback never takes it apart. That is worth a factor of seven in bandwidth.
 
-#![forbid(unsafe_code)]
-
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,6 +24,8 @@ use smallvec::SmallVec;
 
 use super::config::SoftConfig;
 use super::messages::{self, Received, Train};
+use crate::engine::Place;
+use crate::wire::{HEAD_MAX, ICRC_LEN};
 use shmem_verbs::provider::{Event, Timer};
 use shmem_verbs::{AddressVector, Gid};
 
@@ -44,6 +44,32 @@ pub(super) fn secret() -> io::Result<[u8; 16]> {
     // So few are given at once, or none.
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(bytes)
+}
+
+/// What comes around the payload of a packet.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) head: [u8; HEAD_MAX],
+    pub(super) tail: [u8; TAIL_MAX],
+}
+
+impl Frame {
+    pub(super) const EMPTY: Self = Self {
+        head: [0; HEAD_MAX],
+        tail: [0; TAIL_MAX],
+    };
+}
+
+/// Padding and ICRC.
+const TAIL_MAX: usize = 3 + ICRC_LEN;
+
+/// A datagram received around its payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    pub(super) src: AddressVector,
+    pub(super) place: Place,
+    /// Bytes behind the payload.
+    pub(super) tail: usize,
 }
 
 /// A bound, unconnected, non-blocking UDP socket.
@@ -145,20 +171,57 @@ impl Socket {
     ///
     /// # Errors
     /// The first train was refused.
-    pub(super) fn send(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
+    ///
+    /// # Safety
+    /// What trains are lent is mapped.
+    pub(super) unsafe fn send(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
         #[cfg(test)]
         let trains = self.unwilling.limit(trains)?;
         match trains {
             [] => Ok(0),
             // One packet to one peer, the usual case, is worth the leanest call.
-            [train] if train.packets == 1 => {
+            [train] if train.packets == 1 && train.lent.is_none() => {
                 let bytes = &buffer[train.start..train.start + train.len];
                 let name = self.name(train.dst);
                 sendto(&self.fd, bytes, SendFlags::DONTWAIT, &name)?;
                 Ok(1)
             }
-            _ => messages::send_trains(self.fd.as_fd(), buffer, trains, |dst| self.name(dst)),
+            _ => {
+                let name_of = |dst| self.name(dst);
+                // SAFETY: by the caller's promise.
+                unsafe { messages::send_trains(self.fd.as_fd(), buffer, trains, name_of) }
+            }
         }
+    }
+
+    /// The next datagram, received around its payload if the engine knows a place for that; `None` if it has to be
+    /// received whole.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    ///
+    /// # Safety
+    /// Places that `place` names are mapped and writable.
+    pub(super) unsafe fn receive_around(
+        &self,
+        frame: &mut Frame,
+        place: impl FnOnce(AddressVector, &[u8], usize) -> Option<Place>,
+    ) -> io::Result<Option<Around>> {
+        let Frame { head, tail } = frame;
+        let next = messages::peek(self.fd.as_fd(), head)?;
+        let front = &head[..next.len.min(HEAD_MAX)];
+        let Some(place) = place(next.src, front, next.len) else {
+            return Ok(None);
+        };
+        // SAFETY: by the caller's promise.
+        let got = unsafe { messages::receive_around(self.fd.as_fd(), head, place, tail)? };
+        // Nobody else receives here.
+        debug_assert_eq!((got.len, got.src), (next.len, next.src));
+        Ok(Some(Around {
+            src: got.src,
+            place,
+            tail: got.len - place.head - place.len,
+        }))
     }
 
     /// Receives a datagram into `buffer`, which has [`DATAGRAM_MAX`] bytes.

@@ -47,6 +47,8 @@ pub struct Engine<M> {
     pub(crate) rng: Rng,
     /// See [`Engine::set_interop`].
     pub(crate) interop: bool,
+    /// See [`Engine::set_lending`].
+    pub(crate) lends: bool,
 }
 
 impl<M: Memory> Engine<M> {
@@ -87,6 +89,7 @@ impl<M: Memory> Engine<M> {
             xrcds: DomainTable::default(),
             rng,
             interop: false,
+            lends: false,
         }
     }
 
@@ -102,6 +105,12 @@ impl<M: Memory> Engine<M> {
     /// packets have identifications that we do not see.
     pub const fn set_interop(&mut self, interop: bool) {
         self.interop = interop;
+    }
+
+    /// Whether the payload of packets that are longer than InfiniBand's is to stay where it is, for a driver that
+    /// sends it from there ([`Transmit::lent`](super::Transmit::lent)).
+    pub const fn set_lending(&mut self, lends: bool) {
+        self.lends = lends;
     }
 
     /// How packets are marked, as far as it stands in what is protected by the ICRC: the partition. Packets

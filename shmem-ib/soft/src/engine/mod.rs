@@ -13,12 +13,14 @@
 //!
 //! # Map
 //! `machine`: the state, its timers, how queue pairs fail. `objects`: verbs that make and destroy;
-//! `states`: queue pairs from one state to another; `post`: requests. `tx`, `rx`: packets; `ud`: datagrams.
+//! `states`: queue pairs from one state to another; `post`: requests. `tx`, `rx`: packets; `placing`: long ones; `ud`:
+//! datagrams.
 
 #![forbid(unsafe_code)]
 
 mod machine;
 mod objects;
+mod placing;
 mod post;
 mod rx;
 mod states;
@@ -26,12 +28,16 @@ mod tx;
 mod ud;
 
 pub use machine::Engine;
+pub use placing::Place;
 pub use post::Doorbell;
-pub use tx::Transmit;
+pub use tx::{Lent, Transmit};
 
 #[cfg(test)]
 #[path = "tests/interop.rs"]
 mod interop_tests;
+#[cfg(test)]
+#[path = "tests/placing.rs"]
+mod placing_tests;
 #[cfg(test)]
 #[path = "tests/xrc.rs"]
 mod xrc_tests;

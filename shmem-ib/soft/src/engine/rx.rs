@@ -10,7 +10,7 @@ use crate::queues::receive::Received;
 use crate::queues::shared::Receives;
 use crate::rc::responder::Handled;
 use crate::rc::target::Target;
-use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, Syndrome, Xrc, icrc};
+use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, STANDARD_MAX, Syndrome, Xrc, icrc};
 use crate::xrc::SrqOwner;
 use shmem_verbs::timeouts::rnr_delay_ns;
 use shmem_verbs::{AddressVector, Pkey, QpState, QpType, Qpn, WcStatus};
@@ -21,29 +21,46 @@ impl<M: Memory> Engine<M> {
     /// Anything wrong with it is counted and otherwise ignored, as an HCA does: whoever sent
     /// it in good faith will send it again.
     pub fn handle_datagram(&mut self, now: u64, src: AddressVector, bytes: &[u8]) {
-        self.share.tick(now);
-        self.counters.packets_received += 1;
-        self.counters.bytes_received += bytes.len() as u64;
+        self.arrives(now, bytes.len());
         let Ok(packet) = Packet::decode(bytes) else {
             self.counters.dropped += 1;
             return;
         };
-        let Some(src) = self.checked_sender(src, bytes) else {
+        let Some(src) = self.checked_sender(src, &packet, bytes) else {
             self.counters.icrc_errors += 1;
             return;
         };
         let ours = self.port.lane.pkey.hears(Pkey(packet.bth.pkey));
-        if !ours || !self.dispatch(now, src, &packet) {
+        if !ours || !self.dispatch(now, src, &packet, None) {
             self.counters.dropped += 1;
         }
     }
 
+    pub(super) fn arrives(&mut self, now: u64, len: usize) {
+        self.share.tick(now);
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += len as u64;
+    }
+
     /// The port that an undamaged packet came from.
-    fn checked_sender(&self, mut src: AddressVector, bytes: &[u8]) -> Option<AddressVector> {
+    fn checked_sender(
+        &self,
+        mut src: AddressVector,
+        packet: &Packet<'_>,
+        bytes: &[u8],
+    ) -> Option<AddressVector> {
         let dst = self.port.av;
         let flow = Flow { src, dst };
-        let intact = icrc::verify(&flow, bytes)
-            || (self.interop && icrc::solve_ip_id(&flow, bytes).is_some());
+        let intact = match packet.payload.len() {
+            0..=STANDARD_MAX => {
+                icrc::verify(&flow, bytes)
+                    || (self.interop && icrc::solve_ip_id(&flow, bytes).is_some())
+            }
+            _ => {
+                let (head, tail) = bytes.split_at(packet.header().len());
+                icrc::verify_head(&flow, head, tail, bytes.len())
+            }
+        };
         if self.interop {
             // Other devices send from any UDP port and listen on the one of RoCEv2, as we then do.
             src.udp_port = dst.udp_port;
@@ -52,7 +69,15 @@ impl<M: Memory> Engine<M> {
     }
 
     /// Returns whether the packet was meant for somebody.
-    fn dispatch(&mut self, now: u64, src: AddressVector, packet: &Packet<'_>) -> bool {
+    ///
+    /// `placed`: so many bytes of payload are where they belong.
+    pub(super) fn dispatch(
+        &mut self,
+        now: u64,
+        src: AddressVector,
+        packet: &Packet<'_>,
+        placed: Option<u32>,
+    ) -> bool {
         let qpn = packet.bth.dest_qp;
         let opcode = packet.bth.opcode;
         let Some(qp) = self.qps.get_mut(qpn.0) else {
@@ -74,9 +99,9 @@ impl<M: Memory> Engine<M> {
                     return false;
                 }
                 if opcode.is_rc_request() {
-                    self.handle_request(packet)
+                    self.handle_request(packet, placed)
                 } else if opcode.is_rc_response() {
-                    self.handle_response(now, packet)
+                    self.handle_response(now, packet, placed)
                 } else {
                     false
                 }
@@ -84,7 +109,7 @@ impl<M: Memory> Engine<M> {
         }
     }
 
-    fn handle_request(&mut self, packet: &Packet<'_>) -> bool {
+    fn handle_request(&mut self, packet: &Packet<'_>, placed: Option<u32>) -> bool {
         let qpn = packet.bth.dest_qp;
         let Some(qp) = self.qps.get_mut(qpn.0) else {
             return false;
@@ -97,7 +122,8 @@ impl<M: Memory> Engine<M> {
         };
         // Of a long message; a packet that is shorter counts little in any buffer.
         let whole = rc.dest.as_ref().map(|dest| dest.mtu.bytes());
-        if whole == Some(packet.payload.len()) {
+        let len = placed.map_or(packet.payload.len(), |len| len as usize);
+        if whole == Some(len) {
             self.share.brought(&mut rc.sent);
         }
         // In ERR nothing is executed, but a refusal is repeated.
@@ -123,6 +149,7 @@ impl<M: Memory> Engine<M> {
                 own: &mut qp.rq,
                 shared: srq.and_then(|srq| self.srqs.get_mut(srq)),
             },
+            placed,
             received: None,
         };
         // A number that is nobody's now may be another process's a moment later.
@@ -163,7 +190,7 @@ impl<M: Memory> Engine<M> {
         true
     }
 
-    fn handle_response(&mut self, now: u64, packet: &Packet<'_>) -> bool {
+    fn handle_response(&mut self, now: u64, packet: &Packet<'_>, placed: Option<u32>) -> bool {
         let qpn = packet.bth.dest_qp;
         let psn = packet.bth.psn;
         let Some(qp) = self.qps.get_mut(qpn.0) else {
@@ -221,8 +248,11 @@ impl<M: Memory> Engine<M> {
                         }
                         _ => packet.payload,
                     };
-                    if to.atomic != (opcode == Opcode::AtomicAck) || data.len() != to.len as usize {
+                    let len = placed.unwrap_or(data.len() as u32);
+                    if to.atomic != (opcode == Opcode::AtomicAck) || len != to.len {
                         failure = Some((psn, WcStatus::BadRespErr));
+                    } else if placed.is_some() {
+                        requester.on_response_stored(now, psn, done);
                     } else if sge::scatter(&self.mrs, &mut self.memory, to.sges, to.offset, data)
                         .is_err()
                     {

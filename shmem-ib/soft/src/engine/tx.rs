@@ -7,8 +7,8 @@ use crate::memory::mr::Memory;
 use crate::memory::sge;
 use crate::qp::Service;
 use crate::queues::send::Payload;
-use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, Syndrome, Xrc};
-use shmem_verbs::{AddressVector, QpState, QpType, Qpn, WcStatus};
+use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, STANDARD_MAX, Syndrome, Xrc};
+use shmem_verbs::{Access, AddressVector, QpState, QpType, Qpn, WcStatus};
 
 /// How many bytes a queue pair sends before another one gets its turn, which comes at the end of a
 /// burst or when as many are sent as a segmented datagram holds.
@@ -23,6 +23,20 @@ pub struct Transmit {
     pub len: usize,
     /// It had better leave at once, together with those before it.
     pub ends_burst: bool,
+    /// Its payload lies elsewhere: see [`Engine::set_lending`].
+    pub lent: Option<Lent>,
+}
+
+/// Payload that was not copied into its packet, where a gap is left for it. It is valid until anything else is
+/// asked of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lent {
+    /// Where the gap begins in the packet.
+    pub at: usize,
+    /// Where the payload lies, in registered memory.
+    pub addr: u64,
+    /// Bytes.
+    pub len: usize,
 }
 
 /// What a queue pair had to send.
@@ -85,13 +99,16 @@ impl<M: Memory> Engine<M> {
                     return Sent::Nothing;
                 };
                 let flow = Flow { src, dst: dest.av };
-                let sent = |len, ends_burst| {
+                let sent = |len, ends_burst, lent| {
                     Sent::Packet(Transmit {
                         dst: dest.av,
                         len,
                         ends_burst,
+                        lent,
                     })
                 };
+                // Memory of other processes may go as soon as nobody is inside of the domain.
+                let lends = |len| self.lends && len > STANDARD_MAX && qp.init.xrcd.is_none();
                 // While the answer to a READ of another process is read, that process may not end the
                 // region.
                 let domain = qp.init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd));
@@ -116,8 +133,11 @@ impl<M: Memory> Engine<M> {
                     let header = Header { bth, ext: r.ext };
                     let len = r.payload.map_or(0, |(_, len)| len as usize);
                     let at = header.encode(buf, len);
-                    if let Some((addr, _)) = r.payload {
-                        self.memory.read(addr, &mut buf[at..at + len]);
+                    let mut lent = None;
+                    match r.payload {
+                        Some((addr, _)) if lends(len) => lent = Some(Lent { at, addr, len }),
+                        Some((addr, _)) => self.memory.read(addr, &mut buf[at..at + len]),
+                        None => {}
                     }
                     if let Some(domain) = domain {
                         domain.exit();
@@ -135,7 +155,7 @@ impl<M: Memory> Engine<M> {
                     if failed && qp.state != QpState::Err {
                         self.fail_qp(qpn);
                     }
-                    return sent(len, r.ends_burst);
+                    return sent(len, r.ends_burst, lent);
                 }
                 if let Some(domain) = domain {
                     domain.exit();
@@ -163,11 +183,18 @@ impl<M: Memory> Engine<M> {
                 };
                 let at = header.encode(buf, len);
                 let out = &mut buf[at..at + len];
+                let mut lent = None;
                 match r.payload {
                     Payload::None => {}
                     Payload::Inline(data) => out.copy_from_slice(data),
                     Payload::Gather { sges, offset, .. } => {
-                        if sge::gather(&self.mrs, &mut self.memory, sges, offset, out).is_err() {
+                        let place =
+                            || sge::in_one_piece(&self.mrs, sges, offset, len, Access::NONE);
+                        if let Some(addr) = lends(len).then(place).flatten() {
+                            lent = Some(Lent { at, addr, len });
+                        } else if sge::gather(&self.mrs, &mut self.memory, sges, offset, out)
+                            .is_err()
+                        {
                             requester.fail(now, psn, WcStatus::LocProtErr, &mut self.done);
                             return Sent::Failed;
                         }
@@ -178,7 +205,7 @@ impl<M: Memory> Engine<M> {
                 if unasked && !std::mem::replace(&mut rc.in_unasked, true) {
                     self.unasked.push(qpn);
                 }
-                sent(len, ends_burst)
+                sent(len, ends_burst, lent)
             }
         }
     }

@@ -72,6 +72,7 @@ impl<M: Memory> Engine<M> {
             dst: av,
             len: header.seal(buf, len, &Flow { src, dst: av }),
             ends_burst: false,
+            lent: None,
         })
     }
 

@@ -55,6 +55,20 @@ fn check(
     }
 }
 
+/// Where bytes `offset` to `offset + len` of the whole lie, if that is one piece which its key covers with the
+/// right needed.
+pub(crate) fn in_one_piece(
+    mrs: &MrTable,
+    sges: &[Sge],
+    offset: u32,
+    len: usize,
+    need: Access,
+) -> Option<u64> {
+    let piece = pieces(sges, offset, len).next()?;
+    let whole = piece.len == len && mrs.covers(piece.lkey.0, piece.addr, len as u64, need);
+    whole.then_some(piece.addr)
+}
+
 /// Fills `out` from `offset` on. The buffers are long enough.
 pub(crate) fn gather<M: Memory>(
     mrs: &MrTable,

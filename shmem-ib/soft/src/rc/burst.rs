@@ -8,6 +8,8 @@
 //! The other bursts are as equal as can be: sixteen packets behind the first two go as two bursts of
 //! eight, not as fifteen and one, so that both sides work at the same time and no call is spent
 //! on a rest.
+//!
+//! Where a packet is as long as a datagram may be, each is a burst of its own.
 
 #![forbid(unsafe_code)]
 
@@ -23,10 +25,10 @@ const LEAD_FROM: u32 = 9;
 /// Packets of the longest burst.
 pub(crate) const fn longest(mtu: u32) -> u32 {
     let packets = BURST_BYTES / mtu;
-    if packets > BURST_PACKETS {
-        BURST_PACKETS
-    } else {
-        packets
+    match packets {
+        0 => 1,
+        1..=BURST_PACKETS => packets,
+        _ => BURST_PACKETS,
     }
 }
 
@@ -52,7 +54,11 @@ impl Place {
                 ends_pair: true,
             };
         }
-        let lead = if packets >= LEAD_FROM { LEAD } else { 0 };
+        let lead = if packets >= LEAD_FROM && longest >= LEAD {
+            LEAD
+        } else {
+            0
+        };
         if index < lead {
             return Self {
                 needs: if index == 0 { lead } else { 1 },
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn bursts_cover_a_message_and_are_about_equal() {
-        for mtu in [256, 1024, 4096] {
+        for mtu in [256, 1024, 4096, 61_440] {
             for packets in (1..200).chain([256, 1000, 1 << 18]) {
                 let (mut lengths, mut left) = (Vec::new(), 0);
                 for index in 0..packets {
@@ -100,12 +106,13 @@ mod tests {
                     left -= 1;
                     assert_eq!(place.ends, left == 0, "packet {index} of {packets}");
                     // The leading burst does not count.
-                    let bursts = lengths.len() - usize::from(packets >= LEAD_FROM);
+                    let leads = packets >= LEAD_FROM && longest(mtu) >= LEAD;
+                    let bursts = lengths.len() - usize::from(leads);
                     let even = bursts > 0 && bursts.is_multiple_of(2);
                     let pair = place.ends && (even || index + 1 == packets);
                     assert_eq!(place.ends_pair, pair);
                 }
-                if packets >= LEAD_FROM {
+                if packets >= LEAD_FROM && longest(mtu) >= LEAD {
                     assert_eq!(lengths.remove(0), LEAD);
                 }
                 let (min, max) = (lengths.iter().min(), lengths.iter().max());

@@ -11,7 +11,8 @@
 //! four, and so on, whatever their length; and once the requester knows better (see `requester`),
 //! the window is again what it was.
 //!
-//! The window counts packets of a whole MTU. Additive increase, multiplicative decrease; the upper
+//! The window counts packets of a whole MTU, or of 4096 bytes where that is longer; a longer packet counts as
+//! many of these as it needs, and what is in flight as if all of it were as long. Additive increase, multiplicative decrease; the upper
 //! limit keeps one queue pair below the smallest usual socket receive buffer (212992 bytes, which
 //! Linux doubles), and what is under way stays in the processors' caches. It is a multiple of the
 //! longest burst, and a burst begins when there is room for all of it: otherwise every
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 use super::burst;
+use crate::wire::STANDARD_MAX;
 use shmem_verbs::rng::Rng;
 
 /// Shortest retransmission timeout. Below it the scheduler of the peer's host looks like loss, and so
@@ -41,6 +43,13 @@ const WINDOW_MAX: u32 = 4;
 const SHORT: u32 = 256;
 /// Short packets per packet of the window.
 const SHORT_FACTOR: u32 = 8;
+/// Longest packet that counts as one.
+const UNIT: u32 = STANDARD_MAX as u32;
+
+/// What a packet of `len` bytes counts.
+const fn weight(len: u32) -> u32 {
+    if len <= UNIT { 1 } else { len.div_ceil(UNIT) }
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pacing {
@@ -61,7 +70,7 @@ pub(crate) struct Pacing {
 
 impl Pacing {
     pub(crate) fn new(mtu: u32, seed: u64) -> Self {
-        let burst = burst::longest(mtu);
+        let burst = burst::longest(mtu.min(UNIT));
         let window_max = WINDOW_MAX * burst;
         Self {
             srtt_ns: None,
@@ -83,9 +92,11 @@ impl Pacing {
         if self.backoff > 0 { 1 } else { self.shared() }
     }
 
-    /// As the window, for answers to READs: they take room here, and none of the peer's.
-    pub(crate) const fn read_window(&self) -> u32 {
-        if self.backoff > 0 { 1 } else { self.window }
+    /// Whether answers to READs of `len` bytes each may join what is in flight, up to `packets` with it: they take
+    /// room here, and none of the peer's.
+    pub(crate) const fn allows_answers(&self, packets: u32, len: u32) -> bool {
+        let window = if self.backoff > 0 { 1 } else { self.window };
+        packets * weight(len) <= window
     }
 
     /// The window, or the receiver's share if that is smaller.
@@ -109,9 +120,9 @@ impl Pacing {
             return in_flight < self.shared() * SHORT_FACTOR;
         }
         // After losses the window may be shorter than a burst.
-        let window = self.window();
-        let room = burst.min(window / 2).max(1);
-        in_flight == 0 || in_flight + room <= window
+        let (window, weight) = (self.window(), weight(len));
+        let room = (burst * weight).min(window / 2).max(1);
+        in_flight == 0 || in_flight * weight + room <= window
     }
 
     /// A round trip of a packet that was sent once.
@@ -128,8 +139,9 @@ impl Pacing {
         }
     }
 
-    /// `packets` more were acknowledged.
-    pub(crate) fn on_acked(&mut self, packets: u32) {
+    /// `packets` more were acknowledged, of `len` bytes each.
+    pub(crate) fn on_acked(&mut self, packets: u32, len: u32) {
+        let packets = packets.saturating_mul(weight(len));
         self.backoff = 0;
         if self.window < self.threshold {
             self.window = (self.window + packets).min(self.threshold);
@@ -210,23 +222,23 @@ mod tests {
             p.on_timeout();
         }
         assert!((RTO_MAX_NS..=RTO_MAX_NS * 9 / 8).contains(&p.rto_ns()));
-        p.on_acked(1);
+        p.on_acked(1, 4096);
         assert!(p.rto_ns() < 14_000_000);
     }
 
     #[test]
     fn a_needless_timeout_leaves_the_window_as_it_was() {
         let mut p = Pacing::new(4096, 3);
-        p.on_acked(1000);
+        p.on_acked(1000, 4096);
         let before = p.window();
         p.on_timeout();
         p.on_timeout();
         assert_eq!(p.window(), 1);
         p.on_needless_timeout();
-        p.on_acked(1);
+        p.on_acked(1, 4096);
         assert_eq!(p.window(), before);
         p.on_timeout();
-        p.on_acked(1);
+        p.on_acked(1, 4096);
         assert_eq!(p.window(), WINDOW_MIN + 1);
         p.on_timeout_served();
         p.on_needless_timeout();
@@ -236,13 +248,13 @@ mod tests {
     #[test]
     fn bursts_wait_for_room_and_short_packets_count_less() {
         let mut p = Pacing::new(4096, 3);
-        p.on_acked(1000);
+        p.on_acked(1000, 4096);
         assert!(p.allows(0, 4096, 15) && p.allows(45, 4096, 15));
         assert!(!p.allows(46, 4096, 15) && p.allows(46, 4096, 1));
         assert!(!p.allows(60, 4096, 1) && p.allows(60, 8, 1) && !p.allows(480, 8, 1));
         p.on_timeout();
         assert!(p.allows(0, 4096, 15) && !p.allows(1, 4096, 15) && !p.allows(1, 8, 1));
-        p.on_acked(0);
+        p.on_acked(0, 4096);
         assert!(p.allows(1, 4096, 15) && !p.allows(2, 4096, 15) && !p.allows(2, 8, 1));
         p.on_timeout_served();
         assert!(p.allows(0, 4096, 15) && p.allows(1, 4096, 15) && !p.allows(2, 4096, 15));
@@ -250,14 +262,28 @@ mod tests {
     }
 
     #[test]
+    fn packets_as_long_as_datagrams_count_what_they_weigh() {
+        let mut p = Pacing::new(61_440, 3);
+        p.on_acked(1000, 61_440);
+        assert_eq!(p.window(), 60);
+        assert!(p.allows(3, 61_440, 1) && !p.allows(4, 61_440, 1));
+        assert!(p.allows(59, 4096, 1) && p.allows(479, 8, 1) && !p.allows(480, 8, 1));
+        assert!(p.allows_answers(4, 61_440) && !p.allows_answers(5, 61_440));
+        p.on_loss();
+        assert!(p.allows(1, 61_440, 1) && !p.allows(2, 61_440, 1));
+        p.on_timeout();
+        assert!(p.allows(0, 61_440, 1) && !p.allows(1, 61_440, 1));
+    }
+
+    #[test]
     fn a_share_bounds_the_window_and_does_not_change_it() {
         let mut p = Pacing::new(4096, 3);
-        p.on_acked(1000);
+        p.on_acked(1000, 4096);
         p.set_share(Some(6));
         assert_eq!(p.window(), 6);
         assert!(p.allows(3, 4096, 15) && !p.allows(4, 4096, 15) && p.allows(5, 4096, 1));
         assert!(p.allows(47, 8, 1) && !p.allows(48, 8, 1));
-        assert_eq!(p.read_window(), 60);
+        assert!(p.allows_answers(60, 4096) && !p.allows_answers(61, 4096));
         for least in [1, 0] {
             p.set_share(Some(least));
             assert!(p.allows(0, 4096, 15) && !p.allows(1, 4096, 1));
@@ -273,16 +299,16 @@ mod tests {
     fn window_grows_to_its_limit_and_shrinks_on_loss() {
         let mut p = Pacing::new(4096, 3);
         for _ in 0..1000 {
-            p.on_acked(4);
+            p.on_acked(4, 4096);
         }
         assert_eq!(p.window(), 60);
         p.on_loss();
         assert_eq!(p.window(), 30);
-        p.on_acked(30);
+        p.on_acked(30, 4096);
         assert_eq!(p.window(), 31);
         p.on_timeout();
         assert_eq!(p.window(), 1);
-        p.on_acked(0);
+        p.on_acked(0, 4096);
         assert_eq!(p.window(), WINDOW_MIN);
         for _ in 0..100 {
             p.on_loss();

@@ -62,6 +62,17 @@ struct Write {
     total: u32,
 }
 
+impl Write {
+    const fn new(reth: &Reth) -> Self {
+        Self {
+            va: reth.va,
+            rkey: reth.rkey,
+            left: reth.len,
+            total: reth.len,
+        }
+    }
+}
+
 /// A SEND and the receive that it fills.
 #[derive(Debug)]
 struct Send {
@@ -246,13 +257,7 @@ impl Responder {
                 if !target.access.contains(Access::REMOTE_WRITE) {
                     return self.refuse(NakCode::InvalidRequest);
                 }
-                let write = Write {
-                    va: reth.va,
-                    rkey: reth.rkey,
-                    left: reth.len,
-                    total: reth.len,
-                };
-                self.write_packet(write, packet, target)
+                self.write_packet(Write::new(reth), packet, target)
             }
             (Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteLastImm, _) => {
                 match self.message {
@@ -277,19 +282,53 @@ impl Responder {
         }
     }
 
+    /// Whether a packet with `len` bytes of payload is the next part of a WRITE.
+    const fn continues(&self, write: &Write, len: u32, last: bool) -> bool {
+        match last {
+            true => len == write.left && len <= self.mtu,
+            false => len == self.mtu && len < write.left,
+        }
+    }
+
+    /// Where the `len` bytes of payload of a WRITE's next packet belong, if nothing speaks against it; for those that
+    /// would put them there before the whole packet is known.
+    pub(crate) fn place(
+        &self,
+        packet: &Packet<'_>,
+        len: u32,
+        mrs: &MrTable,
+        rights: Access,
+    ) -> Option<u64> {
+        if self.fatal.is_some() || packet.bth.psn != self.expected {
+            return None;
+        }
+        let opcode = packet.bth.opcode;
+        let write = match (opcode, &packet.ext, &self.message) {
+            (Opcode::WriteFirst | Opcode::WriteOnly, Ext::Reth(reth), None) => Write::new(reth),
+            (Opcode::WriteMiddle | Opcode::WriteLast, _, Some(Message::Write(write))) => *write,
+            _ => return None,
+        };
+        if !self.continues(&write, len, opcode.is_last_or_only()) {
+            return None;
+        }
+        let reach = Reach {
+            rkey: write.rkey,
+            va: write.va,
+            len: len.into(),
+            need: Access::REMOTE_WRITE,
+        };
+        locate(mrs, rights, None, None, &reach)
+    }
+
     fn write_packet<M: Memory>(
         &mut self,
         write: Write,
         packet: &Packet<'_>,
         target: &mut Target<'_, M>,
     ) -> Handled {
-        let len = packet.payload.len() as u32;
+        let len = target.placed.unwrap_or(packet.payload.len() as u32);
         let last = packet.bth.opcode.is_last_or_only();
-        let fits = match last {
-            true => len == write.left && len <= self.mtu,
-            false => len == self.mtu && len < write.left,
-        };
-        if !fits {
+        if !self.continues(&write, len, last) {
             return self.refuse(NakCode::InvalidRequest);
         }
         // Checked for every packet: the region may have been deregistered in between.
@@ -311,7 +350,9 @@ impl Responder {
                 ..Received::new(wqe.wr_id, WcStatus::Success)
             });
         }
-        if let Some(to) = to {
+        if let Some(to) = to
+            && target.placed.is_none()
+        {
             target.memory.write(to, packet.payload);
         }
         self.expected = self.expected.add(1);

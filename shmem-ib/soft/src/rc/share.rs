@@ -16,7 +16,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::wire::Syndrome;
+use crate::wire::{STANDARD_MAX, Syndrome};
 use shmem_verbs::Mtu;
 
 const PERIOD_NS: u64 = 200_000_000;
@@ -28,7 +28,7 @@ const LEAST: u32 = 2304;
 /// The receiver's side.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
-    /// Packets of a whole MTU that the receive buffer holds; 0: nobody knows.
+    /// Packets that the receive buffer holds, as senders count them (see `pacing`); 0: nobody knows.
     room: u32,
     /// Counts periods, from 1.
     period: u64,
@@ -45,7 +45,8 @@ pub(crate) struct Sent(u64);
 impl Share {
     /// The receive buffer holds so many bytes.
     pub(crate) fn set_buffer(&mut self, bytes: u32, mtu: Mtu) {
-        self.room = bytes / (mtu.bytes() as u32 + OVERHEAD).max(LEAST);
+        let whole = mtu.bytes().min(STANDARD_MAX) as u32;
+        self.room = bytes / (whole + OVERHEAD).max(LEAST);
     }
 
     /// Something has come at `now`.

@@ -23,6 +23,8 @@ pub(crate) struct Target<'a, M> {
     /// The shared receive queue that an XRC packet names, which says whose memory it is for.
     pub(crate) srqn: Option<SrqNum>,
     pub(crate) receives: Receives<'a>,
+    /// So many bytes of payload are in their place already, and the packet comes without.
+    pub(crate) placed: Option<u32>,
     /// Set if a receive has ended.
     pub(crate) received: Option<Received>,
 }

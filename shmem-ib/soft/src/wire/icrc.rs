@@ -39,7 +39,21 @@ pub fn compute(flow: &Flow, packet: &[u8]) -> u32 {
 /// As [`compute`], for an IPv4 packet with another identification.
 #[must_use]
 pub fn compute_with_id(flow: &Flow, packet: &[u8], ip_id: u16) -> u32 {
-    let udp_len = (UDP_LEN + packet.len() + super::sizes::ICRC_LEN) as u16;
+    covering(flow, packet, packet.len(), ip_id)
+}
+
+/// As [`compute`], over the headers alone, of a packet of `len` bytes with its padding: for those that are
+/// longer than InfiniBand's, which never leave their machine.
+///
+/// # Panics
+/// If `head` is shorter than a BTH.
+#[must_use]
+pub fn compute_head(flow: &Flow, head: &[u8], len: usize) -> u32 {
+    covering(flow, head, len, 0)
+}
+
+fn covering(flow: &Flow, packet: &[u8], len: usize, ip_id: u16) -> u32 {
+    let udp_len = (UDP_LEN + len + super::sizes::ICRC_LEN) as u16;
     let mut prefix = [0xff_u8; PREFIX_MAX];
     let (src, dst) = (&flow.src.gid.0, &flow.dst.gid.0);
     let mut at = 8;
@@ -82,6 +96,16 @@ pub fn verify(flow: &Flow, packet: &[u8]) -> bool {
         return false;
     };
     body.len() >= BTH_LEN && u32::from_le_bytes(*crc) == compute(flow, body)
+}
+
+/// Whether the last 4 bytes of `tail` are the ICRC of a packet of `len` bytes, `tail` included, that covers its
+/// headers alone.
+#[must_use]
+pub fn verify_head(flow: &Flow, head: &[u8], tail: &[u8], len: usize) -> bool {
+    let Some((_, crc)) = tail.split_last_chunk::<4>() else {
+        return false;
+    };
+    head.len() >= BTH_LEN && u32::from_le_bytes(*crc) == compute_head(flow, head, len - 4)
 }
 
 /// The IPv4 identification that makes the last 4 bytes of a packet its ICRC, if there is one.

@@ -34,4 +34,6 @@ pub use headers::{Aeth, AtomicEth, Bth, Deth, NakCode, Reth, Syndrome, Xrc};
 pub use icrc::Flow;
 pub use opcode::{ExtKind, Opcode};
 pub use packet::{DecodeError, Ext, Header, Packet};
-pub use sizes::{BTH_LEN, EXT_MAX, ICRC_LEN, PACKET_MAX, PKEY_DEFAULT, XRCETH_LEN};
+pub use sizes::{
+    BTH_LEN, EXT_MAX, HEAD_MAX, ICRC_LEN, PACKET_MAX, PKEY_DEFAULT, STANDARD_MAX, XRCETH_LEN,
+};

@@ -147,6 +147,13 @@ impl Opcode {
         code >= 13 && code <= 18
     }
 
+    /// Whether it carries what a READ asked for.
+    #[must_use]
+    pub const fn is_read_response(self) -> bool {
+        let code = self as u8;
+        code >= 13 && code <= 16
+    }
+
     /// Whether it ends a message.
     #[must_use]
     pub const fn is_last_or_only(self) -> bool {

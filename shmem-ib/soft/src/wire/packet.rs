@@ -3,7 +3,7 @@
 use super::headers::{Aeth, AtomicEth, Bth, Deth, Reth, Syndrome, Xrc};
 use super::icrc::{self, Flow};
 use super::opcode::{self, ExtKind, Opcode};
-use super::sizes::{BTH_LEN, ICRC_LEN};
+use super::sizes::{BTH_LEN, ICRC_LEN, STANDARD_MAX};
 use shmem_verbs::{Psn, Qkey, Qpn, Rkey, SrqNum};
 
 /// The extended headers of a packet; which ones follows from the opcode.
@@ -243,7 +243,10 @@ impl Header {
         let end = self.len() + payload_len;
         let padded = end.next_multiple_of(4);
         out[end..padded].fill(0);
-        let crc = icrc::compute(flow, &out[..padded]);
+        let crc = match payload_len {
+            0..=STANDARD_MAX => icrc::compute(flow, &out[..padded]),
+            _ => icrc::compute_head(flow, &out[..self.len()], padded),
+        };
         out[padded..padded + ICRC_LEN].copy_from_slice(&crc.to_le_bytes());
         padded + ICRC_LEN
     }
@@ -262,9 +265,22 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// The bytes are not a packet of the RC, XRC or UD service.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let have = bytes.len();
+        let (head, payload_len) = Self::decode_head(bytes, bytes.len())?;
+        let at = head.header().len();
+        Ok(Self {
+            payload: &bytes[at..at + payload_len],
+            ..head
+        })
+    }
+
+    /// Decodes the headers at the front of `bytes`, of a datagram with `have` bytes of payload; gives a packet
+    /// without payload, and how many bytes that has.
+    ///
+    /// # Errors
+    /// As [`Packet::decode`]; or `bytes` ends within the headers.
+    pub fn decode_head(bytes: &'a [u8], have: usize) -> Result<(Self, usize), DecodeError> {
         let truncated = |need| DecodeError::Truncated { have, need };
-        if have < BTH_LEN + ICRC_LEN {
+        if have < BTH_LEN + ICRC_LEN || bytes.len() < BTH_LEN {
             return Err(truncated(BTH_LEN + ICRC_LEN));
         }
         let is_xrc = bytes[0] & opcode::SERVICE == opcode::XRC;
@@ -288,17 +304,14 @@ impl<'a> Packet<'a> {
         };
         let ext_at = BTH_LEN + xrc.header_len();
         let head = ext_at + kind.len();
-        if have < head + ICRC_LEN {
+        if have < head + ICRC_LEN || bytes.len() < head {
             return Err(truncated(head + ICRC_LEN));
         }
         let pad = (bytes[1] >> 4) & 3;
-        let body = &bytes[head..have - ICRC_LEN];
-        if body.len() < usize::from(pad) {
-            return Err(DecodeError::Pad {
-                pad,
-                have: body.len(),
-            });
-        }
+        let body = have - ICRC_LEN - head;
+        let payload_len = body
+            .checked_sub(usize::from(pad))
+            .ok_or(DecodeError::Pad { pad, have: body })?;
         if let Xrc::Request(srqn) = &mut xrc {
             srqn.0 = be24(&bytes[BTH_LEN + 1..]);
         }
@@ -331,11 +344,12 @@ impl<'a> Packet<'a> {
             ExtKind::Deth => Ext::Deth(get_deth(e)),
             ExtKind::DethImm => Ext::DethImm(get_deth(e), be32(&e[8..])),
         };
-        Ok(Self {
+        let packet = Self {
             bth,
             ext,
-            payload: &body[..body.len() - usize::from(pad)],
-        })
+            payload: &[],
+        };
+        Ok((packet, payload_len))
     }
 
     /// The headers alone.

@@ -8,7 +8,11 @@ pub const ICRC_LEN: usize = 4;
 pub const EXT_MAX: usize = 28;
 /// Bytes of the header that names a shared receive queue.
 pub const XRCETH_LEN: usize = 4;
-/// Longest packet with an MTU of 4096.
-pub const PACKET_MAX: usize = BTH_LEN + XRCETH_LEN + EXT_MAX + 4096 + ICRC_LEN;
+/// Longest payload of InfiniBand. The ICRC of a packet with more covers its headers alone.
+pub const STANDARD_MAX: usize = 4096;
+/// Longest headers.
+pub const HEAD_MAX: usize = BTH_LEN + XRCETH_LEN + EXT_MAX;
+/// Longest packet.
+pub const PACKET_MAX: usize = HEAD_MAX + 61_440 + ICRC_LEN;
 /// Default partition key with full membership.
 pub const PKEY_DEFAULT: u16 = 0xffff;

@@ -20,7 +20,7 @@ fn outbox() -> Outbox {
 fn add(outbox: &mut Outbox, dst: AddressVector, packets: usize) {
     let at = outbox.waiting().last().map_or(0, |t| t.start + t.len);
     for i in 0..packets {
-        outbox.add(dst, at + 1000 * i, 1000);
+        outbox.add(dst, at + 1000 * i, 1000, None);
     }
 }
 
@@ -114,12 +114,12 @@ fn refusals_that_last_are_a_failure_and_those_that_end_are_not() {
 fn trains_are_of_one_peer_and_close_with_a_shorter_packet() {
     let mut o = outbox();
     add(&mut o, peer(1), 2);
-    o.add(peer(1), 2000, 500);
-    o.add(peer(1), 2500, 500);
-    o.add(peer(2), 3000, 500);
+    o.add(peer(1), 2000, 500, None);
+    o.add(peer(1), 2500, 500, None);
+    o.add(peer(2), 3000, 500, None);
     // Behind the port of RoCEv2 may be a device that sees how packets are numbered.
-    o.add(peer(ROCE_PORT), 3500, 500);
-    o.add(peer(ROCE_PORT), 4000, 500);
+    o.add(peer(ROCE_PORT), 3500, 500, None);
+    o.add(peer(ROCE_PORT), 4000, 500, None);
     let whole = [
         (1, 0, 3),
         (1, 2500, 1),

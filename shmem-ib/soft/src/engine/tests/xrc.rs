@@ -111,6 +111,7 @@ impl Bench {
                 own: &mut self.rq,
                 shared: None,
             },
+            placed: None,
             received: None,
         };
         let packet = Packet { bth, ext, payload };

@@ -50,6 +50,7 @@ impl Requester {
         if acked <= 0 {
             return;
         }
+        let len = self.sq.front().map_or(0, |wqe| wqe.len);
         self.una = to;
         while self.started > 0 && self.sq[0].end().since(to) <= 0 {
             let Some(wqe) = self.sq.pop_front() else {
@@ -83,7 +84,7 @@ impl Requester {
             self.pacing.on_rtt(now.saturating_sub(sent_at));
             self.probe = None;
         }
-        self.pacing.on_acked(acked as u32);
+        self.pacing.on_acked(acked as u32, len.min(self.limits.mtu));
         self.has_progressed(now);
     }
 
@@ -168,6 +169,20 @@ impl Requester {
             },
             atomic,
         })
+    }
+
+    /// The local buffers of a READ whose next answer has this PSN, where in them its `len` bytes belong; for those that
+    /// would put them there before anything is known of the rest of the packet.
+    pub(crate) fn place(&self, psn: Psn, len: u32) -> Option<(&[Sge], u32)> {
+        let wqe = self.sq.front().filter(|_| self.started > 0)?;
+        let index = psn.since(wqe.first) as u32;
+        let offset = index.checked_mul(self.limits.mtu)?;
+        let fits = matches!(wqe.op, SendOp::Read { .. })
+            && psn == self.una
+            && self.is_outstanding(psn)
+            && index < wqe.packets
+            && (wqe.len - offset).min(self.limits.mtu) == len;
+        fits.then(|| (wqe.buffers(), offset))
     }
 
     /// The answer with this PSN is in memory.

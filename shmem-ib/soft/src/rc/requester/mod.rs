@@ -196,12 +196,13 @@ impl Requester {
             SendOp::Read { raddr, rkey } => {
                 let piece = READ_BURSTS * burst::longest(mtu);
                 let take = left.min(piece - index % piece);
+                let len = (wqe.len - offset).min(take * mtu);
+                let joins = self.pacing.allows_answers(in_flight + take, len.min(mtu));
                 if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || (in_flight > 0 && in_flight + take > self.pacing.read_window())
+                    || (in_flight > 0 && !joins)
                 {
                     return None;
                 }
-                let len = (wqe.len - offset).min(take * mtu);
                 let reth = Reth {
                     va: raddr.wrapping_add(u64::from(offset)),
                     rkey,

@@ -55,6 +55,7 @@ impl Bench {
                 own: &mut self.rq,
                 shared: None,
             },
+            placed: None,
             received: None,
         };
         let handled = self.responder.handle(packet, &mut target);
