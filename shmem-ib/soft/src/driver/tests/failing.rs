@@ -8,7 +8,7 @@ use super::unwilling::Rule;
 use super::{SoftConfig, SoftHca};
 use shmem_connect::endpoint::{ConnError, Endpoint, EndpointConfig};
 use shmem_ib_kit::job::{Job, Plain as _};
-use shmem_verbs::{Hca, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
+use shmem_verbs::{Hca, Mtu, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
 
 /// 64-bit words of a long put: 1 MiB.
 const WORDS: usize = 1 << 17;
@@ -26,11 +26,19 @@ struct Failing {
 
 impl Failing {
     fn new(n: u32) -> Self {
+        Self::of(n, Mtu::M4096)
+    }
+
+    fn of(n: u32, mtu: Mtu) -> Self {
         let mut job = Job::on(n, |number, config| {
             config.rc_timeout = 31;
             config.rc_retry = 7;
             config.connect_deadline = LONG;
-            SoftHca::open(&SoftConfig::loopback(number.into())).expect("a socket")
+            let config = SoftConfig {
+                mtu,
+                ..SoftConfig::loopback(number.into())
+            };
+            SoftHca::open(&config).expect("a socket")
         });
         for pe in &mut job.pes {
             pe.register();
@@ -214,7 +222,13 @@ fn a_way_without_segmentation_costs_other_peers_nothing() {
 
 #[test]
 fn a_full_kernel_is_waited_for_and_nothing_is_lost() {
-    let job = Failing::new(2);
+    for mtu in [Mtu::M4096, Mtu::M61440] {
+        full_kernel(mtu);
+    }
+}
+
+fn full_kernel(mtu: Mtu) {
+    let job = Failing::of(2, mtu);
     job.put(1, 1, 8).expect("a sound way");
     let before = job.hca(0).counters();
     let rule = Rule {
@@ -227,7 +241,8 @@ fn a_full_kernel_is_waited_for_and_nothing_is_lost() {
         let _ = job.put(1, 9, WORDS * 8);
         job.refused() == 400
     });
-    assert_eq!(job.word(1, WORDS - 1), 0x0909_0909_0909_0909);
+    let wrong = (0..WORDS).filter(|at| job.word(1, *at) != 0x0909_0909_0909_0909);
+    assert_eq!(wrong.count(), 0, "{mtu:?}");
     let after = job.hca(0).counters();
     // Each of them would have been the loss of a datagram.
     let again = after.retransmitted - before.retransmitted;

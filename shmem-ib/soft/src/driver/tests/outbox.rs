@@ -129,3 +129,24 @@ fn trains_are_of_one_peer_and_close_with_a_shorter_packet() {
     ];
     assert_eq!(places(&o), whole);
 }
+
+#[test]
+fn what_is_lent_travels_alone_and_is_kept_where_it_has_to_wait() {
+    let mut o = outbox();
+    let lent = |addr| Lent {
+        at: 28,
+        addr,
+        len: 960,
+    };
+    o.add(peer(1), 0, 1000, Some(lent(0x1000)));
+    o.add(peer(1), 1000, 1000, Some(lent(0x2000)));
+    o.add(peer(1), 2000, 1000, None);
+    assert_eq!(places(&o), [(1, 0, 1), (1, 1000, 1), (1, 2000, 1)]);
+    assert_eq!(o.answered(0, Ok(1)), Next::Go);
+    assert_eq!(o.answered(0, errno(libc::EAGAIN)), Next::Wait);
+    let mut read = Vec::new();
+    o.keep(|gap, lent| read.push((gap, lent.addr)));
+    assert_eq!(read, [(1028, 0x2000)]);
+    assert!(o.waiting().iter().all(|train| train.lent.is_none()));
+    o.keep(|_, _| panic!("once is enough"));
+}
