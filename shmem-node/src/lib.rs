@@ -26,6 +26,7 @@
 //! comment on a Release side has its partner on an Acquire side.
 
 pub mod absence;
+pub mod address;
 pub mod barrier;
 pub mod contract;
 pub mod cpus;

@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::address::Address;
 use crate::doorbell::Doorbell;
 use crate::stats::StatsRecord;
 use crate::waiting::Record;
@@ -38,6 +39,8 @@ pub struct PeBlock {
     /// What the collective memory routine that the PE is in was asked for: bytes, and the rest. For
     /// finding PEs that ask for different things.
     pub request: [AtomicU64; 2],
+    /// The UD address of this PE, until it has been handed to the agent.
+    pub address: Address,
     /// Where others wake this PE.
     pub doorbell: Doorbell,
     /// For `shmrun --report`.

@@ -1,5 +1,5 @@
 //! Start-up beside the yardstick: runs commands in turn, several times, and prints for each wall and CPU
-//! times, the memory that the machine had less meanwhile, and the ratio to the first.
+//! times, the memory that the machine had less meanwhile, and the ratios of both to the first.
 //!
 //! `startup [--runs R] [--pes N]` compares `spawn-loop N /bin/true` with `shmrun -n N hello` on one
 //! node and on N/16 nodes. `--beside 'mpiexec.hydra -n {n} {program}'` adds another launcher; one that fails
@@ -98,18 +98,19 @@ fn main() -> io::Result<()> {
             case.memory.push(took.memory);
         }
     }
-    let base = median(&cases[0].wall);
+    let (base, base_cpu) = (median(&cases[0].wall), median(&cases[0].cpu));
     eprintln!(
-        "{n} processes, {} runs: wall median (min), CPU median, memory median, wall ratio",
+        "{n} processes, {} runs: wall median (min), CPU median, memory median, wall ratio, CPU ratio",
         options.runs
     );
     for case in cases.iter().filter(|case| !case.wall.is_empty()) {
         let (wall, best, cpu) = (median(&case.wall), min(&case.wall), median(&case.cpu));
         eprintln!(
-            "{:26} {wall:6.2} s ({best:5.2})  {cpu:6.2} s  {:5.0} MiB  {:5.2}",
+            "{:26} {wall:6.2} s ({best:5.2})  {cpu:6.2} s  {:5.0} MiB  {:5.2}  {:5.2}",
             case.name,
             median(&case.memory),
-            wall / base
+            wall / base,
+            cpu / base_cpu
         );
     }
     Ok(())

@@ -106,7 +106,8 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     let network = made.as_ref().or(again.and_then(|rt| rt.network.as_ref()));
     steps.done(Stat::EndpointWall, Stat::EndpointCpu);
     if let Some(network) = network {
-        attached.pmi.publish(life, &book, &network.endpoint)?;
+        let here = (&node, local);
+        attached.pmi.publish(here, life, &book, &network.endpoint)?;
     }
     steps.done(Stat::GatherWall, Stat::GatherCpu);
 

@@ -1,8 +1,8 @@
-//! PMI under `shmrun`: one message at start, nothing to wait for.
+//! PMI under `shmrun`: one message of a node at start, nothing to wait for.
 //!
-//! The allgather of the UD addresses is started here and runs in the launch agents; its result
-//! appears in the node segment. Nobody needs the replies on the socket. A PE of a job with one node
-//! has nothing to say and sends nothing at all. There is no goodbye either, because a PE that
+//! The PEs of a node leave their UD addresses in its memory, and the last one starts the allgather here. It
+//! runs in the launch agents; its result appears in the node segment. Nobody needs the replies on the
+//! socket. Most PEs have nothing to say and send nothing at all. There is no goodbye either, because a PE that
 //! finalizes may initialise again: the connection ends with the process, and the agent sees in
 //! the PE's block whether it ended in order.
 
@@ -11,9 +11,10 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use shmem_node::address::Addresses;
 use shmem_node::contract::PMI_FD;
 use shmem_node::sys;
-use shmem_pmi::client::calls::{Iallgather, Initialise};
+use shmem_pmi::client::calls::{IallgatherFor, Initialise};
 use shmem_pmi::client::{Client, ClientConfig, ClientError};
 
 use crate::error::Error;
@@ -48,12 +49,12 @@ impl AgentClient {
         })))
     }
 
-    /// Hands this PE's `value` to the job's next allgather, in one system call; gives the number
-    /// of the request, under which the results appear in the node segment.
-    pub(super) fn iallgather(&self, value: &[u8]) -> Result<u32, Error> {
+    /// Hands the addresses of PEs of this node to the job's next allgather, in one system call.
+    pub(super) fn iallgather_for(&self, of: &Addresses) -> Result<(), Error> {
+        let (first, count) = (of.first as u32, of.count as u32);
         self.send("start the allgather", |client| {
-            let request = client.next_request();
-            client.call(&Iallgather(value)).map(|_| request.0 as u32)
+            let call = IallgatherFor(first, count, &of.bytes);
+            client.call(&call).map(drop)
         })
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use shmem_ib::connect::Published;
 use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::device::Device;
+use shmem_node::address::ADDRESS_LEN;
 use shmem_node::segment::NodeView;
 
 use self::agent_client::AgentClient;
@@ -69,17 +70,18 @@ impl Pmi {
     /// Tells the others the address of this PE in its `life`th life. Collective, and does not wait.
     pub(crate) fn publish(
         &self,
+        (view, local): (&NodeView, usize),
         life: u32,
         book: &Book,
         endpoint: &Arc<Endpoint<Device>>,
     ) -> Result<(), Error> {
+        const { assert!(Published::LEN == ADDRESS_LEN) };
         let address: [u8; Published::LEN] = endpoint.published().to_bytes();
         match (self, book) {
-            (Self::Agent(agent), _) => {
-                let request = agent.iallgather(&address)?;
-                debug_assert_eq!(request + 1, life);
-                Ok(())
-            }
+            (Self::Agent(agent), _) => match view.leave_address(local, life, &address) {
+                Some(all) => agent.iallgather_for(&all),
+                None => Ok(()),
+            },
             (Self::Foreign(_), Book::Kvs(book)) => book.exchange(&address, endpoint),
             _ => Ok(()),
         }

@@ -12,7 +12,7 @@ use crate::server::relay::Asking;
 use crate::server::{NodeServer, WaitKind, Waiter};
 use crate::wire::tree::append_pair;
 use crate::wire::v2::Reply;
-use crate::wire::{MAX_KEY, MAX_VALUE};
+use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
 
 /// Most processes for which a reply to `spawn` has a code each.
 const MAX_ERRCODES: u32 = 16 * 1024;
@@ -233,6 +233,30 @@ impl NodeServer {
         session.started += 1;
         self.join(local, request, contribution);
         Ok(request)
+    }
+
+    /// So many PEs of this node, from the one at position `first` on, bring a value each, all equally long, to an
+    /// allgather.
+    pub(in crate::server) fn join_for(
+        &mut self,
+        first: usize,
+        count: usize,
+        values: &[u8],
+    ) -> Result<(), String> {
+        let len = values.len().checked_div(count).unwrap_or(0);
+        let exist = first
+            .checked_add(count)
+            .is_some_and(|end| end <= self.sessions.len());
+        if !exist || !(1..=MAX_ALLGATHER_VALUE).contains(&len) || values.len() != len * count {
+            return Err(format!(
+                "it handed over {} bytes of {count} PEs from local PE {first} on",
+                values.len()
+            ));
+        }
+        for (at, value) in values.chunks_exact(len).enumerate() {
+            self.start(first + at, Contribution::Gather(value.to_vec()))?;
+        }
+        Ok(())
     }
 
     /// The number of the operation that the PE would join next.

@@ -119,6 +119,14 @@ impl NodeServer {
                 let request = self.start(local, Contribution::Gather(value.into_owned()))?;
                 self.reply(local, thread_id, Reply::Iallgather(request));
             }
+            Command::IallgatherFor {
+                first,
+                count,
+                values,
+            } => {
+                self.join_for(first as usize, count as usize, &values)?;
+                self.reply(local, thread_id, Reply::IallgatherFor);
+            }
             Command::Allgather { value } => {
                 let request = self.start(local, Contribution::Gather(value.into_owned()))?;
                 self.wait_for(local, thread_id, request, WaitKind::Allgather);

@@ -396,6 +396,56 @@ fn broken_links_are_reported() {
 }
 
 #[test]
+fn one_pe_hands_over_what_several_bring() {
+    let mut server = server(1, 0);
+    greet(&mut server, 1);
+    // The other one has not even said that it is there.
+    let call = "cmd=iallgather-for;first=0;count=2;value=0a0b0c0d;";
+    server.handle_client_bytes(1, &message(call));
+    let out = outputs(&mut server);
+    let published = out.iter().find_map(|output| match output {
+        Output::Publish {
+            request: 0, values, ..
+        } => Some(values.clone()),
+        _ => None,
+    });
+    assert_eq!(published.expect("complete")[..], [10, 11, 12, 13]);
+    // The next one may be handed over by the other.
+    greet(&mut server, 0);
+    let reply = ask(&mut server, 0, call);
+    assert!(
+        reply.ends_with("cmd=iallgather-for-response;rc=0;"),
+        "{reply}"
+    );
+    assert_eq!(server.completed(), 2);
+}
+
+#[test]
+fn who_hands_over_what_cannot_be_is_not_served() {
+    for call in [
+        "first=1;count=2;value=0a0b;",
+        "first=0;count=0;value=;",
+        "first=0;count=2;value=0a0b0c;",
+        "first=4294967295;count=4294967295;value=0a;",
+        "first=0;count=2;value=;",
+    ] {
+        let mut server = server(1, 0);
+        greet(&mut server, 0);
+        server.handle_client_bytes(0, &message(&format!("cmd=iallgather-for;{call}")));
+        let out = outputs(&mut server);
+        let [Output::ProtocolError { local: 0, text }] = &out[..] else {
+            panic!("{call}: {out:?}");
+        };
+        assert!(
+            text.contains("of 0 PEs")
+                || text.contains("of 2 PEs")
+                || text.contains("of 4294967295 PEs"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn children_share_one_buffer() {
     let mut root = server(3, 0);
     greet(&mut root, 0);

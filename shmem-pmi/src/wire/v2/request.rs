@@ -127,6 +127,16 @@ messages! {
             /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
             value: Cow<'a, [u8]> = Hex("value"),
         },
+        /// Extension `iallgather-for`: what several PEs of the node bring to an `iallgather`, handed over by
+        /// one of them, instead of a message of each; answered at once.
+        IallgatherFor "iallgather-for" {
+            /// Position on the node of the first of these PEs.
+            first: u32 = Number("first", "a position on the node"),
+            /// How many they are.
+            count: u32 = Number("count", "a number of PEs"),
+            /// Their contributions, one behind the other, at most [`DATA_PART`] bytes.
+            values: Cow<'a, [u8]> = HexUpTo("value", DATA_PART),
+        },
         /// Extension `allgather`: collective; answered when complete.
         Allgather "allgather" {
             /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
@@ -201,7 +211,10 @@ impl<'a> Command<'a> {
             Self::Iallgather { .. } | Self::Ifence => (true, true, false),
             Self::Allgather { .. } | Self::Data { .. } => (true, true, true),
             Self::Wait { .. } | Self::Receive { .. } => (true, false, true),
-            Self::Send { .. } | Self::Tell { .. } => (true, false, false),
+            // The PE that sends it need not be one that joins before it sends another.
+            Self::IallgatherFor { .. } | Self::Send { .. } | Self::Tell { .. } => {
+                (true, false, false)
+            }
         };
         Kind {
             extension,
@@ -419,6 +432,13 @@ mod tests {
             "[a-z;]{1,9}".prop_map(|id| Command::JobConnect { job_id: id.into() }),
             "[a-z;]{1,9}".prop_map(|id| Command::JobDisconnect { job_id: id.into() }),
             bytes().prop_map(|value| Command::Iallgather { value }),
+            (any::<u32>(), any::<u32>(), bytes()).prop_map(|(first, count, values)| {
+                Command::IallgatherFor {
+                    first,
+                    count,
+                    values,
+                }
+            }),
             bytes().prop_map(|value| Command::Allgather { value }),
             Just(Command::Ifence),
             any::<u64>().prop_map(|request| Command::Wait { request }),
@@ -436,7 +456,7 @@ mod tests {
 
         #[test]
         fn random_requests_never_panic(
-            name in prop::sample::select(vec!["fullinit", "abort", "wait", "iallgather", "kvs-get", "spawn", "ring", "nla"]),
+            name in prop::sample::select(vec!["fullinit", "abort", "wait", "iallgather", "iallgather-for", "kvs-get", "spawn", "ring", "nla"]),
             rest in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             let mut body = format!("cmd={name};pmirank=").into_bytes();
