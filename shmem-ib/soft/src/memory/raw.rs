@@ -33,7 +33,8 @@ impl RawMemory {
     /// The methods of [`Memory`] may be called only with ranges that are mapped, and writable
     /// for the methods that write. The engine calls them only for ranges inside of a live
     /// registration with the right needed, or inside of the window that processes of an XRC domain
-    /// share. So it is enough that registered memory keeps the promise of `Hca::reg_mr`, and the
+    /// share; and what it lends or names as a place ([`Engine::place`](crate::Engine::place)) lies in such ranges,
+    /// too. So it is enough that registered memory keeps the promise of `Hca::reg_mr`, and the
     /// window that of `SharedWindow`.
     pub unsafe fn new() -> Self {
         Self(())
