@@ -89,4 +89,10 @@ layouts! {
     crowds_on_two_nodes: "-n 71 --nodes 2";
     a_crowd_and_few: "-n 37 --nodes 4";
     sixteen_nodes: "-n 33 --nodes 16";
+    nine_nodes_of_one: "-n 9 --nodes 9";
+    twelve_grow: "-n 12 --nodes 4", "SHMEM_HEAP_REGISTER" = "grow";
+    twelve_xrc: "-n 12 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
+    twelve_few_queue_pairs: "-n 12 --nodes 6", "SHMEM_MAX_QPS" = "2";
+    twelve_lossy: "-n 12 --nodes 4",
+        "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
 }

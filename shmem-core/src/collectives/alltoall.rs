@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::combine::Block;
 use super::reduce::{part, worker};
-use super::select::{Here, Layout, Operation, select, shares};
+use super::select::{Algorithm, Between, Here, Layout, Operation, select, shares};
 use crate::context::Ctx;
 use crate::heap::address::Sym;
 use crate::rma::{Blocks, Completion, copy_blocks, put_blocks};
@@ -104,7 +104,11 @@ impl Runtime {
             return;
         }
         self.announce(team, Operation::Alltoall, bytes, 0);
-        if select(Operation::Alltoall, bytes, Layout::of(team)).here == Here::Few {
+        let Algorithm { here, between } = select(Operation::Alltoall, bytes, Layout::of(team));
+        if between == Between::Exchange {
+            return self.meet(team, || self.exchange_blocks(team, dest, source, blocks));
+        }
+        if here == Here::Few {
             self.meet_here(team);
             let (n, i) = (team.mapping().n_here(), team.mapping().index());
             let workers = shares(n, n * n * bytes);

@@ -57,6 +57,8 @@ pub(super) enum Counter {
     Pieces = 2,
     /// Exchanges of lines on this node: all members count them.
     Lines = 3,
+    /// Exchanges of blocks between leaders.
+    Exchanges = 4,
 }
 
 impl Runtime {
@@ -88,7 +90,12 @@ impl Runtime {
         for at in (slots::DOWN_FLAG..slots::COUNTERS).step_by(8) {
             self.set_word(team.slot(at), 0);
         }
-        for counter in [Counter::Rounds, Counter::Messages, Counter::Pieces] {
+        for counter in [
+            Counter::Rounds,
+            Counter::Messages,
+            Counter::Pieces,
+            Counter::Exchanges,
+        ] {
             self.set_counter(team, counter, 0);
         }
     }

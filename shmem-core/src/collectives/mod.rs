@@ -5,7 +5,8 @@
 //! poll show each other a cache line ([`lines`]). Where they are a crowd, only the leader and a few who work for
 //! all reach into the memory of everybody: each pair costs a page of page tables. Between nodes only *leaders* talk, a member on each
 //! node: along one binomial tree of the team's nodes where messages are few or short, around a ring
-//! where they are long ([`links`]). `alltoall` alone talks between all pairs of members, as it must.
+//! where they are long ([`links`]). `alltoall` alone talks between all pairs: of leaders, by way of others, where
+//! blocks are small ([`exchange`]), and of members where they are not.
 //!
 //! [`select()`](select::select) decides. What a team's members do by the bytes that each gives (in a
 //! collect: that all give together), in the words of [`select::Here`] and [`select::Between`]:
@@ -18,6 +19,7 @@
 //! |---|---|---|
 //! | tree | the depth of the tree, up, down or both: scans have a round for 18 KiB of sums of runs of ranks, collect first one for 2304 lengths | tree edges, `m - 1` |
 //! | ring | `m - 1` parts, of a reduction twice as many; broadcasts go in slabs of 32 KiB, reductions in pieces of 12 KiB | edges of the ring, `m` |
+//! | exchange | one to two, and the tree; in pieces of 12 KiB | of each leader with those 1, 2, 4 ... nodes away |
 //! | pairs | puts to all, then the tree | all pairs of members on different nodes |
 //!
 //! Splitting a team reduces 8 bytes, a few times. Tree and ring go through the leaders in the order of
@@ -39,6 +41,7 @@ mod announce;
 pub(crate) mod api;
 mod broadcast;
 mod combine;
+mod exchange;
 mod gather;
 pub(crate) mod group;
 mod lines;

@@ -32,6 +32,11 @@ const WORKERS: usize = 16;
 /// Bytes that a worker has to do at least: in less than a page it would touch as many pages for less.
 const SHARE: usize = 4 << 10;
 
+/// Members from which on the small blocks of all pairs go together from node to node, and how small: larger
+/// ones are quicker sent straight, once there are connections.
+const MANY_PAIRS: usize = 9;
+const AGGREGATED: usize = 512;
+
 /// Bytes for each pair beside which its page table is little.
 const WORTH_A_TABLE: usize = 64 << 10;
 
@@ -112,6 +117,8 @@ pub(super) enum Between {
     Tree,
     /// Pieces around a ring.
     Ring,
+    /// Blocks for all other nodes in few rounds, by way of others.
+    Exchange,
     /// Not leaders alone: every member puts to every other.
     Pairs,
 }
@@ -173,6 +180,7 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
     let one_node = nodes == 1;
     let lines = one_node && polls && FEW.contains(&here) && bytes <= LINE_DATA;
     let alone = bytes * here <= ALONE || crowd(here) && shares(here, bytes) == 1;
+    let aggregated = members >= MANY_PAIRS && bytes <= AGGREGATED;
     let tree = |result| result <= TREE || result < nodes * PER_NODE;
     let here = match operation {
         Sync | Finalize | Broadcast | Reduce | Fcollect if lines => Here::Lines,
@@ -186,11 +194,13 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         Scan if !one_node || alone => Here::One,
         Fcollect if one_node && members >= MANY && bytes * members <= BOX => Here::One,
         Reduce | Fcollect | Collect if one_node && crowd(here) => Here::Leader,
+        Alltoall if !one_node && aggregated => Here::One,
         Alltoall if one_node && crowd(here) && bytes < WORTH_A_TABLE => Here::Few,
         Reduce | Scan | Fcollect | Collect | Alltoall => Here::Each,
     };
     let between = match operation {
         _ if one_node => Between::Nothing,
+        Alltoall if aggregated => Between::Exchange,
         Alltoall => Between::Pairs,
         Reduce if bytes > MAILBOX => Between::Ring,
         Broadcast | Collect if !tree(bytes) => Between::Ring,
@@ -203,6 +213,7 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::team::slots::PIECE;
 
     const LAYOUTS: [(&str, Layout); 7] = [
         ("4 PEs that poll", layout(4, 1, true)),
@@ -336,6 +347,67 @@ mod tests {
             };
             assert!(fits, "{operation:?} of {bytes} bytes on {layout:?}");
         });
+    }
+
+    /// What goes on between nodes, by the model in which each message takes as long as any other: messages
+    /// one after the other, and all connections.
+    fn model(operation: Operation, bytes: usize, layout: Layout) -> (usize, usize) {
+        let Layout { members, nodes, .. } = layout;
+        let digits = nodes.next_power_of_two().trailing_zeros() as usize;
+        let tree = (2 * digits, nodes - 1);
+        match select(operation, bytes, layout).between {
+            Between::Nothing => (0, 0),
+            Between::Tree => match operation {
+                // First one for the lengths.
+                Operation::Collect => (tree.0 * (1 + members.div_ceil(BOX / 8)), tree.1),
+                Operation::Scan => (tree.0 * (bytes * nodes).div_ceil(BOX).max(1), tree.1),
+                _ => tree,
+            },
+            Between::Ring => match operation {
+                Operation::Reduce => {
+                    let pieces = bytes.div_ceil(nodes).div_ceil(PIECE);
+                    ((nodes - 1) * (pieces + 1), nodes)
+                }
+                _ => (nodes - 1, nodes),
+            },
+            Between::Exchange => {
+                let item = layout.here * layout.here * bytes;
+                let pieces = (item * nodes.div_ceil(2)).div_ceil(PIECE);
+                // Each piece has to be allowed.
+                (2 * digits * pieces + tree.0, nodes * digits)
+            }
+            Between::Pairs => (members - layout.here, members * (members - layout.here) / 2),
+        }
+    }
+
+    /// Short collectives take messages and connections by the logarithm of the nodes, up to thousands of them.
+    #[test]
+    fn short_collectives_scale_by_the_model() {
+        for digits in 1..=12 {
+            for nodes in [1 << digits, (1 << digits) - 1, (1 << digits) + 1] {
+                for here in [1, 2, 4, 16] {
+                    for bytes in [0, 8, 64] {
+                        for &operation in Operation::ALL {
+                            let layout = layout(here, nodes, false);
+                            let (messages, connections) = model(operation, bytes, layout);
+                            let digits = digits + 1;
+                            // Rooms are filled several times where there are thousands of members: a scan's and a
+                            // collect's hold 18 KiB, and the items of an exchange go in pieces of 12.
+                            let fills =
+                                1 + 2 * here * here * nodes * bytes / PIECE + layout.members / 1024;
+                            let case =
+                                format!("{operation:?} of {bytes} bytes, {nodes} nodes of {here}");
+                            assert!(
+                                messages <= 6 * digits * fills.max(1),
+                                "{case}: {messages} messages"
+                            );
+                            let few = (nodes * digits).max(MANY_PAIRS * MANY_PAIRS);
+                            assert!(connections <= few, "{case}: {connections} connections");
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Nodes with different numbers of members agree; where a reduction's parts go, too.

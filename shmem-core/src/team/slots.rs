@@ -31,6 +31,10 @@ pub(crate) const BARRIER: usize = 0;
 pub(crate) const DOWN_FLAG: usize = 512;
 /// Flags of messages from children, a line each.
 pub(crate) const UP_FLAGS: usize = DOWN_FLAG + LINE;
+/// In the same lines, for exchanges with who is 1, 2, 4 ... nodes away: how many pieces the one to the left has sent,
+/// and how many the one to the right allows.
+pub(crate) const ARRIVED: usize = UP_FLAGS + 8;
+pub(crate) const ALLOWED: usize = UP_FLAGS + 16;
 /// Flag of messages from the left neighbour in the ring.
 pub(crate) const RING_FLAG: usize = UP_FLAGS + MAX_CHILDREN * LINE;
 /// How many pieces the right neighbour in the ring has taken from its staging room.

@@ -1,0 +1,207 @@
+//! Exchange of small blocks between all nodes in few rounds, after Bruck, Ho, Kipnis, Upfal and Weathersby
+//! (1997).
+//!
+//! Sent one by one, the blocks of an `alltoall` are as many messages as there are pairs of PEs, and need as many
+//! connections. Here the leader of a node puts together what its members have for those of another, an *item*,
+//! and items travel in steps of 1, 2, 4 ... nodes to the right: in round `k` a leader passes on all items whose way
+//! has a step of 2^k. So there are as many rounds, messages and connections of a leader as the number of nodes
+//! has binary digits; in return an item is sent as many times as its distance has digits that are set.
+//!
+//! What is passed on goes in pieces to the staging room of the slot. The receiver allows them: it may
+//! still be in an earlier round, or collective. Nobody leaves before all have what they wait for, so
+//! the room is free for who comes next. Numbers in flags begin with that of the exchange, so that they grow.
+
+use super::links::Counter;
+use crate::heap::address::Sym;
+use crate::rma::{Blocks, Completion, copy_blocks};
+use crate::runtime::Runtime;
+use crate::team::Team;
+use crate::team::slots::{ALLOWED, ARRIVED, LINE, PIECE, STAGING};
+
+/// Rounds among so many nodes.
+pub(super) fn rounds(nodes: usize) -> usize {
+    nodes.next_power_of_two().trailing_zeros() as usize
+}
+
+/// The distances of the items that every node passes on in a round, in their order in the message.
+fn passed_on(nodes: usize, round: usize) -> impl Iterator<Item = usize> {
+    (1..nodes).filter(move |distance| distance >> round & 1 == 1)
+}
+
+/// The nodes from which and for which the item of a distance is that a node holds before a round.
+fn held(node: usize, nodes: usize, round: usize, distance: usize) -> (usize, usize) {
+    let gone = distance & ((1 << round) - 1);
+    let origin = (node + nodes - gone) % nodes;
+    (origin, (origin + distance) % nodes)
+}
+
+/// Numbers of pieces in a flag, behind that of the exchange.
+const PIECES: u32 = 24;
+
+impl Runtime {
+    /// Sends block `k` of each member to member `k`. For leaders, when their nodes have arrived.
+    pub(super) fn exchange_blocks(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
+        let mapping = team.mapping();
+        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let bytes = blocks.count * blocks.bytes;
+        let right = |round: usize| mapping.leader((node + (1 << round)) % nodes);
+        if let Some(network) = &self.network {
+            let leaders = (0..rounds(nodes)).map(|round| right(round) as u32);
+            network.endpoint.connect_ahead(leaders);
+        }
+        let mut ranks = vec![Vec::new(); nodes];
+        (0..team.n_pes()).for_each(|rank| ranks[mapping.node_of(rank)].push(rank));
+        let size = |(origin, to): (usize, usize)| ranks[origin].len() * ranks[to].len() * bytes;
+
+        // By distance. Inside, by receiver and then by sender.
+        let pack = |distance: usize| {
+            let to = (node + distance) % nodes;
+            let mut item = vec![0u8; size((node, to))];
+            let mut places = item.chunks_exact_mut(bytes);
+            for &rank in &ranks[to] {
+                for (i, place) in (0..mapping.n_here()).zip(&mut places) {
+                    let at = source.offset() + rank * blocks.count * blocks.source_stride;
+                    let packed = Blocks {
+                        dest_stride: blocks.bytes,
+                        ..blocks
+                    };
+                    // SAFETY: elements inside the source of a member that has arrived; the place has room.
+                    unsafe {
+                        let at = self.neighbour(mapping.local(i), at);
+                        copy_blocks(at, place.as_mut_ptr(), packed);
+                    }
+                }
+            }
+            item
+        };
+        let mut items: Vec<Vec<u8>> = (0..nodes).map(pack).collect();
+
+        let exchange = self.count(team, Counter::Exchanges, 1) + 1;
+        for round in 0..rounds(nodes) {
+            let left = (node + nodes - (1 << round)) % nodes;
+            let mut out = Vec::new();
+            for distance in passed_on(nodes, round) {
+                out.append(&mut items[distance]);
+            }
+            let size = |distance| size(held(left, nodes, round, distance));
+            let mut come = vec![0; passed_on(nodes, round).map(size).sum()];
+            let partners = (right(round), mapping.leader(left));
+            self.trade(team, (exchange, round), partners, &out, &mut come);
+            let mut rest = &come[..];
+            for distance in passed_on(nodes, round) {
+                let (item, behind) = rest.split_at(size(distance));
+                items[distance] = item.to_vec();
+                rest = behind;
+            }
+        }
+
+        for (distance, item) in items.iter().enumerate() {
+            let origin = (node + nodes - distance) % nodes;
+            let mut places = item.chunks_exact(bytes);
+            for i in 0..mapping.n_here() {
+                for (&rank, block) in ranks[origin].iter().zip(&mut places) {
+                    let at = dest.offset() + rank * blocks.count * blocks.dest_stride;
+                    let unpacked = Blocks {
+                        source_stride: blocks.bytes,
+                        ..blocks
+                    };
+                    // SAFETY: elements inside a destination of this node, which is ready.
+                    unsafe {
+                        let at = self.neighbour(mapping.local(i), at);
+                        copy_blocks(block.as_ptr(), at, unpacked);
+                    }
+                }
+            }
+        }
+        self.meet_leaders(team);
+    }
+
+    /// Sends `out` to one leader, and gets `come` from another, in a round of an exchange.
+    fn trade(
+        &self,
+        team: &Team,
+        (exchange, round): (u64, usize),
+        (to, from): (usize, usize),
+        out: &[u8],
+        come: &mut [u8],
+    ) {
+        let [arrived, allowed] = [ARRIVED, ALLOWED].map(|at| team.slot(at) + round * LINE);
+        let number = |pieces: usize| exchange << PIECES | pieces as u64;
+        let room = |piece: usize| team.slot(STAGING) + piece % 2 * PIECE;
+        let (outward, inward) = (out.len().div_ceil(PIECE), come.len().div_ceil(PIECE));
+        // No more than come, so that no number is on its way when the round is over.
+        let allow = |taken: usize| {
+            let pieces = inward.min(taken + 2);
+            if taken == 0 || pieces > taken + 1 {
+                self.tell(from, allowed, number(pieces));
+            }
+        };
+        if inward > 0 {
+            allow(0);
+        }
+        let (mut sent, mut taken) = (0, 0);
+        while sent < outward || taken < inward {
+            let may_send = || sent < outward && self.word(allowed) >= number(sent + 1);
+            let may_take = || taken < inward && self.word(arrived) >= number(taken + 1);
+            self.wait_for(|| self.in_collective(team), || may_send() || may_take());
+            if may_take() {
+                let piece = &mut come[taken * PIECE..];
+                let len = piece.len().min(PIECE);
+                let staged = self.own(room(taken));
+                // SAFETY: the piece lies in the room of the slot, where nobody writes before it is allowed.
+                unsafe { crate::heap::access::copy(staged, piece.as_mut_ptr(), len) };
+                taken += 1;
+                allow(taken);
+            }
+            if may_send() {
+                let piece = &out[sent * PIECE..];
+                let len = piece.len().min(PIECE);
+                self.write(to, room(sent), piece.as_ptr(), len, Completion::OnReturn);
+                self.tell(to, arrived, number(sent + 1));
+                sent += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every item goes from its origin to where it belongs, and nothing else arrives.
+    #[test]
+    fn items_arrive() {
+        for nodes in (1..70).chain([127, 128, 129, 512]) {
+            // The item of each distance that each node has.
+            let mut items: Vec<Vec<(usize, usize)>> = (0..nodes)
+                .map(|node| (0..nodes).map(|d| (node, (node + d) % nodes)).collect())
+                .collect();
+            for round in 0..rounds(nodes) {
+                let before = items.clone();
+                for (node, items) in items.iter_mut().enumerate() {
+                    let left = (node + nodes - (1 << round)) % nodes;
+                    for distance in passed_on(nodes, round) {
+                        let item = before[left][distance];
+                        assert_eq!(item, held(left, nodes, round, distance));
+                        items[distance] = item;
+                    }
+                }
+            }
+            for (node, items) in items.into_iter().enumerate() {
+                for (distance, item) in items.into_iter().enumerate() {
+                    assert_eq!(
+                        item,
+                        ((node + nodes - distance) % nodes, node),
+                        "{nodes} nodes"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rounds_are_digits() {
+        let found: Vec<usize> = [1, 2, 3, 4, 5, 8, 9, 4096].map(rounds).into();
+        assert_eq!(found, [0, 1, 2, 2, 3, 3, 4, 12]);
+    }
+}
