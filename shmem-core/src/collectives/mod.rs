@@ -2,11 +2,13 @@
 //!
 //! Inside a node data moves by shared memory, straight from and to the symmetric arrays; the members
 //! *meet*, and one of them may act for all before it lets the others go ([`meet`](self)), or a few who
-//! poll show each other a cache line ([`lines`]). Where they are a crowd, only the leader and a few who work for
-//! all reach into the memory of everybody: each pair costs a page of page tables. Between nodes only *leaders* talk, a member on each
-//! node: along one binomial tree of the team's nodes where messages are few or short, around a ring
-//! where they are long ([`links`]). `alltoall` alone talks between all pairs: of leaders, by way of others, where
-//! blocks are small ([`exchange`]), and of members where they are not.
+//! poll show each other a cache line ([`lines`]). Where they are a crowd, only the leader and a few who
+//! work for all reach into the memory of everybody: each pair costs a page of page tables.
+//!
+//! Between nodes only *leaders* talk, a member on each node: along one binomial tree of the team's nodes
+//! where messages are few or short, around a ring where they are long ([`links`]). `alltoall` alone talks
+//! between all pairs: of leaders, by way of others, where blocks are small ([`exchange`]), and of members
+//! where they are not.
 //!
 //! [`select()`](select::select) decides. What a team's members do by the bytes that each gives (in a
 //! collect: that all give together), in the words of [`select::Here`] and [`select::Between`]:
