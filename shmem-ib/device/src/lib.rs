@@ -106,7 +106,6 @@ delegate! {
         fn wake(&self);
         fn wakes(&self) -> u64;
         fn wait_since(&self, wakes: u64, max: Duration) -> Wake;
-        fn request_acks(&self);
         fn inbound_mark(&self, qp: Qpn) -> Option<u32>;
         fn counters(&self) -> Counters;
         fn inbound(&self) -> u64;

@@ -28,8 +28,6 @@ pub(crate) struct RcService {
     pub(crate) requester: Option<Requester>,
     /// When it last brought much.
     pub(crate) sent: Sent,
-    /// It is in the list of queue pairs with packets that do not ask for an acknowledgement.
-    pub(crate) in_unasked: bool,
 }
 
 #[derive(Debug, Default)]

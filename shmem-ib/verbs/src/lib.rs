@@ -207,10 +207,6 @@ pub trait Hca: Send + Sync + 'static {
     /// came between the two, whichever other threads have returned for that already.
     fn wait_since(&self, wakes: u64, max: Duration) -> Wake;
 
-    /// Somebody waits for completions of work requests: what was sent without asking the peer for an
-    /// acknowledgement at once asks for it now. Devices always ask.
-    fn request_acks(&self) {}
-
     /// A number that changes whenever an RC queue pair has taken in a request of its peer; `None`
     /// if the device cannot tell, or the queue pair is not ready to receive.
     fn inbound_mark(&self, qp: Qpn) -> Option<u32> {

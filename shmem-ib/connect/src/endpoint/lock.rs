@@ -148,30 +148,17 @@ impl<'a, H: Hca> Locked<'a, H> {
                 }
                 return result;
             }
-            self.go_on(&mut backoff, &what);
-        }
-    }
-
-    /// One turn of a wait: makes progress, or pauses.
-    pub(super) fn go_on(
-        &mut self,
-        backoff: &mut Backoff<'a>,
-        what: impl Fn(&Driver<H>) -> Awaited,
-    ) {
-        if !std::mem::replace(&mut backoff.asked, true) {
-            self.hca.request_acks();
-        }
-        if self.poll() {
-            backoff.renew();
-        } else {
-            self.pause(backoff, what);
+            if self.poll() {
+                backoff.renew();
+            } else {
+                self.pause(&mut backoff, &what);
+            }
         }
     }
 
     /// Begins a wait.
     pub(super) fn backoff(&self) -> Backoff<'a> {
         Backoff {
-            asked: false,
             spin: self.endpoint.spin_limit.spin(),
             yields: YIELD_ROUNDS,
             sleep: FIRST_SLEEP,
@@ -186,7 +173,11 @@ impl<'a, H: Hca> Locked<'a, H> {
     }
 
     /// Lets others have the lock, later the core, and in the end sleeps until the HCA has work.
-    fn pause(&mut self, backoff: &mut Backoff<'a>, what: impl Fn(&Driver<H>) -> Awaited) {
+    pub(super) fn pause(
+        &mut self,
+        backoff: &mut Backoff<'a>,
+        what: impl Fn(&Driver<H>) -> Awaited,
+    ) {
         if self.endpoint.spin_limit.again(&mut backoff.spin) {
             // No pause: the poll before was a system call, and the answer may be here.
             self.unlocked(|_| ());
@@ -241,8 +232,6 @@ impl<'a, H: Hca> Locked<'a, H> {
 
 /// How long a waiting thread still does what, before it sleeps.
 pub(super) struct Backoff<'a> {
-    /// Peers were asked for acknowledgements that nobody had asked for.
-    asked: bool,
     spin: Spin,
     yields: u32,
     sleep: Duration,

@@ -128,15 +128,6 @@ impl Hca for SoftHca {
         sleep::wait(&Sleeper(self), Some(wakes), max)
     }
 
-    fn request_acks(&self) {
-        let mut inner = self.lock();
-        if inner.engine.request_acks() {
-            let now = self.now();
-            self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
-            sleep::announce(&Sleeper(self), &mut inner, now);
-        }
-    }
-
     fn set_alarm(&self, after: Option<Duration>) {
         sleep::set_alarm(&Sleeper(self), after);
     }

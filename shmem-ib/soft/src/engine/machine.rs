@@ -11,7 +11,7 @@ use crate::queues::completion::{CqTable, Pushed};
 use crate::queues::receive::Received;
 use crate::queues::send::Done;
 use crate::queues::shared::SrqTable;
-use crate::rc::requester::{Expiry, Requester};
+use crate::rc::requester::Expiry;
 use crate::rc::share::Share;
 use crate::secrets::Secrets;
 use crate::timers::Timers;
@@ -35,8 +35,6 @@ pub struct Engine<M> {
     pub(crate) xrcds: DomainTable,
     /// Queue pairs which may have something to send, in turn.
     pub(crate) ready: VecDeque<Qpn>,
-    /// Queue pairs which may have packets in flight that do not ask for an acknowledgement.
-    pub(crate) unasked: Vec<Qpn>,
     /// Bytes that the first of `ready` has sent in this turn.
     pub(crate) turn: u32,
     pub(crate) timers: Timers,
@@ -78,7 +76,6 @@ impl<M: Memory> Engine<M> {
             cqs: CqTable::default(),
             qps: Slots::scattered(secrets.next_u64()),
             ready: VecDeque::new(),
-            unasked: Vec::new(),
             turn: 0,
             timers: Timers::default(),
             counters: Counters::default(),
@@ -210,7 +207,7 @@ impl<M: Memory> Engine<M> {
             any = true;
             match requester.on_timeout(now) {
                 Expiry::NotDue => {}
-                Expiry::RnrOver | Expiry::Ask => self.mark_ready(qpn),
+                Expiry::RnrOver => self.mark_ready(qpn),
                 Expiry::Resend => {
                     self.counters.timeouts += 1;
                     self.mark_ready(qpn);
@@ -222,25 +219,6 @@ impl<M: Memory> Engine<M> {
                 }
             }
             self.queue_timer(qpn);
-        }
-        any
-    }
-
-    /// Somebody waits for completions: what was sent without asking for an acknowledgement is asked for
-    /// now. Returns whether there was any.
-    pub fn request_acks(&mut self) -> bool {
-        let mut any = false;
-        while let Some(qpn) = self.unasked.pop() {
-            let Some(qp) = self.qps.get_mut(qpn.0) else {
-                continue;
-            };
-            if let Service::Rc(rc) = &mut qp.service {
-                rc.in_unasked = false;
-                if rc.requester.as_mut().is_some_and(Requester::demand) {
-                    self.mark_ready(qpn);
-                    any = true;
-                }
-            }
         }
         any
     }

@@ -165,11 +165,6 @@ impl<M: Memory> Engine<M> {
         if let Some(domain) = elsewhere {
             domain.exit();
         }
-        if handled == Handled::Executed(true)
-            && let Some(requester) = &mut rc.requester
-        {
-            requester.peer_has_turn();
-        }
         let received = target
             .received
             .map(|received| Received { srqn, ..received });

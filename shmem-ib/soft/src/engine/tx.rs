@@ -175,7 +175,7 @@ impl<M: Memory> Engine<M> {
                     ..Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req)
                 };
                 let header = Header { bth, ext: r.ext };
-                let (psn, ends_burst, unasked) = (r.psn, r.ends_burst, r.unasked);
+                let (psn, ends_burst) = (r.psn, r.ends_burst);
                 let len = match r.payload {
                     Payload::None => 0,
                     Payload::Inline(data) => data.len(),
@@ -201,11 +201,7 @@ impl<M: Memory> Engine<M> {
                     }
                 }
                 self.counters.retransmitted += u64::from(r.again);
-                let len = header.seal(buf, len, &flow);
-                if unasked && !std::mem::replace(&mut rc.in_unasked, true) {
-                    self.unasked.push(qpn);
-                }
-                sent(len, ends_burst, lent)
+                sent(header.seal(buf, len, &flow), ends_burst, lent)
             }
         }
     }

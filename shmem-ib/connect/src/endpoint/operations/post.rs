@@ -354,8 +354,10 @@ impl<H: Hca> Locked<'_, H> {
             match unsafe { self.post(id, target, what, sge, inline) } {
                 Ok(Posted::Yes) => return Ok(()),
                 Ok(Posted::NoRoom) => {
-                    let pe = target.pe;
-                    self.go_on(&mut backoff, |_| Awaited::Operation(pe));
+                    if !self.poll() {
+                        let pe = target.pe;
+                        self.pause(&mut backoff, |_| Awaited::Operation(pe));
+                    }
                 }
                 Ok(Posted::Elsewhere) => match self.retarget(id, target) {
                     Ok(()) => what = what.aimed_at(target.raddr, target.rkey),

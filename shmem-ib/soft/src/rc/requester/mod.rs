@@ -17,13 +17,11 @@
 //! where that piece ends, whatever the window is by then: responders drop a repeated request that is
 //! no part of one which they have executed.
 //!
-//! What the peer's packets say is in `answers`; what is sent again, and when, in `retransmission`; which
-//! packets need not be acknowledged at once, in `asking`.
+//! What the peer's packets say is in `answers`; what is sent again, and when, in `retransmission`.
 
 #![forbid(unsafe_code)]
 
 mod answers;
-mod asking;
 mod retransmission;
 
 use std::collections::VecDeque;
@@ -32,7 +30,6 @@ use crate::queues::send::{Done, Payload, Wqe};
 use crate::rc::burst::{self, Place};
 use crate::rc::pacing::Pacing;
 use crate::wire::{AtomicEth, Ext, Opcode, Reth};
-use asking::Asking;
 pub(crate) use retransmission::{Expiry, Limits};
 use retransmission::{InFlight, expiry};
 use shmem_verbs::{Psn, SendOp, SrqNum, WcStatus};
@@ -56,8 +53,6 @@ pub(crate) struct Request<'a> {
     pub(crate) again: bool,
     /// It is the last one of a burst, which had better not wait for more.
     pub(crate) ends_burst: bool,
-    /// It ends a message, and does not ask for an acknowledgement: see [`asking`].
-    pub(crate) unasked: bool,
 }
 
 #[derive(Debug)]
@@ -76,7 +71,6 @@ pub(crate) struct Requester {
     gone_back_to: Option<Psn>,
     /// Behind the last packet in flight that asks for an acknowledgement.
     asked_to: Psn,
-    asking: Asking,
     /// What was in flight when a timeout began to repeat it.
     before_timeout: Option<InFlight>,
     /// A packet sent once, whose acknowledgement gives a round trip.
@@ -111,7 +105,6 @@ impl Requester {
             awaiting: VecDeque::new(),
             gone_back_to: None,
             asked_to: sq_psn,
-            asking: Asking::default(),
             before_timeout: None,
             probe: None,
             rnr_until: None,
@@ -141,9 +134,9 @@ impl Requester {
         self.sq.push_back(wqe);
     }
 
-    /// Whether no acknowledgement will come and cause a send: nothing that is in flight asks for one.
+    /// Whether nothing is in flight, so that no acknowledgement will come and cause a send.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.asked_to.since(self.una) <= 0
+        self.cur == self.una
     }
 
     /// Work requests that were not begun.
@@ -158,7 +151,7 @@ impl Requester {
 
     /// Whether there is anything to send, now or when the window allows it.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.cur != self.next || self.backlog() > 0 || self.asking.is_due()
+        self.cur != self.next || self.backlog() > 0
     }
 
     /// The next packet, if the window, the peer and the queue allow one.
@@ -166,8 +159,8 @@ impl Requester {
         if self.rnr_until.is_some() {
             return None;
         }
-        if self.cur == self.next && !self.start_next() {
-            return self.repeat_last();
+        if self.cur == self.next {
+            self.start_next()?;
         }
         let mtu = self.limits.mtu;
         let wqe = &self.sq[self.cur_wqe];
@@ -189,8 +182,7 @@ impl Requester {
                 // If nothing may follow this packet, only its acknowledgement helps.
                 let next = if place.ends { burst::longest(mtu) } else { 1 };
                 let last = !allowed || !self.pacing.allows(in_flight + 1, mtu, next);
-                let short = wqe.packets == 1 && !again;
-                let ack_req = last || (place.ends_pair && !(short && self.asking.may_wait()));
+                let ack_req = place.ends_pair || last;
                 (1, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
@@ -268,7 +260,6 @@ impl Requester {
             self.cur_wqe += 1;
         }
         self.cur = self.cur.add(take);
-        self.asking.sent(ack_req);
         if ack_req {
             self.asked_to = self.cur;
         }
@@ -276,8 +267,7 @@ impl Requester {
         if self.cur.since(self.high) > 0 {
             self.high = self.cur;
         }
-        // One that does not ask is answered late.
-        if !again && self.probe.is_none() && (ack_req || wqe.packets > 1) {
+        if !again && self.probe.is_none() {
             self.probe = Some((psn, now));
         }
         if in_flight == 0 && !again {
@@ -296,34 +286,31 @@ impl Requester {
             payload,
             again,
             ends_burst: take == 1 && wqe_ends_burst,
-            unasked: !ack_req && wqe.packets == 1,
         })
     }
 
-    /// Gives PSNs to the next work request, if there is one that may begin.
-    fn start_next(&mut self) -> bool {
+    /// Gives PSNs to the next work request.
+    fn start_next(&mut self) -> Option<()> {
         let assigned = self.next.since(self.una) as u32;
         let mtu = self.limits.mtu;
-        let Some(wqe) = self.sq.get_mut(self.started) else {
-            return false;
-        };
+        let wqe = self.sq.get_mut(self.started)?;
         // Everything begun has been sent, so whatever lacks its answer is in `awaiting`.
         if wqe.fence && !self.awaiting.is_empty() {
-            return false;
+            return None;
         }
         let packets = match wqe.op {
             SendOp::FetchAdd { .. } | SendOp::CmpSwap { .. } => 1,
             _ => wqe.len.div_ceil(mtu).max(1),
         };
         if assigned + packets >= PSN_WINDOW {
-            return false;
+            return None;
         }
         wqe.first = self.next;
         wqe.packets = packets;
         self.cur_wqe = self.started;
         self.started += 1;
         self.next = self.next.add(packets);
-        true
+        Some(())
     }
 
     /// The oldest unacknowledged packet.
@@ -361,8 +348,6 @@ impl Requester {
         self.una = self.high;
         self.cur = self.high;
         self.next = self.high;
-        self.asked_to = self.high;
-        self.asking = Asking::default();
         self.awaiting.clear();
         self.before_timeout = None;
         self.timer = None;

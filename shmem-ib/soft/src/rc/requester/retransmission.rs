@@ -37,8 +37,6 @@ pub(crate) enum Expiry {
     Resend,
     /// The peer has had the time that it asked for.
     RnrOver,
-    /// Nothing was lost, as far as anybody can know: it is time to ask for an acknowledgement.
-    Ask,
     /// The retry budget is used up.
     GiveUp,
 }
@@ -149,12 +147,6 @@ impl Requester {
         let Some(late) = self.timer.and_then(|at| now.checked_sub(at)) else {
             return Expiry::NotDue;
         };
-        if self.is_unasked() {
-            self.demand();
-            self.progress_at = now;
-            self.arm(now);
-            return Expiry::Ask;
-        }
         // A process that was stopped has heard nobody, and its peers may go on a while after it. One that
         // is always late would wait too long for a peer that is gone.
         if late >= STOPPED_NS && !std::mem::replace(&mut self.was_late, true) {
