@@ -20,7 +20,8 @@ pub struct SoftConfig {
     /// UDP ports, from the first to the last, of which to bind one that is free; 0 and 0: any. 4791 is
     /// the one of RoCEv2.
     pub ports: (u16, u16),
-    /// Payload per packet: [`Mtu::M4096`] on the loopback, [`Mtu::M1024`] on Ethernet.
+    /// Payload per packet: [`Mtu::M1024`] on Ethernet; on the loopback [`Mtu::M4096`], or [`Mtu::M61440`] if no peer is of
+    /// another make.
     pub mtu: Mtu,
     /// How packets are marked. Service levels mean nothing to sockets.
     pub lane: Lane,

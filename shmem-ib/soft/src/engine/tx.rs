@@ -27,8 +27,7 @@ pub struct Transmit {
     pub lent: Option<Lent>,
 }
 
-/// Payload that was not copied into its packet, where a gap is left for it. It is valid until anything else is
-/// asked of the engine.
+/// Payload that was not copied into its packet, where a gap is left for it. It is valid until a registration ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lent {
     /// Where the gap begins in the packet.
