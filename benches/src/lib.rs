@@ -5,7 +5,7 @@
 //! * `spawn-loop`: that loop.
 //! * `idle`: PEs that meet and report the memory they need.
 //! * `p2p`: time and CPU time per one-sided operation between two PEs.
-//! * `raw-udp`: the same rows over bare sockets, the limit between nodes.
+//! * `raw-sockets`: the same rows over bare sockets, the limit between nodes.
 //! * `collectives`: time of collectives on all PEs.
 //! * `compare`: both beside their twins in C on other OpenSHMEM libraries, and on none, in turn.
 //! * `first_contact`: time of the first operation between two PEs, by what the target does.

@@ -213,7 +213,7 @@ impl Candidate {
     /// # Errors
     /// If it has not been built.
     pub fn sockets() -> Result<Self, String> {
-        const PROGRAM: &str = "raw-udp";
+        const PROGRAM: &str = "raw-sockets";
         job::built(PROGRAM).map_err(|e| e.to_string())?;
         Ok(Self {
             key: "raw",
