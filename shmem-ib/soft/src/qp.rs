@@ -9,6 +9,7 @@ use crate::queues::send::{Done, Wqe};
 use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
 use crate::rc::share::Sent;
+use crate::rc::turns::Turns;
 use shmem_verbs::provider::Slots;
 use shmem_verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, SrqNum, WcStatus};
 
@@ -28,6 +29,10 @@ pub(crate) struct RcService {
     pub(crate) requester: Option<Requester>,
     /// When it last brought much.
     pub(crate) sent: Sent,
+    /// Which acknowledgements may wait.
+    pub(crate) turns: Turns,
+    /// It is in the list of those that a message came to since the HCA was polled.
+    pub(crate) in_taken: bool,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +117,7 @@ impl Qp {
         self.state = QpState::Err;
         match &mut self.service {
             Service::Rc(rc) => {
+                rc.turns = Turns::default();
                 if let Some(requester) = &mut rc.requester {
                     requester.flush(out);
                 }
@@ -120,10 +126,14 @@ impl Qp {
         }
     }
 
-    /// When the requester wants to be called.
+    /// When the requester wants to be called, or an acknowledgement has been held for long enough.
     pub(crate) fn deadline(&self) -> Option<u64> {
         match &self.service {
-            Service::Rc(rc) => rc.requester.as_ref().and_then(Requester::deadline),
+            Service::Rc(rc) => {
+                let requester = rc.requester.as_ref().and_then(Requester::deadline);
+                let held = rc.turns.deadline();
+                held.into_iter().chain(requester).min()
+            }
             Service::Ud(_) => None,
         }
     }

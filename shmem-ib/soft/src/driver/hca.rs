@@ -174,6 +174,7 @@ impl SoftHca {
     /// Receives, lets timers act, and sends. Returns whether anything happened.
     pub(super) fn pump(&self, inner: &mut Inner) -> bool {
         let (mut busy, mut receives, mut left) = (false, 0, BYTES_PER_PUMP);
+        inner.engine.polled();
         if inner.rx.is_empty() {
             inner.rx = Pages::new(DATAGRAM_MAX);
         }

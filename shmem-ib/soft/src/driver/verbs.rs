@@ -84,7 +84,12 @@ impl Hca for SoftHca {
     }
 
     fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
-        self.lock().engine.destroy_qp(qp)
+        let mut inner = self.lock();
+        // No request will take along what its peer waits for.
+        inner.engine.polled();
+        let now = self.now();
+        self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
+        inner.engine.destroy_qp(qp)
     }
 
     unsafe fn post_send(&self, qp: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError> {

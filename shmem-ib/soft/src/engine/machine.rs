@@ -35,6 +35,8 @@ pub struct Engine<M> {
     pub(crate) xrcds: DomainTable,
     /// Queue pairs which may have something to send, in turn.
     pub(crate) ready: VecDeque<Qpn>,
+    /// Queue pairs that a message came to since the HCA was polled.
+    pub(crate) taken: Vec<Qpn>,
     /// Bytes that the first of `ready` has sent in this turn.
     pub(crate) turn: u32,
     pub(crate) timers: Timers,
@@ -76,6 +78,7 @@ impl<M: Memory> Engine<M> {
             cqs: CqTable::default(),
             qps: Slots::scattered(secrets.next_u64()),
             ready: VecDeque::new(),
+            taken: Vec::new(),
             turn: 0,
             timers: Timers::default(),
             counters: Counters::default(),
@@ -201,6 +204,7 @@ impl<M: Memory> Engine<M> {
             let Service::Rc(rc) = &mut qp.service else {
                 continue;
             };
+            let held = rc.turns.on_timeout(now);
             let Some(requester) = &mut rc.requester else {
                 continue;
             };
@@ -218,9 +222,27 @@ impl<M: Memory> Engine<M> {
                     self.fail_qp(qpn);
                 }
             }
+            if held {
+                self.mark_ready(qpn);
+            }
             self.queue_timer(qpn);
         }
         any
+    }
+
+    /// Somebody polls, and so has nothing to say at once: acknowledgements that waited for that are to be sent.
+    pub fn polled(&mut self) {
+        while let Some(qpn) = self.taken.pop() {
+            let Some(qp) = self.qps.get_mut(qpn.0) else {
+                continue;
+            };
+            if let Service::Rc(rc) = &mut qp.service {
+                rc.in_taken = false;
+                if rc.turns.polled() {
+                    self.mark_ready(qpn);
+                }
+            }
+        }
     }
 
     /// Makes sure that somebody looks at `qpn` at its deadline.

@@ -33,8 +33,14 @@ pub use post::Doorbell;
 pub use tx::{Lent, Transmit};
 
 #[cfg(test)]
+#[path = "tests/holding.rs"]
+mod holding_tests;
+#[cfg(test)]
 #[path = "tests/interop.rs"]
 mod interop_tests;
+#[cfg(test)]
+#[path = "tests/pair.rs"]
+mod pair_tests;
 #[cfg(test)]
 #[path = "tests/placing.rs"]
 mod placing_tests;

@@ -55,7 +55,8 @@ impl<M: Memory> Engine<M> {
                     return Err(VerbsError::NoSuchQp(qpn));
                 };
                 requester.post(wqe);
-                if requester.is_quiet() || requester.backlog() >= BATCH {
+                let answers = rc.turns.holds();
+                if answers || requester.is_quiet() || requester.backlog() >= BATCH {
                     Doorbell::Now
                 } else {
                     Doorbell::Later

@@ -8,6 +8,7 @@ use crate::memory::sge;
 use crate::qp::Service;
 use crate::queues::receive::Received;
 use crate::queues::shared::Receives;
+use crate::rc::pacing::SHORT;
 use crate::rc::responder::Handled;
 use crate::rc::target::Target;
 use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, STANDARD_MAX, Syndrome, Xrc, icrc};
@@ -99,7 +100,7 @@ impl<M: Memory> Engine<M> {
                     return false;
                 }
                 if opcode.is_rc_request() {
-                    self.handle_request(packet, placed)
+                    self.handle_request(now, packet, placed)
                 } else if opcode.is_rc_response() {
                     self.handle_response(now, packet, placed)
                 } else {
@@ -109,7 +110,7 @@ impl<M: Memory> Engine<M> {
         }
     }
 
-    fn handle_request(&mut self, packet: &Packet<'_>, placed: Option<u32>) -> bool {
+    fn handle_request(&mut self, now: u64, packet: &Packet<'_>, placed: Option<u32>) -> bool {
         let qpn = packet.bth.dest_qp;
         let Some(qp) = self.qps.get_mut(qpn.0) else {
             return false;
@@ -168,7 +169,20 @@ impl<M: Memory> Engine<M> {
         let received = target
             .received
             .map(|received| Received { srqn, ..received });
-        if responder.has_replies() {
+        // Only of a queue pair that may send can it be known what its PE has to say.
+        let speaks = !self.interop && rc.requester.is_some() && qp.state == QpState::Rts;
+        let mut held = false;
+        if handled == Handled::Executed(true) && speaks && responder.has_replies() {
+            let short = len <= SHORT as usize && responder.has_only_an_ack() && !qp.in_ready;
+            held = rc.turns.came(now, short);
+            if !std::mem::replace(&mut rc.in_taken, true) {
+                self.taken.push(qpn);
+            }
+        }
+        if held {
+            self.queue_timer(qpn);
+        } else if responder.has_replies() {
+            rc.turns.release();
             self.mark_ready(qpn);
         }
         if let Some(received) = &received {

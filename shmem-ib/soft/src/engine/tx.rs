@@ -117,7 +117,8 @@ impl<M: Memory> Engine<M> {
                 if let Some(responder) = &mut rc.responder {
                     responder.set_ack(self.share.syndrome());
                 }
-                if let Some(responder) = &mut rc.responder
+                if !rc.turns.holds()
+                    && let Some(responder) = &mut rc.responder
                     && let Some(r) = responder.poll(&self.mrs, qp.access, domain)
                 {
                     let failed = responder.has_failed();
@@ -168,6 +169,7 @@ impl<M: Memory> Engine<M> {
                 let Some(r) = requester.poll(now) else {
                     return Sent::Nothing;
                 };
+                rc.turns.sent();
                 let bth = Bth {
                     xrc: r.srqn.map_or(Xrc::No, Xrc::Request),
                     pkey,

@@ -4,10 +4,12 @@
 //! * `responder`: executes and answers; `target`: whose memory a request may touch.
 //! * `pacing`: how much may be in flight, and how long to wait for an acknowledgement; `burst`: in which
 //!   portions; `share`: how much each of many peers may send.
+//! * `turns`: which acknowledgements wait for a request that they can leave with.
 
 pub(crate) mod burst;
-mod pacing;
+pub(crate) mod pacing;
 pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod share;
 pub(crate) mod target;
+pub(crate) mod turns;

@@ -40,7 +40,7 @@ const WINDOW_MIN: u32 = 2;
 const WINDOW_FIRST: u32 = 2;
 const WINDOW_MAX: u32 = 4;
 /// Payload of a short packet.
-const SHORT: u32 = 256;
+pub(crate) const SHORT: u32 = 256;
 /// Short packets per packet of the window.
 const SHORT_FACTOR: u32 = 8;
 /// Longest packet that counts as one.

@@ -608,6 +608,11 @@ impl Responder {
         !self.replies.is_empty()
     }
 
+    /// Whether an acknowledgement is all that there is to send.
+    pub(crate) fn has_only_an_ack(&self) -> bool {
+        self.replies.len() == 1 && matches!(self.replies.front(), Some(Reply::Ack(_)))
+    }
+
     /// The next response packet. `rights` are those of the queue pair, `domain` is that of an XRC
     /// target.
     pub(crate) fn poll(

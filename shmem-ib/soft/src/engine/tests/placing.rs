@@ -1,58 +1,16 @@
 //! Two engines between which long packets travel without being copied, as the driver does it: the payload is taken
 //! from where it lies and put where it belongs.
 
-use super::*;
-use crate::VecMemory;
+use super::pair_tests::{BASE, End, av};
 use crate::wire::{HEAD_MAX, Packet, STANDARD_MAX};
-use shmem_verbs::{
-    Access, AddressVector, Completion, Cq, Gid, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart,
-    SendOp, SendWr, Sge, WcStatus,
-};
+use shmem_verbs::{Access, AddressVector, Completion, Mtu, SendOp, SendWr, Sge, WcStatus};
 
-const BASE: u64 = 0x10_0000;
-const LEN: usize = 1 << 18;
 const MTU: usize = Mtu::M61440.bytes();
 
-struct End {
-    engine: Engine<VecMemory>,
-    cq: Cq,
-    qpn: Qpn,
-    mr: Mr,
-}
-
-fn av(last: u8) -> AddressVector {
-    AddressVector {
-        gid: Gid::from(std::net::Ipv4Addr::new(127, 0, 0, last)),
-        udp_port: 4791,
-    }
-}
-
-/// Two connected queue pairs, each with memory that the other may use as `access` says.
+/// Two that lend.
 fn pair(access: Access) -> [End; 2] {
-    let mut ends = [1, 2].map(|n| {
-        let mut engine = Engine::new(av(n), Mtu::M61440, n.into(), VecMemory::new(BASE, LEN));
-        engine.set_lending(true);
-        let mr = engine.reg_mr(BASE, LEN as u64, access).unwrap();
-        let cq = engine.create_cq(8).unwrap();
-        let qpn = engine.create_qp(&QpInit::new(QpType::Rc, cq)).unwrap();
-        End {
-            engine,
-            cq,
-            qpn,
-            mr,
-        }
-    });
-    let qpns = [ends[0].qpn, ends[1].qpn];
-    for (n, end) in ends.iter_mut().enumerate() {
-        let dest = RcDest::new(av(2 - n as u8), qpns[1 - n], Psn(5), Mtu::M61440);
-        let start = RcStart {
-            access: Access::ALL,
-            ..RcStart::new(dest, Psn(5))
-        };
-        for attr in start.attrs() {
-            end.engine.modify_qp(end.qpn, &attr).unwrap();
-        }
-    }
+    let mut ends = super::pair_tests::pair(Mtu::M61440, access);
+    ends.iter_mut().for_each(|end| end.engine.set_lending(true));
     ends
 }
 
