@@ -307,12 +307,13 @@ running() {
 }
 # The processes of the job that runs that have this name. srun has another one behind it that looks after it.
 processes_of_job() {
-    local pid job
+    local pid job parent
     job=$(squeue -h -t R -o %A)
     for pid in $(pgrep -x "$1"); do
         grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null &&
             grep -qzxF "SLURM_JOB_ID=$job" "/proc/$pid/environ" 2>/dev/null &&
-            [[ $(ps -o comm= -p "$(ps -o ppid= -p "$pid")") != "$1" ]] && echo "$pid"
+            parent=$(ps -o ppid= -p "$pid") && # or it has ended meanwhile
+            [[ $(ps -o comm= -p "$parent") != "$1" ]] && echo "$pid"
     done
     return 0
 }
