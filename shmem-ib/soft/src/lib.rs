@@ -46,7 +46,7 @@ pub mod wire;
 pub mod xrc;
 
 pub use driver::{Faults, SoftConfig, SoftHca};
-pub use engine::{Doorbell, Engine, Lent, Place, Transmit};
+pub use engine::{Doorbell, Engine, Lent, Place, Transmit, stream};
 pub use limits::{MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE};
 pub use memory::{Memory, RawMemory, VecMemory};
 

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use crate::engine::stream::{Invitation, OfQueuePair};
 use crate::queues::receive::RecvWqe;
 use crate::queues::send::{Done, Wqe};
 use crate::rc::requester::Requester;
@@ -33,6 +34,19 @@ pub(crate) struct RcService {
     pub(crate) turns: Turns,
     /// It is in the list of those that a message came to since the HCA was polled.
     pub(crate) in_taken: bool,
+    /// Made when there is to be a stream.
+    pub(crate) stream: Option<Box<OfQueuePair>>,
+}
+
+impl RcService {
+    /// When something is to be sent again, or an acknowledgement has been held for long enough.
+    fn deadline(&self) -> Option<u64> {
+        let requests = self.requester.as_ref().and_then(Requester::deadline);
+        let invitation = self.stream.as_ref().and_then(|of| of.invitation.as_ref());
+        let invites = invitation.and_then(Invitation::deadline);
+        let held = self.turns.deadline();
+        requests.into_iter().chain(invites).chain(held).min()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -126,14 +140,10 @@ impl Qp {
         }
     }
 
-    /// When the requester wants to be called, or an acknowledgement has been held for long enough.
+    /// When it wants to be looked at.
     pub(crate) fn deadline(&self) -> Option<u64> {
         match &self.service {
-            Service::Rc(rc) => {
-                let requester = rc.requester.as_ref().and_then(Requester::deadline);
-                let held = rc.turns.deadline();
-                held.into_iter().chain(requester).min()
-            }
+            Service::Rc(rc) => rc.deadline(),
             Service::Ud(_) => None,
         }
     }

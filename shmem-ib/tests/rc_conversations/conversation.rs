@@ -4,11 +4,12 @@ use std::ops::AddAssign;
 
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
+use shmem_ib::soft::stream::StreamConfig;
 use shmem_ib::verbs::{
     Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, RecvWr, Sge,
     VerbsError, WcOpcode,
 };
-use shmem_ib_kit::sim::{NetConfig, Place, Reference, SimNet, Sums};
+use shmem_ib_kit::sim::{NetConfig, PipeConfig, Place, Reference, SimNet, Sums};
 
 /// Words at the front of each memory that all connections add to.
 const SHARED_WORDS: usize = 4;
@@ -43,6 +44,9 @@ pub(crate) struct Tally {
     pub(crate) doubled: u64,
     pub(crate) again: u64,
     pub(crate) virtual_ns: u64,
+    pub(crate) streams: u64,
+    pub(crate) broken: u64,
+    pub(crate) by_stream: u64,
 }
 
 impl AddAssign for Tally {
@@ -54,6 +58,32 @@ impl AddAssign for Tally {
         self.doubled += other.doubled;
         self.again += other.again;
         self.virtual_ns += other.virtual_ns;
+        self.streams += other.streams;
+        self.broken += other.broken;
+        self.by_stream += other.by_stream;
+    }
+}
+
+/// Streams for most requests or the longest only, of runs of few packets, which come whole or in crumbs, most of which break
+/// sometimes.
+fn pipes(rng: &mut Rng) -> PipeConfig {
+    let ppm = |rng: &mut Rng, max: u64| match rng.below(3) {
+        0 => 0,
+        _ => rng.below(max) as u32,
+    };
+    PipeConfig {
+        seed: rng.next_u64(),
+        streams: StreamConfig {
+            from: 1 + rng.below(1500) as u32,
+            run: 1 + rng.below(3000) as u32,
+            direct: 1 + rng.below(2000) as u32,
+        },
+        refuse_ppm: ppm(rng, 500_000),
+        break_ppm: ppm(rng, 30_000),
+        mute_ppm: ppm(rng, 3_000),
+        portion: [1, 50, 5000][rng.below(3) as usize] + rng.below(200),
+        capacity: 1 + rng.below(10_000) as usize,
+        delay_ns: 1 + rng.below(200_000),
     }
 }
 
@@ -111,6 +141,9 @@ impl Conversation {
         };
         let memories = (0..nodes).map(|i| VecMemory::new(base(i), MEMORY));
         let mut net = SimNet::new(config, memories);
+        if rng.below(3) > 0 {
+            net.set_streams(pipes(&mut rng));
+        }
         let mrs: Vec<Mr> = (0..nodes)
             .map(|i| {
                 let engine = net.engine(i);
@@ -335,6 +368,9 @@ impl Conversation {
             doubled: self.net.stats().duplicated,
             again: 0,
             virtual_ns: self.net.now(),
+            streams: self.net.pipe_stats().opened,
+            broken: self.net.pipe_stats().broken,
+            by_stream: self.net.pipe_stats().bytes,
         };
         for (node, sums) in self.sums.iter().enumerate() {
             let engine = self.net.engine(node);

@@ -1,5 +1,5 @@
 //! Long conversations of two or three HCAs on a network that loses up to half of all packets,
-//! doubles and reorders them and delays them at random.
+//! doubles and reorders them and delays them at random; in most of them long requests go by streams, which are refused and break.
 //!
 //! A conversation is a few connections with thousands of READs, WRITEs and atomics in both
 //! directions, checked against `sim::Reference`: the values that were read and fetched, memory at
@@ -24,7 +24,7 @@ fn report(tally: &Tally, elapsed: Duration) {
     let rate = tally.ops as f64 / elapsed.as_secs_f64();
     println!(
         "{} conversations in {:.1} s: {} operations ({rate:.0} a second), {} packets, {} lost, \
-         {} doubled, {} sent again, {:.0} s of virtual time",
+         {} doubled, {} sent again, {} streams, {} broken, {} bytes by streams, {:.0} s of virtual time",
         tally.conversations,
         elapsed.as_secs_f64(),
         tally.ops,
@@ -32,6 +32,9 @@ fn report(tally: &Tally, elapsed: Duration) {
         tally.lost,
         tally.doubled,
         tally.again,
+        tally.streams,
+        tally.broken,
+        tally.by_stream,
         tally.virtual_ns as f64 / 1e9,
     );
 }

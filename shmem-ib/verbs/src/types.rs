@@ -444,4 +444,10 @@ pub struct Counters {
     pub send_refusals: u64,
     /// System calls that received packets, successful or not.
     pub recv_calls: u64,
+    /// Streams opened, by either side: TCP connections of the software HCA, by which long messages go.
+    pub streams_opened: u64,
+    /// Bytes sent by streams, which are not in `bytes_sent`.
+    pub stream_bytes_sent: u64,
+    /// Bytes received by streams.
+    pub stream_bytes_received: u64,
 }

@@ -7,8 +7,10 @@
 
 mod hca;
 mod net;
+mod pipes;
 mod reference;
 
 pub use hca::{SimFabric, SimHca};
 pub use net::{NetConfig, NetStats, Receiver, SimNet};
+pub use pipes::{PipeConfig, PipeStats};
 pub use reference::{Place, Proposal, Reference, Sums};

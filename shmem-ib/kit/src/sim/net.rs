@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::pipes::{PipeConfig, PipeStats, Pipes};
 use shmem_soft::wire::PACKET_MAX;
 use shmem_soft::{Engine, Memory};
 use shmem_verbs::rng::Rng;
@@ -110,9 +111,11 @@ pub struct SimNet<M> {
     free_at: Vec<u64>,
     /// What waits: when it will be taken, and its bytes.
     waiting: Vec<VecDeque<(u64, u32)>>,
+    /// The streams between engines, if there are any.
+    pipes: Option<Pipes>,
 }
 
-fn address(index: usize) -> AddressVector {
+pub(super) fn address(index: usize) -> AddressVector {
     let ip = std::net::Ipv4Addr::new(10, (index >> 16) as u8, (index >> 8) as u8, index as u8);
     AddressVector {
         gid: Gid::from(ip),
@@ -120,7 +123,7 @@ fn address(index: usize) -> AddressVector {
     }
 }
 
-fn index_of(av: AddressVector) -> Option<usize> {
+pub(super) fn index_of(av: AddressVector) -> Option<usize> {
     let [.., ten, a, b, c] = av.gid.0;
     (ten == 10 && av.udp_port == 4791)
         .then(|| usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c))
@@ -153,7 +156,23 @@ impl<M: Memory> SimNet<M> {
             sequence: 0,
             stats: NetStats::default(),
             buf: vec![0; PACKET_MAX],
+            pipes: None,
         }
+    }
+
+    /// Lets engines have streams, which do what `config` says. To be called before queue pairs are made.
+    pub fn set_streams(&mut self, config: PipeConfig) {
+        for engine in &mut self.engines {
+            engine.set_streams(config.streams);
+        }
+        self.pipes = Some(Pipes::new(config, self.engines.len()));
+    }
+
+    /// What became of streams.
+    pub fn pipe_stats(&self) -> PipeStats {
+        self.pipes
+            .as_ref()
+            .map_or_else(PipeStats::default, Pipes::stats)
     }
 
     /// Virtual time in nanoseconds.
@@ -191,6 +210,16 @@ impl<M: Memory> SimNet<M> {
 
     /// Takes what all engines may send now into the network.
     pub fn flush(&mut self) {
+        self.flush_datagrams();
+        // What streams have taken or refused may let datagrams go.
+        while let Some(pipes) = &mut self.pipes
+            && pipes.flush(self.now, &mut self.engines)
+        {
+            self.flush_datagrams();
+        }
+    }
+
+    fn flush_datagrams(&mut self) {
         for from in 0..self.engines.len() {
             while self.sends_at[from] <= self.now
                 && let Some(t) = self.engines[from].poll_transmit(self.now, &mut self.buf)
@@ -278,6 +307,7 @@ impl<M: Memory> SimNet<M> {
             .into_iter()
             .chain(arrival)
             .chain(departure)
+            .chain(self.pipes.as_ref().and_then(Pipes::next_event))
             .min()
             .map(|at| at.max(self.now))
     }
@@ -311,6 +341,9 @@ impl<M: Memory> SimNet<M> {
             };
             self.stats.delivered += 1;
             self.engines[p.to].handle_datagram(at, address(p.from), &p.bytes);
+        }
+        if let Some(pipes) = &mut self.pipes {
+            pipes.advance_to(at, &mut self.engines);
         }
         for engine in &mut self.engines {
             engine.handle_timeout(at);

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use super::stream::Streams;
 use crate::limits::{MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE};
 use crate::memory::mr::{Memory, MrTable};
 use crate::qp::{QueuePairs, Service};
@@ -43,6 +44,7 @@ pub struct Engine<M> {
     pub(crate) counters: Counters,
     pub(crate) done: Vec<Done>,
     pub(crate) share: Share,
+    pub(crate) streams: Streams,
     overrun: Option<Cq>,
     pub(crate) rng: Rng,
     /// See [`Engine::set_interop`].
@@ -84,6 +86,7 @@ impl<M: Memory> Engine<M> {
             counters: Counters::default(),
             done: Vec::new(),
             share: Share::default(),
+            streams: Streams::new(secrets.fork()),
             overrun: None,
             srqs: SrqTable::default(),
             xrcds: DomainTable::default(),
@@ -99,6 +102,7 @@ impl<M: Memory> Engine<M> {
         let mut secrets = Secrets::from(secret);
         self.mrs.set_secret(secrets.fork());
         self.qps = Slots::scattered(secrets.next_u64());
+        self.streams.set_tokens(secrets.fork());
     }
 
     /// Whether peers may be devices of other makes: they send from any UDP port, and their IPv4
@@ -191,13 +195,15 @@ impl<M: Memory> Engine<M> {
 
     /// When [`Engine::handle_timeout`] has to be called at the latest.
     pub fn next_timeout(&mut self) -> Option<u64> {
-        self.timers.next_timeout(&mut self.qps)
+        let of_qps = self.timers.next_timeout(&mut self.qps);
+        of_qps.into_iter().chain(self.streams.until()).min()
     }
 
     /// Lets all timers act that are due. Returns whether one was.
     pub fn handle_timeout(&mut self, now: u64) -> bool {
-        let mut any = false;
+        let mut any = self.streams_timeout(now);
         while let Some(qpn) = self.timers.take_due(&mut self.qps, now) {
+            self.invitation_timeout(now, qpn);
             let Some(qp) = self.qps.get_mut(qpn.0) else {
                 continue;
             };
@@ -214,6 +220,7 @@ impl<M: Memory> Engine<M> {
                 Expiry::RnrOver => self.mark_ready(qpn),
                 Expiry::Resend => {
                     self.counters.timeouts += 1;
+                    self.end_left_stream(qpn);
                     self.mark_ready(qpn);
                 }
                 Expiry::GiveUp => {
@@ -267,6 +274,9 @@ impl<M: Memory> Engine<M> {
             return;
         };
         qp.enter_error(&mut self.done);
+        if let Service::Rc(rc) = &mut qp.service {
+            self.streams.forget(rc);
+        }
         let unfinished = qp.unfinished_receive();
         let queue = std::mem::take(&mut qp.rq);
         let flushed = |wr_id| Received::new(wr_id, WcStatus::WrFlushErr);

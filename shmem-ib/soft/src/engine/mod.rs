@@ -14,7 +14,7 @@
 //! # Map
 //! `machine`: the state, its timers, how queue pairs fail. `objects`: verbs that make and destroy;
 //! `states`: queue pairs from one state to another; `post`: requests. `tx`, `rx`: packets; `placing`: long ones; `ud`:
-//! datagrams.
+//! datagrams. `stream`: what goes by TCP instead.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ mod placing;
 mod post;
 mod rx;
 mod states;
+pub mod stream;
 mod tx;
 mod ud;
 

@@ -5,7 +5,7 @@
 
 use super::machine::Engine;
 use crate::memory::mr::Memory;
-use crate::qp::Qp;
+use crate::qp::{Qp, Service};
 use crate::queues::shared::SrqQueue;
 use crate::xrc::{Domain, FileId};
 use shmem_verbs::provider::{MAX_SLOTS, checks};
@@ -92,7 +92,10 @@ impl<M: Memory> Engine<M> {
     /// # Errors
     /// It does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
-        let qp = self.qps.remove(qpn.0).ok_or(VerbsError::NoSuchQp(qpn))?;
+        let mut qp = self.qps.remove(qpn.0).ok_or(VerbsError::NoSuchQp(qpn))?;
+        if let Service::Rc(rc) = &mut qp.service {
+            self.streams.forget(rc);
+        }
         for cq in reports_to(&qp.init) {
             self.cqs.detach(cq, qpn);
         }

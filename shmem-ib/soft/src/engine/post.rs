@@ -45,6 +45,8 @@ impl<M: Memory> Engine<M> {
             return Ok(Doorbell::Later);
         }
         let wqe = Wqe::new(wr, qp.init.sq_sig_all);
+        let long = self.streams.from().is_some_and(|from| wqe.len >= from);
+        let len = wqe.len;
         let doorbell = match &mut qp.service {
             Service::Ud(ud) => {
                 ud.sq.push_back(wqe);
@@ -63,6 +65,9 @@ impl<M: Memory> Engine<M> {
                 }
             }
         };
+        if long {
+            self.want_stream(qpn, len);
+        }
         self.mark_ready(qpn);
         Ok(doorbell)
     }

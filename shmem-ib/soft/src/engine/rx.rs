@@ -9,6 +9,7 @@ use crate::qp::Service;
 use crate::queues::receive::Received;
 use crate::queues::shared::Receives;
 use crate::rc::pacing::SHORT;
+use crate::rc::requester::Requester;
 use crate::rc::responder::Handled;
 use crate::rc::target::Target;
 use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, STANDARD_MAX, Syndrome, Xrc, icrc};
@@ -100,9 +101,12 @@ impl<M: Memory> Engine<M> {
                     return false;
                 }
                 if opcode.is_rc_request() {
-                    self.handle_request(now, packet, placed)
+                    self.handle_request(now, packet, placed, false)
                 } else if opcode.is_rc_response() {
+                    self.leave_stream_for(packet);
                     self.handle_response(now, packet, placed)
+                } else if opcode == Opcode::Invite {
+                    self.handle_invite(now, packet)
                 } else {
                     false
                 }
@@ -110,7 +114,27 @@ impl<M: Memory> Engine<M> {
         }
     }
 
-    fn handle_request(&mut self, now: u64, packet: &Packet<'_>, placed: Option<u32>) -> bool {
+    /// Takes a run of requests that came by a stream; returns whether the stream can go on.
+    pub(super) fn handle_run(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        placed: Option<u32>,
+    ) -> bool {
+        let qpn = packet.bth.dest_qp;
+        let executed = self.handle_request(now, packet, placed, true);
+        let qp = self.qps.get(qpn.0);
+        executed && qp.is_some_and(|qp| matches!(qp.state, QpState::Rtr | QpState::Rts))
+    }
+
+    /// `run`: it came by a stream. Returns whether it was for somebody, and if it is a run, whether it was executed.
+    fn handle_request(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        placed: Option<u32>,
+        run: bool,
+    ) -> bool {
         let qpn = packet.bth.dest_qp;
         let Some(qp) = self.qps.get_mut(qpn.0) else {
             return false;
@@ -124,7 +148,7 @@ impl<M: Memory> Engine<M> {
         // Of a long message; a packet that is shorter counts little in any buffer.
         let whole = rc.dest.as_ref().map(|dest| dest.mtu.bytes());
         let len = placed.map_or(packet.payload.len(), |len| len as usize);
-        if whole == Some(len) {
+        if whole == Some(len) && !run {
             self.share.brought(&mut rc.sent);
         }
         // In ERR nothing is executed, but a refusal is repeated.
@@ -151,6 +175,7 @@ impl<M: Memory> Engine<M> {
                 shared: srq.and_then(|srq| self.srqs.get_mut(srq)),
             },
             placed,
+            run,
             received: None,
         };
         // A number that is nobody's now may be another process's a moment later.
@@ -172,7 +197,7 @@ impl<M: Memory> Engine<M> {
         // Only of a queue pair that may send can it be known what its PE has to say.
         let speaks = !self.interop && rc.requester.is_some() && qp.state == QpState::Rts;
         let mut held = false;
-        if handled == Handled::Executed(true) && speaks && responder.has_replies() {
+        if handled == Handled::Executed(true) && !run && speaks && responder.has_replies() {
             let short = len <= SHORT as usize && responder.has_only_an_ack() && !qp.in_ready;
             held = rc.turns.came(now, short);
             if !std::mem::replace(&mut rc.in_taken, true) {
@@ -188,18 +213,26 @@ impl<M: Memory> Engine<M> {
         if let Some(received) = &received {
             self.receive_ended(qpn, received);
         }
+        if !run && handled != Handled::Duplicate {
+            self.answer_by_datagrams(qpn, handled);
+        }
         match handled {
             Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
             Handled::Duplicate => self.counters.duplicates += 1,
             Handled::OutOfSequence => self.counters.out_of_sequence += 1,
-            Handled::NotReady => {}
+            Handled::NotReady => return !run,
             Handled::Dropped => return false,
             Handled::Fatal => self.fail_qp(qpn),
         }
         true
     }
 
-    fn handle_response(&mut self, now: u64, packet: &Packet<'_>, placed: Option<u32>) -> bool {
+    pub(super) fn handle_response(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        placed: Option<u32>,
+    ) -> bool {
         let qpn = packet.bth.dest_qp;
         let psn = packet.bth.psn;
         let Some(qp) = self.qps.get_mut(qpn.0) else {
@@ -277,16 +310,23 @@ impl<M: Memory> Engine<M> {
                 requester.fail(now, psn, status, done);
                 self.fail_qp(qpn);
             }
-            None => {
-                let unsent = requester.has_unsent();
-                self.report(qpn);
-                if unsent {
-                    self.mark_ready(qpn);
-                }
-                self.queue_timer(qpn);
-            }
+            None => self.after_answer(qpn),
         }
         true
+    }
+
+    /// Reports what an answer has ended, and goes on with what it has made room for.
+    pub(super) fn after_answer(&mut self, qpn: Qpn) {
+        let unsent = match self.qps.get(qpn.0).map(|qp| &qp.service) {
+            Some(Service::Rc(rc)) => rc.requester.as_ref().is_some_and(Requester::has_unsent),
+            _ => false,
+        };
+        self.end_left_stream(qpn);
+        self.report(qpn);
+        if unsent {
+            self.mark_ready(qpn);
+        }
+        self.queue_timer(qpn);
     }
 
     /// Whether a queue pair exists and has something to send or repeat.

@@ -57,6 +57,12 @@ impl<M: Memory> Engine<M> {
                         let seed = self.rng.next_u64();
                         rc.requester = (qp.init.ty != QpType::XrcTgt)
                             .then(|| Requester::new(*sq_psn, limits, seed));
+                        if let (Some(requester), Some(from)) =
+                            (&mut rc.requester, self.streams.from())
+                            && qp.init.ty == QpType::Rc
+                        {
+                            requester.set_stream_from(from);
+                        }
                     }
                 }
             }
@@ -64,7 +70,10 @@ impl<M: Memory> Engine<M> {
                 self.fail_qp(qpn);
                 return Ok(());
             }
-            (QpAttr::Reset, _) => {
+            (QpAttr::Reset, service) => {
+                if let Service::Rc(rc) = service {
+                    self.streams.forget(rc);
+                }
                 qp.reset();
                 return Ok(());
             }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::machine::Engine;
+use super::stream::invite_header;
 use crate::memory::mr::Memory;
 use crate::memory::sge;
 use crate::qp::Service;
@@ -98,6 +99,21 @@ impl<M: Memory> Engine<M> {
                     return Sent::Nothing;
                 };
                 let flow = Flow { src, dst: dest.av };
+                if let Some(of) = &mut rc.stream
+                    && let Some(invite) = self.streams.invite_due(now, of)
+                {
+                    let header = invite_header(pkey, dest.qpn);
+                    let at = header.encode(buf, invite.len());
+                    buf[at..at + invite.len()].copy_from_slice(&invite);
+                    return Sent::Packet(Transmit {
+                        dst: dest.av,
+                        len: header.seal(buf, invite.len(), &flow),
+                        ends_burst: false,
+                        lent: None,
+                    });
+                }
+                let answers = rc.stream.as_ref().filter(|of| of.answers);
+                let answers_by = answers.and_then(|of| of.back());
                 let sent = |len, ends_burst, lent| {
                     Sent::Packet(Transmit {
                         dst: dest.av,
@@ -117,9 +133,13 @@ impl<M: Memory> Engine<M> {
                 if let Some(responder) = &mut rc.responder {
                     responder.set_ack(self.share.syndrome());
                 }
-                if !rc.turns.holds()
+                if let (Some(id), Some(responder)) = (answers_by, &rc.responder) {
+                    if responder.has_replies() {
+                        self.streams.mark(id);
+                    }
+                } else if !rc.turns.holds()
                     && let Some(responder) = &mut rc.responder
-                    && let Some(r) = responder.poll(&self.mrs, qp.access, domain)
+                    && let Some(r) = responder.poll(&self.mrs, qp.access, domain, 1)
                 {
                     let failed = responder.has_failed();
                     let bth = Bth {
@@ -167,6 +187,10 @@ impl<M: Memory> Engine<M> {
                     return Sent::Nothing;
                 };
                 let Some(r) = requester.poll(now) else {
+                    let stream = rc.stream.as_ref().and_then(|of| of.out);
+                    if let Some(id) = stream.filter(|_| requester.is_by_stream()) {
+                        self.streams.mark(id);
+                    }
                     return Sent::Nothing;
                 };
                 rc.turns.sent();

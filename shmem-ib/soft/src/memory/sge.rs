@@ -14,15 +14,16 @@ use shmem_verbs::{Access, Lkey, Sge};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotCovered;
 
+/// A part of a buffer.
 #[derive(Clone, Copy)]
-struct Piece {
-    addr: u64,
-    len: usize,
-    lkey: Lkey,
+pub(crate) struct Piece {
+    pub(crate) addr: u64,
+    pub(crate) len: usize,
+    pub(crate) lkey: Lkey,
 }
 
 /// The parts of the buffers which make up bytes `offset` to `offset + len` of the whole.
-fn pieces(sges: &[Sge], offset: u32, len: usize) -> impl Iterator<Item = Piece> + '_ {
+pub(crate) fn pieces(sges: &[Sge], offset: u32, len: usize) -> impl Iterator<Item = Piece> + '_ {
     let (mut skip, mut left) = (u64::from(offset), len);
     sges.iter().filter_map(move |sge| {
         let here = u64::from(sge.len);

@@ -21,11 +21,12 @@
 use std::collections::VecDeque;
 
 use super::burst::Place;
+use super::requester::{run_fits, run_packets};
 use super::target::{Target, locate, takes_receive};
 use crate::memory::mr::{Memory, MrTable};
 use crate::memory::sge;
 use crate::queues::receive::{Received, RecvWqe};
-use crate::wire::{Aeth, AtomicEth, Ext, NakCode, Opcode, Packet, Reth, Syndrome};
+use crate::wire::{Aeth, AtomicEth, Ext, Header, NakCode, Opcode, Packet, Reth, Syndrome};
 use crate::xrc::{Domain, Reach, SrqOwner};
 use shmem_verbs::{Access, Psn, Rkey, SrqNum, WcOpcode, WcStatus};
 
@@ -123,6 +124,8 @@ pub(crate) struct Response {
     pub(crate) ext: Ext,
     /// Address and length of the payload in local memory; rights were checked.
     pub(crate) payload: Option<(u64, u32)>,
+    /// The region that it lies in.
+    pub(crate) rkey: Option<Rkey>,
     /// It is the last one of a burst, which had better not wait for more.
     pub(crate) ends_burst: bool,
 }
@@ -290,6 +293,57 @@ impl Responder {
         }
     }
 
+    /// The same for a run.
+    fn run_continues(&self, write: &Write, len: u32, last: bool) -> bool {
+        run_fits(write.left, len, self.mtu) && last == (len == write.left)
+    }
+
+    /// Where the `len` bytes of payload of a run belong, as [`Responder::place`].
+    pub(crate) fn place_run(
+        &self,
+        header: &Header,
+        len: u32,
+        mrs: &MrTable,
+        rights: Access,
+    ) -> Option<u64> {
+        if self.fatal.is_some() || header.bth.psn != self.expected {
+            return None;
+        }
+        let opcode = header.bth.opcode;
+        let write = match (opcode, &header.ext, &self.message) {
+            (
+                Opcode::WriteFirst | Opcode::WriteOnly | Opcode::WriteOnlyImm,
+                Ext::Reth(reth) | Ext::RethImm(reth, _),
+                None,
+            ) => Write::new(reth),
+            (
+                Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteLastImm,
+                _,
+                Some(Message::Write(write)),
+            ) => *write,
+            _ => return None,
+        };
+        if !self.run_continues(&write, len, opcode.is_last_or_only()) {
+            return None;
+        }
+        let reach = Reach {
+            rkey: write.rkey,
+            va: write.va,
+            len: len.into(),
+            need: Access::REMOTE_WRITE,
+        };
+        locate(mrs, rights, None, None, &reach)
+    }
+
+    /// The region of the WRITE under way.
+    pub(crate) fn rkey_of_write(&self, header: &Header) -> Option<Rkey> {
+        match (&header.ext, &self.message) {
+            (Ext::Reth(reth) | Ext::RethImm(reth, _), _) => Some(reth.rkey),
+            (_, Some(Message::Write(write))) => Some(write.rkey),
+            _ => None,
+        }
+    }
+
     /// Where the `len` bytes of payload of a WRITE's next packet belong, if nothing speaks against it; for those that
     /// would put them there before the whole packet is known.
     pub(crate) fn place(
@@ -328,7 +382,11 @@ impl Responder {
     ) -> Handled {
         let len = target.placed.unwrap_or(packet.payload.len() as u32);
         let last = packet.bth.opcode.is_last_or_only();
-        if !self.continues(&write, len, last) {
+        let fits = match target.run {
+            true => self.run_continues(&write, len, last),
+            false => self.continues(&write, len, last),
+        };
+        if !fits {
             return self.refuse(NakCode::InvalidRequest);
         }
         // Checked for every packet: the region may have been deregistered in between.
@@ -355,7 +413,7 @@ impl Responder {
         {
             target.memory.write(to, packet.payload);
         }
-        self.expected = self.expected.add(1);
+        self.expected = self.expected.add(run_packets(len, self.mtu));
         if last {
             self.message = None;
             self.complete_message();
@@ -375,6 +433,8 @@ impl Responder {
         let len = packet.payload.len() as u32;
         let last = opcode.is_last_or_only();
         let fits = match (opcode.is_first_or_only(), last) {
+            _ if target.run && last => true,
+            _ if target.run => len > 0 && len.is_multiple_of(self.mtu),
             (true, true) => len <= self.mtu,
             (false, true) => (1..=self.mtu).contains(&len),
             (_, false) => len == self.mtu,
@@ -404,7 +464,7 @@ impl Responder {
             Ext::Imm(imm) => Some(imm),
             _ => None,
         };
-        self.expected = self.expected.add(1);
+        self.expected = self.expected.add(run_packets(len, self.mtu));
         if last {
             target.received = Some(Received {
                 byte_len: filled,
@@ -613,13 +673,28 @@ impl Responder {
         self.replies.len() == 1 && matches!(self.replies.front(), Some(Reply::Ack(_)))
     }
 
-    /// The next response packet. `rights` are those of the queue pair, `domain` is that of an XRC
+    /// The refusal that ended this connection has to be told once more.
+    pub(crate) fn refuse_again(&mut self) {
+        if let Some((psn, code)) = self.fatal {
+            self.queue_nak(psn, code);
+        }
+    }
+
+    /// What a READ was to be answered with from this PSN on is not registered any more.
+    pub(crate) fn lost_source(&mut self, psn: Psn) {
+        self.fatal = Some((psn, NakCode::RemoteAccess));
+        self.replies.clear();
+        self.refuse_again();
+    }
+
+    /// The next response packet, or run of so many packets. `rights` are those of the queue pair, `domain` is that of an XRC
     /// target.
     pub(crate) fn poll(
         &mut self,
         mrs: &MrTable,
         rights: Access,
         domain: Option<&dyn Domain>,
+        packets: u32,
     ) -> Option<Response> {
         let msn = self.msn;
         let aeth = |syndrome| Aeth { syndrome, msn };
@@ -630,6 +705,7 @@ impl Responder {
                 opcode,
                 ext,
                 payload: None,
+                rkey: None,
                 ends_burst: false,
             })
         };
@@ -659,7 +735,8 @@ impl Responder {
         };
         let psn = read.next();
         let offset = read.sent * self.mtu;
-        let len = (read.reth.len - offset).min(self.mtu);
+        let take = packets.min(read.packets - read.sent);
+        let len = (read.reth.len - offset).min(take * self.mtu);
         let va = read.reth.va + u64::from(offset);
         let reach = Reach {
             rkey: read.reth.rkey,
@@ -678,14 +755,15 @@ impl Responder {
             let nak = aeth(Syndrome::Nak(NakCode::RemoteAccess));
             return plain(psn, Opcode::Ack, Ext::Aeth(nak));
         }
-        let (opcode, ext) = match (read.sent, read.packets - read.sent) {
+        let (opcode, ext) = match (read.sent, read.packets - read.sent - take + 1) {
             (0, 1) => (Opcode::ReadOnly, Ext::Aeth(ack)),
             (0, _) => (Opcode::ReadFirst, Ext::Aeth(ack)),
             (_, 1) => (Opcode::ReadLast, Ext::Aeth(ack)),
             _ => (Opcode::ReadMiddle, Ext::None),
         };
         let ends_burst = read.packets > 1 && Place::of(read.sent, read.packets, self.mtu).ends;
-        read.sent += 1;
+        let rkey = read.reth.rkey;
+        read.sent += take;
         if read.sent == read.packets {
             self.replies.pop_front();
         }
@@ -694,6 +772,7 @@ impl Responder {
             opcode,
             ext,
             payload: from.map(|from| (from, len)),
+            rkey: Some(rkey),
             ends_burst,
         })
     }

@@ -25,6 +25,8 @@ pub(crate) struct Target<'a, M> {
     pub(crate) receives: Receives<'a>,
     /// So many bytes of payload are in their place already, and the packet comes without.
     pub(crate) placed: Option<u32>,
+    /// It came by a stream: a run of packets instead of one.
+    pub(crate) run: bool,
     /// Set if a receive has ended.
     pub(crate) received: Option<Received>,
 }

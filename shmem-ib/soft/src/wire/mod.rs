@@ -29,6 +29,7 @@ pub mod icrc;
 mod opcode;
 mod packet;
 mod sizes;
+mod stream;
 
 pub use headers::{Aeth, AtomicEth, Bth, Deth, NakCode, Reth, Syndrome, Xrc};
 pub use icrc::Flow;
@@ -36,4 +37,7 @@ pub use opcode::{ExtKind, Opcode};
 pub use packet::{DecodeError, Ext, Header, Packet};
 pub use sizes::{
     BTH_LEN, EXT_MAX, HEAD_MAX, ICRC_LEN, PACKET_MAX, PKEY_DEFAULT, STANDARD_MAX, XRCETH_LEN,
+};
+pub use stream::{
+    FRAME_HEAD_MAX, Frame, HELLO_LEN, Hello, INVITE_LEN, Invite, RUN_MAX, STAGED_MAX, Token,
 };

@@ -1,5 +1,5 @@
 //! Opcodes of the RC and UD services, and which extended headers each carries. The upper three
-//! bits name the service; XRC has those of RC under a prefix of its own.
+//! bits name the service; XRC has those of RC under a prefix of its own, and so have manufacturers.
 
 /// The bits of an opcode that name the service.
 pub(super) const SERVICE: u8 = 0xe0;
@@ -130,6 +130,9 @@ opcodes! {
     UdSendOnlyImm = 101, DethImm;
     /// Congestion notification of a switch or NIC; 16 reserved bytes follow.
     Cnp = 0x81, None;
+    /// A requester asks its peer to open a stream to it ([`Invite`](super::Invite)). Of the opcodes that
+    /// InfiniBand leaves to manufacturers.
+    Invite = 0xc0, None;
 }
 
 impl Opcode {

@@ -96,6 +96,9 @@ pub enum DecodeError {
     /// The length is not a multiple of 4.
     #[error("length {0} is not a multiple of 4")]
     Unaligned(usize),
+    /// A frame of a stream is longer than any.
+    #[error("a frame of a stream has {0} bytes of payload")]
+    Run(u32),
 }
 
 fn be24(bytes: &[u8]) -> u32 {
@@ -178,6 +181,72 @@ impl Header {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
+    }
+
+    /// Decodes the headers at the front of `bytes`.
+    ///
+    /// # Errors
+    /// They are not those of a packet of the RC, XRC or UD service, or end early.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let have = bytes.len();
+        let truncated = |need| DecodeError::Truncated { have, need };
+        if have < BTH_LEN {
+            return Err(truncated(BTH_LEN));
+        }
+        let is_xrc = bytes[0] & opcode::SERVICE == opcode::XRC;
+        let code = match is_xrc {
+            true => bytes[0] & !opcode::SERVICE,
+            false => bytes[0],
+        };
+        let opcode = Opcode::from_code(code).ok_or(DecodeError::Opcode(bytes[0]))?;
+        let version = bytes[1] & 0x0f;
+        if version != 0 {
+            return Err(DecodeError::Version(version));
+        }
+        let kind = opcode.ext();
+        let mut xrc = match (is_xrc, opcode.is_rc_request()) {
+            (false, _) => Xrc::No,
+            (true, true) => Xrc::Request(SrqNum(0)),
+            (true, false) => Xrc::Response,
+        };
+        let ext_at = BTH_LEN + xrc.header_len();
+        let head = ext_at + kind.len();
+        if have < head {
+            return Err(truncated(head));
+        }
+        if let Xrc::Request(srqn) = &mut xrc {
+            srqn.0 = be24(&bytes[BTH_LEN + 1..]);
+        }
+        let bth = Bth {
+            opcode,
+            xrc,
+            solicited: bytes[1] & 0x80 != 0,
+            mig_req: bytes[1] & 0x40 != 0,
+            pkey: u16::from_be_bytes([bytes[2], bytes[3]]),
+            fecn: bytes[4] & 0x80 != 0,
+            becn: bytes[4] & 0x40 != 0,
+            dest_qp: Qpn(be24(&bytes[5..])),
+            ack_req: bytes[8] & 0x80 != 0,
+            psn: Psn(be24(&bytes[9..])),
+        };
+        let e = &bytes[ext_at..head];
+        let ext = match kind {
+            ExtKind::None => Ext::None,
+            ExtKind::Imm => Ext::Imm(be32(e)),
+            ExtKind::Reth => Ext::Reth(get_reth(e)),
+            ExtKind::RethImm => Ext::RethImm(get_reth(e), be32(&e[16..])),
+            ExtKind::Aeth => Ext::Aeth(get_aeth(e)),
+            ExtKind::AtomicAck => Ext::AtomicAck(get_aeth(e), be64(&e[4..])),
+            ExtKind::Atomic => Ext::Atomic(AtomicEth {
+                va: be64(e),
+                rkey: Rkey(be32(&e[8..])),
+                swap_add: be64(&e[12..]),
+                compare: be64(&e[20..]),
+            }),
+            ExtKind::Deth => Ext::Deth(get_deth(e)),
+            ExtKind::DethImm => Ext::DethImm(get_deth(e), be32(&e[8..])),
+        };
+        Ok(Self { bth, ext })
     }
 
     /// Writes the headers to the front of `out` and returns their length. The caller puts
@@ -280,31 +349,18 @@ impl<'a> Packet<'a> {
     /// As [`Packet::decode`]; or `bytes` ends within the headers.
     pub fn decode_head(bytes: &'a [u8], have: usize) -> Result<(Self, usize), DecodeError> {
         let truncated = |need| DecodeError::Truncated { have, need };
-        if have < BTH_LEN + ICRC_LEN || bytes.len() < BTH_LEN {
+        if have < BTH_LEN + ICRC_LEN {
             return Err(truncated(BTH_LEN + ICRC_LEN));
         }
-        let is_xrc = bytes[0] & opcode::SERVICE == opcode::XRC;
-        let code = match is_xrc {
-            true => bytes[0] & !opcode::SERVICE,
-            false => bytes[0],
-        };
-        let opcode = Opcode::from_code(code).ok_or(DecodeError::Opcode(bytes[0]))?;
-        let version = bytes[1] & 0x0f;
-        if version != 0 {
-            return Err(DecodeError::Version(version));
-        }
+        let header = Header::decode(bytes).map_err(|error| match error {
+            DecodeError::Truncated { need, .. } => truncated(need + ICRC_LEN),
+            other => other,
+        })?;
         if !have.is_multiple_of(4) {
             return Err(DecodeError::Unaligned(have));
         }
-        let kind = opcode.ext();
-        let mut xrc = match (is_xrc, opcode.is_rc_request()) {
-            (false, _) => Xrc::No,
-            (true, true) => Xrc::Request(SrqNum(0)),
-            (true, false) => Xrc::Response,
-        };
-        let ext_at = BTH_LEN + xrc.header_len();
-        let head = ext_at + kind.len();
-        if have < head + ICRC_LEN || bytes.len() < head {
+        let head = header.len();
+        if have < head + ICRC_LEN {
             return Err(truncated(head + ICRC_LEN));
         }
         let pad = (bytes[1] >> 4) & 3;
@@ -312,41 +368,9 @@ impl<'a> Packet<'a> {
         let payload_len = body
             .checked_sub(usize::from(pad))
             .ok_or(DecodeError::Pad { pad, have: body })?;
-        if let Xrc::Request(srqn) = &mut xrc {
-            srqn.0 = be24(&bytes[BTH_LEN + 1..]);
-        }
-        let bth = Bth {
-            opcode,
-            xrc,
-            solicited: bytes[1] & 0x80 != 0,
-            mig_req: bytes[1] & 0x40 != 0,
-            pkey: u16::from_be_bytes([bytes[2], bytes[3]]),
-            fecn: bytes[4] & 0x80 != 0,
-            becn: bytes[4] & 0x40 != 0,
-            dest_qp: Qpn(be24(&bytes[5..])),
-            ack_req: bytes[8] & 0x80 != 0,
-            psn: Psn(be24(&bytes[9..])),
-        };
-        let e = &bytes[ext_at..head];
-        let ext = match kind {
-            ExtKind::None => Ext::None,
-            ExtKind::Imm => Ext::Imm(be32(e)),
-            ExtKind::Reth => Ext::Reth(get_reth(e)),
-            ExtKind::RethImm => Ext::RethImm(get_reth(e), be32(&e[16..])),
-            ExtKind::Aeth => Ext::Aeth(get_aeth(e)),
-            ExtKind::AtomicAck => Ext::AtomicAck(get_aeth(e), be64(&e[4..])),
-            ExtKind::Atomic => Ext::Atomic(AtomicEth {
-                va: be64(e),
-                rkey: Rkey(be32(&e[8..])),
-                swap_add: be64(&e[12..]),
-                compare: be64(&e[20..]),
-            }),
-            ExtKind::Deth => Ext::Deth(get_deth(e)),
-            ExtKind::DethImm => Ext::DethImm(get_deth(e), be32(&e[8..])),
-        };
         let packet = Self {
-            bth,
-            ext,
+            bth: header.bth,
+            ext: header.ext,
             payload: &[],
         };
         Ok((packet, payload_len))

@@ -112,6 +112,7 @@ impl Bench {
                 shared: None,
             },
             placed: None,
+            run: false,
             received: None,
         };
         let packet = Packet { bth, ext, payload };
@@ -120,7 +121,7 @@ impl Bench {
 
     fn reply(&mut self) -> Option<Response> {
         let domain: &dyn Domain = &self.domain;
-        self.responder.poll(&self.mrs, Access::ALL, Some(domain))
+        self.responder.poll(&self.mrs, Access::ALL, Some(domain), 1)
     }
 
     fn refusal(&mut self) -> NakCode {

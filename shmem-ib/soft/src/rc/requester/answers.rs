@@ -19,6 +19,8 @@ pub(crate) struct ResponseTarget<'a> {
     pub(crate) sges: &'a [Sge],
     pub(crate) offset: u32,
     pub(crate) len: u32,
+    /// Bytes of the whole request.
+    pub(crate) whole: u32,
     pub(crate) atomic: bool,
 }
 
@@ -84,7 +86,9 @@ impl Requester {
             self.pacing.on_rtt(now.saturating_sub(sent_at));
             self.probe = None;
         }
-        self.pacing.on_acked(acked as u32, len.min(self.limits.mtu));
+        if !self.way.is_taken() {
+            self.pacing.on_acked(acked as u32, len.min(self.limits.mtu));
+        }
         self.has_progressed(now);
     }
 
@@ -167,6 +171,7 @@ impl Requester {
             } else {
                 (wqe.len - offset).min(mtu)
             },
+            whole: wqe.len,
             atomic,
         })
     }

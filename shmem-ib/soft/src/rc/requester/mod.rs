@@ -17,12 +17,14 @@
 //! where that piece ends, whatever the window is by then: responders drop a repeated request that is
 //! no part of one which they have executed.
 //!
-//! What the peer's packets say is in `answers`; what is sent again, and when, in `retransmission`.
+//! What the peer's packets say is in `answers`; what is sent again, and when, in `retransmission`; what goes by a stream
+//! instead of datagrams in `stream`.
 
 #![forbid(unsafe_code)]
 
 mod answers;
 mod retransmission;
+mod stream;
 
 use std::collections::VecDeque;
 
@@ -33,6 +35,7 @@ use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 pub(crate) use retransmission::{Expiry, Limits};
 use retransmission::{InFlight, expiry};
 use shmem_verbs::{Psn, SendOp, SrqNum, WcStatus};
+pub(crate) use stream::{run_fits, run_packets};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
 const PSN_WINDOW: u32 = 1 << 23;
@@ -89,6 +92,7 @@ pub(crate) struct Requester {
     /// Timeouts since then.
     resends: u32,
     pacing: Pacing,
+    way: stream::Way,
     limits: Limits,
 }
 
@@ -115,6 +119,7 @@ impl Requester {
             was_late: false,
             resends: 0,
             pacing: Pacing::new(limits.mtu, seed),
+            way: stream::Way::default(),
             limits,
         }
     }
@@ -156,10 +161,13 @@ impl Requester {
 
     /// The next packet, if the window, the peer and the queue allow one.
     pub(crate) fn poll(&mut self, now: u64) -> Option<Request<'_>> {
-        if self.rnr_until.is_some() {
+        if self.rnr_until.is_some() || self.way.is_taken() {
             return None;
         }
         if self.cur == self.next {
+            if self.turns_to_stream() {
+                return None;
+            }
             self.start_next()?;
         }
         let mtu = self.limits.mtu;
@@ -342,6 +350,7 @@ impl Requester {
     }
 
     fn stop(&mut self) {
+        self.way.give_up();
         self.started = 0;
         self.unreported = 0;
         self.cur_wqe = 0;

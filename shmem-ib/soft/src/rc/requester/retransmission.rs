@@ -24,7 +24,7 @@ use crate::rc::pacing::Pacing;
 use shmem_verbs::Psn;
 
 /// Who looks at a timer so much too late was stopped, or has had no processor.
-const STOPPED_NS: u64 = 1_000_000_000;
+pub(super) const STOPPED_NS: u64 = 1_000_000_000;
 /// The `rnr_retry` which has no end.
 const RNR_FOREVER: u8 = 7;
 
@@ -85,6 +85,10 @@ impl Requester {
     }
 
     fn arm(&mut self, now: u64) {
+        if self.way.is_taken() {
+            self.timer = Some(now + self.stalled_ns());
+            return;
+        }
         self.timer = Some(expiry(
             &mut self.pacing,
             &self.limits,
@@ -94,7 +98,10 @@ impl Requester {
     }
 
     /// Sends everything from `una` on again.
-    fn rewind(&mut self) {
+    pub(super) fn rewind(&mut self) {
+        if self.way.leave() {
+            self.timer = None;
+        }
         self.before_timeout = None;
         self.cur = self.una;
         self.cur_wqe = 0;
@@ -147,6 +154,9 @@ impl Requester {
         let Some(late) = self.timer.and_then(|at| now.checked_sub(at)) else {
             return Expiry::NotDue;
         };
+        if self.way.is_taken() {
+            return self.on_stream_timeout(now, late);
+        }
         // A process that was stopped has heard nobody, and its peers may go on a while after it. One that
         // is always late would wait too long for a peer that is gone.
         if late >= STOPPED_NS && !std::mem::replace(&mut self.was_late, true) {

@@ -56,6 +56,7 @@ impl Bench {
                 shared: None,
             },
             placed: None,
+            run: false,
             received: None,
         };
         let handled = self.responder.handle(packet, &mut target);
@@ -106,7 +107,7 @@ impl Bench {
     /// Everything to be sent: opcode, offset from the first PSN, verdict.
     fn replies(&mut self) -> Vec<(Opcode, i32, Option<Syndrome>)> {
         let mut out = Vec::new();
-        while let Some(r) = self.responder.poll(&self.mrs, self.access, None) {
+        while let Some(r) = self.responder.poll(&self.mrs, self.access, None, 1) {
             let syndrome = match r.ext {
                 Ext::Aeth(a) | Ext::AtomicAck(a, _) => Some(a.syndrome),
                 _ => None,
@@ -213,7 +214,7 @@ fn atomics_are_executed_once_and_answered_from_the_saved_reply() {
     assert_eq!(b.byte(16), 2);
     let r = b
         .responder
-        .poll(&b.mrs, b.access, None)
+        .poll(&b.mrs, b.access, None, 1)
         .expect("the saved reply");
     assert!(matches!(r.ext, Ext::AtomicAck(_, 0)), "{r:?}");
     // Only as many replies are kept as the requester may have outstanding: two.
@@ -228,7 +229,7 @@ fn a_repeated_read_begins_where_it_is_asked_to() {
     let mut b = Bench::new();
     b.read(0, 0, 4 * MTU as u32);
     for _ in 0..2 {
-        b.responder.poll(&b.mrs, b.access, None);
+        b.responder.poll(&b.mrs, b.access, None, 1);
     }
     // What has not been sent yet will come anyway.
     assert_eq!(

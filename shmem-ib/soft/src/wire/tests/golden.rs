@@ -140,7 +140,9 @@ fn every_opcode_is_encoded_to_the_golden_bytes() {
     }
     let rc = |op: &&Opcode| op.is_rc_request() || op.is_rc_response();
     let xrc = Opcode::ALL.iter().filter(rc).count();
-    assert_eq!(seen.len(), Opcode::ALL.len() + xrc);
+    // An INVITE is none of InfiniBand's.
+    let standard = Opcode::ALL.iter().filter(|op| **op != Opcode::Invite);
+    assert_eq!(seen.len(), standard.count() + xrc);
 }
 
 #[test]
