@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use shmem_ib::atomic::{AtomicOp, Width};
 use shmem_ib::connect::endpoint::{
-    Atomics, ConnError, Context, ContextId, EndpointConfig, Transport,
+    Atomics, ConnError, Context, ContextId, Endpoint, EndpointConfig, Lookup, Transport,
 };
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftHca};
@@ -249,6 +249,48 @@ fn connections_are_made_ahead() {
     few.pes[0].put_word(3, 0, 1);
     few.pes[0].endpoint.quiet().unwrap();
     assert_eq!(few.pes[0].endpoint.stats().queue_pairs_created, 1);
+}
+
+fn await_open(endpoint: &Endpoint<SoftHca>, n: u32) {
+    let began = Instant::now();
+    while endpoint.stats().open < n {
+        let stats = endpoint.stats();
+        assert!(began.elapsed() < Duration::from_secs(60), "{stats:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The rest is for those who come here, and for what is used.
+#[test]
+fn half_of_few_queue_pairs_are_made_ahead() {
+    let job = Job::with(9, |config, _| config.max_qps = 4);
+    let endpoint = &job.pes[0].endpoint;
+    endpoint.connect_ahead(1..9);
+    await_open(endpoint, 2);
+    endpoint.connect_ahead(1..9);
+    job.pes[0].put_word(8, 0, 1);
+    endpoint.quiet().unwrap();
+    let stats = endpoint.stats();
+    assert_eq!((stats.queue_pairs_created, stats.open), (3, 3), "{stats:?}");
+}
+
+/// In the first collective addresses may still be on their way.
+#[test]
+fn who_is_connected_ahead_may_have_no_address_yet() {
+    let job = Job::new(4);
+    let addresses: Vec<_> = (1..4).map(|pe| job.address(pe)).collect();
+    (1..4).for_each(|pe| job.set_address(pe, Lookup::Pending));
+    let endpoint = &job.pes[0].endpoint;
+    std::thread::scope(|scope| {
+        scope.spawn(|| endpoint.connect_ahead(1..4));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(endpoint.stats().queue_pairs_created, 0);
+        // They come together: the first one is waited for.
+        for (pe, address) in (1..4).zip(addresses).rev() {
+            job.set_address(pe, Lookup::Ready(address));
+        }
+    });
+    await_open(endpoint, 3);
 }
 
 /// Loops on the same words by several threads and peers and by the processor, through queues that take

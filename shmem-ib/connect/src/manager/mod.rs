@@ -181,6 +181,15 @@ impl Manager {
         }
     }
 
+    /// How many queue pairs there are, or are being made, of those that are limited ([`Local::max_qps`]).
+    #[must_use]
+    pub fn queue_pairs_held(&self) -> usize {
+        match &self.links {
+            Links::Peers(peers) => peers.queue_pairs_held(),
+            Links::Nodes(_) => 0,
+        }
+    }
+
     /// How many peers we may use.
     #[must_use]
     pub fn open_peers(&self) -> usize {

@@ -119,6 +119,10 @@ impl Peers {
         result
     }
 
+    pub(super) fn queue_pairs_held(&self) -> usize {
+        self.room.used()
+    }
+
     /// When the line is to be looked at again.
     pub(super) fn next_search(&self) -> Option<u64> {
         self.room.next_search()

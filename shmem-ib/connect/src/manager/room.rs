@@ -93,7 +93,7 @@ impl Account {
 }
 
 impl Room {
-    fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.held.len()
     }
 

@@ -2,11 +2,12 @@
 //! it is known that they will be used soon.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::UdAddress;
 use crate::endpoint::awaited::Awaited;
-use crate::endpoint::config::Lookup;
+use crate::endpoint::config::{Directory, Lookup};
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::{Endpoint, Locked};
@@ -52,22 +53,28 @@ impl<H: Hca> Endpoint<H> {
             .try_for_each(|pe| locked.ensure_open(pe))
     }
 
-    /// Starts to connect to `peers`, which are about to be used, and returns at once. A few handshakes
-    /// at a time are under way; the next begin, whoever makes progress, as those complete. What goes
-    /// wrong is told to operations that use the peer. Peers that are connected, or whose address has
-    /// not come yet, are passed over, and all are where connections make room for each other: opening
-    /// one ahead would close one that is in use.
+    /// Starts to connect to `peers`, which are about to be used, and returns when their addresses are there, without
+    /// waiting for anything else. A few handshakes at a time are under way; the next begin, whoever makes
+    /// progress, as those complete. What goes wrong is told to operations that use the peer. Peers that are
+    /// connected are passed over. Where there may be only so many queue pairs, it stops at half of them: opening
+    /// one ahead is not to close one that is in use, and others come here, too.
     pub fn connect_ahead(&self, peers: impl Iterator<Item = u32>) {
         let mut locked = self.lock();
         let (me, n_pes) = (locked.config.pe, locked.config.n_pes);
         let Some(directory) = locked.directory.clone() else {
             return;
         };
-        if locked.config.max_qps > 0 || locked.closing {
+        if locked.closing || !locked.has_room_ahead() {
             return;
         }
         let distant = |pe: &u32| *pe < n_pes && *pe != me && !locked.is_known(*pe);
         let wanted: Vec<u32> = peers.filter(distant).collect();
+        // Addresses come together, if not all at once. Who uses these peers would wait for them next.
+        if let Some(&first) = wanted.first()
+            && locked.await_address(&directory, first).is_err()
+        {
+            return;
+        }
         let found: Vec<(u32, u32, UdAddress)> = locked.unlocked(|_| {
             let known = |pe: u32| match directory.lookup(pe) {
                 Lookup::Ready(address) => Some((pe, directory.node(pe), address)),
@@ -86,6 +93,14 @@ impl<H: Hca> Driver<H> {
         self.manager.is_wanted(pe) || self.manager.way(pe).is_some()
     }
 
+    /// Whether connections may be made that nobody waits for yet.
+    fn has_room_ahead(&self) -> bool {
+        match self.config.max_qps as usize {
+            0 => true,
+            cap => self.manager.queue_pairs_held() < cap / 2,
+        }
+    }
+
     /// Begins handshakes with those who wait for it, as far as the window allows.
     pub(crate) fn connect_more(&mut self) {
         if self.closing {
@@ -94,7 +109,11 @@ impl<H: Hca> Driver<H> {
         }
         let mut under_way = std::mem::take(&mut self.ahead.under_way);
         under_way.retain(|pe| self.manager.way(*pe).is_none() && self.manager.is_wanted(*pe));
+        if !self.has_room_ahead() {
+            self.ahead.waiting.clear();
+        }
         while under_way.len() < CONNECT_WINDOW
+            && self.has_room_ahead()
             && let Some((pe, node, address)) = self.ahead.waiting.pop_front()
         {
             if !self.is_known(pe) {
@@ -119,11 +138,25 @@ impl<H: Hca> Locked<'_, H> {
         let Some(directory) = self.directory.clone() else {
             return Err(ConnError::NoDirectory { pe });
         };
+        let address = self.await_address(&directory, pe)?;
+        self.peers.entry(pe).or_default().address = Some(address);
+        let now = self.now();
+        self.manager.connect(now, pe, directory.node(pe), address);
+        self.act();
+        Ok(())
+    }
+
+    /// The address of `pe`, when it is there.
+    fn await_address(
+        &mut self,
+        directory: &Arc<dyn Directory>,
+        pe: u32,
+    ) -> Result<UdAddress, ConnError> {
         let (began, deadline) = (Instant::now(), self.config.connect_deadline);
         let mut told = None;
-        let address = loop {
+        loop {
             match self.unlocked(|_| directory.lookup(pe)) {
-                Lookup::Ready(address) => break address,
+                Lookup::Ready(address) => return Ok(address),
                 Lookup::Unknown(why) => {
                     return Err(ConnError::AddressUnknown {
                         peer: self.describe(pe),
@@ -145,13 +178,7 @@ impl<H: Hca> Locked<'_, H> {
             if self.closing {
                 return Err(self.over());
             }
-        };
-        drop(told);
-        self.peers.entry(pe).or_default().address = Some(address);
-        let now = self.now();
-        self.manager.connect(now, pe, directory.node(pe), address);
-        self.act();
-        Ok(())
+        }
     }
 
     /// Returns when operations may be posted to `pe`, as long as the lock is kept.
