@@ -69,6 +69,7 @@ fn collectives_pass(options: &str, env: &[(&str, &str)]) {
         "long_reductions",
         "operands_are_private",
         "float_order_is_fixed",
+        "vectors_of_all_lengths",
         "concatenations",
         "transpose",
         "back_to_back",
@@ -89,7 +90,11 @@ layouts! {
     crowds_on_two_nodes: "-n 71 --nodes 2";
     a_crowd_and_few: "-n 37 --nodes 4";
     sixteen_nodes: "-n 33 --nodes 16";
+    three_nodes_of_one: "-n 3 --nodes 3";
+    five_nodes_of_one: "-n 5 --nodes 5";
+    eight_nodes: "-n 11 --nodes 8";
     nine_nodes_of_one: "-n 9 --nodes 9";
+    twelve_owner: "-n 12 --nodes 6", "SHMEM_ATOMICS" = "owner";
     twelve_grow: "-n 12 --nodes 4", "SHMEM_HEAP_REGISTER" = "grow";
     twelve_xrc: "-n 12 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
     twelve_few_queue_pairs: "-n 12 --nodes 6", "SHMEM_MAX_QPS" = "2";

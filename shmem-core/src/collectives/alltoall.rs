@@ -26,12 +26,9 @@ impl Runtime {
         source: Sym,
         blocks: Blocks,
     ) {
-        if let Some(network) = &self.network {
-            // One after the other, first contacts would take longer than everything else.
-            let others = (1..n).map(|step| world_pe((me + step) % n));
-            let far = others.filter(|&pe| self.node_of[pe] != self.my_node);
-            network.endpoint.connect_ahead(far.map(|pe| pe as u32));
-        }
+        // One after the other, first contacts would take longer than everything else.
+        let others = (1..n).map(|step| world_pe((me + step) % n));
+        self.connect_ahead(others.filter(|&pe| self.node_of[pe] != self.my_node));
         let ctx = Ctx::default_ctx();
         for step in 0..n {
             // Starting with the own rank spreads the load over the targets.
@@ -111,7 +108,7 @@ impl Runtime {
         if here == Here::Few {
             self.meet_here(team);
             let (n, i) = (team.mapping().n_here(), team.mapping().index());
-            let workers = shares(n, n * n * bytes);
+            let workers = shares(n, n * n * bytes, n * bytes);
             if let Some(i) = worker(n, workers, i) {
                 self.transpose_here(team, part(n, workers, i), dest, source, blocks);
             }

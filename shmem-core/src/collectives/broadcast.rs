@@ -1,17 +1,17 @@
 //! Broadcast.
 
-use super::links::{self, Counter};
+use std::ops::Range;
+
+use super::links;
+use super::reduce::part;
 use super::select::{Algorithm, Between, Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{ARGUMENT, RING_FLAG, SHOWN};
+use crate::team::slots::{ARGUMENT, LINE, SHOWN};
 use crate::tree;
-
-/// Bytes that go around the ring at a time.
-const SLAB: usize = 32 << 10;
 
 /// One broadcast.
 #[derive(Clone, Copy)]
@@ -182,7 +182,7 @@ impl Runtime {
         let from = self.data_of_leader(b);
         let completion = links::completion(b.bytes);
         match between {
-            Between::Ring => self.pass_around_ring(b, from, completion),
+            Between::Circulant => self.scatter_and_gather(b, from, completion),
             _ => self.flood_tree(b, from, completion),
         }
         self.complete(completion);
@@ -215,32 +215,20 @@ impl Runtime {
         }
     }
 
-    /// From the root's node to the right, slab by slab, so that all links are busy at a time.
-    fn pass_around_ring(&self, b: Broadcast<'_>, from: usize, completion: Completion) {
-        let (team, mapping) = (b.team, b.team.mapping());
-        let (nodes, node) = (mapping.n_nodes(), mapping.node());
-        let right = mapping.leader((node + 1) % nodes);
-        let distance = (node + nodes - b.root_node) % nodes;
-        let slabs = b.bytes.div_ceil(SLAB);
-        let before = self.count(team, Counter::Messages, slabs);
-        let flag = team.slot(RING_FLAG);
-        for slab in 0..slabs {
-            let start = slab * SLAB;
-            let message = before + slab as u64 + 1;
-            if distance > 0 {
-                self.await_flag(team, flag, message);
-            }
-            if distance + 1 < nodes {
-                let len = SLAB.min(b.bytes - start);
-                self.write(
-                    right,
-                    b.dest + start,
-                    self.own(from + start),
-                    len,
-                    completion,
-                );
-                self.tell(right, flag, message);
-            }
-        }
+    /// From the root's node in parts to all nodes, and from each of them to all others.
+    fn scatter_and_gather(&self, b: Broadcast<'_>, from: usize, completion: Completion) {
+        let nodes = b.team.mapping().n_nodes();
+        let parts = |nodes_of: Range<usize>| {
+            let lines = |node| part(b.bytes.div_ceil(LINE), nodes, node);
+            let (start, end) = (lines(nodes_of.start).start, lines(nodes_of.end - 1).end);
+            b.bytes.min(start * LINE)..b.bytes.min(end * LINE)
+        };
+        let send = |pe, nodes| {
+            let range = parts(nodes);
+            let data = self.own(from + range.start);
+            self.write(pe, b.dest + range.start, data, range.len(), completion);
+        };
+        self.begin_rounds(b.team)
+            .scatter_allgather(b.root_node, send);
     }
 }

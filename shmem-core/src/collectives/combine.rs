@@ -108,20 +108,36 @@ impl Elements {
         }
     }
 
-    /// Combines `n` elements of shared memory into others there.
+    /// Combines `n` elements of shared memory into others there: `into` becomes `into` op `from`.
     ///
     /// # Safety
     /// Both arrays are mapped and hold `n` elements; `into` is writable.
     pub(super) unsafe fn add_shared(self, into: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: by the caller.
+        unsafe { self.sum_shared(into, from, into, n) }
+    }
+
+    /// The same the other way round: `into` becomes `from` op `into`.
+    ///
+    /// # Safety
+    /// As for [`add_shared`](Self::add_shared).
+    pub(super) unsafe fn add_shared_before(self, into: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: by the caller.
+        unsafe { self.sum_shared(from, into, into, n) }
+    }
+
+    /// # Safety
+    /// The arrays are mapped and hold `n` elements; `to`, which may be one of the others, is writable.
+    unsafe fn sum_shared(self, a: *const u8, b: *const u8, to: *mut u8, n: usize) {
         let per = self.in_room(OPERAND);
         let mut sum = self.block::<OPERAND>();
         for start in (0..n).step_by(per) {
             let (at, n) = (start * self.size, per.min(n - start));
             // SAFETY: by the caller; the block has room for them.
             unsafe {
-                access::copy(into.add(at), sum.as_mut_ptr(), n * self.size);
-                self.add(sum.as_mut_ptr(), from.add(at), n);
-                access::copy(sum.as_mut_ptr(), into.add(at), n * self.size);
+                access::copy(a.add(at), sum.as_mut_ptr(), n * self.size);
+                self.add(sum.as_mut_ptr(), b.add(at), n);
+                access::copy(sum.as_mut_ptr(), to.add(at), n * self.size);
             }
         }
     }

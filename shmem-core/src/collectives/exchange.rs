@@ -9,19 +9,14 @@
 //!
 //! What is passed on goes in pieces to the staging room of the slot. The receiver allows them: it may
 //! still be in an earlier round, or collective. Nobody leaves before all have what they wait for, so
-//! the room is free for who comes next. Numbers in flags begin with that of the exchange, so that they grow.
+//! the room is free for who comes next.
 
-use super::links::Counter;
+use super::circulant::{Rounds, rounds};
 use crate::heap::address::Sym;
 use crate::rma::{Blocks, Completion, copy_blocks};
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{ALLOWED, ARRIVED, LINE, PIECE, STAGING};
-
-/// Rounds among so many nodes.
-pub(super) fn rounds(nodes: usize) -> usize {
-    nodes.next_power_of_two().trailing_zeros() as usize
-}
+use crate::team::slots::{PIECE, STAGING};
 
 /// The distances of the items that every node passes on in a round, in their order in the message.
 fn passed_on(nodes: usize, round: usize) -> impl Iterator<Item = usize> {
@@ -35,20 +30,12 @@ fn held(node: usize, nodes: usize, round: usize, distance: usize) -> (usize, usi
     (origin, (origin + distance) % nodes)
 }
 
-/// Numbers of pieces in a flag, behind that of the exchange.
-const PIECES: u32 = 24;
-
 impl Runtime {
     /// Sends block `k` of each member to member `k`. For leaders, when their nodes have arrived.
     pub(super) fn exchange_blocks(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
         let mapping = team.mapping();
         let (nodes, node) = (mapping.n_nodes(), mapping.node());
         let bytes = blocks.count * blocks.bytes;
-        let right = |round: usize| mapping.leader((node + (1 << round)) % nodes);
-        if let Some(network) = &self.network {
-            let leaders = (0..rounds(nodes)).map(|round| right(round) as u32);
-            network.endpoint.connect_ahead(leaders);
-        }
         let mut ranks = vec![Vec::new(); nodes];
         (0..team.n_pes()).for_each(|rank| ranks[mapping.node_of(rank)].push(rank));
         let size = |(origin, to): (usize, usize)| ranks[origin].len() * ranks[to].len() * bytes;
@@ -76,7 +63,7 @@ impl Runtime {
         };
         let mut items: Vec<Vec<u8>> = (0..nodes).map(pack).collect();
 
-        let exchange = self.count(team, Counter::Exchanges, 1) + 1;
+        let leaders = self.begin_rounds(team);
         for round in 0..rounds(nodes) {
             let left = (node + nodes - (1 << round)) % nodes;
             let mut out = Vec::new();
@@ -85,8 +72,7 @@ impl Runtime {
             }
             let size = |distance| size(held(left, nodes, round, distance));
             let mut come = vec![0; passed_on(nodes, round).map(size).sum()];
-            let partners = (right(round), mapping.leader(left));
-            self.trade(team, (exchange, round), partners, &out, &mut come);
+            self.trade(leaders, round, &out, &mut come);
             let mut rest = &come[..];
             for distance in passed_on(nodes, round) {
                 let (item, behind) = rest.split_at(size(distance));
@@ -116,24 +102,16 @@ impl Runtime {
         self.meet_leaders(team);
     }
 
-    /// Sends `out` to one leader, and gets `come` from another, in a round of an exchange.
-    fn trade(
-        &self,
-        team: &Team,
-        (exchange, round): (u64, usize),
-        (to, from): (usize, usize),
-        out: &[u8],
-        come: &mut [u8],
-    ) {
-        let [arrived, allowed] = [ARRIVED, ALLOWED].map(|at| team.slot(at) + round * LINE);
-        let number = |pieces: usize| exchange << PIECES | pieces as u64;
+    /// Sends `out` to the right, and gets `come` from the left, in a round of an exchange.
+    fn trade(&self, leaders: Rounds<'_>, round: usize, out: &[u8], come: &mut [u8]) {
+        let team = leaders.team;
         let room = |piece: usize| team.slot(STAGING) + piece % 2 * PIECE;
         let (outward, inward) = (out.len().div_ceil(PIECE), come.len().div_ceil(PIECE));
         // No more than come, so that no number is on its way when the round is over.
         let allow = |taken: usize| {
             let pieces = inward.min(taken + 2);
             if taken == 0 || pieces > taken + 1 {
-                self.tell(from, allowed, number(pieces));
+                leaders.allow(round, pieces);
             }
         };
         if inward > 0 {
@@ -141,8 +119,8 @@ impl Runtime {
         }
         let (mut sent, mut taken) = (0, 0);
         while sent < outward || taken < inward {
-            let may_send = || sent < outward && self.word(allowed) >= number(sent + 1);
-            let may_take = || taken < inward && self.word(arrived) >= number(taken + 1);
+            let may_send = || sent < outward && leaders.is_allowed(round, sent + 1);
+            let may_take = || taken < inward && leaders.has_arrived(round, taken + 1);
             self.wait_for(|| self.in_collective(team), || may_send() || may_take());
             if may_take() {
                 let piece = &mut come[taken * PIECE..];
@@ -156,9 +134,10 @@ impl Runtime {
             if may_send() {
                 let piece = &out[sent * PIECE..];
                 let len = piece.len().min(PIECE);
-                self.write(to, room(sent), piece.as_ptr(), len, Completion::OnReturn);
-                self.tell(to, arrived, number(sent + 1));
+                let (to, piece) = (leaders.right(round), piece.as_ptr());
+                self.write(to, room(sent), piece, len, Completion::OnReturn);
                 sent += 1;
+                leaders.tell(round, sent);
             }
         }
     }
@@ -197,11 +176,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn rounds_are_digits() {
-        let found: Vec<usize> = [1, 2, 3, 4, 5, 8, 9, 4096].map(rounds).into();
-        assert_eq!(found, [0, 1, 2, 2, 3, 3, 4, 12]);
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! Blocks go straight to their final places. On one node of few PEs every one writes its block into all
 //! arrays; of many, into the leader's, and all copy the whole. So they do on several nodes, where leaders
-//! pass on what they have, along the tree or around the ring.
+//! pass on what they have, in few rounds, or with few messages.
 
 use std::ops::Range;
 
-use super::links::{self, Counter};
+use super::links;
 use super::select::{Algorithm, Between, Here, Layout, Operation, select};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{ARGUMENT, BOX, LANDING, RING_FLAG, SHOWN};
+use crate::team::slots::{ARGUMENT, BOX, LANDING, SHOWN};
 use crate::tree;
 
 /// What leaders exchange: items in an array, each of which a node has in the beginning, and all in
@@ -61,13 +61,12 @@ impl<R: Fn(usize) -> Range<usize>, N: Fn(usize) -> usize> Items<R, N> {
 struct ByNode(Vec<(usize, Range<usize>)>);
 
 impl ByNode {
-    /// Those of a node, in order.
-    fn of(&self, node: usize) -> impl Iterator<Item = Range<usize>> {
-        let first = self.0.partition_point(|(of, _)| *of < node);
-        let its = self.0[first..]
-            .iter()
-            .take_while(move |(of, _)| *of == node);
-        its.map(|(_, range)| range.clone())
+    /// Those of nodes, in order of these; what follows each other is one.
+    fn of(&self, nodes: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let first = self.0.partition_point(|(of, _)| *of < nodes.start);
+        let theirs = self.0[first..].iter();
+        let theirs = theirs.take_while(move |(of, _)| nodes.contains(of));
+        runs(theirs.map(|(_, range)| range.clone()))
     }
 }
 
@@ -260,9 +259,9 @@ impl Runtime {
         self.meet(team, || {
             let completion = links::completion(total);
             match between {
-                Between::Ring => self.exchange_around_ring(team, (dest, completion), &items),
                 Between::Nothing => return,
-                _ => self.exchange_along_tree(team, (dest, dest, completion), &items),
+                Between::Tree => self.exchange_along_tree(team, (dest, dest, completion), &items),
+                _ => self.exchange_in_rounds(team, (dest, completion), &items),
             }
             self.complete(completion);
         });
@@ -334,30 +333,21 @@ impl Runtime {
         }
     }
 
-    /// Gives all leaders all items in `array`: each passes on to the right what came last. For
-    /// leaders.
-    fn exchange_around_ring(
+    /// Gives all leaders all items in `array`, in few rounds. For leaders.
+    fn exchange_in_rounds(
         &self,
         team: &Team,
         (array, completion): (usize, Completion),
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
-        let mapping = team.mapping();
-        let (nodes, node) = (mapping.n_nodes(), mapping.node());
-        let right = mapping.leader((node + 1) % nodes);
-        let flag = team.slot(RING_FLAG);
-        let before = self.count(team, Counter::Messages, nodes - 1);
         let by_node = items.by_node();
-        for step in 0..nodes - 1 {
-            let out = (node + nodes - step) % nodes;
-            for range in by_node.of(out) {
+        let send = |pe, nodes| {
+            for range in by_node.of(nodes) {
                 let at = array + range.start;
-                self.write(right, at, self.own(at), range.len(), completion);
+                self.write(pe, at, self.own(at), range.len(), completion);
             }
-            let message = before + step as u64 + 1;
-            self.tell(right, flag, message);
-            self.await_flag(team, flag, message);
-        }
+        };
+        self.begin_rounds(team).allgather(|_| (1, 1), send);
     }
 }
 
@@ -390,8 +380,10 @@ mod tests {
         assert_eq!(looks.get(), lens.len());
         for node in 0..5 {
             let one_by_one: Vec<_> = items.of(node..node + 1).collect();
-            assert_eq!(by_node.of(node).collect::<Vec<_>>(), one_by_one, "{node}");
+            let found: Vec<_> = by_node.of(node..node + 1).collect();
+            assert_eq!(found, one_by_one, "{node}");
         }
+        assert_eq!(by_node.of(2..4).collect::<Vec<_>>(), [7..9, 14..15]);
     }
 
     #[test]

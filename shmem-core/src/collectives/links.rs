@@ -1,4 +1,4 @@
-//! How the leaders of a team pass messages to each other, along a tree and around a ring.
+//! How the leaders of a team pass messages to each other, and how they do so along a tree.
 //!
 //! A message is an RDMA write of data followed, on the same ordered connection, by a write of a
 //! number into a flag in the receiver's slot of the team; the receiver waits for its flag to reach
@@ -22,10 +22,9 @@
 //!   before. What it sent up has long been received then. What it sent down may not have been, so
 //!   that is sent as bytes that do not stay.
 //!
-//! # Ring
-//! Messages to the right are numbered through all operations, on all leaders alike. Pieces of
-//! partial results go to a staging room for two; the receiver tells its left neighbour how many it
-//! has taken.
+//! # Rounds
+//! Where much is to be sent, or many have something for all, leaders talk to those 1, 2, 4 ... nodes away
+//! ([`circulant`](super::circulant), [`doubling`](super::doubling)).
 
 use crate::heap::access;
 use crate::rma::Completion;
@@ -51,14 +50,12 @@ pub(super) fn completion(bytes: usize) -> Completion {
 pub(super) enum Counter {
     /// Rounds on the tree.
     Rounds = 0,
-    /// Messages to the right.
-    Messages = 1,
-    /// Pieces through staging rooms.
-    Pieces = 2,
     /// Exchanges of lines on this node: all members count them.
-    Lines = 3,
-    /// Exchanges of blocks between leaders.
-    Exchanges = 4,
+    Lines = 1,
+    /// Operations of leaders in rounds.
+    Exchanges = 2,
+    /// Reductions by doubling.
+    Doublings = 3,
 }
 
 impl Runtime {
@@ -90,13 +87,15 @@ impl Runtime {
         for at in (slots::DOWN_FLAG..slots::COUNTERS).step_by(8) {
             self.set_word(team.slot(at), 0);
         }
-        for counter in [
-            Counter::Rounds,
-            Counter::Messages,
-            Counter::Pieces,
-            Counter::Exchanges,
-        ] {
+        for counter in [Counter::Rounds, Counter::Exchanges, Counter::Doublings] {
             self.set_counter(team, counter, 0);
+        }
+    }
+
+    /// Starts to connect to leaders who are about to be written to.
+    pub(super) fn connect_ahead(&self, leaders: impl Iterator<Item = usize>) {
+        if let Some(network) = &self.network {
+            network.endpoint.connect_ahead(leaders.map(|pe| pe as u32));
         }
     }
 

@@ -3,16 +3,13 @@
 use std::ops::Range;
 
 use super::combine::{BLOCK, Block, Combine, Elements};
-use super::links::Counter;
 use super::select::{Between, Here, Layout, Operation, select, shares};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{
-    LANDING, LINE_DATA, MAILBOX, PIECE, RING_FLAG, RING_TAKEN, SHOWN, STAGING,
-};
+use crate::team::slots::{LANDING, LINE_DATA, MAILBOX, SHOWN};
 use crate::tree;
 
 /// Part `i` of `n` things in `parts` parts of almost equal size.
@@ -31,7 +28,7 @@ pub(super) fn worker(members: usize, workers: usize, i: usize) -> Option<usize> 
 
 /// Which of `n` elements of `elem` bytes the member `i` of `members` works on, perhaps none.
 pub(super) fn share(n: usize, elem: usize, members: usize, i: usize) -> Range<usize> {
-    let workers = shares(members, n * elem);
+    let workers = shares(members, n * elem, n * elem);
     match worker(members, workers, i) {
         Some(i) => part(n, workers, i),
         None => n..n,
@@ -40,23 +37,23 @@ pub(super) fn share(n: usize, elem: usize, members: usize, i: usize) -> Range<us
 
 /// One reduction: its arrays and what to do with them.
 #[derive(Clone, Copy)]
-struct Reduction<'a> {
-    team: &'a Team,
-    dest: usize,
+pub(super) struct Reduction<'a> {
+    pub(super) team: &'a Team,
+    pub(super) dest: usize,
     source: usize,
-    n: usize,
-    of: Elements,
+    pub(super) n: usize,
+    pub(super) of: Elements,
 }
 
 impl Reduction<'_> {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.n * self.of.size
     }
 }
 
 impl Runtime {
     /// Combines `n` elements of `elem` bytes of all members, element by element. The order is that of
-    /// ranks inside a node and then that of the tree or the ring: always the same for a layout.
+    /// ranks inside a node and then that of who hears from whom: always the same for a layout.
     ///
     /// # Safety
     /// `combine` is for elements of `elem` bytes; the arrays hold `n` of them, aligned.
@@ -91,9 +88,9 @@ impl Runtime {
         let algorithm = select(Operation::Reduce, bytes, Layout::of(team));
         match (algorithm.here, algorithm.between) {
             (Here::Lines, _) => self.reduce_by_lines(r),
-            (Here::One, _) => self.reduce_by_one(r),
-            (Here::Leader, _) | (_, Between::Ring) => self.reduce_at_leaders(r, algorithm.between),
-            _ => self.reduce_by_all(r),
+            (Here::One, between) => self.reduce_by_one(r, between),
+            (Here::Each, Between::Nothing) => self.reduce_by_all(r),
+            (_, between) => self.reduce_at_leaders(r, between),
         }
     }
 
@@ -141,7 +138,7 @@ impl Runtime {
     }
 
     /// One member of each node combines; all copy what it shows.
-    fn reduce_by_one(&self, r: Reduction<'_>) {
+    fn reduce_by_one(&self, r: Reduction<'_>, between: Between) {
         let shown = self.leader_slot(r.team, SHOWN);
         self.meet(r.team, || {
             self.combine_here(r, 0..r.n, |block, at, len| {
@@ -149,8 +146,10 @@ impl Runtime {
                 // shown before.
                 unsafe { access::copy(block, shown.add(at), len) };
             });
-            if r.team.mapping().n_nodes() > 1 {
-                self.reduce_along_tree(r);
+            match between {
+                Between::Nothing => {}
+                Between::Doubling => self.reduce_by_doubling(r),
+                _ => self.reduce_along_tree(r),
             }
         });
         // SAFETY: what is shown stays until this PE arrives again.
@@ -214,8 +213,8 @@ impl Runtime {
         self.meet_here(r.team);
     }
 
-    /// The members of a node combine into their leader's array, the leaders of several nodes around the
-    /// ring, and all copy the leader's result.
+    /// The members of a node combine into their leader's array, then the leaders of several nodes, and all copy
+    /// the leader's result.
     fn reduce_at_leaders(&self, r: Reduction<'_>, between: Between) {
         let mapping = r.team.mapping();
         let leaders = |at| self.neighbour(mapping.local(0), r.dest + at);
@@ -224,8 +223,8 @@ impl Runtime {
             unsafe { access::copy(block, leaders(at), len) };
         });
         self.meet(r.team, || {
-            if between == Between::Ring {
-                self.reduce_around_ring(r);
+            if between != Between::Nothing {
+                self.reduce_by_halving(r);
             }
         });
         if !mapping.leads() {
@@ -233,81 +232,6 @@ impl Runtime {
             unsafe { access::copy(leaders(0), self.own(r.dest), r.bytes()) };
         }
         self.finish_reading(r.team, 0);
-    }
-
-    /// Combines the leaders' destination arrays in place: each part goes around the ring once to be
-    /// combined, and once more to be handed out. For leaders.
-    fn reduce_around_ring(&self, r: Reduction<'_>) {
-        let (team, mapping) = (r.team, r.team.mapping());
-        let (nodes, node) = (mapping.n_nodes(), mapping.node());
-        let right = mapping.leader((node + 1) % nodes);
-        let left = mapping.leader((node + nodes - 1) % nodes);
-        let (flag, taken) = (team.slot(RING_FLAG), team.slot(RING_TAKEN));
-        let segment = |i: usize| part(r.n, nodes, i % nodes);
-
-        // What is combined at a time: as many elements as a piece has room for, or one, which goes in
-        // several pieces.
-        let size = r.of.size;
-        let batch = r.of.in_room(PIECE);
-        // As many on all leaders, though parts differ by an element.
-        let batches = segment(0).len().div_ceil(batch);
-        let per_batch = (batch * size).div_ceil(PIECE);
-        let pieces = batches * per_batch;
-        let mut message = self.count(team, Counter::Messages, (nodes - 1) * (pieces + 1));
-        let mut piece = self.count(team, Counter::Pieces, (nodes - 1) * pieces);
-        let mut block = r.of.block::<PIECE>();
-        let come = block.as_mut_ptr();
-        for step in 0..nodes - 1 {
-            let (out, inward) = (
-                segment(node + nodes - step),
-                segment(node + 2 * nodes - step - 1),
-            );
-            for b in 0..batches {
-                let cut = |part: &Range<usize>| {
-                    let start = part.end.min(part.start + b * batch);
-                    start..part.end.min(start + batch)
-                };
-                let (out, inward) = (cut(&out), cut(&inward));
-                for p in 0..per_batch {
-                    let of = |part: &Range<usize>| {
-                        let bytes = part.len() * size;
-                        bytes.min(p * PIECE)..bytes.min((p + 1) * PIECE)
-                    };
-                    (message, piece) = (message + 1, piece + 1);
-                    let room = team.slot(STAGING) + (piece % 2) as usize * PIECE;
-                    // The neighbour has room for two.
-                    self.await_flag(team, taken, piece.saturating_sub(2));
-                    let (send, take) = (of(&out), of(&inward));
-                    let from = self.own(r.dest + out.start * size + send.start);
-                    self.write(right, room, from, send.len(), Completion::AtQuiet);
-                    self.tell(right, flag, message);
-                    self.await_flag(team, flag, message);
-                    // SAFETY: the piece has arrived; the block has room for all of a batch.
-                    unsafe { access::copy(self.own(room), come.add(take.start), take.len()) };
-                    self.tell(left, taken, piece);
-                }
-                let into = self.own(r.dest + inward.start * size);
-                // SAFETY: both hold the elements of the batch.
-                unsafe { r.of.add_shared(into, come, inward.len()) };
-            }
-        }
-        for step in 0..nodes - 1 {
-            // A neighbour's part is overwritten when its contribution has long gone into the result.
-            let out = segment(node + 1 + nodes - step);
-            let at = r.dest + out.start * size;
-            message += 1;
-            self.write(
-                right,
-                at,
-                self.own(at),
-                out.len() * size,
-                Completion::AtQuiet,
-            );
-            self.tell(right, flag, message);
-            self.await_flag(team, flag, message);
-        }
-        // The program may change the array now.
-        self.quiet_raw();
     }
 }
 
@@ -338,6 +262,26 @@ mod tests {
                 assert!(numbers.eq(0..workers), "{workers} of {members}");
             }
         }
+    }
+
+    /// In a crowd more work where each has much to do for every other.
+    #[test]
+    fn large_vectors_have_more_workers() {
+        let workers = |members, bytes| {
+            let all = (0..members).map(|i| share(bytes, 1, members, i));
+            all.filter(|share| !share.is_empty()).count()
+        };
+        let found = [
+            (32, 1),
+            (33, 1),
+            (128, 1),
+            (128, 4),
+            (128, 8),
+            (128, 64),
+            (500, 64),
+        ];
+        let found = found.map(|(members, mib)| workers(members, mib << 20));
+        assert_eq!(found, [32, 16, 16, 64, 128, 128, 500]);
     }
 
     #[test]

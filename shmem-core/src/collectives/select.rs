@@ -8,7 +8,9 @@ use std::ops::RangeInclusive;
 
 use shmem_node::waiting::Collective;
 
+use super::{circulant, doubling};
 use crate::team::Team;
+
 use crate::team::slots::{BOX, LINE_DATA, MAILBOX};
 
 /// Members of one node that exchange lines, if they poll: everybody looks at everybody.
@@ -26,7 +28,7 @@ const ALONE: usize = 64 << 10;
 /// a few who work for all do so.
 const ACQUAINTED: usize = 32;
 
-/// In a crowd: those who work for all.
+/// In a crowd: those who work for all, if they have little to do for each.
 const WORKERS: usize = 16;
 
 /// Bytes that a worker has to do at least: in less than a page it would touch as many pages for less.
@@ -43,10 +45,15 @@ const WORTH_A_TABLE: usize = 64 << 10;
 /// Members from which on one gathers small blocks for all, rather than each writing to all.
 const MANY: usize = 4;
 
-/// Bytes of the result up to which whole messages go along the tree; and how many a node there must be
-/// for the ring to be worth its many steps.
-const TREE: usize = 32 << 10;
-const PER_NODE: usize = 4 << 10;
+/// Bytes that take as long as a message between nodes takes at least, about. The model that the tests below reckon
+/// with has it, too.
+pub(super) const HOP: usize = 32 << 10;
+
+/// Nodes from which on all messages together count where one machine emulates them: its cores do the work of
+/// every leader, so rounds in which all send take as long as if one did. And bytes of the result up to which
+/// they do.
+const EMULATED: usize = 9;
+const SHORT: usize = 16 << 10;
 
 macro_rules! operations {
     ($($operation:ident $text:literal;)*) => {
@@ -115,8 +122,13 @@ pub(super) enum Between {
     Nothing,
     /// Messages along the edges of a binomial tree.
     Tree,
-    /// Pieces around a ring.
-    Ring,
+    /// What they have, to all, in few rounds with leaders 1, 2, 4 ... nodes away
+    /// ([`circulant`](super::circulant)).
+    Circulant,
+    /// Sums of whole vectors, in few rounds ([`doubling`](super::doubling)).
+    Doubling,
+    /// Sums of parts of vectors, in few rounds, and then the results in as many ([`halving`](super::halving)).
+    Halving,
     /// Blocks for all other nodes in few rounds, by way of others.
     Exchange,
     /// Not leaders alone: every member puts to every other.
@@ -139,6 +151,8 @@ pub(super) struct Layout {
     pub(super) nodes: usize,
     /// Whether the PEs of this node poll while they wait.
     pub(super) polls: bool,
+    /// Whether all PEs of the job are on one machine.
+    pub(super) one_machine: bool,
 }
 
 impl Layout {
@@ -149,6 +163,7 @@ impl Layout {
             here: team.mapping().n_here(),
             nodes: team.mapping().n_nodes(),
             polls: team.polls(),
+            one_machine: team.is_on_one_machine(),
         }
     }
 }
@@ -159,10 +174,14 @@ pub(super) fn crowd(here: usize) -> bool {
     here > ACQUAINTED
 }
 
-/// Into how many shares the work of `members` of a node is cut, which is on `bytes` of each.
+/// Into how many shares the work of `members` of a node is cut, which is on `bytes` in all, and on `of_each` of
+/// every member.
 #[inline]
-pub(super) fn shares(members: usize, bytes: usize) -> usize {
-    let most = if crowd(members) { WORKERS } else { members };
+pub(super) fn shares(members: usize, bytes: usize, of_each: usize) -> usize {
+    let most = match crowd(members) {
+        true => members.min(WORKERS.max(of_each / WORTH_A_TABLE)),
+        false => members,
+    };
     most.min(bytes.div_ceil(SHARE)).max(1)
 }
 
@@ -176,12 +195,17 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         here,
         nodes,
         polls,
+        one_machine,
     } = layout;
     let one_node = nodes == 1;
     let lines = one_node && polls && FEW.contains(&here) && bytes <= LINE_DATA;
-    let alone = bytes * here <= ALONE || crowd(here) && shares(here, bytes) == 1;
+    let alone = bytes * here <= ALONE || crowd(here) && shares(here, bytes, bytes) == 1;
     let aggregated = members >= MANY_PAIRS && bytes <= AGGREGATED;
-    let tree = |result| result <= TREE || result < nodes * PER_NODE;
+    let whole = bytes <= doubling::room(nodes);
+    // Along the tree it is sent in each round; in parts, twice in all, in twice as many rounds.
+    let rounds = circulant::rounds(nodes);
+    let few_messages = one_machine && nodes >= EMULATED;
+    let in_parts = bytes * rounds.saturating_sub(2) > rounds * HOP;
     let here = match operation {
         Sync | Finalize | Broadcast | Reduce | Fcollect if lines => Here::Lines,
         Sync | Finalize => Here::One,
@@ -190,7 +214,7 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         Broadcast if crowd(here) => Here::Leader,
         Broadcast => Here::Pull,
         Reduce if one_node && bytes <= BOX && alone => Here::One,
-        Reduce if !one_node && bytes <= MAILBOX => Here::One,
+        Reduce if !one_node && whole => Here::One,
         Scan if !one_node || alone => Here::One,
         Fcollect if one_node && members >= MANY && bytes * members <= BOX => Here::One,
         Reduce | Fcollect | Collect if one_node && crowd(here) => Here::Leader,
@@ -202,10 +226,14 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         _ if one_node => Between::Nothing,
         Alltoall if aggregated => Between::Exchange,
         Alltoall => Between::Pairs,
-        Reduce if bytes > MAILBOX => Between::Ring,
-        Broadcast | Collect if !tree(bytes) => Between::Ring,
-        Fcollect if !tree(bytes * members) => Between::Ring,
-        Sync | Finalize | Broadcast | Reduce | Scan | Fcollect | Collect => Between::Tree,
+        Reduce if few_messages && bytes <= MAILBOX => Between::Tree,
+        Reduce if whole => Between::Doubling,
+        Reduce => Between::Halving,
+        Fcollect if few_messages && bytes * members <= SHORT => Between::Tree,
+        Collect if few_messages && bytes <= SHORT => Between::Tree,
+        Fcollect | Collect => Between::Circulant,
+        Broadcast if in_parts => Between::Circulant,
+        Sync | Finalize | Broadcast | Scan => Between::Tree,
     };
     Algorithm { here, between }
 }
@@ -215,7 +243,7 @@ mod tests {
     use super::*;
     use crate::team::slots::PIECE;
 
-    const LAYOUTS: [(&str, Layout); 7] = [
+    const LAYOUTS: [(&str, Layout); 8] = [
         ("4 PEs that poll", layout(4, 1, true)),
         ("4 PEs", layout(4, 1, false)),
         ("16 PEs", layout(16, 1, false)),
@@ -223,6 +251,13 @@ mod tests {
         ("2 nodes of 1", layout(1, 2, false)),
         ("4 nodes of 4", layout(4, 4, true)),
         ("64 nodes of 32", layout(32, 64, false)),
+        (
+            "16 nodes of 4 on one machine",
+            Layout {
+                one_machine: true,
+                ..layout(4, 16, false)
+            },
+        ),
     ];
 
     /// No threshold of these layouts lies higher.
@@ -234,6 +269,7 @@ mod tests {
             here,
             nodes,
             polls,
+            one_machine: false,
         }
     }
 
@@ -317,8 +353,18 @@ mod tests {
                     (9, true),
                     (128, false),
                 ] {
-                    for bytes in (0..MOST).step_by(97).chain([1, 8, LINE_DATA, MAILBOX, BOX]) {
-                        f(operation, bytes, layout(here, nodes, polls));
+                    for bytes in (0..MOST).step_by(97).chain([1, 8, LINE_DATA, PIECE, BOX]) {
+                        for one_machine in [false, true] {
+                            let layout = layout(here, nodes, polls);
+                            f(
+                                operation,
+                                bytes,
+                                Layout {
+                                    one_machine,
+                                    ..layout
+                                },
+                            );
+                        }
                     }
                 }
             }
@@ -336,6 +382,7 @@ mod tests {
             let room = match (operation, here, between) {
                 (_, Here::Lines, _) => LINE_DATA,
                 (Operation::Reduce, _, Between::Tree) => MAILBOX,
+                (Operation::Reduce, _, Between::Doubling) => doubling::room(layout.nodes),
                 (Operation::Reduce | Operation::Fcollect | Operation::Broadcast, Here::One, _) => {
                     BOX
                 }
@@ -347,67 +394,6 @@ mod tests {
             };
             assert!(fits, "{operation:?} of {bytes} bytes on {layout:?}");
         });
-    }
-
-    /// What goes on between nodes, by the model in which each message takes as long as any other: messages
-    /// one after the other, and all connections.
-    fn model(operation: Operation, bytes: usize, layout: Layout) -> (usize, usize) {
-        let Layout { members, nodes, .. } = layout;
-        let digits = nodes.next_power_of_two().trailing_zeros() as usize;
-        let tree = (2 * digits, nodes - 1);
-        match select(operation, bytes, layout).between {
-            Between::Nothing => (0, 0),
-            Between::Tree => match operation {
-                // First one for the lengths.
-                Operation::Collect => (tree.0 * (1 + members.div_ceil(BOX / 8)), tree.1),
-                Operation::Scan => (tree.0 * (bytes * nodes).div_ceil(BOX).max(1), tree.1),
-                _ => tree,
-            },
-            Between::Ring => match operation {
-                Operation::Reduce => {
-                    let pieces = bytes.div_ceil(nodes).div_ceil(PIECE);
-                    ((nodes - 1) * (pieces + 1), nodes)
-                }
-                _ => (nodes - 1, nodes),
-            },
-            Between::Exchange => {
-                let item = layout.here * layout.here * bytes;
-                let pieces = (item * nodes.div_ceil(2)).div_ceil(PIECE);
-                // Each piece has to be allowed.
-                (2 * digits * pieces + tree.0, nodes * digits)
-            }
-            Between::Pairs => (members - layout.here, members * (members - layout.here) / 2),
-        }
-    }
-
-    /// Short collectives take messages and connections by the logarithm of the nodes, up to thousands of them.
-    #[test]
-    fn short_collectives_scale_by_the_model() {
-        for digits in 1..=12 {
-            for nodes in [1 << digits, (1 << digits) - 1, (1 << digits) + 1] {
-                for here in [1, 2, 4, 16] {
-                    for bytes in [0, 8, 64] {
-                        for &operation in Operation::ALL {
-                            let layout = layout(here, nodes, false);
-                            let (messages, connections) = model(operation, bytes, layout);
-                            let digits = digits + 1;
-                            // Rooms are filled several times where there are thousands of members: a scan's and a
-                            // collect's hold 18 KiB, and the items of an exchange go in pieces of 12.
-                            let fills =
-                                1 + 2 * here * here * nodes * bytes / PIECE + layout.members / 1024;
-                            let case =
-                                format!("{operation:?} of {bytes} bytes, {nodes} nodes of {here}");
-                            assert!(
-                                messages <= 6 * digits * fills.max(1),
-                                "{case}: {messages} messages"
-                            );
-                            let few = (nodes * digits).max(MANY_PAIRS * MANY_PAIRS);
-                            assert!(connections <= few, "{case}: {connections} connections");
-                        }
-                    }
-                }
-            }
-        }
     }
 
     /// Nodes with different numbers of members agree; where a reduction's parts go, too.

@@ -85,6 +85,8 @@ pub struct Team {
     barrier: &'static NodeBarrier,
     /// Whether the PEs of this node poll while they wait.
     polls: bool,
+    /// Whether all PEs of the job are on one machine.
+    one_machine: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
     /// In which, or was last; and how many it has begun: in the upper half.
@@ -193,6 +195,7 @@ impl Team {
             config: TeamConfig::default(),
             barrier: barrier_at(node.segment(mapping.local(0)), slot),
             polls: node.spins() > 0,
+            one_machine: node.on_machine() == node.node_of().len(),
             mapping,
             meeting: AtomicBool::new(false),
             now: AtomicU64::new(0),
@@ -340,6 +343,11 @@ impl Team {
     #[inline]
     pub(crate) fn polls(&self) -> bool {
         self.polls
+    }
+
+    #[inline]
+    pub(crate) fn is_on_one_machine(&self) -> bool {
+        self.one_machine
     }
 
     /// Number of the team's slot.

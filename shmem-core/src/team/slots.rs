@@ -31,17 +31,15 @@ pub(crate) const BARRIER: usize = 0;
 pub(crate) const DOWN_FLAG: usize = 512;
 /// Flags of messages from children, a line each.
 pub(crate) const UP_FLAGS: usize = DOWN_FLAG + LINE;
-/// In the same lines, for exchanges with who is 1, 2, 4 ... nodes away: how many pieces the one to the left has sent,
+/// In the same lines, for operations in rounds with who is 1, 2, 4 ... nodes away: how many messages the one to the left has sent,
 /// and how many the one to the right allows.
 pub(crate) const ARRIVED: usize = UP_FLAGS + 8;
 pub(crate) const ALLOWED: usize = UP_FLAGS + 16;
-/// Flag of messages from the left neighbour in the ring.
-pub(crate) const RING_FLAG: usize = UP_FLAGS + MAX_CHILDREN * LINE;
-/// How many pieces the right neighbour in the ring has taken from its staging room.
-pub(crate) const RING_TAKEN: usize = RING_FLAG + LINE;
-/// Numbers that only this member itself uses: rounds of the tree, messages and pieces of the ring,
-/// exchanges of lines.
-pub(crate) const COUNTERS: usize = RING_TAKEN + LINE;
+/// There, too: the number of a reduction for which a partner has sent its sums.
+pub(crate) const DOUBLED: usize = UP_FLAGS + 24;
+/// Numbers that only this member itself uses: rounds of the tree, exchanges of lines, operations in rounds, and
+/// reductions by doubling.
+pub(crate) const COUNTERS: usize = UP_FLAGS + MAX_CHILDREN * LINE;
 /// A word of this member for the others of its node: its part in a collective. Two more for this member: what
 /// who acts for all tells it.
 pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
@@ -65,15 +63,17 @@ pub(crate) const SHOWN: usize = LANDING + BOX;
 pub(crate) const BOX: usize = 18 << 10;
 /// Bytes of a landing box that belong to one child where partial results come up.
 pub(crate) const MAILBOX: usize = 1 << 10;
-/// Staging room of the ring: two pieces.
+/// Staging room, for what is added to something or passed on: two pieces. Who writes there has been allowed to by the
+/// receiver, but for reductions by doubling.
 pub(crate) const STAGING: usize = SHOWN + BOX;
+pub(crate) const STAGED: usize = 2 * PIECE;
 /// Bytes of a piece.
 pub(crate) const PIECE: usize = 12 << 10;
 
 const _: () = assert!(ANNOUNCED + LINE <= LINES);
 const _: () = assert!(LINES + LINES_APART + LINE <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
-const _: () = assert!(STAGING + 2 * PIECE <= SLOT_SIZE);
+const _: () = assert!(STAGING + STAGED <= SLOT_SIZE);
 const _: () = assert!(MAX_TEAMS * SLOT_SIZE <= INTERNAL_SIZE);
 const _: () = assert!(MAX_TEAMS < 64);
 

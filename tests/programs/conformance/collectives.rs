@@ -17,6 +17,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("huge_elements", huge_elements),
     ("operands_are_private", operands_are_private),
     ("float_order_is_fixed", float_order_is_fixed),
+    ("vectors_of_all_lengths", vectors_of_all_lengths),
     ("concatenations", concatenations),
     ("transpose", transpose),
     ("back_to_back", back_to_back),
@@ -312,6 +313,64 @@ fn float_order_is_fixed() {
     }
     free(all).unwrap();
     free(cell).unwrap();
+}
+
+/// Around the lengths at which one algorithm gives way to the next, on any number of nodes: sums of numbers that do
+/// not add exactly are the same bits on all PEs, every time and in place; broadcasts come from everywhere, whole.
+fn vectors_of_all_lengths() {
+    let (me, n) = (my_pe(), n_pes());
+    const MOST: usize = 150_001;
+    let [source, dest, again] = [(); 3].map(|()| alloc::<f64>(MOST).unwrap());
+    let sum = alloc::<u64>(1).unwrap();
+    let sums = alloc::<u64>(n).unwrap();
+    for len in [
+        1, 96, 97, 128, 200, 257, 384, 400, 513, 768, 769, 1536, 1537, 5000, 9000, 40_000, MOST,
+    ] {
+        let [source, dest, again] = [source, dest, again].map(|array| array.at(..len));
+        let value = |pe: usize, i: usize| 1.0 / (3 + pe + i % 1000) as f64;
+        let values: Vec<f64> = (0..len).map(|i| value(me, i)).collect();
+        source.write_from(&values);
+        again.write_from(&values);
+        barrier_all();
+        reduce(dest, source, Sum);
+        reduce(again, again, Sum);
+        let found = dest.to_vec();
+        let near = |i: usize| {
+            let want: f64 = (0..n).map(|pe| value(pe, i)).sum();
+            (found[i] - want).abs() < 1e-9 * want
+        };
+        assert!(
+            (0..len).step_by(len.div_ceil(500)).all(near),
+            "{len} elements"
+        );
+        let bits = |all: &[f64]| {
+            let mix = |sum: u64, v: &f64| sum.rotate_left(5).wrapping_mul(31) ^ v.to_bits();
+            all.iter().fold(0, mix)
+        };
+        assert_eq!(
+            bits(&found),
+            bits(&again.to_vec()),
+            "{len} elements in place"
+        );
+        sum.write(0, bits(&found));
+        fcollect(sums, sum);
+        let same = sums.to_vec().iter().all(|&theirs| theirs == sum.read(0));
+        assert!(same, "{len} elements: the sums have different bits");
+        for root in [0, n / 2, n - 1] {
+            dest.fill(-1.0);
+            barrier_all();
+            broadcast(dest, source, root);
+            let whole = dest.to_vec().into_iter().enumerate();
+            let right = whole.into_iter().all(|(i, v)| v == value(root, i));
+            assert!(right, "{len} elements from {root}");
+            barrier_all();
+        }
+    }
+    free(sums).unwrap();
+    free(sum).unwrap();
+    for array in [again, dest, source] {
+        free(array).unwrap();
+    }
 }
 
 fn concatenations() {
