@@ -30,12 +30,12 @@
 //!
 //! A test holds the choice against a model of messages, bytes and connections for 2 to 4097 nodes (`model.rs`). By
 //! it, with what partial results along the tree and pieces around a ring would take instead, as messages in a row
-//! and bytes of the busiest leader:
+//! and their bytes:
 //!
 #![doc = include_str!("model.md")]
 //!
 //! The ring has the least connections, and no message of it is passed over far; but it has as many rounds as
-//! there are nodes, sends no less, and took two to three times as long where it was measured. Several leaders of a node,
+//! there are nodes, sends no less, and among 16 nodes took up to three times as long. Several leaders of a node,
 //! each with a part of a long vector, would send the same bytes over the same link in as many rounds, with
 //! as many times more connections and messages; they would only add in parallel, which the node's members do
 //! before.

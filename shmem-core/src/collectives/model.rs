@@ -1,5 +1,5 @@
-//! What goes on between nodes, reckoned: how many messages go one after the other, how many bytes the busiest
-//! leader sends, how many connections come to be. The plans are those that the algorithms follow. Tests hold
+//! What goes on between nodes, reckoned: how many messages go one after the other, of how many bytes, and how
+//! many connections come to be. The plans are those that the algorithms follow. Tests hold
 //! the table of [`select`] against it, for up to thousands of nodes.
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,7 +17,7 @@ use crate::tree;
 struct Cost {
     /// Messages one after the other.
     rounds: usize,
-    /// Bytes of these, which is what the busiest leader sends.
+    /// Bytes of these: what the busiest leader sends, but where one only passes on what comes to it.
     bytes: usize,
     /// Messages of all.
     messages: usize,
@@ -348,8 +348,7 @@ fn long_collectives_send_no_more_than_they_must() {
 /// The table of `model.md`.
 fn page() -> String {
     let mut page =
-        "| | nodes | messages in a row | busiest leader sends | connections of a leader |"
-            .to_owned();
+        "| | nodes | messages in a row | bytes of these | connections of a leader |".to_owned();
     page += " along the tree | around a ring |\n|---|---:|---:|---:|---:|---:|---:|\n";
     let rows = [
         (Operation::Reduce, "8 B", 8),
