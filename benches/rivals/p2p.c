@@ -4,7 +4,7 @@
  * The twin of src/bin/p2p.rs: the same rows, the same method, the same output, so that our library
  * and others can be measured in one sitting. Whoever changes one changes the other.
  *
- *     p2p [MILLISECONDS]        milliseconds of measurement per row, 50 if not given
+ *     p2p [MILLISECONDS [CALLS]]     milliseconds of measurement per row, 50 if not given
  *
  * PE 0 acts on the last PE, which sits in shmem_barrier_all (in the ping-pong it answers). All
  * buffers lie in the symmetric heap, but for the local ones of the rows *_private, which come from
@@ -16,10 +16,14 @@
  *     put+quiet,8,ns,4,9150.25          one batch: its operations and the time of each
  *     put+quiet,8,cpu0_ns,5464,9012.1   all batches: CPU time of PE 0 per operation
  *     put+quiet,8,cpu1_ns,5464,8923.7   and that of the last PE
+ *     put+quiet,8,doorbells,5464,1.01   what was counted meanwhile, per operation
+ *
+ * With a number of calls each row is one batch of so many calls, or of fewer that move 8 MiB, after one more; with 0 there are no rows, and
+ * the program but begins and ends. BENCH_COUNTS in the environment names files of counters, with colons between
+ * them, which PE 0 reads before and after: a number, or lines of names and numbers.
  *
  * Put alone is time until the source may be used again; rows with +quiet have one quiet each. An
- * operation of put_nbi_x1000 and atomic_add_x1000 is one of the thousand, with its share of the
- * quiet; an operation of pingpong is one way. The program ends with status 1 if data or sums are
+XX an operation of pingpong is one way. The program ends with status 1 if data or sums are
  * not what they must be.
  */
 #define _GNU_SOURCE
@@ -31,12 +35,21 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { LARGEST = 4 << 20, STREAM = 1000, FEWEST_BATCHES = 20, MOST_BATCHES = 1 << 16 };
+enum {
+    LARGEST = 4 << 20,
+    STREAM = 1000,
+    SHORT_STREAM = 64,
+    FEWEST_BATCHES = 20,
+    MOST_BATCHES = 1 << 16,
+    MOST_COUNTS = 16,
+    MOST_BYTES = 8 << 20
+};
 #define BATCH_NS 40e3
 #define WARM_UP_NS 2e6
 
 static int me, target;
 static double row_ns;
+static long calls_per_row = -1;
 static double samples[MOST_BATCHES];
 static char mark;
 
@@ -65,6 +78,58 @@ static double cpu_ns(void)
     getrusage(RUSAGE_SELF, &u);
     return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e9 +
            (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e3;
+}
+
+/* ---- Counters. */
+
+struct count {
+    char name[48];
+    unsigned long value;
+};
+struct counts {
+    struct count of[MOST_COUNTS];
+    int n;
+};
+
+static void count_more(struct counts *counts, const char *name, unsigned long value)
+{
+    int i = 0;
+    while (i < counts->n && strcmp(counts->of[i].name, name) != 0)
+        i++;
+    if (i == MOST_COUNTS)
+        return;
+    if (i == counts->n) {
+        counts->n++;
+        counts->of[i].value = 0;
+        snprintf(counts->of[i].name, sizeof counts->of[i].name, "%s", name);
+    }
+    counts->of[i].value += value;
+}
+
+/* The counters as they stand. */
+static struct counts read_counts(void)
+{
+    struct counts counts = {.n = 0};
+    const char *files = getenv("BENCH_COUNTS");
+    char *list = strdup(files ? files : ""), *rest = list, *path, line[256];
+    while ((path = strsep(&rest, ":")) != NULL) {
+        FILE *file = fopen(path, "r");
+        const char *slash = strrchr(path, '/');
+        while (file && fgets(line, sizeof line, file)) {
+            char first[48], second[48];
+            int words = sscanf(line, "%47s %47s", first, second);
+            char *number = words == 1 ? first : second, *end;
+            if (words < 1)
+                continue;
+            unsigned long value = strtoul(number, &end, 10);
+            if (*end == 0)
+                count_more(&counts, words == 1 ? (slash ? slash + 1 : path) : first, value);
+        }
+        if (file)
+            fclose(file);
+    }
+    free(list);
+    return counts;
 }
 
 static void fail(const char *row, size_t bytes)
@@ -135,6 +200,14 @@ static void put_nbi_stream(size_t bytes)
     shmem_quiet();
 }
 
+static void put_nbi_short_stream(size_t bytes)
+{
+    /* Where they are more than the buffers hold, they begin again. */
+    for (size_t i = 0; i < SHORT_STREAM; i++)
+        shmem_putmem_nbi(area + i * bytes % LARGEST, source + i * bytes % LARGEST, bytes, target);
+    shmem_quiet();
+}
+
 static void atomic_add_stream(size_t bytes)
 {
     (void)bytes;
@@ -197,8 +270,16 @@ static void meet(const struct row *r)
 static void measure(const struct row *r)
 {
     long per_batch = 1, batches = 0;
+    struct counts counted = {.n = 0};
     shmem_barrier_all();
-    if (me == 0) {
+    if (me == 0 && calls_per_row > 0) {
+        r->call(r->bytes);
+        per_batch = MOST_BYTES / (r->bytes * r->weight);
+        if (per_batch > calls_per_row)
+            per_batch = calls_per_row;
+        if (per_batch < 1)
+            per_batch = 1;
+    } else if (me == 0) {
         long calls = 0;
         double start = now_ns(), spent;
         do {
@@ -214,6 +295,8 @@ static void measure(const struct row *r)
 
     double cpu = cpu_ns();
     if (me == 0) {
+        long fewest = calls_per_row > 0 ? 1 : FEWEST_BATCHES;
+        struct counts counts = read_counts();
         double start = now_ns(), before = start, after;
         do {
             for (long i = 0; i < per_batch; i++)
@@ -221,8 +304,11 @@ static void measure(const struct row *r)
             after = now_ns();
             samples[batches++] = (after - before) / (per_batch * r->weight);
             before = after;
-        } while (batches < MOST_BATCHES && (batches < FEWEST_BATCHES || after - start < row_ns));
+        } while (batches < MOST_BATCHES && (batches < fewest || after - start < row_ns));
         cpu = cpu_ns() - cpu;
+        counted = read_counts();
+        for (int i = 0; i < counts.n && i < counted.n; i++)
+            counted.of[i].value -= counts.of[i].value;
     }
     meet(r);
     if (me == target) {
@@ -237,6 +323,9 @@ static void measure(const struct row *r)
             printf("%s,%zu,ns,%ld,%.2f\n", r->name, r->bytes, ops, samples[b]);
         printf("%s,%zu,cpu0_ns,%ld,%.2f\n", r->name, r->bytes, all, cpu / all);
         printf("%s,%zu,cpu1_ns,%ld,%.2f\n", r->name, r->bytes, all, *cpu_of_target / all);
+        for (int i = 0; i < counted.n; i++)
+            printf("%s,%zu,%s,%ld,%.3f\n", r->name, r->bytes, counted.of[i].name, all,
+                   (double)counted.of[i].value / all);
         fflush(stdout);
     }
 }
@@ -286,11 +375,13 @@ int main(int argc, char **argv)
 {
     static const size_t sizes[] = {8, 64, 256, 1024, 4096, 16384, 65536, 1 << 20, LARGEST};
     double ms = argc > 1 ? atof(argv[1]) : 50;
-    if (!(ms > 0)) {
+    if (!(ms >= 0)) {
         fprintf(stderr, "p2p: '%s' is not a number of milliseconds\n", argv[1]);
         return 2;
     }
     row_ns = ms * 1e6;
+    if (argc > 2)
+        calls_per_row = atol(argv[2]);
 
     shmem_init();
     me = shmem_my_pe();
@@ -301,6 +392,10 @@ int main(int argc, char **argv)
     }
     if (getenv("BENCH_BIND"))
         bind_to_core();
+    if (calls_per_row == 0) {
+        shmem_finalize();
+        return 0;
+    }
     private = malloc(LARGEST);
     area = shmem_malloc(LARGEST);
     source = shmem_malloc(LARGEST);
@@ -344,6 +439,12 @@ int main(int argc, char **argv)
     measure(&fetch_add_row);
     measure(&compare_swap_row);
     measure_puts(&put_nbi_row, source, 8 * STREAM);
+    for (size_t i = 0; i < 5; i++) {
+        static const size_t some[] = {8, 256, 4096, 65536, 1 << 20};
+        struct row row = {"put_nbi_x64", some[i], SHORT_STREAM, put_nbi_short_stream, NULL, NULL};
+        const size_t len = SHORT_STREAM * some[i];
+        measure_puts(&row, source, len < LARGEST ? len : LARGEST);
+    }
     measure(&atomic_add_row);
     turn_now = turn;
     measure(&pingpong_row);

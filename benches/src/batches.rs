@@ -1,8 +1,9 @@
-//! An operation again and again, timed in batches of about 40 µs, or of one call where that takes longer; and
-//! what is printed of it: see `p2p`.
+//! An operation again and again, timed in batches of about 40 µs, or of one call where that takes longer, or
+//! called a given number of times; and what is printed of it: see `p2p`.
 
 use std::time::{Duration, Instant};
 
+use crate::counts::{Count, Counters};
 use crate::cpu::{Whose, cpu_time};
 use crate::stats::{median, min};
 
@@ -10,14 +11,20 @@ const BATCH: Duration = Duration::from_micros(40);
 const WARM_UP: Duration = Duration::from_millis(2);
 const FEWEST: usize = 20;
 const MOST: usize = 1 << 16;
+/// Moved by a given number of calls at most.
+const MOST_BYTES: usize = 8 << 20;
 
 /// How a program measures its rows and prints them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Batches {
     /// Time of measurement per row.
     pub row_time: Duration,
+    /// Instead: one batch of so many calls, or fewer that move 8 MiB, and one call before it.
+    pub calls: Option<usize>,
     /// A table of medians, not the samples.
     pub table: bool,
+    /// What is counted besides.
+    pub counters: Counters,
 }
 
 /// What was measured of a row.
@@ -29,6 +36,8 @@ pub struct Run {
     samples: Vec<f64>,
     /// CPU time of this process meanwhile.
     cpu: Duration,
+    /// What was counted meanwhile.
+    counts: Vec<Count>,
 }
 
 impl Batches {
@@ -44,8 +53,12 @@ impl Batches {
         }
     }
 
-    /// Calls until everything is warm; returns how many calls make a batch.
-    pub fn warm_up(&self, mut call: impl FnMut()) -> usize {
+    /// Calls until everything is warm; returns how many calls, each of which moves `bytes`, make a batch.
+    pub fn warm_up(&self, bytes: usize, mut call: impl FnMut()) -> usize {
+        if let Some(calls) = self.calls {
+            call();
+            return calls.min(MOST_BYTES / bytes).max(1);
+        }
         let start = Instant::now();
         let mut calls = 0;
         let spent = loop {
@@ -63,11 +76,13 @@ impl Batches {
     /// Measures calls, each of which is `weight` operations.
     pub fn run(&self, per_batch: usize, weight: usize, mut call: impl FnMut()) -> Run {
         let ops = per_batch * weight;
+        let fewest = self.calls.map_or(FEWEST, |_| 1);
         let mut samples = Vec::with_capacity(MOST);
+        let counts = self.counters.read();
         let cpu = cpu_time(Whose::Own);
         let start = Instant::now();
         let mut before = start;
-        while samples.len() < MOST && (samples.len() < FEWEST || before - start < self.row_time) {
+        while samples.len() < MOST && (samples.len() < fewest || before - start < self.row_time) {
             for _ in 0..per_batch {
                 call();
             }
@@ -76,12 +91,23 @@ impl Batches {
             before = after;
         }
         let cpu = cpu_time(Whose::Own) - cpu;
-        Run { ops, samples, cpu }
+        let counts = self.counters.since(&counts);
+        Run {
+            ops,
+            samples,
+            cpu,
+            counts,
+        }
     }
 
     /// Prints a row; `of_target` is the CPU time of the other end meanwhile.
     pub fn print(&self, row: &str, bytes: usize, run: &Run, of_target: Duration) {
-        let Run { ops, samples, cpu } = run;
+        let Run {
+            ops,
+            samples,
+            cpu,
+            counts,
+        } = run;
         let all = ops * samples.len();
         let [of_pe0, of_target] = [*cpu, of_target].map(|cpu| cpu.as_nanos() as f64 / all as f64);
         if self.table {
@@ -94,5 +120,11 @@ impl Batches {
         }
         println!("{row},{bytes},cpu0_ns,{all},{of_pe0:.2}");
         println!("{row},{bytes},cpu1_ns,{all},{of_target:.2}");
+        for Count { name, value } in counts {
+            println!(
+                "{row},{bytes},{name},{all},{:.3}",
+                *value as f64 / all as f64
+            );
+        }
     }
 }

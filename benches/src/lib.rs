@@ -26,6 +26,7 @@
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
 pub mod batches;
+pub mod counts;
 pub mod cpu;
 pub mod memory;
 pub mod pmi;

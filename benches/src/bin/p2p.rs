@@ -16,21 +16,29 @@
 //! put+quiet,8,ns,4,9150.25          one batch: its operations and the time of each
 //! put+quiet,8,cpu0_ns,5464,9012.1   all batches: CPU time of PE 0 per operation
 //! put+quiet,8,cpu1_ns,5464,8923.7   and that of the last PE
+//! put+quiet,8,doorbells,5464,1.01   what was counted meanwhile, per operation
 //! ```
 //!
+//! With a number of calls each row is one batch of so many calls, or of fewer that move 8 MiB, after one more; with 0 there are no rows, and
+//! the program but begins and ends. `BENCH_COUNTS` in the environment names files of counters, with colons between
+//! them, which PE 0 reads before and after: a number, or lines of names and numbers. They count all processes,
+//! so they are good where few calls share the barrier's messages.
+//!
 //! Put alone is time until the source may be used again; rows with `+quiet` have one quiet each. An
-//! operation of `put_nbi_x1000` and `atomic_add_x1000` is one of the thousand, with its share of
-//! the quiet; an operation of `pingpong` is one way. Data and sums are checked.
+//! operation of `put_nbi_x1000`, `put_nbi_x64` and `atomic_add_x1000` is one of the thousand or the 64, with its
+//! share of the quiet; an operation of `pingpong` is one way. Data and sums are checked.
 
 use std::time::Duration;
 
 use clap::Parser;
 use shmem::{Cmp, SymSlice, alloc, barrier_all, my_pe, n_pes};
 use shmem_benches::batches::{Batches, Run};
+use shmem_benches::counts::Counters;
 use shmem_benches::cpu::{Whose, bind_if_asked, cpu_time};
 
 const LARGEST: usize = 4 << 20;
 const STREAM: usize = 1000;
+const SHORT_STREAM: usize = 64;
 
 #[derive(Parser)]
 #[command(about = "Time and CPU time per one-sided operation between two PEs")]
@@ -38,6 +46,8 @@ struct Options {
     /// Milliseconds of measurement per row.
     #[arg(default_value_t = 50.0)]
     milliseconds: f64,
+    /// Calls per row, instead.
+    calls: Option<usize>,
     /// Print a table of medians, not the samples.
     #[arg(long)]
     table: bool,
@@ -103,7 +113,7 @@ impl Bench {
         barrier_all();
         let mut per_batch = 1;
         if self.me == 0 {
-            per_batch = self.batches.warm_up(|| exercise.call());
+            per_batch = self.batches.warm_up(bytes * weight, || exercise.call());
         }
         self.meet(&mut exercise);
 
@@ -185,10 +195,15 @@ fn main() -> Result<(), shmem::Error> {
         target,
         batches: Batches {
             row_time: Duration::try_from_secs_f64(options.milliseconds / 1e3).unwrap_or_default(),
+            calls: options.calls,
             table: options.table,
+            counters: Counters::from_env(),
         },
         cpu_of_target: alloc(1)?,
     };
+    if options.calls == Some(0) {
+        return Ok(());
+    }
     let area = alloc::<u8>(LARGEST)?;
     let source = alloc::<u8>(LARGEST)?;
     let sink = alloc::<u8>(LARGEST)?;
@@ -263,6 +278,25 @@ fn main() -> Result<(), shmem::Error> {
         });
     }
     bench.expect(target, area.at(..8 * STREAM), mark);
+    for bytes in [8, 256, 4096, 65_536, 1 << 20] {
+        mark += 1;
+        let len = (SHORT_STREAM * bytes).min(LARGEST);
+        source.at(..len).fill(mark);
+        {
+            // SAFETY: nobody writes `source` any more.
+            let source = unsafe { source.at(..len).as_slice() };
+            bench.measure("put_nbi_x64", bytes, SHORT_STREAM, || {
+                shmem::nbi(|ops| {
+                    for i in 0..SHORT_STREAM {
+                        // Where they are more than the buffers hold, they begin again.
+                        let at = i * bytes % len;
+                        ops.put(area.at(at..), &source[at..at + bytes], target);
+                    }
+                });
+            });
+        }
+        bench.expect(target, area.at(..len), mark);
+    }
     bench.measure("atomic_add_x1000", 8, STREAM, || {
         for _ in 0..STREAM {
             shmem::atomic_add(sum, 1, target);

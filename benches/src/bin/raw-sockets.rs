@@ -22,6 +22,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
 };
 use shmem_benches::batches::Batches;
+use shmem_benches::counts::Counters;
 use shmem_benches::cpu::{Whose, bind_if_asked, cpu_time};
 
 const LARGEST: usize = 4 << 20;
@@ -309,7 +310,7 @@ impl End {
                 result = call(end);
             }
         };
-        let per_batch = batches.warm_up(|| call(self));
+        let per_batch = batches.warm_up(bytes * weight, || call(self));
         self.spent()?;
         let run = batches.run(per_batch, weight, || call(self));
         let of_partner = self.spent()?;
@@ -429,6 +430,8 @@ fn main() -> io::Result<()> {
     let batches = Batches {
         row_time: Duration::try_from_secs_f64(options.milliseconds / 1e3).unwrap_or_default(),
         table: options.table,
+        calls: None,
+        counters: Counters::default(),
     };
     batches.head();
     for bytes in [8, 64, 256, 1024, 4096, 16_384, 65_536, 1 << 20, LARGEST] {
