@@ -1,8 +1,9 @@
 //! What one operation costs besides waiting: both sides in one thread, so that nothing spins.
 //!
-//! `cargo run --release -p shmem-ib --example op_cost [put|get|add|poll] [bytes] [count]`
+//! `cargo run --release -p shmem-ib --example op_cost [put|get|add|stream|poll] [bytes] [count] [every]`
 //!
-//! Prints time, system calls and packets per operation of both sides together. Under
+//! Prints time, system calls and packets per operation of both sides together; one of `stream` is 64 puts from one
+//! place and a quiet, of which one in `every` tells of its completion. Under
 //! `valgrind --tool=callgrind --toggle-collect='*measured*'` it gives instructions.
 
 use std::sync::Arc;
@@ -26,11 +27,12 @@ impl Directory for Pair {
     fn wait(&self, _: u32, _: Duration) {}
 }
 
-fn open(pe: u32, memory: &mut [u64]) -> Arc<Endpoint<SoftHca>> {
+fn open(pe: u32, memory: &mut [u64], signal_every: u32) -> Arc<Endpoint<SoftHca>> {
     let hca = SoftHca::open(&SoftConfig::loopback(pe.into())).expect("the loopback is there");
     let config = EndpointConfig {
         pe,
         n_pes: 2,
+        signal_every,
         ..EndpointConfig::default()
     };
     let endpoint = Endpoint::new(Arc::new(hca), config).expect("the settings are good");
@@ -40,12 +42,16 @@ fn open(pe: u32, memory: &mut [u64]) -> Arc<Endpoint<SoftHca>> {
     endpoint
 }
 
+/// Puts of a stream.
+const STREAM: u32 = 64;
+
 /// What is done `n` times.
 #[derive(Clone, Copy)]
 struct Work {
     idle: bool,
     add: bool,
     get: bool,
+    stream: bool,
     bytes: usize,
     n: u32,
 }
@@ -58,7 +64,12 @@ fn measured(a: &Endpoint<SoftHca>, b: &Endpoint<SoftHca>, buffer: &mut [u8], wor
             a.progress();
             continue;
         }
-        if work.add {
+        if work.stream {
+            for _ in 0..STREAM {
+                // SAFETY: the buffer stays until `quiet`.
+                unsafe { a.put(1, 0, buffer.as_ptr(), len, true) }.expect("b answers");
+            }
+        } else if work.add {
             a.add_nbi(1, 0, 1).expect("b answers");
         } else if work.get {
             // SAFETY: the buffer stays until `quiet`.
@@ -89,12 +100,17 @@ fn main() {
         idle: kind == "poll",
         add: kind == "add",
         get: kind == "get",
+        stream: kind == "stream",
         bytes: number(8) as usize,
         n: number(100_000),
     };
+    let every = number(EndpointConfig::default().signal_every);
     let mut memory = [vec![0; 1 << 18], vec![0; 1 << 18]];
     let mut buffer = vec![0; 1 << 21];
-    let [a, b] = [open(0, &mut memory[0]), open(1, &mut memory[1])];
+    let [a, b] = [
+        open(0, &mut memory[0], every),
+        open(1, &mut memory[1], every),
+    ];
     let pair = Arc::new(Pair([a.ud_address(), b.ud_address()]));
     a.set_directory(Arc::clone(&pair) as Arc<dyn Directory>);
     b.set_directory(pair);
@@ -106,6 +122,7 @@ fn main() {
         connecting.join().expect("no panic").expect("b answers");
     });
     measured(&a, &b, &mut buffer, Work { n: 100, ..work });
+    let requests = a.stats();
     let (before, start) = ([a.stats().hca, b.stats().hca], Instant::now());
     measured(&a, &b, &mut buffer, work);
     let (time, after) = (start.elapsed(), [a.stats().hca, b.stats().hca]);
@@ -114,6 +131,12 @@ fn main() {
         "{kind} of {} bytes: {:.0} ns each, both sides",
         work.bytes,
         time.as_nanos() as f64 / n
+    );
+    let stats = a.stats();
+    println!(
+        "  requests: {:.2}, of which tell: {:.2}",
+        (stats.requests - requests.requests) as f64 / n,
+        (stats.requests - requests.requests - (stats.silent - requests.silent)) as f64 / n
     );
     for (name, (x, y)) in ["origin", "target"]
         .into_iter()

@@ -133,6 +133,11 @@ pub(super) fn endpoint(
             Fabric::Soft => defaults.sq_depth,
             Fabric::Roce | Fabric::InfiniBand => DEVICE_SQ_DEPTH,
         },
+        signal_every: match fabric {
+            // It has the completions in its own memory, and a request more is a packet more.
+            Fabric::Soft => 1,
+            Fabric::Roce | Fabric::InfiniBand => defaults.signal_every,
+        },
         ..defaults
     }
 }

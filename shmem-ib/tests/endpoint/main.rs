@@ -9,6 +9,7 @@ mod lives;
 mod operations;
 mod owner;
 mod segments;
+mod silent;
 mod times;
 mod xrc;
 

@@ -103,6 +103,9 @@ pub struct EndpointConfig {
     pub sq_depth: u32,
     /// Unfinished operations of the endpoint over all connections.
     pub cq_depth: u32,
+    /// Of so many puts and gets one behind the other that nobody waits for, one tells of its completion; 1: all
+    /// do.
+    pub signal_every: u32,
     /// Connection messages that may arrive at once; more are dropped, and sent again.
     pub ud_depth: u32,
     /// How often a waiting thread looks for completions before it yields its core, and later
@@ -139,6 +142,7 @@ impl Default for EndpointConfig {
             max_qps: 0,
             sq_depth: 256,
             cq_depth: 4096,
+            signal_every: 16,
             ud_depth: 32,
             spin_rounds: 200,
         }

@@ -12,9 +12,10 @@ use super::atomics::lines::Composer;
 use super::buffers::{INLINE_MAX, LocalSegment, Pool};
 use super::config::{Directory, EndpointConfig, Transport};
 use super::connecting::domain::XrcDomain;
-use super::connecting::ud::UdPort;
+use super::connecting::ud::{SEND_SLOTS, UdPort};
 use super::error::ConnError;
 use super::operations::accounts::{Accounts, Gauge};
+use super::operations::silent::Telling;
 use super::operations::table::OpTable;
 use super::peer::{Ahead, Peer};
 use crate::UdAddress;
@@ -49,6 +50,9 @@ pub(super) struct Driver<H> {
     pub(super) segments: Vec<LocalSegment>,
     /// Work requests posted since the beginning: the clock of the connections' last uses.
     pub(super) posts: u64,
+    /// Work requests of operations posted since the beginning, and those of them that do not tell.
+    pub(super) requests: u64,
+    pub(super) silent: u64,
     /// Peers whose connection is being drained, when operations have completed.
     pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
@@ -57,6 +61,10 @@ pub(super) struct Driver<H> {
     pub(super) sealed: Option<Vec<Sealed>>,
     /// RC work requests posted and not completed.
     pub(super) in_flight: u32,
+    /// Which work requests tell of their completion.
+    pub(super) telling: Telling,
+    /// Peers towards which the last ones do not.
+    pub(super) uncovered: Vec<u32>,
     /// If owners execute atomics: what this takes.
     pub(super) owner: Option<Owner>,
     /// Atomics that owners are to execute, and have not answered.
@@ -134,6 +142,7 @@ impl<H: Hca> Driver<H> {
             Some(_) => Manager::of_nodes(&identity, local, seed),
         };
         let max_inline = (port.max_inline as usize).min(INLINE_MAX);
+        let telling = Telling::new(config.signal_every, config.sq_depth, config.cq_depth);
         let sealed = config.identity_later.then(Vec::new);
         Ok(Self {
             hca: Arc::clone(hca),
@@ -152,10 +161,14 @@ impl<H: Hca> Driver<H> {
             pool: Pool::new(),
             segments: Vec::new(),
             posts: 0,
+            requests: 0,
+            silent: 0,
             attention: Vec::new(),
             directory: None,
             sealed,
             in_flight: 0,
+            telling,
+            uncovered: Vec::new(),
             owner: by_owner.then(Owner::new),
             unanswered: 0,
             late: Vec::new(),
@@ -196,6 +209,11 @@ impl<H: Hca> Driver<H> {
     /// Whether any operation is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight > 0 || self.unanswered > 0 || self.composed.get() > 0
+    }
+
+    /// How many work requests of operations the completion queue has room for.
+    pub(super) fn most_in_flight(&self) -> u32 {
+        self.config.cq_depth - self.config.ud_depth - SEND_SLOTS
     }
 
     pub(super) fn hca(&self) -> &H {

@@ -105,6 +105,10 @@ pub struct EndpointStats {
     pub messages_dropped: u64,
     /// Operations under way.
     pub in_flight: u32,
+    /// Work requests of operations posted since the beginning.
+    pub requests: u64,
+    /// Of those, the ones that do not tell of their completion.
+    pub silent: u64,
     /// Atomics that this PE, as owner of the memory, has executed for peers.
     pub atomics_served: u64,
     /// Of connection management, with the latencies of first contacts.
@@ -304,6 +308,8 @@ impl<H: Hca> Endpoint<H> {
             queue_pairs_created: locked.qps_created,
             messages_dropped: locked.ud.as_ref().map_or(0, |ud| ud.dropped),
             in_flight: locked.in_flight,
+            requests: locked.requests,
+            silent: locked.silent,
             atomics_served: locked.owner.as_ref().map_or(0, |owner| owner.served),
             connect: *locked.manager.stats(),
             hca: self.hca.counters(),

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::atomics::by_owner::books::Asked;
 use super::error::ConnError;
+use super::operations::silent::{Last, Silent};
 use crate::UdAddress;
 
 /// A point in the sequence of operations towards a peer.
@@ -31,6 +32,9 @@ pub(super) struct Peer {
     /// Work requests posted and completed; they complete in order.
     pub(super) posted: u64,
     pub(super) completed: u64,
+    /// Those that do not tell, and the way of the last one.
+    pub(super) silent: Silent,
+    pub(super) last: Option<Last>,
     /// Atomics that the peer is to execute, and has; they complete in an order of their own.
     pub(super) asked: Asked,
     /// Atomics towards it that take several steps, and have not ended.

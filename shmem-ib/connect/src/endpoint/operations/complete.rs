@@ -16,6 +16,7 @@ impl<H: Hca> Driver<H> {
         };
         op.pending -= 1;
         let pe = op.pe;
+        let (covers, silent) = (op.covers, op.silent);
         if status != WcStatus::Success {
             op.failed.get_or_insert(Failed::Status(status));
             let op = *op;
@@ -26,6 +27,13 @@ impl<H: Hca> Driver<H> {
         self.in_flight -= 1;
         if let Some(peer) = self.peers.get_mut(&pe) {
             peer.completed += 1;
+            // What it covers has not failed.
+            if peer.silent.is_behind(covers) {
+                self.retire_silent(pe, covers);
+            }
+        }
+        if silent {
+            self.silent_told(pe);
         }
         match self.ops.get_mut(id) {
             Some(op) if op.composed => self.stepped(id),
@@ -136,6 +144,7 @@ impl<H: Hca> Driver<H> {
         };
         let lost = peer.posted - peer.completed;
         peer.completed = peer.posted;
+        peer.silent.forget();
         self.in_flight -= lost as u32;
         self.unanswered -= peer.asked.forget();
         self.composer.forget(pe);

@@ -3,6 +3,7 @@
 //! * `put_get.rs`: puts and gets. Atomics have a room of their own, `../atomics`.
 //! * `context.rs`: contexts, and how each waits for its own operations: quiet and fence.
 //! * `post.rs`: the one place where work requests of operations are posted.
+//! * `silent.rs`: which of them tell of their completion, and what becomes of those that do not.
 //! * `complete.rs`: what happens when they complete, or are lost.
 //! * `table.rs`: the operations under way; `accounts.rs`: what of them is whose.
 
@@ -11,4 +12,5 @@ pub(crate) mod complete;
 pub(crate) mod context;
 pub(crate) mod post;
 pub(crate) mod put_get;
+pub(crate) mod silent;
 pub(crate) mod table;

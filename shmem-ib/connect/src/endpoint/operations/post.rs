@@ -7,11 +7,11 @@
 
 use std::time::Instant;
 
+use super::silent::{Last, may_be_silent};
 use super::table::{Failed, Holds, Op, OpId, OpKind};
 use crate::Way;
 use crate::endpoint::awaited::Awaited;
 use crate::endpoint::buffers::Slot;
-use crate::endpoint::connecting::ud::SEND_SLOTS;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::Locked;
@@ -19,7 +19,7 @@ use crate::endpoint::wr_id::Whose;
 use shmem_verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, SendWr, Sge, SrqNum, VerbsError};
 
 /// Longest work request: a multiple of every page and MTU.
-const CHUNK: usize = 16 << 20;
+pub(crate) const CHUNK: usize = 16 << 20;
 
 /// The remote side of an operation.
 #[derive(Clone, Copy, Debug)]
@@ -166,10 +166,11 @@ impl<H: Hca> Driver<H> {
                 None => Err(self.over()),
             };
         }
+        let most = self.most_in_flight();
         let (Some(op), Some(peer)) = (self.ops.get_mut(id), self.peers.get_mut(&pe)) else {
             return Err(self.over());
         };
-        if self.in_flight >= self.config.cq_depth - self.config.ud_depth - SEND_SLOTS {
+        if self.in_flight >= most {
             return Ok(Posted::NoRoom);
         }
         // Places are left for answers, and for those to us.
@@ -178,8 +179,13 @@ impl<H: Hca> Driver<H> {
             return Ok(Posted::NoRoom);
         }
         let wr_id = Whose::Operation(id).to_wr_id();
+        let under_way = peer.posted - peer.completed;
+        let telling = &self.telling;
+        let silent =
+            may_be_silent(op) && telling.is_silent(&peer.silent, under_way, self.in_flight);
         let wr = SendWr {
             inline,
+            signaled: !silent,
             srqn: target.srqn,
             ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
         };
@@ -189,7 +195,24 @@ impl<H: Hca> Driver<H> {
                 self.in_flight += 1;
                 peer.posted += 1;
                 self.posts += 1;
+                self.requests += 1;
                 peer.used = self.posts;
+                if silent {
+                    self.silent += 1;
+                    if !peer.silent.is_uncovered() {
+                        self.uncovered.push(pe);
+                    }
+                    op.silent = true;
+                    op.covers = peer.silent.push(id);
+                    peer.last = Some(Last {
+                        qpn,
+                        srqn: target.srqn,
+                        raddr: target.raddr,
+                        rkey: target.rkey,
+                    });
+                } else if op.pending == 0 {
+                    op.covers = peer.silent.cover();
+                }
                 op.pending += 1;
                 op.begun = true;
                 if op.asks {

@@ -95,6 +95,10 @@ pub(crate) struct Op {
     /// A work request was posted.
     pub(crate) begun: bool,
     pub(crate) holds: Holds,
+    /// Of the silent requests towards the peer, so many are complete when its first request is.
+    pub(crate) covers: u64,
+    /// Its request is one of them.
+    pub(crate) silent: bool,
     /// The peer is to answer it, and has not yet.
     pub(crate) asks: bool,
     /// It takes several steps, and the last is still to come.
@@ -127,6 +131,8 @@ impl Op {
             pending: 0,
             posting: true,
             begun: false,
+            covers: 0,
+            silent: false,
             asks: false,
             composed: false,
             fetch: None,

@@ -1,0 +1,133 @@
+//! Operations whose work requests do not tell of their completion: few do, and nothing is lost of the others.
+
+use shmem_ib::connect::endpoint::{ContextId, EndpointConfig};
+use shmem_ib::soft::SoftConfig;
+use shmem_ib::verbs::rng::Rng;
+use shmem_ib_kit::job::{Job, Plain};
+
+#[test]
+fn of_a_stream_few_requests_tell() {
+    const PUTS: u64 = 1000;
+    let job = Job::new(2);
+    let (a, b) = (&job.pes[0], &job.pes[1]);
+    a.put_word(1, 0, 1);
+    a.endpoint.quiet().unwrap();
+    let before = a.endpoint.stats();
+    for i in 0..PUTS {
+        a.put_word(1, 8 * i, i);
+    }
+    a.endpoint.quiet().unwrap();
+    let after = a.endpoint.stats();
+    assert!((0..PUTS).all(|i| b.word(8 * i) == i));
+    let requests = after.requests - before.requests;
+    let tell = requests - (after.silent - before.silent);
+    // How often the queue is full, and a thread waits, depends on the processors.
+    assert!((PUTS..PUTS + 300).contains(&requests), "{requests}");
+    assert!(tell < requests / 2, "{tell} of {requests}");
+    assert_eq!(after.in_flight, 0);
+}
+
+#[test]
+fn who_waits_for_each_operation_hears_of_each_without_another_request() {
+    let job = Job::new(2);
+    let a = &job.pes[0];
+    a.put_word(1, 0, 1);
+    a.endpoint.quiet().unwrap();
+    let before = a.endpoint.stats();
+    for i in 0..100 {
+        a.put_word(1, 8 * i, i);
+        a.endpoint.quiet().unwrap();
+    }
+    let after = a.endpoint.stats();
+    assert_eq!(after.requests - before.requests, 100);
+    assert_eq!(after.silent, before.silent);
+}
+
+/// Random operations of two contexts towards two peers, with queues of all depths: what is read is what was written
+/// before, and quiet is the end of everything.
+#[test]
+fn nothing_is_lost_whatever_the_depth_of_the_queues() {
+    const WORDS: u64 = 512;
+    for (seed, depth) in [(1, 1), (2, 2), (3, 5), (4, 16), (5, 64), (6, 256)] {
+        let shallow = |config: &mut EndpointConfig, _: &mut SoftConfig| {
+            config.sq_depth = depth;
+            config.cq_depth = 32 + 16 + 2 * depth;
+            config.signal_every = 1 + depth / 3;
+        };
+        let job = Job::with(3, shallow);
+        let a = &job.pes[0];
+        let mut rng = Rng::new(seed);
+        let mut model = [vec![0_u64; WORDS as usize], vec![0_u64; WORDS as usize]];
+        let mut got = vec![[u64::MAX; 2]; 64];
+        for round in 0..300 {
+            let mut expected = Vec::new();
+            for i in 0..rng.below(64) as usize {
+                let (peer, word) = (rng.below(2) as usize, rng.below(WORDS));
+                let (pe, at) = (peer as u32 + 1, 8 * word);
+                let context = a.endpoint.context(ContextId::new(rng.below(2) as u16));
+                let value = rng.next_u64();
+                match rng.below(8) {
+                    0..=4 => {
+                        let from = (&raw const value).cast();
+                        // SAFETY: it is copied before this returns.
+                        unsafe { context.put(pe, 0, at, from, 8, false) }.unwrap();
+                        model[peer][word as usize] = value;
+                    }
+                    5 => {
+                        // In the own segment, so that there is no slot to give back.
+                        let to = a.place(8 * (WORDS + i as u64));
+                        // SAFETY: nobody else uses it before quiet.
+                        unsafe { context.get(pe, 0, at, to, 8, false) }.unwrap();
+                        expected.push((8 * (WORDS + i as u64), model[peer][word as usize]));
+                    }
+                    6 => {
+                        let to = got[i].as_mut_ptr().cast();
+                        // SAFETY: it is valid, and the call waits.
+                        unsafe { context.get(pe, 0, at, to, 8, true) }.unwrap();
+                        assert_eq!(
+                            got[i][0], model[peer][word as usize],
+                            "seed {seed}, {round}"
+                        );
+                    }
+                    _ => {
+                        let old = a.endpoint.fetch_add(pe, at, value).unwrap();
+                        let known = &mut model[peer][word as usize];
+                        assert_eq!(old, *known, "seed {seed}, {round}");
+                        *known = known.wrapping_add(value);
+                    }
+                }
+            }
+            a.endpoint.quiet_all().unwrap();
+            assert_eq!(a.endpoint.stats().in_flight, 0, "seed {seed}, {round}");
+            for (at, value) in expected {
+                assert_eq!(a.word(at), value, "seed {seed}, {round}");
+            }
+        }
+        for (peer, words) in model.iter().enumerate() {
+            for (word, value) in (0_u64..).zip(words) {
+                assert_eq!(job.pes[peer + 1].word(8 * word), *value, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_dies_ends_silent_operations_with_an_error() {
+    let mut job = Job::with(2, |config, _| {
+        (config.rc_timeout, config.rc_retry) = (8, 2);
+    });
+    job.pes[0].put_word(1, 0, 1);
+    job.pes[0].endpoint.quiet().unwrap();
+    job.pes[1].die();
+    let a = &job.pes[0];
+    for i in 0..30_u64 {
+        let word = (&raw const i).cast();
+        // SAFETY: it is copied before this returns.
+        if unsafe { a.endpoint.put(1, 8 * i, word, 8, false) }.is_err() {
+            break;
+        }
+    }
+    let error = a.endpoint.quiet().unwrap_err();
+    assert!(error.to_string().contains("PE 1"), "{error}");
+    assert_eq!(a.endpoint.stats().in_flight, 0);
+}
