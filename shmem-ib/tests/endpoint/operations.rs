@@ -6,7 +6,7 @@ use std::sync::{Barrier, Mutex};
 use shmem_ib_kit::job::{Job, Pe, Plain};
 
 /// Around every limit: inline, copied slots, packets, and several work requests' worth.
-const SIZES: [usize; 22] = [
+const SIZES: [usize; 25] = [
     0,
     1,
     2,
@@ -27,6 +27,9 @@ const SIZES: [usize; 22] = [
     16_383,
     16_384,
     16_385,
+    65_537,
+    262_143,
+    262_144,
     300_001,
     4 << 20,
 ];
@@ -54,7 +57,17 @@ fn content(pe: &Pe, offset: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn puts_of_all_sizes_from_all_kinds_of_sources() {
-    let job = Job::new(2);
+    puts_of_all_sizes(&Job::new(2));
+}
+
+#[test]
+fn the_same_where_registering_is_expensive() {
+    let job = Job::with(2, |config, _| config.copied = Some(256 << 10));
+    puts_of_all_sizes(&job);
+    gets_of_all_sizes(&job);
+}
+
+fn puts_of_all_sizes(job: &Job) {
     let (a, b) = (&job.pes[0], &job.pes[1]);
     for (salt, len) in SIZES.into_iter().enumerate() {
         for (kind, (stays, inside)) in [(false, false), (true, false), (false, true), (true, true)]
@@ -92,7 +105,10 @@ fn puts_of_all_sizes_from_all_kinds_of_sources() {
 
 #[test]
 fn gets_of_all_sizes_to_all_kinds_of_destinations() {
-    let job = Job::new(2);
+    gets_of_all_sizes(&Job::new(2));
+}
+
+fn gets_of_all_sizes(job: &Job) {
     let (a, b) = (&job.pes[0], &job.pes[1]);
     for (salt, len) in SIZES.into_iter().enumerate() {
         for (blocking, inside) in [(true, false), (false, false), (true, true), (false, true)] {

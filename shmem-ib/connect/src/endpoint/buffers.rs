@@ -120,7 +120,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Largest slot in bytes. Copying so much takes about as long as a packet's way through
-    /// the system, so larger sources are rather registered where they are.
+    /// the system.
     pub(super) const MAX: usize = 16 * 1024;
 
     pub(super) const fn new() -> Self {
@@ -134,7 +134,7 @@ impl Pool {
             }
         }
         Self {
-            classes: [class(64, 64, 16), class(Self::MAX, 4, 8)],
+            classes: [class(64, 64, 16), class(Self::MAX, 4, 16)],
         }
     }
 

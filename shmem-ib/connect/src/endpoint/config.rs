@@ -106,6 +106,9 @@ pub struct EndpointConfig {
     /// Of so many puts and gets one behind the other that nobody waits for, one tells of its completion; 1: all
     /// do.
     pub signal_every: u32,
+    /// Longest local buffer outside the registered segments, in bytes, that is copied instead of registered;
+    /// at least 16 KiB. `None`: so much only, or 256 KiB where registering pins memory.
+    pub copied: Option<usize>,
     /// Connection messages that may arrive at once; more are dropped, and sent again.
     pub ud_depth: u32,
     /// How often a waiting thread looks for completions before it yields its core, and later
@@ -143,6 +146,7 @@ impl Default for EndpointConfig {
             sq_depth: 256,
             cq_depth: 4096,
             signal_every: 16,
+            copied: None,
             ud_depth: 32,
             spin_rounds: 200,
         }

@@ -15,6 +15,7 @@ use super::connecting::domain::XrcDomain;
 use super::connecting::ud::{SEND_SLOTS, UdPort};
 use super::error::ConnError;
 use super::operations::accounts::{Accounts, Gauge};
+use super::operations::put_get::copied_on;
 use super::operations::silent::Telling;
 use super::operations::table::OpTable;
 use super::peer::{Ahead, Peer};
@@ -34,6 +35,8 @@ pub(super) struct Driver<H> {
     pub(super) batch: Box<[Completion]>,
     /// Longest payload that is copied while posting, in bytes.
     pub(super) max_inline: usize,
+    /// Longest local buffer outside the segments that is copied, in bytes.
+    pub(super) copied: usize,
     pub(super) config: EndpointConfig,
     clock: Instant,
     /// The deadline that the HCA knows.
@@ -142,6 +145,8 @@ impl<H: Hca> Driver<H> {
             Some(_) => Manager::of_nodes(&identity, local, seed),
         };
         let max_inline = (port.max_inline as usize).min(INLINE_MAX);
+        let copied = config.copied.unwrap_or_else(|| copied_on(&port));
+        let copied = copied.max(Pool::MAX);
         let telling = Telling::new(config.signal_every, config.sq_depth, config.cq_depth);
         let sealed = config.identity_later.then(Vec::new);
         Ok(Self {
@@ -149,6 +154,7 @@ impl<H: Hca> Driver<H> {
             cq,
             batch: Box::default(),
             max_inline,
+            copied,
             config,
             clock: Instant::now(),
             alarm: None,

@@ -35,6 +35,16 @@ pub(crate) struct Target {
     pub(crate) rkey: Rkey,
 }
 
+impl Target {
+    /// So many bytes further.
+    pub(crate) const fn at(&self, bytes: usize) -> Self {
+        Self {
+            raddr: self.raddr + bytes as u64,
+            ..*self
+        }
+    }
+}
+
 /// What became of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Posted {

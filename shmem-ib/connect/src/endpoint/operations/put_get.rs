@@ -2,19 +2,38 @@
 //!
 //! Verbs moves data only from and to registered memory. Three kinds of local buffers occur:
 //! * inside the symmetric segment: registered once, used in place;
-//! * small ones elsewhere: a put is copied into the work request (inline) or into a slot of
-//!   the endpoint's pool, a get arrives in such a slot and is copied out when it completes;
+//! * small ones elsewhere: a put is copied into the work request (inline) or into slots of
+//!   the endpoint's pool, a get arrives in such slots and is copied out when it completes;
 //! * large ones elsewhere: registered for the time of the operation.
+//!
+//! What is small depends on the device. Where memory is pinned, a registration and its end are two calls of
+//! the system and of the device's firmware, and copying up to [`COPIED`] costs less; slot after slot, so that the
+//! first is on its way while the next is filled. The software HCA only writes down where a buffer lies.
+//! Registrations are not kept for the next use: the program may unmap a buffer and map another one at its
+//! address, of which nothing here would hear, and the device would go on with the old pages. (Others
+//! replace `munmap` in the program to hear of it.) Slots have no such hazard, and their number is a bound.
 //!
 //! Operations towards one PE are executed there in the order in which they were started, since
 //! all of them use one queue pair. Between PEs there is no order but [`Context::quiet`].
 
+use smallvec::SmallVec;
+
 use super::context::Context;
 use super::post::Target;
-use super::table::{Holds, Op, OpKind};
+use super::table::{Holds, Op, OpId, OpKind};
 use crate::endpoint::buffers::{INLINE_MAX, Pool, copy};
 use crate::endpoint::error::ConnError;
-use shmem_verbs::{Hca, SendOp, Sge};
+use crate::endpoint::lock::Locked;
+use shmem_verbs::{Hca, PortInfo, SendOp, Sge};
+
+/// Longest local buffer, in bytes, that is copied where registrations are expensive. Frey and Alonso, "Minimizing
+/// the Hidden Cost of RDMA" (ICDCS 2009), found that from about there on registering costs less.
+const COPIED: usize = 256 << 10;
+
+/// Longest local buffer outside the segments that is copied on such a port.
+pub(crate) const fn copied_on(port: &PortInfo) -> usize {
+    if port.pins_memory { COPIED } else { Pool::MAX }
+}
 
 impl<H: Hca> Context<'_, H> {
     /// Writes `len` bytes from `src` to `offset` of a segment of `pe`, connecting at first
@@ -71,6 +90,10 @@ impl<H: Hca> Context<'_, H> {
             // SAFETY: the slot is held until the operation completes.
             return unsafe { locked.start(op, &mut target, write(raddr), sge, None) }.map(drop);
         }
+        if lkey.is_none() && len <= locked.copied {
+            // SAFETY: `src` by the caller's promise.
+            return unsafe { locked.put_copied(&op, &target, src) };
+        }
         op.waited = !src_stays;
         // SAFETY: `src` by the caller's promise: this waits for the end of the operation, or
         // the caller does.
@@ -112,6 +135,10 @@ impl<H: Hca> Context<'_, H> {
         op.waited = blocking;
         let addr = dst.expose_provenance();
         let lkey = locked.lkey(addr as u64, len);
+        if lkey.is_none() && len > Pool::MAX && len <= locked.copied {
+            // SAFETY: `dst` by the caller's promise.
+            return unsafe { locked.get_copied(&op, &target, dst) };
+        }
         let id = if lkey.is_none() && len <= Pool::MAX {
             let slot = locked.slot(len)?;
             let (_, sge) = locked.pool.place(slot, len);
@@ -131,5 +158,90 @@ impl<H: Hca> Context<'_, H> {
         } else {
             Ok(())
         }
+    }
+}
+
+/// The pieces of an operation that goes through slots: offset and length.
+fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..len)
+        .step_by(Pool::MAX)
+        .map(move |at| (at, Pool::MAX.min(len - at)))
+}
+
+impl<H: Hca> Locked<'_, H> {
+    /// Puts a buffer by slots. It may be changed when this returns.
+    ///
+    /// # Safety
+    /// `src` is valid for reading `op.len` bytes until this returns.
+    unsafe fn put_copied(
+        &mut self,
+        op: &Op,
+        target: &Target,
+        src: *const u8,
+    ) -> Result<(), ConnError> {
+        for (at, len) in pieces(op.len as usize) {
+            let slot = self.slot(len)?;
+            let (place, sge) = self.pool.place(slot, len);
+            // SAFETY: the source by the caller's promise; the slot is ours and long enough.
+            unsafe { copy(src.add(at), place, len) };
+            let mut piece = op.piece(at, len);
+            piece.holds = Holds::Slot(slot);
+            let mut target = target.at(at);
+            let write = SendOp::Write {
+                raddr: target.raddr,
+                rkey: target.rkey,
+                imm: None,
+            };
+            // SAFETY: the slot is held until the operation completes.
+            unsafe { self.start(piece, &mut target, write, sge, None)? };
+        }
+        Ok(())
+    }
+
+    /// Gets into a buffer by slots; waits for the end if `op` is waited for.
+    ///
+    /// # Safety
+    /// `dst` is valid for writing `op.len` bytes, and not borrowed, until this returns, or, if `op` is not waited
+    /// for, until it has completed.
+    unsafe fn get_copied(
+        &mut self,
+        op: &Op,
+        target: &Target,
+        dst: *mut u8,
+    ) -> Result<(), ConnError> {
+        let mut started = SmallVec::<[OpId; COPIED / Pool::MAX]>::new();
+        let mut result = Ok(());
+        for (at, len) in pieces(op.len as usize) {
+            let begun = self.slot(len).and_then(|slot| {
+                let (_, sge) = self.pool.place(slot, len);
+                let mut piece = op.piece(at, len);
+                piece.holds = Holds::CopyOut {
+                    slot,
+                    dst: dst.expose_provenance() + at,
+                    len,
+                };
+                let mut target = target.at(at);
+                let read = SendOp::Read {
+                    raddr: target.raddr,
+                    rkey: target.rkey,
+                };
+                // SAFETY: the slot is held until the operation completes.
+                unsafe { self.start(piece, &mut target, read, sge, None) }
+            });
+            match begun {
+                Ok(id) => started.push(id),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        if op.waited {
+            // All, whatever has failed: until then the buffer is written.
+            for id in started {
+                result = result.and(self.result(id).map(drop));
+            }
+        }
+        result
     }
 }

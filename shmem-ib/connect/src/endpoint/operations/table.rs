@@ -143,6 +143,15 @@ impl Op {
         }
     }
 
+    /// A part of it as an operation of its own.
+    pub(crate) const fn piece(&self, at: usize, len: usize) -> Self {
+        Self {
+            offset: self.offset + at as u64,
+            len: len as u64,
+            ..*self
+        }
+    }
+
     /// Whether nothing of it is under way any more.
     pub(crate) const fn is_done(&self) -> bool {
         self.pending == 0 && !self.posting
