@@ -51,7 +51,7 @@ fn operations_over_connections_on_demand() {
     job.run(|pe| {
         let (me, peer) = (u64::from(pe.number), 1 - pe.number);
         let fill = |i: usize| (i as u64 * 31 + me) as u8;
-        for len in [1, 8, 200, 5000, 300_000, 2_000_000] {
+        for len in [1, 8, 200, 5000, 65_536, 262_144, 300_000, 2_000_000] {
             let data: Vec<u8> = (0..len).map(fill).collect();
             pe.put_bytes(peer, 4096, &data);
             pe.endpoint.quiet().unwrap();
@@ -85,6 +85,40 @@ fn a_target_that_computes_is_connected_and_written() {
     assert_eq!(job.pes[1].word(0), 7);
     let stats = job.pes[1].endpoint.stats();
     assert_eq!((stats.connect.started, stats.answered), (0, 1));
+}
+
+/// Puts that are held while others are under way arrive though the program makes no call, and few requests tell.
+#[test]
+fn a_stream_arrives_while_its_origin_computes() {
+    let Some(job) = job(2, 0) else { return };
+    let (a, b) = (&job.pes[0], &job.pes[1]);
+    a.put_word(1, 0, 1);
+    a.endpoint.quiet().unwrap();
+    let before = a.endpoint.stats();
+    const ROUNDS: u64 = 20;
+    for round in 1..=ROUNDS {
+        for i in 0..50 {
+            let from = a.place(8 * (1000 + i));
+            // SAFETY: nobody else uses it before quiet.
+            unsafe {
+                from.cast::<u64>().write_volatile(round);
+                a.endpoint.put(1, 8 * i, from, 8, true).unwrap();
+            }
+        }
+        let began = Instant::now();
+        while b.word(8 * 49) != round {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "round {round}: it was not sent"
+            );
+            std::thread::yield_now();
+        }
+        a.endpoint.quiet().unwrap();
+        assert!((0..50).all(|i| b.word(8 * i) == round), "round {round}");
+    }
+    let after = a.endpoint.stats();
+    assert!(after.silent - before.silent > (after.requests - before.requests) / 2);
+    assert_eq!(after.in_flight, 0);
 }
 
 /// With fewer queue pairs than peers, connections are closed and made again.

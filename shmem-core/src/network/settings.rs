@@ -133,10 +133,14 @@ pub(super) fn endpoint(
             Fabric::Soft => defaults.sq_depth,
             Fabric::Roce | Fabric::InfiniBand => DEVICE_SQ_DEPTH,
         },
+        // The software HCA has completions in its own memory, and no bell.
         signal_every: match fabric {
-            // It has the completions in its own memory, and a request more is a packet more.
             Fabric::Soft => 1,
             Fabric::Roce | Fabric::InfiniBand => defaults.signal_every,
+        },
+        hold: match fabric {
+            Fabric::Soft => 1,
+            Fabric::Roce | Fabric::InfiniBand => defaults.hold,
         },
         ..defaults
     }

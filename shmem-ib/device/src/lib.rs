@@ -115,6 +115,7 @@ delegate! {
         fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError>;
         fn post_srq_recv(&self, srq: Srq, wr: &RecvWr<'_>) -> Result<(), VerbsError>;
         fn post_send(&self, qp: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError>;
+        fn post_send_list(&self, qp: Qpn, wrs: &[SendWr<'_>]) -> Result<(), (usize, VerbsError)>;
         fn post_recv(&self, qp: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError>;
     }
 }

@@ -27,6 +27,34 @@ fn of_a_stream_few_requests_tell() {
     assert_eq!(after.in_flight, 0);
 }
 
+/// Puts whose source stays are held while others are under way; a program that computes then, and makes no call, has
+/// them at their target all the same.
+#[test]
+fn what_is_held_arrives_while_the_program_computes() {
+    let job = Job::new(2);
+    let (a, b) = (&job.pes[0], &job.pes[1]);
+    for round in 1..=100_u64 {
+        for i in 0..20 {
+            let from = a.place(8 * (1000 + i));
+            // SAFETY: nobody else uses it before quiet.
+            unsafe {
+                from.cast::<u64>().write_volatile(round);
+                a.endpoint.put(1, 8 * i, from, 8, true).unwrap();
+            }
+        }
+        let began = std::time::Instant::now();
+        while b.word(8 * 19) != round {
+            assert!(
+                began.elapsed().as_secs() < 60,
+                "round {round}: the last put was not sent"
+            );
+            std::thread::yield_now();
+        }
+        a.endpoint.quiet().unwrap();
+        assert!((0..20).all(|i| b.word(8 * i) == round));
+    }
+}
+
 #[test]
 fn who_waits_for_each_operation_hears_of_each_without_another_request() {
     let job = Job::new(2);
@@ -53,6 +81,7 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
             config.sq_depth = depth;
             config.cq_depth = 32 + 16 + 2 * depth;
             config.signal_every = 1 + depth / 3;
+            config.hold = 1 + depth / 2;
         };
         let job = Job::with(3, shallow);
         let a = &job.pes[0];
@@ -66,7 +95,17 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
                 let (pe, at) = (peer as u32 + 1, 8 * word);
                 let context = a.endpoint.context(ContextId::new(rng.below(2) as u16));
                 let value = rng.next_u64();
-                match rng.below(8) {
+                match rng.below(12) {
+                    // In the own segment, where it stays until quiet.
+                    8.. => {
+                        let from = a.place(8 * (2 * WORDS + i as u64));
+                        // SAFETY: nobody else uses it before quiet.
+                        unsafe {
+                            from.cast::<u64>().write_volatile(value);
+                            context.put(pe, 0, at, from, 8, true).unwrap();
+                        }
+                        model[peer][word as usize] = value;
+                    }
                     0..=4 => {
                         let from = (&raw const value).cast();
                         // SAFETY: it is copied before this returns.

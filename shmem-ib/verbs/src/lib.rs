@@ -162,6 +162,25 @@ pub trait Hca: Send + Sync + 'static {
     /// the same queue pair; a buffer that a READ or atomic writes must not be borrowed meanwhile.
     unsafe fn post_send(&self, qp: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError>;
 
+    /// Appends work requests to the send queue, in order, and has the device look at them once.
+    ///
+    /// # Errors
+    /// As [`Hca::post_send`], of the first one that fails, and how many were appended before it.
+    ///
+    /// # Safety
+    /// As [`Hca::post_send`], of each.
+    unsafe fn post_send_list(
+        &self,
+        qp: Qpn,
+        wrs: &[SendWr<'_>],
+    ) -> Result<(), (usize, VerbsError)> {
+        for (i, wr) in wrs.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { self.post_send(qp, wr) }.map_err(|error| (i, error))?;
+        }
+        Ok(())
+    }
+
     /// Appends a receive buffer to the receive queue.
     ///
     /// # Errors

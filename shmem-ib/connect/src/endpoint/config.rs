@@ -106,6 +106,8 @@ pub struct EndpointConfig {
     /// Of so many puts and gets one behind the other that nobody waits for, one tells of its completion; 1: all
     /// do.
     pub signal_every: u32,
+    /// Of so many small non-blocking puts one behind the other the HCA is told at once, at most 16; 1: of each.
+    pub hold: u32,
     /// Longest local buffer outside the registered segments, in bytes, that is copied instead of registered;
     /// at least 16 KiB. `None`: so much only, or 256 KiB where registering pins memory.
     pub copied: Option<usize>,
@@ -146,6 +148,7 @@ impl Default for EndpointConfig {
             sq_depth: 256,
             cq_depth: 4096,
             signal_every: 16,
+            hold: 16,
             copied: None,
             ud_depth: 32,
             spin_rounds: 200,

@@ -15,6 +15,7 @@ use super::connecting::domain::XrcDomain;
 use super::connecting::ud::{SEND_SLOTS, UdPort};
 use super::error::ConnError;
 use super::operations::accounts::{Accounts, Gauge};
+use super::operations::held::Held;
 use super::operations::put_get::copied_on;
 use super::operations::silent::Telling;
 use super::operations::table::OpTable;
@@ -66,6 +67,8 @@ pub(super) struct Driver<H> {
     pub(super) in_flight: u32,
     /// Which work requests tell of their completion.
     pub(super) telling: Telling,
+    /// Those of which the device is not told yet.
+    pub(super) held: Held,
     /// Peers towards which the last ones do not.
     pub(super) uncovered: Vec<u32>,
     /// If owners execute atomics: what this takes.
@@ -147,6 +150,7 @@ impl<H: Hca> Driver<H> {
         let max_inline = (port.max_inline as usize).min(INLINE_MAX);
         let copied = config.copied.unwrap_or_else(|| copied_on(&port));
         let copied = copied.max(Pool::MAX);
+        let held = Held::new(config.hold);
         let telling = Telling::new(config.signal_every, config.sq_depth, config.cq_depth);
         let sealed = config.identity_later.then(Vec::new);
         Ok(Self {
@@ -174,6 +178,7 @@ impl<H: Hca> Driver<H> {
             sealed,
             in_flight: 0,
             telling,
+            held,
             uncovered: Vec::new(),
             owner: by_owner.then(Owner::new),
             unanswered: 0,

@@ -51,6 +51,9 @@ impl<H: Hca> Driver<H> {
             batch = vec![Completion::EMPTY; BATCH].into_boxed_slice();
         }
         let mut busy = self.take_late();
+        if !self.held.is_empty() {
+            self.let_go();
+        }
         if !self.uncovered.is_empty() {
             self.cover();
         }

@@ -1,6 +1,6 @@
 //! Posting, the hot path: look the queue pair up, check, translate on the stack, hand over.
 
-use std::mem::{self, align_of, offset_of, size_of};
+use std::mem::{self, MaybeUninit, align_of, offset_of, size_of};
 use std::ptr;
 
 use rdma_sys::{
@@ -124,19 +124,69 @@ fn receive_wr(wr: &RecvWr<'_>) -> ibv_recv_wr {
     }
 }
 
-/// Hands a checked request over.
-///
-/// # Safety
-/// As [`shmem_verbs::Hca::post_send`].
+/// Requests that are handed over at once; longer lists go in parts.
+const LIST: usize = 16;
+
+impl VerbsHca {
+    /// See [`shmem_verbs::Hca::post_send_list`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn send_list(
+        &self,
+        qpn: Qpn,
+        wrs: &[SendWr<'_>],
+    ) -> Result<(), (usize, VerbsError)> {
+        let qp = self.qps.get(qpn.0);
+        let qp = qp.ok_or((0, VerbsError::NoSuchQp(qpn)))?;
+        let port = &self.port;
+        if qp.datagrams.is_some() {
+            // Each has a way of its own.
+            drop(qp);
+            for (i, wr) in wrs.iter().enumerate() {
+                // SAFETY: the caller's promise.
+                unsafe { self.send(qpn, wr) }.map_err(|error| (i, error))?;
+            }
+            return Ok(());
+        }
+        for (part, wrs) in wrs.chunks(LIST).enumerate() {
+            let mut raw = [const { MaybeUninit::<ibv_send_wr>::zeroed() }; LIST];
+            let mut inline = [NOTHING; LIST];
+            let first = raw.as_mut_ptr().cast::<ibv_send_wr>();
+            for (i, wr) in wrs.iter().enumerate() {
+                checks::check_send(qp.poster(), wr, port.active_mtu, port.max_msg)
+                    .map_err(|error| (part * LIST, error))?;
+                // SAFETY: within the array, of which zero is valid; nothing else refers to the entry.
+                let entry = unsafe { &mut *first.add(i) };
+                fill(entry, &mut inline[i], wr, None);
+                if i + 1 < wrs.len() {
+                    // SAFETY: there is a next one in the array.
+                    entry.next = unsafe { first.add(i + 1) };
+                }
+            }
+            let mut bad = ptr::null_mut();
+            // SAFETY: as in `post`.
+            let errno = unsafe { ibv_post_send(qp.raw(), first, &mut bad) };
+            if errno != 0 {
+                // The driver says which one it did not take; if it does not, it took none.
+                let at = (bad as usize).wrapping_sub(first as usize) / size_of::<ibv_send_wr>();
+                let at = if at < wrs.len() { at } else { 0 };
+                return Err((part * LIST + at, refused(&qp, &wrs[at], errno)));
+            }
+        }
+        Ok(())
+    }
+}
+
+const NOTHING: ibv_sge = ibv_sge {
+    addr: 0,
+    length: 0,
+    lkey: 0,
+};
+
+/// Translates a request into one that is zero. `inline` is its local buffer if it brings its payload along.
 #[inline]
-unsafe fn post(qp: &Qp, wr: &SendWr<'_>, ah: Option<&Ah>) -> Result<(), VerbsError> {
-    // SAFETY: numbers, pointers, and unions of such, for which zero is valid.
-    let mut raw: ibv_send_wr = unsafe { mem::zeroed() };
-    let mut inline = ibv_sge {
-        addr: 0,
-        length: 0,
-        lkey: 0,
-    };
+fn fill(raw: &mut ibv_send_wr, inline: &mut ibv_sge, wr: &SendWr<'_>, ah: Option<&Ah>) {
     raw.wr_id = wr.wr_id;
     raw.opcode = map::wr_opcode(&wr.op);
     let flag = |wanted: bool, flag: ibv_send_flags| if wanted { flag.0 } else { 0 };
@@ -149,7 +199,7 @@ unsafe fn post(qp: &Qp, wr: &SendWr<'_>, ah: Option<&Ah>) -> Result<(), VerbsErr
         Some(data) => {
             inline.addr = data.as_ptr().expose_provenance() as u64;
             inline.length = data.len() as u32;
-            raw.sg_list = &mut inline;
+            raw.sg_list = inline;
             raw.num_sge = 1;
         }
         None => {
@@ -206,19 +256,38 @@ unsafe fn post(qp: &Qp, wr: &SendWr<'_>, ah: Option<&Ah>) -> Result<(), VerbsErr
     if let Some(srqn) = wr.srqn {
         raw.qp_type.xrc.remote_srqn = srqn.0;
     }
+}
+
+/// Hands a checked request over.
+///
+/// # Safety
+/// As [`shmem_verbs::Hca::post_send`].
+#[inline]
+unsafe fn post(qp: &Qp, wr: &SendWr<'_>, ah: Option<&Ah>) -> Result<(), VerbsError> {
+    // SAFETY: numbers, pointers, and unions of such, for which zero is valid.
+    let mut raw: ibv_send_wr = unsafe { mem::zeroed() };
+    let mut inline = NOTHING;
+    fill(&mut raw, &mut inline, wr, ah);
     let mut bad = ptr::null_mut();
     // SAFETY: the queue pair is open while it is in use here; the buffers are valid by the
     // caller's promise, and everything that the request points to lives longer than the call.
     match unsafe { ibv_post_send(qp.raw(), &mut raw, &mut bad) } {
         0 => Ok(()),
-        libc::ENOMEM => Err(VerbsError::QueueFull {
+        errno => Err(refused(qp, wr, errno)),
+    }
+}
+
+#[cold]
+fn refused(qp: &Qp, wr: &SendWr<'_>, errno: i32) -> VerbsError {
+    match errno {
+        libc::ENOMEM => VerbsError::QueueFull {
             qpn: qp.qpn,
             queue: "send",
             depth: qp.granted.send_wr,
-        }),
+        },
         errno => {
             let what = format!("the driver refuses a {} on QP {}", wr.op.name(), qp.qpn);
-            Err(io_error(what, errno))
+            io_error(what, errno)
         }
     }
 }

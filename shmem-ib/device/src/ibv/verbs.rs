@@ -86,6 +86,15 @@ impl Hca for VerbsHca {
         unsafe { self.send(qp, wr) }
     }
 
+    unsafe fn post_send_list(
+        &self,
+        qp: Qpn,
+        wrs: &[SendWr<'_>],
+    ) -> Result<(), (usize, VerbsError)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.send_list(qp, wrs) }
+    }
+
     unsafe fn post_recv(&self, qp: Qpn, wr: &RecvWr<'_>) -> Result<(), VerbsError> {
         // SAFETY: the caller's promise.
         unsafe { self.receive(qp, wr) }

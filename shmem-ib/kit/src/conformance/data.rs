@@ -197,6 +197,44 @@ pub fn unsignaled_requests_complete_silently<F: Fabric>(fabric: &F) {
     link.expect_silence(&link.a);
 }
 
+/// A list of requests is what they are one by one: in order, each with its own buffer, payload and completion.
+pub fn lists_of_requests<F: Fabric>(fabric: &F) {
+    let link = Link::new(
+        fabric,
+        Options {
+            depth: 64,
+            ..Options::default()
+        },
+    );
+    for (round, n) in (0_u64..).zip([1, 2, 15, 16, 17, 33, 40]) {
+        let words: Vec<[u8; 8]> = (0..n).map(|i| (round * 1000 + i).to_ne_bytes()).collect();
+        let sges: Vec<_> = (0..n as usize)
+            .map(|i| {
+                link.a.mem.fill(8 * i, &words[i]);
+                [link.a.mem.sge(8 * i, 8)]
+            })
+            .collect();
+        // Every third one brings its payload along; of the others every fourth tells, and so does the last.
+        let requests: Vec<SendWr<'_>> = (0..n)
+            .map(|i| SendWr {
+                inline: (i % 3 == 0).then_some(&words[i as usize][..]),
+                signaled: i % 4 == 0 || i == n - 1,
+                ..SendWr::new(i, link.write_to_b(8 * i as usize), &sges[i as usize])
+            })
+            .collect();
+        // SAFETY: regions are never freed.
+        let posted = unsafe { link.a.hca.post_send_list(link.a.qp, &requests) };
+        posted.expect("post_send_list");
+        for i in (0..n).filter(|i| i % 4 == 0 || *i == n - 1) {
+            link.expect(i);
+        }
+        for i in 0..n {
+            assert_eq!(link.b.mem.word(8 * i as usize), round * 1000 + i, "of {n}");
+        }
+    }
+    link.expect_silence(&link.a);
+}
+
 /// WRITEs to one place take effect in order; READs and atomics see all WRITEs before them.
 pub fn requests_of_one_queue_keep_their_order<F: Fabric>(fabric: &F) {
     let link = Link::new(fabric, Options::default());

@@ -41,6 +41,7 @@ macro_rules! conformance_names {
             reads_of_all_sizes,
             atomics_return_old_values,
             unsignaled_requests_complete_silently,
+            lists_of_requests,
             requests_of_one_queue_keep_their_order,
             inline_payload_is_copied,
             outstanding_reads_and_atomics,

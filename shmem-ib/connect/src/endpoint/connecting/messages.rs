@@ -118,6 +118,7 @@ impl<H: Hca> Driver<H> {
 
     pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         self.take_last_receives(qpn);
+        self.held.forget(qpn);
         let gone = self.hca.destroy_qp(qpn).is_ok();
         self.broken.remove(&qpn);
         self.qps_alive -= u32::from(gone);

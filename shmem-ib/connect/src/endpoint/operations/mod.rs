@@ -4,12 +4,14 @@
 //! * `context.rs`: contexts, and how each waits for its own operations: quiet and fence.
 //! * `post.rs`: the one place where work requests of operations are posted.
 //! * `silent.rs`: which of them tell of their completion, and what becomes of those that do not.
+//! * `held.rs`: those that gather until the device is told of all at once.
 //! * `complete.rs`: what happens when they complete, or are lost.
 //! * `table.rs`: the operations under way; `accounts.rs`: what of them is whose.
 
 pub(crate) mod accounts;
 pub(crate) mod complete;
 pub(crate) mod context;
+pub(crate) mod held;
 pub(crate) mod post;
 pub(crate) mod put_get;
 pub(crate) mod silent;

@@ -7,6 +7,7 @@
 
 use std::time::Instant;
 
+use super::held::{Held, Request};
 use super::silent::{Last, may_be_silent};
 use super::table::{Failed, Holds, Op, OpId, OpKind};
 use crate::Way;
@@ -176,6 +177,12 @@ impl<H: Hca> Driver<H> {
                 None => Err(self.over()),
             };
         }
+        if !self.held.is_empty() && !self.held.is_for(pe, qpn) {
+            self.ring();
+            if !self.held.is_empty() {
+                return Ok(Posted::NoRoom);
+            }
+        }
         let most = self.most_in_flight();
         let (Some(op), Some(peer)) = (self.ops.get_mut(id), self.peers.get_mut(&pe)) else {
             return Err(self.over());
@@ -193,14 +200,48 @@ impl<H: Hca> Driver<H> {
         let telling = &self.telling;
         let silent =
             may_be_silent(op) && telling.is_silent(&peer.silent, under_way, self.in_flight);
-        let wr = SendWr {
-            inline,
-            signaled: !silent,
-            srqn: target.srqn,
-            ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
+        // With room for it in the queue, since nobody is told if there is none.
+        let holds = op.stays && Held::may_wait(under_way, self.config.sq_depth);
+        let posted = if holds && self.held.takes(pe, qpn) || !self.held.is_empty() {
+            let source = inline.filter(|_| !op.stays).map_or(sge, |data| Sge {
+                addr: data.as_ptr().expose_provenance() as u64,
+                len: data.len() as u32,
+                lkey: Lkey(0),
+            });
+            let rings = !(holds && self.held.takes(pe, qpn));
+            self.held.push(
+                pe,
+                qpn,
+                Request {
+                    id,
+                    what,
+                    source,
+                    inline: inline.is_some(),
+                    tells: !silent,
+                    srqn: target.srqn,
+                },
+            );
+            if rings {
+                if let Err(error) = self.held.ring(&*self.hca) {
+                    return Err(self.failure.get_or_insert(error).clone());
+                }
+                if !self.held.is_empty() {
+                    self.held.pop();
+                    return Ok(Posted::NoRoom);
+                }
+            }
+            Ok(())
+        } else {
+            let wr = SendWr {
+                inline,
+                signaled: !silent,
+                srqn: target.srqn,
+                ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
+            };
+            // SAFETY: by the caller's promise.
+            unsafe { self.hca.post_send(qpn, &wr) }
         };
-        // SAFETY: by the caller's promise.
-        match unsafe { self.hca.post_send(qpn, &wr) } {
+        match posted {
             Ok(()) => {
                 self.in_flight += 1;
                 peer.posted += 1;

@@ -19,6 +19,7 @@
 use smallvec::SmallVec;
 
 use super::context::Context;
+use super::held::HELD_BYTES;
 use super::post::Target;
 use super::table::{Holds, Op, OpId, OpKind};
 use crate::endpoint::buffers::{INLINE_MAX, Pool, copy};
@@ -75,8 +76,14 @@ impl<H: Hca> Context<'_, H> {
             // SAFETY: `src` by the caller's promise; `bytes` is long enough.
             unsafe { copy(src, bytes.as_mut_ptr(), len) };
             let inline = Some(&bytes[..len]);
-            // SAFETY: inline data is copied while posting, there is no other buffer.
-            return unsafe { locked.start(op, &mut target, write(raddr), Sge::default(), inline) }
+            op.stays = src_stays;
+            let source = Sge {
+                addr: src.expose_provenance() as u64,
+                len: len as u32,
+                ..Sge::default()
+            };
+            // SAFETY: inline data is copied while posting; if it is held before, its source stays.
+            return unsafe { locked.start(op, &mut target, write(raddr), source, inline) }
                 .map(drop);
         }
         let lkey = locked.lkey(src.expose_provenance() as u64, len);
@@ -95,6 +102,7 @@ impl<H: Hca> Context<'_, H> {
             return unsafe { locked.put_copied(&op, &target, src) };
         }
         op.waited = !src_stays;
+        op.stays = src_stays && lkey.is_some() && len <= HELD_BYTES;
         // SAFETY: `src` by the caller's promise: this waits for the end of the operation, or
         // the caller does.
         let id = unsafe { locked.start_in_place(op, &mut target, src.cast_mut(), lkey, write)? };

@@ -22,7 +22,7 @@ use crate::endpoint::wr_id::Whose;
 use shmem_verbs::{Hca, Qpn, Rkey, SendOp, SendWr, SrqNum, VerbsError};
 
 /// So many requests towards a peer tell of their completion before the first that does not.
-const FIRST: u64 = 4;
+pub(crate) const FIRST: u64 = 4;
 
 /// The silent requests towards a peer.
 #[derive(Debug, Default)]
@@ -52,6 +52,13 @@ impl Silent {
         self.ops.push_back(id);
         self.posted += 1;
         self.posted - 1
+    }
+
+    /// The last one shall tell after all.
+    pub(crate) fn pop(&mut self) {
+        if self.ops.pop_back().is_some() {
+            self.posted -= 1;
+        }
     }
 
     /// A request that tells was posted; returns how many silent ones are complete when it is.

@@ -95,6 +95,8 @@ pub(crate) struct Op {
     /// A work request was posted.
     pub(crate) begun: bool,
     pub(crate) holds: Holds,
+    /// Its source stays where it is until quiet, and is short: it may be held.
+    pub(crate) stays: bool,
     /// Of the silent requests towards the peer, so many are complete when its first request is.
     pub(crate) covers: u64,
     /// Its request is one of them.
@@ -131,6 +133,7 @@ impl Op {
             pending: 0,
             posting: true,
             begun: false,
+            stays: false,
             covers: 0,
             silent: false,
             asks: false,

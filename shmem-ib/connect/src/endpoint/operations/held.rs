@@ -1,0 +1,162 @@
+//! Work requests that wait for more of their kind, so that the device is told of all at once.
+//!
+//! Telling a device of a request (ringing its doorbell) costs a write across its bus, of an emulated device a
+//! system call, and it takes a list as well as one. So non-blocking puts of few bytes gather while earlier
+//! requests towards the same peer are under way, some of which tell of their completion: who waits for
+//! anything polls, and every poll lets them go first; and if the program computes instead, the completion of
+//! an earlier one wakes the thread that makes progress, which polls. A list also goes when it is long enough,
+//! and before or with whatever else is posted.
+//!
+//! What is held counts as posted, since there is room for it in the queue. If the device refuses it, it can
+//! give no completion, and so the endpoint has failed.
+
+use std::slice;
+
+use smallvec::SmallVec;
+
+use super::silent::FIRST;
+use super::table::OpId;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::error::ConnError;
+use crate::endpoint::wr_id::Whose;
+use shmem_verbs::{Hca, Qpn, SendOp, SendWr, Sge, SrqNum, VerbsError};
+
+/// Longest payload of a request that is held: for a longer one the bell does not count.
+pub(crate) const HELD_BYTES: usize = 4096;
+/// Most requests that a device is told of at once.
+const LIST: usize = 16;
+
+/// A request that is held. Its source is the program's, which keeps it until quiet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) id: OpId,
+    pub(crate) what: SendOp,
+    pub(crate) source: Sge,
+    /// The device copies the source while it is told.
+    pub(crate) inline: bool,
+    pub(crate) tells: bool,
+    pub(crate) srqn: Option<SrqNum>,
+}
+
+/// The requests that are held, all for one queue pair and one peer.
+#[derive(Debug)]
+pub(crate) struct Held {
+    list: Vec<Request>,
+    pe: u32,
+    qpn: Qpn,
+    /// As long a list goes; 1: nothing is held.
+    most: usize,
+}
+
+impl Held {
+    pub(crate) const fn new(most: u32) -> Self {
+        let most = if most as usize > LIST {
+            LIST
+        } else {
+            most as usize
+        };
+        Self {
+            list: Vec::new(),
+            pe: 0,
+            qpn: Qpn(0),
+            most,
+        }
+    }
+
+    /// Whether a request may be held while so many are under way.
+    pub(crate) fn may_wait(under_way: u64, sq_depth: u32) -> bool {
+        (FIRST..u64::from(sq_depth)).contains(&under_way)
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether one more for this peer can be held.
+    pub(crate) fn takes(&self, pe: u32, qpn: Qpn) -> bool {
+        let its = self.list.is_empty() || self.is_for(pe, qpn);
+        its && self.list.len() + 1 < self.most
+    }
+
+    pub(crate) fn push(&mut self, pe: u32, qpn: Qpn, request: Request) {
+        (self.pe, self.qpn) = (pe, qpn);
+        self.list.push(request);
+    }
+
+    /// Whether what is held is for this peer.
+    pub(crate) fn is_for(&self, pe: u32, qpn: Qpn) -> bool {
+        (self.pe, self.qpn) == (pe, qpn)
+    }
+
+    /// Takes the last one back.
+    pub(crate) fn pop(&mut self) {
+        self.list.pop();
+    }
+
+    /// Tells the HCA of the list. What finds no room stays; after an error nothing does.
+    pub(crate) fn ring<H: Hca>(&mut self, hca: &H) -> Result<(), ConnError> {
+        let requests = self.list.iter().map(|held| {
+            let Sge { addr, len, .. } = held.source;
+            let at = std::ptr::with_exposed_provenance(addr as usize);
+            // SAFETY: who posts promises that the source stays until the operation completes, or, where it is copied now,
+            // as long as it may be held.
+            let data = || unsafe { slice::from_raw_parts(at, len as usize) };
+            SendWr {
+                inline: held.inline.then(data),
+                signaled: held.tells,
+                srqn: held.srqn,
+                ..SendWr::new(
+                    Whose::Operation(held.id).to_wr_id(),
+                    held.what,
+                    slice::from_ref(&held.source),
+                )
+            }
+        });
+        let requests: SmallVec<[SendWr<'_>; LIST]> = requests.collect();
+        // SAFETY: as above.
+        let rung = unsafe { hca.post_send_list(self.qpn, &requests) };
+        drop(requests);
+        match rung {
+            Ok(()) => self.list.clear(),
+            Err((posted, VerbsError::QueueFull { .. })) => drop(self.list.drain(..posted)),
+            Err((_, error)) => {
+                self.list.clear();
+                return Err(ConnError::verbs("post operations")(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// The queue pair is gone, and nothing of it is to be told to anybody.
+    pub(crate) fn forget(&mut self, qpn: Qpn) {
+        if self.qpn == qpn {
+            self.list.clear();
+        }
+    }
+}
+
+impl<H: Hca> Driver<H> {
+    /// Lets go what is held, because a thread begins to wait; the last request tells.
+    #[cold]
+    pub(crate) fn let_go(&mut self) {
+        if let Some(last) = self.held.list.last_mut()
+            && !last.tells
+            && let Some(op) = self.ops.get_mut(last.id)
+            && let Some(peer) = self.peers.get_mut(&self.held.pe)
+        {
+            last.tells = true;
+            op.silent = false;
+            peer.silent.pop();
+            op.covers = peer.silent.cover();
+            self.silent -= 1;
+        }
+        self.ring();
+    }
+
+    /// Tells the device of what is held. What finds no room stays.
+    pub(crate) fn ring(&mut self) {
+        if let Err(error) = self.held.ring(&*self.hca) {
+            self.failure.get_or_insert(error);
+        }
+    }
+}
