@@ -87,10 +87,9 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
         let a = &job.pes[0];
         let mut rng = Rng::new(seed);
         let mut model = [vec![0_u64; WORDS as usize], vec![0_u64; WORDS as usize]];
-        let mut got = vec![[u64::MAX; 2]; 64];
         for round in 0..300 {
             let mut expected = Vec::new();
-            for i in 0..rng.below(64) as usize {
+            for i in 0..rng.below(64) {
                 let (peer, word) = (rng.below(2) as usize, rng.below(WORDS));
                 let (pe, at) = (peer as u32 + 1, 8 * word);
                 let context = a.endpoint.context(ContextId::new(rng.below(2) as u16));
@@ -98,7 +97,7 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
                 match rng.below(12) {
                     // In the own segment, where it stays until quiet.
                     8.. => {
-                        let from = a.place(8 * (2 * WORDS + i as u64));
+                        let from = a.place(8 * (2 * WORDS + i));
                         // SAFETY: nobody else uses it before quiet.
                         unsafe {
                             from.cast::<u64>().write_volatile(value);
@@ -114,13 +113,14 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
                     }
                     5 => {
                         // In the own segment, so that there is no slot to give back.
-                        let to = a.place(8 * (WORDS + i as u64));
+                        let to = a.place(8 * (WORDS + i));
                         // SAFETY: nobody else uses it before quiet.
                         unsafe { context.get(pe, 0, at, to, 8, false) }.unwrap();
-                        expected.push((8 * (WORDS + i as u64), model[peer][word as usize]));
+                        expected.push((8 * (WORDS + i), model[peer][word as usize]));
                     }
                     6 => {
-                        let to = got[i].as_mut_ptr().cast();
+                        let mut got = u64::MAX;
+                        let to = (&raw mut got).cast();
                         // SAFETY: it is valid, and the call waits.
                         unsafe { context.get(pe, 0, at, to, 8, true) }.unwrap();
                         assert_eq!(

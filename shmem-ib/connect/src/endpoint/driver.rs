@@ -151,7 +151,11 @@ impl<H: Hca> Driver<H> {
         let copied = config.copied.unwrap_or_else(|| copied_on(&port));
         let copied = copied.max(Pool::MAX);
         let held = Held::new(config.hold);
-        let telling = Telling::new(config.signal_every, config.sq_depth, config.cq_depth);
+        let telling = Telling::new(
+            config.signal_every,
+            config.sq_depth,
+            most_in_flight(&config),
+        );
         let sealed = config.identity_later.then(Vec::new);
         Ok(Self {
             hca: Arc::clone(hca),
@@ -224,7 +228,7 @@ impl<H: Hca> Driver<H> {
 
     /// How many work requests of operations the completion queue has room for.
     pub(super) fn most_in_flight(&self) -> u32 {
-        self.config.cq_depth - self.config.ud_depth - SEND_SLOTS
+        most_in_flight(&self.config)
     }
 
     pub(super) fn hca(&self) -> &H {
@@ -256,6 +260,10 @@ impl<H: Hca> Driver<H> {
             _ => self.describe(pe),
         }
     }
+}
+
+const fn most_in_flight(config: &EndpointConfig) -> u32 {
+    config.cq_depth - config.ud_depth - SEND_SLOTS
 }
 
 /// How many completions atomics that owners execute may have besides.

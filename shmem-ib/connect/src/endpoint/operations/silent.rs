@@ -114,10 +114,11 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    pub(crate) fn new(every: u32, sq_depth: u32, cq_depth: u32) -> Self {
+    /// Of `every` one tells, towards peers with so deep a queue each, and with room for so many in all.
+    pub(crate) fn new(every: u32, sq_depth: u32, most: u32) -> Self {
         Self {
             every: u64::from(every.clamp(1, (sq_depth / 4).max(1))),
-            crowded: cq_depth / 2,
+            crowded: most / 2,
         }
     }
 
