@@ -10,6 +10,7 @@
 #   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
 #   VM_TIMEOUT        seconds for the jobs of one kind (1500)
+#   SOS_PREFIX        where Sandia OpenSHMEM is installed, for jobs that put others beside this library
 source "$(dirname "$0")/common.sh"
 dir=$(realpath -m "${VM_DIR:-$target/vm}")
 jobs_dir=ci/vm/jobs
@@ -83,6 +84,16 @@ finish() {
 }
 at_exit finish
 
+# Jobs that put other libraries beside ours need what those look for at run time, which is much: the guest gets the
+# host's file system to read.
+rivals=()
+for name in "${wanted[@]}"; do
+    [[ -n $(about "$name" rivals) ]] || continue
+    rivals=(-virtfs "local,path=/,mount_tag=system,security_model=none,multidevs=remap,readonly=on")
+    bash ci/vm/rivals.sh "$share"
+    break
+done
+
 # Starts a machine whose console goes to a file: its node (0: alone), its limit of seconds.
 boot() {
     local node=$1 wire=(-nic none)
@@ -95,7 +106,7 @@ boot() {
     timeout -k 5 "$2" qemu-system-x86_64 -nodefaults -nographic -no-reboot -monitor none -serial stdio \
         -accel tcg,thread=multi -cpu max -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-2048}" \
         -kernel "$dir/vmlinux" -initrd "$dir/initramfs" -device virtio-rng-pci "${wire[@]}" \
-        -virtfs "local,path=$share,mount_tag=host,security_model=none,multidevs=remap" \
+        -virtfs "local,path=$share,mount_tag=host,security_model=none,multidevs=remap" "${rivals[@]}" \
         -append "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check preempt=full maxcpus=1 vm_node=$node" \
         </dev/null >"$dir/console$node" 2>&1 &
     running+=($!)
