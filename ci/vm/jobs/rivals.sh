@@ -44,7 +44,7 @@ open_mpi() {
 }
 ucx_rc() { tls=rc_v,self open_mpi "$@"; }
 ucx_ud() { tls=ud_v,self open_mpi "$@"; }
-# With a universe of 256, which is what libfabric takes, a completion queue is one entry longer than Soft-RoCE allows.
+# By itself libfabric asks for a longer completion queue than Soft-RoCE has.
 sandia() {
     there SHMEM_OFI_PROVIDER='verbs;ofi_rxm' FI_UNIVERSE_SIZE=64 SHMEM_SYMMETRIC_SIZE=$SHMEM_SYMMETRIC_SIZE \
         BENCH_COUNTS="$BENCH_COUNTS" LD_LIBRARY_PATH=/mnt/rivals/sandia-lib \
