@@ -123,9 +123,9 @@ pub(super) enum Between {
     /// Messages along the edges of a binomial tree.
     Tree,
     /// What they have, to all, in few rounds with leaders 1, 2, 4 ... nodes away
-    /// ([`circulant`](super::circulant)).
+    /// ([`circulant`]).
     Circulant,
-    /// Sums of whole vectors, in few rounds ([`doubling`](super::doubling)).
+    /// Sums of whole vectors, in few rounds ([`doubling`]).
     Doubling,
     /// Sums of parts of vectors, in few rounds, and then the results in as many ([`halving`](super::halving)).
     Halving,

@@ -260,7 +260,7 @@ impl<M: Memory> Engine<M> {
         self.streams.count + self.streams.strangers
     }
 
-    /// The next stream with something to send. Who cannot send all of it says so with [`Engine::stream_blocked`].
+    /// The next stream with something to send. Who cannot send all of it says so with [`Engine::stream_unblocked`].
     pub fn next_stream(&mut self) -> Option<StreamId> {
         loop {
             let id = self.streams.ready.pop_front()?;
