@@ -1,8 +1,9 @@
-//! The conformance suite on the simulated fabric, in a perfect network and in a bad one.
+//! The conformance suite on the simulated fabric, in a perfect network, in a bad one, and with streams.
 
+use shmem_ib::soft::stream::StreamConfig;
 use shmem_ib::verbs::Mtu;
 use shmem_ib_kit::conformance::{Beyond, Fabric};
-use shmem_ib_kit::sim::{NetConfig, SimFabric, SimHca};
+use shmem_ib_kit::sim::{NetConfig, PipeConfig, SimFabric, SimHca};
 
 struct Sim(SimFabric);
 
@@ -32,6 +33,25 @@ mod perfect {
         }
     }
     shmem_ib_kit::conformance_matrix!(|mtu| Sim(SimFabric::new(config(mtu), 2)));
+}
+
+/// Every WRITE and READ goes by a stream as soon as there is one, and streams break.
+mod streams {
+    use super::*;
+
+    fn open() -> Sim {
+        let pipes = PipeConfig {
+            break_ppm: 20_000,
+            portion: 700,
+            ..PipeConfig::reliable(3, StreamConfig::from_bytes(1))
+        };
+        let config = NetConfig {
+            mtu: Mtu::M1024,
+            ..NetConfig::perfect(3)
+        };
+        Sim(SimFabric::with_streams(config, 2, pipes))
+    }
+    shmem_ib_kit::conformance_tests!(open());
 }
 
 mod bad {

@@ -1,4 +1,4 @@
-//! The conformance suite on software HCAs over UDP sockets of the loopback, plain and with
+//! The conformance suite on software HCAs over UDP sockets of the loopback, plain, with streams, and with
 //! packets lost, doubled and reordered on purpose.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -52,6 +52,24 @@ fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
 mod ipv4 {
     use super::*;
     shmem_ib_kit::conformance_matrix!(|mtu| open("127.0.0.1", mtu, |_| Faults::default()));
+}
+
+/// Every WRITE and READ goes by a stream as soon as there is one.
+mod streams {
+    use super::*;
+
+    fn open() -> Loopback {
+        Loopback([1, 2].map(|seed| {
+            let config = SoftConfig {
+                mtu: Mtu::M1024,
+                stream: Some(1),
+                shared: Some(everything()),
+                ..SoftConfig::loopback(seed)
+            };
+            SoftHca::open(&config).expect("a port on the loopback")
+        }))
+    }
+    shmem_ib_kit::conformance_tests!(open());
 }
 
 mod ipv6 {

@@ -68,6 +68,8 @@ stats! {
     PacketsSent, "packets sent", Count;
     PacketsReceived, "packets received", Count;
     BytesSent, "bytes sent", Bytes;
+    Streams, "streams opened", Count;
+    StreamBytes, "bytes sent by streams", Bytes;
     Retransmissions, "packets retransmitted", Count;
     Duplicates, "duplicate packets received", Count;
     OutOfSequence, "packets out of sequence", Count;

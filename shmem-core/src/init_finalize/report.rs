@@ -113,6 +113,8 @@ pub(super) fn record_connections(rt: &Runtime) {
             (Stat::PacketsSent, s.hca.packets_sent),
             (Stat::PacketsReceived, s.hca.packets_received),
             (Stat::BytesSent, s.hca.bytes_sent),
+            (Stat::Streams, s.hca.streams_opened),
+            (Stat::StreamBytes, s.hca.stream_bytes_sent),
             (Stat::Retransmissions, s.hca.retransmitted),
             (Stat::Duplicates, s.hca.duplicates),
             (Stat::OutOfSequence, s.hca.out_of_sequence),

@@ -16,7 +16,7 @@ use shmem_ib::verbs::timeouts::{ack_timeout_code, rnr_timer_code};
 use shmem_ib::verbs::{Fabric, Lane, Mtu, Pkey};
 use shmem_node::own_address;
 use shmem_node::segment::NodeView;
-use shmem_node::settings::{self, Settings};
+use shmem_node::settings::{self, Settings, StreamChoice};
 
 use super::register;
 use super::wanted::{options, wanted};
@@ -57,6 +57,7 @@ pub(super) fn software_hca(
             false => Mtu::M61440,
         }),
         interop: settings.soft_interop,
+        stream: stream(settings.soft_stream, &faults),
         silent: faults.silent,
         receive_buffer: settings.soft_buffer.try_into().unwrap_or(u32::MAX),
         // Where PEs outnumber cores, so that nobody spins, senders take turns anyway.
@@ -72,6 +73,18 @@ pub(super) fn software_hca(
         },
         seed,
     })
+}
+
+/// Bytes from which messages go by streams. From 64 KiB on these are faster than datagrams of 1024 bytes: see
+/// docs/performance.md.
+fn stream(choice: StreamChoice, faults: &settings::Faults) -> Option<u32> {
+    let mistreated = faults.drop_ppm | faults.duplicate_ppm | faults.reorder_ppm != 0;
+    match choice {
+        StreamChoice::Auto if mistreated => None,
+        StreamChoice::Auto => Some(64 << 10),
+        StreamChoice::Never => None,
+        StreamChoice::From(bytes) => Some(bytes),
+    }
 }
 
 /// The device of PE `me`, which may be the software HCA.

@@ -10,7 +10,7 @@ pub use hca::{HcaChoice, HcaPort};
 pub use value::{
     AllocationChoice, Atomics, Batch, Connect, CoreFile, Faults, HeapCommit, HeapPages,
     HeapRegister, LauncherChoice, Pmi, PmiCache, STORE_MAX, Spawn, Spin, StaticsSize, StoreKind,
-    Transport, ValueError,
+    StreamChoice, Transport, ValueError,
 };
 
 use std::hash::{DefaultHasher, Hasher};
@@ -296,6 +296,13 @@ settings! {
         "Received packets that the kernel keeps for a software HCA until it looks. The system allows \
          ordinary users net.core.rmem_max at most. Where waiting PEs poll (SHMEM_SPIN), many that send \
          to one at the same time are told to send no more than fits.";
+    soft_stream: StreamChoice = "auto", "SHMEM_SOFT_STREAM",
+        "auto, never, or bytes as for SHMEM_SYMMETRIC_SIZE", value::stream,
+        "Messages of at least so many bytes go between software HCAs by TCP instead of by datagrams, where the \
+         network interface takes packets of a few thousand bytes at most and peers are no devices of other makes; auto: \
+         of 64k, and none where SHMEM_SOFT_FAULTS mistreats packets. A PE that sends such messages listens at a port of \
+         SHMEM_SOFT_PORT while it awaits its peer's connection; where that does not come, datagrams have to do. The same \
+         for all PEs.";
     soft_netns: Option<String> = "none", "SHMEM_SOFT_NETNS",
         "none, or a path such as /run/netns/node", value::netns,
         "Network namespaces of the nodes: node i enters the one at this path with i appended.";

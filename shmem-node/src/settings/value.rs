@@ -98,6 +98,17 @@ pub enum StaticsSize {
     Bytes(u64),
 }
 
+/// Which messages of software HCAs go by streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamChoice {
+    /// Those that are faster by one.
+    Auto,
+    /// None.
+    Never,
+    /// Those of at least so many bytes.
+    From(u32),
+}
+
 /// What pages symmetric memory has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapPages {
@@ -302,6 +313,21 @@ pub(super) fn statics_size(text: &str) -> Result<StaticsSize, ValueError> {
         return Ok(StaticsSize::Auto);
     }
     size(text).map(StaticsSize::Bytes)
+}
+
+pub(super) fn stream(text: &str) -> Result<StreamChoice, ValueError> {
+    let is = |word| text.trim().eq_ignore_ascii_case(word);
+    if is("auto") {
+        return Ok(StreamChoice::Auto);
+    }
+    if is("never") {
+        return Ok(StreamChoice::Never);
+    }
+    let bytes = u32::try_from(size(text)?).map_err(|_| ValueError::OutOfRange)?;
+    match bytes {
+        0 => Err(ValueError::OutOfRange),
+        bytes => Ok(StreamChoice::From(bytes)),
+    }
 }
 
 pub(super) fn store(text: &str) -> Result<StoreKind, ValueError> {
@@ -713,6 +739,16 @@ mod tests {
     #[test]
     fn paths_have_an_mtu() {
         assert_eq!((mtu("auto"), mtu("1024")), (Ok(0), Ok(1024)));
+    }
+
+    #[test]
+    fn streams_are_for_long_messages_or_none() {
+        assert_eq!(stream("auto"), Ok(StreamChoice::Auto));
+        assert_eq!(stream(" Never"), Ok(StreamChoice::Never));
+        assert_eq!(stream("64k"), Ok(StreamChoice::From(65_536)));
+        assert_eq!(stream("0"), Err(ValueError::OutOfRange));
+        assert_eq!(stream("4g"), Err(ValueError::OutOfRange));
+        assert!(stream("no").is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::net::{NetConfig, NetStats, SimNet};
+use super::pipes::PipeConfig;
 use shmem_soft::RawMemory;
 use shmem_soft::xrc::{Anonymous, FileId, Member, Private, SharedWindow, file_id};
 use shmem_verbs::{
@@ -49,10 +50,24 @@ impl SimFabric {
     /// `n` HCAs in one network.
     #[must_use]
     pub fn new(config: NetConfig, n: usize) -> Self {
+        Self::of(config, n, None)
+    }
+
+    /// `n` HCAs in one network, with streams.
+    #[must_use]
+    pub fn with_streams(config: NetConfig, n: usize, pipes: PipeConfig) -> Self {
+        Self::of(config, n, Some(pipes))
+    }
+
+    fn of(config: NetConfig, n: usize, pipes: Option<PipeConfig>) -> Self {
         // SAFETY: the engines access registered ranges only, and `SimHca::reg_mr` makes its
         // caller promise that these stay valid.
         let memories = (0..n).map(|_| unsafe { RawMemory::new() });
-        let net = Arc::new(Mutex::new(SimNet::new(config, memories)));
+        let mut net = SimNet::new(config, memories);
+        if let Some(pipes) = pipes {
+            net.set_streams(pipes);
+        }
+        let net = Arc::new(Mutex::new(net));
         let tables = Tables::default();
         let hca = |index| {
             Arc::new(SimHca {

@@ -42,6 +42,9 @@ pub struct SoftConfig {
     /// Tells peers how much each may send when many do. It costs system calls instead of losses, and pays
     /// where all of them run at the same time: not where processes outnumber cores, and take turns.
     pub shares: bool,
+    /// Bytes from which a WRITE or READ goes by a stream (TCP) instead of by datagrams, if the peer's HCA has streams, too; `None`:
+    /// never. For paths that are no loopback: not with [`Mtu::M61440`], nor with `interop`, whatever this says.
+    pub stream: Option<u32>,
     /// Packets to mistreat, for tests.
     pub faults: Faults,
     /// Decides jitter, and which of the ports is tried first. Keys and queue pair numbers are random numbers of the system.
@@ -62,6 +65,7 @@ impl SoftConfig {
             silent: false,
             receive_buffer: RECEIVE_BUFFER,
             shares: true,
+            stream: None,
             faults: Faults::default(),
             seed,
         }

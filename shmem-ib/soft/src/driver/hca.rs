@@ -23,14 +23,16 @@ use super::faults::{FaultFilter, Parcel};
 use super::outbox::{Next, Outbox};
 use super::pages::Pages;
 use super::socket::{Around, DATAGRAM_MAX, Frame, Socket, TRAIN_BYTES, secret, sleep};
+use super::streams::{How, Links, StreamEpoll};
 use crate::engine::Engine;
 use crate::memory::RawMemory;
 use crate::memory::mr::Memory;
+use crate::stream::StreamConfig;
 use crate::wire::{PACKET_MAX, STANDARD_MAX};
 use crate::xrc::SharedWindow;
 use shmem_verbs::provider::sleep::{Desk, Host, Polls, Ready, Rest, Watch};
 use shmem_verbs::provider::{Event, Timer, Troubles};
-use shmem_verbs::{AddressVector, Cq, Fabric, Failure, VerbsError};
+use shmem_verbs::{AddressVector, Cq, Fabric, Failure, Mtu, VerbsError};
 
 /// After so long without packets the memory that a bulk transfer has touched is given back.
 const RELEASE_AFTER_NS: u64 = 20_000_000;
@@ -51,7 +53,11 @@ pub struct SoftHca {
     pub(super) window: SharedWindow,
     pub(super) fabric: Fabric,
     pub(super) silent: bool,
-    event: Event,
+    pub(super) event: Event,
+    /// How sockets of streams are to be.
+    pub(super) streams: How,
+    /// Watches them. Made with the first.
+    pub(super) epoll: OnceLock<StreamEpoll>,
     /// Made by the first sleeper.
     timer: OnceLock<Option<Timer>>,
     pub(super) polls: Polls,
@@ -76,6 +82,7 @@ pub(super) struct Inner {
     /// More than the first pages of `rx` are in use.
     rx_bulky: bool,
     pub(super) outbox: Outbox,
+    pub(super) links: Links,
     /// Sending has stopped so that others get their turn, and is to go on at once.
     pub(super) cut_short: bool,
     /// Nothing can be received.
@@ -120,6 +127,12 @@ impl SoftHca {
         if config.shares && !config.interop {
             engine.set_receive_buffer(socket.receive_buffer());
         }
+        if let Some(from) = config.stream
+            && !config.interop
+            && config.mtu <= Mtu::M4096
+        {
+            engine.set_streams(StreamConfig::from_bytes(from));
+        }
         engine.set_secret(secret().map_err(failed("cannot read random bytes".into()))?);
         let inner = Inner {
             engine,
@@ -129,6 +142,7 @@ impl SoftHca {
             bulk: false,
             // The kernel numbers the packets of a train that it takes apart, which breaks the ICRC.
             outbox: Outbox::new(socket.av().gid, config.interop),
+            links: Links::default(),
             cut_short: false,
             deaf: Troubles::default(),
             faults: config.faults.any().then(|| FaultFilter::new(config.faults)),
@@ -145,6 +159,8 @@ impl SoftHca {
             },
             silent: config.silent,
             event,
+            streams: How::from(config),
+            epoll: OnceLock::new(),
             timer: OnceLock::new(),
             polls: Polls::default(),
             inbound: AtomicU64::new(0),
@@ -177,6 +193,10 @@ impl SoftHca {
         inner.engine.polled();
         if inner.rx.is_empty() {
             inner.rx = Pages::new(DATAGRAM_MAX);
+        }
+        if inner.links.any() {
+            let now = self.now();
+            busy = self.pump_streams(inner, now);
         }
         // Before a timer acts, everything that has come by its time counts: this process may not
         // have run for a while, here included. So it is told the time before the last look.
@@ -262,9 +282,29 @@ impl SoftHca {
         }
     }
 
-    /// Sends everything that may be sent, as far as the kernel has room, and until `left` bytes are used
+    /// Sends everything that may be sent, as far as the kernel has room, and until `left` bytes of datagrams are used
     /// up.
     pub(super) fn transmit(&self, inner: &mut Inner, now: u64, left: &mut usize) {
+        loop {
+            if inner.engine.streams_wait() {
+                self.tend_streams(inner);
+            }
+            self.transmit_datagrams(inner, now, left);
+            // Queue pairs that send by a stream have told so in their turn, and some may go back to datagrams.
+            if !inner.engine.streams_wait() {
+                return;
+            }
+            self.transmit_streams(inner, now);
+            if inner.engine.streams_wait() && !inner.engine.has_ready() {
+                // More than one turn; or something is to be closed.
+                self.tend_streams(inner);
+                inner.cut_short |= inner.engine.streams_wait();
+                return;
+            }
+        }
+    }
+
+    fn transmit_datagrams(&self, inner: &mut Inner, now: u64, left: &mut usize) {
         // What waits lies in the buffer, and goes first.
         inner.cut_short = false;
         if !self.flush(inner, now) || !inner.engine.has_ready() {
@@ -417,7 +457,7 @@ impl Desk for Locked<'_> {
     }
 
     fn next_timeout(&mut self) -> Option<u64> {
-        match self.cut_short {
+        match self.cut_short || self.links.pending() {
             true => Some(0),
             false => self.engine.next_timeout(),
         }
@@ -471,9 +511,10 @@ impl Host for Sleeper<'_> {
         let timer = self.0.timer().filter(|_| watch.wire);
         let event = watch.event.then_some(&self.0.event);
         let room = self.0.full.load(Ordering::Relaxed);
-        let [packet, event, timer] = sleep(socket, room, event, timer, time);
+        let streams = self.0.watched_streams().filter(|_| watch.wire);
+        let [packet, event, timer, stream] = sleep(socket, room, streams, event, timer, time);
         Ready {
-            packet,
+            packet: packet || stream,
             event,
             timer,
         }

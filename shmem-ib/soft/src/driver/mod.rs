@@ -4,6 +4,7 @@
 //!   domains of files.
 //! * `socket`: packets in trains, sleeping; `messages`: its system calls by hand (unsafe); `pages`: buffers
 //!   (unsafe).
+//! * `streams`: TCP, for what is long.
 //! * `outbox`: what the kernel takes, and does not; `faults`: packet loss on purpose.
 
 mod config;
@@ -14,6 +15,7 @@ mod messages;
 mod outbox;
 mod pages;
 mod socket;
+mod streams;
 mod verbs;
 
 pub use config::SoftConfig;

@@ -84,7 +84,7 @@ pub(super) struct Socket {
 
 /// Binds to a port that is free, from the first to the last, beginning somewhere among them: many processes do
 /// so at once.
-fn bind_among(fd: &OwnedFd, ip: IpAddr, ports: (u16, u16), seed: u64) -> io::Result<()> {
+pub(super) fn bind_among(fd: &OwnedFd, ip: IpAddr, ports: (u16, u16), seed: u64) -> io::Result<()> {
     let (first, last) = ports;
     let count = u64::from(last.saturating_sub(first)) + 1;
     let mut taken = Err(io::ErrorKind::AddrInUse.into());
@@ -247,14 +247,15 @@ impl AsFd for Socket {
 }
 
 /// Sleeps until one of these is ready or the time is over; returns which are ready. With `room` the
-/// socket is so, too, when it has room to send.
+/// socket is so, too, when it has room to send. Streams come last.
 pub(super) fn sleep(
     socket: Option<&Socket>,
     room: bool,
+    streams: Option<BorrowedFd<'_>>,
     event: Option<&Event>,
     timer: Option<&Timer>,
     max: Duration,
-) -> [bool; 3] {
+) -> [bool; 4] {
     let wire = match room {
         true => PollFlags::IN | PollFlags::OUT,
         false => PollFlags::IN,
@@ -264,8 +265,9 @@ pub(super) fn sleep(
         socket.map(|s| entry(s.as_fd(), wire)),
         event.map(|e| entry(e.as_fd(), PollFlags::IN)),
         timer.map(|t| entry(t.as_fd(), PollFlags::IN)),
+        streams.map(|s| entry(s, PollFlags::IN)),
     ];
-    let mut fds: SmallVec<[PollFd<'_>; 3]> = watched.iter().flatten().cloned().collect();
+    let mut fds: SmallVec<[PollFd<'_>; 4]> = watched.iter().flatten().cloned().collect();
     let time = Timespec {
         tv_sec: max.as_secs().min(i32::MAX as u64) as i64,
         tv_nsec: max.subsec_nanos().into(),

@@ -73,7 +73,10 @@ impl Hca for SoftHca {
     }
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
-        self.lock().engine.modify_qp(qp, attr)
+        let mut inner = self.lock();
+        let modified = inner.engine.modify_qp(qp, attr);
+        self.tend_streams(&mut inner);
+        modified
     }
 
     fn inbound_mark(&self, qp: Qpn) -> Option<u32> {
@@ -89,7 +92,9 @@ impl Hca for SoftHca {
         inner.engine.polled();
         let now = self.now();
         self.transmit(&mut inner, now, &mut { BYTES_PER_PUMP });
-        inner.engine.destroy_qp(qp)
+        let gone = inner.engine.destroy_qp(qp);
+        self.tend_streams(&mut inner);
+        gone
     }
 
     unsafe fn post_send(&self, qp: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError> {
