@@ -5,6 +5,7 @@
 //! many mutations as there is time for. A target is a decoder of bytes that come from outside, or a
 //! list of operations on two HCAs or on the PMI servers of two nodes.
 
+pub mod hca_stream;
 pub mod ib;
 pub mod launch;
 pub mod mutation;
@@ -42,6 +43,7 @@ targets! {
     ib::connection_message + connection_message_seeds;
     ib::ud_address + ud_address_seeds;
     ib::owner_message + owner_message_seeds;
+    hca_stream::hca_stream + hca_stream_seeds;
     pmi1::pmi1 + pmi1_seeds;
     pmi::pmi2 + pmi2_seeds;
     pmi::pmi_tree + pmi_tree_seeds;

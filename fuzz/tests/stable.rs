@@ -84,6 +84,6 @@ macro_rules! targets {
 }
 
 targets! {
-    packet connection_message ud_address owner_message pmi1 pmi2 pmi_tree pmi_question pmix_message
+    packet connection_message ud_address owner_message hca_stream pmi1 pmi2 pmi_tree pmi_question pmix_message
     pmix_server pmi_server process_mapping launch_frame settings verbs
 }

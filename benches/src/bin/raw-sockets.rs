@@ -369,6 +369,9 @@ struct Options {
     /// Address of the partner; this one's if it is not said.
     #[arg(long)]
     partner_address: Option<IpAddr>,
+    /// Nothing but puts of 1 MiB for so many milliseconds; prints MiB per second.
+    #[arg(long)]
+    rate: Option<u64>,
     /// A command that starts the partner elsewhere: words that come before it.
     #[arg(long, default_value = "")]
     through: String,
@@ -427,6 +430,16 @@ fn main() -> io::Result<()> {
     // Not before: the partner would have been bound to the same core.
     bind_if_asked(0, 2);
 
+    if let Some(milliseconds) = options.rate {
+        let (time, start) = (Duration::from_millis(milliseconds), Instant::now());
+        let mut puts = 0;
+        while start.elapsed() < time {
+            end.put(1 << 20)?;
+            puts += 1;
+        }
+        println!("{:.1}", f64::from(puts) / start.elapsed().as_secs_f64());
+        return end.send(What::Ack, 0, 0);
+    }
     let batches = Batches {
         row_time: Duration::try_from_secs_f64(options.milliseconds / 1e3).unwrap_or_default(),
         table: options.table,
