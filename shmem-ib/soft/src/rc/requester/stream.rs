@@ -29,6 +29,10 @@ use shmem_verbs::{Psn, SendOp};
 const STALLED_PART: u64 = 8;
 const STALLED_NS: u64 = 4_000_000_000;
 
+/// A longer message is acknowledged each time that it has come so much further: often enough for what is sent again after a
+/// break to be bounded, and too seldom to cost anything.
+const ACK_BYTES: u32 = 1 << 20;
+
 /// Which way a requester sends.
 #[derive(Debug, Default)]
 pub(super) struct Way {
@@ -176,7 +180,8 @@ impl Requester {
                 let most = most.min(if staged { STAGED_MAX } else { RUN_MAX });
                 let (take, len) = portion(most / mtu);
                 let (opcode, ext) = wqe.message_packet(index, left - take + 1);
-                let ack_req = take == left || !staged;
+                let each = ACK_BYTES / mtu;
+                let ack_req = take == left || index / each != (index + take) / each;
                 (take, opcode, ext, ack_req, wqe.payload(offset, len))
             }
             SendOp::Read { raddr, rkey } => {
