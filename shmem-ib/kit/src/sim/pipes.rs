@@ -88,6 +88,8 @@ struct Pipe {
     sides: [Side; 2],
     /// Nothing is brought any more.
     dead: bool,
+    /// Nor does anybody hear of the end.
+    mute: bool,
 }
 
 #[derive(Debug)]
@@ -182,7 +184,9 @@ impl Pipes {
                     if self.rng.below(2) == 0 {
                         self.pipes[p].sides[1 - s].coming.clear();
                     }
-                    self.schedule(now, Event::End(p, 1 - s));
+                    if !self.pipes[p].mute {
+                        self.schedule(now, Event::End(p, 1 - s));
+                    }
                 }
             }
         }
@@ -268,6 +272,7 @@ impl Pipes {
         self.pipes.push(Pipe {
             sides: [side(from, id), side(to, other)],
             dead: false,
+            mute: false,
         });
         engines[from].stream_connected(id);
     }
@@ -281,7 +286,7 @@ impl Pipes {
         }
         if self.rng.chance_ppm(self.config.mute_ppm) {
             self.stats.broken += 1;
-            self.pipes[p].dead = true;
+            (self.pipes[p].dead, self.pipes[p].mute) = (true, true);
         }
         let pipe = &mut self.pipes[p];
         if pipe.dead {

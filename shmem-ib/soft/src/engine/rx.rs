@@ -145,6 +145,12 @@ impl<M: Memory> Engine<M> {
         let Some(responder) = &mut rc.responder else {
             return false;
         };
+        if let Some(of) = rc.stream.as_mut().filter(|_| !run)
+            && !of.answer_by_datagrams(packet.bth.psn)
+        {
+            self.counters.duplicates += 1;
+            return true;
+        }
         // Of a long message; a packet that is shorter counts little in any buffer.
         let whole = rc.dest.as_ref().map(|dest| dest.mtu.bytes());
         let len = placed.map_or(packet.payload.len(), |len| len as usize);
@@ -213,8 +219,8 @@ impl<M: Memory> Engine<M> {
         if let Some(received) = &received {
             self.receive_ended(qpn, received);
         }
-        if !run && handled != Handled::Duplicate {
-            self.answer_by_datagrams(qpn, handled);
+        if !run && matches!(handled, Handled::Executed(_)) {
+            self.end_run_under_way(qpn);
         }
         match handled {
             Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),

@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    set_ip_tos, set_ipv6_tclass, set_ipv6_v6only, set_tcp_nodelay, socket_error,
+    set_ip_tos, set_ipv6_tclass, set_ipv6_v6only, set_socket_keepalive, set_tcp_nodelay,
+    socket_error,
 };
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect as start_connecting,
@@ -66,6 +67,7 @@ impl How {
     /// the path needs.
     fn mark(&self, fd: &OwnedFd, ip: IpAddr) -> io::Result<()> {
         set_tcp_nodelay(fd, true)?;
+        set_socket_keepalive(fd, true)?; // Of a peer that is gone without a word.
         match self.traffic_class {
             0 => {}
             class if ip.is_ipv4() => set_ip_tos(fd, class)?,

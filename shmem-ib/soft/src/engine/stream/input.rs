@@ -282,7 +282,7 @@ impl<M: Memory> Engine<M> {
         if responder.expected() != packet.bth.psn {
             return false;
         }
-        of.answers = true;
+        of.answer_by_stream(packet.bth.psn);
         self.handle_run(now, packet, placed)
     }
 

@@ -27,14 +27,13 @@ pub use output::{Output, Piece};
 use super::machine::Engine;
 use crate::memory::mr::Memory;
 use crate::qp::{QueuePairs, RcService, Service};
-use crate::rc::responder::Handled;
 use crate::secrets::Secrets;
 use crate::wire::{Opcode, Packet, RUN_MAX, STAGED_MAX, Token};
 use input::Inbox;
 pub(crate) use opening::{Invitation, invite_header};
 use output::Outgoing;
-use shmem_verbs::Qpn;
 use shmem_verbs::provider::Slots;
+use shmem_verbs::{Psn, Qpn};
 
 /// Most streams of an HCA. Queue pairs beyond stay with datagrams.
 const STREAMS_MAX: usize = 256;
@@ -129,6 +128,8 @@ pub(crate) struct OfQueuePair {
     token: Option<Token>,
     /// Its requests came by it last, so that answers go by it.
     pub(crate) answers: bool,
+    /// The first of these.
+    began: Psn,
     pub(crate) invitation: Option<Invitation>,
     /// Invitations so far.
     invited: u8,
@@ -138,6 +139,23 @@ impl OfQueuePair {
     /// By which the peer's requester sends.
     pub(crate) const fn back(&self) -> Option<StreamId> {
         self.back
+    }
+
+    /// A request has come by a datagram: so are answers to go, for the peer has left its stream, even if nobody has heard of that
+    /// here. Returns false if it is a late one of before the stream, when everything was acknowledged.
+    pub(crate) fn answer_by_datagrams(&mut self, psn: Psn) -> bool {
+        if self.answers && psn.since(self.began) < 0 {
+            return false;
+        }
+        self.answers = false;
+        true
+    }
+
+    /// A request has come by the stream: so are answers to go.
+    fn answer_by_stream(&mut self, psn: Psn) {
+        if !std::mem::replace(&mut self.answers, true) {
+            self.began = psn;
+        }
     }
 }
 
@@ -342,16 +360,9 @@ impl<M: Memory> Engine<M> {
         }
     }
 
-    /// A request has come by a datagram, and is no repetition: so are answers to go. What a stream still brings is too late.
-    pub(crate) fn answer_by_datagrams(&mut self, qpn: Qpn, handled: Handled) {
-        let Some(rc) = connection(&mut self.qps, qpn) else {
-            return;
-        };
-        let Some(of) = &mut rc.stream else { return };
-        of.answers = false;
-        if matches!(handled, Handled::Executed(_))
-            && let Some(id) = self.run_under_way(qpn)
-        {
+    /// A request that came by a datagram was executed: what a stream still brings is too late.
+    pub(crate) fn end_run_under_way(&mut self, qpn: Qpn) {
+        if let Some(id) = self.run_under_way(qpn) {
             self.stream_broke(id);
         }
     }
