@@ -26,7 +26,7 @@ pub const BT: Kernel = Kernel {
     name: "BT",
     about: "implicit flow solver with block-tridiagonal systems, on a square number of PEs",
     run: crate::bt::run,
-    neighbours: |n_pes, _| Graph::multi_partition(n_pes.isqrt()),
+    neighbours: |n_pes, _| Graph::implicit_solver(n_pes),
 };
 
 /// EP.

@@ -32,7 +32,21 @@ impl Graph {
         graph
     }
 
-    /// BT and SP on `p` * `p` PEs: each has a successor in each of three directions.
+    /// BT and SP on a square number of PEs: 4 are layers of the grid, with one neighbour on either
+    /// side; more are a multi-partition.
+    #[must_use]
+    pub fn implicit_solver(n_pes: usize) -> Self {
+        if n_pes != 4 {
+            return Self::multi_partition(n_pes.isqrt());
+        }
+        let mut graph = Self::silent(n_pes);
+        for pe in 1..n_pes {
+            graph.connect(pe - 1, pe);
+        }
+        graph
+    }
+
+    /// `p` * `p` PEs each of which has a successor in each of three directions.
     #[must_use]
     pub fn multi_partition(p: usize) -> Self {
         let mut graph = Self::silent(p * p);
@@ -130,6 +144,13 @@ mod tests {
             let graph = Graph::multi_partition(p);
             assert_eq!((graph.mean(), graph.max()), (peers as f64, peers), "{p}");
         }
+    }
+
+    #[test]
+    fn four_layers_are_a_chain() {
+        let graph = Graph::implicit_solver(4);
+        assert_eq!((graph.mean(), graph.max()), (1.5, 2));
+        assert_eq!(Graph::implicit_solver(16), Graph::multi_partition(4));
     }
 
     #[test]

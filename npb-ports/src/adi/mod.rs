@@ -16,6 +16,8 @@
 //! | [`exact`], [`initialize`] | exact solution, initial state, forcing |
 //! | [`rhs`] | the right-hand side |
 //! | [`faces`] | ghosts from neighbours |
+//! | [`pipeline`] | the order of a sweep: batches of lines, and their landing slots |
+//! | [`plan`] | how large the batches are, what all PEs agree on |
 //! | [`sweep`] | gathering lines, calling the scheme |
 //! | [`solver`] | the time step of a PE and its messages |
 //! | [`norms`] | residual and error |
@@ -31,7 +33,8 @@
 //! * computes the right-hand side of eight rows right before `forward::<X>` takes them, so that
 //!   they are still in cache,
 //! * calls `backward` right after `forward` in the last cell of a line (the only one on a single
-//!   PE), with scratch that stays in cache; in the other cells `rhs` and `kept` are stored,
+//!   PE), with scratch that stays in cache; in the other cells `rhs` and `kept` are stored for a
+//!   few batches of chunks,
 //! * sends and receives `carry` between the cells, for the lines that exist,
 //! * adds `change` to `u` right after `backward::<Z>`.
 
@@ -43,6 +46,8 @@ pub mod field;
 pub mod initialize;
 pub mod norms;
 pub mod partition;
+pub mod pipeline;
+pub mod plan;
 #[cfg(test)]
 mod reference;
 pub mod rhs;

@@ -1,10 +1,16 @@
-//! The multi-partition: which cells of the grid a PE owns, and who owns the cells beside them.
+//! How the grid is cut: which cells a PE owns, and who owns the cells beside them.
 //!
-//! The grid of n points a side is cut into p x p x p cells for p x p PEs. PE (i, j) owns p cells
-//! along a diagonal: cell c lies at (i + c, j - c, c), all modulo p. So every plane of cells,
-//! whatever its direction, holds exactly one cell of every PE, and a sweep that goes through the
-//! grid plane by plane keeps all PEs busy all the time. The owner of the next cell in a direction
-//! is the same PE for all cells of a PE.
+//! p x p PEs cut the grid of n points a side into p x p x p cells, the *multi-partition*: PE
+//! (i, j) owns p cells along a diagonal, cell c at (i + c, j - c, c), all modulo p. So every plane
+//! of cells, whatever its direction, holds exactly one cell of every PE, and a sweep that goes
+//! through the grid plane by plane keeps all PEs busy all the time. The owner of the next cell in a
+//! direction is the same PE for all cells of a PE.
+//!
+//! 4 PEs cut it into 4 *slabs* along z instead. As many lines cross from one PE to another, 3 times
+//! n x n of them for 3 directions with one cut each or one direction with three, but two
+//! directions of three need no message, and go through planes that stay in the cache. That the
+//! PEs begin one after the other along z costs little since a sweep is cut into many batches
+//! (`pipeline`). From 9 PEs on slabs would take more messages, and get thin.
 
 use super::directions::{DIRECTIONS, X};
 use super::field::{GHOST, Layout};
@@ -14,7 +20,9 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
     n: usize,
-    p: usize,
+    n_pes: usize,
+    /// Cells in each direction.
+    cells: [usize; DIRECTIONS],
 }
 
 impl Partition {
@@ -26,9 +34,31 @@ impl Partition {
     /// of a p with n / p >= [`Partition::MIN_POINTS`].
     #[must_use]
     pub fn new(n: usize, n_pes: usize) -> Option<Self> {
+        match n_pes {
+            4 => Self::slabs(n, n_pes).or_else(|| Self::multi(n, n_pes)),
+            _ => Self::multi(n, n_pes),
+        }
+    }
+
+    /// The multi-partition.
+    pub(super) fn multi(n: usize, n_pes: usize) -> Option<Self> {
         let p = n_pes.isqrt();
         let legal = p > 0 && p * p == n_pes && n / p >= Self::MIN_POINTS;
-        legal.then_some(Self { n, p })
+        legal.then_some(Self {
+            n,
+            n_pes,
+            cells: [p; DIRECTIONS],
+        })
+    }
+
+    /// Slabs along z.
+    pub(super) fn slabs(n: usize, n_pes: usize) -> Option<Self> {
+        let legal = n_pes > 0 && n / n_pes >= Self::MIN_POINTS;
+        legal.then_some(Self {
+            n,
+            n_pes,
+            cells: [1, 1, n_pes],
+        })
     }
 
     /// The largest legal number of PEs for `n` points a side; 0 if there is none.
@@ -43,40 +73,53 @@ impl Partition {
         self.n
     }
 
-    /// Cells a side; also cells of a PE, and stages of a sweep.
+    /// Cells along `direction`: the stages of a sweep. With one there are no messages.
     #[must_use]
-    pub fn cells_a_side(&self) -> usize {
-        self.p
+    pub fn stages(&self, direction: usize) -> usize {
+        self.cells[direction]
+    }
+
+    /// Cells of a PE.
+    #[must_use]
+    pub fn cells_a_pe(&self) -> usize {
+        self.cells.iter().product::<usize>() / self.n_pes
     }
 
     /// PEs of the job.
     #[must_use]
     pub fn n_pes(&self) -> usize {
-        self.p * self.p
+        self.n_pes
     }
 
-    /// The points of the cells at `coordinate`, in any direction.
+    /// The points of the cells at `coordinate` in `direction`.
     #[must_use]
-    pub fn span(&self, coordinate: usize) -> Range<usize> {
-        let (size, longer) = (self.n / self.p, self.n % self.p);
+    pub fn span(&self, direction: usize, coordinate: usize) -> Range<usize> {
+        let cells = self.cells[direction];
+        let (size, longer) = (self.n / cells, self.n % cells);
         let start = coordinate * size + coordinate.min(longer);
         start..start + size + usize::from(coordinate < longer)
     }
 
-    /// The largest number of interior points that a cell has in any direction.
+    /// The smallest and the largest number of interior points that cells have in `direction`.
     #[must_use]
-    pub fn max_interior(&self) -> usize {
+    pub fn interiors(&self, direction: usize) -> (usize, usize) {
+        let cells = self.cells[direction];
         let interior = |c| {
-            let ends = usize::from(c == 0) + usize::from(c == self.p - 1);
-            self.span(c).len() - ends
+            let ends = usize::from(c == 0) + usize::from(c == cells - 1);
+            self.span(direction, c).len() - ends
         };
-        (0..self.p).map(interior).max().unwrap_or(0)
+        let all = || (0..cells).map(interior);
+        (all().min().unwrap_or(0), all().max().unwrap_or(0))
     }
 
-    /// The cells of `pe`, by increasing z coordinate, which is their number.
+    /// The cells of `pe`, by increasing z coordinate.
     #[must_use]
     pub fn cells(&self, pe: usize) -> Vec<Cell> {
-        let (i, j, p) = (pe % self.p, pe / self.p, self.p);
+        if self.cells[X] == 1 {
+            return vec![self.cell([0, 0, pe])];
+        }
+        let p = self.cells[X];
+        let (i, j) = (pe % p, pe / p);
         (0..p)
             .map(|c| self.cell([(i + c) % p, (j + p - c) % p, c]))
             .collect()
@@ -85,21 +128,23 @@ impl Partition {
     /// The cell at `coordinates`.
     #[must_use]
     pub fn cell(&self, coordinates: [usize; DIRECTIONS]) -> Cell {
-        let spans = coordinates.map(|c| self.span(c));
+        let spans: [_; DIRECTIONS] = std::array::from_fn(|d| self.span(d, coordinates[d]));
         Cell {
             coordinates,
             start: spans.clone().map(|span| span.start),
             size: spans.map(|span| span.len()),
             low: coordinates.map(|c| c == 0),
-            high: coordinates.map(|c| c == self.p - 1),
+            high: std::array::from_fn(|d| coordinates[d] == self.cells[d] - 1),
         }
     }
 
     /// The PE that owns the cell at `coordinates`.
     #[must_use]
     pub fn owner(&self, [x, y, z]: [usize; DIRECTIONS]) -> usize {
-        let p = self.p;
-        (x + p - z) % p + p * ((y + z) % p)
+        match self.cells[X] {
+            1 => z,
+            p => (x + p - z) % p + p * ((y + z) % p),
+        }
     }
 
     /// The owner of the cells that follow those of `pe` in `direction`; of the last cell, the
@@ -112,12 +157,12 @@ impl Partition {
     /// The owner of the cells before those of `pe` in `direction`.
     #[must_use]
     pub fn predecessor(&self, pe: usize, direction: usize) -> usize {
-        self.neighbour(pe, direction, self.p - 1)
+        self.neighbour(pe, direction, self.cells[direction] - 1)
     }
 
     fn neighbour(&self, pe: usize, direction: usize, step: usize) -> usize {
-        let mut coordinates = [pe % self.p, pe / self.p, 0];
-        coordinates[direction] = (coordinates[direction] + step) % self.p;
+        let mut coordinates = self.cells(pe)[0].coordinates;
+        coordinates[direction] = (coordinates[direction] + step) % self.cells[direction];
         self.owner(coordinates)
     }
 }
@@ -207,8 +252,22 @@ mod tests {
     }
 
     #[test]
+    fn four_pes_have_a_slab_each() {
+        let partition = Partition::new(13, 4).unwrap();
+        let cells = [0, 1, 2, 3].map(|pe| partition.cells(pe)[0]);
+        assert_eq!(
+            cells.map(|cell| cell.size),
+            [[13, 13, 4], [13, 13, 3], [13, 13, 3], [13, 13, 3]]
+        );
+        assert_eq!(cells[1].low, [true, true, false]);
+        assert_eq!(cells[1].high, [true, true, false]);
+        assert_eq!([Y, Z].map(|d| partition.successor(2, d)), [2, 3]);
+        assert_eq!([Y, Z].map(|d| partition.predecessor(2, d)), [2, 1]);
+    }
+
+    #[test]
     fn two_cells_a_side_have_one_neighbour_in_each_direction() {
-        let partition = Partition::new(12, 4).unwrap();
+        let partition = Partition::multi(12, 4).unwrap();
         let neighbours: Vec<_> = (0..3).map(|d| partition.successor(0, d)).collect();
         assert_eq!(neighbours, [1, 2, 3]);
         for d in 0..3 {
@@ -217,9 +276,13 @@ mod tests {
     }
 
     fn partitions() -> impl Strategy<Value = Partition> {
-        (1usize..7).prop_flat_map(|p| {
-            (3 * p..3 * p + 20).prop_map(move |n| Partition::new(n, p * p).unwrap())
-        })
+        let multi = (1usize..7).prop_flat_map(|p| {
+            (3 * p..3 * p + 20).prop_map(move |n| Partition::multi(n, p * p).unwrap())
+        });
+        let slabs = (2usize..10).prop_flat_map(|p| {
+            (3 * p..3 * p + 20).prop_map(move |n| Partition::slabs(n, p).unwrap())
+        });
+        prop_oneof![multi, slabs]
     }
 
     proptest! {
@@ -244,17 +307,16 @@ mod tests {
         }
 
         #[test]
-        fn every_plane_of_cells_holds_each_pe_once(partition in partitions()) {
-            let p = partition.cells_a_side();
+        fn every_plane_of_cells_holds_all_pes_or_some_of_slabs(partition in partitions()) {
+            let slabs = partition.stages(X) < partition.stages(Z);
             for d in 0..DIRECTIONS {
-                for coordinate in 0..p {
+                for coordinate in 0..partition.stages(d) {
                     for pe in 0..partition.n_pes() {
-                        let here = partition
-                            .cells(pe)
-                            .iter()
-                            .filter(|cell| cell.coordinates[d] == coordinate)
-                            .count();
-                        prop_assert_eq!(here, 1);
+                        let cells = partition.cells(pe);
+                        prop_assert_eq!(cells.len(), partition.cells_a_pe());
+                        let here = cells.iter().filter(|cell| cell.coordinates[d] == coordinate);
+                        let expected = !slabs || d != Z || pe == coordinate;
+                        prop_assert_eq!(here.count(), usize::from(expected));
                     }
                 }
             }
@@ -262,18 +324,18 @@ mod tests {
 
         #[test]
         fn neighbours_own_the_cells_beside(partition in partitions()) {
-            let p = partition.cells_a_side();
             for pe in 0..partition.n_pes() {
                 for cell in partition.cells(pe) {
                     prop_assert_eq!(partition.owner(cell.coordinates), pe);
                     prop_assert!(cell.size.iter().all(|&size| size >= Partition::MIN_POINTS));
                     for d in 0..DIRECTIONS {
                         let mut next = cell.coordinates;
-                        next[d] = (next[d] + 1) % p;
+                        next[d] = (next[d] + 1) % partition.stages(d);
                         let successor = partition.successor(pe, d);
                         prop_assert_eq!(partition.owner(next), successor);
                         prop_assert_eq!(partition.predecessor(successor, d), pe);
-                        prop_assert!(cell.interior(d).len() <= partition.max_interior());
+                        let (least, most) = partition.interiors(d);
+                        prop_assert!((least..=most).contains(&cell.interior(d).len()));
                     }
                 }
             }
@@ -281,12 +343,14 @@ mod tests {
 
         #[test]
         fn spans_follow_each_other_and_differ_by_one_at_most(partition in partitions()) {
-            let spans: Vec<_> = (0..partition.cells_a_side()).map(|c| partition.span(c)).collect();
-            prop_assert_eq!(spans[0].start, 0);
-            prop_assert_eq!(spans[spans.len() - 1].end, partition.points());
-            for pair in spans.windows(2) {
-                prop_assert_eq!(pair[0].end, pair[1].start);
-                prop_assert!(pair[0].len() - pair[1].len() <= 1);
+            for d in 0..DIRECTIONS {
+                let spans: Vec<_> = (0..partition.stages(d)).map(|c| partition.span(d, c)).collect();
+                prop_assert_eq!(spans[0].start, 0);
+                prop_assert_eq!(spans[spans.len() - 1].end, partition.points());
+                for pair in spans.windows(2) {
+                    prop_assert_eq!(pair[0].end, pair[1].start);
+                    prop_assert!(pair[0].len() - pair[1].len() <= 1);
+                }
             }
         }
     }

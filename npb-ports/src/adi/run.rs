@@ -3,8 +3,9 @@
 use super::constants::EQUATIONS;
 use super::norms::root_mean_square;
 use super::partition::Partition;
+use super::plan::{Plan, Reach};
 use super::scheme::{Params, Scheme};
-use super::solver::{Solver, memory, slot_sizes};
+use super::solver::Solver;
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
@@ -30,18 +31,20 @@ pub fn run<S: Scheme>(options: &Options) -> Result<Report, Error> {
     let most = Partition::max_pes(params.n);
     Rule::Square { most }.check(S::NAME, class, n_pes)?;
     let partition = Partition::new(params.n, n_pes).expect("what the rule allows");
-    memory::check(
-        S::NAME,
-        class,
-        memory::<S>(params.n, partition.cells_a_side()),
-    )?;
+    // All PEs see the same: with several nodes, none has all of them.
+    let reach = match shmem::Team::shared().n_pes() == n_pes {
+        true => Reach::Node,
+        false => Reach::Network,
+    };
+    let plan = Plan::new::<S>(partition, reach);
+    memory::check(S::NAME, class, plan.memory::<S>())?;
     let console = Console::new(options);
     let size = Size::Grid([u32::try_from(params.n).unwrap_or(u32::MAX); 3]);
     console.opening(class, size, params.iterations, Some(params.dt));
 
     let all = Reduction::new(2 * EQUATIONS)?;
-    let mut slots = Slots::new(&slot_sizes::<S>(&partition))?;
-    let mut solver = Solver::<S>::new(partition, shmem::my_pe(), &params, options.level())?;
+    let mut slots = Slots::new(&plan.slot_sizes::<S>())?;
+    let mut solver = Solver::<S>::new(plan, shmem::my_pe(), &params, options.level())?;
     // Connects, and touches all memory.
     solver.step(&mut slots);
     solver.initialize();

@@ -80,7 +80,8 @@ pub trait Scheme: Sized + Debug {
     const NAME: &'static str;
 
     /// What the forward sweep stores at each point for the backward sweep, besides the
-    /// right-hand side. Up to the last cell of a line it is in memory meanwhile: keep it small.
+    /// right-hand side. Up to the last cell of a line, that of several batches competes for the
+    /// cache: keep it small.
     type Kept: Pack;
 
     /// What a cell needs of the cell before it in the forward sweep, for each line: the message.

@@ -2,19 +2,18 @@
 //!
 //! # Messages, and why no slot is overwritten
 //!
-//! Each message of a step has a landing slot of its own, which is used again in the next step:
-//! one for the faces from each side and direction, one for each direction and stage of the
-//! forward and of the backward sweep. There is no barrier and no acknowledgement. A PE may send
-//! into a slot only when the receiver has taken the message of the last step out of it, and it
-//! knows so from messages that it has received meanwhile. Let b follow a in some direction; a
-//! step has p - 1 >= 1 forward messages from a to b in this direction, and as many backward
-//! from b to a.
+//! Each message of a step has a landing slot of its own, or takes turns in a few with others of the
+//! same sweep ([`pipeline`](super::pipeline) says how), which is used again in the next step.
+//! There is no barrier and no acknowledgement. A PE may send into a slot only when the receiver has
+//! taken the last message out of it, and it knows so from messages that it has received meanwhile.
+//! What is between two steps holds for every slot. Let b follow a in some direction; a step has
+//! forward messages from a to b in this direction, and as many backward from b to a.
 //!
-//! * *Forward, a to b.* b takes the forward message of a stage before it sends the backward
-//!   message of that stage. a waits for all backward messages before its next step.
-//! * *Backward, b to a.* a sends the forward message of the next step after it has taken all
-//!   backward messages of this one. b waits for that forward message before it sends the backward
-//!   message of the next step.
+//! * *Forward, a to b.* b takes a forward message before it sends the backward message of that
+//!   stage and batch. a waits for all backward messages before its next step.
+//! * *Backward, b to a.* a sends the forward messages of the next step after it has taken all
+//!   backward messages of this one. b waits for the first of them before it sends a backward message
+//!   in the next step.
 //! * *Faces, a to b.* b takes its faces before it sends any message of a sweep. a has received a
 //!   backward message of b before its next step.
 //! * *Faces, b to a.* Likewise: b has received a forward message of a, sent after a had taken its
@@ -22,95 +21,33 @@
 //!
 //! So between two exchanges of faces there must be sweeps; [`Solver::residual`], which exchanges
 //! faces and has no sweep after it, may be called once after a step and is to be the last.
-//! With p = 2 both neighbours are the same PE; slots belong to directions and sides, so nothing
-//! changes. On a single PE there is no message.
+//! With two cells a side both neighbours may be the same PE; slots belong to directions and sides,
+//! so nothing changes. On a single PE there is no message.
 
 use super::constants::{Constants, EQUATIONS};
 use super::directions::{DIRECTIONS, X, Y, Z};
 use super::faces::{self, Side};
-use super::field::{Field, Layout};
+use super::field::{Field, GHOST};
 use super::initialize::{AT_REST, forcing, initialize};
 use super::norms;
-use super::partition::Partition;
+use super::partition::Cell;
+use super::pipeline::Task;
+use super::plan::Plan;
 use super::rhs::Operator;
 use super::scheme::{Pack, Params, Scheme};
 use super::sweep::{self, Block, Part, Scratch, Sweep};
 use crate::cpu::Level;
 use crate::exchange::Partners;
 use std::io;
-
-/// Numbers of the landing slots.
-#[derive(Clone, Copy, Debug)]
-struct SlotMap {
-    stages: usize,
-}
-
-impl SlotMap {
-    /// Faces that land on `side` of the receiver.
-    fn faces(self, direction: usize, side: Side) -> usize {
-        2 * direction + usize::from(side == Side::High)
-    }
-
-    /// The message that the cell at `stage` of a sweep takes from the cell before it, or, on the
-    /// way back, from the one after it. Forward it is for stages 1.., backward for 0...
-    fn sweep(self, direction: usize, part: Part, stage: usize) -> usize {
-        let per_sweep = self.stages - 1;
-        let (sweep, message) = match part {
-            Part::Backward => (1, stage),
-            Part::Forward | Part::Whole => (0, stage - 1),
-        };
-        2 * DIRECTIONS + (2 * direction + sweep) * per_sweep + message
-    }
-}
-
-/// The sizes of the landing slots, the same on all PEs; none for a single PE.
-#[must_use]
-pub fn slot_sizes<S: Scheme>(partition: &Partition) -> Vec<usize> {
-    let stages = partition.cells_a_side();
-    if stages == 1 {
-        return Vec::new();
-    }
-    let lines = partition.max_interior().pow(2);
-    let faces = (stages - 1) * lines * super::field::GHOST * EQUATIONS;
-    let mut sizes = vec![faces; 2 * DIRECTIONS];
-    for _ in 0..DIRECTIONS {
-        sizes.extend(vec![lines * S::Forward::LEN; stages - 1]);
-        sizes.extend(vec![lines * S::Backward::LEN; stages - 1]);
-    }
-    sizes
-}
-
-/// Bytes that a PE needs at most, landing slots included, for a grid of `n` points a side and
-/// p x p PEs with `p` from 1 to n.
-#[must_use]
-pub fn memory<S: Scheme>(n: usize, p: usize) -> u64 {
-    let size = n.div_ceil(p);
-    let field = Layout::<EQUATIONS>::new([size; DIRECTIONS], 2).len();
-    // u, right-hand side and forcing. While the forcing of the last cell is made, there are two
-    // fields more, and its right-hand side is not there yet.
-    let fields = (3 * p + 1) * field;
-    let words = if p == 1 {
-        0
-    } else {
-        let chunks = size * size.div_ceil(crate::simd::LANES);
-        let line = size.next_multiple_of(crate::simd::LANES) * crate::simd::LANES;
-        let stored = p * chunks * line * (EQUATIONS + S::Kept::LEN);
-        let message = size * size * (S::Forward::LEN + S::Backward::LEN);
-        let faces = size * size * 2 * DIRECTIONS * 2 * EQUATIONS;
-        // Slots, and what is being packed and unpacked.
-        stored + (p - 1) * (DIRECTIONS * message + 2 * faces) + 2 * message
-    };
-    ((fields + words) * size_of::<f64>()) as u64
-}
+use std::ops::Range;
 
 /// The part of the grid that one PE computes.
 #[derive(Debug)]
 pub struct Solver<S: Scheme> {
-    partition: Partition,
+    plan: Plan,
     pe: usize,
     scheme: S,
     level: Level,
-    slots: SlotMap,
     /// By z coordinate.
     pub(super) blocks: Vec<Block<S>>,
     scratch: Scratch<S>,
@@ -124,24 +61,23 @@ impl<S: Scheme> Solver<S> {
     ///
     /// # Errors
     /// If the system has no address space for it.
-    pub fn new(partition: Partition, pe: usize, params: &Params, level: Level) -> io::Result<Self> {
+    pub fn new(plan: Plan, pe: usize, params: &Params, level: Level) -> io::Result<Self> {
         let constants = Constants::new(params.n, params.dt);
-        let cells = partition.cells(pe);
+        let cells = plan.partition().cells(pe);
         let blocks = cells.into_iter().map(|cell| {
             let u = Field::new(cell.layout(), AT_REST)?;
             let forcing = forcing(&cell, &constants, level)?;
-            Block::new(cell, u, forcing, Operator::new(&cell, &constants))
+            let operator = Operator::new(&cell, &constants);
+            Block::new(cell, u, forcing, operator, plan.stored_points(&cell))
         });
+        let longest = (0..DIRECTIONS).map(|d| plan.partition().interiors(d).1);
         let mut solver = Self {
             blocks: blocks.collect::<io::Result<_>>()?,
-            scratch: Scratch::new(partition.max_interior())?,
-            partition,
+            scratch: Scratch::new(longest.max().unwrap_or(0))?,
+            plan,
             pe,
             scheme: S::new(&constants),
             level,
-            slots: SlotMap {
-                stages: partition.cells_a_side(),
-            },
             incoming: Vec::new(),
             outgoing: Vec::new(),
             constants,
@@ -153,93 +89,113 @@ impl<S: Scheme> Solver<S> {
     /// Goes back to the initial state.
     pub fn initialize(&mut self) {
         for block in &mut self.blocks {
-            initialize(&mut block.u, &block.cell, self.partition.points());
+            initialize(&mut block.u, &block.cell, self.constants.n);
         }
     }
 
     /// One time step.
     pub fn step(&mut self, partners: &mut impl Partners) {
-        if self.partition.cells_a_side() == 1 {
-            self.step_alone();
+        self.send_faces(partners);
+        if self.plan.partition().stages(X) == 1 {
+            let cell = self.blocks[0].cell;
+            let planes = cell.interior(Z);
+            let without_ghosts = without_ghosts(&cell);
+            self.sweep_planes(without_ghosts.clone());
+            self.receive_faces(partners);
+            self.sweep_planes(planes.start..without_ghosts.start);
+            self.sweep_planes(without_ghosts.end..planes.end);
         } else {
-            self.exchange_faces(partners);
+            self.receive_faces(partners);
             self.sweep::<X>(partners);
             self.sweep::<Y>(partners);
-            self.sweep::<Z>(partners);
         }
+        self.sweep::<Z>(partners);
     }
 
-    /// A step without neighbours: x and y plane by plane, since both stay within a plane, which
-    /// is then still in cache for y.
-    fn step_alone(&mut self) {
+    /// Along x and y, where lines end within the cell: plane by plane, since both stay within a
+    /// plane, which is then still in cache for y.
+    fn sweep_planes(&mut self, planes: Range<usize>) {
         let cell = self.blocks[0].cell;
-        for k in sweep::planes(&cell, X) {
-            self.sweep_cell::<X>(0, Part::Whole, k..k + 1);
-            self.sweep_cell::<Y>(0, Part::Whole, k..k + 1);
+        for k in planes {
+            self.sweep_cell::<X>(0, Part::Whole, sweep::chunks_of_plane(&cell, X, k), 0);
+            self.sweep_cell::<Y>(0, Part::Whole, sweep::chunks_of_plane(&cell, Y, k), 0);
         }
-        self.sweep_cell::<Z>(0, Part::Whole, sweep::planes(&cell, Z));
     }
 
-    /// There and back along direction `D`.
+    /// There and back along direction `D`, batch by batch.
     fn sweep<const D: usize>(&mut self, partners: &mut impl Partners) {
-        let stages = self.partition.cells_a_side();
-        let successor = self.partition.successor(self.pe, D);
-        let predecessor = self.partition.predecessor(self.pe, D);
-        let there = (0..stages).map(|stage| (stage, Part::first(stage, stages)));
-        let back = (0..stages - 1).rev().map(|stage| (stage, Part::Backward));
-        for (stage, part) in there.chain(back) {
-            let b = self.block_at(D, stage);
+        let pipeline = self.plan.pipeline(D);
+        let last = pipeline.stages() - 1;
+        let successor = self.plan.partition().successor(self.pe, D);
+        let predecessor = self.plan.partition().predecessor(self.pe, D);
+        for task in pipeline.tasks() {
+            let Task { stage, part, batch } = task;
+            let Some(b) = self.block_at(D, stage) else {
+                continue;
+            };
             let cell = self.blocks[b].cell;
-            let lines = sweep::lines(&cell, D);
+            let chunks = pipeline.chunks(batch, sweep::chunks_of(&cell, D));
+            let lines = sweep::lines(&cell, D, chunks.clone());
             let expected = match part {
                 Part::Backward => lines * S::Backward::LEN,
                 _ if stage > 0 => lines * S::Forward::LEN,
                 _ => 0,
             };
-            self.incoming.resize(expected, 0.0);
             if expected > 0 {
-                partners.receive(self.slots.sweep(D, part, stage), &mut self.incoming);
+                let message = first(&mut self.incoming, expected);
+                partners.receive(self.plan.slot(D, task), message);
             }
-            self.sweep_cell::<D>(b, part, sweep::planes(&cell, D));
-            match part {
-                Part::Forward => {
-                    let slot = self.slots.sweep(D, Part::Forward, stage + 1);
-                    partners.send(successor, slot, &self.outgoing);
-                }
-                _ if stage > 0 => {
-                    let slot = self.slots.sweep(D, Part::Backward, stage - 1);
-                    partners.send(predecessor, slot, &self.outgoing);
-                }
-                _ => {}
-            }
+            let stored_at = batch % pipeline.stored(stage) * pipeline.largest();
+            self.sweep_cell::<D>(b, part, chunks, stored_at);
+            let (to, stage, part) = match part {
+                Part::Forward if stage + 1 == last => (successor, last, Part::Whole),
+                Part::Forward => (successor, stage + 1, part),
+                _ if stage > 0 => (predecessor, stage - 1, Part::Backward),
+                _ => continue,
+            };
+            let slot = self.plan.slot(D, Task { stage, part, batch });
+            partners.send(to, slot, &self.outgoing);
         }
     }
 
-    fn sweep_cell<const D: usize>(&mut self, b: usize, part: Part, planes: std::ops::Range<usize>) {
+    fn sweep_cell<const D: usize>(
+        &mut self,
+        b: usize,
+        part: Part,
+        chunks: Range<usize>,
+        stored_at: usize,
+    ) {
         self.outgoing.clear();
         self.level.run(Sweep::<S, D> {
             scheme: &self.scheme,
             block: &mut self.blocks[b],
             scratch: &mut self.scratch,
             part,
-            planes,
+            chunks,
+            stored_at,
             incoming: &self.incoming,
             outgoing: &mut self.outgoing,
         });
     }
 
-    /// The block whose cell is at `stage` of a sweep along `direction`. There is exactly one.
-    fn block_at(&self, direction: usize, stage: usize) -> usize {
+    /// The block whose cell is at `stage` of a sweep along `direction`, if this PE has one.
+    fn block_at(&self, direction: usize, stage: usize) -> Option<usize> {
         let at_stage = |block: &Block<S>| block.cell.coordinates[direction] == stage;
-        self.blocks
-            .iter()
-            .position(at_stage)
-            .expect("a cell of every PE in every plane of cells")
+        self.blocks.iter().position(at_stage)
     }
 
-    fn exchange_faces(&mut self, partners: &mut impl Partners) {
+    /// Whether a neighbour has cells on that side of some of this PE's.
+    fn has_neighbour(&self, direction: usize, side: Side) -> bool {
+        let mut blocks = self.blocks.iter();
+        blocks.any(|block| side.has_neighbour(&block.cell, direction))
+    }
+
+    fn send_faces(&mut self, partners: &mut impl Partners) {
         for direction in 0..DIRECTIONS {
             for side in Side::ALL {
+                if !self.has_neighbour(direction, side) {
+                    continue;
+                }
                 self.outgoing.clear();
                 for block in &self.blocks {
                     if side.has_neighbour(&block.cell, direction) {
@@ -247,22 +203,29 @@ impl<S: Scheme> Solver<S> {
                         faces::pack(&block.u, &block.cell, direction, side, out);
                     }
                 }
+                let partition = self.plan.partition();
                 let pe = match side {
-                    Side::Low => self.partition.predecessor(self.pe, direction),
-                    Side::High => self.partition.successor(self.pe, direction),
+                    Side::Low => partition.predecessor(self.pe, direction),
+                    Side::High => partition.successor(self.pe, direction),
                 };
-                let slot = self.slots.faces(direction, side.opposite());
+                let slot = Plan::face_slot(direction, side.opposite());
                 partners.send(pe, slot, &self.outgoing);
             }
         }
+    }
+
+    fn receive_faces(&mut self, partners: &mut impl Partners) {
         for direction in 0..DIRECTIONS {
             for side in Side::ALL {
+                if !self.has_neighbour(direction, side) {
+                    continue;
+                }
                 let with_neighbour = |b: &&Block<S>| side.has_neighbour(&b.cell, direction);
                 let blocks = self.blocks.iter().filter(with_neighbour);
                 let words = blocks.map(|b| faces::words(&b.cell, direction)).sum();
-                self.incoming.resize(words, 0.0);
-                partners.receive(self.slots.faces(direction, side), &mut self.incoming);
-                let mut rest = &self.incoming[..];
+                let message = first(&mut self.incoming, words);
+                partners.receive(Plan::face_slot(direction, side), message);
+                let mut rest = &*message;
                 for block in &mut self.blocks {
                     if side.has_neighbour(&block.cell, direction) {
                         faces::unpack(&mut block.u, &block.cell, direction, side, &mut rest);
@@ -275,9 +238,8 @@ impl<S: Scheme> Solver<S> {
     /// This PE's part of the sums of squares of the right-hand side (without dt) of the present
     /// state. At most once after a step; no step may follow.
     pub fn residual(&mut self, partners: &mut impl Partners) -> [f64; EQUATIONS] {
-        if self.partition.cells_a_side() > 1 {
-            self.exchange_faces(partners);
-        }
+        self.send_faces(partners);
+        self.receive_faces(partners);
         let mut sums = [0.0; EQUATIONS];
         for block in &mut self.blocks {
             let rhs = &mut block.rhs;
@@ -299,4 +261,31 @@ impl<S: Scheme> Solver<S> {
         }
         sums
     }
+}
+
+/// Room for a message of `len` numbers, which keeps the room of the longest.
+fn first(buffer: &mut Vec<f64>, len: usize) -> &mut [f64] {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+    &mut buffer[..len]
+}
+
+/// The inner planes across z whose right-hand side needs no point of a neighbour.
+fn without_ghosts(cell: &Cell) -> Range<usize> {
+    let planes = cell.interior(Z);
+    let points = cell.points(Z);
+    let first = if cell.low[Z] {
+        planes.start
+    } else {
+        points.start + GHOST
+    };
+    let end = if cell.high[Z] {
+        planes.end
+    } else {
+        points.end - GHOST
+    };
+    // In a cell of few planes none is left between those that do.
+    let first = first.min(planes.end);
+    first..end.max(first)
 }

@@ -1,12 +1,12 @@
-//! One sweep through one cell: all chunks of eight lines in a direction.
+//! A sweep through some lines of a cell, in chunks of eight.
 //!
 //! A chunk's `u` and right-hand side are gathered into scratch, the scheme works on them, and
 //! the result is put back. In the last cell of a line, which on a single PE is the only one,
 //! elimination and substitution follow each other while the scratch is in cache. In other cells
-//! what the scheme leaves after the elimination stays, chunk by chunk, until the substitution.
+//! what the scheme leaves after the elimination is stored, chunk by chunk, until the substitution.
 
 use super::constants::EQUATIONS;
-use super::directions::{DIRECTIONS, X, Y, Z};
+use super::directions::{X, Y, Z};
 use super::field::{Field, Rows, chunks};
 use super::partition::Cell;
 use super::rhs::Operator;
@@ -36,7 +36,8 @@ pub struct Block<S: Scheme> {
 }
 
 impl<S: Scheme> Block<S> {
-    /// A block whose state is `u`.
+    /// A block whose state is `u`, that can store `points` points between elimination and
+    /// substitution.
     ///
     /// # Errors
     /// If the system has no memory for what the sweeps store.
@@ -45,33 +46,22 @@ impl<S: Scheme> Block<S> {
         u: Field<EQUATIONS>,
         forcing: Field<EQUATIONS>,
         operator: Operator,
+        points: usize,
     ) -> io::Result<Self> {
-        let stored = Lines::new(stored_chunks(&cell))?;
         Ok(Self {
             cell,
             rhs: Field::new(cell.layout(), [0.0; EQUATIONS])?,
             u,
             forcing,
             operator,
-            stored,
+            stored: Lines::new(points)?,
         })
     }
 }
 
-/// Chunks and their length, of the direction that needs most to be stored.
-pub(super) fn stored_chunks(cell: &Cell) -> (usize, usize) {
-    let open = (0..DIRECTIONS).filter(|&d| !cell.high[d]);
-    open.map(|d| {
-        let (outer, inner) = extent(cell, d);
-        let chunks = outer.len() * inner.len().div_ceil(LANES);
-        (chunks, cell.interior(d).len())
-    })
-    .max_by_key(|(chunks, len)| chunks * padded(*len))
-    .unwrap_or((0, 0))
-}
-
 /// Points for a line of `len`, so that blocks of eight can be transposed into it.
-fn padded(len: usize) -> usize {
+#[must_use]
+pub fn padded(len: usize) -> usize {
     len.next_multiple_of(LANES)
 }
 
@@ -85,17 +75,28 @@ fn extent(cell: &Cell, direction: usize) -> (Range<usize>, Range<usize>) {
     }
 }
 
-/// Planes that a sweep along `direction` goes through, each independent of the others.
+/// Chunks of all lines of `cell` along `direction`, plane by plane.
 #[must_use]
-pub fn planes(cell: &Cell, direction: usize) -> Range<usize> {
-    extent(cell, direction).0
+pub fn chunks_of(cell: &Cell, direction: usize) -> usize {
+    let (outer, inner) = extent(cell, direction);
+    outer.len() * inner.len().div_ceil(LANES)
 }
 
-/// Lines of `cell` along `direction`.
+/// Those of plane `k`, in a direction that stays within it.
 #[must_use]
-pub fn lines(cell: &Cell, direction: usize) -> usize {
+pub fn chunks_of_plane(cell: &Cell, direction: usize, k: usize) -> Range<usize> {
     let (outer, inner) = extent(cell, direction);
-    outer.len() * inner.len()
+    let (plane, chunks) = (k - outer.start, inner.len().div_ceil(LANES));
+    plane * chunks..(plane + 1) * chunks
+}
+
+/// Lines in `chunks`, which are some of [`chunks_of`].
+#[must_use]
+pub fn lines(cell: &Cell, direction: usize, chunks: Range<usize>) -> usize {
+    let inner = extent(cell, direction).1.len();
+    let a_plane = inner.div_ceil(LANES);
+    let before = |chunk: usize| chunk / a_plane * inner + chunk % a_plane * LANES;
+    before(chunks.end) - before(chunks.start)
 }
 
 /// Right-hand sides and coefficients of several chunks.
@@ -106,8 +107,7 @@ struct Lines<S: Scheme> {
 }
 
 impl<S: Scheme> Lines<S> {
-    fn new((chunks, len): (usize, usize)) -> io::Result<Self> {
-        let points = chunks * padded(len);
+    fn new(points: usize) -> io::Result<Self> {
         Ok(Self {
             rhs: repeated(ZERO, points)?,
             kept: repeated(S::Kept::ZERO, points)?,
@@ -149,7 +149,7 @@ impl<S: Scheme> Scratch<S> {
         Ok(Self {
             // The point before the line, then blocks with the point after it.
             u: repeated(ZERO, 1 + padded(longest + 1))?,
-            lines: Lines::new((1, longest))?,
+            lines: Lines::new(padded(longest))?,
         })
     }
 }
@@ -165,19 +165,7 @@ pub enum Part {
     Backward,
 }
 
-impl Part {
-    /// Which part is next in a cell at `stage` of `stages`: the elimination, or all of it.
-    #[must_use]
-    pub fn first(stage: usize, stages: usize) -> Self {
-        if stage + 1 == stages {
-            Self::Whole
-        } else {
-            Self::Forward
-        }
-    }
-}
-
-/// A sweep through planes of a cell, along `D`.
+/// A sweep through some lines of a cell, along `D`.
 #[derive(Debug)]
 pub struct Sweep<'a, S: Scheme, const D: usize> {
     /// The solver.
@@ -188,10 +176,12 @@ pub struct Sweep<'a, S: Scheme, const D: usize> {
     pub scratch: &'a mut Scratch<S>,
     /// What to do.
     pub part: Part,
-    /// Some of [`planes`].
-    pub planes: Range<usize>,
-    /// The message from the cell before (or after it, for [`Part::Backward`]); empty if there is
-    /// the boundary of the grid.
+    /// Which lines: some of [`chunks_of`].
+    pub chunks: Range<usize>,
+    /// Where, in chunks, they are stored between elimination and substitution.
+    pub stored_at: usize,
+    /// Begins with the message from the cell before (or after it, for [`Part::Backward`]); nothing
+    /// is read if there is the boundary of the grid.
     pub incoming: &'a [f64],
     /// Gets the message for the next cell (for [`Part::Forward`]) or the cell before; nothing if
     /// there is the boundary.
@@ -217,70 +207,78 @@ impl<S: Scheme, const D: usize> Kernel for Sweep<'_, S, D> {
             low: cell.low[D],
             high: cell.high[D],
         };
-        let (all_planes, inner) = extent(cell, D);
+        let (planes, inner) = extent(cell, D);
         let chunks_a_plane = inner.len().div_ceil(LANES);
         let mut incoming = self.incoming;
         let outgoing = self.outgoing;
         let around = &mut self.scratch.u;
 
-        for plane in self.planes {
-            let first = (plane - all_planes.start) * chunks_a_plane;
-            for (index, (line, count)) in (first..).zip(chunks(inner.clone())) {
-                let chunk = Chunk::<D> {
-                    plane,
-                    line,
-                    count,
-                    end: inner.end,
-                };
-                let (points, kept) = match self.part {
-                    Part::Whole => self.scratch.lines.chunk(0, len),
-                    Part::Forward | Part::Backward => stored.chunk(index, len),
-                };
-                if self.part != Part::Backward || D == Z {
-                    chunk.load::<FMA>(u, along.start - 1, len + 2, around);
+        for (stored_at, index) in (self.stored_at..).zip(self.chunks) {
+            let place = |index| {
+                let plane = planes.start + index / chunks_a_plane;
+                (inner.start + index % chunks_a_plane * LANES, plane)
+            };
+            let (line, plane) = place(index);
+            let count = (inner.end - line).min(LANES);
+            let chunk = Chunk::<D> {
+                plane,
+                line,
+                count,
+                end: inner.end,
+                next: place(index + 1),
+            };
+            let (points, kept) = match self.part {
+                Part::Whole => self.scratch.lines.chunk(0, len),
+                Part::Forward | Part::Backward => stored.chunk(stored_at, len),
+            };
+            if self.part != Part::Backward {
+                chunk.load::<FMA>(u, along.start - 1, len + 2, around);
+                if D == X {
+                    operator.rows::<FMA>(u, forcing, rhs, line..line + count, plane);
                 }
-                if self.part != Part::Backward {
-                    if D == X {
-                        operator.rows::<FMA>(u, forcing, rhs, line..line + count, plane);
-                    }
-                    chunk.load::<FMA>(rhs, along.start, len, points);
-                    let mut carry = S::Forward::ZERO;
-                    if !ends.low {
-                        unpack(&mut incoming, count, &mut carry);
-                    }
-                    self.scheme.forward::<D, FMA>(
-                        ends,
-                        &around[..len + 2],
-                        &mut points[..len],
-                        kept,
-                        &mut carry,
-                    );
-                    if !ends.high {
-                        pack(&carry, count, outgoing);
-                    }
+                chunk.load::<FMA>(rhs, along.start, len, points);
+                let mut carry = S::Forward::ZERO;
+                if !ends.low {
+                    unpack(&mut incoming, count, &mut carry);
                 }
-                if self.part != Part::Forward {
-                    let mut carry = S::Backward::ZERO;
-                    if !ends.high {
-                        unpack(&mut incoming, count, &mut carry);
-                    }
-                    self.scheme
-                        .backward::<D, FMA>(&mut points[..len], kept, &mut carry);
-                    if !ends.low {
-                        pack(&carry, count, outgoing);
-                    }
-                    if D == Z {
-                        for (s, solution) in points[..len].iter().enumerate() {
-                            let before = &around[s + 1];
-                            let mut after = self.scheme.change::<FMA>(before, *solution);
-                            for (after, before) in after.iter_mut().zip(before) {
-                                *after += *before;
-                            }
-                            u.store(line, plane, along.start + s, count, &after);
+                self.scheme.forward::<D, FMA>(
+                    ends,
+                    &around[..len + 2],
+                    &mut points[..len],
+                    kept,
+                    &mut carry,
+                );
+                if !ends.high {
+                    pack(&carry, count, outgoing);
+                }
+            }
+            if self.part != Part::Forward {
+                let mut carry = S::Backward::ZERO;
+                if !ends.high {
+                    unpack(&mut incoming, count, &mut carry);
+                }
+                self.scheme
+                    .backward::<D, FMA>(&mut points[..len], kept, &mut carry);
+                if !ends.low {
+                    pack(&carry, count, outgoing);
+                }
+                if D == Z {
+                    for (s, solution) in points[..len].iter().enumerate() {
+                        let before = if self.part == Part::Whole {
+                            around[s + 1]
+                        } else {
+                            let (line, plane) = chunk.next;
+                            u.prefetch(line, plane, along.start + s);
+                            u.load(chunk.line, chunk.plane, along.start + s)
+                        };
+                        let mut after = self.scheme.change::<FMA>(&before, *solution);
+                        for (after, before) in after.iter_mut().zip(&before) {
+                            *after += *before;
                         }
-                    } else {
-                        chunk.store::<FMA>(rhs, along.start, len, points);
+                        u.store(line, plane, along.start + s, count, &after);
                     }
+                } else {
+                    chunk.store::<FMA>(rhs, along.start, len, points);
                 }
             }
         }
@@ -297,6 +295,8 @@ struct Chunk<const D: usize> {
     count: usize,
     /// The end of the lines in the plane.
     end: usize,
+    /// First line and plane of the chunk that is likely to come next.
+    next: (usize, usize),
 }
 
 impl<const D: usize> Chunk<D> {
@@ -325,13 +325,13 @@ impl<const D: usize> Chunk<D> {
             Y => {
                 for (s, point) in points[..len].iter_mut().enumerate() {
                     field.load_to(self.line, start + s, self.plane, point);
-                    field.prefetch(self.line + LANES, start + s, self.plane);
+                    field.prefetch(self.next.0, start + s, self.next.1);
                 }
             }
             _ => {
                 for (s, point) in points[..len].iter_mut().enumerate() {
                     field.load_to(self.line, self.plane, start + s, point);
-                    field.prefetch(self.line + LANES, self.plane, start + s);
+                    field.prefetch(self.next.0, self.next.1, start + s);
                 }
             }
         }

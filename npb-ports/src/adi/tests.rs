@@ -5,8 +5,9 @@ use super::directions::{DIRECTIONS, X, Y, Z};
 use super::exact::fill;
 use super::field::{Field, GHOST};
 use super::partition::Partition;
+use super::plan::{Plan, Reach};
 use super::scheme::{Ends, Params, Point, Scheme};
-use super::solver::{Solver, memory, slot_sizes};
+use super::solver::Solver;
 use crate::class::Class;
 use crate::cpu::Level;
 use crate::exchange::model::{Event, Mailboxes, Recorder, simulate};
@@ -98,15 +99,35 @@ const PARAMS: Params = Params {
     error: [1.0; 5],
 };
 
-/// States of the whole grid after `steps` steps on p x p PEs, and the sums of the norms.
-fn result(n: usize, p: usize, steps: usize, level: Level) -> (Vec<f64>, [f64; 5], [f64; 5]) {
-    result_of::<Tridiagonal>(n, p, steps, level, |_| {})
+/// For 3 to 16 PEs, whichever cut a job would take: one chunk a batch, some, or all of a cell.
+fn plans(n: usize) -> impl Iterator<Item = Plan> {
+    let partitions = [
+        Partition::multi(n, 4),
+        Partition::multi(n, 9),
+        Partition::multi(n, 16),
+        Partition::slabs(n, 3),
+        Partition::slabs(n, 4),
+    ];
+    let partitions = partitions.map(|partition| partition.expect("at least 12 points"));
+    let wanted = [1, 3, usize::MAX];
+    partitions.into_iter().flat_map(move |partition| {
+        wanted.map(|chunks| Plan::with_batches(partition, move |_| chunks))
+    })
 }
 
-/// The same for any scheme, with solvers that `prepare` has changed.
+/// The plan of a job, with messages that are as small as they get.
+fn plan(n: usize, p: usize) -> Plan {
+    Plan::with_batches(Partition::new(n, p * p).unwrap(), |_| 1)
+}
+
+/// States of the whole grid after `steps` steps on p x p PEs, and the sums of the norms.
+fn result(n: usize, p: usize, steps: usize, level: Level) -> (Vec<f64>, [f64; 5], [f64; 5]) {
+    result_of::<Tridiagonal>(plan(n, p), steps, level, |_| {})
+}
+
+/// The same for any scheme and plan, with solvers that `prepare` has changed.
 fn result_of<S: Scheme + Send>(
-    n: usize,
-    p: usize,
+    plan: Plan,
     steps: usize,
     level: Level,
     prepare: fn(&mut Solver<S>),
@@ -114,11 +135,11 @@ fn result_of<S: Scheme + Send>(
 where
     S::Kept: Send,
 {
-    let partition = Partition::new(n, p * p).unwrap();
+    let n = plan.partition().points();
     let params = Params { n, ..PARAMS };
-    let all = Mailboxes::new(p * p, &slot_sizes::<S>(&partition));
+    let all = Mailboxes::new(plan.partition().n_pes(), &plan.slot_sizes::<S>());
     let solvers = all.run(|pe, mut mailbox| {
-        let mut solver = Solver::<S>::new(partition, pe, &params, level).unwrap();
+        let mut solver = Solver::<S>::new(plan, pe, &params, level).unwrap();
         prepare(&mut solver);
         // A step whose result is forgotten must leave nothing behind.
         solver.step(&mut mailbox);
@@ -213,13 +234,13 @@ where
 {
     for n in [12, 15] {
         for level in Level::supported() {
-            let (states, ..) = result_of::<S>(n, 1, 2, level, |_| {});
+            let (states, ..) = result_of::<S>(plan(n, 1), 2, level, |_| {});
             assert!(states.iter().all(|x| x.is_finite()));
-            for p in 1..=4 {
+            for plan in [plan(n, 1)].into_iter().chain(plans(n)) {
                 for prepare in [|_: &mut Solver<S>| {}, spoil::<S>] {
-                    let (others, ..) = result_of::<S>(n, p, 2, level, prepare);
+                    let (others, ..) = result_of::<S>(plan, 2, level, prepare);
                     let differs = (0..states.len()).find(|&i| others[i] != states[i]);
-                    assert_eq!(differs, None, "{n} points, {p} cells a side, {level}");
+                    assert_eq!(differs, None, "{plan:?}, {level}");
                 }
             }
         }
@@ -240,8 +261,7 @@ fn sp_gives_the_same_numbers_on_all_partitions() {
 fn a_grid_without_address_space_is_an_error() {
     let n = 1 << 16;
     let params = Params { n, ..PARAMS };
-    let partition = Partition::new(n, 1).unwrap();
-    assert!(Solver::<Tridiagonal>::new(partition, 0, &params, Level::best()).is_err());
+    assert!(Solver::<Tridiagonal>::new(plan(n, 1), 0, &params, Level::best()).is_err());
 }
 
 #[test]
@@ -315,13 +335,12 @@ fn a_step_solves_the_systems_of_all_directions() {
 }
 
 /// The messages of a run: a warm-up step, steps, the residual.
-fn scripts(p: usize, steps: usize) -> Vec<Vec<Event>> {
-    let partition = Partition::new(12, p * p).unwrap();
-    (0..p * p)
+fn scripts(plan: Plan, steps: usize) -> Vec<Vec<Event>> {
+    (0..plan.partition().n_pes())
         .map(|pe| {
             let mut recorder = Recorder::default();
             let mut solver =
-                Solver::<Tridiagonal>::new(partition, pe, &PARAMS, Level::BASELINE).unwrap();
+                Solver::<Tridiagonal>::new(plan, pe, &PARAMS, Level::BASELINE).unwrap();
             for _ in 0..=steps {
                 solver.step(&mut recorder);
             }
@@ -333,10 +352,10 @@ fn scripts(p: usize, steps: usize) -> Vec<Vec<Event>> {
 
 #[test]
 fn no_message_is_overwritten_whoever_runs_ahead() {
-    for p in 1..=4 {
-        let scripts = scripts(p, 2);
-        assert_eq!(scripts[0].is_empty(), p == 1);
-        for favourite in 0..p * p {
+    assert!(scripts(plan(12, 1), 2)[0].is_empty());
+    for plan in plans(12) {
+        let scripts = scripts(plan, 2);
+        for favourite in 0..scripts.len() {
             // One PE goes as far as it can; or it moves only when no other can.
             simulate(&scripts, |ready| {
                 ready.iter().position(|&pe| pe == favourite).unwrap_or(0)
@@ -351,12 +370,11 @@ fn no_message_is_overwritten_whoever_runs_ahead() {
 #[test]
 #[should_panic(expected = "overwrites slot")]
 fn the_simulation_finds_exchanges_without_a_sweep_between() {
-    let partition = Partition::new(12, 4).unwrap();
     let scripts: Vec<_> = (0..4)
         .map(|pe| {
             let mut recorder = Recorder::default();
             let mut solver =
-                Solver::<Tridiagonal>::new(partition, pe, &PARAMS, Level::BASELINE).unwrap();
+                Solver::<Tridiagonal>::new(plan(12, 2), pe, &PARAMS, Level::BASELINE).unwrap();
             let _ = solver.residual(&mut recorder);
             let _ = solver.residual(&mut recorder);
             let _ = solver.residual(&mut recorder);
@@ -370,20 +388,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
     #[test]
     fn no_message_is_overwritten_in_any_order(
-        p in 2usize..=4,
+        plan in proptest::sample::select(plans(12).collect::<Vec<_>>()),
         choices in proptest::collection::vec(any::<usize>(), 1..2000),
     ) {
         let mut choices = choices.into_iter().cycle();
-        simulate(&scripts(p, 2), |_| choices.next().unwrap_or(0));
+        simulate(&scripts(plan, 2), |_| choices.next().unwrap_or(0));
     }
 }
 
 #[test]
 fn memory_of_one_pe_is_three_fields_and_more_pes_need_less_each() {
-    let one = memory::<Tridiagonal>(64, 1);
+    let memory = |n: usize, p: usize| {
+        let partition = Partition::new(n, p * p).unwrap();
+        Plan::new::<Tridiagonal>(partition, Reach::Network).memory::<Tridiagonal>()
+    };
+    let one = memory(64, 1);
     assert!(one > 3 * 5 * 8 * 64 * 64 * 64 && one < 10 * 5 * 8 * 64 * 64 * 64);
     for p in 1..6 {
-        assert!(memory::<Tridiagonal>(162, p + 1) < memory::<Tridiagonal>(162, p));
+        assert!(memory(162, p + 1) < memory(162, p));
     }
     // While the last of the three is not there yet, two for the forcing are.
     let field = Field::<5>::new(
@@ -393,5 +415,5 @@ fn memory_of_one_pe_is_three_fields_and_more_pes_need_less_each() {
     let field = size_of_val(field.unwrap().values()) as u64;
     assert!((4 * field..4 * field + field / 10).contains(&one));
     // The largest class is counted without overflow.
-    assert!(memory::<Tridiagonal>(2560, 1) > 2_000_000_000_000);
+    assert!(memory(2560, 1) > 2_000_000_000_000);
 }

@@ -6,6 +6,7 @@ use crate::adi::constants::Constants;
 use crate::adi::directions::{X, Y, Z};
 use crate::adi::norms::root_mean_square;
 use crate::adi::partition::Partition;
+use crate::adi::plan::{Plan, Reach};
 use crate::adi::scheme::{Ends, Pack, Point, Scheme};
 use crate::adi::solver::Solver;
 use crate::class::Class;
@@ -33,7 +34,8 @@ fn class_s_verifies_at_every_level() {
     let params = Sp::params(Class::S);
     for level in Level::supported() {
         let partition = Partition::new(params.n, 1).unwrap();
-        let mut solver = Solver::<Sp>::new(partition, 0, &params, level).unwrap();
+        let plan = Plan::new::<Sp>(partition, Reach::Node);
+        let mut solver = Solver::<Sp>::new(plan, 0, &params, level).unwrap();
         for _ in 0..params.iterations {
             solver.step(&mut Nobody);
         }
