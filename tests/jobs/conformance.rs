@@ -40,7 +40,7 @@ layouts! {
     streams: "-n 4 --nodes 2", "SHMEM_SOFT_MTU" = "1024", "SHMEM_SOFT_STREAM" = "64";
     streams_and_lossy: "-n 6 --nodes 3", "SHMEM_SOFT_MTU" = "1024", "SHMEM_SOFT_STREAM" = "64",
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=8";
-    streams_and_few_qps: "-n 6 --nodes 6", "SHMEM_SOFT_MTU" = "1024", "SHMEM_SOFT_STREAM" = "64", "SHMEM_MAX_QPS" = "2";
+    streams_and_few_qps: "-n 3 --nodes 3", "SHMEM_SOFT_MTU" = "1024", "SHMEM_SOFT_STREAM" = "64", "SHMEM_MAX_QPS" = "1";
     ipv6: "-n 4 --nodes 2", "SHMEM_SOFT_ADDRESS" = "::1";
     one_port_for_all: "-n 4 --nodes 2", "SHMEM_SOFT_PORT" = "4791", "SHMEM_SOFT_INTEROP" = "yes";
     lossy: "-n 4 --nodes 2",
