@@ -35,7 +35,7 @@
 //! * All protocol code takes the time as `u64` nanoseconds from an arbitrary origin and its
 //!   randomness from a seed: the same inputs give the same outputs.
 //! * Unsafe code is confined to raw copies (`soft::memory::raw`), atomics on words (`connect::atomic`), system
-//!   calls and mappings (`soft::driver::{messages, pages}`, `soft::xrc::map`), libibverbs (`device::ibv`), and to the post
+//!   calls and mappings (`soft::driver::{messages, pages, streams::bytes}`, `soft::xrc::map`), libibverbs (`device::ibv`), and to the post
 //!   functions, whose contract is the one of verbs: buffers stay valid until their completion.
 
 pub use shmem_connect as connect;

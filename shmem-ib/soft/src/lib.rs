@@ -10,7 +10,8 @@
 //! # Map
 //! Whatever stands below knows nothing of what stands above.
 //!
-//! * `driver`: the engine over a UDP socket, and the threads that share it ([`SoftHca`]).
+//! * `driver`: the engine over a UDP socket, and the threads that share it ([`SoftHca`]); TCP sockets for what is long
+//!   ([`SoftConfig::stream`]).
 //! * [`Engine`]: the whole HCA as a pure machine, generic over [`Memory`].
 //! * `timers`: when which queue pair wants to be looked at; `qp`: what a queue pair holds.
 //! * `rc`: the two halves of a reliable connection. **Where a packet is sent again** is
