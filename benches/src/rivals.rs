@@ -253,8 +253,10 @@ impl Candidate {
         let bind = if n_pes <= cores { "core" } else { "none" };
         let n = n_pes.to_string();
         let launcher: Vec<&str> = match (&self.launcher, self.over) {
-            (Launcher::Ours(path), Over::Memory) => vec![path, "-n", &n],
-            (Launcher::Ours(path), Over::Loopback) => vec![path, "-n", &n, "--nodes", "2"],
+            (Launcher::Ours(path), Over::Memory) => vec![path, "--bind-to", bind, "-n", &n],
+            (Launcher::Ours(path), Over::Loopback) => {
+                vec![path, "--bind-to", bind, "-n", &n, "--nodes", "2"]
+            }
             (Launcher::OpenMpi, _) => {
                 vec!["oshrun", "--oversubscribe", "--bind-to", bind, "-np", &n]
             }
