@@ -7,6 +7,7 @@
 //! * `p2p`: time and CPU time per one-sided operation between two PEs.
 //! * `raw-sockets`: the same rows over bare sockets, the limit between nodes.
 //! * `collectives`: time of collectives on all PEs.
+//! * `by_bytes`: time and CPU time of collectives by the bytes of a contribution.
 //! * `compare`: both beside their twins in C on other OpenSHMEM libraries, and on none, in turn.
 //! * `first_contact`: time of the first operation between two PEs, by what the target does.
 //! * `footprint`: memory that a job takes of its machine, the kernel's included.
