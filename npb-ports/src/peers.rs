@@ -32,6 +32,29 @@ impl Graph {
         graph
     }
 
+    /// The partners of reductions and gathers among few nodes: PEs whose numbers differ by a power of two, all round.
+    /// The tree is part of it.
+    #[must_use]
+    pub fn rounds(n_pes: usize) -> Self {
+        let mut graph = Self::silent(n_pes);
+        let distances = std::iter::successors(Some(1), |d| Some(2 * d));
+        for distance in distances.take_while(|d| *d < n_pes) {
+            for pe in 0..n_pes {
+                graph.connect(pe, (pe + distance) % n_pes);
+            }
+        }
+        graph
+    }
+
+    /// What collectives go along where one machine emulates a node for each PE: rounds among few, above eight the tree.
+    #[must_use]
+    pub fn collectives(n_pes: usize) -> Self {
+        match n_pes {
+            ..=8 => Self::rounds(n_pes),
+            _ => Self::tree(n_pes),
+        }
+    }
+
     /// BT and SP on a square number of PEs: 4 are layers of the grid, with one neighbour on either
     /// side; more are a multi-partition.
     #[must_use]
@@ -143,6 +166,15 @@ mod tests {
         for (p, peers) in [(1, 0), (2, 3), (3, 6), (8, 6), (16, 6)] {
             let graph = Graph::multi_partition(p);
             assert_eq!((graph.mean(), graph.max()), (peers as f64, peers), "{p}");
+        }
+    }
+
+    #[test]
+    fn rounds_go_to_powers_of_two_on_either_side() {
+        for (n, peers) in [(1, 0), (2, 1), (3, 2), (4, 3), (8, 5), (16, 7)] {
+            let graph = Graph::rounds(n);
+            assert_eq!((graph.mean(), graph.max()), (peers as f64, peers), "{n}");
+            assert_eq!(graph.clone().and(&Graph::tree(n)), graph);
         }
     }
 

@@ -151,7 +151,7 @@ fn over_xrc() {
 }
 
 /// Each PE on a node of its own, so that every peer is a connection. A barrier by another pattern
-/// than the tree, an all-to-all, a message to somebody who is no neighbour: all would show.
+/// than theirs, an all-to-all, a message to somebody who is no neighbour: all would show.
 #[test]
 fn peers_are_neighbours_and_the_tree() {
     for kernel in KERNELS {
@@ -159,7 +159,7 @@ fn peers_are_neighbours_and_the_tree() {
             let options = format!("-n {n} --nodes {n}");
             let job = Job::reported(SHMRUN, &options, &[NPB, kernel.of.name, "S"]);
             let outcome = kernel.verifies(job, n, "S");
-            let model = (kernel.of.neighbours)(n, EDGE).and(&Graph::tree(n));
+            let model = (kernel.of.neighbours)(n, EDGE).and(&Graph::collectives(n));
             for name in ["connections", "queue pairs"] {
                 let found = outcome.report().figure(name);
                 assert!(

@@ -268,13 +268,13 @@ fn both(figure: Figure) -> String {
 }
 
 const PEERS: &str = "\nPeers of a PE where each PE has a node of its own: measured (mean, largest; \
-    – if not), neighbours and tree by the model, neighbours alone, and as published for 64 PEs\n\n\
+    – if not), neighbours and collectives by the model, neighbours alone, and as published for 64 PEs\n\n\
     | benchmark | class | PEs | measured | model | neighbours | published |\n\
     |---|---|---:|---:|---:|---:|---:|\n";
 
 fn peers_row(kernel: &Kernel, n: usize, found: Option<(char, Run)>) -> String {
     let neighbours = (kernel.neighbours)(n, n);
-    let model = neighbours.clone().and(&Graph::tree(n));
+    let model = neighbours.clone().and(&Graph::collectives(n));
     let mut row = format!("| {} |", kernel.program());
     let _ = match found {
         Some((class, run)) => write!(row, " {class} | {n} | {} |", both(run.connections)),
