@@ -97,6 +97,8 @@ pub struct Agent {
     sent_started: bool,
     template_done: bool,
     stopping: bool,
+    /// Signals for programs that came before all PEs were there; each once, as the kernel keeps them.
+    early: Vec<u8>,
     /// What PEs of the subtree have said.
     fold: Fold,
     /// Whether a fault has gone up: the job ends with it, and what follows is a consequence.
@@ -151,6 +153,7 @@ impl Agent {
             sent_started: false,
             template_done: false,
             stopping: false,
+            early: Vec::new(),
             fold: Fold::default(),
             fault_sent: false,
             absent_sent: false,
@@ -329,7 +332,11 @@ impl Agent {
             Frame::Stdin(_) | Frame::StdinEnd => self.pass_input(&frame),
             // Before the last PE is started the template is in the group, and only a signal that
             // ends the job may end it.
-            Frame::Signal(signal) if is_for_programs(signal) && self.phase < Phase::Running => {}
+            Frame::Signal(signal) if is_for_programs(signal) && self.phase < Phase::Running => {
+                if !self.early.contains(&signal) {
+                    self.early.push(signal);
+                }
+            }
             Frame::Signal(signal) => {
                 self.actions.push_back(Action::Signal(signal));
                 self.note_stop(signal, now);
@@ -557,6 +564,10 @@ impl Agent {
                 self.actions.push_back(Action::FinishTemplate);
             }
             self.phase = self.phase.max(Phase::Running);
+            let early = std::mem::take(&mut self.early).into_iter();
+            if !self.stopping {
+                self.actions.extend(early.map(Action::Signal));
+            }
         }
         if self.phase == Phase::Running
             && !self.sent_started

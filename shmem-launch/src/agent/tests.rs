@@ -201,6 +201,39 @@ fn a_pe_is_started_again_when_all_that_it_wrote_was_read() {
 }
 
 #[test]
+fn signals_for_programs_wait_for_the_last_pe() {
+    let (usr1, usr2) = (10, 12);
+    let early = |agent: &mut Agent| {
+        agent.handle(Event::Prepared, 0);
+        for signal in [usr2, usr1, usr2] {
+            agent.hear(&Frame::Signal(signal), 0);
+        }
+        agent.hear(&Frame::Go, 0);
+        agent.hear(&Frame::Signal(usr1), 0);
+        let signalled = agent.done().iter().any(|a| matches!(a, Action::Signal(_)));
+        assert!(!signalled);
+    };
+    let pids = &[11, 12];
+    let mut agent = Agent::preparing(2, JobOptions::default());
+    early(&mut agent);
+    agent.handle(Event::Started { pids, error: None }, 0);
+    let each_once = [
+        Action::FinishTemplate,
+        Action::Signal(usr2),
+        Action::Signal(usr1),
+    ];
+    assert_eq!(agent.done(), each_once);
+
+    // Who is to end anyway is not told more.
+    let mut agent = Agent::preparing(2, JobOptions::default());
+    early(&mut agent);
+    agent.hear(&Frame::Stop { grace_ns: MS }, 0);
+    agent.handle(Event::Started { pids, error: None }, 0);
+    let done = agent.done();
+    assert!(!done.contains(&Action::Signal(usr1)), "{done:?}");
+}
+
+#[test]
 fn a_stop_takes_nothing_of_the_time_that_pes_have() {
     let (stop, go_on) = (Frame::Signal(20), Frame::Signal(18));
     let mut agent = Agent::running(2, false);

@@ -138,7 +138,7 @@ fn what_a_process_wrote_last_is_read_before_it_is_started_again() {
     let args = ["-n", "1", "--respawn", "1", "/bin/sh", "-c", script];
     let job = shmrun(&args).env("COUNTS", counts.to_str().unwrap());
     let mut job = job.start();
-    let (mut stdout, mut stderr) = (job.stdout(), job.child.stderr.take().unwrap());
+    let (mut stdout, mut stderr) = (job.stdout(), job.stderr());
     let mut said = String::new();
     while !said.contains("starting it again") {
         let mut part = [0; 512];

@@ -6,13 +6,16 @@
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::processes::{self, Process};
 use crate::report::Report;
@@ -57,7 +60,9 @@ impl Job {
     pub fn of(mut command: Command) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let value = format!("{}-{number}-end", std::process::id());
+        // With the time, because numbers of processes come again, and something may be left of the one before.
+        let now = UNIX_EPOCH.elapsed().expect("a clock").as_nanos();
+        let value = format!("{}-{number}-{now}-end", std::process::id());
         command
             .env(MARK, &value)
             .stdin(Stdio::null())
@@ -183,6 +188,22 @@ impl Job {
     }
 }
 
+/// A pipe from a job. To read fails when nothing comes within [`PATIENCE`]: a job that hangs fails its test
+/// rather than holding up all others.
+#[derive(Debug)]
+pub struct Patient<P>(P);
+
+impl<P: Read + AsFd> Read for Patient<P> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let mut readable = [PollFd::new(&self.0, PollFlags::IN)];
+        let limit = Timespec::try_from(PATIENCE).expect("seconds");
+        if poll(&mut readable, Some(&limit))? == 0 {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        self.0.read(into)
+    }
+}
+
 /// A job that runs. Dropped before its end, as when a test fails, it is killed.
 #[derive(Debug)]
 pub struct Running {
@@ -242,8 +263,16 @@ impl Running {
     ///
     /// # Panics
     /// If that is no pipe, or was taken.
-    pub fn stdout(&mut self) -> std::process::ChildStdout {
-        self.child.stdout.take().expect("a pipe from the output")
+    pub fn stdout(&mut self) -> Patient<ChildStdout> {
+        Patient(self.child.stdout.take().expect("a pipe from the output"))
+    }
+
+    /// The same of the launcher's errors.
+    ///
+    /// # Panics
+    /// If that is no pipe, or was taken.
+    pub fn stderr(&mut self) -> Patient<ChildStderr> {
+        Patient(self.child.stderr.take().expect("a pipe from the errors"))
     }
 
     /// The processes of the job.
