@@ -10,7 +10,7 @@ use super::machine::Engine;
 use crate::memory::mr::Memory;
 use crate::memory::sge;
 use crate::qp::Service;
-use crate::wire::{Flow, Packet, STANDARD_MAX, Xrc, icrc};
+use crate::wire::{Flow, Header, Packet, STANDARD_MAX, Xrc, icrc};
 use shmem_verbs::{Access, AddressVector, Pkey, QpState};
 
 /// Where the payload of a packet belongs.
@@ -38,25 +38,44 @@ impl<M: Memory> Engine<M> {
             return None;
         };
         let known = rc.dest.as_ref().is_some_and(|dest| dest.av == src);
-        if !known || qp.init.xrcd.is_some() || !matches!(qp.state, QpState::Rtr | QpState::Rts) {
+        if !known || qp.init.xrcd.is_some() {
             return None;
         }
-        let opcode = packet.bth.opcode;
-        let addr = if opcode.is_rc_request() {
-            let responder = rc.responder.as_ref()?;
-            responder.place(&packet, payload as u32, &self.mrs, qp.access)?
-        } else if opcode.is_read_response() && qp.state == QpState::Rts {
-            let requester = rc.requester.as_ref()?;
-            let (sges, offset) = requester.place(packet.bth.psn, payload as u32)?;
-            sge::in_one_piece(&self.mrs, sges, offset, payload, Access::LOCAL_WRITE)?
-        } else {
-            return None;
-        };
+        let (addr, ..) = self.place_part(&packet.header(), payload as u32, false)?;
         Some(Place {
             head: packet.header().len(),
             addr,
             len: payload,
         })
+    }
+
+    /// Where the `len` bytes of payload of a packet or run belong, if nothing speaks against it: address, key, and the right that it
+    /// takes.
+    pub(super) fn place_part(
+        &self,
+        header: &Header,
+        len: u32,
+        run: bool,
+    ) -> Option<(u64, u32, Access)> {
+        let qp = self.qps.get(header.bth.dest_qp.0)?;
+        let Service::Rc(rc) = &qp.service else {
+            return None;
+        };
+        let opcode = header.bth.opcode;
+        if opcode.is_rc_request() && matches!(qp.state, QpState::Rtr | QpState::Rts) {
+            let responder = rc.responder.as_ref()?;
+            let (addr, rkey) = responder.place(header, len, run, &self.mrs, qp.access)?;
+            Some((addr, rkey.0, Access::REMOTE_WRITE))
+        } else if opcode.is_read_response() && qp.state == QpState::Rts {
+            let requester = rc.requester.as_ref()?;
+            let (sges, offset) = requester.place(header.bth.psn, len, run)?;
+            let (bytes, need) = (len as usize, Access::LOCAL_WRITE);
+            let addr = sge::in_one_piece(&self.mrs, sges, offset, bytes, need)?;
+            let key = sge::pieces(sges, offset, bytes).next()?.lkey.0;
+            Some((addr, key, need))
+        } else {
+            None
+        }
     }
 
     /// Takes a datagram whose payload is in its place, which [`Engine::place`] has named just before: the headers and

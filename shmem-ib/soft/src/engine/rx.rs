@@ -104,7 +104,7 @@ impl<M: Memory> Engine<M> {
                     self.handle_request(now, packet, placed, false)
                 } else if opcode.is_rc_response() {
                     self.leave_stream_for(packet);
-                    self.handle_response(now, packet, placed)
+                    self.handle_response(now, packet, placed, false)
                 } else if opcode == Opcode::Invite {
                     self.handle_invite(now, packet)
                 } else {
@@ -233,11 +233,14 @@ impl<M: Memory> Engine<M> {
         true
     }
 
+    /// `run`: it came by a stream. Returns whether it was for somebody, and if it is a run, whether it answers what is
+    /// outstanding.
     pub(super) fn handle_response(
         &mut self,
         now: u64,
         packet: &Packet<'_>,
         placed: Option<u32>,
+        run: bool,
     ) -> bool {
         let qpn = packet.bth.dest_qp;
         let psn = packet.bth.psn;
@@ -261,7 +264,7 @@ impl<M: Memory> Engine<M> {
             requester.set_share(ack.credits());
         }
         let done = &mut self.done;
-        let mut failure = None;
+        let (mut failure, mut expected) = (None, true);
         match (packet.bth.opcode, &packet.ext) {
             (Opcode::Ack, Ext::Aeth(aeth)) => match aeth.syndrome {
                 Syndrome::Ack(_) => requester.on_ack(now, psn, done),
@@ -287,26 +290,28 @@ impl<M: Memory> Engine<M> {
                 _ => return false,
             },
             (opcode, ext) => {
-                if let Some(to) = requester.on_response(now, psn, done) {
-                    let old;
-                    let data = match ext {
-                        Ext::AtomicAck(_, value) => {
-                            old = value.to_ne_bytes();
-                            &old[..]
-                        }
-                        _ => packet.payload,
-                    };
-                    let len = placed.unwrap_or(data.len() as u32);
-                    if to.atomic != (opcode == Opcode::AtomicAck) || len != to.len {
+                let old;
+                let data = match ext {
+                    Ext::AtomicAck(_, value) => {
+                        old = value.to_ne_bytes();
+                        &old[..]
+                    }
+                    _ => packet.payload,
+                };
+                let len = placed.unwrap_or(data.len() as u32);
+                let to = match !run || requester.is_by_stream() {
+                    true => requester.on_response(now, psn, len, run, done),
+                    false => None,
+                };
+                expected = to.is_some();
+                if let Some(to) = to {
+                    let store = |memory| sge::scatter(&self.mrs, memory, to.sges, to.offset, data);
+                    if !to.fits || to.atomic != (opcode == Opcode::AtomicAck) {
                         failure = Some((psn, WcStatus::BadRespErr));
-                    } else if placed.is_some() {
-                        requester.on_response_stored(now, psn, done);
-                    } else if sge::scatter(&self.mrs, &mut self.memory, to.sges, to.offset, data)
-                        .is_err()
-                    {
+                    } else if placed.is_none() && store(&mut self.memory).is_err() {
                         failure = Some((psn, WcStatus::LocProtErr));
                     } else {
-                        requester.on_response_stored(now, psn, done);
+                        requester.on_response_stored(now, psn, len, done);
                     }
                 }
             }
@@ -318,7 +323,7 @@ impl<M: Memory> Engine<M> {
             }
             None => self.after_answer(qpn),
         }
-        true
+        expected || !run
     }
 
     /// Reports what an answer has ended, and goes on with what it has made room for.

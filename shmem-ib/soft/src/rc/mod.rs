@@ -2,12 +2,14 @@
 //!
 //! * `requester`: what to send, what is acknowledged; its `retransmission`: what is sent again, and when.
 //! * `responder`: executes and answers; `target`: whose memory a request may touch.
-//! * `pacing`: how much may be in flight, and how long to wait for an acknowledgement; `burst`: in which
-//!   portions; `share`: how much each of many peers may send.
+//! * `part`: packets of a message, and runs of them; `burst`: in which portions packets go.
+//! * `pacing`: how much may be in flight, and how long to wait for an acknowledgement; `share`: how much each of
+//!   many peers may send.
 //! * `turns`: which acknowledgements wait for a request that they can leave with.
 
 pub(crate) mod burst;
 pub(crate) mod pacing;
+pub(crate) mod part;
 pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod share;

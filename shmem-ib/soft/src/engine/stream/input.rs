@@ -12,11 +12,9 @@
 use super::{Role, StreamId, connection};
 use crate::engine::Engine;
 use crate::memory::mr::Memory;
-use crate::memory::sge;
-use crate::wire::{
-    Ext, FRAME_HEAD_MAX, Frame, HELLO_LEN, Header, Opcode, Packet, STAGED_MAX, Syndrome,
-};
-use shmem_verbs::{Access, Pkey, QpState, Qpn, WcStatus};
+use crate::rc::requester::Requester;
+use crate::wire::{FRAME_HEAD_MAX, Frame, HELLO_LEN, Header, Packet, STAGED_MAX};
+use shmem_verbs::{Access, Pkey, QpState, Qpn};
 
 /// Bytes of the buffer: a frame whose payload goes through it, and more of short ones.
 const BUFFER: usize = 2 * STAGED_MAX as usize;
@@ -197,34 +195,18 @@ impl<M: Memory> Engine<M> {
 
     /// Where the payload of a run belongs: address, key, and right.
     fn place_run(&mut self, role: Role, frame: &Frame) -> Option<(u64, u32, Access)> {
-        let psn = frame.header.bth.psn;
-        match role {
+        let bth = &frame.header.bth;
+        let expected = match role {
             Role::Inviter { qpn } => {
-                let opcode = frame.header.bth.opcode;
                 let rc = connection(&mut self.qps, qpn)?;
-                let requester = rc.requester.as_ref().filter(|r| r.is_by_stream())?;
-                let (sges, offset) = requester.place_run(psn, frame.len)?;
-                let len = frame.len as usize;
-                let (need, mrs) = (Access::LOCAL_WRITE, &self.mrs);
-                let addr = sge::in_one_piece(mrs, sges, offset, len, need)?;
-                let key = sge::pieces(sges, offset, len).next()?.lkey.0;
-                opcode.is_read_response().then_some((addr, key, need))
+                let by_stream = rc.requester.as_ref().is_some_and(Requester::is_by_stream);
+                bth.dest_qp == qpn && bth.opcode.is_read_response() && by_stream
             }
-            Role::Invited { qpn, .. } => {
-                let qp = self.qps.get(qpn.0)?;
-                let access = qp.access;
-                if !matches!(qp.state, QpState::Rtr | QpState::Rts) {
-                    return None;
-                }
-                let rc = connection(&mut self.qps, qpn)?;
-                let responder = rc.responder.as_ref()?;
-                let header = &frame.header;
-                let addr = responder.place_run(header, frame.len, &self.mrs, access)?;
-                let key = responder.rkey_of_write(header)?.0;
-                Some((addr, key, Access::REMOTE_WRITE))
-            }
-            Role::Stranger { .. } => None,
-        }
+            Role::Invited { qpn, .. } => bth.dest_qp == qpn && bth.opcode.is_rc_request(),
+            Role::Stranger { .. } => false,
+        };
+        let place = expected.then(|| self.place_part(&frame.header, frame.len, true));
+        place.flatten()
     }
 
     /// Executes a run that is complete; `placed` bytes of it are where they belong.
@@ -252,7 +234,7 @@ impl<M: Memory> Engine<M> {
             Role::Inviter { qpn } => {
                 ours && header.bth.dest_qp == qpn
                     && opcode.is_rc_response()
-                    && self.execute_answer(now, qpn, &packet, placed)
+                    && self.handle_response(now, &packet, placed, true)
             }
             Role::Stranger { .. } => false,
         };
@@ -284,71 +266,6 @@ impl<M: Memory> Engine<M> {
         }
         of.answer_by_stream(packet.bth.psn);
         self.handle_run(now, packet, placed)
-    }
-
-    /// Takes an answer; what is none to an outstanding request ends the stream.
-    fn execute_answer(
-        &mut self,
-        now: u64,
-        qpn: Qpn,
-        packet: &Packet<'_>,
-        placed: Option<u32>,
-    ) -> bool {
-        let psn = packet.bth.psn;
-        let opcode = packet.bth.opcode;
-        if opcode == Opcode::Ack {
-            return self.handle_response(now, packet, None);
-        }
-        let Some(qp) = self.qps.get_mut(qpn.0) else {
-            return false;
-        };
-        if qp.state != QpState::Rts {
-            return false;
-        }
-        let Some(rc) = connection(&mut self.qps, qpn) else {
-            return false;
-        };
-        let Some(requester) = rc.requester.as_mut().filter(|r| r.is_by_stream()) else {
-            return false;
-        };
-        if let Ext::Aeth(aeth) | Ext::AtomicAck(aeth, _) = &packet.ext
-            && let ack @ Syndrome::Ack(_) = aeth.syndrome
-        {
-            requester.set_share(ack.credits());
-        }
-        let old;
-        let data = match &packet.ext {
-            Ext::AtomicAck(_, value) => {
-                old = value.to_ne_bytes();
-                &old[..]
-            }
-            _ => packet.payload,
-        };
-        let len = placed.unwrap_or(data.len() as u32);
-        let Some(to) = requester.on_run(now, psn, len, &mut self.done) else {
-            self.report(qpn);
-            return false;
-        };
-        let failure = if to.atomic != (opcode == Opcode::AtomicAck) || len != to.len {
-            Some(WcStatus::BadRespErr)
-        } else if placed.is_none()
-            && sge::scatter(&self.mrs, &mut self.memory, to.sges, to.offset, data).is_err()
-        {
-            Some(WcStatus::LocProtErr)
-        } else {
-            None
-        };
-        match failure {
-            Some(status) => {
-                requester.fail(now, psn, status, &mut self.done);
-                self.fail_qp(qpn);
-            }
-            None => {
-                requester.on_run_stored(now, psn, len, &mut self.done);
-                self.after_answer(qpn);
-            }
-        }
-        true
     }
 
     /// Whether a run of requests of this queue pair is under way.

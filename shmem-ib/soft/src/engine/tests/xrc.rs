@@ -9,7 +9,8 @@ use crate::VecMemory;
 use crate::memory::mr::{Memory as _, MrTable};
 use crate::queues::receive::RecvWqe;
 use crate::queues::shared::Receives;
-use crate::rc::responder::{Handled, Responder, Response};
+use crate::rc::responder::replies::Response;
+use crate::rc::responder::{Handled, Responder};
 use crate::rc::target::Target;
 use crate::wire::{
     Aeth, AtomicEth, Bth, Ext, Flow, Header, NakCode, Opcode, PACKET_MAX, Packet, Reth, Syndrome,

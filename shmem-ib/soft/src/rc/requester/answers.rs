@@ -11,6 +11,7 @@
 
 use super::Requester;
 use crate::queues::send::Done;
+use crate::rc::part;
 use shmem_verbs::{Psn, SendOp, Sge, WcStatus};
 
 /// Where an answer goes.
@@ -18,9 +19,8 @@ use shmem_verbs::{Psn, SendOp, Sge, WcStatus};
 pub(crate) struct ResponseTarget<'a> {
     pub(crate) sges: &'a [Sge],
     pub(crate) offset: u32,
-    pub(crate) len: u32,
-    /// Bytes of the whole request.
-    pub(crate) whole: u32,
+    /// Whether it is as long as it has to be.
+    pub(crate) fits: bool,
     pub(crate) atomic: bool,
 }
 
@@ -139,12 +139,14 @@ impl Requester {
         self.wait_for_receive(now, delay_ns)
     }
 
-    /// An answer to a READ or atomic. Tells where it goes if it is the expected one; then
-    /// [`Requester::on_response_stored`] follows.
+    /// An answer of `len` bytes to a READ or atomic: a packet, or a run of them that came by a stream. Tells where it goes if
+    /// it is the expected one; then [`Requester::on_response_stored`] follows.
     pub(crate) fn on_response(
         &mut self,
         now: u64,
         psn: Psn,
+        len: u32,
+        run: bool,
         out: &mut Vec<Done>,
     ) -> Option<ResponseTarget<'_>> {
         if !self.is_outstanding(psn) {
@@ -159,40 +161,47 @@ impl Requester {
             self.go_back();
             return None;
         }
-        let mtu = self.limits.mtu;
         let wqe = self.sq.front()?;
-        let offset = psn.since(wqe.first) as u32 * mtu;
+        let offset = psn.since(wqe.first) as u32 * self.limits.mtu;
         let atomic = !matches!(wqe.op, SendOp::Read { .. });
+        let fits = match atomic {
+            true => len == 8,
+            false => self.brings(wqe.len - offset, psn, len, run),
+        };
         Some(ResponseTarget {
             sges: wqe.buffers(),
             offset,
-            len: if atomic {
-                8
-            } else {
-                (wqe.len - offset).min(mtu)
-            },
-            whole: wqe.len,
+            fits,
             atomic,
         })
     }
 
-    /// The local buffers of a READ whose next answer has this PSN, where in them its `len` bytes belong; for those that
-    /// would put them there before anything is known of the rest of the packet.
-    pub(crate) fn place(&self, psn: Psn, len: u32) -> Option<(&[Sge], u32)> {
-        let wqe = self.sq.front().filter(|_| self.started > 0)?;
-        let index = psn.since(wqe.first) as u32;
+    /// Whether an answer of `len` bytes that begins at `psn` can be what comes next of a READ that `left` bytes of are
+    /// missing: no more than was asked for.
+    fn brings(&self, left: u32, psn: Psn, len: u32, run: bool) -> bool {
+        let mtu = self.limits.mtu;
+        part::fits(left, len, mtu, run) && psn.add(part::packets(len, mtu)).since(self.high) <= 0
+    }
+
+    /// The local buffers of a READ whose next answer has this PSN, and where in them its `len` bytes belong; for those that
+    /// would put them there before all of it has come.
+    pub(crate) fn place(&self, psn: Psn, len: u32, run: bool) -> Option<(&[Sge], u32)> {
+        if !self.is_outstanding(psn) || self.reach(psn.add(1)) != psn {
+            return None;
+        }
+        let mut begun = self.sq.iter().take(self.started);
+        let wqe = begun.find(|wqe| wqe.awaits_response())?;
+        let index = u32::try_from(psn.since(wqe.first)).ok()?;
         let offset = index.checked_mul(self.limits.mtu)?;
-        let fits = matches!(wqe.op, SendOp::Read { .. })
-            && psn == self.una
-            && self.is_outstanding(psn)
-            && index < wqe.packets
-            && (wqe.len - offset).min(self.limits.mtu) == len;
+        let left = wqe.len.checked_sub(offset)?;
+        let fits = matches!(wqe.op, SendOp::Read { .. }) && self.brings(left, psn, len, run);
         fits.then(|| (wqe.buffers(), offset))
     }
 
-    /// The answer with this PSN is in memory.
-    pub(crate) fn on_response_stored(&mut self, now: u64, psn: Psn, out: &mut Vec<Done>) {
-        self.advance(now, psn.add(1), out);
+    /// The answer of `len` bytes that begins at this PSN is in memory.
+    pub(crate) fn on_response_stored(&mut self, now: u64, psn: Psn, len: u32, out: &mut Vec<Done>) {
+        let end = psn.add(part::packets(len, self.limits.mtu));
+        self.advance(now, end, out);
     }
 
     /// Whether an error report about `psn` can be meant for a packet in flight.

@@ -35,7 +35,6 @@ use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 pub(crate) use retransmission::{Expiry, Limits};
 use retransmission::{InFlight, expiry};
 use shmem_verbs::{Psn, SendOp, SrqNum, WcStatus};
-pub(crate) use stream::{run_fits, run_packets};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
 const PSN_WINDOW: u32 = 1 << 23;
@@ -171,14 +170,18 @@ impl Requester {
             self.start_next()?;
         }
         let mtu = self.limits.mtu;
-        let wqe = &self.sq[self.cur_wqe];
-        let index = self.cur.since(wqe.first) as u32;
+        let (psn, of) = (self.cur, self.cur_wqe);
+        let wqe = &self.sq[of];
+        let index = psn.since(wqe.first) as u32;
         let left = wqe.packets - index;
-        let in_flight = self.cur.since(self.una) as u32;
-        let again = self.cur.since(self.high) < 0;
+        let in_flight = psn.since(self.una) as u32;
+        let again = psn.since(self.high) < 0;
+        if wqe.awaits_response() && self.is_full_of_questions() {
+            return None;
+        }
         let offset = index * mtu;
         let place = Place::of(index, wqe.packets, mtu);
-        let (take, opcode, ext, ack_req, payload) = match wqe.op {
+        let (take, opcode, ext, ack_req, len) = match wqe.op {
             SendOp::Send { .. } | SendOp::Write { .. } => {
                 let len = (wqe.len - offset).min(mtu);
                 let allowed = self.pacing.allows(in_flight, len, place.needs);
@@ -190,96 +193,33 @@ impl Requester {
                 // If nothing may follow this packet, only its acknowledgement helps.
                 let next = if place.ends { burst::longest(mtu) } else { 1 };
                 let last = !allowed || !self.pacing.allows(in_flight + 1, mtu, next);
-                let ack_req = place.ends_pair || last;
-                (1, opcode, ext, ack_req, wqe.payload(offset, len))
+                (1, opcode, ext, place.ends_pair || last, len)
             }
-            SendOp::Read { raddr, rkey } => {
-                let piece = READ_BURSTS * burst::longest(mtu);
-                let take = left.min(piece - index % piece);
-                let len = (wqe.len - offset).min(take * mtu);
-                let joins = self.pacing.allows_answers(in_flight + take, len.min(mtu));
-                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || (in_flight > 0 && !joins)
-                {
+            op => {
+                let (take, opcode, ext) = question(op, wqe.len, index, left, mtu)?;
+                let answer = (wqe.len - offset).min(mtu);
+                let allowed = match op {
+                    SendOp::Read { .. } => {
+                        in_flight == 0 || self.pacing.allows_answers(in_flight + take, answer)
+                    }
+                    _ => self.pacing.allows(in_flight, answer, 1),
+                };
+                if !allowed {
                     return None;
                 }
-                let reth = Reth {
-                    va: raddr.wrapping_add(u64::from(offset)),
-                    rkey,
-                    len,
-                };
-                (
-                    take,
-                    Opcode::ReadRequest,
-                    Ext::Reth(reth),
-                    true,
-                    Payload::None,
-                )
+                (take, opcode, ext, true, 0)
             }
-            SendOp::FetchAdd { raddr, rkey, add } => {
-                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || !self.pacing.allows(in_flight, 8, 1)
-                {
-                    return None;
-                }
-                let eth = AtomicEth {
-                    va: raddr,
-                    rkey,
-                    swap_add: add,
-                    compare: 0,
-                };
-                (1, Opcode::FetchAdd, Ext::Atomic(eth), true, Payload::None)
-            }
-            SendOp::CmpSwap {
-                raddr,
-                rkey,
-                compare,
-                swap,
-            } => {
-                if self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
-                    || !self.pacing.allows(in_flight, 8, 1)
-                {
-                    return None;
-                }
-                let eth = AtomicEth {
-                    va: raddr,
-                    rkey,
-                    swap_add: swap,
-                    compare,
-                };
-                (
-                    1,
-                    Opcode::CompareSwap,
-                    Ext::Atomic(eth),
-                    true,
-                    Payload::None,
-                )
-            }
-            SendOp::UdSend { .. } => unreachable!("datagrams are not posted to an RC queue"),
         };
         // Single packets wait for others to share a datagram with.
-        let wqe_ends_burst = place.ends && wqe.packets > 1;
-        let psn = self.cur;
+        let ends_burst = take == 1 && place.ends && wqe.packets > 1;
         let srqn = wqe.srqn;
-        if wqe.awaits_response() {
-            self.awaiting.push_back((psn, take));
-        }
-        if take == left {
-            self.cur_wqe += 1;
-        }
-        self.cur = self.cur.add(take);
-        if ack_req {
-            self.asked_to = self.cur;
-        }
-        retransmission::sent(&mut self.before_timeout, &mut self.pacing, self.cur);
-        if self.cur.since(self.high) > 0 {
-            self.high = self.cur;
-        }
-        if !again && self.probe.is_none() {
-            self.probe = Some((psn, now));
-        }
         if in_flight == 0 && !again {
             self.progress_at = now;
+        }
+        self.went(take, ack_req);
+        retransmission::sent(&mut self.before_timeout, &mut self.pacing, self.cur);
+        if !again && self.probe.is_none() {
+            self.probe = Some((psn, now));
         }
         if self.timer.is_none() {
             let (pacing, limits) = (&mut self.pacing, &self.limits);
@@ -291,10 +231,33 @@ impl Requester {
             ext,
             ack_req,
             srqn,
-            payload,
+            payload: self.sq[of].payload(offset, len),
             again,
-            ends_burst: take == 1 && wqe_ends_burst,
+            ends_burst,
         })
+    }
+
+    /// Whether as many READ pieces and atomics are without answer as was agreed.
+    fn is_full_of_questions(&self) -> bool {
+        self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+    }
+
+    /// So many packets of the work request that `cur` lies in are sent.
+    fn went(&mut self, take: u32, ack_req: bool) {
+        let wqe = &self.sq[self.cur_wqe];
+        if wqe.awaits_response() {
+            self.awaiting.push_back((self.cur, take));
+        }
+        self.cur = self.cur.add(take);
+        if self.cur == wqe.end() {
+            self.cur_wqe += 1;
+        }
+        if ack_req {
+            self.asked_to = self.cur;
+        }
+        if self.cur.since(self.high) > 0 {
+            self.high = self.cur;
+        }
     }
 
     /// Gives PSNs to the next work request.
@@ -362,6 +325,49 @@ impl Requester {
         self.timer = None;
         self.rnr_until = None;
         self.probe = None;
+    }
+}
+
+/// What asks for the answers from packet `index` on of a request that has them, and how many of the `left` ones: a piece of a
+/// READ of `len` bytes, or an atomic.
+fn question(op: SendOp, len: u32, index: u32, left: u32, mtu: u32) -> Option<(u32, Opcode, Ext)> {
+    let atomic = |opcode, eth| Some((1, opcode, Ext::Atomic(eth)));
+    match op {
+        SendOp::Read { raddr, rkey } => {
+            let piece = READ_BURSTS * burst::longest(mtu);
+            let take = left.min(piece - index % piece);
+            let offset = index * mtu;
+            let reth = Reth {
+                va: raddr.wrapping_add(u64::from(offset)),
+                rkey,
+                len: (len - offset).min(take * mtu),
+            };
+            Some((take, Opcode::ReadRequest, Ext::Reth(reth)))
+        }
+        SendOp::FetchAdd { raddr, rkey, add } => {
+            let eth = AtomicEth {
+                va: raddr,
+                rkey,
+                swap_add: add,
+                compare: 0,
+            };
+            atomic(Opcode::FetchAdd, eth)
+        }
+        SendOp::CmpSwap {
+            raddr,
+            rkey,
+            compare,
+            swap,
+        } => {
+            let eth = AtomicEth {
+                va: raddr,
+                rkey,
+                swap_add: swap,
+                compare,
+            };
+            atomic(Opcode::CompareSwap, eth)
+        }
+        SendOp::Send { .. } | SendOp::Write { .. } | SendOp::UdSend { .. } => None,
     }
 }
 

@@ -16,12 +16,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::Requester;
-use super::answers::ResponseTarget;
 use super::retransmission::{Expiry, STOPPED_NS};
-use crate::queues::send::{Done, Payload, Wqe};
-use crate::rc::burst;
-use crate::wire::{AtomicEth, Ext, Opcode, RUN_MAX, Reth, STAGED_MAX};
+use super::{Requester, question};
+use crate::queues::send::{Payload, Wqe};
+use crate::wire::{Ext, Opcode, RUN_MAX, STAGED_MAX};
 use shmem_verbs::{Psn, SendOp};
 
 /// The part of the patience after which a stream that does not move is left, and what it is where patience has
@@ -161,56 +159,39 @@ impl Requester {
             self.start_next()?;
         }
         let mtu = self.limits.mtu;
-        let wqe = &self.sq[self.cur_wqe];
-        let index = self.cur.since(wqe.first) as u32;
+        let (psn, of) = (self.cur, self.cur_wqe);
+        let wqe = &self.sq[of];
+        let index = psn.since(wqe.first) as u32;
         let left = wqe.packets - index;
-        let in_flight = self.cur.since(self.una) as u32;
-        if wqe.awaits_response() && self.awaiting.len() >= usize::from(self.limits.max_rd_atomic) {
+        if wqe.awaits_response() && self.is_full_of_questions() {
             return None;
         }
         let offset = index * mtu;
-        let portion = |packets: u32| {
-            let take = left.min(packets.max(1));
-            (take, (wqe.len - offset).min(take * mtu))
-        };
-        let psn = self.cur;
-        let (take, opcode, ext, ack_req, payload) = match wqe.op {
+        let (take, opcode, ext, ack_req, len) = match wqe.op {
             SendOp::Send { .. } | SendOp::Write { .. } => {
                 let staged = matches!(wqe.op, SendOp::Send { .. });
                 let most = most.min(if staged { STAGED_MAX } else { RUN_MAX });
-                let (take, len) = portion(most / mtu);
+                let take = left.min((most / mtu).max(1));
                 let (opcode, ext) = wqe.message_packet(index, left - take + 1);
                 let each = ACK_BYTES / mtu;
                 let ack_req = take == left || index / each != (index + take) / each;
-                (take, opcode, ext, ack_req, wqe.payload(offset, len))
-            }
-            SendOp::Read { raddr, rkey } => {
-                // The same pieces as by datagrams, which may have to repeat them.
-                let piece = super::READ_BURSTS * burst::longest(mtu);
-                let (take, len) = portion(piece - index % piece);
-                let va = raddr.wrapping_add(u64::from(offset));
-                let reth = Ext::Reth(Reth { va, rkey, len });
-                (take, Opcode::ReadRequest, reth, true, Payload::None)
+                (
+                    take,
+                    opcode,
+                    ext,
+                    ack_req,
+                    (wqe.len - offset).min(take * mtu),
+                )
             }
             op => {
-                let (opcode, eth) = atomic(op)?;
-                (1, opcode, Ext::Atomic(eth), true, Payload::None)
+                let (take, opcode, ext) = question(op, wqe.len, index, left, mtu)?;
+                (take, opcode, ext, true, 0)
             }
         };
-        if wqe.awaits_response() {
-            self.awaiting.push_back((psn, take));
-        }
-        if take == left {
-            self.cur_wqe += 1;
-        }
-        self.cur = self.cur.add(take);
-        self.asked_to = self.cur;
-        if self.cur.since(self.high) > 0 {
-            self.high = self.cur;
-        }
-        if in_flight == 0 {
+        if self.is_quiet() {
             self.progress_at = now;
         }
+        self.went(take, true);
         if self.timer.is_none() {
             self.timer = Some(now + self.stalled_ns());
         }
@@ -219,7 +200,7 @@ impl Requester {
             opcode,
             ext,
             ack_req,
-            payload,
+            payload: self.sq[of].payload(offset, len),
         })
     }
 
@@ -241,98 +222,5 @@ impl Requester {
         }
         self.rewind();
         Expiry::Resend
-    }
-
-    /// An answer by the stream, to a READ or atomic, which has `len` bytes and begins at this PSN. Tells where it goes if it
-    /// is the expected one, whose length is told; [`Requester::on_run_stored`] follows.
-    pub(crate) fn on_run(
-        &mut self,
-        now: u64,
-        psn: Psn,
-        len: u32,
-        out: &mut Vec<Done>,
-    ) -> Option<ResponseTarget<'_>> {
-        let mtu = self.limits.mtu;
-        let high = self.high;
-        let to = self.on_response(now, psn, out)?;
-        let len = match to.atomic {
-            true => 8,
-            false if run_fits(to.whole - to.offset, len, mtu) => len,
-            false => to.len,
-        };
-        let end = psn.add(if to.atomic { 1 } else { run_packets(len, mtu) });
-        (end.since(high) <= 0).then_some(ResponseTarget { len, ..to })
-    }
-
-    /// The answer of so many bytes that begins at this PSN is in memory.
-    pub(crate) fn on_run_stored(&mut self, now: u64, psn: Psn, len: u32, out: &mut Vec<Done>) {
-        let packets = match self.sq.front().map(|wqe| wqe.op) {
-            Some(SendOp::Read { .. }) => run_packets(len, self.limits.mtu),
-            _ => 1,
-        };
-        self.advance(now, psn.add(packets), out);
-    }
-
-    /// Where the run of `len` bytes of an answer belongs that begins at this PSN, as its local buffers and an offset in them; for
-    /// those who would put it there before all of it has come.
-    pub(crate) fn place_run(&self, psn: Psn, len: u32) -> Option<(&[shmem_verbs::Sge], u32)> {
-        let mtu = self.limits.mtu;
-        if !self.concerns(psn) || self.reach(psn.add(1)) != psn {
-            return None;
-        }
-        let mut begun = self.sq.iter().take(self.started);
-        let wqe = begun.find(|wqe| wqe.awaits_response())?;
-        let index = u32::try_from(psn.since(wqe.first)).ok()?;
-        let offset = index.checked_mul(mtu)?;
-        let left = wqe.len.checked_sub(offset)?;
-        let sent = psn.add(run_packets(len, mtu)).since(self.high) <= 0;
-        let fits = matches!(wqe.op, SendOp::Read { .. }) && run_fits(left, len, mtu) && sent;
-        fits.then(|| (wqe.buffers(), offset))
-    }
-}
-
-/// How many packets a run of so many bytes stands for.
-pub(crate) const fn run_packets(len: u32, mtu: u32) -> u32 {
-    match len.div_ceil(mtu) {
-        0 => 1,
-        packets => packets,
-    }
-}
-
-/// Whether a run of `len` bytes can be the next part of a message of which `left` bytes are to come.
-pub(crate) const fn run_fits(left: u32, len: u32, mtu: u32) -> bool {
-    len == left || (len > 0 && len < left && len.is_multiple_of(mtu))
-}
-
-/// What the packet of an atomic says.
-fn atomic(op: SendOp) -> Option<(Opcode, AtomicEth)> {
-    match op {
-        SendOp::FetchAdd { raddr, rkey, add } => Some((
-            Opcode::FetchAdd,
-            AtomicEth {
-                va: raddr,
-                rkey,
-                swap_add: add,
-                compare: 0,
-            },
-        )),
-        SendOp::CmpSwap {
-            raddr,
-            rkey,
-            compare,
-            swap,
-        } => Some((
-            Opcode::CompareSwap,
-            AtomicEth {
-                va: raddr,
-                rkey,
-                swap_add: swap,
-                compare,
-            },
-        )),
-        SendOp::Send { .. }
-        | SendOp::Write { .. }
-        | SendOp::Read { .. }
-        | SendOp::UdSend { .. } => None,
     }
 }

@@ -91,8 +91,8 @@ fn a_repeated_read_is_part_of_one_that_the_responder_knows() {
             let answered = !answers.is_empty();
             for psn in answers {
                 let psn = PSN.add(psn as u32);
-                if rng.below(100) > 0 && r.on_response(now, psn, &mut done).is_some() {
-                    r.on_response_stored(now, psn, &mut done);
+                if rng.below(100) > 0 && r.on_response(now, psn, MTU, false, &mut done).is_some() {
+                    r.on_response_stored(now, psn, MTU, &mut done);
                 }
             }
             if !answered && let Some(at) = r.deadline() {

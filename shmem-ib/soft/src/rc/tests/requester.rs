@@ -129,6 +129,13 @@ fn acks_that_cannot_be_are_ignored() {
     );
 }
 
+/// The answer of `len` bytes with this PSN has come.
+fn is_answered(r: &mut Requester, now: u64, psn: u32, len: u32, done: &mut Vec<Done>) {
+    let to = r.on_response(now, PSN.add(psn), len, false, done);
+    assert!(to.is_some_and(|to| to.fits));
+    r.on_response_stored(now, PSN.add(psn), len, done);
+}
+
 #[test]
 fn reads_take_one_psn_per_response_packet_and_respect_the_limit() {
     let (mut r, mut done) = (requester(2, None), Vec::new());
@@ -140,18 +147,19 @@ fn reads_take_one_psn_per_response_packet_and_respect_the_limit() {
     // The third READ or atomic waits, and with it everything behind.
     assert_eq!(psns(&mut r, 0), [0, 4, 5]);
     for i in 0..4 {
-        let to = r
-            .on_response(1, PSN.add(i), &mut done)
-            .expect("the expected response");
-        assert_eq!((to.sges.len(), to.offset), (1, i * MTU));
-        assert_eq!(to.len, if i == 3 { 1 } else { MTU });
-        r.on_response_stored(1, PSN.add(i), &mut done);
+        let len = if i == 3 { 1 } else { MTU };
+        for (other, fits) in [(len + 1, false), (len - 1, false), (len, true)] {
+            let to = r.on_response(1, PSN.add(i), other, false, &mut done);
+            let to = to.expect("the expected response");
+            assert_eq!((to.sges.len(), to.offset, to.fits), (1, i * MTU, fits));
+        }
+        r.on_response_stored(1, PSN.add(i), len, &mut done);
     }
     assert_eq!(ids(&done), [0]);
     assert_eq!(psns(&mut r, 1), [6, 7]);
     // An answer acknowledges the WRITE before it.
     assert!(
-        r.on_response(2, PSN.add(5), &mut done)
+        r.on_response(2, PSN.add(5), 8, false, &mut done)
             .expect("the atomic's answer")
             .atomic
     );
@@ -208,12 +216,11 @@ fn ack_behind_an_unanswered_read_means_its_answer_was_lost() {
     r.post(write(2, 1));
     assert_eq!(psns(&mut r, 0), [0, 1, 3]);
     // The second response packet comes without the first.
-    assert_eq!(r.on_response(1, PSN.add(2), &mut done), None);
+    assert_eq!(r.on_response(1, PSN.add(2), MTU, false, &mut done), None);
     assert_eq!(ids(&done), [0]);
     assert_eq!(psns(&mut r, 1), [1, 3]);
     // The first arrives, the second is lost, and the ACK of the WRITE shows it.
-    assert!(r.on_response(2, PSN.add(1), &mut done).is_some());
-    r.on_response_stored(2, PSN.add(1), &mut done);
+    is_answered(&mut r, 2, 1, MTU, &mut done);
     r.on_ack(3, PSN.add(3), &mut done);
     assert_eq!(ids(&done), [0], "a READ must not complete without its data");
     let q = r.poll(3).expect("the rest of the READ");
@@ -273,8 +280,8 @@ fn a_needless_timeout_forgets_no_answer_that_is_to_come() {
             assert_eq!(psns(&mut r, now), [0]);
         }
         for psn in 1..=answered {
-            assert!(r.on_response(now, PSN.add(psn), &mut done).is_some());
-            r.on_response_stored(now, PSN.add(psn), &mut done);
+            let len = if psn == 2 { MTU } else { 8 };
+            is_answered(&mut r, now, psn, len, &mut done);
             assert!(psns(&mut r, now).is_empty(), "nothing is repeated");
         }
         let ended: Vec<u64> = (0..=u64::from(answered)).collect();
@@ -595,8 +602,7 @@ fn a_fenced_request_waits_for_answers_and_not_for_acknowledgements() {
     assert_eq!(psns(&mut r, 0), [0, 1]);
     r.on_ack(1, PSN, &mut done);
     assert_eq!(psns(&mut r, 1), []);
-    assert!(r.on_response(2, PSN.add(1), &mut done).is_some());
-    r.on_response_stored(2, PSN.add(1), &mut done);
+    is_answered(&mut r, 2, 1, 1, &mut done);
     assert_eq!(psns(&mut r, 2), [2, 3]);
     // WRITEs alone hold up no fence.
     r.post(Wqe {

@@ -5,7 +5,7 @@ use crate::VecMemory;
 use crate::memory::mr::MrTable;
 use crate::queues::shared::Receives;
 use crate::wire::Bth;
-use shmem_verbs::{Mr, Qpn, RecvWr, Sge};
+use shmem_verbs::{Mr, Qpn, RecvWr, Sge, WcOpcode};
 
 const MTU: usize = 256;
 const PSN: Psn = Psn(0xff_fffe);
