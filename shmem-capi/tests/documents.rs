@@ -1,39 +1,23 @@
 //! The headers and the coverage page in the repository are those that the table gives.
 
 use std::path::Path;
-use std::{env, fs};
 
 use shmem_table::routines::chapters;
-
-/// Compares a file with what it should be, or writes it if asked to.
-fn check(path: &Path, text: &str) {
-    let there = fs::read_to_string(path).unwrap_or_default();
-    if there != text && env::var_os("UPDATE_DOCS").is_some() {
-        fs::create_dir_all(path.parent().expect("a file in a folder"))
-            .expect("a folder can be made");
-        fs::write(path, text).expect("a file of the repository can be written");
-        return;
-    }
-    assert!(
-        there == text,
-        "{} is stale: run UPDATE_DOCS=1 cargo test -p shmem-capi",
-        path.display()
-    );
-}
+use shmem_testkit::generated::is_current;
 
 #[test]
 fn headers_are_up_to_date() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     for header in shmem_table::headers::headers() {
-        check(&include.join(header.name), &header.text);
+        is_current(include.join(header.name), &header.text);
     }
 }
 
 #[test]
 fn coverage_page_is_up_to_date() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    check(
-        &docs.join("spec-coverage.md"),
+    is_current(
+        docs.join("spec-coverage.md"),
         &shmem_table::coverage::page(),
     );
 }

@@ -395,13 +395,5 @@ fn size(bytes: usize) -> String {
 #[test]
 fn the_page_has_what_the_model_gives() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/collectives/model.md");
-    let there = std::fs::read_to_string(path).unwrap_or_default();
-    if there != page() && std::env::var_os("UPDATE_DOCS").is_some() {
-        return std::fs::write(path, page()).unwrap();
-    }
-    assert!(
-        there == page(),
-        "{path} is stale: UPDATE_DOCS=1 cargo test -p shmem-core writes it anew. It should be\n{}",
-        page()
-    );
+    shmem_testkit::generated::is_current(path, &page());
 }

@@ -3,15 +3,18 @@
 //! From it come the parsing of the environment, `shmrun --settings`, `docs/env.md` and the typed
 //! [`Settings`] that the rest of the runtime uses. Nobody else reads a `SHMEM_*` variable.
 
+mod choices;
 mod hca;
+mod soft;
 mod value;
 
-pub use hca::{HcaChoice, HcaPort};
-pub use value::{
-    AllocationChoice, Atomics, Batch, Connect, CoreFile, Faults, HeapCommit, HeapPages,
-    HeapRegister, LauncherChoice, Pmi, PmiCache, STORE_MAX, Spawn, Spin, StaticsSize, StoreKind,
-    StreamChoice, Transport, ValueError,
+pub use choices::{
+    AllocationChoice, Atomics, Batch, Connect, CoreFile, HeapCommit, HeapPages, HeapRegister,
+    LauncherChoice, Pmi, PmiCache, STORE_MAX, Spawn, Spin, StaticsSize, StoreKind, Transport,
 };
+pub use hca::{HcaChoice, HcaPort};
+pub use soft::{Faults, StreamChoice};
+pub use value::ValueError;
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
@@ -113,40 +116,40 @@ settings! {
         "bytes, with an optional k, m, g or t (powers of 1024)", value::size,
         "Size of each PE's symmetric heap. Pages are used when touched.";
     statics_size: StaticsSize = "auto", "SHMEM_STATICS_SIZE",
-        "auto, or bytes as for SHMEM_SYMMETRIC_SIZE", value::statics_size,
+        "auto, or bytes as for SHMEM_SYMMETRIC_SIZE", choices::statics_size,
         "Room for the static data of a C program, which is symmetric memory too. auto takes what the \
          program's file says, and 1g of addresses where another program starts it (a script, env, numactl, perf); \
          say how much where that is too little, or where unused room would take memory (SHMEM_HEAP_COMMIT=reserve, \
          SHMEM_HEAP_REGISTER=whole).";
     heap_commit: HeapCommit = "lazy", "SHMEM_HEAP_COMMIT",
-        "lazy or reserve", value::heap_commit,
+        "lazy or reserve", choices::heap_commit,
         "Whether heaps get memory when touched, or all of it before the program starts.";
     heap_pages: HeapPages = "default", "SHMEM_HEAP_PAGES",
-        "default, huge or transparent", value::heap_pages,
+        "default, huge or transparent", choices::heap_pages,
         "Pages of the heaps: the usual ones, huge ones that the administrator has set aside \
          (vm.nr_hugepages) for all heaps of a node, or huge ones where the kernel can make them.";
     heap_register: HeapRegister = "auto", "SHMEM_HEAP_REGISTER",
-        "auto, whole, grow or odp", value::heap_register,
+        "auto, whole, grow or odp", choices::heap_register,
         "When heaps are registered with the network device: all at once in init, in parts as they \
          are allocated (grow), or by on-demand paging of the device (odp, at once); auto grows where \
          a registration takes the memory of untouched pages.";
     core: CoreFile = "own", "SHMEM_CORE",
-        "none, own or all", value::core_file,
+        "none, own or all", choices::core_file,
         "Which symmetric heaps a core file of a PE holds, if the system writes any (ulimit -c): none, \
          its own, or all of its node, which takes as much memory and disk as all of them have bytes, \
          used or not. Static data is always in it; the memory of shmrun and its launch agents never, \
          nor, under shmrun, the job's key.";
     connect: Connect = "ondemand", "SHMEM_CONNECT",
-        "ondemand or static", value::connect,
+        "ondemand or static", choices::connect,
         "Connect two PEs when they first talk, or all pairs on different nodes in init.";
     transport: Transport = "rc", "SHMEM_TRANSPORT",
-        "rc or xrc", value::transport,
+        "rc or xrc", choices::transport,
         "Connect pairs of PEs (RC), or each PE with each node it uses (XRC: fewer queue pairs).";
     connect_timeout: Duration = "60s", "SHMEM_CONNECT_TIMEOUT",
         "a time such as 500ms, 30s or 2m", value::duration,
         "How long a silent peer may take to answer a connection request before the job fails.";
     atomics: Atomics = "auto", "SHMEM_ATOMICS",
-        "auto, hca or owner", value::atomics,
+        "auto, hca or owner", choices::atomics,
         "Who executes atomics of PEs on other nodes: the HCA, or the PE that owns the word; auto takes the HCA if its atomics are coherent with the processor's. The same for all PEs; owner not over XRC.";
     max_qps: u32 = "0", "SHMEM_MAX_QPS",
         "a number, or 0 for no limit", value::count,
@@ -155,22 +158,22 @@ settings! {
         "a time such as 500ms or 2s", value::duration,
         "How long a leaving PE waits for silent peers that have not taken leave.";
     spin: Spin = "auto", "SHMEM_SPIN",
-        "auto, or a number of polls", value::spin,
+        "auto, or a number of polls", choices::spin,
         "Polls before a waiting PE sleeps; auto spins only where each PE has a core.";
     spawn: Spawn = "auto", "SHMEM_SPAWN",
-        "auto, template or exec", value::spawn,
+        "auto, template or exec", choices::spawn,
         "Fork PEs from a template of the program, or exec it once for each.";
     pmi: Pmi = "auto", "SHMEM_PMI",
-        "auto, 1, 2 or pmix", value::pmi,
+        "auto, 1, 2 or pmix", choices::pmi,
         "Version of PMI that a process speaks to the launcher's server; auto: 2 with extensions under \
          shmrun, 2 under Slurm, else 1; PMIx where the launcher offers nothing else.";
     pmix_library: Option<String> = "auto", "SHMEM_PMIX_LIBRARY",
-        "auto, or a path such as /opt/pmix/lib/libpmix.so.2", value::library,
+        "auto, or a path such as /opt/pmix/lib/libpmix.so.2", choices::library,
         "The libpmix that is loaded where PMIx is spoken; auto: the one that the launcher itself has \
          loaded, else what PMIX_PREFIX, OPAL_PREFIX and the like say of an installation, else the dynamic \
          loader's. No other is loaded where the process has one already.";
     pmi_cache: PmiCache = "hcmab", "SHMEM_PMI_CACHE",
-        "hcs, hcma, hcmab or hcmab-lru", value::pmi_cache,
+        "hcs, hcma, hcmab or hcmab-lru", choices::pmi_cache,
         "Which key-value pairs of PMI a launch agent keeps. hcs: what its PEs put and got, each put \
          being sent to the first agent at once; hcma: the same, with one message for all puts before \
          a fence; hcmab: all pairs, sent to all agents by the fence; hcmab-lru: of those the ones \
@@ -179,23 +182,23 @@ settings! {
         "bytes, as for SHMEM_SYMMETRIC_SIZE", value::size,
         "Memory for pairs of an agent with SHMEM_PMI_CACHE=hcmab-lru.";
     tree_degree: u32 = "0", "SHMEM_TREE_DEGREE",
-        "a number from 2 to 128, or 0 for automatic", value::tree_degree,
+        "a number from 2 to 128, or 0 for automatic", choices::tree_degree,
         "Children of a launch agent in the launch tree.";
     pmi_store: StoreKind = "shared", "SHMEM_PMI_STORE",
-        "shared, rwlock, 2n or message", value::store,
+        "shared, rwlock, 2n or message", choices::store,
         "How the PEs of a node get the keys that PMI's fences have made visible: from shared memory \
          without a lock (shared), with one lock for all (rwlock), with two locks per PE (2n), or from \
          the launch agent. The locks are there to compare with.";
     pmi_store_size: Option<u64> = "auto", "SHMEM_PMI_STORE_SIZE",
-        "auto, or bytes as for SHMEM_SYMMETRIC_SIZE, up to 16g", value::store_size,
+        "auto, or bytes as for SHMEM_SYMMETRIC_SIZE, up to 16g", choices::store_size,
         "Room for these keys and values on each node, used as needed; auto is 16m and 64k per PE of the \
          job. What does not fit is got from the launch agent.";
     allocation: AllocationChoice = "auto", "SHMEM_ALLOCATION",
-        "auto, none, slurm, pbs, lsf, flux or sge", value::allocation,
+        "auto, none, slurm, pbs, lsf, flux or sge", choices::allocation,
         "Batch system whose allocation shmrun uses when no hosts are named: the one it is in (auto), none, or \
          a certain one.";
     launcher: LauncherChoice = "auto", "SHMEM_LAUNCHER" | "SHMEM_RSH",
-        "auto, fork, ssh, slurm, pbs, lsf, flux, sge, or a command and options with blanks between them", value::launcher,
+        "auto, fork, ssh, slurm, pbs, lsf, flux, sge, or a command and options with blanks between them", choices::launcher,
         "What starts launch agents on other hosts: auto is the batch system where all hosts are of its \
          allocation, else ssh; fork keeps all nodes on this machine. In a command {host} stands for the host \
          and {command} for the words to execute there; without them the host is added, and one \
@@ -277,17 +280,17 @@ settings! {
         "a time from 10us to 655.36ms", hca::rnr_timeout,
         "How long peers wait before that; rounded up to one of the 32 times that InfiniBand has.";
     soft_address: AddressChoice = "auto", "SHMEM_SOFT_ADDRESS",
-        "auto, an IPv4 or IPv6 address, one followed by +, or a network such as 10.5.0.0/24", value::address,
+        "auto, an IPv4 or IPv6 address, one followed by +, or a network such as 10.5.0.0/24", soft::address,
         "Addresses of the software HCAs. auto: on one machine, loopback ones of the job's own; on \
          several, the one of each from which packets go to the first. Else one for all PEs, \
          consecutive ones from the first (ADDRESS+), one per node, with a fixed port one per PE, or \
          the one that each machine has in a network.";
     soft_port: PortChoice = "0", "SHMEM_SOFT_PORT",
-        "a UDP port, a range such as 20000-20099, or 0 for any", value::port,
+        "a UDP port, a range such as 20000-20099, or 0 for any", soft::port,
         "Port of the software HCAs. Of a range each PE takes one that is free: what a firewall has to let \
          through. With a single one, such as RoCEv2's 4791, each PE needs an address.";
     soft_mtu: u32 = "auto", "SHMEM_SOFT_MTU",
-        "auto, 256, 512, 1024, 2048, 4096 or 61440", value::mtu,
+        "auto, 256, 512, 1024, 2048, 4096 or 61440", soft::mtu,
         "Path MTU of the software HCA in bytes; auto takes the largest whose packets fit the network \
          interface. Two PEs use the lesser one of both. 61440 is no size of RoCE's, and for nodes emulated on \
          one machine.";
@@ -297,21 +300,21 @@ settings! {
          ordinary users net.core.rmem_max at most. Where waiting PEs poll (SHMEM_SPIN), many that send \
          to one at the same time are told to send no more than fits.";
     soft_stream: StreamChoice = "auto", "SHMEM_SOFT_STREAM",
-        "auto, never, or bytes as for SHMEM_SYMMETRIC_SIZE", value::stream,
+        "auto, never, or bytes as for SHMEM_SYMMETRIC_SIZE", soft::stream,
         "Messages of at least so many bytes go between software HCAs by TCP instead of by datagrams, where the \
          network interface takes packets of a few thousand bytes at most and peers are no devices of other makes; auto: \
          of 64k, and none where SHMEM_SOFT_FAULTS mistreats packets. A PE that sends such messages listens at a port of \
          SHMEM_SOFT_PORT while it awaits its peer's connection; where that does not come, datagrams have to do. The same \
          for all PEs.";
     soft_netns: Option<String> = "none", "SHMEM_SOFT_NETNS",
-        "none, or a path such as /run/netns/node", value::netns,
+        "none, or a path such as /run/netns/node", soft::netns,
         "Network namespaces of the nodes: node i enters the one at this path with i appended.";
     soft_interop: bool = "no", "SHMEM_SOFT_INTEROP",
         "yes or no", value::yes_no,
         "Exchange packets with RoCEv2 devices of other makes: one packet per datagram, taken from \
          any UDP port and with any IPv4 identification. Needs SHMEM_SOFT_PORT.";
     soft_faults: Faults = "none", "SHMEM_SOFT_FAULTS",
-        "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7,silent", value::faults,
+        "none, or a list such as drop=1%,duplicate=0.5%,reorder=1%,seed=7,silent", soft::faults,
         "For tests: faults that the software HCA's sockets inject into what they send; silent: it does \
          not tell of what peers write, as RDMA devices do not.";
 }
@@ -535,15 +538,7 @@ mod tests {
     #[test]
     fn the_settings_page_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/env.md");
-        let page = std::fs::read_to_string(path).unwrap_or_default();
-        if page != markdown() && std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, markdown()).unwrap();
-            return;
-        }
-        assert!(
-            page == markdown(),
-            "docs/env.md is stale: run UPDATE_DOCS=1 cargo test -p shmem-node"
-        );
+        shmem_testkit::generated::is_current(path, &markdown());
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! They start jobs and judge how those end ([`job`]), look at processes ([`processes`]), read what
 //! `shmrun --report-json` wrote ([`report`]), keep samples so that they can be compared later
-//! ([`samples`]), and go without what a machine lacks ([`needs`]). All of that happens from outside, so
-//! this crate needs none of ours.
+//! ([`samples`]), go without what a machine lacks ([`needs`]), and hold files of the repository against what
+//! they are made from ([`generated`]). All of that happens from outside, so this crate needs none of ours.
 
+pub mod generated;
 pub mod job;
 pub mod needs;
 pub mod processes;
