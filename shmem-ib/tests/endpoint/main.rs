@@ -10,6 +10,7 @@ mod operations;
 mod owner;
 mod segments;
 mod silent;
+mod through;
 mod times;
 mod xrc;
 

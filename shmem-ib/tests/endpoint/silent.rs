@@ -1,9 +1,15 @@
 //! Operations whose work requests do not tell of their completion: few do, and nothing is lost of the others.
 
-use shmem_ib::connect::endpoint::{ContextId, EndpointConfig};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use shmem_ib::connect::endpoint::{Atomics, ContextId, EndpointConfig};
 use shmem_ib::soft::SoftConfig;
 use shmem_ib::verbs::rng::Rng;
+use shmem_ib::verbs::{Completion, QpInit, QpType, Qpn, SendOp, SendWr, VerbsError};
 use shmem_ib_kit::job::{Job, Plain};
+
+use crate::through::{Between, Through};
 
 #[test]
 fn of_a_stream_few_requests_tell() {
@@ -27,31 +33,104 @@ fn of_a_stream_few_requests_tell() {
     assert_eq!(after.in_flight, 0);
 }
 
-/// Puts whose source stays are held while others are under way; a program that computes then, and makes no call, has
-/// them at their target all the same.
-#[test]
-fn what_is_held_arrives_while_the_program_computes() {
-    let job = Job::new(2);
-    let (a, b) = (&job.pes[0], &job.pes[1]);
-    for round in 1..=100_u64 {
-        for i in 0..20 {
-            let from = a.place(8 * (1000 + i));
-            // SAFETY: nobody else uses it before quiet.
-            unsafe {
-                from.cast::<u64>().write_volatile(round);
-                a.endpoint.put(1, 8 * i, from, 8, true).unwrap();
+/// A send queue as devices keep it: the place of a request, and of those before it, is free when its completion was taken
+/// from the completion queue.
+#[derive(Default)]
+struct Places {
+    depth: usize,
+    /// Number of each request in the queue, and whether it tells.
+    queue: VecDeque<(u64, bool)>,
+    /// Requests with data that were posted ever.
+    puts: u64,
+}
+
+/// The places of the one queue pair that its PE sends by.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Places>>);
+
+impl Between for Shared {
+    fn created(&self, _: Qpn, init: &QpInit) {
+        if init.ty == QpType::Rc {
+            self.0.lock().unwrap().depth = init.max_send_wr as usize;
+        }
+    }
+
+    fn posts(&self, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError> {
+        let SendOp::Write { .. } = wr.op else {
+            return Ok(());
+        };
+        let mut places = self.0.lock().unwrap();
+        let depth = places.depth as u32;
+        if places.queue.len() == places.depth {
+            let queue = "send";
+            return Err(VerbsError::QueueFull { qpn, queue, depth });
+        }
+        places.queue.push_back((wr.wr_id, wr.signaled));
+        places.puts += u64::from(!wr.sges.is_empty());
+        Ok(())
+    }
+
+    fn polled(&self, completions: &[Completion]) {
+        let mut places = self.0.lock().unwrap();
+        for completion in completions {
+            let told = |(id, _): &(u64, bool)| *id == completion.wr_id;
+            if let Some(at) = places.queue.iter().position(told) {
+                places.queue.drain(..=at);
             }
         }
-        let began = std::time::Instant::now();
-        while b.word(8 * 19) != round {
-            assert!(
-                began.elapsed().as_secs() < 60,
-                "round {round}: the last put was not sent"
-            );
-            std::thread::yield_now();
+    }
+}
+
+/// Puts whose source stays are held while others are under way; a program that computes then, and makes no call, has
+/// them at their target all the same: a completion is to come that wakes the thread which lets them go. So it is where
+/// they are more than their queue takes.
+#[test]
+fn what_is_held_arrives_while_the_program_computes() {
+    for (depth, puts) in [(256, 20), (64, 70), (64, 100), (8, 12), (8, 40)] {
+        for atomics in [Atomics::Hca, Atomics::Owner] {
+            let places = Shared::default();
+            let job = Job::on(2, |number, config| {
+                config.sq_depth = depth;
+                config.atomics = atomics;
+                let its = if number == 0 {
+                    places.clone()
+                } else {
+                    Shared::default()
+                };
+                Through::new(number, its)
+            });
+            job.pes.iter().for_each(|pe| pe.register());
+            let (a, b) = (&job.pes[0], &job.pes[1]);
+            for round in 1..=100_u64 {
+                let case = format!("{atomics:?}, depth {depth}, {puts} puts, round {round}");
+                for i in 0..puts {
+                    let from = a.place(8 * (1000 + i));
+                    // SAFETY: nobody else uses it before quiet.
+                    unsafe {
+                        from.cast::<u64>().write_volatile(round);
+                        a.endpoint.put(1, 8 * i, from, 8, true).unwrap();
+                    }
+                    let places = places.0.lock().unwrap();
+                    let held = (round - 1) * puts + i + 1 - places.puts;
+                    let tells = places.queue.iter().any(|(_, tells)| *tells);
+                    assert!(
+                        held == 0 || tells,
+                        "{case}: {held} of {} wait for nothing",
+                        i + 1
+                    );
+                }
+                let began = std::time::Instant::now();
+                while b.word(8 * (puts - 1)) != round {
+                    assert!(
+                        began.elapsed().as_secs() < 60,
+                        "{case}: the last one was not sent"
+                    );
+                    std::thread::yield_now();
+                }
+                a.endpoint.quiet().unwrap();
+                assert!((0..puts).all(|i| b.word(8 * i) == round));
+            }
         }
-        a.endpoint.quiet().unwrap();
-        assert!((0..20).all(|i| b.word(8 * i) == round));
     }
 }
 

@@ -52,6 +52,11 @@ impl Peer {
         self.posted == self.completed && self.asked.unanswered() == 0 && self.composed == 0
     }
 
+    /// Whether so many requests are under way as its queue has places for operations.
+    pub(super) fn is_full(&self, sq_depth: u32) -> bool {
+        self.posted - self.completed >= u64::from(sq_depth)
+    }
+
     /// Everything that was started so far.
     pub(super) const fn mark(&self) -> Mark {
         Mark {

@@ -51,12 +51,6 @@ impl<H: Hca> Driver<H> {
             batch = vec![Completion::EMPTY; BATCH].into_boxed_slice();
         }
         let mut busy = self.take_late();
-        if !self.held.is_empty() {
-            self.let_go();
-        }
-        if !self.uncovered.is_empty() {
-            self.cover();
-        }
         loop {
             let n = self.hca.poll_cq(self.cq, &mut batch);
             busy |= n > 0;
@@ -69,6 +63,13 @@ impl<H: Hca> Driver<H> {
             }
         }
         self.batch = batch;
+        // Not before completions have made room: with none to come, nobody would come back to it.
+        if !self.held.is_empty() {
+            self.let_go();
+        }
+        if !self.uncovered.is_empty() {
+            self.cover();
+        }
         if !self.ahead.is_idle() {
             self.connect_more();
         }

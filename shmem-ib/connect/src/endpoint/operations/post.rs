@@ -191,7 +191,7 @@ impl<H: Hca> Driver<H> {
             return Ok(Posted::NoRoom);
         }
         // Places are left for answers, and for those to us.
-        let full = || peer.posted - peer.completed >= u64::from(self.config.sq_depth);
+        let full = || peer.is_full(self.config.sq_depth);
         if self.owner.is_some() && (full() || op.asks && !peer.asked.has_room()) {
             return Ok(Posted::NoRoom);
         }
@@ -256,6 +256,7 @@ impl<H: Hca> Driver<H> {
                     op.silent = true;
                     op.covers = peer.silent.push(id);
                     peer.last = Some(Last {
+                        ctx: op.ctx,
                         qpn,
                         srqn: target.srqn,
                         raddr: target.raddr,

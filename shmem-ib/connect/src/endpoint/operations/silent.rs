@@ -87,9 +87,10 @@ impl Silent {
     }
 }
 
-/// How to reach the peer once more.
+/// How to reach the peer once more, as the last silent request did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
+    pub(crate) ctx: ContextId,
     pub(crate) qpn: Qpn,
     pub(crate) srqn: Option<SrqNum>,
     pub(crate) raddr: u64,
@@ -169,7 +170,9 @@ impl<H: Hca> Driver<H> {
         let Some(last) = peer.last.filter(|_| peer.silent.is_uncovered()) else {
             return true;
         };
-        if self.in_flight >= self.most_in_flight() {
+        // As any operation, it leaves their places to answers.
+        let full = self.owner.is_some() && peer.is_full(self.config.sq_depth);
+        if full || self.in_flight >= self.most_in_flight() {
             return false;
         }
         let write = SendOp::Write {
@@ -179,7 +182,7 @@ impl<H: Hca> Driver<H> {
         };
         let id = self
             .ops
-            .insert(Op::new(ContextId::DEFAULT, OpKind::Put, pe, 0, 0));
+            .insert(Op::new(last.ctx, OpKind::Put, pe, 0, 0));
         let wr = SendWr {
             srqn: last.srqn,
             ..SendWr::new(Whose::Operation(id).to_wr_id(), write, &[])
