@@ -23,7 +23,8 @@
  * them, which PE 0 reads before and after: a number, or lines of names and numbers.
  *
  * Put alone is time until the source may be used again; rows with +quiet have one quiet each. An
-XX an operation of pingpong is one way. The program ends with status 1 if data or sums are
+ * operation of put_nbi_x1000, put_nbi_x64 and atomic_add_x1000 is one of the thousand or the 64, with its
+ * share of the quiet; an operation of pingpong is one way. The program ends with status 1 if data or sums are
  * not what they must be.
  */
 #define _GNU_SOURCE
