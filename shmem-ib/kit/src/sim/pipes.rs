@@ -22,7 +22,7 @@ pub struct PipeConfig {
     pub refuse_ppm: u32,
     /// Portions after which the pipe breaks, in a million.
     pub break_ppm: u32,
-    /// Breaks of which no side hears: the pipe brings nothing any more, in a million.
+    /// Breaks of which no side hears: the pipe brings nothing more, or late what was on the way, in a million.
     pub mute_ppm: u32,
     /// Most bytes at a time.
     pub portion: u64,
@@ -48,6 +48,9 @@ impl PipeConfig {
         }
     }
 }
+
+/// How late what was on the way can come.
+const LATE_NS: u64 = 8_000_000_000;
 
 /// What happened to streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,6 +93,8 @@ struct Pipe {
     dead: bool,
     /// Nor does anybody hear of the end.
     mute: bool,
+    /// What was on the way then still comes.
+    late: bool,
 }
 
 #[derive(Debug)]
@@ -214,8 +219,10 @@ impl Pipes {
             }
             bytes.truncate(most);
             engine.stream_sent(now, id, bytes.len());
-            self.pipes[p].sides[1 - s].coming.extend(bytes);
-            self.schedule(now, Event::Deliver(p, 1 - s));
+            if !self.pipes[p].dead {
+                self.pipes[p].sides[1 - s].coming.extend(bytes);
+                self.schedule(now, Event::Deliver(p, 1 - s));
+            }
         }
     }
 
@@ -273,6 +280,7 @@ impl Pipes {
             sides: [side(from, id), side(to, other)],
             dead: false,
             mute: false,
+            late: false,
         });
         engines[from].stream_connected(id);
     }
@@ -286,10 +294,20 @@ impl Pipes {
         }
         if self.rng.chance_ppm(self.config.mute_ppm) {
             self.stats.broken += 1;
-            (self.pipes[p].dead, self.pipes[p].mute) = (true, true);
+            let late = self.rng.below(2) == 0;
+            let pipe = &mut self.pipes[p];
+            (pipe.dead, pipe.mute, pipe.late) = (true, true, late);
+            if late {
+                // After what a requester has patience for, by turns with what it sends then.
+                for side in [0, 1] {
+                    let pause = self.rng.below(LATE_NS);
+                    self.schedule(now + pause, Event::Deliver(p, side));
+                }
+                return;
+            }
         }
         let pipe = &mut self.pipes[p];
-        if pipe.dead {
+        if pipe.dead && !pipe.late {
             return;
         }
         let most = 1 + self.rng.below(self.config.portion) as usize;

@@ -294,11 +294,11 @@ impl SoftHca {
             if !inner.engine.streams_wait() {
                 return;
             }
-            self.transmit_streams(inner, now);
-            if inner.engine.streams_wait() && !inner.engine.has_ready() {
+            let spent = self.transmit_streams(inner, now);
+            if spent || inner.engine.streams_wait() && !inner.engine.has_ready() {
                 // More than one turn; or something is to be closed.
                 self.tend_streams(inner);
-                inner.cut_short |= inner.engine.streams_wait();
+                inner.cut_short |= spent || inner.engine.streams_wait();
                 return;
             }
         }

@@ -101,6 +101,7 @@ impl<M: Memory> Engine<M> {
                     return false;
                 }
                 if opcode.is_rc_request() {
+                    self.end_stream_left_by_peer(qpn, packet.bth.psn);
                     self.handle_request(now, packet, placed, false)
                 } else if opcode.is_rc_response() {
                     self.leave_stream_for(packet);

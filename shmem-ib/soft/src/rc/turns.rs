@@ -5,9 +5,9 @@
 //! datagram. So the acknowledgement of a short message is held if the last ones were each followed by a request
 //! of ours before the HCA was polled again.
 //!
-//! It leaves with that request; or, if none comes, with the next poll, which whoever waits for something makes at once; or
-//! at the latest when its time is over, because nobody polls. The last means that the peer may have waited in vain, so
-//! it then takes twice as many turns before the next one is held.
+//! It leaves with that request; or, if none comes, with the next poll, which whoever waits for something and does not sleep
+//! yet makes at once; or at the latest when its time is over, because nobody polls. The last means that the peer may
+//! have waited in vain, so it then takes twice as many turns before the next one is held.
 
 #![forbid(unsafe_code)]
 

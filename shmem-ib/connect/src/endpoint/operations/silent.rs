@@ -180,9 +180,7 @@ impl<H: Hca> Driver<H> {
             rkey: last.rkey,
             imm: None,
         };
-        let id = self
-            .ops
-            .insert(Op::new(last.ctx, OpKind::Put, pe, 0, 0));
+        let id = self.ops.insert(Op::new(last.ctx, OpKind::Put, pe, 0, 0));
         let wr = SendWr {
             srqn: last.srqn,
             ..SendWr::new(Whose::Operation(id).to_wr_id(), write, &[])

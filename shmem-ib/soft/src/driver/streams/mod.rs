@@ -246,16 +246,17 @@ impl SoftHca {
         }
     }
 
-    /// Sends what streams take.
-    pub(super) fn transmit_streams(&self, inner: &mut Inner, now: u64) {
+    /// Sends what streams take. Returns whether that was as much as a turn allows.
+    pub(super) fn transmit_streams(&self, inner: &mut Inner, now: u64) -> bool {
         let mut left = BYTES_OUT_PER_TURN;
         while left > 0 {
             let Some(id) = inner.engine.next_stream() else {
-                return;
+                return false;
             };
             inner.links.active_until = now + ACTIVE_NS;
             self.send_stream(inner, now, id, &mut left);
         }
+        true
     }
 
     fn send_stream(&self, inner: &mut Inner, now: u64, id: StreamId, left: &mut usize) {

@@ -141,6 +141,12 @@ impl OfQueuePair {
         self.back
     }
 
+    /// Whether a request by a datagram is one that has come by the stream: then the peer has left that, and what is still on the
+    /// way by it would only be executed in between.
+    const fn was_left(&self, psn: Psn, expected: Psn) -> bool {
+        self.answers && psn.since(self.began) >= 0 && psn.since(expected) < 0
+    }
+
     /// A request has come by a datagram: so are answers to go, for the peer has left its stream, even if nobody has heard of that
     /// here. Returns false if it is a late one of before the stream, when everything was acknowledged.
     pub(crate) fn answer_by_datagrams(&mut self, psn: Psn) -> bool {
@@ -355,6 +361,21 @@ impl<M: Memory> Engine<M> {
             && requester.is_by_stream()
             && requester.concerns(packet.bth.psn)
             && let Some(id) = of.out
+        {
+            self.stream_broke(id);
+        }
+    }
+
+    /// A request has come by a datagram: if the peer has left its stream, that ends here, too.
+    pub(crate) fn end_stream_left_by_peer(&mut self, qpn: Qpn, psn: Psn) {
+        let Some(rc) = connection(&mut self.qps, qpn) else {
+            return;
+        };
+        let (Some(responder), Some(of)) = (&rc.responder, &rc.stream) else {
+            return;
+        };
+        if of.was_left(psn, responder.expected())
+            && let Some(id) = of.back
         {
             self.stream_broke(id);
         }
