@@ -45,8 +45,8 @@ const WORTH_A_TABLE: usize = 64 << 10;
 /// Members from which on one gathers small blocks for all, rather than each writing to all.
 const MANY: usize = 4;
 
-/// Bytes that take as long as a message between nodes takes at least, about. The model that the tests below reckon
-/// with has it, too.
+/// Bytes that take as long as a message between nodes takes at least, about. The model that `model.rs`
+/// holds this table against reckons with it, too.
 pub(super) const HOP: usize = 32 << 10;
 
 /// Nodes from which on all messages together count where one machine emulates them: its cores do the work of
@@ -226,7 +226,7 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         _ if one_node => Between::Nothing,
         Alltoall if aggregated => Between::Exchange,
         Alltoall => Between::Pairs,
-        Reduce if few_messages && bytes <= MAILBOX => Between::Tree,
+        Reduce if few_messages && whole && bytes <= MAILBOX => Between::Tree,
         Reduce if whole => Between::Doubling,
         Reduce => Between::Halving,
         Fcollect if few_messages && bytes * members <= SHORT => Between::Tree,
@@ -336,7 +336,7 @@ mod tests {
 
     fn everywhere(f: impl Fn(Operation, usize, Layout)) {
         for &operation in Operation::ALL {
-            for nodes in [1, 2, 3, 64, 1000] {
+            for nodes in [1, 2, 3, 64, 1000, 5000] {
                 for (here, polls) in [
                     (1, true),
                     (2, true),
@@ -385,6 +385,26 @@ mod tests {
                 _ => shown <= room,
             };
             assert!(fits, "{operation:?} of {bytes} bytes on {layout:?}");
+        });
+    }
+
+    /// Between nodes a reduction by one of each is along the tree or by doubling, and every other by halving
+    /// (`Runtime::team_reduce`).
+    #[test]
+    fn who_reduces_here_fits_what_goes_on_between_nodes() {
+        everywhere(|operation, bytes, layout| {
+            if operation != Operation::Reduce || layout.nodes == 1 {
+                return;
+            }
+            let Algorithm { here, between } = select(operation, bytes, layout);
+            let expected: &[_] = match here {
+                Here::One => &[Between::Tree, Between::Doubling],
+                _ => &[Between::Halving],
+            };
+            assert!(
+                expected.contains(&between),
+                "{here:?}, {between:?} for {bytes} bytes on {layout:?}"
+            );
         });
     }
 
