@@ -27,7 +27,7 @@ use crate::team::slots::{ALLOWED, ARRIVED, LINE};
 use crate::tree;
 
 /// Rounds among so many nodes.
-pub(super) fn rounds(nodes: usize) -> usize {
+pub(super) const fn rounds(nodes: usize) -> usize {
     nodes.next_power_of_two().trailing_zeros() as usize
 }
 

@@ -10,6 +10,7 @@
 //! from the same partner in the same round. Other operations that use the room begin with a leader's word that
 //! it has entered, and end when all are done with it.
 
+use super::circulant;
 use super::links::Counter;
 use super::reduce::Reduction;
 use crate::heap::access;
@@ -19,10 +20,9 @@ use crate::team::slots::{DOUBLED, LINE, PIECE, SHOWN, STAGING};
 
 /// Bytes that have room among so many nodes.
 pub(super) const fn room(nodes: usize) -> usize {
-    let rounds = nodes.next_power_of_two().trailing_zeros() as usize;
-    match rounds {
+    match circulant::rounds(nodes) {
         0 => 0,
-        _ => PIECE / rounds / LINE * LINE,
+        rounds => PIECE / rounds / LINE * LINE,
     }
 }
 
@@ -124,7 +124,6 @@ impl Runtime {
 
 #[cfg(test)]
 mod tests {
-    use super::super::circulant;
     use super::*;
 
     /// All nodes come to have the sum of all, added in the same order, and every message is taken.

@@ -19,7 +19,7 @@ use crate::team::Team;
 use crate::team::slots::{PIECE, STAGING};
 
 /// The distances of the items that every node passes on in a round, in their order in the message.
-fn passed_on(nodes: usize, round: usize) -> impl Iterator<Item = usize> {
+fn distances(nodes: usize, round: usize) -> impl Iterator<Item = usize> {
     (1..nodes).filter(move |distance| distance >> round & 1 == 1)
 }
 
@@ -67,14 +67,14 @@ impl Runtime {
         for round in 0..rounds(nodes) {
             let left = (node + nodes - (1 << round)) % nodes;
             let mut out = Vec::new();
-            for distance in passed_on(nodes, round) {
+            for distance in distances(nodes, round) {
                 out.append(&mut items[distance]);
             }
             let size = |distance| size(held(left, nodes, round, distance));
-            let mut come = vec![0; passed_on(nodes, round).map(size).sum()];
+            let mut come = vec![0; distances(nodes, round).map(size).sum()];
             self.trade(leaders, round, &out, &mut come);
             let mut rest = &come[..];
-            for distance in passed_on(nodes, round) {
+            for distance in distances(nodes, round) {
                 let (item, behind) = rest.split_at(size(distance));
                 items[distance] = item.to_vec();
                 rest = behind;
@@ -159,7 +159,7 @@ mod tests {
                 let before = items.clone();
                 for (node, items) in items.iter_mut().enumerate() {
                     let left = (node + nodes - (1 << round)) % nodes;
-                    for distance in passed_on(nodes, round) {
+                    for distance in distances(nodes, round) {
                         let item = before[left][distance];
                         assert_eq!(item, held(left, nodes, round, distance));
                         items[distance] = item;
