@@ -5,9 +5,10 @@ use std::cell::Cell;
 
 /// Room in the symmetric heap for reducing a few numbers over all PEs.
 ///
-/// Up to 128 numbers go along the one tree on which barriers run, too; a benchmark that reduces no
-/// more at a time has no other connections for it. Every reduction is collective: all PEs call it,
-/// in the same order, with as many numbers.
+/// A few dozen numbers go between nodes by recursive doubling, or, where one machine emulates more
+/// than eight, along the tree on which barriers run, too; a benchmark that reduces no more at a time
+/// has few other connections for it. Every reduction is collective: all PEs call it, in the same
+/// order, with as many numbers.
 #[derive(Debug)]
 pub struct Reduction {
     part: SymSlice<f64>,

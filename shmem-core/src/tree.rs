@@ -1,9 +1,10 @@
-//! The one tree that all collectives between nodes use.
+//! The tree along which barriers, broadcasts and other short collectives go between nodes.
 //!
 //! A binomial tree over the node numbers, rooted at node 0: the parent of a node is its number
-//! without the lowest set bit. Barrier, broadcast and reduce run along the same edges, so a job
-//! whose only communication is collective makes fewer than two connections per node leader on
-//! average, however large it is. The subtree of a node is a contiguous range of numbers.
+//! without the lowest set bit. All of them go along the same edges, so a program that has no other
+//! communication makes fewer than two connections per node leader on average, however large it
+//! is. Which collectives go in rounds instead, with a connection or two of a leader for each,
+//! `collectives::select` says. The subtree of a node is a contiguous range of numbers.
 
 use std::ops::Range;
 

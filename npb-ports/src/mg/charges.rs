@@ -166,7 +166,7 @@ impl Extremes {
     ///
     /// First all PEs count together how many numbers lie how far out, so that each knows which of
     /// its own can't be among the ten. What is left, some twenty of either kind on all PEs together,
-    /// is short enough to travel along the tree that sums use, at any number of PEs.
+    /// is a kilobyte or so, at any number of PEs.
     ///
     /// # Errors
     /// If the symmetric heap has no room for a kilobyte or so.
