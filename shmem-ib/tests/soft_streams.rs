@@ -31,7 +31,11 @@ fn open(seed: u64, ports: (u16, u16), stream: Option<u32>) -> Port {
         stream,
         ..SoftConfig::loopback(seed)
     };
-    let hca = Arc::new(SoftHca::open(&config).unwrap());
+    queue_pair(&Arc::new(SoftHca::open(&config).unwrap()))
+}
+
+fn queue_pair(hca: &Arc<SoftHca>) -> Port {
+    let hca = Arc::clone(hca);
     let cq = hca.create_cq(1024).unwrap();
     let init = QpInit {
         max_send_wr: 128,
@@ -124,10 +128,12 @@ fn reap(ends: &[Port; 2]) -> Completion {
 
 /// Has both get a stream for what the first sends.
 fn opened(ends: &[Port; 2]) {
+    let before = ends.each_ref().map(Port::streams);
     ends[0].post(1, write(&ends[1], 0), 0, FROM as usize);
     assert_eq!(reap(ends).status, WcStatus::Success);
     until(ends, "no stream", || {
-        ends.iter().all(|end| end.streams() == 1)
+        let mut both = ends.iter().zip(before);
+        both.all(|(end, before)| end.streams() == before + 1)
     });
 }
 
@@ -274,6 +280,43 @@ fn awaited(port: u16) -> Port {
 fn free_port() -> u16 {
     let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     free.local_addr().unwrap().port()
+}
+
+/// What a stream leaves at the port where it was accepted keeps nobody from listening there.
+#[test]
+fn one_port_does_for_one_stream_after_another() {
+    let port = free_port();
+    let mut me = open(1, (port, port), Some(FROM));
+    for seed in 2..6 {
+        let ends = [me, open(seed, (0, 0), Some(FROM))];
+        connect(&ends[0], &ends[1]);
+        connect(&ends[1], &ends[0]);
+        opened(&ends);
+        let [first, _peer] = ends;
+        if seed % 2 == 0 {
+            first.hca.modify_qp(first.qp, &QpAttr::Reset).unwrap();
+        }
+        me = queue_pair(&first.hca);
+    }
+}
+
+/// All who are invited may come at the same time.
+#[test]
+fn many_are_invited_at_once() {
+    const PEERS: u64 = 40;
+    let ends = pair([Some(FROM); 2]);
+    let mut more = Vec::new();
+    for _ in 0..PEERS {
+        let both = ends.each_ref().map(|end| queue_pair(&end.hca));
+        connect(&both[0], &both[1]);
+        connect(&both[1], &both[0]);
+        more.push(both);
+    }
+    for [me, peer] in &more {
+        me.post(1, write(peer, 0), 0, FROM as usize);
+    }
+    until(&ends, "no streams", || ends[0].streams() == PEERS);
+    assert_eq!(ends[1].streams(), PEERS, "some had to come again");
 }
 
 fn poll(me: &Port) {

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ip_tos,
     set_ipv6_mtu_discover, set_ipv6_tclass, set_ipv6_v6only, set_socket_recv_buffer_size,
@@ -82,20 +81,48 @@ pub(super) struct Socket {
     pub(super) unwilling: super::unwilling::Unwilling,
 }
 
-/// Binds to a port that is free, from the first to the last, beginning somewhere among them: many processes do
-/// so at once.
-pub(super) fn bind_among(fd: &OwnedFd, ip: IpAddr, ports: (u16, u16), seed: u64) -> io::Result<()> {
-    let (first, last) = ports;
+/// A port that is free, from the first to the last, beginning somewhere among them: many processes look for one at once.
+/// `take` takes a port, or finds it in use.
+pub(super) fn free_among<T>(
+    (first, last): (u16, u16),
+    seed: u64,
+    mut take: impl FnMut(u16) -> io::Result<T>,
+) -> io::Result<T> {
     let count = u64::from(last.saturating_sub(first)) + 1;
-    let mut taken = Err(io::ErrorKind::AddrInUse.into());
+    let mut taken = io::ErrorKind::AddrInUse.into();
     for n in 0..count {
         let port = first + ((seed % count + n) % count) as u16;
-        match bind(fd, &SocketAddr::new(ip, port)) {
-            Err(e) if e == Errno::ADDRINUSE => taken = Err(e.into()),
-            bound => return bound.map_err(Into::into),
+        match take(port) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => taken = e,
+            took => return took,
         }
     }
-    taken
+    Err(taken)
+}
+
+/// An unbound socket for addresses of this family alone, whose packets are marked so.
+pub(super) fn unbound(ip: IpAddr, kind: SocketType, traffic_class: u8) -> io::Result<OwnedFd> {
+    let family = match ip {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = socket_with(family, kind, flags, None)?;
+    if ip.is_ipv6() {
+        set_ipv6_v6only(&fd, true)?;
+    }
+    mark(&fd, ip, traffic_class)?;
+    Ok(fd)
+}
+
+/// Has the packets of a socket of this family marked.
+pub(super) fn mark(fd: &OwnedFd, ip: IpAddr, traffic_class: u8) -> io::Result<()> {
+    match traffic_class {
+        0 => {}
+        class if ip.is_ipv4() => set_ip_tos(fd, class)?,
+        class => set_ipv6_tclass(fd, class.into())?,
+    }
+    Ok(())
 }
 
 impl Socket {
@@ -104,28 +131,16 @@ impl Socket {
     pub(super) fn bind(config: &SoftConfig) -> io::Result<Self> {
         let ip = config.bind;
         let v4 = ip.is_ipv4();
-        let family = if v4 {
-            AddressFamily::INET
-        } else {
-            AddressFamily::INET6
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
+        // The ICRC leaves out the marks, which routers may change.
+        let fd = unbound(ip, SocketType::DGRAM, config.lane.traffic_class)?;
         // Unconnected and with path MTU discovery, Linux sends IP identification 0 and the
         // don't-fragment bit, as the ICRC supposes.
         if v4 {
             set_ip_mtu_discover(&fd, Ipv4PathMtuDiscovery::PROBE)?;
         } else {
-            set_ipv6_v6only(&fd, true)?;
             set_ipv6_mtu_discover(&fd, Ipv6PathMtuDiscovery::PROBE)?;
             // RoCEv2 devices leave the UDP checksum 0: the ICRC covers more.
             messages::take_unchecked(fd.as_fd())?;
-        }
-        // Both leave the ICRC as it is, which routers may change them under.
-        match config.lane.traffic_class {
-            0 => {}
-            class if v4 => set_ip_tos(&fd, class)?,
-            class => set_ipv6_tclass(&fd, class.into())?,
         }
         // The kernel cuts these to its limits (rmem_max, wmem_max), but for privileged processes.
         let wanted = config.receive_buffer.min(i32::MAX as u32) as usize;
@@ -134,7 +149,8 @@ impl Socket {
         set_socket_send_buffer_size(&fd, SEND_BUFFER)?;
         // Without it (kernels before 5.0) every packet comes alone, which works as well.
         let _ = messages::join_packets(fd.as_fd());
-        bind_among(&fd, ip, config.ports, config.seed)?;
+        let at = |port| SocketAddr::new(ip, port);
+        free_among(config.ports, config.seed, |port| Ok(bind(&fd, &at(port))?))?;
         let bound = SocketAddr::try_from(getsockname(&fd)?)?;
         Ok(Self {
             fd,

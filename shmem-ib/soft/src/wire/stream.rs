@@ -37,8 +37,8 @@ pub const HELLO_LEN: usize = 24;
 pub const FRAME_HEAD_MAX: usize = LEN_LEN + BTH_LEN + EXT_MAX;
 /// Longest payload of a frame.
 pub const RUN_MAX: u32 = 256 << 10;
-/// Longest payload of a frame for which the receiver need not have a place before it has all of it: SENDs go in runs of no
-/// more, and all answers to READs whose buffer is not one piece.
+/// Longest payload of a frame for which the receiver need not have one place before it has all of it: SENDs go in runs of no
+/// more, and READs into several buffers go by streams only if they are no longer.
 pub const STAGED_MAX: u32 = 4096;
 
 const LEN_LEN: usize = 4;

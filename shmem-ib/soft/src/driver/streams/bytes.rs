@@ -1,4 +1,4 @@
-//! The two system calls that move bytes of streams between a socket and registered memory. All unsafe code for streams is here.
+//! The two system calls that move bytes of streams between a socket and registered memory.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;

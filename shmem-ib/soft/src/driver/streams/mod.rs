@@ -49,6 +49,8 @@ struct Link {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     listener: Option<OwnedFd>,
+    /// Somebody may wait there of whom the kernel does not tell again.
+    accept_due: bool,
     links: HashMap<u32, Link>,
     readable: VecDeque<StreamId>,
     active_until: u64,
@@ -101,13 +103,21 @@ impl SoftHca {
                     let port = self.listen(inner).ok();
                     inner.engine.stream_listening(port);
                 }
-                StreamAction::Unlisten => inner.links.listener = None,
+                StreamAction::Unlisten => {
+                    if let Some(fd) = inner.links.listener.take() {
+                        sockets::end(&fd);
+                    }
+                }
                 StreamAction::Connect(id, to) => {
                     if self.connect(inner, id, to).is_err() {
                         inner.engine.stream_broke(id);
                     }
                 }
-                StreamAction::Close(id) => drop(inner.links.links.remove(&id.0)),
+                StreamAction::Close(id) => {
+                    if let Some(link) = inner.links.links.remove(&id.0) {
+                        sockets::end(&link.fd);
+                    }
+                }
             }
         }
     }
@@ -130,9 +140,16 @@ impl SoftHca {
     }
 
     fn accept(&self, inner: &mut Inner, now: u64) {
-        while let Some(listener) = &inner.links.listener {
-            let Ok((fd, from)) = sockets::accept(listener, &self.streams) else {
+        inner.links.accept_due = false;
+        for _ in 0..sockets::BACKLOG {
+            let Some(listener) = &inner.links.listener else {
                 return;
+            };
+            let (fd, from) = match sockets::accept(listener, &self.streams) {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => continue,
+                Err(Errno::AGAIN) => return,
+                Err(_) => break, // There may be descriptors later.
             };
             let Some(id) = inner.engine.stream_accepted(now, from) else {
                 continue;
@@ -144,6 +161,7 @@ impl SoftHca {
                 inner.engine.stream_broke(id);
             }
         }
+        inner.links.accept_due = true;
     }
 
     /// Asks the kernel which streams can go on.
@@ -152,6 +170,9 @@ impl SoftHca {
             return;
         };
         inner.links.look_at = now + LOOK_NS;
+        if inner.links.accept_due {
+            self.accept(inner, now);
+        }
         epoll.take(|happened| {
             inner.links.active_until = now + ACTIVE_NS;
             match happened {

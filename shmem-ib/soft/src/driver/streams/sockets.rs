@@ -10,22 +10,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    set_ip_tos, set_ipv6_tclass, set_ipv6_v6only, set_socket_keepalive, set_tcp_nodelay,
-    socket_error,
+    set_socket_keepalive, set_socket_reuseaddr, set_tcp_nodelay, socket_error,
 };
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect as start_connecting,
-    getsockname, listen as start_listening, socket_with,
+    Shutdown, SocketFlags, SocketType, acceptfrom_with, bind, connect as start_connecting,
+    getsockname, listen as start_listening, shutdown,
 };
 
 use crate::driver::config::SoftConfig;
-use crate::driver::socket::bind_among;
+use crate::driver::socket::{free_among, mark, unbound};
 use crate::stream::StreamId;
 
 /// What the listener's events are marked with: no stream has such a number.
 const LISTENER: u64 = u64::MAX;
-/// Connections that the kernel keeps until they are accepted.
-const BACKLOG: i32 = 64;
+/// Connections that the kernel keeps until they are accepted: all who may be invited can come at once.
+pub(super) const BACKLOG: i32 = 256;
 /// Events taken at a time.
 const EVENTS: usize = 32;
 
@@ -48,40 +47,33 @@ impl From<&SoftConfig> for How {
 }
 
 impl How {
-    /// An unbound socket for addresses of this family.
     fn socket(&self, ip: IpAddr) -> io::Result<OwnedFd> {
-        let family = match ip {
-            IpAddr::V4(_) => AddressFamily::INET,
-            IpAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = socket_with(family, SocketType::STREAM, flags, None)?;
-        if ip.is_ipv6() {
-            set_ipv6_v6only(&fd, true)?;
-        }
-        self.mark(&fd, ip)?;
+        let fd = unbound(ip, SocketType::STREAM, self.traffic_class)?;
+        tune(&fd)?;
         Ok(fd)
-    }
-
-    /// Heads and acknowledgements are not to wait for more. Buffers are the kernel's business, which makes them as long as
-    /// the path needs.
-    fn mark(&self, fd: &OwnedFd, ip: IpAddr) -> io::Result<()> {
-        set_tcp_nodelay(fd, true)?;
-        set_socket_keepalive(fd, true)?; // Of a peer that is gone without a word.
-        match self.traffic_class {
-            0 => {}
-            class if ip.is_ipv4() => set_ip_tos(fd, class)?,
-            class => set_ipv6_tclass(fd, class.into())?,
-        }
-        Ok(())
     }
 }
 
+/// Heads and acknowledgements are not to wait for more. Buffers are the kernel's business, which makes them as long as
+/// the path needs.
+fn tune(fd: &OwnedFd) -> io::Result<()> {
+    set_tcp_nodelay(fd, true)?;
+    set_socket_keepalive(fd, true)?; // Of a peer that is gone without a word.
+    Ok(())
+}
+
 /// Listens at one of the ports; says at which.
+///
+/// Streams that were accepted keep their listener's port, and the kernel keeps it for a minute after them: others listen there all
+/// the same. So two sockets can be bound to a port, of which only one gets to listen.
 pub(super) fn listen(ip: IpAddr, how: &How) -> io::Result<(OwnedFd, u16)> {
-    let fd = how.socket(ip)?;
-    bind_among(&fd, ip, how.ports, how.seed)?;
-    start_listening(&fd, BACKLOG)?;
+    let fd = free_among(how.ports, how.seed, |port| {
+        let fd = how.socket(ip)?;
+        set_socket_reuseaddr(&fd, true)?;
+        bind(&fd, &SocketAddr::new(ip, port))?;
+        start_listening(&fd, BACKLOG)?;
+        Ok(fd)
+    })?;
     let port = SocketAddr::try_from(getsockname(&fd)?)?.port();
     Ok((fd, port))
 }
@@ -102,14 +94,28 @@ pub(super) fn connected(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The next connection, and from whom it is.
-pub(super) fn accept(listener: &OwnedFd, how: &How) -> io::Result<(OwnedFd, IpAddr)> {
+/// The next connection, and from whom it is; an error of it alone is `Ok(None)`.
+pub(super) fn accept(listener: &OwnedFd, how: &How) -> Result<Option<(OwnedFd, IpAddr)>, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (fd, from) = acceptfrom_with(listener, flags)?;
-    let from = from.ok_or(Errno::INVAL)?;
-    let ip = SocketAddr::try_from(from)?.ip();
-    how.mark(&fd, ip)?;
-    Ok((fd, ip))
+    let (fd, from) = match acceptfrom_with(listener, flags) {
+        Ok(accepted) => accepted,
+        Err(e @ (Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+            return Err(e);
+        }
+        Err(_) => return Ok(None),
+    };
+    let ready = || {
+        let ip = SocketAddr::try_from(from?).ok()?.ip();
+        tune(&fd).ok()?;
+        mark(&fd, ip, how.traffic_class).ok()?;
+        Some(ip)
+    };
+    Ok(ready().map(|ip| (fd, ip)))
+}
+
+/// Ends a connection, or listening, for whoever has a descriptor of it: children of a program that forks may have kept one.
+pub(super) fn end(fd: &OwnedFd) {
+    let _ = shutdown(fd, Shutdown::Both);
 }
 
 /// What has happened.

@@ -33,7 +33,7 @@ const INVITES: u8 = 8;
 const ATTEMPTS: u8 = 4;
 /// Time to say hello, or to be connected.
 const HELLO_NS: u64 = 5_000_000_000;
-/// Most connections of which nobody knows yet whose they are.
+/// Most connections of which nobody knows yet whose they are, beside one for each invitation.
 const STRANGERS_MAX: usize = 16;
 
 /// Whether somebody can connect.
@@ -288,8 +288,9 @@ impl<M: Memory> Engine<M> {
 
     /// Somebody has connected. `None`: it is to be closed.
     pub fn stream_accepted(&mut self, now: u64, from: IpAddr) -> Option<StreamId> {
-        let wanted = matches!(self.streams.listening.state, State::Open(_));
-        if !wanted || self.streams.strangers >= STRANGERS_MAX {
+        let listening = &self.streams.listening;
+        let wanted = matches!(listening.state, State::Open(_));
+        if !wanted || self.streams.strangers >= STRANGERS_MAX + listening.invitations {
             return None;
         }
         let from = from.to_canonical();
