@@ -40,7 +40,7 @@ bare_incast() {
 # Medians of what `rows` prints as "way row bytes microseconds".
 medians() {
     sort -k 2,2r -k 3,3n -k 1,1 -k 4,4n "$1" | awk '
-        function flush_group() { if (n) value[row, way] = samples[int((n + 1) / 2)] }
+        function flush_group() { if (n) value[row, way] = (samples[int((n + 1) / 2)] + samples[int(n / 2) + 1]) / 2 }
         { key = $2 " " $3 " " $1 }
         key != last { flush_group(); n = 0; last = key; row = $2 " " $3; way = $1; if (!(row in seen)) { seen[row] = 1; rows[++count] = row } }
         { samples[++n] = $4 }
