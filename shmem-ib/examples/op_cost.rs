@@ -33,6 +33,8 @@ fn open(pe: u32, memory: &mut [u64], signal_every: u32) -> Arc<Endpoint<SoftHca>
         pe,
         n_pes: 2,
         signal_every,
+        // As on the software HCA, which has no bell.
+        hold: 1,
         ..EndpointConfig::default()
     };
     let endpoint = Endpoint::new(Arc::new(hca), config).expect("the settings are good");
