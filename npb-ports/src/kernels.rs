@@ -19,6 +19,8 @@ pub struct Kernel {
     pub run: fn(&Options) -> Result<Report, Error>,
     /// Whom PEs talk to but for collectives: for a number of PEs, and of points along an edge of the grid.
     pub neighbours: fn(usize, usize) -> Graph,
+    /// Whether it gathers or reduces more than a few numbers.
+    pub gathers: bool,
 }
 
 /// BT.
@@ -27,6 +29,7 @@ pub const BT: Kernel = Kernel {
     about: "implicit flow solver with block-tridiagonal systems, on a square number of PEs",
     run: crate::bt::run,
     neighbours: |n_pes, _| Graph::implicit_solver(n_pes),
+    gathers: false,
 };
 
 /// EP.
@@ -35,6 +38,7 @@ pub const EP: Kernel = Kernel {
     about: "Gaussian deviates",
     run: crate::ep::run,
     neighbours: |n_pes, _| Graph::silent(n_pes),
+    gathers: false,
 };
 
 /// MG.
@@ -43,6 +47,7 @@ pub const MG: Kernel = Kernel {
     about: "multigrid for a Poisson equation",
     run: crate::mg::run,
     neighbours: Graph::multigrid,
+    gathers: true, // What PEs found in the charges.
 };
 
 /// SP.
@@ -51,12 +56,19 @@ pub const SP: Kernel = Kernel {
     about: "implicit steps by scalar penta-diagonal systems",
     run: crate::sp::run,
     neighbours: BT.neighbours,
+    gathers: false,
 };
 
 /// All benchmarks.
 pub const KERNELS: [&Kernel; 4] = [&BT, &EP, &MG, &SP];
 
 impl Kernel {
+    /// Whom PEs talk to, each on a node of its own: [`Kernel::neighbours`], and those that collectives take.
+    #[must_use]
+    pub fn peers(&self, n_pes: usize, edge: usize) -> Graph {
+        (self.neighbours)(n_pes, edge).and(&Graph::collectives(n_pes, self.gathers))
+    }
+
     /// The name of its program.
     #[must_use]
     pub fn program(&self) -> String {

@@ -46,12 +46,32 @@ impl Graph {
         graph
     }
 
-    /// What collectives go along where one machine emulates a node for each PE: rounds among few, above eight the tree.
+    /// The partners of short reductions among few nodes: PEs whose numbers differ in one binary digit, and those from the
+    /// largest power of two on with those so far below them.
     #[must_use]
-    pub fn collectives(n_pes: usize) -> Self {
+    pub fn doubling(n_pes: usize) -> Self {
+        let mut graph = Self::silent(n_pes);
+        let core = 1_usize << n_pes.ilog2();
+        for pe in 0..core {
+            for digit in 0..core.ilog2() {
+                graph.connect(pe, pe ^ (1 << digit));
+            }
+        }
+        for pe in core..n_pes {
+            graph.connect(pe, pe - core);
+        }
+        graph
+    }
+
+    /// What collectives go along where one machine emulates a node for each PE: the tree; among up to eight short reductions by
+    /// doubling, and rounds if somebody `gathers`.
+    #[must_use]
+    pub fn collectives(n_pes: usize, gathers: bool) -> Self {
+        let tree = Self::tree(n_pes);
         match n_pes {
-            ..=8 => Self::rounds(n_pes),
-            _ => Self::tree(n_pes),
+            9.. => tree,
+            _ if gathers => tree.and(&Self::rounds(n_pes)),
+            _ => tree.and(&Self::doubling(n_pes)),
         }
     }
 
@@ -176,6 +196,16 @@ mod tests {
             assert_eq!((graph.mean(), graph.max()), (peers as f64, peers), "{n}");
             assert_eq!(graph.clone().and(&Graph::tree(n)), graph);
         }
+    }
+
+    #[test]
+    fn who_only_adds_has_no_more_peers_than_digits() {
+        for (n, mean, max) in [(2, 1.0, 1), (3, 4.0 / 3.0, 2), (4, 2.0, 2), (8, 3.0, 3)] {
+            let graph = Graph::collectives(n, false);
+            assert_eq!((graph.mean(), graph.max()), (mean, max), "{n}");
+        }
+        assert_eq!(Graph::collectives(8, true), Graph::rounds(8));
+        assert_eq!(Graph::collectives(9, true), Graph::tree(9));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! neighbours and the tree of the collectives, and refuse what cannot work in words that help.
 
 use npb_ports::kernels;
-use npb_ports::peers::Graph;
 use shmem_testkit::{Job, Outcome};
 
 use crate::programs::{NPB, NPB_FRAME, SHMRUN, shmrun};
@@ -153,13 +152,13 @@ fn over_xrc() {
 /// Each PE on a node of its own, so that every peer is a connection. A barrier by another pattern
 /// than theirs, an all-to-all, a message to somebody who is no neighbour: all would show.
 #[test]
-fn peers_are_neighbours_and_the_tree() {
+fn peers_are_neighbours_and_those_that_collectives_take() {
     for kernel in KERNELS {
         for &n in kernel.counts.iter().filter(|n| **n > 1) {
             let options = format!("-n {n} --nodes {n}");
             let job = Job::reported(SHMRUN, &options, &[NPB, kernel.of.name, "S"]);
             let outcome = kernel.verifies(job, n, "S");
-            let model = (kernel.of.neighbours)(n, EDGE).and(&Graph::collectives(n));
+            let model = kernel.of.peers(n, EDGE);
             for name in ["connections", "queue pairs"] {
                 let found = outcome.report().figure(name);
                 assert!(

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use clap::Parser;
 use npb_ports::kernels::{KERNELS, Kernel};
-use npb_ports::peers::Graph;
 use shmem_testkit::report::{Figure, Report};
 use shmem_testkit::{Job, job, samples};
 
@@ -274,7 +273,7 @@ const PEERS: &str = "\nPeers of a PE where each PE has a node of its own: measur
 
 fn peers_row(kernel: &Kernel, n: usize, found: Option<(char, Run)>) -> String {
     let neighbours = (kernel.neighbours)(n, n);
-    let model = neighbours.clone().and(&Graph::collectives(n));
+    let model = kernel.peers(n, n);
     let mut row = format!("| {} |", kernel.program());
     let _ = match found {
         Some((class, run)) => write!(row, " {class} | {n} | {} |", both(run.connections)),
