@@ -101,7 +101,6 @@ impl<M: Memory> Engine<M> {
                     return false;
                 }
                 if opcode.is_rc_request() {
-                    self.end_stream_left_by_peer(qpn, packet.bth.psn);
                     self.handle_request(now, packet, placed, false)
                 } else if opcode.is_rc_response() {
                     self.leave_stream_for(packet);
@@ -146,11 +145,13 @@ impl<M: Memory> Engine<M> {
         let Some(responder) = &mut rc.responder else {
             return false;
         };
-        if let Some(of) = rc.stream.as_mut().filter(|_| !run)
-            && !of.answer_by_datagrams(packet.bth.psn)
-        {
-            self.counters.duplicates += 1;
-            return true;
+        let mut left = None;
+        if let Some(of) = rc.stream.as_mut().filter(|_| !run) {
+            left = of.left_for(packet.bth.psn, responder.expected());
+            if !of.answer_by_datagrams(packet.bth.psn) {
+                self.counters.duplicates += 1;
+                return true;
+            }
         }
         // Of a long message; a packet that is shorter counts little in any buffer.
         let whole = rc.dest.as_ref().map(|dest| dest.mtu.bytes());
@@ -222,6 +223,9 @@ impl<M: Memory> Engine<M> {
         }
         if !run && matches!(handled, Handled::Executed(_)) {
             self.end_run_under_way(qpn);
+        }
+        if let Some(id) = left {
+            self.stream_broke(id);
         }
         match handled {
             Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),

@@ -3,12 +3,12 @@
 //! Telling a device of a request (ringing its doorbell) costs a write across its bus, of an emulated device a
 //! system call, and it takes a list as well as one. So non-blocking puts of few bytes gather while earlier
 //! requests towards the same peer are under way, some of which tell of their completion: who waits for
-//! anything polls, and every poll lets them go first; and if the program computes instead, the completion of
-//! an earlier one wakes the thread that makes progress, which polls. A list also goes when it is long enough,
+//! anything polls, and every poll lets them go, after it has taken completions, which make room; and if the program
+//! computes instead, the completion of an earlier one wakes the thread that makes progress, which polls. A list also goes when it is long enough,
 //! and before or with whatever else is posted.
 //!
-//! What is held counts as posted, since there is room for it in the queue. If the device refuses it, it can
-//! give no completion, and so the endpoint has failed.
+//! What is held counts as posted. Where the queue has no room for it after all (over XRC all PEs of a node share one), it
+//! stays until there is. If the device refuses it otherwise, it can give no completion, and so the endpoint has failed.
 
 use std::slice;
 

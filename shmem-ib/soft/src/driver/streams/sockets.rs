@@ -19,12 +19,13 @@ use rustix::net::{
 
 use crate::driver::config::SoftConfig;
 use crate::driver::socket::{free_among, mark, unbound};
+use crate::engine::stream::STREAMS_MAX;
 use crate::stream::StreamId;
 
 /// What the listener's events are marked with: no stream has such a number.
 const LISTENER: u64 = u64::MAX;
 /// Connections that the kernel keeps until they are accepted: all who may be invited can come at once.
-pub(super) const BACKLOG: i32 = 256;
+pub(super) const BACKLOG: i32 = STREAMS_MAX as i32;
 /// Events taken at a time.
 const EVENTS: usize = 32;
 

@@ -36,7 +36,7 @@ use shmem_verbs::provider::Slots;
 use shmem_verbs::{Psn, Qpn};
 
 /// Most streams of an HCA. Queue pairs beyond stay with datagrams.
-const STREAMS_MAX: usize = 256;
+pub(crate) const STREAMS_MAX: usize = 256;
 
 /// A stream, as long as it is open.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -141,10 +141,11 @@ impl OfQueuePair {
         self.back
     }
 
-    /// Whether a request by a datagram is one that has come by the stream: then the peer has left that, and what is still on the
-    /// way by it would only be executed in between.
-    const fn was_left(&self, psn: Psn, expected: Psn) -> bool {
-        self.answers && psn.since(self.began) >= 0 && psn.since(expected) < 0
+    /// The stream that the peer has left, if a request by a datagram is one that has come by it: what is still on the way by it
+    /// would only be executed in between.
+    pub(crate) fn left_for(&self, psn: Psn, expected: Psn) -> Option<StreamId> {
+        let again = psn.since(self.began) >= 0 && psn.since(expected) < 0;
+        self.back.filter(|_| self.answers && again)
     }
 
     /// A request has come by a datagram: so are answers to go, for the peer has left its stream, even if nobody has heard of that
@@ -361,21 +362,6 @@ impl<M: Memory> Engine<M> {
             && requester.is_by_stream()
             && requester.concerns(packet.bth.psn)
             && let Some(id) = of.out
-        {
-            self.stream_broke(id);
-        }
-    }
-
-    /// A request has come by a datagram: if the peer has left its stream, that ends here, too.
-    pub(crate) fn end_stream_left_by_peer(&mut self, qpn: Qpn, psn: Psn) {
-        let Some(rc) = connection(&mut self.qps, qpn) else {
-            return;
-        };
-        let (Some(responder), Some(of)) = (&rc.responder, &rc.stream) else {
-            return;
-        };
-        if of.was_left(psn, responder.expected())
-            && let Some(id) = of.back
         {
             self.stream_broke(id);
         }
