@@ -8,8 +8,7 @@
 //! ```no_run
 //! use shmem::{alloc, barrier_all, get, my_pe, n_pes, put};
 //!
-//! fn main() -> Result<(), shmem::Error> {
-//!     let _world = shmem::init()?;
+//! shmem::run(|_world| {
 //!     let inbox = alloc::<u64>(1)?; // the same object on every PE
 //!     let right = (my_pe() + 1) % n_pes();
 //!     put(inbox, &[my_pe() as u64], right);
@@ -18,13 +17,13 @@
 //!     get(&mut from, inbox, right);
 //!     assert_eq!(from[0] as usize, my_pe());
 //!     Ok(())
-//! }
+//! });
 //! ```
 //!
 //! Run it with `shmrun -n 4 ./program`. Alone it is a job of one PE.
 //!
 //! # Map
-//! * [`init`], [`World`], [`my_pe`], [`n_pes`]: the job.
+//! * [`run`], or [`init`] and [`World`]; [`my_pe`], [`n_pes`]: the job.
 //! * [`alloc`], [`realloc`], [`free`], [`SymSlice`]: symmetric memory.
 //! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`ibput`], [`ibget`], [`nbi`]:
 //!   one-sided copies.
@@ -47,7 +46,8 @@
 //! Mistakes of the program (a PE that does not exist, a range past an array's end, a call before
 //! init) panic like an index out of bounds, and the launcher then ends the job with a message.
 //! What depends on the environment (memory, settings) is an [`Error`]. A peer that cannot be
-//! reached ends the job: a one-sided program has no way to go on.
+//! reached ends the job: a one-sided program has no way to go on. An error that [`run`]'s program gives, or
+//! `main`, waits for nobody and ends the job, too.
 
 // The modules in groups, from the bottom up: what needs nothing else here; memory as such; how a
 // process comes to its job and its network; the state of a PE; one-sided operations; collectives and
@@ -120,7 +120,7 @@ pub use wait::typed::{
     wait_until_any_vector, wait_until_some, wait_until_some_vector,
 };
 pub use wait::words::{Cmp, Waitable};
-pub use world::{World, init, init_thread, my_pe, n_pes, node_of};
+pub use world::{World, init, init_thread, my_pe, n_pes, node_of, run};
 
 /// The programs in the README are compiled and run as tests.
 #[cfg(doctest)]

@@ -1,8 +1,11 @@
-//! The user's handle to the job, [`World`], and who and where PEs are.
+//! The user's handle to the job, [`World`]; a whole program as one function, [`run`]; and who and where
+//! PEs are.
 
+use std::error::Error as StdError;
 use std::marker::PhantomData;
 
 use crate::error::Error;
+use crate::fault;
 use crate::init_finalize;
 use crate::runtime::{ThreadLevel, rt};
 
@@ -70,6 +73,49 @@ pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
     Ok(World {
         not_send: PhantomData,
     })
+}
+
+/// Runs a program as a PE of the job, from [`init`] to finalize, and gives what it gives.
+///
+/// ```no_run
+/// shmem::run(|world| {
+///     let input = std::fs::read(format!("input.{}", world.my_pe()))?;
+///     let total = shmem::alloc::<u64>(1)?;
+///     shmem::atomic_add(total, input.len() as u64, 0);
+///     shmem::barrier_all();
+///     Ok(())
+/// });
+/// ```
+///
+/// An error waits for nobody: it is told with what caused it and with the PE, once if many PEs have the
+/// same, and ends the whole job with status 1. So does one of [`init`] itself. A panic is told and ends the
+/// job in any case. Every error converts into a `Box<dyn Error>` by `?`, those of `anyhow` too, and strings do.
+///
+/// **Collective**: when the program has come to its end, all PEs are waited for, as by [`World::finalize`].
+///
+/// # Panics
+/// If `program` panics; if it ends while another thread is in a collective.
+#[track_caller]
+pub fn run<T>(program: impl FnOnce(&World) -> Result<T, Box<dyn StdError>>) -> T {
+    let world = init().unwrap_or_else(|e| failed(&e));
+    let made = program(&world).unwrap_or_else(|e| failed(&*e));
+    world.finalize();
+    made
+}
+
+/// Tells the error, and what caused it unless it has said so itself, and ends the job.
+fn failed(error: &dyn StdError) -> ! {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(why) = cause {
+        let why_text = why.to_string();
+        if !text.contains(&why_text) {
+            text += ": ";
+            text += &why_text;
+        }
+        cause = why.source();
+    }
+    fault::fail(&text)
 }
 
 impl World {

@@ -87,6 +87,27 @@ fn an_error_that_main_returns_ends_the_job() {
 }
 
 #[test]
+fn an_error_that_run_is_given_ends_the_job_and_is_told_once() {
+    let said = format!("PE 0 has had enough: {}", std::fmt::Error);
+    ends("run-error", 1, &["PE 0", &said, "status 1"]);
+    for options in ["-n 40", "-n 40 --nodes 8"] {
+        let (code, err) = run(options, "run-all-fail", &[]);
+        assert_eq!(code, Some(1), "{options}: {err}");
+        assert_eq!(times(&format!("): {said}"), &err), 1, "{options}: {err}");
+    }
+    let nowhere = [("SHMEM_HCA", "nothing")];
+    let (code, err) = run("-n 4 --nodes 4", "run-well", &nowhere);
+    assert_eq!(
+        times("): cannot open the network endpoint", &err),
+        1,
+        "{err}"
+    );
+    assert_eq!(code, Some(1), "{err}");
+    let (code, err) = run("-n 2 --nodes 2", "run-well", &[]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn contexts_do_not_outlive_their_finalize() {
     let said = "a context that ended with the finalize that came after it was made";
     ends("context-of-a-life-before", 101, &[said]);

@@ -16,6 +16,22 @@ fn rank() -> usize {
     rank.parse().expect("a number")
 }
 
+/// An error that another one caused.
+#[derive(Debug)]
+struct Caused(std::fmt::Error);
+
+impl std::fmt::Display for Caused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PE 0 has had enough")
+    }
+}
+
+impl std::error::Error for Caused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
 /// What PE 0 does while the others wait; or, for the lonely ones, all that happens.
 fn main() -> Result<(), shmem::Error> {
     let mishap = std::env::args().nth(1).expect("the name of a mishap");
@@ -38,6 +54,18 @@ fn main() -> Result<(), shmem::Error> {
             std::panic::set_hook(Box::new(|info| eprintln!("the program's hook: {info}")))
         }
         _ => {}
+    }
+    // As a program of `run`, where all fail alike, or PE 0 alone while the others wait.
+    if let Some(which) = mishap.strip_prefix("run-") {
+        let given = shmem::run(|world| match (which, world.my_pe()) {
+            ("all-fail", _) | ("error", 0) => Err(Caused(std::fmt::Error).into()),
+            _ => {
+                barrier_all();
+                Ok(world.n_pes())
+            }
+        });
+        println!("{given} PEs, {}", shmem::initialized());
+        return Ok(());
     }
     let world = match mishap.as_str() {
         "lock-twice" => shmem::init_thread(ThreadLevel::Serialized)?,
