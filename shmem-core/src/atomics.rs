@@ -237,7 +237,7 @@ fetching! {
     atomic_swap, "shmem_atomic_swap"; atomic_swap_nbi, "shmem_atomic_swap_nbi";
     Atomic(value) => AtomicOp::Swap(value.to_bits());
     /// Replaces the first element of `dest` on `pe` by `value` if it equals `cond`, atomically. The old
-    /// value equals `cond` exactly if it was replaced.
+    /// value equals `cond` exactly if it was replaced. [`atomic_compare_exchange`] says which.
     atomic_compare_swap, "shmem_atomic_compare_swap";
     atomic_compare_swap_nbi, "shmem_atomic_compare_swap_nbi";
     AtomicInt(cond, value) => AtomicOp::CompareSwap {
@@ -259,6 +259,35 @@ fetching! {
     /// Combines the first element of `dest` on `pe` with `value` by exclusive or, atomically.
     atomic_fetch_xor, "shmem_atomic_fetch_xor"; atomic_fetch_xor_nbi, "shmem_atomic_fetch_xor_nbi";
     AtomicInt(value) => AtomicOp::Xor(value.to_bits());
+}
+
+routines! {
+    /// Replaces the first element of `dest` on `pe` by `new` if it equals `current`, atomically. `Ok` has the
+    /// old value where it was replaced, `Err` where it was another one: as of the standard library's atomics.
+    ///
+    /// ```
+    /// # let _world = shmem::init().unwrap();
+    /// // Claims a slot of PE 0's table that nobody has.
+    /// let slot = shmem::alloc::<usize>(1).unwrap();
+    /// match shmem::atomic_compare_exchange(slot, 0, shmem::my_pe() + 1, 0) {
+    ///     Ok(_) => println!("it is mine"),
+    ///     Err(owner) => println!("PE {} has it", owner - 1),
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// If the array is empty, or there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_atomic_compare_swap`.
+    pub fn atomic_compare_exchange<T: AtomicInt>(
+        &ctx, dest: SymSlice<T>, current: T, new: T, pe: usize,
+    ) -> Result<T, T> {
+        let (compare, new) = (current.to_bits(), new.to_bits());
+        let op = AtomicOp::CompareSwap { compare, new };
+        let old = T::from_bits(ctx.atomic(dest.elem(0).sym(), width::<T>(), op, pe));
+        if old.to_bits() == compare { Ok(old) } else { Err(old) }
+    }
 }
 
 /// Defines operations that give nothing.

@@ -3,11 +3,13 @@
 
 use std::error::Error as StdError;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 use crate::error::Error;
 use crate::fault;
 use crate::init_finalize;
 use crate::runtime::{ThreadLevel, rt};
+use crate::team::Team;
 
 /// The job, from [`init`] to its end.
 ///
@@ -82,7 +84,7 @@ pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
 ///     let input = std::fs::read(format!("input.{}", world.my_pe()))?;
 ///     let total = shmem::alloc::<u64>(1)?;
 ///     shmem::atomic_add(total, input.len() as u64, 0);
-///     shmem::barrier_all();
+///     world.barrier();
 ///     Ok(())
 /// });
 /// ```
@@ -118,17 +120,17 @@ fn failed(error: &dyn StdError) -> ! {
     fault::fail(&text)
 }
 
+/// The team of all PEs: `world.my_pe()`, `world.barrier()`, `world.broadcast(…)`.
+impl Deref for World {
+    type Target = Team;
+
+    #[track_caller]
+    fn deref(&self) -> &Team {
+        Team::world()
+    }
+}
+
 impl World {
-    /// Number of this PE, from 0.
-    pub fn my_pe(&self) -> usize {
-        my_pe()
-    }
-
-    /// Number of PEs in the job.
-    pub fn n_pes(&self) -> usize {
-        n_pes()
-    }
-
     /// Completes all operations, waits for all PEs, and leaves the job. Other functions of the library
     /// panic from then on. Where other `World`s live it is a barrier.
     ///

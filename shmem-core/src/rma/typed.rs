@@ -44,6 +44,28 @@ routines! {
         unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, OnReturn) };
     }
 
+    /// Copies `source` on `pe` into a vector.
+    ///
+    /// # Completion
+    /// The vector holds the data on return.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_get`.
+    pub fn get_vec<T: Datum>(&ctx, source: SymSlice<T>, pe: usize) -> Vec<T> {
+        let mut out = Vec::<T>::with_capacity(source.len());
+        let to = out.as_mut_ptr().cast();
+        // SAFETY: the vector has room for the array, and any bytes are values; the handle lies inside the
+        // segment.
+        unsafe {
+            ctx.get_bytes(to, source.sym(), source.bytes(), pe, OnReturn);
+            out.set_len(source.len());
+        }
+        out
+    }
+
     /// Writes `value` to the first element of `dest` on `pe`. A reader there that does not wait for it sees
     /// all or nothing of 1, 2, 4 or 8 bytes aligned to their size, and perhaps a part of anything longer
     /// ([details](SymSlice#values-that-are-written-while-they-are-read)).

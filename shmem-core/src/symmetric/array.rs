@@ -141,6 +141,46 @@ impl<T: Datum> SymSlice<T> {
         self.at(i..i.saturating_add(1))
     }
 
+    /// The first element, as a symmetric array of one; `None` if there is none.
+    #[inline]
+    pub fn first(&self) -> Option<Self> {
+        (self.len > 0).then(|| self.elem(0))
+    }
+
+    /// The last element, as a symmetric array of one; `None` if there is none.
+    #[inline]
+    pub fn last(&self) -> Option<Self> {
+        (self.len > 0).then(|| self.elem(self.len - 1))
+    }
+
+    /// The first `mid` elements, and the others.
+    ///
+    /// # Panics
+    /// If `mid` is past the end.
+    #[inline]
+    #[track_caller]
+    pub fn split_at(&self, mid: usize) -> (Self, Self) {
+        (self.at(..mid), self.at(mid..))
+    }
+
+    /// Pieces of `n` elements one after the other; the last one has what remains.
+    ///
+    /// # Panics
+    /// If `n` is 0.
+    #[track_caller]
+    pub fn chunks(&self, n: usize) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
+        assert!(n > 0, "chunks of 0 elements");
+        let array = *self;
+        (0..self.len.div_ceil(n))
+            .map(move |i| array.at(i * n..array.len.min((i + 1).saturating_mul(n))))
+    }
+
+    /// This PE's elements, each read when it is asked for ([`read`](Self::read)).
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = T> + ExactSizeIterator {
+        let array = *self;
+        (0..self.len).map(move |i| array.read(i))
+    }
+
     /// Where this PE can load and store `pe`'s copy directly: its own, or that of a PE of the same
     /// node. Stores do not wake a PE that waits in [`wait_until`](crate::wait_until), which finds them
     /// only when it looks; a put tells it at once.
@@ -290,6 +330,29 @@ mod tests {
         assert!(array().at(10..).is_empty());
         let after_first = (Bound::Excluded(0), Bound::Unbounded);
         assert_eq!(array().at(after_first).len(), 9);
+    }
+
+    #[test]
+    fn pieces_make_up_the_whole() {
+        let starts = |n: usize| -> Vec<_> {
+            let piece = |part: SymSlice<u32>| (part.offset() - INTERNAL_SIZE, part.len());
+            array().chunks(n).map(piece).collect()
+        };
+        assert_eq!(starts(4), [(0, 4), (16, 4), (32, 2)]);
+        assert_eq!(starts(10), [(0, 10)]);
+        assert_eq!(starts(usize::MAX), [(0, 10)]);
+        assert_eq!(array().at(..0).chunks(3).len(), 0);
+        let (left, right) = array().split_at(3);
+        assert_eq!((left.len(), right.len()), (3, 7));
+        assert_eq!(right.first().unwrap().offset(), INTERNAL_SIZE + 12);
+        assert_eq!(right.last().unwrap().offset(), INTERNAL_SIZE + 36);
+        assert!(array().at(..0).first().is_none() && array().at(..0).last().is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "chunks of 0")]
+    fn no_chunk_is_empty() {
+        let _ = array().chunks(0);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Atomics of every kind, by all PEs on the same words at once.
 
 use shmem::{
-    AtomicInt, alloc, atomic_add, atomic_and, atomic_compare_swap, atomic_fetch, atomic_fetch_add,
-    atomic_fetch_and, atomic_fetch_inc, atomic_fetch_or, atomic_fetch_xor, atomic_inc, atomic_or,
-    atomic_set, atomic_swap, atomic_xor, barrier_all, free, my_pe, n_pes, quiet,
+    AtomicInt, alloc, atomic_add, atomic_and, atomic_compare_exchange, atomic_compare_swap,
+    atomic_fetch, atomic_fetch_add, atomic_fetch_and, atomic_fetch_inc, atomic_fetch_or,
+    atomic_fetch_xor, atomic_inc, atomic_or, atomic_set, atomic_swap, atomic_xor, barrier_all,
+    free, my_pe, n_pes, quiet,
 };
 
 use crate::Check;
@@ -80,12 +81,18 @@ fn compare_swap_counts() {
     fn run<T: AtomicInt>() {
         let n = n_pes();
         let cells = alloc::<T>(3).unwrap();
-        for _ in 0..EACH {
+        for round in 0..EACH {
             let cell = cells.elem(1);
             let mut seen = atomic_fetch(cell, 0);
+            let next = |seen: T| T::from_bits(seen.to_bits() + 1);
+            if round % 2 == 0 {
+                while let Err(was) = atomic_compare_exchange(cell, seen, next(seen), 0) {
+                    seen = was;
+                }
+                continue;
+            }
             loop {
-                let next = T::from_bits(seen.to_bits() + 1);
-                let was = atomic_compare_swap(cell, seen, next, 0);
+                let was = atomic_compare_swap(cell, seen, next(seen), 0);
                 if was == seen {
                     break;
                 }
@@ -101,6 +108,16 @@ fn compare_swap_counts() {
     }
     run::<u64>();
     run::<i32>();
+    // Of the whole width, and with a sign.
+    let (me, pe) = (my_pe() as i32, (my_pe() + 1) % n_pes());
+    let mine = alloc::<i32>(1).unwrap();
+    mine.write(0, -1);
+    barrier_all();
+    assert_eq!(atomic_compare_exchange(mine, -2, me, pe), Err(-1));
+    assert_eq!(atomic_compare_exchange(mine, -1, me, pe), Ok(-1));
+    assert_eq!(atomic_compare_exchange(mine, -1, 7, pe), Err(me));
+    barrier_all();
+    free(mine).unwrap();
 }
 
 /// What is swapped in comes out exactly once, or is left at the end.

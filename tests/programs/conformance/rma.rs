@@ -1,7 +1,7 @@
 //! Put and get in all forms, between all pairs of PEs.
 
 use shmem::{
-    Datum, alloc, barrier_all, free, g, get, iget, iput, my_pe, n_pes, nbi, p, put, quiet,
+    Datum, alloc, barrier_all, free, g, get, get_vec, iget, iput, my_pe, n_pes, nbi, p, put, quiet,
 };
 
 use crate::{Check, noise};
@@ -37,8 +37,13 @@ fn put_get_all_pairs() {
                     "from {from} at {owner}, element {i}"
                 );
             }
+            let same = get_vec(board.at(from * BLOCK..(from + 1) * BLOCK), owner);
+            assert_eq!(same, block, "from {from} at {owner}");
         }
     }
+    let own: Vec<u64> = board.iter().collect();
+    assert_eq!(own, board.to_vec());
+    assert!(get_vec(board.at(..0), n - 1).is_empty());
     barrier_all();
     free(board).unwrap();
 }
