@@ -58,6 +58,7 @@ pub struct World {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init`.
+#[doc(alias = "MPI_Init")]
 pub fn init() -> Result<World, Error> {
     init_thread(ThreadLevel::Multiple)
 }
@@ -163,6 +164,7 @@ impl Drop for World {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_my_pe`.
+#[doc(alias = "MPI_Comm_rank")]
 #[inline]
 #[track_caller]
 pub fn my_pe() -> usize {
@@ -176,6 +178,7 @@ pub fn my_pe() -> usize {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_n_pes`.
+#[doc(alias = "MPI_Comm_size")]
 #[inline]
 #[track_caller]
 pub fn n_pes() -> usize {

@@ -34,6 +34,7 @@ impl Team {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_team_sync`.
+    #[doc(alias("MPI_Barrier"))]
     #[track_caller]
     pub fn sync(&self) {
         let (rt, _guard) = self.enter();
@@ -65,6 +66,7 @@ impl Team {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_broadcast`.
+    #[doc(alias("MPI_Bcast", "bcast"))]
     #[track_caller]
     pub fn broadcast<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, root: usize) {
         check_equal_len("broadcast", dest, source);
@@ -87,6 +89,7 @@ impl Team {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_fcollect`.
+    #[doc(alias("MPI_Allgather", "allgather"))]
     #[track_caller]
     pub fn fcollect<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
         assert!(
@@ -111,6 +114,7 @@ impl Team {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_collect`.
+    #[doc(alias("MPI_Allgatherv", "allgatherv"))]
     #[track_caller]
     pub fn collect<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>) -> usize {
         let (rt, guard) = self.enter();
@@ -136,6 +140,7 @@ impl Team {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_alltoall`.
+    #[doc(alias("MPI_Alltoall"))]
     #[track_caller]
     pub fn alltoall<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, block: usize) {
         self.alltoalls(dest, source, 1, 1, block);
@@ -200,6 +205,7 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_sum_reduce`, `shmem_prod_reduce`, `shmem_min_reduce`, `shmem_max_reduce`,
     /// `shmem_and_reduce`, `shmem_or_reduce`, `shmem_xor_reduce`.
+    #[doc(alias("MPI_Allreduce", "allreduce"))]
     #[track_caller]
     pub fn reduce<T: Datum, O: ReduceOp<T>>(
         &self,
@@ -244,6 +250,7 @@ impl Team {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_sum_inscan`.
+    #[doc(alias("MPI_Scan"))]
     #[track_caller]
     pub fn sum_inscan<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
         self.sum_scan(dest, source, false);
@@ -272,6 +279,7 @@ impl Team {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_sum_exscan`.
+    #[doc(alias("MPI_Exscan"))]
     #[track_caller]
     pub fn sum_exscan<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>) {
         self.sum_scan(dest, source, true);

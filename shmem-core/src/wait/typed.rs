@@ -38,6 +38,7 @@ pub fn wait_until<T: Waitable>(word: SymSlice<T>, cmp: Cmp, value: T) -> T {
 /// OpenSHMEM 1.6, `shmem_test`.
 #[inline]
 #[track_caller]
+#[must_use = "it only looks, and does not wait"]
 pub fn test<T: Waitable>(word: SymSlice<T>, cmp: Cmp, value: T) -> bool {
     // SAFETY: the word lies aligned in this PE's segment.
     unsafe { words::test(word.elem(0).as_ptr(), cmp, value) }
