@@ -1,8 +1,8 @@
 //! What a job takes of its machine's memory, kernel included: queue pairs of an RDMA device are no
 //! process's memory, so that a PE's own figures do not show them.
 //!
-//! `footprint none|ring|all`: after init, and after a pattern of puts (none, each PE to the next one,
-//! all to all), the last PE prints the machine's available memory. Whoever starts the job subtracts
+//! `footprint none|ring|all`: after init, and after some traffic (none, a put of each PE to the next one,
+//! one `alltoall`), the last PE prints the machine's available memory. Whoever starts the job subtracts
 //! from what was there before.
 
 use std::time::Instant;
