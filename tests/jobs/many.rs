@@ -30,3 +30,10 @@ fn is_linear(n: u64, options: &str) {
 fn a_node_of_many() {
     is_linear(256, "");
 }
+
+/// A leader holds a part of what it passes on at a time: here in three passes, the last of which is not for as many
+/// receivers, nor for as many of one node as of the other. `many` checks the results.
+#[test]
+fn an_exchange_in_uneven_passes() {
+    shmrun("-n 65 --nodes 2", &[MANY, "512"]).succeed();
+}

@@ -10,6 +10,11 @@
 //! What is passed on goes in pieces to the staging room of the slot. The receiver allows them: it may
 //! still be in an earlier round, or collective. Nobody leaves before all have what they wait for, so
 //! the room is free for who comes next.
+//!
+//! A leader holds at all times as much as its members give. Where that is much, the exchange is done in several
+//! *passes*, each for some receivers of every node.
+
+use std::ops::Range;
 
 use super::circulant::{Rounds, rounds};
 use crate::heap::address::Sym;
@@ -17,6 +22,18 @@ use crate::rma::{Blocks, Completion, copy_blocks};
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{PIECE, STAGING};
+
+/// Bytes that a leader holds in a pass, if those for one receiver are not more.
+const HELD: usize = 512 << 10;
+
+/// The receivers of each pass, counted on every node from its first, when a node has `most` at most and
+/// each gets `bytes` in all.
+fn passes(most: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let several = (HELD / bytes).max(1);
+    (0..most)
+        .step_by(several)
+        .map(move |first| first..first + several)
+}
 
 /// The distances of the items that every node passes on in a round, in their order in the message.
 fn distances(nodes: usize, round: usize) -> impl Iterator<Item = usize> {
@@ -34,18 +51,39 @@ impl Runtime {
     /// Sends block `k` of each member to member `k`. For leaders, when their nodes have arrived.
     pub(super) fn exchange_blocks(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
         let mapping = team.mapping();
+        let mut ranks = vec![Vec::new(); mapping.n_nodes()];
+        (0..team.n_pes()).for_each(|rank| ranks[mapping.node_of(rank)].push(rank));
+        let most = ranks.iter().map(Vec::len).max().unwrap_or(0);
+        for receivers in passes(most, team.n_pes() * blocks.count * blocks.bytes) {
+            self.exchange_pass(team, &ranks, receivers, dest, source, blocks);
+        }
+        self.meet_leaders(team);
+    }
+
+    /// Sends to some of the members of every node, whose members' `ranks` are given.
+    fn exchange_pass(
+        &self,
+        team: &Team,
+        ranks: &[Vec<usize>],
+        receivers: Range<usize>,
+        dest: Sym,
+        source: Sym,
+        blocks: Blocks,
+    ) {
+        let mapping = team.mapping();
         let (nodes, node) = (mapping.n_nodes(), mapping.node());
         let bytes = blocks.count * blocks.bytes;
-        let mut ranks = vec![Vec::new(); nodes];
-        (0..team.n_pes()).for_each(|rank| ranks[mapping.node_of(rank)].push(rank));
-        let size = |(origin, to): (usize, usize)| ranks[origin].len() * ranks[to].len() * bytes;
+        let of_node = |node: usize| {
+            receivers.start.min(ranks[node].len())..receivers.end.min(ranks[node].len())
+        };
+        let size = |(origin, to): (usize, usize)| ranks[origin].len() * of_node(to).len() * bytes;
 
         // By distance. Inside, by receiver and then by sender.
         let pack = |distance: usize| {
             let to = (node + distance) % nodes;
             let mut item = vec![0u8; size((node, to))];
             let mut places = item.chunks_exact_mut(bytes);
-            for &rank in &ranks[to] {
+            for &rank in &ranks[to][of_node(to)] {
                 for (i, place) in (0..mapping.n_here()).zip(&mut places) {
                     let at = source.offset() + rank * blocks.count * blocks.source_stride;
                     let packed = Blocks {
@@ -84,7 +122,7 @@ impl Runtime {
         for (distance, item) in items.iter().enumerate() {
             let origin = (node + nodes - distance) % nodes;
             let mut places = item.chunks_exact(bytes);
-            for i in 0..mapping.n_here() {
+            for i in of_node(node) {
                 for (&rank, block) in ranks[origin].iter().zip(&mut places) {
                     let at = dest.offset() + rank * blocks.count * blocks.dest_stride;
                     let unpacked = Blocks {
@@ -99,7 +137,6 @@ impl Runtime {
                 }
             }
         }
-        self.meet_leaders(team);
     }
 
     /// Sends `out` to the right, and gets `come` from the left, in a round of an exchange.
@@ -146,6 +183,26 @@ impl Runtime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passes_have_every_receiver_once_and_room_for_it() {
+        for most in [1, 2, 16, 33, 128] {
+            for bytes in [8, 9 * 512, 64 * 512, HELD, HELD + 1, 8192 * 512] {
+                let all: Vec<_> = passes(most, bytes).collect();
+                assert_eq!(all[0].start, 0);
+                assert!(all.windows(2).all(|two| two[0].end == two[1].start));
+                assert!(
+                    all.iter()
+                        .all(|pass| pass.len() == 1 || pass.len() * bytes <= HELD)
+                );
+                let last = all.last().expect("a pass");
+                assert!(
+                    last.contains(&(most - 1)),
+                    "{most} receivers, {bytes} bytes"
+                );
+            }
+        }
+    }
 
     /// Every item goes from its origin to where it belongs, and nothing else arrives.
     #[test]
