@@ -65,6 +65,18 @@ macro_rules! integers {
 }
 integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
+/// Element by element.
+impl<T: Arithmetic, const N: usize> Arithmetic for [T; N] {
+    #[inline]
+    fn plus(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i].plus(other[i]))
+    }
+    #[inline]
+    fn times(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i].times(other[i]))
+    }
+}
+
 macro_rules! floats {
     ($($t:ty)*) => { $(
         impl Arithmetic for $t {

@@ -99,6 +99,7 @@ pub use atomics::{
     atomic_fetch_xor, atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap,
     atomic_swap_nbi, atomic_xor,
 };
+pub use collectives::values::Parts;
 pub use collectives::{api::*, op::*};
 pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
 pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};

@@ -23,6 +23,15 @@ fn check_equal_len<T: Datum>(what: &str, dest: SymSlice<T>, source: SymSlice<T>)
 }
 
 impl Team {
+    #[track_caller]
+    pub(super) fn check_root(&self, root: usize) {
+        assert!(
+            root < self.n_pes(),
+            "broadcast: there is no PE {root} in {self}, which has PEs 0 to {}",
+            self.n_pes() - 1
+        );
+    }
+
     /// Waits until all members have called it. Says nothing about outstanding operations, except that
     /// stores to one's own memory made before are visible to all members after.
     ///
@@ -70,11 +79,7 @@ impl Team {
     #[track_caller]
     pub fn broadcast<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, root: usize) {
         check_equal_len("broadcast", dest, source);
-        assert!(
-            root < self.n_pes(),
-            "broadcast: there is no PE {root} in {self}, which has PEs 0 to {}",
-            self.n_pes() - 1
-        );
+        self.check_root(root);
         let (rt, _guard) = self.enter();
         rt.team_broadcast(self, sym(dest), sym(source), dest.bytes(), root, true);
     }
@@ -211,12 +216,12 @@ impl Team {
         &self,
         dest: SymSlice<T>,
         source: SymSlice<T>,
-        #[allow(unused_variables, reason = "the type says it all")] op: O,
+        #[expect(unused_variables, reason = "it is called by its type")] op: O,
     ) {
         check_equal_len("reduce", dest, source);
         let (rt, _guard) = self.enter();
         let (to, from, elem) = (sym(dest), sym(source), size_of::<T>());
-        // SAFETY: arrays of `T`, which the function is for.
+        // SAFETY: arrays of `T`, which the function is for; `op` exists.
         unsafe { rt.team_reduce(self, to, from, dest.len(), elem, combine::<T, O>) };
     }
 

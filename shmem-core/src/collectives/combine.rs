@@ -6,6 +6,7 @@
 //! [`Block`] at a time, combined in private memory, and copied back.
 
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use super::op::ReduceOp;
 use crate::datum::Datum;
@@ -18,11 +19,20 @@ use crate::heap::access;
 /// they lie apart in memory that nobody else knows of. The library gives it copies of its own.
 pub type Combine = unsafe fn(into: *mut u8, from: *const u8, n: usize);
 
-/// The [`Combine`] of an operation on elements of type `T`.
+/// The [`Combine`] of an operation on elements of type `T`, which has no data.
 ///
 /// # Safety
-/// As [`Combine`] says.
+/// As [`Combine`] says, and a value of `O` exists.
 pub unsafe fn combine<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, n: usize) {
+    const {
+        assert!(
+            size_of::<O>() == 0,
+            "an operation of a reduction must have no data, and a closure capture nothing: all PEs \
+             have to combine in the same way"
+        );
+    }
+    // SAFETY: one exists, by the caller, and has no bytes that could lie anywhere.
+    let op = unsafe { NonNull::<O>::dangling().as_ref() };
     // SAFETY: by the caller; any bytes are values.
     let (into, from) = unsafe {
         (
@@ -31,7 +41,7 @@ pub unsafe fn combine<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, 
         )
     };
     for (into, from) in into.iter_mut().zip(from) {
-        *into = O::combine(*into, *from);
+        *into = op.combine(*into, *from);
     }
 }
 

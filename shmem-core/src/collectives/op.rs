@@ -14,7 +14,7 @@ use crate::datum::{Arithmetic, Bits, Datum, Number};
 /// struct Farthest;
 ///
 /// impl ReduceOp<f64> for Farthest {
-///     fn combine(a: f64, b: f64) -> f64 {
+///     fn combine(&self, a: f64, b: f64) -> f64 {
 ///         if a.abs() < b.abs() { b } else { a }
 ///     }
 /// }
@@ -23,6 +23,26 @@ use crate::datum::{Arithmetic, Bits, Datum, Number};
 /// cell.write(0, -(my_pe() as f64));
 /// reduce(cell, cell, Farthest);
 /// assert_eq!(cell.read(0), 1.0 - n_pes() as f64);
+/// ```
+///
+/// A closure or a function is an operation, too, whose parameters say their types:
+///
+/// ```
+/// # let _world = shmem::init().unwrap();
+/// let cell = shmem::alloc::<u32>(1).unwrap();
+/// cell.write(0, 3);
+/// shmem::reduce(cell, cell, |a: u32, b: u32| a.max(b) | 8);
+/// # assert_eq!(cell.read(0) | 8, 11);
+/// ```
+///
+/// All PEs have to combine in the same way, so an operation has no data of its own. One that has is refused
+/// when it is compiled:
+///
+/// ```compile_fail,E0080
+/// # let _world = shmem::init().unwrap();
+/// let cell = shmem::alloc::<u32>(1).unwrap();
+/// let factor = shmem::my_pe() as u32;
+/// shmem::reduce(cell, cell, |a: u32, b: u32| a + factor * b);
 /// ```
 ///
 /// It must not matter how elements are grouped, nor in which order they come, unless it does not matter
@@ -35,7 +55,14 @@ use crate::datum::{Arithmetic, Bits, Datum, Number};
 /// ```
 pub trait ReduceOp<T: Datum> {
     /// What the two make together.
-    fn combine(a: T, b: T) -> T;
+    fn combine(&self, a: T, b: T) -> T;
+}
+
+impl<T: Datum, F: Fn(T, T) -> T> ReduceOp<T> for F {
+    #[inline]
+    fn combine(&self, a: T, b: T) -> T {
+        self(a, b)
+    }
 }
 
 macro_rules! ops {
@@ -46,7 +73,7 @@ macro_rules! ops {
 
         impl<T: $bound> ReduceOp<T> for $op {
             #[inline]
-            fn combine(a: T, b: T) -> T {
+            fn combine(&self, a: T, b: T) -> T {
                 a.$method(b)
             }
         }

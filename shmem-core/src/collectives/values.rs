@@ -1,0 +1,418 @@
+//! Collectives of plain values: what a member gives lies in a place of its slot, and nobody needs symmetric
+//! memory for it.
+//!
+//! The place is source and destination at once. There are two, used in turn: where the root of a broadcast
+//! writes to members that have not arrived, one of these may still have the value before in its place, but
+//! not the one before that, as the root has met all of them since.
+//!
+//! What all members give is put together in the box that leaders show, as much at a time as it holds.
+
+use std::mem::MaybeUninit;
+use std::ops::{Deref, Range};
+
+use super::combine::combine;
+use super::gather::Items;
+use super::op::{Max, Min, Prod, ReduceOp, Sum};
+use super::select::Operation;
+use crate::datum::{Arithmetic, Datum, Number};
+use crate::heap::access;
+use crate::heap::address::Sym;
+use crate::runtime::Runtime;
+use crate::team::Team;
+use crate::team::slots::{BOX, PLACE, SHOWN, STAGED, STAGING};
+
+const _: () = assert!(BOX <= STAGED);
+
+/// What all members of a team have given, one part after the other, in order of their numbers: a slice of
+/// all elements, and of each member's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts<T> {
+    data: Vec<T>,
+    /// Where each part ends.
+    ends: Vec<usize>,
+}
+
+impl<T> Parts<T> {
+    pub(super) fn new(data: Vec<T>, ends: Vec<usize>) -> Self {
+        Self { data, ends }
+    }
+
+    /// What member `i` has given.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    #[track_caller]
+    pub fn part(&self, i: usize) -> &[T] {
+        assert!(
+            i < self.ends.len(),
+            "there is no part {i}: {} members gave one each",
+            self.ends.len()
+        );
+        &self.data[range(|i| self.ends[i], i)]
+    }
+
+    /// What each member has given.
+    pub fn parts(&self) -> impl DoubleEndedIterator<Item = &[T]> + ExactSizeIterator {
+        (0..self.ends.len()).map(|i| self.part(i))
+    }
+
+    /// All elements.
+    pub fn into_vec(self) -> Vec<T> {
+        self.data
+    }
+}
+
+impl<T> Deref for Parts<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.data
+    }
+}
+
+/// Part `i` of what ends there.
+fn range(ends: impl Fn(usize) -> usize, i: usize) -> Range<usize> {
+    i.checked_sub(1).map_or(0, &ends)..ends(i)
+}
+
+/// What two ranges have in common.
+fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
+    let start = a.start.max(b.start);
+    start..a.end.min(b.end).max(start)
+}
+
+/// The first of `n` parts that ends after `at`.
+fn first_after(n: usize, ends: impl Fn(usize) -> usize, at: usize) -> usize {
+    let (mut low, mut high) = (0, n);
+    while low < high {
+        let middle = low.midpoint(high);
+        match ends(middle) <= at {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
+}
+
+impl Runtime {
+    /// Puts the parts of all members together in `out`, where that of member `i` ends at byte `ends(i)`.
+    ///
+    /// # Safety
+    /// `mine` is readable for this member's part; `out` is writable for all.
+    unsafe fn team_gather(
+        &self,
+        team: &Team,
+        mine: *const u8,
+        ends: impl Fn(usize) -> usize,
+        out: *mut u8,
+    ) {
+        let (mapping, n) = (team.mapping(), team.n_pes());
+        let total = ends(n - 1);
+        let (own, place) = (range(&ends, team.my_pe()), team.slot(STAGING));
+        let shown = self.leader_slot(team, SHOWN);
+        for start in (0..total).step_by(BOX) {
+            let window = start..total.min(start + BOX);
+            let part = common(&own, &window);
+            // SAFETY: readable by the caller; a window is no longer than the staging room, which nobody else
+            // writes before this member's leader has taken what lies there.
+            unsafe {
+                let from = mine.wrapping_add(part.start.saturating_sub(own.start));
+                access::copy(from, self.own(place), part.len());
+            }
+            self.meet(team, || {
+                for i in 0..mapping.n_here() {
+                    let part = common(&range(&ends, self.rank_here(team, i)), &window);
+                    let from = self.neighbour(mapping.local(i), place);
+                    // SAFETY: the member has put its part there; the box has room for the window. All have
+                    // arrived, so nobody reads what was shown before.
+                    unsafe {
+                        access::copy(from, shown.add(part.start.max(start) - start), part.len())
+                    };
+                }
+                if mapping.n_nodes() > 1 {
+                    let first = first_after(n, &ends, start);
+                    let last = first_after(n, &ends, window.end - 1);
+                    let items = Items {
+                        count: last + 1 - first,
+                        range: |i| {
+                            let part = common(&range(&ends, first + i), &window);
+                            part.start - start..part.end - start
+                        },
+                        node: |i| mapping.node_of(first + i),
+                    };
+                    self.exchange_boxes(team, &items);
+                }
+            });
+            // SAFETY: what is shown stays until this PE arrives again; writable by the caller.
+            unsafe { access::copy(shown, out.add(start), window.len()) };
+        }
+    }
+}
+
+impl Team {
+    /// The parts of all members, where that of member `i` ends at element `ends(i)`.
+    fn gather<T: Datum>(&self, part: &[T], ends: impl Fn(usize) -> usize) -> Vec<T> {
+        let (rt, _guard) = self.enter();
+        rt.announce(self, Operation::Fcollect, 0, 0);
+        let (n, size) = (ends(self.n_pes() - 1), size_of::<T>());
+        let mut all = Vec::<T>::with_capacity(n);
+        // SAFETY: the vector has room for all parts, which fill it; any bytes are values.
+        unsafe {
+            let (from, to) = (part.as_ptr().cast(), all.as_mut_ptr().cast());
+            rt.team_gather(self, from, |i| ends(i) * size, to);
+            all.set_len(n);
+        }
+        all
+    }
+
+    /// What all members give, in order of their numbers.
+    ///
+    /// ```
+    /// # let world = shmem::init().unwrap();
+    /// let squares = world.all_gather(world.my_pe() * world.my_pe());
+    /// assert!(squares.iter().enumerate().all(|(pe, &square)| square == pe * pe));
+    /// ```
+    ///
+    /// **Collective** over the team. Every member has room for a value of each: at thousands of PEs that
+    /// counts.
+    ///
+    /// # Panics
+    /// As [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// As `shmem_fcollect` of OpenSHMEM 1.6, without symmetric memory.
+    #[doc(alias("MPI_Allgather", "allgather", "fcollect"))]
+    #[track_caller]
+    pub fn all_gather<T: Datum>(&self, value: T) -> Vec<T> {
+        self.gather(&[value], |i| i + 1)
+    }
+
+    /// What all members give, in order of their numbers; each may give another number of elements.
+    ///
+    /// ```
+    /// # let world = shmem::init().unwrap();
+    /// let me = world.my_pe() as u32;
+    /// let all = world.all_gather_parts(&vec![me; world.my_pe()]);
+    /// assert!(all.parts().enumerate().all(|(pe, part)| part == vec![pe as u32; pe]));
+    /// assert_eq!(all.len(), world.n_pes() * (world.n_pes() - 1) / 2);
+    /// ```
+    ///
+    /// **Collective** over the team. Meant for what fits into a cache: it goes through boxes of 18 KiB. Long
+    /// parts in symmetric memory are faster concatenated by [`collect`](Self::collect).
+    ///
+    /// # Panics
+    /// As [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// As `shmem_collect` of OpenSHMEM 1.6, without symmetric memory.
+    #[doc(alias("MPI_Allgatherv", "allgatherv", "collect"))]
+    #[track_caller]
+    pub fn all_gather_parts<T: Datum>(&self, part: &[T]) -> Parts<T> {
+        let mut ends = self.all_gather(part.len());
+        let mut end = 0;
+        for len in &mut ends {
+            end += *len;
+            *len = end;
+        }
+        Parts::new(self.gather(part, |i| ends[i]), ends)
+    }
+
+    /// The value of member `root`; those of the others mean nothing.
+    ///
+    /// ```
+    /// # let world = shmem::init().unwrap();
+    /// let seed = match world.my_pe() {
+    ///     0 => 42, // what only one PE has read
+    ///     _ => 0,
+    /// };
+    /// assert_eq!(world.broadcast_value(seed, 0), 42);
+    /// ```
+    ///
+    /// **Collective** over the team.
+    ///
+    /// # Panics
+    /// If there is no member `root`; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// As `shmem_broadcast` of OpenSHMEM 1.6, without symmetric memory.
+    #[doc(alias("MPI_Bcast", "bcast"))]
+    #[track_caller]
+    pub fn broadcast_value<T: Datum>(&self, value: T, root: usize) -> T {
+        self.check_root(root);
+        let (rt, _guard) = self.enter();
+        let (from, size) = ((&raw const value).cast::<u8>(), size_of::<T>());
+        let mut out = MaybeUninit::<T>::uninit();
+        let to = out.as_mut_ptr().cast::<u8>();
+        for start in (0..size).step_by(PLACE) {
+            let (len, place) = (PLACE.min(size - start), self.next_place());
+            // SAFETY: pieces of two values, and a place that has room for one.
+            unsafe {
+                if self.my_pe() == root {
+                    access::copy(from.add(start), rt.own(place), len);
+                }
+                let place_of_all = Sym::new(place);
+                rt.team_broadcast(self, place_of_all, place_of_all, len, root, false);
+                access::copy(rt.own(place), to.add(start), len);
+            }
+        }
+        // SAFETY: all bytes are written, and any are a value.
+        unsafe { out.assume_init() }
+    }
+
+    /// What the values of all members make together by `op`: [`Sum`], [`Min`](crate::Min),
+    /// [`And`](crate::And) or another [`ReduceOp`], of which a closure is one.
+    ///
+    /// ```
+    /// # let world = shmem::init().unwrap();
+    /// // The largest element, and who has it.
+    /// let mine = [world.my_pe() as f64 % 3.0, world.my_pe() as f64];
+    /// let [largest, owner] = world.reduce_value(mine, |a: [f64; 2], b: [f64; 2]| {
+    ///     if a[0] < b[0] { b } else { a }
+    /// });
+    /// # assert!(largest <= 2.0 && (owner as usize) < world.n_pes());
+    /// ```
+    ///
+    /// **Collective** over the team. Results do not vary between runs with the same layout of PEs on nodes.
+    /// Of types of more than 256 bytes every member gathers all values.
+    ///
+    /// # Panics
+    /// As [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// As `shmem_sum_reduce` and its like of OpenSHMEM 1.6, without symmetric memory.
+    #[doc(alias("MPI_Allreduce", "allreduce"))]
+    #[track_caller]
+    pub fn reduce_value<T: Datum, O: ReduceOp<T>>(&self, value: T, op: O) -> T {
+        if size_of::<T>() > PLACE {
+            let all = self.all_gather(value);
+            let made = all.into_iter().reduce(|a, b| op.combine(a, b));
+            return made.expect("a team has members");
+        }
+        self.in_place(value, |rt, place| {
+            // SAFETY: the place holds a `T`, which the function is for; `op` exists.
+            unsafe { rt.team_reduce(self, place, place, 1, size_of::<T>(), combine::<T, O>) };
+        })
+    }
+
+    /// Puts a value of at most [`PLACE`] bytes where `collective` finds it; gives what is there then.
+    #[inline]
+    #[track_caller]
+    fn in_place<T: Datum>(&self, value: T, collective: impl FnOnce(&Runtime, Sym)) -> T {
+        let (rt, _guard) = self.enter();
+        let place = self.next_place();
+        let mut out = MaybeUninit::<T>::uninit();
+        // SAFETY: the place has room for the value and is this member's own; any bytes are a value.
+        unsafe {
+            access::copy((&raw const value).cast(), rt.own(place), size_of::<T>());
+            collective(rt, Sym::new(place));
+            access::copy(rt.own(place), out.as_mut_ptr().cast(), size_of::<T>());
+            out.assume_init()
+        }
+    }
+
+    /// The sum of the values of the members before this one; member 0 gets zero. Where a member's part of a
+    /// common array begins, for instance, is this of the parts' lengths.
+    ///
+    /// ```
+    /// # let world = shmem::init().unwrap();
+    /// assert_eq!(world.sum_before(10), 10 * world.my_pe());
+    /// ```
+    ///
+    /// **Collective** over the team.
+    ///
+    /// # Panics
+    /// As [`sync`](Self::sync). Types of more than 256 bytes do not compile.
+    ///
+    /// # Spec
+    /// As `shmem_sum_exscan` of OpenSHMEM 1.6, without symmetric memory.
+    #[doc(alias("MPI_Exscan", "exscan"))]
+    #[track_caller]
+    pub fn sum_before<T: Arithmetic>(&self, value: T) -> T {
+        const {
+            assert!(
+                size_of::<T>() <= PLACE,
+                "at most 256 bytes can be summed so"
+            )
+        };
+        self.in_place(value, |rt, place| {
+            // SAFETY: the place holds a `T`, which the function is for.
+            unsafe {
+                rt.team_scan(
+                    self,
+                    place,
+                    place,
+                    1,
+                    size_of::<T>(),
+                    combine::<T, Sum>,
+                    true,
+                );
+            }
+        })
+    }
+}
+
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $name:ident: $bound:ident, $op:ident, $spec:literal;)*) => {
+        impl Team { $(
+            $(#[$doc])*
+            ///
+            /// **Collective** over the team.
+            ///
+            /// # Panics
+            /// As [`sync`](Self::sync).
+            ///
+            /// # Spec
+            #[doc = concat!("As `", $spec, "` of OpenSHMEM 1.6, without symmetric memory.")]
+            #[track_caller]
+            pub fn $name<T: $bound>(&self, value: T) -> T {
+                self.reduce_value(value, $op)
+            }
+        )* }
+    };
+}
+
+reductions! {
+    /// The sum of the values of all members, element by element where they are arrays; integers wrap.
+    ///
+    /// ```
+    /// # let world = shmem::init().unwrap();
+    /// assert_eq!(world.sum(2), 2 * world.n_pes());
+    /// assert_eq!(world.sum([0.5, 1.0]), [0.5, 1.0].map(|x| x * world.n_pes() as f64));
+    /// ```
+    sum: Arithmetic, Sum, "shmem_sum_reduce";
+    /// The product of the values of all members, element by element where they are arrays; integers wrap.
+    prod: Arithmetic, Prod, "shmem_prod_reduce";
+    /// The smallest of the values of all members. A NaN loses against a number.
+    min: Number, Min, "shmem_min_reduce";
+    /// The largest of the values of all members. A NaN loses against a number.
+    max: Number, Max, "shmem_max_reduce";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_what_members_gave() {
+        let parts = Parts::new(vec![1, 2, 3], vec![2, 2, 3]);
+        assert!(parts.parts().eq([&[1, 2][..], &[], &[3]]));
+        assert_eq!((parts.len(), parts.part(2)), (3, &[3][..]));
+        assert_eq!(parts.into_vec(), [1, 2, 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no part 1: 1 members")]
+    fn there_are_as_many_parts_as_members() {
+        Parts::new(vec![1, 2, 3], vec![3]).part(1);
+    }
+
+    #[test]
+    fn parts_of_a_window_are_found() {
+        let ends = [3, 3, 7, 7, 7, 20, 20];
+        let first = |at| first_after(ends.len(), |i| ends[i], at);
+        assert_eq!([0, 2, 3, 6, 7, 19].map(first), [0, 0, 2, 2, 5, 5]);
+        assert_eq!(range(|i| ends[i], 2), 3..7);
+        assert_eq!(common(&(3..7), &(0..5)), 3..5);
+        assert!(common(&(3..7), &(8..9)).is_empty() && common(&(8..9), &(3..7)).is_empty());
+    }
+}
