@@ -84,6 +84,7 @@ mod signal;
 mod allocate;
 mod collectives;
 mod lock;
+mod views;
 
 mod init_finalize;
 mod world;
@@ -91,7 +92,10 @@ mod world;
 pub mod raw;
 
 pub use allocate::Hints;
-pub use allocate::typed::{alloc, alloc_aligned, alloc_uninit, alloc_with_hints, free, realloc};
+pub use allocate::scratch::{Arrays, scratch};
+pub use allocate::typed::{
+    alloc, alloc_aligned, alloc_from, alloc_uninit, alloc_with_hints, free, realloc,
+};
 pub use atomics::{
     atomic_add, atomic_and, atomic_compare_exchange, atomic_compare_swap, atomic_compare_swap_nbi,
     atomic_fetch, atomic_fetch_add, atomic_fetch_add_nbi, atomic_fetch_and, atomic_fetch_and_nbi,
@@ -99,6 +103,7 @@ pub use atomics::{
     atomic_fetch_xor, atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap,
     atomic_swap_nbi, atomic_xor,
 };
+pub use collectives::unequal::alltoallv;
 pub use collectives::values::Parts;
 pub use collectives::{api::*, op::*};
 pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
@@ -108,6 +113,7 @@ pub use init_finalize::{global_exit, initialized, thread_level};
 pub use lock::{Lock, LockGuard};
 pub use nonblocking::{Nbi, nbi};
 pub use order::{fence, pe_quiet, quiet};
+pub use rma::between::*;
 pub use rma::typed::*;
 pub use runtime::ThreadLevel;
 pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
@@ -115,6 +121,8 @@ pub use symmetric::address::pe_accessible;
 pub use symmetric::array::SymSlice;
 pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
 pub use version::{SPEC_VERSION, VENDOR, info_name, info_version};
+pub use views::grid::SymGrid;
+pub use views::scalar::{Sym, alloc_value};
 pub use wait::typed::{
     signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
     test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,

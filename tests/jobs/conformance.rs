@@ -82,6 +82,13 @@ fn collectives_pass(options: &str, env: &[(&str, &str)]) {
         "collectives_on_teams",
         "long_collectives_on_teams",
         "exchange_on_teams",
+        "sums_of_values",
+        "values_from_everywhere",
+        "values_back_to_back",
+        "all_values",
+        "parts_of_all_lengths",
+        "values_on_teams",
+        "unequal_exchange",
     ];
     let job = shmrun(options, CHECKS).envs(env.iter().copied());
     let out = job.succeed();

@@ -2,9 +2,11 @@
 //!
 //! * This file: over addresses and byte counts, for every interface.
 //! * [`typed`]: for arrays.
+//! * [`scratch`](mod@scratch): for the time of a function.
 //! * [`request`]: how PEs that ask for different things are found out.
 
 mod request;
+pub(crate) mod scratch;
 pub(crate) mod typed;
 
 use std::ops::BitOr;
@@ -87,10 +89,15 @@ impl Collective {
         )))
     }
 
+    /// [`compare`](Self::compare)s what PEs want to allocate.
+    fn compare_allocation(&self, bytes: usize, align: usize) {
+        self.compare(Request::Allocate { bytes, align });
+    }
+
     /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
     /// demand.
     pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
-        self.compare(Request::Allocate { bytes, align });
+        self.compare_allocation(bytes, align);
         let at = self.take(bytes, align, zeroed)?;
         self.barrier_all();
         Ok(at)
@@ -199,7 +206,7 @@ pub fn allocate(bytes: usize, align: usize, zeroed: bool) -> Result<*mut u8, Err
     );
     let rt = collective();
     if bytes == 0 {
-        rt.compare(Request::Allocate { bytes, align });
+        rt.compare_allocation(bytes, align);
         return Ok(std::ptr::null_mut());
     }
     rt.allocate(bytes, align, zeroed)

@@ -38,6 +38,35 @@ pub fn alloc_uninit<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
     take(len, align_of::<T>(), false)
 }
 
+/// As [`alloc`], with the elements that each PE gives, as many as the others.
+///
+/// ```
+/// # fn main() -> Result<(), shmem::Error> {
+/// # let _world = shmem::init()?;
+/// let ranks = shmem::alloc_from(&[shmem::my_pe() as u32, 7])?;
+/// let last = shmem::n_pes() - 1;
+/// assert_eq!(shmem::get_vec(ranks, last), [last as u32, 7]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As for [`alloc`].
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_malloc`.
+#[track_caller]
+pub fn alloc_from<T: Datum>(values: &[T]) -> Result<SymSlice<T>, Error> {
+    let (rt, bytes, align) = (collective(), size_of_val(values), align_of::<T>());
+    rt.compare_allocation(bytes, align);
+    let at = rt.take(bytes, align, false)?;
+    let array = SymSlice::from_raw(at.offset(), values.len());
+    array.write_from(values);
+    // Nobody uses what another PE has not filled.
+    rt.barrier_all();
+    Ok(array)
+}
+
 /// As [`alloc`], at an address that is a multiple of `align` bytes on every PE.
 ///
 /// ```

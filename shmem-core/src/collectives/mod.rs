@@ -78,6 +78,7 @@ mod reduce;
 mod scan;
 mod select;
 mod split;
+pub(crate) mod unequal;
 pub(crate) mod values;
 
 pub use active::SYNC_SIZE;

@@ -1,11 +1,11 @@
-//! Collectives of plain values: what a member gives lies in a place of its slot, and nobody needs symmetric
-//! memory for it.
+//! Collectives of plain values, for which nobody needs symmetric memory.
 //!
-//! The place is source and destination at once. There are two, used in turn: where the root of a broadcast
-//! writes to members that have not arrived, one of these may still have the value before in its place, but
-//! not the one before that, as the root has met all of them since.
+//! What a member gives to a reduction lies in a place of its slot, which is source and destination at once:
+//! others touch it only between its arrival and its release. A broadcast is not such a collective, as its
+//! root may be many of them ahead of the others; so it is a gathering to which only the root gives
+//! something.
 //!
-//! What all members give is put together in the box that leaders show, as much at a time as it holds.
+//! What is gathered is put together in the box that leaders show, as much at a time as it holds.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
@@ -19,7 +19,7 @@ use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{BOX, PLACE, SHOWN, STAGED, STAGING};
+use crate::team::slots::{BOX, SHOWN, STAGED, STAGING, VALUE, VALUE_SIZE};
 
 const _: () = assert!(BOX <= STAGED);
 
@@ -239,24 +239,9 @@ impl Team {
     #[track_caller]
     pub fn broadcast_value<T: Datum>(&self, value: T, root: usize) -> T {
         self.check_root(root);
-        let (rt, _guard) = self.enter();
-        let (from, size) = ((&raw const value).cast::<u8>(), size_of::<T>());
-        let mut out = MaybeUninit::<T>::uninit();
-        let to = out.as_mut_ptr().cast::<u8>();
-        for start in (0..size).step_by(PLACE) {
-            let (len, place) = (PLACE.min(size - start), self.next_place());
-            // SAFETY: pieces of two values, and a place that has room for one.
-            unsafe {
-                if self.my_pe() == root {
-                    access::copy(from.add(start), rt.own(place), len);
-                }
-                let place_of_all = Sym::new(place);
-                rt.team_broadcast(self, place_of_all, place_of_all, len, root, false);
-                access::copy(rt.own(place), to.add(start), len);
-            }
-        }
-        // SAFETY: all bytes are written, and any are a value.
-        unsafe { out.assume_init() }
+        let only_root = |i| usize::from(i >= root);
+        let got = self.gather(&[value], only_root);
+        got[0]
     }
 
     /// What the values of all members make together by `op`: [`Sum`], [`Min`](crate::Min),
@@ -273,7 +258,7 @@ impl Team {
     /// ```
     ///
     /// **Collective** over the team. Results do not vary between runs with the same layout of PEs on nodes.
-    /// Of types of more than 256 bytes every member gathers all values.
+    /// Of types of more than 512 bytes every member gathers all values.
     ///
     /// # Panics
     /// As [`sync`](Self::sync).
@@ -283,7 +268,7 @@ impl Team {
     #[doc(alias("MPI_Allreduce", "allreduce"))]
     #[track_caller]
     pub fn reduce_value<T: Datum, O: ReduceOp<T>>(&self, value: T, op: O) -> T {
-        if size_of::<T>() > PLACE {
+        if size_of::<T>() > VALUE_SIZE {
             let all = self.all_gather(value);
             let made = all.into_iter().reduce(|a, b| op.combine(a, b));
             return made.expect("a team has members");
@@ -294,12 +279,12 @@ impl Team {
         })
     }
 
-    /// Puts a value of at most [`PLACE`] bytes where `collective` finds it; gives what is there then.
+    /// Puts a value of at most [`VALUE_SIZE`] bytes where `collective` finds it; gives what is there then.
     #[inline]
     #[track_caller]
     fn in_place<T: Datum>(&self, value: T, collective: impl FnOnce(&Runtime, Sym)) -> T {
         let (rt, _guard) = self.enter();
-        let place = self.next_place();
+        let place = self.slot(VALUE);
         let mut out = MaybeUninit::<T>::uninit();
         // SAFETY: the place has room for the value and is this member's own; any bytes are a value.
         unsafe {
@@ -321,7 +306,7 @@ impl Team {
     /// **Collective** over the team.
     ///
     /// # Panics
-    /// As [`sync`](Self::sync). Types of more than 256 bytes do not compile.
+    /// As [`sync`](Self::sync). Types of more than 512 bytes do not compile.
     ///
     /// # Spec
     /// As `shmem_sum_exscan` of OpenSHMEM 1.6, without symmetric memory.
@@ -330,8 +315,8 @@ impl Team {
     pub fn sum_before<T: Arithmetic>(&self, value: T) -> T {
         const {
             assert!(
-                size_of::<T>() <= PLACE,
-                "at most 256 bytes can be summed so"
+                size_of::<T>() <= VALUE_SIZE,
+                "at most 512 bytes can be summed so"
             )
         };
         self.in_place(value, |rt, place| {

@@ -51,6 +51,11 @@ impl Parts {
         }
     }
 
+    /// Whether all of the segment is one part, which is registered in init.
+    pub(crate) const fn are_one(&self) -> bool {
+        self.count == 1
+    }
+
     /// A segment of `len` bytes, of which the heap begins at `start`, in growing parts.
     pub(crate) fn growing(start: usize, len: usize) -> Self {
         let heap = len.saturating_sub(start);

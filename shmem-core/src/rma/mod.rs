@@ -4,6 +4,7 @@
 //! connection that the first operation makes. This file has the engine, which knows addresses and
 //! byte counts; [`strided`] copies that leave gaps, and [`typed`] the routines of the crate.
 
+pub(crate) mod between;
 mod strided;
 pub(crate) mod typed;
 

@@ -312,6 +312,29 @@ impl<T: Datum> SymSlice<T> {
     }
 }
 
+/// This PE's elements, one by one.
+impl<T: Datum + PartialEq> PartialEq<[T]> for SymSlice<T> {
+    fn eq(&self, other: &[T]) -> bool {
+        self.len == other.len() && self.iter().zip(other).all(|(mine, other)| mine == *other)
+    }
+}
+
+macro_rules! equal {
+    ($($other:ty $(, $n:ident)?;)*) => { $(
+        /// This PE's elements, one by one.
+        impl<T: Datum + PartialEq $(, const $n: usize)?> PartialEq<$other> for SymSlice<T> {
+            fn eq(&self, other: &$other) -> bool {
+                *self == other[..]
+            }
+        }
+    )* };
+}
+equal! {
+    &[T];
+    Vec<T>;
+    [T; N], N;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ mod members;
 pub(crate) mod slots;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shmem_node::barrier::NodeBarrier;
 use shmem_node::segment::NodeView;
@@ -91,8 +91,6 @@ pub struct Team {
     meeting: AtomicBool,
     /// In which, or was last; and how many it has begun: in the upper half.
     now: AtomicU64,
-    /// How many values it has given to collectives.
-    values: AtomicU32,
     /// The [life](Runtime::life) in which the team was split, whose finalize it does not
     /// outlive; `None` for those that exist in each.
     life: Option<u32>,
@@ -201,7 +199,6 @@ impl Team {
             mapping,
             meeting: AtomicBool::new(false),
             now: AtomicU64::new(0),
-            values: AtomicU32::new(0),
             life: None,
         }
     }
@@ -322,13 +319,6 @@ impl Team {
         let now = self.now.load(Ordering::Relaxed);
         let call = Call::from_number(now as u8).unwrap_or(Call::Sync);
         (call, (now >> 32) as u32)
-    }
-
-    /// Offset in every member's segment of the place of the next value. Only for who is in a collective.
-    pub(crate) fn next_place(&self) -> usize {
-        let turn = self.values.load(Ordering::Relaxed).wrapping_add(1);
-        self.values.store(turn, Ordering::Relaxed);
-        self.slot(slots::PLACES + (turn % 2) as usize * slots::PLACE)
     }
 
     /// What the team is, as others are told of it.

@@ -53,10 +53,10 @@ pub(crate) const LINES: usize = 3 << 10;
 pub(crate) const LINES_APART: usize = 256;
 /// Bytes of data that a line has; a number follows.
 pub(crate) const LINE_DATA: usize = LINE - 8;
-/// Two places for the value that this member gives to a collective and gets from it.
-pub(crate) const PLACES: usize = LINES + 2 * LINES_APART;
-/// Bytes of one.
-pub(crate) const PLACE: usize = 256;
+/// A value that this member gives to a reduction, and what it gets from that.
+pub(crate) const VALUE: usize = LINES + 2 * LINES_APART;
+/// Bytes of the place for it.
+pub(crate) const VALUE_SIZE: usize = 512;
 
 // The boxes. See `collectives::links` for who writes them when.
 /// Where messages of other leaders land.
@@ -75,8 +75,8 @@ pub(crate) const STAGED: usize = 2 * PIECE;
 pub(crate) const PIECE: usize = 12 << 10;
 
 const _: () = assert!(ANNOUNCED + LINE <= LINES);
-const _: () = assert!(LINES + LINES_APART + LINE <= PLACES);
-const _: () = assert!(PLACES + 2 * PLACE <= LANDING);
+const _: () = assert!(LINES + LINES_APART + LINE <= VALUE);
+const _: () = assert!(VALUE + VALUE_SIZE <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);
 const _: () = assert!(STAGING + STAGED <= SLOT_SIZE);
 const _: () = assert!(MAX_TEAMS * SLOT_SIZE <= INTERNAL_SIZE);

@@ -22,6 +22,7 @@ mod signals;
 mod strided;
 mod teams;
 mod threads;
+mod values;
 mod waiting;
 
 use progress::Progress;
@@ -58,6 +59,7 @@ fn main() -> Result<(), shmem::Error> {
         locks::CHECKS,
         collectives::CHECKS,
         teams::CHECKS,
+        values::CHECKS,
         churn::CHECKS,
         active_sets::CHECKS,
         memory::CHECKS,

@@ -1,0 +1,5 @@
+//! Symmetric arrays as something more than arrays: one element, with everything that can be done with it; a
+//! matrix, whose parts are strided.
+
+pub(crate) mod grid;
+pub(crate) mod scalar;
