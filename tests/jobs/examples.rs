@@ -2,7 +2,7 @@
 
 use shmem_testkit::needs::lacks_descriptors;
 
-use crate::programs::{HEAT2D, HELLO, HISTOGRAM, RING, shmrun};
+use crate::programs::{BLOCK_ARRAY, HASH_MAP, HEAT2D, HELLO, HISTOGRAM, RING, WORK_QUEUE, shmrun};
 
 fn run(options: &str, program: &[&str]) -> String {
     shmrun(options, program).succeed()
@@ -58,6 +58,15 @@ fn histogram_with_atomics_by_owners() {
 fn heat2d() {
     for options in LAYOUTS {
         run(options, &[HEAT2D]);
+    }
+}
+
+#[test]
+fn structures_of_all_pes() {
+    for options in LAYOUTS {
+        for program in [BLOCK_ARRAY, HASH_MAP, WORK_QUEUE] {
+            run(options, &[program]);
+        }
     }
 }
 

@@ -29,4 +29,5 @@ mod pmi_store;
 mod programs;
 mod registration;
 mod transport;
+mod tutorial;
 mod waiting;

@@ -13,11 +13,13 @@ macro_rules! programs {
 
 programs! {
     SHMRUN = "shmrun-under-test";
+    BLOCK_ARRAY = "block-array";
     BUSY = "busy";
     CONFORMANCE = "conformance";
     COSTS = "costs";
     CRASH = "crash";
     HANGS = "hangs";
+    HASH_MAP = "hash-map";
     HEAT2D = "heat2d";
     HELLO = "hello";
     HISTOGRAM = "histogram";
@@ -33,7 +35,14 @@ programs! {
     PMI_STORE = "pmi-store";
     RING = "ring";
     STATICS = "statics";
+    STEP1_HELLO = "step1-hello";
+    STEP2_PUT = "step2-put";
+    STEP3_VALUES = "step3-values";
+    STEP4_ATOMICS = "step4-atomics";
+    STEP5_SIGNALS = "step5-signals";
+    STEP6_HALO = "step6-halo";
     WAITING = "waiting-under-test";
+    WORK_QUEUE = "work-queue";
 }
 
 /// A job of `shmrun` with options such as `"-n 4 --nodes 2"`.
