@@ -4,7 +4,8 @@ const NUMBERS: u64 = 20_000;
 const AT_ONCE: u64 = 100;
 
 fn is_prime(n: u64) -> bool {
-    n > 1 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d))
+    let mut divisors = (2..).take_while(|d| d * d <= n);
+    n > 1 && divisors.all(|d| !n.is_multiple_of(d))
 }
 
 fn main() {

@@ -24,17 +24,19 @@
 //!
 //! # Map
 //! * [`run`], or [`init`] and [`World`]; [`my_pe`], [`n_pes`]: the job.
-//! * [`alloc`], [`realloc`], [`free`], [`SymSlice`]: symmetric memory.
-//! * [`put`], [`get`], [`p`], [`g`], [`iput`], [`iget`], [`ibput`], [`ibget`], [`nbi`]:
-//!   one-sided copies.
+//! * [`alloc`], [`alloc_from`], [`realloc`], [`free`], [`scratch()`]: symmetric memory. [`SymSlice`]: an array there;
+//!   [`Sym`]: a value; [`SymGrid`]: a matrix, or a rectangle of one.
+//! * [`put`], [`get`], [`get_vec`], [`p`], [`g`]: one-sided copies; [`put_sym`] and [`get_sym`] between symmetric arrays;
+//!   [`iput`], [`iget`], [`ibput`], [`ibget`] with strides; [`nbi`] for many at a time.
 //! * [`atomic_fetch_add`] and its like: atomics on any PE's words. [`put_signal`]: data that tells
 //!   when it has come.
 //! * [`fence`], [`quiet`], [`pe_quiet`]: order and completion; [`Context`] for separate streams of
 //!   operations, which complete by themselves. [`wait_until`], [`test()`], [`wait_until_any`] and
 //!   its like: waiting for others. [`Lock`].
 //! * [`Team`]: sets of PEs with numbers and collectives of their own.
-//! * [`barrier_all`], [`broadcast`], [`reduce`], [`sum_inscan`], [`fcollect`], [`collect`],
-//!   [`alltoall`]: collectives of all PEs.
+//! * [`barrier_all`]; collectives of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],
+//!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`sum_inscan`], [`fcollect`], [`collect`],
+//!   [`alltoall`]; of parts of any length: [`alltoallv`].
 //!
 //! # Threads
 //! All threads of a PE may communicate at the same time, as with `SHMEM_THREAD_MULTIPLE` of
