@@ -4,9 +4,9 @@
 #   ci/suites.sh [--suite NAME]... [--prefix DIR] [--layouts LIST] [--only PROGRAM] DIR
 #
 # DIR gets the sources (cloned from GitHub unless they are there: tests-sos, specification,
-# tests-uh) and the programs; it lies outside of the repository. Without --prefix the library is
+# tests-uh; shmem4py from PyPI) and the programs; it lies outside of the repository. Without --prefix the library is
 # built and installed below DIR first. A layout is PESxNODES. Suites: sos-unit, sos-spec,
-# spec-examples, uh.
+# spec-examples, uh, shmem4py.
 #
 # Each run gives a line `RESULT suite program layout verdict seconds`, with a verdict of pass, fail,
 # timeout, build (does not compile) or skip; a table follows. A failure that the specification
@@ -31,7 +31,7 @@ done
 dir=$(cd "$called_from" && realpath -m "$1")
 mkdir -p "$dir"
 case $dir/ in "$PWD"/*) echo "suites.sh: $dir is inside the repository" >&2; exit 2 ;; esac
-[ ${#suites[@]} -gt 0 ] || suites=(sos-unit sos-old sos-spec spec-examples uh)
+[ ${#suites[@]} -gt 0 ] || suites=(sos-unit sos-old sos-spec spec-examples uh shmem4py)
 limit=${SUITE_TIMEOUT:-120}
 
 if [ -z "${OSHCC:-}" ] && [ -z "$prefix" ]; then
@@ -155,8 +155,31 @@ uh() {
     done
 }
 
+# The binding for Python: built as its users build it, in an environment of its own.
+shmem4py() {
+    local env=$dir/shmem4py-env sources=$dir/shmem4py-1.0.0 file program
+    [ -d "$sources" ] || {
+        pip3 download --quiet --no-deps --no-binary :all: --dest "$dir" shmem4py==1.0.0
+        tar -xf "$sources.tar.gz" -C "$dir"
+    }
+    [ -x "$env/bin/python" ] || {
+        python3 -m venv "$env"
+        "$env/bin/pip" install --quiet 'numpy<1.24' cffi setuptools wheel
+    }
+    PATH=$(dirname "$(command -v "$OSHCC")"):$PATH CFLAGS=-DPySHMEM_VENDOR_Sandia=1 "$env/bin/pip" install --quiet --no-build-isolation \
+        --force-reinstall --no-deps --no-cache-dir "$sources.tar.gz"
+    for file in "$sources"/test/test_*.py; do
+        program=$(basename "$file" .py)
+        printf '#!/bin/sh\ncd %q && exec %q -m unittest -q %q\n' \
+            "$sources/test" "$env/bin/python" "$program" >"$dir/$program"
+        chmod +x "$dir/$program"
+        run shmem4py "$program" "$dir/$program" 0 OK FAILED
+    done
+}
+
 for suite in "${suites[@]}"; do
     case $suite in
+        shmem4py) shmem4py ;;
         sos-unit) sos sos-unit unit '' ;;
         sos-old) sos sos-old unit -DENABLE_DEPRECATED_TESTS ;;
         sos-spec) sos sos-spec spec-example '' ;;

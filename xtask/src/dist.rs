@@ -18,6 +18,7 @@ use flate2::{Compression, GzBuilder};
 use crate::build::{Products, workspace};
 use crate::error::Error;
 use crate::install::{Destination, VERSION, files_below, install};
+use crate::wheel;
 
 /// What makes cargo take the crates from the tree itself.
 const VENDORED: &str = r#"
@@ -36,6 +37,13 @@ pub struct Archive {
     pub path: PathBuf,
     /// The newest version of glibc that a program in it asks for, as in `2.34`.
     pub glibc: Option<String>,
+}
+
+impl Archive {
+    fn new(path: PathBuf, glibc: Option<(u32, u32)>) -> Self {
+        let glibc = glibc.map(|(major, minor)| format!("{major}.{minor}"));
+        Self { path, glibc }
+    }
 }
 
 /// A directory that goes with this value.
@@ -64,16 +72,34 @@ impl Drop for Staging {
 pub fn relocatable(products: &Products, dir: &Path) -> Result<Archive, Error> {
     let staging = Staging::new(dir)?;
     let name = format!("shmem-{VERSION}-{}-linux-gnu", std::env::consts::ARCH);
-    let root = staging.0.join(&name);
-    install(products, &Destination::new(&root, None)?)?;
+    let glibc = stage(products, &staging.0.join(&name))?;
+    let path = pack(&staging.0, &name, date()?, dir)?;
+    Ok(Archive::new(path, glibc))
+}
+
+/// Packs an installation of `products` into `dir` as a wheel, for environments of Python.
+///
+/// # Errors
+/// At the first file that cannot be read or written; if the programs ask for no glibc.
+pub fn wheel(products: &Products, dir: &Path) -> Result<Archive, Error> {
+    let staging = Staging::new(dir)?;
+    let root = staging.0.join("root");
+    let glibc = stage(products, &root)?;
+    let known = glibc.ok_or_else(|| {
+        Error::Place("wheels are for glibc, which these programs do not use".into())
+    })?;
+    Ok(Archive::new(wheel::pack(&root, known, dir)?, glibc))
+}
+
+/// Installs `products` at `root`; gives the newest version of glibc that they ask for.
+fn stage(products: &Products, root: &Path) -> Result<Option<(u32, u32)>, Error> {
+    install(products, &Destination::new(root, None)?)?;
     let mut glibc = None;
     for built in [&products.shmrun, &products.shmem_info, &products.shared] {
         let bytes = fs::read(built).map_err(|e| Error::io("read", built, e))?;
         glibc = glibc.max(newest_glibc(&bytes));
     }
-    let path = pack(&staging.0, &name, date()?, dir)?;
-    let glibc = glibc.map(|(major, minor)| format!("{major}.{minor}"));
-    Ok(Archive { path, glibc })
+    Ok(glibc)
 }
 
 /// Packs what version control has, and the crates that it needs, into `dir`.

@@ -21,9 +21,9 @@ use crate::pages;
 /// The shared library's own name: 1 is the major version of the OpenSHMEM interface.
 pub const SONAME: &str = "libshmem.so.1";
 /// The name of the file behind it.
-const REAL_NAME: &str = "libshmem.so.1.6.0";
+pub(crate) const REAL_NAME: &str = "libshmem.so.1.6.0";
 /// The list of what was installed, which uninstall goes by.
-const MANIFEST: &str = "share/shmem/manifest";
+pub(crate) const MANIFEST: &str = "share/shmem/manifest";
 
 const WRAPPER: &str = include_str!("../files/oshcc");
 const RUNNER: &str = include_str!("../files/oshrun");

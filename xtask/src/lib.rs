@@ -12,3 +12,4 @@ pub mod error;
 pub mod install;
 pub mod object;
 pub mod pages;
+mod wheel;

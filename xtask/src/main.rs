@@ -29,8 +29,11 @@ enum Chore {
         #[arg(long, value_name = "DIR", default_value = "target/packages")]
         out: PathBuf,
         /// The sources, with all crates that they need
-        #[arg(long, conflicts_with_all = ["verbs", "profile"])]
+        #[arg(long, conflicts_with_all = ["verbs", "profile", "wheel"])]
         source: bool,
+        /// The installation as a wheel, for environments of Python
+        #[arg(long)]
+        wheel: bool,
         /// Build for RDMA devices too (feature `verbs`)
         #[arg(long)]
         verbs: bool,
@@ -81,13 +84,16 @@ fn run(chore: Chore) -> Result<String, Error> {
         Chore::Dist {
             out,
             source,
+            wheel,
             verbs,
             profile,
         } => {
             std::fs::create_dir_all(&out).map_err(|e| Error::io("make directory", &out, e))?;
-            let archive = match source {
-                true => dist::source(&out)?,
-                false => dist::relocatable(&Build { profile, verbs }.run()?, &out)?,
+            let products = || Build { profile, verbs }.run();
+            let archive = match (source, wheel) {
+                (true, _) => dist::source(&out)?,
+                (_, true) => dist::wheel(&products()?, &out)?,
+                _ => dist::relocatable(&products()?, &out)?,
             };
             let needs = archive
                 .glibc
