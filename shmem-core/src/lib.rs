@@ -23,20 +23,21 @@
 //! Run it with `shmrun -n 4 ./program`. Alone it is a job of one PE.
 //!
 //! # Map
-//! * [`run`], or [`init`] and [`World`]; [`my_pe`], [`n_pes`]: the job.
-//! * [`alloc`], [`alloc_from`], [`realloc`], [`free`], [`scratch()`]: symmetric memory. [`SymSlice`]: an array there;
-//!   [`Sym`]: a value; [`SymGrid`]: a matrix, or a rectangle of one.
-//! * [`put`], [`get`], [`get_vec`], [`p`], [`g`]: one-sided copies; [`put_sym`] and [`get_sym`] between symmetric arrays;
-//!   [`iput`], [`iget`], [`ibput`], [`ibget`] with strides; [`nbi`] for many at a time.
-//! * [`atomic_fetch_add`] and its like: atomics on any PE's words. [`put_signal`]: data that tells
-//!   when it has come.
-//! * [`fence`], [`quiet`], [`pe_quiet`]: order and completion; [`Context`] for separate streams of
-//!   operations, which complete by themselves. [`wait_until`], [`test()`], [`wait_until_any`] and
-//!   its like: waiting for others. [`Lock`].
-//! * [`Team`]: sets of PEs with numbers and collectives of their own.
-//! * [`barrier_all`]; collectives of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],
-//!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`sum_inscan`], [`fcollect`], [`collect`],
-//!   [`alltoall`]; of parts of any length: [`alltoallv`].
+//! Everything is here, in the root, and once more by topic:
+//!
+//! * [`job`]: [`run`], or [`init`] and [`World`]; [`my_pe`], [`n_pes`]; [`Error`].
+//! * [`memory`]: [`alloc`], [`free`], [`scratch()`]. [`SymSlice`], an array on every PE; [`Sym`], a value; [`SymGrid`], a
+//!   matrix; [`Datum`], what may lie there.
+//! * [`one_sided`]: [`put`], [`get`], [`p`], [`g`]; with strides; between symmetric arrays; [`nbi`] for many at a time.
+//! * [`atomic`]: [`atomic_fetch_add`] and its like, on any PE's words.
+//! * [`ordering`]: [`fence`], [`quiet`].
+//! * [`waiting`]: [`wait_until`] and its like; [`put_signal`], data that tells when it has come; [`Lock`].
+//! * [`contexts`]: [`Context`], a stream of operations that are completed by themselves.
+//! * [`teams`]: [`Team`], a set of PEs with numbers and collectives of its own.
+//! * [`collective`]: [`barrier_all`]; of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],
+//!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`fcollect`], [`alltoall`]; of parts of any
+//!   length: [`alltoallv`].
+//! * [`raw`]: addresses and byte counts, for other languages.
 //!
 //! # Threads
 //! All threads of a PE may communicate at the same time, as with `SHMEM_THREAD_MULTIPLE` of
@@ -93,45 +94,27 @@ mod world;
 
 pub mod raw;
 
-pub use allocate::Hints;
-pub use allocate::scratch::{Arrays, scratch};
-pub use allocate::typed::{
-    alloc, alloc_aligned, alloc_from, alloc_uninit, alloc_with_hints, free, realloc,
-};
-pub use atomics::{
-    atomic_add, atomic_and, atomic_compare_exchange, atomic_compare_swap, atomic_compare_swap_nbi,
-    atomic_fetch, atomic_fetch_add, atomic_fetch_add_nbi, atomic_fetch_and, atomic_fetch_and_nbi,
-    atomic_fetch_inc, atomic_fetch_inc_nbi, atomic_fetch_nbi, atomic_fetch_or, atomic_fetch_or_nbi,
-    atomic_fetch_xor, atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap,
-    atomic_swap_nbi, atomic_xor,
-};
-pub use collectives::unequal::alltoallv;
-pub use collectives::values::Parts;
-pub use collectives::{api::*, op::*};
-pub use context::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
-pub use datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
-pub use error::Error;
-pub use init_finalize::{global_exit, initialized, thread_level};
-pub use lock::{Lock, LockGuard};
-pub use nonblocking::{Nbi, nbi};
-pub use order::{fence, pe_quiet, quiet};
-pub use rma::between::*;
-pub use rma::typed::*;
-pub use runtime::ThreadLevel;
-pub use signal::{SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set};
-pub use symmetric::address::pe_accessible;
-pub use symmetric::array::SymSlice;
-pub use team::{MAX_TEAMS, Members, Team, TeamConfig};
-pub use version::{SPEC_VERSION, VENDOR, info_name, info_version};
-pub use views::grid::SymGrid;
-pub use views::scalar::{Sym, alloc_value};
-pub use wait::typed::{
-    signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
-    test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
-    wait_until_any_vector, wait_until_some, wait_until_some_vector,
-};
-pub use wait::words::{Cmp, Waitable};
-pub use world::{World, init, init_thread, my_pe, n_pes, node_of, run};
+mod topics;
+
+#[doc(no_inline)]
+pub use atomic::*;
+#[doc(no_inline)]
+pub use collective::*;
+#[doc(no_inline)]
+pub use contexts::*;
+#[doc(no_inline)]
+pub use job::*;
+#[doc(no_inline)]
+pub use memory::*;
+#[doc(no_inline)]
+pub use one_sided::*;
+#[doc(no_inline)]
+pub use ordering::*;
+#[doc(no_inline)]
+pub use teams::*;
+pub use topics::*;
+#[doc(no_inline)]
+pub use waiting::*;
 
 /// The programs in the README are compiled and run as tests.
 #[cfg(doctest)]

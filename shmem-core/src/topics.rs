@@ -1,0 +1,81 @@
+//! The public interface by topic. Everything is in the root of the crate as well.
+
+/// A process in its job: how it comes in and leaves, who it is, what can go wrong.
+pub mod job {
+    pub use crate::error::Error;
+    pub use crate::init_finalize::{global_exit, initialized, thread_level};
+    pub use crate::runtime::ThreadLevel;
+    pub use crate::version::{SPEC_VERSION, VENDOR, info_name, info_version};
+    pub use crate::world::{World, init, init_thread, my_pe, n_pes, node_of, run};
+}
+
+/// Symmetric memory: how it is allocated, what may lie in it, and handles to it.
+pub mod memory {
+    pub use crate::allocate::Hints;
+    pub use crate::allocate::scratch::{Arrays, scratch};
+    pub use crate::allocate::typed::{
+        alloc, alloc_aligned, alloc_from, alloc_uninit, alloc_with_hints, free, realloc,
+    };
+    pub use crate::datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
+    pub use crate::symmetric::address::pe_accessible;
+    pub use crate::symmetric::array::SymSlice;
+    pub use crate::views::grid::SymGrid;
+    pub use crate::views::scalar::{Sym, alloc_value};
+}
+
+/// Copies from and to any PE's memory.
+pub mod one_sided {
+    pub use crate::nonblocking::{Nbi, nbi};
+    pub use crate::rma::between::*;
+    pub use crate::rma::typed::*;
+}
+
+/// Atomic operations on any PE's words of 32 and 64 bits.
+pub mod atomic {
+    pub use crate::atomics::{
+        atomic_add, atomic_and, atomic_compare_exchange, atomic_compare_swap,
+        atomic_compare_swap_nbi, atomic_fetch, atomic_fetch_add, atomic_fetch_add_nbi,
+        atomic_fetch_and, atomic_fetch_and_nbi, atomic_fetch_inc, atomic_fetch_inc_nbi,
+        atomic_fetch_nbi, atomic_fetch_or, atomic_fetch_or_nbi, atomic_fetch_xor,
+        atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap, atomic_swap_nbi,
+        atomic_xor,
+    };
+}
+
+/// Order of operations, and their completion.
+pub mod ordering {
+    pub use crate::order::{fence, pe_quiet, quiet};
+}
+
+/// Waiting for what other PEs do: words, signals that come with data, locks.
+pub mod waiting {
+    pub use crate::lock::{Lock, LockGuard};
+    pub use crate::signal::{
+        SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set,
+    };
+    pub use crate::wait::typed::{
+        signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
+        test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
+        wait_until_any_vector, wait_until_some, wait_until_some_vector,
+    };
+    pub use crate::wait::words::{Cmp, Waitable};
+}
+
+/// Streams of operations that are completed by themselves.
+pub mod contexts {
+    pub use crate::context::{
+        Context, ContextBuilder, Mode, Private, Serialized, Shareable, context,
+    };
+}
+
+/// Sets of PEs that number themselves anew.
+pub mod teams {
+    pub use crate::team::{MAX_TEAMS, Members, Team, TeamConfig};
+}
+
+/// What all PEs, or all members of a team, do together.
+pub mod collective {
+    pub use crate::collectives::unequal::alltoallv;
+    pub use crate::collectives::values::Parts;
+    pub use crate::collectives::{api::*, op::*};
+}
