@@ -155,7 +155,7 @@ impl Team {
 /// **Collective**; what this PE has started on the default context is complete on return.
 ///
 /// # Errors
-/// [`Error::HeapExhausted`](crate::Error::HeapExhausted), on all PEs alike.
+/// [`Error::HeapExhausted`], on all PEs alike.
 ///
 /// # Panics
 /// If there is not a part for each PE.

@@ -244,7 +244,7 @@ impl Team {
         got[0]
     }
 
-    /// What the values of all members make together by `op`: [`Sum`], [`Min`](crate::Min),
+    /// What the values of all members make together by `op`: [`Sum`], [`Min`],
     /// [`And`](crate::And) or another [`ReduceOp`], of which a closure is one.
     ///
     /// ```
