@@ -1,11 +1,13 @@
 //! Heat in a plate: a 2-D grid in blocks of rows, one block a PE. Each step needs a row from either
-//! neighbour; they are put straight into place with a flag behind each, so there is no barrier in
-//! the time loop.
+//! neighbour; both are put straight into place together, with a signal behind each, and nobody waits for
+//! their delivery, so there is neither quiet nor barrier in the time loop.
 //!
 //! Two buffers alternate. A PE writes a neighbour's buffer for step `s + 1` only after it has that
 //! neighbour's row of step `s`, and then the neighbour has finished with step `s - 1`.
 
-use shmem::{Cmp, Sum, SymSlice, barrier_all, my_pe, n_pes, p, put, reduce, wait_until};
+use shmem::{
+    Cmp, SignalOp, Sum, SymSlice, barrier_all, my_pe, n_pes, nbi_local, reduce, wait_until,
+};
 
 const WIDTH: usize = 32;
 const ROWS: usize = 64;
@@ -72,13 +74,14 @@ fn main() -> Result<(), shmem::Error> {
     for step in 1..=STEPS {
         let buffer = &halo[step % 2];
         // My first row is what comes from below for the PE above me, and so on.
-        for (to, slot, row) in [(up, 1, &grid[0]), (down, 0, &grid[rows - 1])] {
-            if let Some(pe) = to {
-                put(buffer[slot], row, pe);
-                shmem::fence();
-                p(flags.elem(slot), step as u64, pe);
+        nbi_local(|puts| {
+            for (to, slot, row) in [(up, 1, &grid[0]), (down, 0, &grid[rows - 1])] {
+                if let Some(pe) = to {
+                    let (flag, step) = (flags.elem(slot), step as u64);
+                    puts.put_signal(buffer[slot], row, flag, step, SignalOp::Set, pe);
+                }
             }
-        }
+        });
         let mut outside = [vec![0.0; WIDTH], vec![0.0; WIDTH]];
         for (from, slot) in [(up, 0), (down, 1)] {
             if from.is_some() {

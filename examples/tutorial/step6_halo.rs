@@ -34,8 +34,8 @@ fn main() {
         for step in 1..=STEPS {
             let (first, last) = ([cells[0]], [cells[CELLS - 1]]);
             let half = halo.row(step as usize % 2);
-            // Both are under way at once; `first` and `last` are borrowed as long as the scope.
-            shmem::nbi(|puts| {
+            // Both are under way at once; `first` and `last` are borrowed until they may be used again.
+            shmem::nbi_local(|puts| {
                 puts.put_signal(half.elem(0), &last, step_of.elem(0), step, Set, after);
                 puts.put_signal(half.elem(1), &first, step_of.elem(1), step, Set, before);
             });

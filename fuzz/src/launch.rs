@@ -2,7 +2,8 @@
 
 use shmem_launch::census::text::Job;
 use shmem_launch::census::{
-    Census, Compared, Doing, Example, Group, Life, Members, Place, Process, RankSet, Span, What,
+    Census, Compared, Doing, Example, Group, Life, Members, Place, Places, Process, RankSet, Span,
+    What,
 };
 use shmem_launch::frame::{
     Command, Frame, FrameReader, FromServer, InputTo, JobOptions, Launch, Machine, Machines,
@@ -183,6 +184,7 @@ fn census() -> Census {
         begun: Span::of(6),
         for_whom: RankSet::range(20..21),
         operations: 3,
+        places: Places::of("src/sort.rs:14".into()),
     });
     Census::of(1, groups)
 }

@@ -20,7 +20,7 @@ fn group(
     size: c_int,
     psync: *mut c_long,
 ) -> Option<(Group<'static>, usize, usize)> {
-    check::running(name);
+    check::collective(name);
     let number = |arg, value| check::count(name, arg, value);
     let (first, log, n) = (
         number("PE_start", start),
@@ -184,7 +184,7 @@ pub(crate) unsafe fn alltoalls<T>(
 }
 
 /// The work array is not needed.
-pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T>>(
+pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T> + Default>(
     name: &str,
     dest: *mut T,
     source: *const T,
@@ -204,5 +204,14 @@ pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T>>(
     let dest = check::symmetric(name, "dest", dest, bytes);
     let source = check::symmetric(name, "source", source, bytes);
     // SAFETY: the arrays were checked; overlap by the caller.
-    unsafe { raw::reduce(group, dest, source, n, size_of::<T>(), combine::<T, O>) };
+    unsafe {
+        raw::reduce(
+            group,
+            dest,
+            source,
+            n,
+            size_of::<T>(),
+            combine::<T, O>(O::default()),
+        )
+    };
 }

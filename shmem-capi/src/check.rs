@@ -31,6 +31,13 @@ pub(crate) fn running(name: &str) {
     }
 }
 
+/// As [`running`], for a collective: where PEs compare what they call, it is told by its name.
+#[inline]
+pub(crate) fn collective(name: &str) {
+    running(name);
+    raw::named(name);
+}
+
 #[cold]
 fn not_running(name: &str) -> ! {
     refuse(

@@ -10,18 +10,18 @@ use crate::check;
 use crate::handles::Team;
 
 pub(crate) fn barrier_all(name: &str) {
-    check::running(name);
+    check::collective(name);
     raw::Team::world().barrier();
 }
 
 pub(crate) fn sync_all(name: &str) {
-    check::running(name);
+    check::collective(name);
     raw::Team::world().sync();
 }
 
 /// 0.
 pub(crate) unsafe fn team_sync(name: &str, team: Team) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     unsafe { team.get(name) }.sync();
     0
@@ -43,7 +43,7 @@ pub(crate) unsafe fn broadcast<T>(
     nelems: usize,
     root: c_int,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     let number = root as usize;
@@ -75,7 +75,7 @@ pub(crate) unsafe fn collect<T>(
     source: *const T,
     nelems: usize,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     let least = at_least(nelems, dest);
@@ -93,7 +93,7 @@ pub(crate) unsafe fn fcollect<T>(
     source: *const T,
     nelems: usize,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     let all = nelems.saturating_mul(team.n_pes());
@@ -110,7 +110,7 @@ pub(crate) unsafe fn alltoall<T>(
     source: *const T,
     nelems: usize,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     let all = nelems.saturating_mul(team.n_pes());
@@ -129,7 +129,7 @@ pub(crate) unsafe fn alltoalls<T>(
     sst: isize,
     nelems: usize,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     let all = nelems.saturating_mul(team.n_pes());
@@ -145,14 +145,14 @@ pub(crate) unsafe fn alltoalls<T>(
     0
 }
 
-pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T>>(
+pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T> + Default>(
     name: &str,
     team: Team,
     dest: *mut T,
     source: *const T,
     nreduce: usize,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     check::aligned_to::<T>(name, dest, source);
@@ -166,7 +166,7 @@ pub(crate) unsafe fn reduce<T: Datum, O: ReduceOp<T>>(
             source,
             nreduce,
             size_of::<T>(),
-            combine::<T, O>,
+            combine::<T, O>(O::default()),
         )
     };
     0
@@ -180,12 +180,12 @@ unsafe fn scan<T: Arithmetic>(
     nelems: usize,
     exclusive: bool,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let team = unsafe { team.get(name) };
     check::aligned_to::<T>(name, dest, source);
     let (dest, source) = arrays(name, (dest, nelems), (source, nelems));
-    let (elem, sum) = (size_of::<T>(), combine::<T, Sum>);
+    let (elem, sum) = (size_of::<T>(), combine::<T, _>(Sum));
     // SAFETY: the arrays were checked; overlap by the caller.
     unsafe { raw::scan(team, dest, source, nelems, elem, sum, exclusive) };
     0

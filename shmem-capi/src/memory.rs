@@ -12,7 +12,7 @@ use crate::check;
 const ALIGN: usize = 16;
 
 fn allocate(name: &str, bytes: usize, align: usize, zeroed: bool) -> *mut c_void {
-    check::running(name);
+    check::collective(name);
     raw::allocate(bytes, align, zeroed)
         .map(<*mut u8>::cast)
         .unwrap_or_else(|e| none(name, &e))
@@ -53,14 +53,14 @@ pub(crate) fn align(name: &str, alignment: usize, size: usize) -> *mut c_void {
 }
 
 pub(crate) unsafe fn free(name: &str, at: *mut c_void) {
-    check::running(name);
+    check::collective(name);
     if let Err(e) = raw::release(at.cast()) {
         check::refuse(name, format_args!("ptr = {at:p}: {e}"));
     }
 }
 
 pub(crate) unsafe fn realloc(name: &str, at: *mut c_void, size: usize) -> *mut c_void {
-    check::running(name);
+    check::collective(name);
     match raw::reallocate(at.cast(), size) {
         Ok(at) => at.cast(),
         Err(e @ Error::HeapExhausted { .. }) => none(name, &e),

@@ -256,7 +256,14 @@ pub(crate) unsafe fn ibget<T>(
     // SAFETY: by the caller; the whole extent of the source was checked.
     unsafe {
         let ctx = ctx.get(name);
-        raw::get_blocks(ctx, dest.cast(), source, blocks, check::pe(name, ctx, pe));
+        raw::get_blocks(
+            ctx,
+            dest.cast(),
+            source,
+            blocks,
+            check::pe(name, ctx, pe),
+            Completion::OnReturn,
+        );
     }
 }
 

@@ -54,7 +54,8 @@ pub(crate) fn start_pes(name: &str, _npes: c_int) {
 }
 
 /// Does nothing after the last one.
-pub(crate) fn finalize(_name: &str) {
+pub(crate) fn finalize(name: &str) {
+    raw::named(name);
     raw::finalize();
     if !raw::initialized() {
         handles::clear();

@@ -91,7 +91,7 @@ pub(crate) unsafe fn team_split_strided(
     mask: c_long,
     new_team: *mut Team,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let (parent, config) = unsafe { (parent.find(), configuration(mask, config)) };
     let made = match (parent, config) {
@@ -121,7 +121,7 @@ pub(crate) unsafe fn team_split_2d(
     y_mask: c_long,
     y_team: *mut Team,
 ) -> c_int {
-    check::running(name);
+    check::collective(name);
     // SAFETY: by the caller.
     let (parent, configs) = unsafe {
         let x = configuration(x_mask, x_config);
@@ -145,7 +145,7 @@ pub(crate) unsafe fn team_split_2d(
 }
 
 pub(crate) unsafe fn team_destroy(name: &str, team: Team) {
-    check::running(name);
+    check::collective(name);
     if team == Team::INVALID {
         return;
     }

@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::panic::{self, PanicHookInfo};
+use std::panic::{self, Location, PanicHookInfo};
 use std::process;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +65,11 @@ pub fn end_at_panic() {
     watch_panics();
 }
 
+/// Whether a caller's place in Rust source is one in the program: so it is unless that is in another language.
+pub(crate) fn places_are_the_programs() -> bool {
+    !ENDS.load(Ordering::Relaxed)
+}
+
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
 /// From now on panics are told as those of a PE.
@@ -95,8 +100,12 @@ fn end(info: &PanicHookInfo<'_>) -> ! {
     leave()
 }
 
-/// Whether the process exits already.
 static EXITS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process exits already.
+pub(crate) fn exits() -> bool {
+    EXITS.load(Ordering::Relaxed)
+}
 
 /// The process exits: its exit handler runs.
 pub(crate) fn exit_has_begun() {
@@ -111,7 +120,7 @@ pub(crate) fn fail(text: &str) -> ! {
 }
 
 fn leave() -> ! {
-    if EXITS.load(Ordering::Relaxed) {
+    if exits() {
         // There is no second exit: the same thread would abort, and another one wait for the end of the first.
         process_exits(STATUS);
         sys::end_at_once(STATUS);
@@ -128,11 +137,8 @@ fn panicked(who: &Attached, info: &PanicHookInfo<'_>, hook: Option<&Hook>) {
         return hook(info);
     }
     let thread = std::thread::current();
-    let mut text = format!("thread '{}' panicked", thread.name().unwrap_or("<unnamed>"));
-    if let Some(at) = info.location() {
-        let _ = write!(text, " at {at}");
-    }
-    let _ = write!(text, ":\n{}", words(info));
+    let mut text = at(info.location(), thread.name());
+    text += words(info);
     let traces = wants_backtrace();
     if !traces {
         text += "\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace";
@@ -146,6 +152,22 @@ fn panicked(who: &Attached, info: &PanicHookInfo<'_>, hook: Option<&Hook>) {
             who.node.traces().add(place);
         }
     }
+}
+
+/// Where a panic is, for its words to follow: `src/sort.rs:14: `.
+fn at(place: Option<&Location<'_>>, thread: Option<&str>) -> String {
+    let mut text = String::new();
+    if let Some(place) = place {
+        let _ = write!(text, "{}:{}", place.file(), place.line());
+    }
+    if thread != Some("main") {
+        let comma = if text.is_empty() { "" } else { ", " };
+        let _ = write!(text, "{comma}thread '{}'", thread.unwrap_or("<unnamed>"));
+    }
+    if !text.is_empty() {
+        text += ": ";
+    }
+    text
 }
 
 fn words<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
@@ -216,6 +238,20 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_told_with_its_place() {
+        let place = Location::caller();
+        let line = place.line();
+        let text = at(Some(place), Some("main"));
+        assert!(text.ends_with(&format!("src/fault.rs:{line}: ")), "{text}");
+        let text = at(Some(place), None);
+        assert!(
+            text.ends_with(&format!(":{line}, thread '<unnamed>': ")),
+            "{text}"
+        );
+        assert_eq!(at(None, Some("worker")), "thread 'worker': ");
+    }
 
     #[test]
     fn a_backtrace_begins_at_the_panic_and_ends_at_main() {

@@ -28,7 +28,8 @@
 //! * [`job`]: [`run`], or [`init`] and [`World`]; [`my_pe`], [`n_pes`]; [`Error`].
 //! * [`memory`]: [`alloc`], [`free`], [`scratch()`]. [`SymSlice`], an array on every PE; [`Sym`], a value; [`SymGrid`], a
 //!   matrix; [`Datum`], what may lie there.
-//! * [`one_sided`]: [`put`], [`get`], [`p`], [`g`]; with strides; between symmetric arrays; [`nbi`] for many at a time.
+//! * [`one_sided`]: [`put`], [`get`], [`p`], [`g`]; with strides; between symmetric arrays; [`nbi`] and
+//!   [`nbi_local`] for many at a time.
 //! * [`atomic`]: [`atomic_fetch_add`] and its like, on any PE's words.
 //! * [`ordering`]: [`fence`], [`quiet`].
 //! * [`waiting`]: [`wait_until`] and its like; [`put_signal`], data that tells when it has come; [`Lock`].
@@ -47,7 +48,10 @@
 //!
 //! # Errors and panics
 //! Mistakes of the program (a PE that does not exist, a range past an array's end, a call before
-//! init) panic like an index out of bounds, and the launcher then ends the job with a message.
+//! init) panic like an index out of bounds, at the line that makes them, and the launcher then ends the job with a
+//! message: `shmem: PE 1 (node 0): src/sort.rs:14: put of 5 elements into a symmetric array of 4`. PEs that are in
+//! different collectives, or in the same with different arguments, are told so where that is looked for, as in debug
+//! builds (`SHMEM_CHECK`).
 //! What depends on the environment (memory, settings) is an [`Error`]. A peer that cannot be
 //! reached ends the job: a one-sided program has no way to go on. An error that [`run`]'s program gives, or
 //! `main`, waits for nobody and ends the job, too.
@@ -85,6 +89,7 @@ mod rma;
 mod signal;
 
 mod allocate;
+mod alltoallv;
 mod collectives;
 mod lock;
 mod views;

@@ -34,6 +34,7 @@ fn locked_nothing() {
 /// The quiet of every context, if this process is a PE of a job on one node, where all operations are
 /// complete but for their order. Returns whether it is.
 #[inline(always)]
+#[track_caller]
 pub fn quiet_alone() -> bool {
     let alone = try_rt().is_some_and(|rt| rt.network.is_none());
     if alone {
@@ -105,6 +106,23 @@ impl Ctx {
         full_fence();
     }
 
+    /// Waits until the sources of puts that were started with
+    /// [`Completion::AtRelease`](crate::raw::Completion::AtRelease) may be used again. Says nothing of their
+    /// delivery.
+    #[inline]
+    #[track_caller]
+    pub fn release_sources(&self) {
+        self.release_sources_in(self.rt());
+    }
+
+    #[inline]
+    pub(crate) fn release_sources_in(&self, rt: &Runtime) {
+        // Inside a node a put is a copy.
+        if rt.network.is_some() {
+            rt.far(|net| net.context(self.id()).release_sources());
+        }
+    }
+
     /// Orders delivery of what this context has started before it and starts after it.
     ///
     /// # Spec
@@ -173,6 +191,7 @@ pub fn pe_quiet_on(ctx: &Ctx, pes: impl IntoIterator<Item = usize>) {
 
 /// [`Ctx::fence`] as a function.
 #[inline]
+#[track_caller]
 pub fn fence_on(ctx: &Ctx) {
     ctx.fence();
 }

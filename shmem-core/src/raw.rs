@@ -22,7 +22,9 @@ pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
 pub use crate::order::{
     fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
 };
-pub use crate::rma::{Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_mem as put};
+pub use crate::rma::{
+    Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_blocks_signal, put_mem as put,
+};
 pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal};
 
 // Waiting and locks.
@@ -34,7 +36,7 @@ pub use crate::wait::words::{
 
 // Teams, collectives, active sets.
 pub use crate::collectives::group::*;
-pub use crate::collectives::{Combine, SYNC_SIZE, combine};
+pub use crate::collectives::{Combine, SYNC_SIZE, combine, named};
 pub use crate::team::{Members, Team, TeamConfig, team_ptr};
 
 // The short way inside a node.

@@ -9,7 +9,7 @@ use crate::context::{Ctx, routines};
 use crate::datum::Datum;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Completion;
+use crate::rma::{Completion, PUT};
 use crate::runtime::Place;
 use crate::symmetric::array::SymSlice;
 
@@ -46,7 +46,29 @@ impl Signal {
     }
 }
 
+impl Signal {
+    /// # Panics
+    /// If its address is no multiple of 8.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn check(self) {
+        assert!(
+            self.at.offset().is_multiple_of(8),
+            "a signal at symmetric offset {:#x}: the address must be a multiple of 8",
+            self.at.offset()
+        );
+    }
+}
+
 impl Ctx {
+    /// Updates a signal of `pe`, behind what this context has put there before.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: Signal, pe: usize) {
+        // ORDERING(signal): after the data; the partner is the acquiring load of a wait.
+        self.atomic_plain(signal.at, Width::W8, signal.atomic(), pe);
+    }
+
     /// Writes `bytes` bytes to `dest` of `pe`, then updates the signal there.
     ///
     /// # Safety
@@ -76,11 +98,19 @@ impl Ctx {
                 }
             }
             Place::Far(_) => {
+                // The signal follows the data at once, and the source is waited for behind it.
+                let until = match completion {
+                    Completion::OnReturn => Completion::AtRelease,
+                    Completion::AtRelease | Completion::AtQuiet => completion,
+                };
                 if bytes > 0 {
-                    // SAFETY: by the caller.
-                    unsafe { self.put_bytes(dest, source, bytes, pe, completion) };
+                    // SAFETY: by the caller; the source is waited for below, or by who asks for it.
+                    unsafe { self.put_bytes(dest, source, bytes, pe, until) };
                 }
-                self.atomic_plain(signal.at, Width::W8, signal.atomic(), pe);
+                self.signal(signal, pe);
+                if until != completion {
+                    self.release_sources_in(rt);
+                }
             }
         }
     }
@@ -110,11 +140,7 @@ pub unsafe fn put_signal_mem(
     pe: usize,
     completion: Completion,
 ) {
-    assert!(
-        signal.at.offset().is_multiple_of(8),
-        "a signal at symmetric offset {:#x}: the address must be a multiple of 8",
-        signal.at.offset()
-    );
+    signal.check();
     // SAFETY: by the caller; the alignment was checked.
     unsafe { ctx.put_signal_bytes(dest, source, bytes, signal, pe, completion) };
 }
@@ -155,7 +181,7 @@ routines! {
         op: SignalOp,
         pe: usize,
     ) {
-        let (dest, from) = (dest.at(..source.len()).sym(), source.as_ptr().cast());
+        let (dest, from) = (dest.up_to(source.len(), PUT).sym(), source.as_ptr().cast());
         let signal = Signal { at: signal.elem(0).sym(), value, op };
         // SAFETY: a slice is readable; the handles lie inside the segment.
         unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::OnReturn) };
@@ -182,7 +208,7 @@ routines! {
         op: SignalOp,
         pe: usize,
     ) {
-        let (dest, from) = (dest.at(..source.len()).sym(), source.as_ptr().cast());
+        let (dest, from) = (dest.up_to(source.len(), PUT).sym(), source.as_ptr().cast());
         let signal = Signal { at: signal.elem(0).sym(), value, op };
         // SAFETY: by the caller; the handles lie inside the segment.
         unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::AtQuiet) };

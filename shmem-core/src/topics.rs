@@ -25,7 +25,7 @@ pub mod memory {
 
 /// Copies from and to any PE's memory.
 pub mod one_sided {
-    pub use crate::nonblocking::{Nbi, nbi};
+    pub use crate::nonblocking::{Delivered, End, Nbi, Released, nbi, nbi_local};
     pub use crate::rma::between::*;
     pub use crate::rma::typed::*;
 }
@@ -75,7 +75,7 @@ pub mod teams {
 
 /// What all PEs, or all members of a team, do together.
 pub mod collective {
-    pub use crate::collectives::unequal::alltoallv;
+    pub use crate::alltoallv::alltoallv;
     pub use crate::collectives::values::Parts;
     pub use crate::collectives::{api::*, op::*};
 }

@@ -59,6 +59,7 @@ pub struct World {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init`.
 #[doc(alias = "MPI_Init")]
+#[track_caller]
 pub fn init() -> Result<World, Error> {
     init_thread(ThreadLevel::Multiple)
 }
@@ -71,6 +72,7 @@ pub fn init() -> Result<World, Error> {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init_thread`.
+#[track_caller]
 pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
     init_finalize::init_world(requested)?;
     Ok(World {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Source};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib_kit::job::Plain;
 
@@ -88,7 +88,8 @@ fn main() {
             scope.spawn(|| {
                 let value = 7_u64;
                 // SAFETY: the source may go as soon as this returns.
-                unsafe { a.put(1, 0, (&raw const value).cast(), 8, false) }.expect("b answers");
+                unsafe { a.put(1, 0, (&raw const value).cast(), 8, Source::UntilReturn) }
+                    .expect("b answers");
                 a.quiet().expect("b answers");
                 a.close();
             });

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup};
+use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Source};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib_kit::job::Plain;
 
@@ -69,7 +69,8 @@ fn measured(a: &Endpoint<SoftHca>, b: &Endpoint<SoftHca>, buffer: &mut [u8], wor
         if work.stream {
             for _ in 0..STREAM {
                 // SAFETY: the buffer stays until `quiet`.
-                unsafe { a.put(1, 0, buffer.as_ptr(), len, true) }.expect("b answers");
+                unsafe { a.put(1, 0, buffer.as_ptr(), len, Source::UntilQuiet) }
+                    .expect("b answers");
             }
         } else if work.add {
             a.add_nbi(1, 0, 1).expect("b answers");
@@ -78,7 +79,7 @@ fn measured(a: &Endpoint<SoftHca>, b: &Endpoint<SoftHca>, buffer: &mut [u8], wor
             unsafe { a.get(1, 0, buffer.as_mut_ptr(), len, false) }.expect("b answers");
         } else {
             // SAFETY: the buffer stays until `quiet`.
-            unsafe { a.put(1, 0, buffer.as_ptr(), len, true) }.expect("b answers");
+            unsafe { a.put(1, 0, buffer.as_ptr(), len, Source::UntilQuiet) }.expect("b answers");
         }
         loop {
             b.progress();

@@ -7,6 +7,7 @@ mod device;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use shmem_ib::connect::endpoint::Source;
 use shmem_ib::device::VerbsConfig;
 use shmem_ib::device::ibv::VerbsHca;
 use shmem_ib::verbs::{
@@ -102,7 +103,9 @@ fn a_stream_arrives_while_its_origin_computes() {
             // SAFETY: nobody else uses it before quiet.
             unsafe {
                 from.cast::<u64>().write_volatile(round);
-                a.endpoint.put(1, 8 * i, from, 8, true).unwrap();
+                a.endpoint
+                    .put(1, 8 * i, from, 8, Source::UntilQuiet)
+                    .unwrap();
             }
         }
         let began = Instant::now();

@@ -36,9 +36,8 @@ pub struct PeBlock {
     pub life: AtomicU32,
     /// The layout of this PE's static data, once that lies in its segment; else 0.
     pub statics: AtomicU64,
-    /// What the collective memory routine that the PE is in was asked for: bytes, and the rest. For
-    /// finding PEs that ask for different things.
-    pub request: [AtomicU64; 2],
+    /// Whether the PE compares what it calls with others (`SHMEM_CHECK`), from its init on.
+    pub checks: AtomicU32,
     /// The UD address of this PE, until it has been handed to the agent.
     pub address: Address,
     /// Where others wake this PE.

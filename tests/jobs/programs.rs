@@ -18,6 +18,7 @@ programs! {
     CONFORMANCE = "conformance";
     COSTS = "costs";
     CRASH = "crash";
+    DIFFER = "differ";
     HANGS = "hangs";
     HASH_MAP = "hash-map";
     HEAT2D = "heat2d";
@@ -28,6 +29,7 @@ programs! {
     MISHAPS = "mishaps";
     NPB = "npb";
     NPB_FRAME = "npb-frame";
+    PLACES = "places";
     PMI_CLIENT = "pmi-client";
     PMI_NLA = "pmi-nla";
     PMI_PROCESS = "pmi-process";

@@ -49,6 +49,8 @@ fn main() -> Result<(), shmem::Error> {
             std::thread::sleep(MOMENT);
             return Ok(());
         }
+        "check-not" => set_on_pe_0("SHMEM_CHECK", "0"),
+        "check-alone" => set_on_pe_0("SHMEM_CHECK", "1"),
         "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
         "own-hook" => {
             std::panic::set_hook(Box::new(|info| eprintln!("the program's hook: {info}")))
@@ -111,14 +113,7 @@ fn main() -> Result<(), shmem::Error> {
 
 /// One PE fails, and all others would wait for it for ever.
 fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
-    if mishap == "unequal-alloc" {
-        return alloc::<u64>(if my_pe() == 0 { 100 } else { 10 }).map(drop);
-    }
     let array = alloc::<u64>(4)?;
-    if mishap == "unequal-free" {
-        let other = alloc::<u64>(4)?;
-        return shmem::free(if my_pe() == 0 { array } else { other });
-    }
     if mishap.starts_with("all-global-exit-") {
         shmem::global_exit(number(mishap));
     }
@@ -131,13 +126,6 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             return Ok(());
         }
         "all-ask-for-no-such-pe" => shmem::p(array, 1, 1 << 20),
-        "other-size" => {
-            let cells = array.at(..1 + my_pe());
-            shmem::reduce(cells, cells, shmem::Sum);
-        }
-        "other-collective" if my_pe() == 0 => barrier_all(),
-        "other-collective" => fcollect(array, array.elem(0)),
-        "other-root" => shmem::broadcast(array, array, my_pe()),
         _ => {}
     }
     let mut world = Some(world);
@@ -156,8 +144,6 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 std::mem::forget(world.take());
                 return Ok(());
             }
-            // Comes to its end while the others go on.
-            "early-end" => return Ok(()),
             // Leaves `main` with an error, and its `World` is dropped on the way.
             "early-error" => Err(shmem::Error::Launch("PE 0 has had enough".into()))?,
             "no-such-pe" => shmem::p(array, 1, 1 << 20),
@@ -185,6 +171,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 // SAFETY: a word for a lock.
                 unsafe { raw::lock_clear(word) };
             }
+            "check-not" | "check-alone" => barrier_all(),
             "two-fabrics" | "two-ways-of-atomics" => shmem::p(array, 1, shmem::n_pes() - 1),
             "wait-for-ever" => {
                 wait_until(array, Cmp::Eq, 1);

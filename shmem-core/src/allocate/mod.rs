@@ -3,21 +3,22 @@
 //! * This file: over addresses and byte counts, for every interface.
 //! * [`typed`]: for arrays.
 //! * [`scratch`](mod@scratch): for the time of a function.
-//! * [`request`]: how PEs that ask for different things are found out.
+//!
+//! Every PE has a copy of the heap's state, and changes it alike: with different ideas of what lies where PEs
+//! would write over each other's arrays.
 
-mod request;
 pub(crate) mod scratch;
 pub(crate) mod typed;
 
 use std::ops::BitOr;
-use std::sync::atomic::Ordering;
 
-use self::request::Request;
+use shmem_node::waiting::Collective as Call;
+
+use crate::collectives::{Collective, collective};
 use crate::error::Error;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::symmetric::address::{symmetric, why_not_symmetric};
-use crate::team::{Collective, collective};
 
 /// What a block will be used for: a set. The library may take it into account; the memory does for
 /// everything in any case.
@@ -59,45 +60,9 @@ impl BitOr for Hints {
 }
 
 impl Collective {
-    /// In debug builds, compares what this PE asks for with what the first PE of its node asks for, and
-    /// ends the job if that is something else: otherwise PEs would go on with different ideas of
-    /// what lies where.
-    fn compare(&self, request: Request) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let words = request.words();
-        for (to, word) in self.block.request.iter().zip(words) {
-            to.store(word, Ordering::Relaxed);
-        }
-        // Nobody goes on to the next request before the barrier in which this one ends, or the one
-        // in which it begins.
-        self.node_barrier();
-        let first = self.node.pe_block(0);
-        let theirs = [0, 1].map(|i| first.request[i].load(Ordering::Relaxed));
-        self.node_barrier();
-        if theirs == words {
-            return;
-        }
-        let leader = self.node.ranks()[0];
-        let theirs = Request::of_words(theirs)
-            .map_or_else(|| "does something else".to_owned(), |r| r.to_string());
-        self.or_die(Err(format!(
-            "PE {} {request}, but PE {leader} {theirs}: all PEs must call the routines of the \
-             symmetric heap in the same order with the same arguments",
-            self.me
-        )))
-    }
-
-    /// [`compare`](Self::compare)s what PEs want to allocate.
-    fn compare_allocation(&self, bytes: usize, align: usize) {
-        self.compare(Request::Allocate { bytes, align });
-    }
-
     /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
     /// demand.
     pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
-        self.compare_allocation(bytes, align);
         let at = self.take(bytes, align, zeroed)?;
         self.barrier_all();
         Ok(at)
@@ -145,10 +110,6 @@ impl Collective {
         };
         // Nobody accesses the block any more.
         self.barrier_all();
-        self.compare(Request::Reallocate {
-            at: at.offset(),
-            bytes,
-        });
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         let Some(old) = heap.len_of(inside) else {
             return Err(unknown);
@@ -172,7 +133,6 @@ impl Collective {
     /// Gives a block back, once all PEs have come.
     pub(crate) fn release(&self, at: Sym) -> Result<(), Error> {
         self.barrier_all();
-        self.compare(Request::Release { at: at.offset() });
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         if self.in_heap(at).is_some_and(|o| heap.release(o)) {
             Ok(())
@@ -204,9 +164,8 @@ pub fn allocate(bytes: usize, align: usize, zeroed: bool) -> Result<*mut u8, Err
         align.is_power_of_two(),
         "alignment {align} is no power of two"
     );
-    let rt = collective();
+    let rt = collective(Call::Alloc, |said| said.bytes(bytes).with([align]));
     if bytes == 0 {
-        rt.compare_allocation(bytes, align);
         return Ok(std::ptr::null_mut());
     }
     rt.allocate(bytes, align, zeroed)
@@ -235,7 +194,7 @@ pub fn reallocate(at: *mut u8, bytes: usize) -> Result<*mut u8, Error> {
         return release(at).map(|()| std::ptr::null_mut());
     }
     let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
-    let rt = collective();
+    let rt = collective(Call::Realloc, |said| said.bytes(bytes).with([sym.offset()]));
     let at = rt.reallocate(sym, bytes)?;
     rt.barrier_all();
     Ok(rt.own(at.offset()))
@@ -259,5 +218,5 @@ pub fn release(at: *mut u8) -> Result<(), Error> {
         return Ok(());
     }
     let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
-    collective().release(sym)
+    collective(Call::Free, |said| said.with([sym.offset()])).release(sym)
 }

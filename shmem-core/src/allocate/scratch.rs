@@ -1,11 +1,12 @@
 //! Symmetric memory for the time of a function.
 
-use super::Collective;
+use shmem_node::waiting::Collective as Call;
+
+use crate::collectives::{Collective, collective};
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::symmetric::array::SymSlice;
-use crate::team::collective;
 
 /// Every array begins at a multiple of this: the largest alignment of a [`Datum`].
 const ALIGN: usize = 64;
@@ -77,7 +78,6 @@ tuples! {
 impl Collective {
     /// Takes `bytes` bytes of any contents; nobody has to wait but where they have to be registered first.
     fn lend(&self, bytes: usize) -> Result<Sym, Error> {
-        self.compare_allocation(bytes, ALIGN);
         let at = self.take(bytes, ALIGN, false)?;
         if let Some(network) = &self.network
             && !network.registrar.parts().are_one()
@@ -122,9 +122,10 @@ impl Collective {
 /// As `shmem_malloc` and `shmem_free` of OpenSHMEM 1.6, with one barrier in all.
 #[track_caller]
 pub fn scratch<A: Arrays, R>(lens: A::Lens, f: impl FnOnce(A) -> R) -> Result<R, Error> {
-    let at = collective().lend(A::bytes_of(lens))?;
+    let bytes = A::bytes_of(lens);
+    let at = collective(Call::Alloc, |said| said.bytes(bytes).with([ALIGN])).lend(bytes)?;
     let made = f(A::begin_at(at, lens));
-    collective().release(at)?;
+    collective(Call::Free, |said| said.with([at.offset()])).release(at)?;
     Ok(made)
 }
 

@@ -1,17 +1,19 @@
 //! Symmetric arrays are allocated, given another length, and freed.
 
+use shmem_node::waiting::Collective as Call;
+
 use super::Hints;
+use crate::collectives::collective;
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::heap::access;
 use crate::symmetric::array::SymSlice;
-use crate::team::collective;
 
 /// Allocates a symmetric array of `len` elements, all bits zero, on every PE.
 ///
 /// **Collective**: all PEs call it with the same `T` and `len`, in the same order relative to other
-/// collectives. Returns after all PEs have it (a barrier). In debug builds PEs of a node that ask for
-/// different things are found out, and the job ends with a message.
+/// collectives. Returns after all PEs have it (a barrier). With `SHMEM_CHECK`, as in debug builds, PEs that
+/// ask for different things are found out, and the job ends with a message.
 ///
 /// # Errors
 /// [`Error::HeapExhausted`], on all PEs alike and without a barrier, if no free range is large
@@ -57,9 +59,11 @@ pub fn alloc_uninit<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
 /// OpenSHMEM 1.6, `shmem_malloc`.
 #[track_caller]
 pub fn alloc_from<T: Datum>(values: &[T]) -> Result<SymSlice<T>, Error> {
-    let (rt, bytes, align) = (collective(), size_of_val(values), align_of::<T>());
-    rt.compare_allocation(bytes, align);
-    let at = rt.take(bytes, align, false)?;
+    let align = align_of::<T>();
+    let rt = collective(Call::Alloc, |said| {
+        said.elements::<T>(values.len()).with([align])
+    });
+    let at = rt.take(size_of_val(values), align, false)?;
     let array = SymSlice::from_raw(at.offset(), values.len());
     array.write_from(values);
     // Nobody uses what another PE has not filled.
@@ -110,9 +114,11 @@ pub fn alloc_with_hints<T: Datum>(len: usize, hints: Hints) -> Result<SymSlice<T
     alloc(len)
 }
 
+#[track_caller]
 fn take<T: Datum>(len: usize, align: usize, zeroed: bool) -> Result<SymSlice<T>, Error> {
     let bytes = len.saturating_mul(size_of::<T>());
-    let at = collective().allocate(bytes, align, zeroed)?;
+    let rt = collective(Call::Alloc, |said| said.elements::<T>(len).with([align]));
+    let at = rt.allocate(bytes, align, zeroed)?;
     Ok(SymSlice::from_raw(at.offset(), len))
 }
 
@@ -141,7 +147,9 @@ fn take<T: Datum>(len: usize, align: usize, zeroed: bool) -> Result<SymSlice<T>,
 /// OpenSHMEM 1.6, `shmem_realloc`.
 #[track_caller]
 pub fn realloc<T: Datum>(array: SymSlice<T>, len: usize) -> Result<SymSlice<T>, Error> {
-    let rt = collective();
+    let rt = collective(Call::Realloc, |said| {
+        said.elements::<T>(len).with([array.offset()])
+    });
     let (old, new) = (array.bytes(), len.saturating_mul(size_of::<T>()));
     let at = rt.reallocate(array.sym(), new)?;
     let array = SymSlice::<T>::from_raw(at.offset(), len);
@@ -166,5 +174,6 @@ pub fn realloc<T: Datum>(array: SymSlice<T>, len: usize) -> Result<SymSlice<T>, 
 /// OpenSHMEM 1.6, `shmem_free`.
 #[track_caller]
 pub fn free<T: Datum>(array: SymSlice<T>) -> Result<(), Error> {
-    collective().release(array.sym())
+    let rt = collective(Call::Free, |said| said.with([array.offset()]));
+    rt.release(array.sym())
 }

@@ -16,7 +16,7 @@ use crate::rma::{Blocks, Completion};
 use crate::runtime::Runtime;
 use crate::tree;
 
-use shmem_node::waiting::{Collective, Team, TeamKind, Wait};
+use shmem_node::waiting::{Collective, Place, Team, TeamKind, Wait};
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
@@ -155,6 +155,7 @@ impl Runtime {
             call: set.call(word),
             team: set.told(),
             number: 0,
+            at: Place::NOWHERE,
         };
         self.wait_for(what, || self.word(at) != 0);
         let value = self.word(at);

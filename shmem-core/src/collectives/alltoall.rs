@@ -100,7 +100,6 @@ impl Runtime {
         if bytes == 0 {
             return;
         }
-        self.announce(team, Operation::Alltoall, bytes, 0);
         let Algorithm { here, between } = select(Operation::Alltoall, bytes, Layout::of(team));
         if between == Between::Exchange {
             return self.meet(team, || self.exchange_blocks(team, dest, source, blocks));

@@ -1,154 +1,365 @@
-//! Finding members that are in different collectives, or in the same with other sizes: in debug
-//! builds each says what it is in, and whoever acts for a node compares.
+//! What a member says of the collective that it calls, to be compared with what the others say.
 //!
-//! Only members of one node are compared. A release build takes no time for that; it only notes, without a
-//! message to anybody, which collective this PE is in, for those who ask what it waits for.
+//! An announcement is plain words and bytes without pointers, as it lies in the memory of others and
+//! goes from node to node. What has to be alike are its [`Facts`]; the rest is there to be told.
 
+use std::any::type_name;
+use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::Location;
 
-use shmem_node::waiting::{Collective, Wait};
+use shmem_node::waiting::{Collective as Call, Place};
 
-use super::select::Operation;
-use crate::runtime::Runtime;
-use crate::team::Team;
-use crate::team::slots::ANNOUNCED;
+use super::combine::Combine;
+use crate::fault;
+use crate::heap::address::Sym;
+use crate::rma::Blocks;
+use crate::runtime::try_rt;
 
-/// The words of an announcement: the operation's number and one with it, and bytes.
-const WORDS: usize = 2;
+/// What all members have to say alike.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Facts {
+    /// Number of the [`Call`].
+    call: u64,
+    /// What one member gives, or what is allocated.
+    bytes: u64,
+    /// Stands for the types of elements and operation.
+    types: u64,
+    /// What else belongs to the call: see those who set it.
+    numbers: [u64; 4],
+    /// Offsets of destination and source, and one; none has zero.
+    arrays: [u64; 2],
+}
 
-/// Where announcements lie in a slot: the current one, and those of the last two exchanges of lines.
-const CURRENT: usize = 0;
+/// The beginning of a name, or nothing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Name([u8; 32]);
 
-/// What a member says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Announcement([u64; WORDS]);
+impl Name {
+    fn new(text: &str) -> Self {
+        let mut name = Self::default();
+        let len = text.floor_char_boundary(name.0.len());
+        name.0[..len].copy_from_slice(&text.as_bytes()[..len]);
+        name
+    }
+
+    /// That of a type, without the path to it unless it has others inside.
+    fn of_type(path: &'static str) -> Self {
+        let last = path.rsplit("::").next().unwrap_or(path);
+        Self::new(if path.contains('<') { path } else { last })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0[0] == 0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = self.0.iter().position(|&byte| byte == 0);
+        f.write_str(&String::from_utf8_lossy(
+            &self.0[..len.unwrap_or(self.0.len())],
+        ))
+    }
+}
+
+/// What a member calls. Any bytes are one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announcement {
+    facts: Facts,
+    /// Elements of so many bytes together, if their type is known.
+    count: u64,
+    element: Name,
+    op: Name,
+    /// What the program called, if that says more than the place.
+    routine: Name,
+    place: Place,
+}
+
+thread_local! {
+    /// See [`named`].
+    static ROUTINE: Cell<Name> = const { Cell::new(Name([0; 32])) };
+}
+
+/// Says by which name the program calls the collective that comes next, for messages: where the place of the
+/// call is not known, as in C. Does nothing unless PEs compare what they call (`SHMEM_CHECK`).
+#[inline]
+pub fn named(routine: &str) {
+    if try_rt().is_some_and(|rt| rt.checks) {
+        ROUTINE.set(Name::new(routine));
+    }
+}
 
 impl Announcement {
-    fn new(operation: Operation, bytes: usize, root: usize) -> Self {
-        // All zero is no announcement.
-        Self([(1 + operation as u64) | ((root as u64) << 8), bytes as u64])
+    pub(super) fn new(call: Call, at: &Location<'_>) -> Self {
+        let routine = ROUTINE.take();
+        Self {
+            facts: Facts {
+                call: call as u64,
+                ..Facts::default()
+            },
+            count: 0,
+            element: Name::default(),
+            op: Name::default(),
+            routine,
+            place: match routine.is_empty() && fault::places_are_the_programs() {
+                true => Place::of(at),
+                false => Place::NOWHERE,
+            },
+        }
+    }
+
+    /// So many bytes of each member.
+    pub(crate) fn bytes(mut self, n: usize) -> Self {
+        self.facts.bytes = n as u64;
+        self
+    }
+
+    /// So many elements of each member.
+    pub(crate) fn elements<T>(mut self, n: usize) -> Self {
+        self.count = n as u64;
+        self.of::<T>().bytes(n.saturating_mul(size_of::<T>()))
+    }
+
+    /// Elements of this type.
+    pub(crate) fn of<T>(mut self) -> Self {
+        self.element = Name::of_type(type_name::<T>());
+        self.add_type(type_name::<T>())
+    }
+
+    /// So many elements of each member, which are combined.
+    pub(super) fn combined(mut self, n: usize, size: usize, combine: Combine) -> Self {
+        let [element, op] = combine.names();
+        self.count = n as u64;
+        (self.element, self.op) = (Name::of_type(element), Name::of_type(op));
+        self.add_type(element)
+            .add_type(op)
+            .bytes(n.saturating_mul(size))
+    }
+
+    fn add_type(mut self, name: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (self.facts.types, name).hash(&mut hasher);
+        self.facts.types = hasher.finish();
+        self
+    }
+
+    /// Blocks for every member.
+    pub(super) fn blocks(mut self, blocks: Blocks) -> Self {
+        self.facts.numbers =
+            [blocks.bytes, blocks.dest_stride, blocks.source_stride, 0].map(|number| number as u64);
+        self.bytes(blocks.count.saturating_mul(blocks.bytes))
+    }
+
+    /// With these numbers: the root; the alignment of a block, or its offset; whether a scan is exclusive; or
+    /// which members a new team has.
+    pub(crate) fn with<const N: usize>(mut self, numbers: [usize; N]) -> Self {
+        for (to, number) in self.facts.numbers.iter_mut().zip(numbers) {
+            *to = number as u64;
+        }
+        self
+    }
+
+    /// Into this array, if anything goes there.
+    pub(super) fn dest(mut self, dest: Sym) -> Self {
+        self.facts.arrays[0] = self.array(dest);
+        self
+    }
+
+    /// From this array, if anything comes from there.
+    pub(super) fn source(mut self, source: Sym) -> Self {
+        self.facts.arrays[1] = self.array(source);
+        self
+    }
+
+    fn array(&self, at: Sym) -> u64 {
+        match self.facts.bytes {
+            0 => 0,
+            _ => 1 + at.offset() as u64,
+        }
+    }
+
+    /// Whether all is alike that has to be.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        self.facts == other.facts
+    }
+
+    /// In words, which follow "in": with all that tells it from another one. Of the world team, or of another.
+    pub(super) fn beside(&self, other: &Self, world: bool) -> impl fmt::Display {
+        let (facts, others) = (&self.facts, &other.facts);
+        let call = u8::try_from(facts.call).ok().and_then(Call::from_number);
+        let mut text = match call {
+            _ if !self.routine.is_empty() => self.routine.to_string(),
+            None => "no collective".to_owned(),
+            Some(call @ (Call::Barrier | Call::Sync)) if world => format!("{}_all", call.text()),
+            Some(Call::Scan) if facts.numbers[0] == 0 => "an inclusive scan".to_owned(),
+            Some(Call::Scan) => "an exclusive scan".to_owned(),
+            Some(
+                call @ (Call::Alloc
+                | Call::Realloc
+                | Call::Free
+                | Call::Fcollect
+                | Call::Collect
+                | Call::Destroy
+                | Call::Alltoall
+                | Call::Finalize),
+            ) => call.text().to_owned(),
+            Some(call) => format!("a {}", call.text()),
+        };
+        let [first, second, third, fourth] = facts.numbers;
+        let same_call = facts.call == others.call;
+        let numbers_differ = same_call && facts.numbers != others.numbers;
+        text += &match call {
+            Some(Call::Alloc) if numbers_differ => format!(" of {self}, aligned to {first}"),
+            Some(Call::Broadcast) => format!(" of {self} from PE {first}"),
+            Some(Call::Alltoall) if numbers_differ => format!(
+                " of blocks of {self}, in pieces of {first} bytes that are {second} bytes apart in dest and \
+                 {third} in source"
+            ),
+            Some(Call::Alltoall) => format!(" of blocks of {self}"),
+            Some(Call::Reduce) if !self.op.is_empty() => format!(" of {self} by {}", self.op),
+            Some(Call::Realloc) => format!(" to {self} of the block at offset {first:#x}"),
+            Some(Call::Free) => format!(" of the block at offset {first:#x}"),
+            Some(Call::Split) if fourth == 0 => format!(
+                " of {third} members from {} on, {} apart",
+                first.cast_signed(),
+                second.cast_signed()
+            ),
+            Some(Call::Split) => format!(" into rows of {first}"),
+            Some(Call::Collect) if !self.element.is_empty() => format!(" of {}", self.element),
+            Some(Call::Barrier | Call::Sync | Call::Collect | Call::Destroy | Call::Finalize)
+            | None => String::new(),
+            Some(_) => format!(" of {self}"),
+        };
+        for (word, i) in [("into", 0), ("from", 1)] {
+            if same_call && facts.arrays[i] != others.arrays[i] {
+                let at = facts.arrays[i].saturating_sub(1);
+                text += &format!(" {word} the array at offset {at:#x}");
+            }
+        }
+        if !self.place.is_nowhere() {
+            text += &format!(" at {}", self.place);
+        }
+        text
     }
 }
 
+/// How much it is.
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, bytes] = self.0;
-        let number = usize::from(first as u8).checked_sub(1);
-        let Some(operation) = number.and_then(|number| Operation::ALL.get(number)) else {
-            return f.write_str("no collective");
-        };
-        let (bytes, root) = (bytes.to_string(), (first >> 8).to_string());
-        f.write_str(&operation.text().replace('N', &bytes).replace('R', &root))
-    }
-}
-
-impl Runtime {
-    /// Says what collective this member is in. Bytes are those of one PE's contribution.
-    #[inline]
-    pub(super) fn announce(&self, team: &Team, operation: Operation, bytes: usize, root: usize) {
-        self.announce_as(operation.collective(), team, operation, bytes, root);
-    }
-
-    /// The same where the program called something that is done by another operation.
-    #[inline]
-    pub(super) fn announce_as(
-        &self,
-        call: Collective,
-        team: &Team,
-        operation: Operation,
-        bytes: usize,
-        root: usize,
-    ) {
-        let number = team.begin(call);
-        if team.is_world() {
-            self.block.begun.store(number, Ordering::Relaxed);
-        }
-        if cfg!(debug_assertions) {
-            self.say(team, CURRENT, Announcement::new(operation, bytes, root));
-        }
-    }
-
-    /// For what this PE waits in a collective of `team`.
-    pub(super) fn in_collective(&self, team: &Team) -> Wait {
-        let (call, number) = team.begun();
-        Wait::Collective {
-            call,
-            team: team.told(),
-            number,
-        }
-    }
-
-    fn say(&self, team: &Team, place: usize, said: Announcement) {
-        for (i, word) in said.0.into_iter().enumerate() {
-            self.set_word(team.slot(ANNOUNCED) + 8 * (WORDS * place + i), word);
-        }
-    }
-
-    fn said(&self, team: &Team, place: usize, i: usize) -> Announcement {
-        let local = team.mapping().local(i);
-        Announcement(std::array::from_fn(|word| {
-            let at = team.slot(ANNOUNCED) + 8 * (WORDS * place + word);
-            // SAFETY: an aligned word of a segment of this node.
-            unsafe { crate::heap::access::load(self.neighbour(local, at)) }
-        }))
-    }
-
-    /// Keeps what this member says until the exchange of lines after the next.
-    #[inline]
-    pub(super) fn announce_lines(&self, team: &Team, number: u64) {
-        if cfg!(debug_assertions) {
-            let said = self.said(team, CURRENT, team.mapping().index());
-            self.say(team, 1 + (number % 2) as usize, said);
-        }
-    }
-
-    /// When the members of this node have exchanged lines.
-    ///
-    /// # Panics
-    /// If they are in different collectives.
-    #[inline]
-    pub(super) fn compare_lines(&self, team: &Team, number: u64) {
-        self.compare(team, 1 + (number % 2) as usize);
-    }
-
-    /// While the members of this node wait.
-    ///
-    /// # Panics
-    /// If they are in different collectives.
-    #[inline]
-    pub(super) fn compare_meeting(&self, team: &Team) {
-        self.compare(team, CURRENT);
-    }
-
-    #[inline]
-    fn compare(&self, team: &Team, place: usize) {
-        if cfg!(debug_assertions) {
-            let mine = self.said(team, place, team.mapping().index());
-            for i in 0..team.mapping().n_here() {
-                let theirs = self.said(team, place, i);
-                assert!(
-                    mine == theirs,
-                    "PE {} is in {mine} of {team}, but PE {} in {theirs}; all members must call the \
-                     same collectives in the same order with matching arguments",
-                    self.me,
-                    self.node.ranks()[team.mapping().local(i)],
-                );
-            }
+        let bytes = self.facts.bytes;
+        write!(f, "{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })?;
+        match self.element.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({} {})", self.count, self.element),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::combine::combine;
+    use super::super::op::{Max, Sum};
     use super::*;
 
+    fn said(call: Call) -> Announcement {
+        Announcement::new(call, Location::caller())
+    }
+
+    /// What both say, without their places.
+    #[track_caller]
+    fn differ(mine: Announcement, theirs: Announcement) -> [String; 2] {
+        assert!(!mine.agrees(&theirs) && !theirs.agrees(&mine));
+        assert!(mine.agrees(&mine));
+        [(mine, theirs), (theirs, mine)].map(|(said, other)| {
+            let text = said.beside(&other, true).to_string();
+            let (text, place) = text.split_once(" at shmem-core").expect("a place");
+            assert!(place.contains("/announce.rs:"), "{place}");
+            text.to_owned()
+        })
+    }
+
     #[test]
-    fn announcements_say_what_they_are() {
-        let text = |operation| Announcement::new(operation, 24, 3).to_string();
-        assert_eq!(Announcement([0, 0]).to_string(), "no collective");
-        assert_eq!(text(Operation::Broadcast), "a broadcast of 24 bytes from 3");
-        assert_eq!(text(Operation::Reduce), "a reduction of 24 bytes");
-        assert_eq!(text(Operation::Finalize), "finalize, or the end of main");
+    fn what_differs_is_told() {
+        let sum = |n| said(Call::Reduce).combined(n, 8, combine::<u64, _>(Sum));
+        let max = said(Call::Reduce).combined(1, 8, combine::<u64, _>(Max));
+        let signed = said(Call::Reduce).combined(1, 8, combine::<i64, _>(Sum));
+        let found = differ(sum(2), sum(1));
+        assert_eq!(
+            found,
+            [
+                "a reduction of 16 bytes (2 u64) by Sum",
+                "a reduction of 8 bytes (1 u64) by Sum"
+            ]
+        );
+        assert_eq!(
+            differ(sum(1), max)[1],
+            "a reduction of 8 bytes (1 u64) by Max"
+        );
+        assert_eq!(
+            differ(sum(1), signed)[1],
+            "a reduction of 8 bytes (1 i64) by Sum"
+        );
+        let from = |root| said(Call::Broadcast).elements::<f64>(3).with([root]);
+        assert_eq!(
+            differ(from(0), from(3))[1],
+            "a broadcast of 24 bytes (3 f64) from PE 3"
+        );
+        let alloc = |align| said(Call::Alloc).elements::<u8>(1).with([align]);
+        assert_eq!(
+            differ(alloc(8), said(Call::Barrier)),
+            ["alloc of 1 byte (1 u8)", "barrier_all"]
+        );
+        assert_eq!(
+            differ(alloc(8), alloc(64))[1],
+            "alloc of 1 byte (1 u8), aligned to 64"
+        );
+        let split = |start: isize| said(Call::Split).with([start as usize, 2, 3, 0]);
+        assert_eq!(
+            differ(split(-1), said(Call::Split).with([4, 0, 0, 1])),
+            [
+                "a split of 3 members from -1 on, 2 apart",
+                "a split into rows of 4"
+            ]
+        );
+    }
+
+    #[test]
+    fn arrays_are_told_where_they_differ() {
+        let from = |at| {
+            said(Call::Fcollect)
+                .bytes(8)
+                .dest(Sym::new(16))
+                .source(Sym::new(at))
+        };
+        assert_eq!(
+            differ(from(64), from(80))[0],
+            "fcollect of 8 bytes from the array at offset 0x40"
+        );
+        let empty = |at| said(Call::Fcollect).bytes(0).source(Sym::new(at));
+        assert!(empty(64).agrees(&empty(80)));
+    }
+
+    #[test]
+    fn what_has_a_name_is_called_by_it() {
+        let named = Announcement {
+            routine: Name::new("shmem_malloc"),
+            place: Place::NOWHERE,
+            ..said(Call::Alloc).bytes(800)
+        };
+        let text = named.beside(&said(Call::Sync), true).to_string();
+        assert_eq!(text, "shmem_malloc of 800 bytes");
+    }
+
+    #[test]
+    fn names_that_are_too_long_are_cut() {
+        let text = "ä".repeat(40);
+        assert_eq!(Name::new(&text).to_string(), "ä".repeat(16));
+        assert_eq!(Name::of_type("a::b::Most").to_string(), "Most");
+        assert_eq!(Name::of_type("a::Of<b::C>").to_string(), "a::Of<b::C>");
     }
 }

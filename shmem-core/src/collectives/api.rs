@@ -1,5 +1,7 @@
 //! The typed collectives: methods of a team, and functions on the world.
 
+use shmem_node::waiting::Collective as Call;
+
 use super::combine::combine;
 use super::op::{ReduceOp, Sum};
 use crate::datum::{Arithmetic, Datum};
@@ -19,6 +21,21 @@ fn check_equal_len<T: Datum>(what: &str, dest: SymSlice<T>, source: SymSlice<T>)
         "{what}: dest has {} elements, source {}",
         dest.len(),
         source.len()
+    );
+}
+
+/// Blocks for `n` PEs of elements that lie apart.
+#[track_caller]
+fn check_blocks(block: usize, n: usize, name: &str, len: usize, stride: usize) {
+    assert!(stride > 0, "alltoall: the stride of {name} is 0");
+    let needed = block.checked_mul(n).and_then(|all| {
+        all.checked_sub(1)
+            .map_or(Some(0), |i| i.checked_mul(stride)?.checked_add(1))
+    });
+    assert!(
+        needed.is_some_and(|needed| needed <= len),
+        "alltoall: blocks of {block} elements, {stride} apart, for {n} PEs need more than {name} has \
+         ({len} elements)"
     );
 }
 
@@ -46,8 +63,8 @@ impl Team {
     #[doc(alias("MPI_Barrier"))]
     #[track_caller]
     pub fn sync(&self) {
-        let (rt, _guard) = self.enter();
-        rt.team_sync(self);
+        let (rt, _guard) = self.enter(Call::Sync, |said| said);
+        rt.await_members(self);
     }
 
     /// Completes what this PE has started on the default context, as [`quiet`](crate::quiet) does, and
@@ -62,7 +79,7 @@ impl Team {
     /// OpenSHMEM 1.6, `shmem_quiet` and `shmem_team_sync`.
     #[track_caller]
     pub fn barrier(&self) {
-        let (rt, _guard) = self.enter();
+        let (rt, _guard) = self.enter(Call::Barrier, |said| said);
         rt.team_barrier(self);
     }
 
@@ -80,7 +97,9 @@ impl Team {
     pub fn broadcast<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, root: usize) {
         check_equal_len("broadcast", dest, source);
         self.check_root(root);
-        let (rt, _guard) = self.enter();
+        let (rt, _guard) = self.enter(Call::Broadcast, |said| {
+            said.elements::<T>(dest.len()).with([root]).dest(sym(dest))
+        });
         rt.team_broadcast(self, sym(dest), sym(source), dest.bytes(), root, true);
     }
 
@@ -104,7 +123,10 @@ impl Team {
             self.n_pes(),
             source.len()
         );
-        let (rt, _guard) = self.enter();
+        let (rt, _guard) = self.enter(Call::Fcollect, |said| {
+            let said = said.elements::<T>(source.len());
+            said.dest(sym(dest)).source(sym(source))
+        });
         rt.team_fcollect(self, sym(dest), sym(source), source.bytes());
     }
 
@@ -122,7 +144,7 @@ impl Team {
     #[doc(alias("MPI_Allgatherv", "allgatherv"))]
     #[track_caller]
     pub fn collect<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>) -> usize {
-        let (rt, guard) = self.enter();
+        let (rt, guard) = self.enter(Call::Collect, |said| said.of::<T>());
         let bytes = source.bytes();
         let total = rt.team_collect(self, sym(dest), sym(source), bytes, dest.bytes());
         drop(guard);
@@ -171,21 +193,8 @@ impl Team {
         block: usize,
     ) {
         let n = self.n_pes();
-        let check = |name: &str, len: usize, stride: usize| {
-            assert!(stride > 0, "alltoall: the stride of {name} is 0");
-            let needed = block.checked_mul(n).and_then(|all| {
-                all.checked_sub(1)
-                    .map_or(Some(0), |i| i.checked_mul(stride)?.checked_add(1))
-            });
-            assert!(
-                needed.is_some_and(|needed| needed <= len),
-                "alltoall: blocks of {block} elements, {stride} apart, for {n} PEs need more than \
-                 {name} has ({len} elements)"
-            );
-        };
-        check("dest", dest.len(), dest_stride);
-        check("source", source.len(), source_stride);
-        let (rt, _guard) = self.enter();
+        check_blocks(block, n, "dest", dest.len(), dest_stride);
+        check_blocks(block, n, "source", source.len(), source_stride);
         let elem = size_of::<T>();
         let blocks = Blocks {
             count: block,
@@ -193,6 +202,10 @@ impl Team {
             dest_stride: dest_stride.saturating_mul(elem),
             source_stride: source_stride.saturating_mul(elem),
         };
+        let (rt, _guard) = self.enter(Call::Alltoall, |said| {
+            let said = said.elements::<T>(block).blocks(blocks);
+            said.dest(sym(dest)).source(sym(source))
+        });
         rt.team_alltoall(self, sym(dest), sym(source), blocks);
     }
 
@@ -212,36 +225,30 @@ impl Team {
     /// `shmem_and_reduce`, `shmem_or_reduce`, `shmem_xor_reduce`.
     #[doc(alias("MPI_Allreduce", "allreduce"))]
     #[track_caller]
-    pub fn reduce<T: Datum, O: ReduceOp<T>>(
-        &self,
-        dest: SymSlice<T>,
-        source: SymSlice<T>,
-        #[expect(unused_variables, reason = "it is called by its type")] op: O,
-    ) {
+    pub fn reduce<T: Datum, O: ReduceOp<T>>(&self, dest: SymSlice<T>, source: SymSlice<T>, op: O) {
         check_equal_len("reduce", dest, source);
-        let (rt, _guard) = self.enter();
         let (to, from, elem) = (sym(dest), sym(source), size_of::<T>());
-        // SAFETY: arrays of `T`, which the function is for; `op` exists.
-        unsafe { rt.team_reduce(self, to, from, dest.len(), elem, combine::<T, O>) };
+        let (n, combine) = (dest.len(), combine(op));
+        let (rt, _guard) = self.enter(Call::Reduce, |said| {
+            said.combined(n, elem, combine).dest(to).source(from)
+        });
+        // SAFETY: arrays of `T`, which the operation is for.
+        unsafe { rt.team_reduce(self, to, from, n, elem, combine) };
     }
 
     #[track_caller]
     fn sum_scan<T: Arithmetic>(&self, dest: SymSlice<T>, source: SymSlice<T>, exclusive: bool) {
         check_equal_len("scan", dest, source);
-        let (rt, _guard) = self.enter();
         let (to, from, n) = (sym(dest), sym(source), dest.len());
-        // SAFETY: arrays of `T`, which the function is for.
-        unsafe {
-            rt.team_scan(
-                self,
-                to,
-                from,
-                n,
-                size_of::<T>(),
-                combine::<T, Sum>,
-                exclusive,
-            )
-        };
+        let (elem, combine) = (size_of::<T>(), combine::<T, _>(Sum));
+        let (rt, _guard) = self.enter(Call::Scan, |said| {
+            let said = said
+                .combined(n, elem, combine)
+                .with([usize::from(exclusive)]);
+            said.dest(to).source(from)
+        });
+        // SAFETY: arrays of `T`, which the operation is for.
+        unsafe { rt.team_scan(self, to, from, n, elem, combine, exclusive) };
     }
 
     /// Gives each member, element by element, the sum of `source` of all members up to it, itself

@@ -56,7 +56,6 @@ impl Runtime {
             write_root,
             here,
         };
-        self.announce(team, Operation::Broadcast, bytes, root);
         if here == Here::Lines {
             let given = if team.my_pe() == root { bytes } else { 0 };
             let lines = self.exchange_lines(team, self.own(source.offset()), given);

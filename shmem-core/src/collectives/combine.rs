@@ -5,6 +5,7 @@
 //! computes with elements takes them for its own. So elements are copied out of shared memory, a
 //! [`Block`] at a time, combined in private memory, and copied back.
 
+use std::any::type_name;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -17,13 +18,45 @@ use crate::heap::access;
 /// # Safety
 /// What such a function asks of its caller: both arrays hold `n` elements of its type, aligned, and
 /// they lie apart in memory that nobody else knows of. The library gives it copies of its own.
-pub type Combine = unsafe fn(into: *mut u8, from: *const u8, n: usize);
+type Run = unsafe fn(into: *mut u8, from: *const u8, n: usize);
 
-/// The [`Combine`] of an operation on elements of type `T`, which has no data.
-///
+/// An operation on elements of some type: [`combine`] gives those of types, [`new`](Self::new) any.
+#[derive(Clone, Copy, Debug)]
+pub struct Combine {
+    run: Run,
+    /// Names of the types of elements and operation.
+    names: fn() -> [&'static str; 2],
+}
+
+impl Combine {
+    /// The operation that a function does with `n` elements: `into[i] = into[i] op from[i]`. It may count on
+    /// both arrays to hold so many, aligned, and to lie apart in memory that nobody else knows of.
+    pub const fn new(run: unsafe fn(into: *mut u8, from: *const u8, n: usize)) -> Self {
+        Self {
+            run,
+            names: || ["", ""],
+        }
+    }
+
+    pub(super) fn names(self) -> [&'static str; 2] {
+        (self.names)()
+    }
+}
+
+/// The operation `O` on elements of type `T`, for [`reduce`](crate::raw::reduce) and
+/// [`scan`](crate::raw::scan). It has no data.
+pub const fn combine<T: Datum, O: ReduceOp<T>>(op: O) -> Combine {
+    // It exists from now on, and has no bytes that could lie anywhere.
+    std::mem::forget(op);
+    Combine {
+        run: combine_all::<T, O>,
+        names: || [type_name::<T>(), type_name::<O>()],
+    }
+}
+
 /// # Safety
-/// As [`Combine`] says, and a value of `O` exists.
-pub unsafe fn combine<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, n: usize) {
+/// As [`Run`] says, and a value of `O` has been forgotten.
+unsafe fn combine_all<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, n: usize) {
     const {
         assert!(
             size_of::<O>() == 0,
@@ -31,7 +64,7 @@ pub unsafe fn combine<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, 
              have to combine in the same way"
         );
     }
-    // SAFETY: one exists, by the caller, and has no bytes that could lie anywhere.
+    // SAFETY: one exists for ever, by the caller, and has no bytes.
     let op = unsafe { NonNull::<O>::dangling().as_ref() };
     // SAFETY: by the caller; any bytes are values.
     let (into, from) = unsafe {
@@ -113,7 +146,7 @@ impl Elements {
             // SAFETY: by the caller; the operand has room for them.
             unsafe {
                 access::copy(from.add(at), operand.as_mut_ptr(), n * self.size);
-                (self.combine)(into.add(at), operand.as_mut_ptr(), n);
+                (self.combine.run)(into.add(at), operand.as_mut_ptr(), n);
             }
         }
     }
@@ -170,18 +203,21 @@ mod tests {
         }
     }
 
+    /// Adds arrays byte by byte.
+    struct Bytes;
+
+    impl<const N: usize> ReduceOp<[u8; N]> for Bytes {
+        fn combine(&self, a: [u8; N], b: [u8; N]) -> [u8; N] {
+            std::array::from_fn(|i| a[i].wrapping_add(b[i]))
+        }
+    }
+
     #[test]
     fn elements_of_all_sizes_are_added_piece_by_piece() {
         fn run<const N: usize>() {
-            unsafe fn add<const N: usize>(into: *mut u8, from: *const u8, n: usize) {
-                for i in 0..N * n {
-                    // SAFETY: both arrays have `n` elements of `N` bytes.
-                    unsafe { *into.add(i) = (*into.add(i)).wrapping_add(*from.add(i)) };
-                }
-            }
             let of = Elements {
                 size: N,
-                combine: add::<N>,
+                combine: combine::<[u8; N], _>(Bytes),
             };
             for n in [0, 1, 2, 3 * BLOCK / N] {
                 let from: Vec<u8> = (0..n * N).map(|i| (i % 101) as u8).collect();
@@ -210,7 +246,7 @@ mod tests {
         fn run<T: Datum + PartialEq, O: ReduceOp<T>>(_: O, a: [T; 3], b: [T; 3], c: [T; 3]) {
             let mut into = a;
             // SAFETY: arrays of three elements of the type.
-            unsafe { combine::<T, O>(into.as_mut_ptr().cast(), b.as_ptr().cast(), 3) };
+            unsafe { combine_all::<T, O>(into.as_mut_ptr().cast(), b.as_ptr().cast(), 3) };
             assert_eq!(into, c);
         }
         run(Sum, [1, -2, i32::MAX], [3, 4, 1], [4, 2, i32::MIN]);

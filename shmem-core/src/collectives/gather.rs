@@ -108,7 +108,6 @@ impl Runtime {
     /// Concatenates `bytes` bytes of every member, in order of rank.
     pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
         let (mapping, n) = (team.mapping(), team.n_pes());
-        self.announce(team, Operation::Fcollect, bytes, 0);
         if bytes == 0 {
             return;
         }
@@ -159,7 +158,6 @@ impl Runtime {
         bytes: usize,
         room: usize,
     ) -> usize {
-        self.announce(team, Operation::Collect, 0, 0);
         // The sums up to each member: for who acts for this node alone, so that not everybody has a list of
         // everybody.
         let mut ends = Vec::new();

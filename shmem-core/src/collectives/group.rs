@@ -1,6 +1,9 @@
 //! The collectives of the raw interface: on a team or an active set, in addresses and bytes.
 
+use shmem_node::waiting::Collective as Call;
+
 use super::active::ActiveSet;
+use super::announce::Announcement;
 use super::combine::Combine;
 use crate::heap::address::Sym;
 use crate::rma::Blocks;
@@ -47,7 +50,7 @@ impl<'a> Group<'a> {
     /// Before init; if another thread is in a collective of the team; if this PE is no member, or
     /// members do not exist.
     #[track_caller]
-    fn who(self) -> Who<'a> {
+    fn who(self, call: Call, say: impl FnOnce(Announcement) -> Announcement) -> Who<'a> {
         let team = match self {
             Self::Team(team) => team,
             Self::ActiveSet {
@@ -64,7 +67,7 @@ impl<'a> Group<'a> {
                 Team::world()
             }
         };
-        let (rt, guard) = team.enter();
+        let (rt, guard) = team.enter(call, say);
         Who::Team(rt, team, guard)
     }
 }
@@ -92,7 +95,7 @@ fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
 /// OpenSHMEM 1.6, `shmem_barrier`.
 #[track_caller]
 pub unsafe fn barrier(group: Group<'_>) {
-    match group.who() {
+    match group.who(Call::Barrier, |said| said) {
         Who::Team(rt, team, _) => rt.team_barrier(team),
         Who::Set(rt, set) => rt.set_barrier(set),
     }
@@ -110,8 +113,8 @@ pub unsafe fn barrier(group: Group<'_>) {
 /// OpenSHMEM 1.6, `shmem_team_sync`, `shmem_sync`.
 #[track_caller]
 pub unsafe fn sync(group: Group<'_>) {
-    match group.who() {
-        Who::Team(rt, team, _) => rt.team_sync(team),
+    match group.who(Call::Sync, |said| said) {
+        Who::Team(rt, team, _) => rt.await_members(team),
         Who::Set(rt, set) => rt.set_sync(set),
     }
 }
@@ -136,7 +139,12 @@ pub unsafe fn broadcast(
     root: usize,
     write_root: bool,
 ) {
-    match group.who() {
+    let who = group.who(Call::Broadcast, |said| {
+        let said = said.bytes(bytes).with([root]);
+        // Where the root is not written to, it may name anything.
+        if write_root { said.dest(dest) } else { said }
+    });
+    match who {
         Who::Team(rt, team, _) => {
             check_root(root, team.n_pes(), team);
             rt.team_broadcast(team, dest, source, bytes, root, write_root);
@@ -160,7 +168,7 @@ pub unsafe fn broadcast(
 /// OpenSHMEM 1.6, `shmem_collect`.
 #[track_caller]
 pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
-    match group.who() {
+    match group.who(Call::Collect, |said| said) {
         Who::Team(rt, team, _) => {
             rt.team_collect(team, dest, source, bytes, usize::MAX);
         }
@@ -180,7 +188,10 @@ pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// OpenSHMEM 1.6, `shmem_fcollect`.
 #[track_caller]
 pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
-    match group.who() {
+    let who = group.who(Call::Fcollect, |said| {
+        said.bytes(bytes).dest(dest).source(source)
+    });
+    match who {
         Who::Team(rt, team, _) => rt.team_fcollect(team, dest, source, bytes),
         Who::Set(rt, set) => rt.set_fcollect(set, dest, source, bytes),
     }
@@ -220,7 +231,10 @@ pub unsafe fn alltoalls(group: Group<'_>, dest: Sym, source: Sym, pieces: Blocks
 
 #[track_caller]
 fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
-    match group.who() {
+    let who = group.who(Call::Alltoall, |said| {
+        said.blocks(blocks).dest(dest).source(source)
+    });
+    match who {
         Who::Team(rt, team, _) => rt.team_alltoall(team, dest, source, blocks),
         Who::Set(rt, set) => rt.set_alltoall(set, dest, source, blocks),
     }
@@ -246,9 +260,12 @@ pub unsafe fn reduce(
     elem: usize,
     combine: Combine,
 ) {
+    let who = group.who(Call::Reduce, |said| {
+        said.combined(n, elem, combine).dest(dest).source(source)
+    });
     // SAFETY: by the caller.
     unsafe {
-        match group.who() {
+        match who {
             Who::Team(rt, team, _) => rt.team_reduce(team, dest, source, n, elem, combine),
             Who::Set(rt, set) => rt.set_reduce(set, dest, source, n, elem, combine),
         }
@@ -276,7 +293,12 @@ pub unsafe fn scan(
     combine: Combine,
     exclusive: bool,
 ) {
-    let (rt, _guard) = team.enter();
+    let (rt, _guard) = team.enter(Call::Scan, |said| {
+        let said = said
+            .combined(n, elem, combine)
+            .with([usize::from(exclusive)]);
+        said.dest(dest).source(source)
+    });
     // SAFETY: by the caller.
     unsafe { rt.team_scan(team, dest, source, n, elem, combine, exclusive) };
 }

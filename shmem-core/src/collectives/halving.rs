@@ -91,8 +91,7 @@ impl Plan {
 /// Pieces that a leader sends one after the other until all blocks are with their leaders.
 #[cfg(test)]
 pub(super) fn pieces(bytes: usize, nodes: usize) -> usize {
-    unsafe fn nothing(_: *mut u8, _: *const u8, _: usize) {}
-    let combine = nothing;
+    let combine = super::combine::combine::<u64, _>(super::op::Sum);
     let plan = Plan::new(bytes.div_ceil(8), nodes, Elements { size: 8, combine });
     (0..rounds(nodes)).map(|round| plan.pieces(0, round)).sum()
 }
@@ -216,13 +215,12 @@ impl Runtime {
 
 #[cfg(test)]
 mod tests {
-    use super::super::combine::Elements;
+    use super::super::combine::{Elements, combine};
+    use super::super::op::Sum;
     use super::*;
 
-    unsafe fn nothing(_: *mut u8, _: *const u8, _: usize) {}
-
     fn plan(n: usize, nodes: usize, size: usize) -> Plan {
-        let combine = nothing;
+        let combine = combine::<u64, _>(Sum);
         Plan::new(n, nodes, Elements { size, combine })
     }
 

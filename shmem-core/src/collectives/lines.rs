@@ -59,7 +59,6 @@ impl Runtime {
             // SAFETY: a line has room, and nobody reads it any more; readable by the caller.
             unsafe { access::copy(from, self.own(line), len) };
         }
-        self.announce_lines(team, number);
         // ORDERING(lines): what this member gives, and all it did before, comes before the number.
         fence(Ordering::Release);
         self.set_word(line + LINE_DATA, number);
@@ -83,7 +82,6 @@ impl Runtime {
             let here = || unsafe { access::load(at) } >= number;
             self.wait_for(|| self.in_collective(team), here);
         }
-        self.compare_lines(team, number);
         Lines {
             rt: self,
             team,

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use shmem_node::barrier::{Arrival, NodeBarrier};
-use shmem_node::pe_block::PeState;
-use shmem_node::waiting::{Collective as Call, Wait};
+use shmem_node::waiting::Wait;
 
+use super::entry::Collective;
 use super::lines::meets_by_lines;
-use super::select::{Operation, crowd};
+use super::select::crowd;
 use crate::runtime::Runtime;
-use crate::team::{Collective, Team};
+use crate::team::Team;
 
 /// How often who waits for others of its node yields its core before it sleeps. Where many PEs share
 /// a core, most of them come to the meeting in that time, and neither they nor the one that releases
@@ -97,9 +97,7 @@ impl Runtime {
 
     /// Meets the members of this node, who want nothing of each other.
     pub(super) fn meet_only(&self, team: &Team) {
-        // Who leads compares what the others have announced, in debug builds.
-        let by_last = !cfg!(debug_assertions) || !crowd(team.mapping().n_here());
-        self.meet_led(team, by_last, || {});
+        self.meet_led(team, true, || {});
     }
 
     fn meet_led(&self, team: &Team, by_last: bool, lead: impl FnOnce()) {
@@ -112,7 +110,6 @@ impl Runtime {
             match barrier.arrive_or_lead(n) {
                 Some(arrival) => self.await_release(barrier, arrival, what),
                 None => {
-                    self.compare_meeting(team);
                     lead();
                     barrier.release();
                 }
@@ -121,7 +118,6 @@ impl Runtime {
             if !self.polled(|| barrier.complete(n)) {
                 self.sleep(what, || barrier.wait_complete(n));
             }
-            self.compare_meeting(team);
             lead();
             barrier.release();
         } else {
@@ -145,25 +141,16 @@ impl Runtime {
         }
     }
 
-    /// Meets all PEs of this node and nobody else.
+    /// Meets all PEs of this node and nobody else, at the end of init.
     pub(crate) fn node_barrier(&self) {
         let (barrier, n) = (self.node.barrier(), self.node.n_local() as u32);
         match barrier.arrive_or_lead(n) {
-            Some(arrival) => self.await_release(barrier, arrival, || match self.block.state() {
-                PeState::Starting => Wait::Init,
-                _ => Wait::Allocation,
-            }),
+            Some(arrival) => self.await_release(barrier, arrival, || Wait::Init),
             None => barrier.release(),
         }
     }
 
     /// Waits for all members.
-    pub(crate) fn team_sync(&self, team: &Team) {
-        self.announce(team, Operation::Sync, 0, 0);
-        self.await_members(team);
-    }
-
-    /// Waits for all members, in whatever collective they are.
     pub(super) fn await_members(&self, team: &Team) {
         if meets_by_lines(team) {
             self.exchange_lines(team, std::ptr::null(), 0);
@@ -172,18 +159,9 @@ impl Runtime {
         }
     }
 
-    /// Completes what this PE has started on the default context, and waits for all PEs to leave.
-    pub(crate) fn last_barrier(&self) {
-        let world = Team::world();
-        self.quiet();
-        self.announce(world, Operation::Finalize, 0, 0);
-        self.await_members(world);
-    }
-
-    /// As [`team_sync`](Self::team_sync), for the last time: nothing in the members' slots is looked at
+    /// As [`await_members`](Self::await_members), for the last time: nothing in the members' slots is looked at
     /// by any of them afterwards, but the barrier, which goes on from one team to the next.
     pub(crate) fn team_leave(&self, team: &Team) {
-        self.announce(team, Operation::Sync, 0, 0);
         self.meet_members(team);
     }
 
@@ -198,7 +176,6 @@ impl Runtime {
     /// Completes what this PE has started, and waits for all members.
     pub(crate) fn team_barrier(&self, team: &Team) {
         self.quiet();
-        self.announce_as(Call::Barrier, team, Operation::Sync, 0, 0);
         self.await_members(team);
     }
 

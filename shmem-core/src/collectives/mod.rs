@@ -49,6 +49,9 @@
 //! On an active set that is not the world, everything goes along a binomial tree of its members
 //! ([`active`]), so connections are those of the tree's edges between nodes; alltoall's are as above.
 //!
+//! Every collective begins in [`entry`], where it says what it is; where PEs compare that (`SHMEM_CHECK`), all
+//! members agree before anything else happens ([`agree`]).
+//!
 //! # Rules for callers (OpenSHMEM 1.6 section 9.10)
 //! All members call the same collectives in the same order with matching arguments, one thread of
 //! a PE at a time (a second one panics; different threads may be in collectives of different teams).
@@ -57,6 +60,7 @@
 //! scan are the same array or do not overlap; of others they do not overlap.
 
 mod active;
+mod agree;
 mod alltoall;
 mod announce;
 pub(crate) mod api;
@@ -64,6 +68,7 @@ mod broadcast;
 mod circulant;
 mod combine;
 mod doubling;
+mod entry;
 mod exchange;
 mod gather;
 pub(crate) mod group;
@@ -78,8 +83,10 @@ mod reduce;
 mod scan;
 mod select;
 mod split;
-pub(crate) mod unequal;
 pub(crate) mod values;
 
 pub use active::SYNC_SIZE;
+pub(crate) use agree::only_one_compares;
+pub use announce::named;
 pub use combine::{Combine, combine};
+pub(crate) use entry::{Collective, collective};

@@ -53,12 +53,12 @@ use crate::datum::{Arithmetic, Bits, Datum, Number};
 /// let cells = shmem::alloc::<f64>(1).unwrap();
 /// shmem::reduce(cells, cells, shmem::And); // floating-point numbers have no such operation
 /// ```
-pub trait ReduceOp<T: Datum> {
+pub trait ReduceOp<T: Datum>: 'static {
     /// What the two make together.
     fn combine(&self, a: T, b: T) -> T;
 }
 
-impl<T: Datum, F: Fn(T, T) -> T> ReduceOp<T> for F {
+impl<T: Datum, F: Fn(T, T) -> T + 'static> ReduceOp<T> for F {
     #[inline]
     fn combine(&self, a: T, b: T) -> T {
         self(a, b)

@@ -77,7 +77,6 @@ impl Runtime {
                 combine,
             },
         };
-        self.announce(team, Operation::Reduce, bytes, 0);
         if bytes == 0 {
             return;
         }

@@ -125,7 +125,6 @@ impl Runtime {
             },
             exclusive,
         };
-        self.announce(team, Operation::Scan, bytes, 0);
         if bytes == 0 {
             return;
         }

@@ -6,8 +6,6 @@
 
 use std::ops::RangeInclusive;
 
-use shmem_node::waiting::Collective;
-
 use super::{circulant, doubling};
 use crate::team::Team;
 
@@ -56,43 +54,28 @@ const EMULATED: usize = 9;
 const SHORT: usize = 16 << 10;
 
 macro_rules! operations {
-    ($($operation:ident $text:literal;)*) => {
-        /// A collective. `Finalize` is the last synchronisation.
+    ($($operation:ident;)*) => {
+        /// A collective, as far as there is something to select.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Operation {
             $($operation),*
         }
 
         impl Operation {
-            /// All, in the order of their numbers.
+            /// All of them.
+            #[cfg(test)]
             pub(super) const ALL: &[Self] = &[$(Self::$operation),*];
-
-            /// What those are told who ask for what a PE waits.
-            #[inline]
-            pub(super) fn collective(self) -> Collective {
-                match self {
-                    $(Self::$operation => Collective::$operation),*
-                }
-            }
-
-            /// What a PE is in, for messages. `N` stands for the bytes that it gives, `R` for the root.
-            pub(super) fn text(self) -> &'static str {
-                match self {
-                    $(Self::$operation => $text),*
-                }
-            }
         }
     };
 }
 operations! {
-    Sync "a synchronisation";
-    Broadcast "a broadcast of N bytes from R";
-    Reduce "a reduction of N bytes";
-    Scan "a scan of N bytes";
-    Fcollect "fcollect of N bytes";
-    Collect "collect";
-    Alltoall "alltoall of blocks of N bytes";
-    Finalize "finalize, or the end of main";
+    Sync;
+    Broadcast;
+    Reduce;
+    Scan;
+    Fcollect;
+    Collect;
+    Alltoall;
 }
 
 /// What the members of a node do among themselves.
@@ -207,8 +190,8 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
     let few_messages = one_machine && nodes >= EMULATED;
     let in_parts = bytes * rounds.saturating_sub(2) > rounds * HOP;
     let here = match operation {
-        Sync | Finalize | Broadcast | Reduce | Fcollect if lines => Here::Lines,
-        Sync | Finalize => Here::One,
+        Sync | Broadcast | Reduce | Fcollect if lines => Here::Lines,
+        Sync => Here::One,
         Broadcast if one_node && crowd(here) && bytes <= BOX => Here::One,
         Broadcast if bytes * (here - 1) <= PUSH => Here::Push,
         Broadcast if crowd(here) => Here::Leader,
@@ -233,7 +216,7 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         Collect if few_messages && bytes <= SHORT => Between::Tree,
         Fcollect | Collect => Between::Circulant,
         Broadcast if in_parts => Between::Circulant,
-        Sync | Finalize | Broadcast | Scan => Between::Tree,
+        Sync | Broadcast | Scan => Between::Tree,
     };
     Algorithm { here, between }
 }
@@ -296,7 +279,7 @@ mod tests {
         let mut parts = Vec::new();
         let mut current = at(0);
         let most = match operation {
-            Operation::Sync | Operation::Finalize => 0,
+            Operation::Sync => 0,
             _ => MOST,
         };
         for bytes in 1..=most {

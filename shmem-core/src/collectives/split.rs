@@ -5,6 +5,8 @@
 //! new members put their slots in order, and a synchronisation of the parent ends the split, so
 //! that nobody sends into a slot before its owner is ready.
 
+use shmem_node::waiting::Collective as Call;
+
 use super::combine;
 use super::op::And;
 use crate::error::Error;
@@ -37,7 +39,8 @@ impl Team {
         size: isize,
         config: Option<TeamConfig>,
     ) -> Result<Option<Team>, Error> {
-        let (rt, _guard) = self.enter();
+        let numbers = [start, stride, size, 0].map(isize::cast_unsigned);
+        let (rt, _guard) = self.enter(Call::Split, |said| said.with(numbers));
         let Some(members) = self.members().strided(start, stride, size) else {
             return Err(Error::NoSuchTeam {
                 start,
@@ -70,7 +73,7 @@ impl Team {
         row: Option<TeamConfig>,
         column: Option<TeamConfig>,
     ) -> Result<(Team, Team), Error> {
-        let (rt, _guard) = self.enter();
+        let (rt, _guard) = self.enter(Call::Split, |said| said.with([xrange, 0, 0, 1]));
         let n = self.n_pes();
         let width = xrange.min(n);
         if width == 0 {
@@ -110,7 +113,7 @@ impl Team {
     #[track_caller]
     pub fn destroy(self) {
         assert!(!self.is_predefined(), "{self} cannot be destroyed");
-        let (rt, guard) = self.enter();
+        let (rt, guard) = self.enter(Call::Destroy, |said| said);
         // Not by lines: who has freed the slot may begin it anew while others still look.
         rt.team_leave(&self);
         free_slots().release(1 << self.slot_number());
@@ -176,7 +179,7 @@ impl Team {
         rt.set_word(proposal, mine);
         let (to, from) = (Sym::new(agreed), Sym::new(proposal));
         // SAFETY: two words of the slot that nothing else uses; the function is for 8 bytes.
-        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::<u64, And>) };
+        unsafe { rt.team_reduce(self, to, from, 1, 8, combine::<u64, _>(And)) };
         rt.word(agreed)
     }
 

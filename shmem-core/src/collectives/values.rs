@@ -10,10 +10,11 @@
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
 
-use super::combine::combine;
+use shmem_node::waiting::Collective as Call;
+
+use super::combine::{Combine, combine};
 use super::gather::Items;
 use super::op::{Max, Min, Prod, ReduceOp, Sum};
-use super::select::Operation;
 use crate::datum::{Arithmetic, Datum, Number};
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -33,7 +34,7 @@ pub struct Parts<T> {
 }
 
 impl<T> Parts<T> {
-    pub(super) fn new(data: Vec<T>, ends: Vec<usize>) -> Self {
+    pub(crate) fn new(data: Vec<T>, ends: Vec<usize>) -> Self {
         Self { data, ends }
     }
 
@@ -151,9 +152,15 @@ impl Runtime {
 
 impl Team {
     /// The parts of all members, where that of member `i` ends at element `ends(i)`.
-    fn gather<T: Datum>(&self, part: &[T], ends: impl Fn(usize) -> usize) -> Vec<T> {
-        let (rt, _guard) = self.enter();
-        rt.announce(self, Operation::Fcollect, 0, 0);
+    #[track_caller]
+    fn gather<T: Datum>(
+        &self,
+        call: Call,
+        alike: usize,
+        part: &[T],
+        ends: impl Fn(usize) -> usize,
+    ) -> Vec<T> {
+        let (rt, _guard) = self.enter(call, |said| said.of::<T>().with([alike]));
         let (n, size) = (ends(self.n_pes() - 1), size_of::<T>());
         let mut all = Vec::<T>::with_capacity(n);
         // SAFETY: the vector has room for all parts, which fill it; any bytes are values.
@@ -184,7 +191,7 @@ impl Team {
     #[doc(alias("MPI_Allgather", "allgather", "fcollect"))]
     #[track_caller]
     pub fn all_gather<T: Datum>(&self, value: T) -> Vec<T> {
-        self.gather(&[value], |i| i + 1)
+        self.gather(Call::Fcollect, 1, &[value], |i| i + 1)
     }
 
     /// What all members give, in order of their numbers; each may give another number of elements.
@@ -214,7 +221,8 @@ impl Team {
             end += *len;
             *len = end;
         }
-        Parts::new(self.gather(part, |i| ends[i]), ends)
+        let all = self.gather(Call::Collect, end, part, |i| ends[i]);
+        Parts::new(all, ends)
     }
 
     /// The value of member `root`; those of the others mean nothing.
@@ -240,7 +248,7 @@ impl Team {
     pub fn broadcast_value<T: Datum>(&self, value: T, root: usize) -> T {
         self.check_root(root);
         let only_root = |i| usize::from(i >= root);
-        let got = self.gather(&[value], only_root);
+        let got = self.gather(Call::Broadcast, root, &[value], only_root);
         got[0]
     }
 
@@ -273,17 +281,24 @@ impl Team {
             let made = all.into_iter().reduce(|a, b| op.combine(a, b));
             return made.expect("a team has members");
         }
-        self.in_place(value, |rt, place| {
-            // SAFETY: the place holds a `T`, which the function is for; `op` exists.
-            unsafe { rt.team_reduce(self, place, place, 1, size_of::<T>(), combine::<T, O>) };
+        let combine = combine(op);
+        self.in_place(Call::Reduce, combine, value, |rt, place| {
+            // SAFETY: the place holds a `T`, which the operation is for.
+            unsafe { rt.team_reduce(self, place, place, 1, size_of::<T>(), combine) };
         })
     }
 
     /// Puts a value of at most [`VALUE_SIZE`] bytes where `collective` finds it; gives what is there then.
     #[inline]
     #[track_caller]
-    fn in_place<T: Datum>(&self, value: T, collective: impl FnOnce(&Runtime, Sym)) -> T {
-        let (rt, _guard) = self.enter();
+    fn in_place<T: Datum>(
+        &self,
+        call: Call,
+        combine: Combine,
+        value: T,
+        collective: impl FnOnce(&Runtime, Sym),
+    ) -> T {
+        let (rt, _guard) = self.enter(call, |said| said.combined(1, size_of::<T>(), combine));
         let place = self.slot(VALUE);
         let mut out = MaybeUninit::<T>::uninit();
         // SAFETY: the place has room for the value and is this member's own; any bytes are a value.
@@ -319,19 +334,10 @@ impl Team {
                 "at most 512 bytes can be summed so"
             )
         };
-        self.in_place(value, |rt, place| {
-            // SAFETY: the place holds a `T`, which the function is for.
-            unsafe {
-                rt.team_scan(
-                    self,
-                    place,
-                    place,
-                    1,
-                    size_of::<T>(),
-                    combine::<T, Sum>,
-                    true,
-                );
-            }
+        let sum = combine::<T, _>(Sum);
+        self.in_place(Call::Scan, sum, value, |rt, place| {
+            // SAFETY: the place holds a `T`, which the operation is for.
+            unsafe { rt.team_scan(self, place, place, 1, size_of::<T>(), sum, true) };
         })
     }
 }

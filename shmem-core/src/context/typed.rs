@@ -120,6 +120,7 @@ impl<M: Mode> Context<M> {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_ctx_get_team`.
+    #[track_caller]
     pub fn members(&self) -> Members {
         self.ctx.members()
     }
@@ -144,6 +145,7 @@ impl<M: Mode> Context<M> {
 
     /// How many PEs it reaches: those of its team.
     #[inline]
+    #[track_caller]
     pub fn n_pes(&self) -> usize {
         self.ctx.n_pes()
     }
@@ -235,7 +237,8 @@ impl<M: Mode> ContextBuilder<M> {
     /// OpenSHMEM 1.6, `shmem_ctx_create`, `shmem_team_create_ctx`.
     #[track_caller]
     pub fn create(self) -> Result<Context<M>, Error> {
-        let members = self.members.unwrap_or_else(|| Members::all(rt().n_pes));
+        let everybody = Members::all(rt().n_pes);
+        let members = self.members.unwrap_or(everybody);
         let options = CtxOptions {
             nostore: self.nostore,
             ..M::OPTIONS

@@ -21,6 +21,7 @@ use super::messages;
 use super::report::{Steps, record_connections};
 use crate::attach::{self, Attached, attached};
 use crate::before_main;
+use crate::collectives::{Collective, only_one_compares};
 use crate::context;
 use crate::error::Error;
 use crate::fault;
@@ -31,7 +32,7 @@ use crate::runtime::{
     Neighbours, Ranges, Runtime, Segment, ThreadLevel, Threads, install, uninstall,
 };
 use crate::statics::{self, Statics, Why};
-use crate::team::{self, Collective};
+use crate::team;
 use crate::wait::{self, cores};
 
 /// What the last life has left.
@@ -160,6 +161,7 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
                 notices_inbound,
                 network: made,
                 threads: Threads::promised(level),
+                checks: settings.check.unwrap_or(cfg!(debug_assertions)),
                 life: life.into(),
             };
             past.runtimes.push(Box::leak(Box::new(rt)));
@@ -180,12 +182,28 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
             .map_err(|e| Error::Network(e.to_string()))?;
     }
     steps.done(Stat::ConnectWall, Stat::ConnectCpu);
+    block.checks.store(rt.checks.into(), Ordering::Relaxed);
     rt.node_barrier();
+    same_checks(rt).inspect_err(|_| uninstall())?;
     steps.done(Stat::BarrierWall, Stat::BarrierCpu);
     block.set_state(PeState::Running);
     steps.finish(block, rt.network.as_ref());
     messages::started(rt, &settings, life);
     Ok(rt)
+}
+
+/// Whether this PE compares what it calls as the first PE of its node does. Those of other nodes find out
+/// when they meet.
+fn same_checks(rt: &Runtime) -> Result<(), Error> {
+    let theirs = rt.node.pe_block(0).checks.load(Ordering::Relaxed);
+    if theirs == u32::from(rt.checks) {
+        return Ok(());
+    }
+    let (me, first) = (rt.me, rt.node.ranks()[0] as usize);
+    Err(Error::Launch(match rt.checks {
+        true => only_one_compares(rt, me, first),
+        false => only_one_compares(rt, first, me),
+    }))
 }
 
 /// Opens the endpoint of the runtime that is to be taken again, or else a new one.
@@ -242,7 +260,7 @@ pub(super) fn end(rt: Collective) {
     rt.block.set_state(PeState::Finalizing);
     // The barrier completes the default context only.
     rt.quiet_all();
-    rt.last_barrier();
+    rt.barrier_all();
     record_connections(&rt);
     if let Some(network) = &rt.network {
         network.stop();

@@ -23,13 +23,15 @@ mod report;
 use std::sync::{Mutex, MutexGuard, Once};
 
 use shmem_node::sys;
+use shmem_node::waiting::Collective as Call;
 
 pub use self::exit::global_exit;
 use crate::attach::{Attached, attached, exit_ends_job, process_exits};
+use crate::collectives::{collective, named};
 use crate::error::Error;
 use crate::fault;
 use crate::runtime::{ThreadLevel, try_rt};
-use crate::team::collective;
+use crate::team::Team;
 
 /// Status of a process that panics in its exit handler: that of a panic in `main`.
 const FAILED: i32 = 101;
@@ -75,15 +77,16 @@ impl Inits {
 /// threads may initialise.
 #[track_caller]
 fn finalize_of(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard<'static, Inits> {
-    let everybody = collective();
+    if fault::exits() {
+        named("finalize at the end of main");
+    }
     if inits.all() > 1 {
         *kind(&mut inits) -= 1;
         drop(inits);
-        everybody.barrier_all();
-        drop(everybody);
+        Team::world().barrier();
         return self::inits();
     }
-    life::end(everybody);
+    life::end(collective(Call::Finalize, |said| said));
     *kind(&mut inits) = 0;
     inits
 }
@@ -110,15 +113,18 @@ fn finalize_all(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_init`, `shmem_init_thread`.
+#[track_caller]
 pub fn init(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
     enter(requested, true, |inits| &mut inits.raw)
 }
 
 /// The init of a [`World`](crate::World), which leaves static data alone.
+#[track_caller]
 pub(crate) fn init_world(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
     enter(requested, false, |inits| &mut inits.worlds)
 }
 
+#[track_caller]
 fn enter(requested: ThreadLevel, statics: bool, kind: Kind) -> Result<ThreadLevel, Error> {
     let mut inits = inits();
     if inits.are_over() {
@@ -199,6 +205,7 @@ pub fn thread_level() -> Option<ThreadLevel> {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `start_pes` (deprecated).
+#[track_caller]
 pub fn start_pes() -> Result<(), Error> {
     match initialized() {
         true => Ok(()),

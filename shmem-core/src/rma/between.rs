@@ -2,6 +2,7 @@
 //! as the process lives. So no scope has to hold it, and the network sends from where it lies.
 
 use super::Completion::{self, AtQuiet, OnReturn};
+use super::{GET, PUT};
 use crate::context::{Ctx, routines};
 use crate::datum::Datum;
 use crate::symmetric::array::SymSlice;
@@ -15,7 +16,7 @@ fn put_between<T: Datum>(
     pe: usize,
     completion: Completion,
 ) {
-    let dest = dest.at(..source.len()).sym();
+    let dest = dest.up_to(source.len(), PUT).sym();
     // SAFETY: both handles lie inside the segment, which stays mapped.
     unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), source.bytes(), pe, completion) };
 }
@@ -29,7 +30,7 @@ fn get_between<T: Datum>(
     pe: usize,
     completion: Completion,
 ) {
-    let from = source.at(..dest.len()).sym();
+    let from = source.up_to(dest.len(), GET).sym();
     // SAFETY: both handles lie inside the segment, which stays mapped.
     unsafe { ctx.get_bytes(dest.as_ptr().cast(), from, dest.bytes(), pe, completion) };
 }

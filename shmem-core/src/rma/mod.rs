@@ -9,9 +9,9 @@ mod strided;
 pub(crate) mod typed;
 
 pub(crate) use self::strided::copy_blocks;
-pub use self::strided::{Blocks, get_blocks, put_blocks};
+pub use self::strided::{Blocks, get_blocks, put_blocks, put_blocks_signal};
 
-use shmem_ib::connect::endpoint::ContextId;
+use shmem_ib::connect::endpoint::{ContextId, Source};
 
 use crate::context::{self, Ctx};
 use crate::heap::access;
@@ -19,13 +19,30 @@ use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
 use crate::runtime::{Place, Runtime};
 
+/// What an array is too short for, in messages.
+pub(crate) const PUT: [&str; 2] = ["put of", "into"];
+pub(crate) const GET: [&str; 2] = ["get of", "from"];
+
 /// When the local buffer of an operation may be used again: a source be changed, a destination be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Completion {
     /// When the call returns, as blocking routines have it.
     OnReturn,
+    /// After [`Ctx::release_sources`], for puts; of a get it is as [`OnReturn`](Self::OnReturn).
+    AtRelease,
     /// After quiet, as non-blocking routines (`_nbi`) have it.
     AtQuiet,
+}
+
+impl Completion {
+    /// The same in the network's words.
+    const fn of_source(self) -> Source {
+        match self {
+            Self::OnReturn => Source::UntilReturn,
+            Self::AtRelease => Source::UntilRelease,
+            Self::AtQuiet => Source::UntilQuiet,
+        }
+    }
 }
 
 impl Ctx {
@@ -100,8 +117,7 @@ impl Runtime {
             } = piece;
             // SAFETY: by the caller.
             self.far(|net| unsafe {
-                let net = net.context(id);
-                let stays = completion == Completion::AtQuiet;
+                let (net, stays) = (net.context(id), completion.of_source());
                 net.put(pe as u32, part, offset, source.add(at), len, stays)
             });
         }
@@ -129,7 +145,7 @@ impl Runtime {
             // SAFETY: by the caller.
             self.far(|net| unsafe {
                 let net = net.context(id);
-                let waits = completion == Completion::OnReturn;
+                let waits = completion != Completion::AtQuiet;
                 net.get(pe as u32, part, offset, dest.add(at), len, waits)
             });
         }

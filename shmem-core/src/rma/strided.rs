@@ -8,11 +8,12 @@
 
 use std::mem::MaybeUninit;
 
-use super::Completion::{self, AtQuiet, OnReturn};
+use super::Completion::{self, AtQuiet, AtRelease, OnReturn};
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Place;
+use crate::signal::Signal;
 
 /// How blocks lie on both sides of a copy. Everything is in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,30 +119,36 @@ impl Ctx {
             }
             return;
         }
-        // Sources are copied while posting if they are short; long ones are sent from where they
-        // are, all together.
-        let each = match blocks.bytes > STAGE {
-            true => AtQuiet,
-            false => completion,
+        // All together, and the device is told of many at once.
+        let each = match completion {
+            OnReturn => AtRelease,
+            AtRelease | AtQuiet => completion,
         };
         for i in 0..blocks.count {
             let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
-            // SAFETY: by the caller; what is sent in place is waited for below.
+            // SAFETY: by the caller; what is not copied at once is waited for below.
             unsafe { self.put_bytes(dest.at(to), source.add(from), blocks.bytes, pe, each) };
         }
         if each != completion {
-            self.pe_quiet([pe]);
+            self.release_sources();
         }
     }
 
     /// # Safety
     /// As for [`get_blocks`].
     #[cold]
-    unsafe fn get_blocks_far(&self, dest: *mut u8, source: Sym, mut blocks: Blocks, pe: usize) {
+    unsafe fn get_blocks_far(
+        &self,
+        dest: *mut u8,
+        source: Sym,
+        mut blocks: Blocks,
+        pe: usize,
+        completion: Completion,
+    ) {
         let whole = blocks.count * blocks.bytes;
         if blocks.is_one() {
             // SAFETY: by the caller.
-            return unsafe { self.get_bytes(dest, source, whole, pe, OnReturn) };
+            return unsafe { self.get_bytes(dest, source, whole, pe, completion) };
         }
         let gap = blocks.source_stride - blocks.bytes;
         if gap <= GAP && blocks.bytes + blocks.source_stride <= READ {
@@ -168,10 +175,12 @@ impl Ctx {
         }
         for i in 0..blocks.count {
             let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
-            // SAFETY: by the caller; all are waited for below.
+            // SAFETY: by the caller; all are waited for below, or by quiet.
             unsafe { self.get_bytes(dest.add(to), source.at(from), blocks.bytes, pe, AtQuiet) };
         }
-        self.pe_quiet([pe]);
+        if completion != AtQuiet {
+            self.pe_quiet([pe]);
+        }
     }
 }
 
@@ -209,10 +218,36 @@ pub unsafe fn put_blocks(
     }
 }
 
-/// Copies blocks of `source` of PE `pe` of the context here. They are here on return.
+/// [`put_blocks`], then updates a signal there: who sees the signal sees the blocks.
 ///
 /// # Safety
-/// All blocks of `dest` are writable, and all of the source lie inside a symmetric object.
+/// As for [`put_blocks`]; no block overlaps the signal.
+///
+/// # Panics
+/// If the signal's address is no multiple of 8, or there is no such PE.
+#[inline]
+#[track_caller]
+pub unsafe fn put_blocks_signal(
+    ctx: &Ctx,
+    dest: Sym,
+    source: *const u8,
+    blocks: Blocks,
+    signal: Signal,
+    pe: usize,
+    completion: Completion,
+) {
+    signal.check();
+    // SAFETY: by the caller.
+    unsafe { put_blocks(ctx, dest, source, blocks, pe, completion) };
+    ctx.signal(signal, pe);
+}
+
+/// Copies blocks of `source` of PE `pe` of the context here. They are here at `completion`, or earlier: where
+/// gaps are read, too, they are on return.
+///
+/// # Safety
+/// All blocks of `dest` are writable until `completion`, and nobody looks at them before; all of the source
+/// lie inside a symmetric object.
 ///
 /// # Panics
 /// If there is no such PE.
@@ -221,13 +256,20 @@ pub unsafe fn put_blocks(
 /// OpenSHMEM 1.6, `shmem_iget`, `shmem_ibget`.
 #[inline]
 #[track_caller]
-pub unsafe fn get_blocks(ctx: &Ctx, dest: *mut u8, source: Sym, blocks: Blocks, pe: usize) {
+pub unsafe fn get_blocks(
+    ctx: &Ctx,
+    dest: *mut u8,
+    source: Sym,
+    blocks: Blocks,
+    pe: usize,
+    completion: Completion,
+) {
     let rt = ctx.rt();
     match ctx.place(rt, pe, source.offset()) {
         // SAFETY: by the caller; the source is mapped.
         Place::Near(from) => unsafe { copy_blocks(from.at(), dest, blocks) },
         Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
-        Place::Far(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe) },
+        Place::Far(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe, completion) },
     }
 }

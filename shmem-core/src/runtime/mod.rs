@@ -60,6 +60,8 @@ pub(crate) struct Runtime {
     /// Whether somebody rings when other nodes have written this PE's memory.
     pub(crate) notices_inbound: bool,
     pub(crate) threads: Threads,
+    /// Whether PEs compare what they call before each collective (`SHMEM_CHECK`).
+    pub(crate) checks: bool,
     /// Which init this is, as [`Runtime::life`] tells. Changes in init alone, which publishes the
     /// runtime after that.
     pub(crate) life: AtomicU32,

@@ -66,6 +66,7 @@ pub fn addr_accessible(at: *const u8, pe: usize) -> bool {
 ///
 /// # Panics
 /// Before init.
+#[track_caller]
 pub fn why_not_symmetric(at: *const u8, len: usize) -> String {
     rt().why_not(at as usize, len)
 }

@@ -138,7 +138,38 @@ impl<T: Datum> SymSlice<T> {
     #[inline]
     #[track_caller]
     pub fn elem(&self, i: usize) -> Self {
-        self.at(i..i.saturating_add(1))
+        if i >= self.len {
+            self.no_such_element(i);
+        }
+        Self::from_raw(self.offset + i * size_of::<T>(), 1)
+    }
+
+    /// The first `n` elements, for an operation on them such as `"put of"` so many `"into"` the array.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn up_to(&self, n: usize, [operation, way]: [&str; 2]) -> Self {
+        if n > self.len {
+            self.too_short(n, operation, way);
+        }
+        Self::from_raw(self.offset, n)
+    }
+
+    #[cold]
+    #[track_caller]
+    fn no_such_element(&self, i: usize) -> ! {
+        panic!("element {i} of a symmetric array of {}", self.len)
+    }
+
+    #[cold]
+    #[track_caller]
+    fn too_short(&self, n: usize, operation: &str, way: &str) -> ! {
+        panic!(
+            "{operation} {n} elements {way} a symmetric array of {}",
+            self.len
+        )
     }
 
     /// The first element, as a symmetric array of one; `None` if there is none.
@@ -176,7 +207,10 @@ impl<T: Datum> SymSlice<T> {
     }
 
     /// This PE's elements, each read when it is asked for ([`read`](Self::read)).
+    #[track_caller]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = T> + ExactSizeIterator {
+        // A closure has no caller that could be told.
+        let _initialised = rt();
         let array = *self;
         (0..self.len).map(move |i| array.read(i))
     }
@@ -188,12 +222,14 @@ impl<T: Datum> SymSlice<T> {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_ptr`.
     #[inline]
+    #[track_caller]
     pub fn ptr(&self, pe: usize) -> Option<*mut T> {
         rt().reach(Sym::new(self.offset), pe).map(|at| at.cast())
     }
 
     /// Address of this PE's own copy.
     #[inline]
+    #[track_caller]
     pub fn as_ptr(&self) -> *mut T {
         rt().own(self.offset).cast()
     }
@@ -241,7 +277,7 @@ impl<T: Datum> SymSlice<T> {
     /// If `out` is longer than the array.
     #[track_caller]
     pub fn read_to(&self, out: &mut [T]) {
-        let part = self.at(..out.len());
+        let part = self.up_to(out.len(), ["read of", "from"]);
         // SAFETY: both ranges have the length of `out`; any bytes are values.
         unsafe {
             access::copy(
@@ -258,7 +294,7 @@ impl<T: Datum> SymSlice<T> {
     /// If there are more values than elements.
     #[track_caller]
     pub fn write_from(&self, values: &[T]) {
-        let part = self.at(..values.len());
+        let part = self.up_to(values.len(), ["write of", "into"]);
         // SAFETY: both ranges have the length of `values`.
         unsafe {
             access::copy(
@@ -270,6 +306,7 @@ impl<T: Datum> SymSlice<T> {
     }
 
     /// Copies this PE's elements into a vector.
+    #[track_caller]
     pub fn to_vec(&self) -> Vec<T> {
         let mut out = Vec::<T>::with_capacity(self.len);
         // SAFETY: the vector has room for the array, and the copy fills it with values.
@@ -282,6 +319,7 @@ impl<T: Datum> SymSlice<T> {
     }
 
     /// Sets all of this PE's elements.
+    #[track_caller]
     pub fn fill(&self, value: T) {
         for i in 0..self.len {
             self.write(i, value);
@@ -294,6 +332,7 @@ impl<T: Datum> SymSlice<T> {
     /// While the slice lives no PE writes these elements: not this one through another handle, and
     /// no other one by put, atomics or a collective. The memory is not freed meanwhile.
     #[inline]
+    #[track_caller]
     pub unsafe fn as_slice<'a>(&self) -> &'a [T] {
         // SAFETY: in the segment, aligned by the allocator, valid values; unwritten by the caller.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }
@@ -306,6 +345,7 @@ impl<T: Datum> SymSlice<T> {
     /// is not freed.
     #[inline]
     #[allow(clippy::mut_from_ref)]
+    #[track_caller]
     pub unsafe fn as_mut_slice<'a>(&self) -> &'a mut [T] {
         // SAFETY: in the segment, aligned by the allocator, valid values; exclusive by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len) }

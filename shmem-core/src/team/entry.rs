@@ -1,10 +1,9 @@
-//! The entry to the collectives of a team, for one thread of a PE at a time.
+//! Only one thread of a PE at a time is in a collective of a team.
 
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use super::Team;
-use crate::runtime::{Runtime, rt};
+use crate::runtime::Runtime;
 
 /// The thread that is in a collective of a team.
 #[derive(Debug)]
@@ -12,29 +11,8 @@ pub(crate) struct Guard<'a>(&'a Team);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // ORDERING(collective): pairs with `Team::enter`.
+        // ORDERING(collective): pairs with `Team::occupy`.
         self.0.meeting.store(false, Ordering::Release);
-    }
-}
-
-/// The runtime in the hands of the one thread that may be in a collective of all PEs.
-pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
-
-/// The runtime, for a collective of all PEs.
-///
-/// # Panics
-/// If the PE is not initialised, or another thread is in a collective of the world team.
-#[inline]
-#[track_caller]
-pub(crate) fn collective() -> Collective {
-    let (rt, guard) = Team::world().enter();
-    Collective(rt, guard)
-}
-
-impl Deref for Collective {
-    type Target = Runtime;
-    fn deref(&self) -> &Runtime {
-        self.0
     }
 }
 
@@ -46,11 +24,10 @@ impl Team {
     /// threads), so it has to be found, not obeyed.
     ///
     /// # Panics
-    /// If another thread is, or the PE is not initialised, or is again.
+    /// If another thread is, or the PE is initialised again.
     #[inline]
     #[track_caller]
-    pub(crate) fn enter(&self) -> (&'static Runtime, Guard<'_>) {
-        let rt = rt();
+    pub(crate) fn occupy(&self, rt: &Runtime) -> Guard<'_> {
         if self.life.is_some_and(|life| life != rt.life()) {
             self.outlived();
         }
@@ -58,7 +35,7 @@ impl Team {
         if self.meeting.swap(true, Ordering::Acquire) {
             self.crowded();
         }
-        (rt, Guard(self))
+        Guard(self)
     }
 
     #[cold]

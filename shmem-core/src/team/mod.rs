@@ -3,25 +3,27 @@
 //! A team costs no message: what a member knows of it are a few numbers ([`Members`]), where its
 //! node's members are ([`Mapping`]), and a slot in the runtime's part of the segments ([`slots`]) that all
 //! members agreed on when the team was split from its parent. Splitting is a collective, and so among
-//! those; [`entry`] is what all collectives begin with.
+//! those; [`entry`] keeps a PE's threads apart in them.
 
 mod entry;
 mod mapping;
 mod members;
 pub(crate) mod slots;
 
+use std::panic::Location;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use shmem_node::barrier::NodeBarrier;
 use shmem_node::segment::NodeView;
-use shmem_node::waiting::{self, Collective as Call, TeamKind};
+use shmem_node::waiting::{self, Collective as Call, Place, TeamKind};
 
-pub(crate) use self::entry::{Collective, Guard, collective};
+pub(crate) use self::entry::Guard;
 pub(crate) use self::mapping::Mapping;
 pub use self::members::Members;
 pub use self::slots::MAX_TEAMS;
 use crate::datum::Datum;
+use crate::fault;
 use crate::heap::address::Sym;
 use crate::runtime::{Runtime, rt};
 use crate::symmetric::address;
@@ -91,6 +93,8 @@ pub struct Team {
     meeting: AtomicBool,
     /// In which, or was last; and how many it has begun: in the upper half.
     now: AtomicU64,
+    /// Where the program called it; null before the first.
+    called_at: AtomicPtr<Location<'static>>,
     /// The [life](Runtime::life) in which the team was split, whose finalize it does not
     /// outlive; `None` for those that exist in each.
     life: Option<u32>,
@@ -199,6 +203,7 @@ impl Team {
             mapping,
             meeting: AtomicBool::new(false),
             now: AtomicU64::new(0),
+            called_at: AtomicPtr::new(std::ptr::null_mut()),
             life: None,
         }
     }
@@ -288,6 +293,7 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_team_ptr`.
     #[inline]
+    #[track_caller]
     pub fn ptr<T: Datum>(&self, array: SymSlice<T>, pe: usize) -> Option<*mut T> {
         array.ptr(self.members.world_pe(pe)?)
     }
@@ -306,7 +312,9 @@ impl Team {
     /// Notes that this PE begins a collective; gives how many of this team it has begun with that. One thread of
     /// a PE does at a time.
     #[inline]
-    pub(crate) fn begin(&self, call: Call) -> u32 {
+    pub(crate) fn begin(&self, call: Call, at: &'static Location<'static>) -> u32 {
+        let at = std::ptr::from_ref(at).cast_mut();
+        self.called_at.store(at, Ordering::Relaxed);
         let number = (self.now.load(Ordering::Relaxed) >> 32) as u32;
         let number = number.wrapping_add(1);
         let now = u64::from(number) << 32 | u64::from(call as u8);
@@ -314,11 +322,15 @@ impl Team {
         number
     }
 
-    /// Which collective this PE is in, or was in last, and how many it has begun.
-    pub(crate) fn begun(&self) -> (Call, u32) {
+    /// Which collective this PE is in, or was in last, how many it has begun, and where the program called it.
+    pub(crate) fn begun(&self) -> (Call, u32, Place) {
+        let at = self.called_at.load(Ordering::Relaxed);
+        // SAFETY: null, or of a reference that lives for ever, which nobody writes through.
+        let at = unsafe { at.as_ref() }.filter(|_| fault::places_are_the_programs());
         let now = self.now.load(Ordering::Relaxed);
         let call = Call::from_number(now as u8).unwrap_or(Call::Sync);
-        (call, (now >> 32) as u32)
+        let place = at.map_or(Place::NOWHERE, |at| Place::of(at));
+        (call, (now >> 32) as u32, place)
     }
 
     /// What the team is, as others are told of it.

@@ -46,8 +46,10 @@ pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
 /// Two words, what a member proposes and what all agree on.
 pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
 pub(crate) const AGREED: usize = PROPOSAL + 8;
-/// What this member says of the collective that it is in, now and in the last two exchanges of lines.
+/// What this member says of the collective that it begins, where members compare that.
 pub(crate) const ANNOUNCED: usize = PROPOSAL + LINE;
+/// The round of the tree in which the leader above has compared that.
+pub(crate) const COMPARED: usize = LINES - LINE;
 /// Two lines that this member shows the others, so far apart that no processor fetches one with the other.
 pub(crate) const LINES: usize = 3 << 10;
 pub(crate) const LINES_APART: usize = 256;
@@ -74,7 +76,6 @@ pub(crate) const STAGED: usize = 2 * PIECE;
 /// Bytes of a piece.
 pub(crate) const PIECE: usize = 12 << 10;
 
-const _: () = assert!(ANNOUNCED + LINE <= LINES);
 const _: () = assert!(LINES + LINES_APART + LINE <= VALUE);
 const _: () = assert!(VALUE + VALUE_SIZE <= LANDING);
 const _: () = assert!(MAX_CHILDREN * MAILBOX <= BOX);

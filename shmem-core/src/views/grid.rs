@@ -281,7 +281,16 @@ impl<T: Datum> SymGrid<T> {
         self.check_len("get", out.len());
         let (ctx, blocks) = (Ctx::default_ctx(), self.blocks(self.cols, self.stride));
         // SAFETY: the rows lie inside both arrays.
-        unsafe { get_blocks(ctx, out.as_mut_ptr().cast(), self.array.sym(), blocks, pe) };
+        unsafe {
+            get_blocks(
+                ctx,
+                out.as_mut_ptr().cast(),
+                self.array.sym(),
+                blocks,
+                pe,
+                Completion::OnReturn,
+            )
+        };
     }
 
     /// Copies the elements of `pe` into a vector.
@@ -294,7 +303,14 @@ impl<T: Datum> SymGrid<T> {
         let (ctx, blocks) = (Ctx::default_ctx(), self.blocks(self.cols, self.stride));
         // SAFETY: the vector has room for all rows, which fill it; any bytes are values.
         unsafe {
-            get_blocks(ctx, out.as_mut_ptr().cast(), self.array.sym(), blocks, pe);
+            get_blocks(
+                ctx,
+                out.as_mut_ptr().cast(),
+                self.array.sym(),
+                blocks,
+                pe,
+                Completion::OnReturn,
+            );
             out.set_len(self.len());
         }
         out

@@ -67,14 +67,17 @@ fn select<T: Waitable>(
     values: Values<T>,
 ) -> Words<T> {
     let n = array.len();
-    let mask = skip.map_or(Mask::All, |skip| {
-        assert!(
-            skip.len() == n,
-            "a mask of {} for {n} words: give one bool for each",
-            skip.len()
-        );
-        Mask::Skip(skip.as_ptr())
-    });
+    let mask = match skip {
+        None => Mask::All,
+        Some(skip) => {
+            assert!(
+                skip.len() == n,
+                "a mask of {} for {n} words: give one bool for each",
+                skip.len()
+            );
+            Mask::Skip(skip.as_ptr())
+        }
+    };
     Words {
         at: array.as_ptr(),
         n,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use shmem_connect::UdAddress;
 use shmem_connect::atomic::{AtomicOp, Width};
 use shmem_connect::endpoint::{
-    ConnError, Context, ContextId, Directory, Endpoint, EndpointConfig, Lookup,
+    ConnError, Context, ContextId, Directory, Endpoint, EndpointConfig, Lookup, Source,
 };
 use shmem_soft::{SoftConfig, SoftHca};
 use shmem_verbs::Hca;
@@ -196,7 +196,11 @@ impl<H: Hca> Pe<H> {
     pub fn put_word(&self, to: u32, offset: u64, value: u64) {
         let src = std::ptr::from_ref(&value).cast();
         // SAFETY: the source may go as soon as this returns.
-        unsafe { self.endpoint.put(to, offset, src, 8, false).unwrap() };
+        unsafe {
+            self.endpoint
+                .put(to, offset, src, 8, Source::UntilReturn)
+                .unwrap()
+        };
     }
 
     /// Gets a word.
@@ -213,7 +217,7 @@ impl<H: Hca> Pe<H> {
         // SAFETY: the source may go as soon as this returns.
         unsafe {
             self.endpoint
-                .put(to, offset, bytes.as_ptr(), bytes.len(), false)
+                .put(to, offset, bytes.as_ptr(), bytes.len(), Source::UntilReturn)
                 .unwrap()
         };
     }
@@ -275,10 +279,10 @@ pub trait Plain<H: Hca> {
         offset: u64,
         src: *const u8,
         len: usize,
-        src_stays: bool,
+        stays: Source,
     ) -> Result<(), ConnError> {
         // SAFETY: by the caller's promise.
-        unsafe { self.plain().put(pe, 0, offset, src, len, src_stays) }
+        unsafe { self.plain().put(pe, 0, offset, src, len, stays) }
     }
 
     /// # Safety

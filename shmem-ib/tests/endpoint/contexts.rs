@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use shmem_ib::atomic::{AtomicOp, Width};
 use shmem_ib::connect::endpoint::{
-    Atomics, ConnError, Context, ContextId, Endpoint, EndpointConfig, Lookup, Transport,
+    Atomics, ConnError, Context, ContextId, Endpoint, EndpointConfig, Lookup, Source, Transport,
 };
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftHca};
@@ -20,7 +20,7 @@ fn ctx(pe: &Pe, number: u16) -> Context<'_, SoftHca> {
 fn put(ctx: Context<'_, SoftHca>, to: u32, offset: u64, value: u64) {
     let src = std::ptr::from_ref(&value).cast();
     // SAFETY: the source may go as soon as this returns.
-    unsafe { ctx.put(to, 0, offset, src, 8, false).unwrap() };
+    unsafe { ctx.put(to, 0, offset, src, 8, Source::UntilReturn).unwrap() };
 }
 
 /// The ways in which a job may work; PEs 0, 2 and 4 are on nodes of their own.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig, Lookup};
+use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig, Lookup, Source};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{Qpn, WcStatus};
 
@@ -135,7 +135,10 @@ fn a_dead_peer_fails_its_operations_with_their_names() {
     assert!(text.contains("died"), "{text}");
     // Later operations say the same, and others go on.
     // SAFETY: the source lives for the time of the call.
-    let again = unsafe { pe.endpoint.put(1, 0, [0u8; 8].as_ptr(), 8, false) };
+    let again = unsafe {
+        pe.endpoint
+            .put(1, 0, [0u8; 8].as_ptr(), 8, Source::UntilReturn)
+    };
     assert!(matches!(again, Err(ConnError::Operation { .. })));
     pe.put_word(2, 0, 2);
     pe.endpoint.quiet().unwrap();
@@ -164,6 +167,31 @@ fn quiet_reports_what_nobody_waited_for() {
 }
 
 #[test]
+fn sources_of_puts_to_a_dead_peer_are_released_with_its_name() {
+    let mut job = Job::with(2, |config, _| {
+        config.rc_timeout = 17;
+        config.rc_retry = 1;
+    });
+    job.pes[0].put_word(1, 0, 1);
+    job.pes[0].endpoint.quiet().unwrap();
+    job.pes[1].die();
+    let pe = &job.pes[0];
+    let long = vec![7u8; 1 << 20];
+    for stays in [8, long.len()] {
+        // SAFETY: it lives until the sources are released.
+        unsafe {
+            pe.endpoint
+                .put(1, 8, long.as_ptr(), stays, Source::UntilRelease)
+        }
+        .unwrap();
+    }
+    let error = pe.endpoint.plain().release_sources().unwrap_err();
+    assert!(error.to_string().contains("of PE 1"), "{error}");
+    assert!(pe.endpoint.plain().release_sources().is_ok());
+    assert_eq!(pe.endpoint.stats().in_flight, 0);
+}
+
+#[test]
 fn ranges_alignment_and_numbers_are_checked() {
     let job = Job::new(2);
     let pe = &job.pes[0];
@@ -171,7 +199,10 @@ fn ranges_alignment_and_numbers_are_checked() {
     let put = |to, at, len| {
         let source = [0u8; 64];
         // SAFETY: the source lives for the time of the call.
-        unsafe { pe.endpoint.put(to, at, source.as_ptr(), len, false) }
+        unsafe {
+            pe.endpoint
+                .put(to, at, source.as_ptr(), len, Source::UntilReturn)
+        }
     };
     assert!(put(1, end - 8, 8).is_ok() && put(1, end, 0).is_ok());
     for (at, len) in [

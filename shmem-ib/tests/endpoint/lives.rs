@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shmem_ib::connect::endpoint::{Atomics, Endpoint, EndpointConfig, Lookup, Transport};
+use shmem_ib::connect::endpoint::{Atomics, Endpoint, EndpointConfig, Lookup, Source, Transport};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, QpInit, QpType, SrqInit, SrqKind};
 
@@ -26,7 +26,7 @@ fn an_offer_of_an_earlier_life_is_refused() {
             let (pe, value) = (&earlier.pes[0], 9u64);
             let src = std::ptr::from_ref(&value).cast();
             // SAFETY: the source may go as soon as this returns.
-            unsafe { pe.endpoint.put(1, 0, src, 8, false) }
+            unsafe { pe.endpoint.put(1, 0, src, 8, Source::UntilReturn) }
         });
         while target.stats().connect.wrong_job == 0 {
             assert_eq!(target.stats().connect.accepted, 0, "it was let in");

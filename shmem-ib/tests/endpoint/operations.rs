@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Barrier, Mutex};
 
+use shmem_ib::connect::endpoint::Source;
 use shmem_ib_kit::job::{Job, Pe, Plain};
 
 /// Around every limit: inline, copied slots, packets, and several work requests' worth.
@@ -70,11 +71,14 @@ fn the_same_where_registering_is_expensive() {
 fn puts_of_all_sizes(job: &Job) {
     let (a, b) = (&job.pes[0], &job.pes[1]);
     for (salt, len) in SIZES.into_iter().enumerate() {
-        for (kind, (stays, inside)) in [(false, false), (true, false), (false, true), (true, true)]
-            .into_iter()
-            .enumerate()
-        {
-            let salt = salt * 4 + kind;
+        let kinds = [
+            Source::UntilReturn,
+            Source::UntilRelease,
+            Source::UntilQuiet,
+        ];
+        let kinds = kinds.map(|stays| [(stays, false), (stays, true)]);
+        for (kind, (stays, inside)) in kinds.into_iter().flatten().enumerate() {
+            let salt = salt * 6 + kind;
             let mut bytes = pattern(len, salt);
             let expected = bytes.clone();
             let at = 8 + salt as u64 % 9;
@@ -87,7 +91,10 @@ fn puts_of_all_sizes(job: &Job) {
             };
             // SAFETY: the source lives, and keeps its content as long as promised.
             unsafe { a.endpoint.put(1, at, src, len, stays).unwrap() };
-            if !stays {
+            if stays == Source::UntilRelease {
+                a.endpoint.plain().release_sources().unwrap();
+            }
+            if stays != Source::UntilQuiet {
                 // It may be overwritten at once.
                 bytes.fill(0xee);
                 if inside {
@@ -95,7 +102,7 @@ fn puts_of_all_sizes(job: &Job) {
                 }
             }
             a.endpoint.quiet().unwrap();
-            let context = format!("{len} bytes, stays {stays}, inside {inside}");
+            let context = format!("{len} bytes, {stays:?}, inside {inside}");
             assert!(content(b, at, len) == expected, "{context}");
             assert_eq!(content(b, at + len as u64, 1), [0xa5], "behind: {context}");
         }
@@ -202,7 +209,7 @@ fn after_quiet_everything_is_there() {
                     let src = std::ptr::from_ref(&source[i as usize]).cast();
                     let at = (me * count + i) * 8;
                     // SAFETY: `source` lives until after `quiet`.
-                    unsafe { pe.endpoint.put(to, at, src, 8, true).unwrap() };
+                    unsafe { pe.endpoint.put(to, at, src, 8, Source::UntilQuiet).unwrap() };
                 }
             }
             pe.endpoint.quiet().unwrap();
@@ -229,7 +236,11 @@ fn operations_to_one_pe_are_executed_in_order() {
         let len = [8usize, 200, 9_000, 100_000][round as usize % 4];
         let bytes = vec![round as u8; len];
         // SAFETY: `bytes` lives until after `quiet`.
-        unsafe { a.endpoint.put(1, 64, bytes.as_ptr(), len, true).unwrap() };
+        unsafe {
+            a.endpoint
+                .put(1, 64, bytes.as_ptr(), len, Source::UntilQuiet)
+                .unwrap()
+        };
         a.put_word(1, 0, round);
         while b.word(0) != round {
             std::thread::yield_now();

@@ -7,7 +7,9 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use shmem_ib::atomic::{AtomicOp, Width};
-use shmem_ib::connect::endpoint::{Atomics, ConnError, ContextId, EndpointConfig, Transport};
+use shmem_ib::connect::endpoint::{
+    Atomics, ConnError, ContextId, EndpointConfig, Source, Transport,
+};
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::Hca;
@@ -351,7 +353,7 @@ fn an_atomic_comes_after_the_put_before_it() {
         // SAFETY: `bytes` lives until after `quiet`.
         unsafe {
             a.endpoint
-                .put(1, 64, bytes.as_ptr(), bytes.len(), true)
+                .put(1, 64, bytes.as_ptr(), bytes.len(), Source::UntilQuiet)
                 .unwrap()
         };
         a.endpoint.add_nbi(1, 0, 1).unwrap();

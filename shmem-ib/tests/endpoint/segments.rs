@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use shmem_ib::connect::endpoint::{ConnError, ContextId};
+use shmem_ib::connect::endpoint::{ConnError, ContextId, Source};
 use shmem_ib::soft::Faults;
 
 use shmem_ib_kit::job::{Job, Pe, Plain};
@@ -23,9 +23,14 @@ fn put(pe: &Pe, to: u32, segment: u8, offset: u64, value: u64) -> Result<(), Con
     let src = std::ptr::from_ref(&value).cast();
     // SAFETY: the source may go as soon as this returns.
     unsafe {
-        pe.endpoint
-            .context(ContextId::DEFAULT)
-            .put(to, segment, offset, src, 8, false)
+        pe.endpoint.context(ContextId::DEFAULT).put(
+            to,
+            segment,
+            offset,
+            src,
+            8,
+            Source::UntilReturn,
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use shmem_ib::connect::endpoint::{Atomics, ContextId, EndpointConfig};
+use shmem_ib::connect::endpoint::{Atomics, ContextId, EndpointConfig, Source};
 use shmem_ib::soft::SoftConfig;
 use shmem_ib::verbs::rng::Rng;
 use shmem_ib::verbs::{Completion, QpInit, QpType, Qpn, SendOp, SendWr, VerbsError};
@@ -108,7 +108,9 @@ fn what_is_held_arrives_while_the_program_computes() {
                     // SAFETY: nobody else uses it before quiet.
                     unsafe {
                         from.cast::<u64>().write_volatile(round);
-                        a.endpoint.put(1, 8 * i, from, 8, true).unwrap();
+                        a.endpoint
+                            .put(1, 8 * i, from, 8, Source::UntilQuiet)
+                            .unwrap();
                     }
                     let waits_for_nothing = || {
                         let places = places.0.lock().unwrap();
@@ -182,14 +184,14 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
                         // SAFETY: nobody else uses it before quiet.
                         unsafe {
                             from.cast::<u64>().write_volatile(value);
-                            context.put(pe, 0, at, from, 8, true).unwrap();
+                            context.put(pe, 0, at, from, 8, Source::UntilQuiet).unwrap();
                         }
                         model[peer][word as usize] = value;
                     }
                     0..=4 => {
                         let from = (&raw const value).cast();
                         // SAFETY: it is copied before this returns.
-                        unsafe { context.put(pe, 0, at, from, 8, false) }.unwrap();
+                        unsafe { context.put(pe, 0, at, from, 8, Source::UntilReturn) }.unwrap();
                         model[peer][word as usize] = value;
                     }
                     5 => {
@@ -240,7 +242,7 @@ fn a_peer_that_dies_ends_silent_operations_with_an_error() {
     for i in 0..30_u64 {
         let word = (&raw const i).cast();
         // SAFETY: it is copied before this returns.
-        if unsafe { a.endpoint.put(1, 8 * i, word, 8, false) }.is_err() {
+        if unsafe { a.endpoint.put(1, 8 * i, word, 8, Source::UntilReturn) }.is_err() {
             break;
         }
     }

@@ -4,7 +4,9 @@ use shmem_node::layout::INTERNAL_SIZE;
 use shmem_node::pe_block::PeState;
 use shmem_node::waiting::{LockWait, Seen, Team, TeamKind, Wait, Word};
 
-use super::{Compared, Doing, Example, Group, Life, Members, Place, Process, RankSet, Span, What};
+use super::{
+    Compared, Doing, Example, Group, Life, Members, Place, Places, Process, RankSet, Span, What,
+};
 
 /// A node whose PEs are looked at.
 #[derive(Debug, Clone, Copy)]
@@ -55,10 +57,14 @@ impl Node<'_> {
         let rank = self.ranks.get(found.local).copied().unwrap_or(u32::MAX);
         let mut for_whom = RankSet::default();
         let mut operations = 0;
+        let mut places = Places::default();
         let mut whats = found.waits.iter().filter_map(|seen| {
             let wait = Wait::decode(&seen.words)?;
             if let Wait::Remote { operations: n, .. } = wait {
                 operations = n;
+            }
+            if let Wait::Collective { at, .. } = wait {
+                places = Places::of(at.to_string());
             }
             let (what, whom) = self.what(wait, found.local, &read);
             for_whom.add(&whom);
@@ -96,6 +102,7 @@ impl Node<'_> {
             begun: Span::of(found.begun.into()),
             for_whom,
             operations,
+            places,
         }
     }
 
@@ -113,8 +120,9 @@ impl Node<'_> {
         match wait {
             Wait::Init => (What::Init, nobody),
             Wait::InitAgain { pe } => (What::InitAgain, only(pe)),
-            Wait::Allocation => (What::Allocation, nobody),
-            Wait::Collective { call, team, number } => {
+            Wait::Collective {
+                call, team, number, ..
+            } => {
                 let what = What::Collective {
                     call,
                     kind: team.kind,
@@ -205,15 +213,13 @@ pub fn note_missing(node: Node<'_>, groups: &mut [Group]) {
     let here: RankSet = node.ranks.iter().copied().collect();
     let finds =
         |doing: &Doing, what: &What| matches!(doing, Doing::Waits { what: w, .. } if w == what);
-    for what in [What::Init, What::Allocation] {
-        let mut there = RankSet::default();
-        for group in groups.iter().filter(|g| finds(&g.doing, &what)) {
-            there.add(&group.ranks);
-        }
-        let missing = here.without(&there);
-        for group in groups.iter_mut().filter(|g| finds(&g.doing, &what)) {
-            group.for_whom.add(&missing);
-        }
+    let mut there = RankSet::default();
+    for group in groups.iter().filter(|g| finds(&g.doing, &What::Init)) {
+        there.add(&group.ranks);
+    }
+    let missing = here.without(&there);
+    for group in groups.iter_mut().filter(|g| finds(&g.doing, &What::Init)) {
+        group.for_whom.add(&missing);
     }
     // Teams on this node alone: elsewhere nobody knows more of them.
     let mut teams: Vec<(What, RankSet, RankSet)> = Vec::new();

@@ -94,8 +94,6 @@ pub enum What {
     Init,
     /// In another init, for others of its node to leave their last life.
     InitAgain,
-    /// In an allocation, for the others of its node.
-    Allocation,
     /// In a collective.
     Collective {
         /// Which.
@@ -215,6 +213,38 @@ pub struct Group {
     pub for_whom: RankSet,
     /// Operations that are not complete, of those that wait for such.
     pub operations: u64,
+    /// Where the program called what they wait in, as far as that is known.
+    pub places: Places,
+}
+
+/// Places in a program, a few of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    /// In order.
+    some: Vec<String>,
+    /// Whether there are others.
+    more: bool,
+}
+
+impl Places {
+    /// Places that are told.
+    const MOST: usize = 3;
+
+    /// One place; none of an empty text.
+    pub fn of(text: String) -> Self {
+        Self {
+            some: Vec::from_iter((!text.is_empty()).then_some(text)),
+            more: false,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.some.extend(other.some);
+        self.some.sort();
+        self.some.dedup();
+        self.more |= other.more || self.some.len() > Self::MOST;
+        self.some.truncate(Self::MOST);
+    }
 }
 
 impl Group {
@@ -226,6 +256,7 @@ impl Group {
         self.cpu = join(self.cpu, other.cpu);
         self.begun.add(other.begun);
         self.operations = self.operations.saturating_add(other.operations);
+        self.places.add(other.places);
     }
 }
 
@@ -364,7 +395,7 @@ impl Doing {
 impl What {
     fn coarsen(&mut self, coarse: u8) {
         match self {
-            Self::Init | Self::InitAgain | Self::Allocation => {}
+            Self::Init | Self::InitAgain => {}
             Self::Collective {
                 kind,
                 members,

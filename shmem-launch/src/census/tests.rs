@@ -6,7 +6,8 @@ use super::*;
 use proptest::prelude::*;
 use shmem_node::layout::INTERNAL_SIZE;
 use shmem_node::pe_block::PeState;
-use shmem_node::waiting::{Seen, Team, Wait, Word};
+use shmem_node::waiting::{Place as Source, Seen, Team, Wait, Word};
+use std::panic::Location;
 
 const SECOND: u64 = 1_000_000_000;
 const NOW: u64 = 100 * SECOND;
@@ -46,6 +47,7 @@ fn world(n: u32, call: Collective, number: u32) -> Wait {
             size: n,
         },
         number,
+        at: Source::NOWHERE,
     }
 }
 
@@ -138,6 +140,61 @@ fn who_skips_a_barrier_is_found() {
             "It comes down to PE 13, which computes (is in no call that waits): PEs 0-12,14-63 (63) wait for it.",
         ],
     );
+}
+
+/// Those who wait at different places of the program wait for the same.
+#[test]
+fn places_in_the_program_are_told() {
+    let here = Location::caller();
+    let places = [Source::of(here), elsewhere(), further(), Source::NOWHERE];
+    let waits = |at| match world(6, Collective::Alloc, 42) {
+        Wait::Collective {
+            call, team, number, ..
+        } => Wait::Collective {
+            call,
+            team,
+            number,
+            at,
+        },
+        other => other,
+    };
+    let text = told(2, 3, |rank, pe| {
+        if rank != 5 {
+            *pe = found(pe.local, &[waits(places[rank as usize % 4])]);
+            pe.begun = 42;
+        }
+    });
+    let at = places[..3].iter().map(ToString::to_string);
+    let at = at.collect::<std::collections::BTreeSet<_>>();
+    let at = Vec::from_iter(at).join(", ");
+    let said =
+        format!("PEs 0-4 (5) wait in alloc of the world team (its no. 42) at {at}, for 12.0 s");
+    has(&text, &[&said, "; missing: PE 5\n"]);
+}
+
+fn elsewhere() -> Source {
+    Source::of(Location::caller())
+}
+
+fn further() -> Source {
+    Source::of(Location::caller())
+}
+
+/// Few of many places are told, the same in whichever order they come.
+#[test]
+fn some_of_many_places_are_told() {
+    let of = |text: &str| Places::of(text.to_owned());
+    let sum = |texts: &[&str]| {
+        let mut sum = Places::default();
+        texts.iter().for_each(|text| sum.add(of(text)));
+        sum
+    };
+    assert_eq!(
+        sum(&["d", "b", "", "a", "b", "c"]),
+        sum(&["a", "b", "c", "d"])
+    );
+    assert!(sum(&["d", "b", "a", "c"]).more);
+    assert!(!sum(&["c", "b", "a", ""]).more);
 }
 
 #[test]
@@ -317,6 +374,7 @@ fn teams_name_their_members() {
             size,
         },
         number: 1,
+        at: Source::NOWHERE,
     };
     let text = told(2, 4, |rank, pe| match rank {
         6 | 4 => *pe = found(pe.local, &[team(TeamKind::Split, false, 6, -2, 4)]),

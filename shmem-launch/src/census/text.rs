@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 
 use shmem_node::waiting::{Collective, Form, LockWait, Remote, TeamKind};
 
-use super::{Census, Compared, Doing, Group, Life, Members, Place, Process, RankSet, Span, What};
+use super::{
+    Census, Compared, Doing, Group, Life, Members, Place, Places, Process, RankSet, Span, What,
+};
 
 /// Lines that are shown; of more it is said how many PEs they are about.
 const LINES: usize = 48;
@@ -174,6 +176,7 @@ impl Line<'_> {
                 process,
             } => {
                 text += &self.waits(what, one);
+                text += &places(&group.places);
                 if let Some(within) = within {
                     let _ = write!(text, ", and in there {}", self.for_what(within));
                 }
@@ -255,7 +258,6 @@ impl Line<'_> {
         match what {
             What::Init => "in init for the other PEs of the node".into(),
             What::InitAgain => "in init for PEs of the node to leave their last finalize".into(),
-            What::Allocation => "in an allocation for the other PEs of the node".into(),
             What::Collective {
                 call,
                 kind,
@@ -308,6 +310,9 @@ fn collective(call: Collective, kind: TeamKind, members: &Members, number: Optio
         (Collective::Barrier | Collective::Sync, TeamKind::World) => {
             format!("in {}_all", call.text())
         }
+        (Collective::Alloc | Collective::Realloc | Collective::Free, _) => {
+            format!("in {}", call.text())
+        }
         _ => format!("in {} {}", article(call.text()), call.text()),
     };
     let _ = write!(text, " of {}", kind.text());
@@ -358,6 +363,18 @@ fn shown(place: Place) -> String {
         Place::Elsewhere => "an address that is not symmetric".into(),
         Place::Several => "different places".into(),
     }
+}
+
+/// Where the program called what its PEs wait in.
+fn places(places: &Places) -> String {
+    let mut text = places.some.join(", ");
+    if !text.is_empty() {
+        text.insert_str(0, " at ");
+        if places.more {
+            text += " and elsewhere";
+        }
+    }
+    text
 }
 
 fn lives(life: Life, one: bool) -> &'static str {

@@ -1,7 +1,7 @@
 //! What happens in a world, step by step: links deliver, processes end, output is written, time passes.
 
 use super::*;
-use shmem_launch::census::{self, Census, Doing, Example, Group, RankSet, Span};
+use shmem_launch::census::{self, Census, Doing, Example, Group, Places, RankSet, Span};
 
 const STOP: u8 = 20;
 const USR1: u8 = 10;
@@ -53,6 +53,7 @@ impl Node {
             begun: Span::of(0),
             for_whom: RankSet::default(),
             operations: 0,
+            places: Places::default(),
         };
         Census::of(node, (self.first_rank..).zip(&self.pes).map(group))
     }

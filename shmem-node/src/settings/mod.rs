@@ -226,6 +226,12 @@ settings! {
         "yes or no", value::yes_no,
         "Whether shmrun passes SIGUSR1 on to all PEs, as it does with SIGUSR2; else it tells what they wait \
          for.";
+    check: Option<bool> = "auto", "SHMEM_CHECK",
+        "auto, 1 (or yes), or 0 (or no)", value::yes_no_auto,
+        "Whether the PEs of a team compare, before each collective, which one they call, with what sizes, roots, \
+         types and operations: where they differ the job ends, and is told who calls what at which place of the \
+         program. auto: in debug builds. It takes a synchronisation for each collective, which may hide \
+         that the program lacks one. The same for all PEs.";
     version: bool = "unset", "SHMEM_VERSION" | "SMA_VERSION",
         "set to anything", value::present,
         "PE 0 tells the version of the library when it starts.";

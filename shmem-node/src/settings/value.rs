@@ -65,6 +65,18 @@ pub(super) fn yes_no(text: &str) -> Result<bool, ValueError> {
     choice(text, &[("yes", true), ("no", false)])
 }
 
+/// As [`yes_no`], also by the numbers that stand for it; `auto` leaves it open.
+pub(super) fn yes_no_auto(text: &str) -> Result<Option<bool>, ValueError> {
+    let words = [
+        ("auto", None),
+        ("yes", Some(true)),
+        ("1", Some(true)),
+        ("no", Some(false)),
+        ("0", Some(false)),
+    ];
+    choice(text, &words)
+}
+
 pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     let (number, unit) = split_number(text)?;
     let seconds = match unit {
@@ -130,6 +142,14 @@ mod tests {
         assert_eq!(size("many"), Err(ValueError::NotANumber));
         assert_eq!(size("1x"), Err(ValueError::Unit("x".into())));
         assert_eq!(size("1000t"), Err(ValueError::OutOfRange));
+    }
+
+    #[test]
+    fn yes_and_no_have_numbers() {
+        let found = ["auto", "1", "YES", "0", "no"].map(yes_no_auto);
+        let expected = [None, Some(true), Some(true), Some(false), Some(false)];
+        assert_eq!(found, expected.map(Ok));
+        assert_eq!(yes_no_auto("2"), Err(ValueError::Choice));
     }
 
     #[test]

@@ -7,14 +7,19 @@
 
 #![forbid(unsafe_code)]
 
+mod place;
 mod record;
 
+pub use place::Place;
 pub use record::{Record, Seen, WAITERS};
 
 use serde::{Deserialize, Serialize};
 
 /// Words that a wait takes.
-pub const WORDS: usize = 5;
+pub const WORDS: usize = FACTS + place::WORDS;
+
+/// Those that say what it is. Others say where the program was when it began.
+const FACTS: usize = 5;
 
 macro_rules! numbered {
     ($(#[$about:meta])* $name:ident { $($variant:ident = $number:literal, $text:literal;)* }) => {
@@ -58,6 +63,10 @@ numbered! {
         Alltoall = 8, "alltoall";
         Split = 9, "split";
         Finalize = 10, "finalize";
+        Alloc = 11, "alloc";
+        Realloc = 12, "realloc";
+        Free = 13, "free";
+        Destroy = 14, "destroy";
     }
 }
 
@@ -204,8 +213,6 @@ pub enum Wait {
         /// Which.
         pe: u32,
     },
-    /// In an allocation: for the other PEs of its node.
-    Allocation,
     /// In a collective.
     Collective {
         /// Which.
@@ -214,6 +221,8 @@ pub enum Wait {
         team: Team,
         /// How many collectives of the team the PE has begun, this one included.
         number: u32,
+        /// Where the program called it.
+        at: Place,
     },
     /// For its own memory.
     Memory(Word),
@@ -249,35 +258,42 @@ impl Wait {
         let head = |kind: u8, a: u8, b: u8, c: u8, high: u32| {
             u64::from_le_bytes([kind, a, b, c, 0, 0, 0, 0]) | u64::from(high) << 32
         };
-        match *self {
+        let facts: [u64; FACTS] = match *self {
             Self::Init => [head(1, 0, 0, 0, 0), 0, 0, 0, 0],
             Self::InitAgain { pe } => [head(2, 0, 0, 0, pe), 0, 0, 0, 0],
-            Self::Allocation => [head(3, 0, 0, 0, 0), 0, 0, 0, 0],
-            Self::Collective { call, team, number } => {
+            Self::Collective {
+                call, team, number, ..
+            } => {
                 let kind = team.kind as u8 | u8::from(team.listed) << 7;
                 let extent = u64::from(team.first) | u64::from(team.size) << 32;
                 let stride = u64::from(team.stride.cast_unsigned());
-                let first = head(4, call as u8, kind, team.slot, number);
+                let first = head(3, call as u8, kind, team.slot, number);
                 [first, extent, stride, 0, 0]
             }
             Self::Memory(word) => {
-                let first = head(5, word.form as u8, word.cmp as u8, word.number as u8, 0);
+                let first = head(4, word.form as u8, word.cmp as u8, word.number as u8, 0);
                 [first, word.at, word.value, word.count, 0]
             }
-            Self::Lock { why, at, behind } => [head(6, why as u8, 0, 0, behind), at, 0, 0, 0],
+            Self::Lock { why, at, behind } => [head(5, why as u8, 0, 0, behind), at, 0, 0, 0],
             Self::Remote {
                 what,
                 pe,
                 operations,
                 more,
             } => [
-                head(7, what as u8, 0, 0, pe),
+                head(6, what as u8, 0, 0, pe),
                 operations,
                 u64::from(more),
                 0,
                 0,
             ],
+        };
+        let mut words = [0; WORDS];
+        words[..FACTS].copy_from_slice(&facts);
+        if let Self::Collective { at, .. } = self {
+            words[FACTS..].copy_from_slice(&at.words());
         }
+        words
     }
 
     /// What these words stand for, if they stand for anything.
@@ -288,8 +304,7 @@ impl Wait {
         Some(match kind {
             1 => Self::Init,
             2 => Self::InitAgain { pe: high },
-            3 => Self::Allocation,
-            4 => Self::Collective {
+            3 => Self::Collective {
                 call: Collective::from_number(a)?,
                 team: Team {
                     kind: TeamKind::from_number(b & 0x7f)?,
@@ -300,8 +315,9 @@ impl Wait {
                     size: (words[1] >> 32) as u32,
                 },
                 number: high,
+                at: Place::of_words(std::array::from_fn(|i| words[FACTS + i])),
             },
-            5 => Self::Memory(Word {
+            4 => Self::Memory(Word {
                 form: Form::from_number(a)?,
                 cmp: Comparison::from_number(b)?,
                 number: Number::from_number(c)?,
@@ -309,12 +325,12 @@ impl Wait {
                 value: words[2],
                 count: words[3],
             }),
-            6 => Self::Lock {
+            5 => Self::Lock {
                 why: LockWait::from_number(a)?,
                 at: words[1],
                 behind: high,
             },
-            7 => Self::Remote {
+            6 => Self::Remote {
                 what: Remote::from_number(a)?,
                 pe: high,
                 operations: words[1],
@@ -357,16 +373,12 @@ mod tests {
             operations: 1 << 50,
             more: 6,
         };
-        let all = [
-            Wait::Init,
-            Wait::InitAgain { pe: 3 },
-            Wait::Allocation,
-            Wait::Memory(word()),
-        ];
+        let all = [Wait::Init, Wait::InitAgain { pe: 3 }, Wait::Memory(word())];
         let collectives = Collective::ALL.iter().map(|&call| Wait::Collective {
             call,
             team,
             number: u32::MAX,
+            at: Place::of(std::panic::Location::caller()),
         });
         let locks = LockWait::ALL.iter().map(|&why| Wait::Lock {
             why,

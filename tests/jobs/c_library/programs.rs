@@ -131,6 +131,74 @@ fn global_exit_gives_its_status() {
     }
 }
 
+/// There are no places of a C program, but names of routines.
+#[test]
+fn who_calls_something_else_is_named_with_the_routine() {
+    let Some(c) = toolchain() else { return };
+    let program = c.program("differ");
+    let barrier = "shmem_barrier_all";
+    let cases = [
+        ("malloc-barrier", "shmem_malloc of 100 bytes", barrier),
+        (
+            "malloc",
+            "shmem_malloc of 100 bytes",
+            "shmem_malloc of 200 bytes",
+        ),
+        (
+            "reduce",
+            "shmem_int_sum_reduce of 8 bytes (2 i32)",
+            "shmem_int_sum_reduce of 16 bytes (4 i32)",
+        ),
+        (
+            "operation",
+            "shmem_int_max_reduce of 4 bytes (1 i32) by Max",
+            "shmem_int_sum_reduce of 4 bytes (1 i32) by Sum",
+        ),
+        (
+            "broadcast-reduce",
+            "shmem_int_broadcast of 4 bytes from PE 0",
+            "shmem_int_sum_reduce of 4 bytes",
+        ),
+        (
+            "root",
+            "shmem_int_broadcast of 32 bytes from PE 1",
+            "shmem_int_broadcast of 32 bytes from PE 0",
+        ),
+        ("finalize", "shmem_finalize", barrier),
+        ("end", "finalize at the end of main", barrier),
+    ];
+    for (options, last) in [
+        ("-np 2", "PE 1 (node 0)"),
+        ("-np 2 --nodes 2", "PE 1 (node 1)"),
+        ("-np 6 --nodes 3", "PE 5 (node 2)"),
+    ] {
+        for (case, does, others) in cases {
+            let job = c.job(options, &program, &[case]).env("SHMEM_CHECK", "1");
+            let out = job.run();
+            let err = &out.stderr;
+            assert_eq!(out.status.code(), Some(1), "{options} {case}: {err}");
+            let first = [format!("{last} is in {does}"), format!("{last} in {does}")];
+            assert!(
+                first.iter().any(|first| err.contains(first)),
+                "{options} {case}: {err}"
+            );
+            let then = [format!(") is in {others}"), format!(") in {others}")];
+            assert!(
+                then.iter().any(|then| err.contains(then)),
+                "{options} {case}: {err}"
+            );
+            assert!(!err.contains(".rs"), "{options} {case}: {err}");
+        }
+        for (case, check) in [("permitted", "1"), ("malloc", "0"), ("operation", "0")] {
+            let job = c.job(options, &program, &[case]).env("SHMEM_CHECK", check);
+            let out = job.run();
+            let shown = format!("{options} {case}: {out:?}");
+            assert_eq!((out.code(), &*out.stdout), (0, "went on\n"), "{shown}");
+            assert_eq!(out.stderr, "", "{shown}");
+        }
+    }
+}
+
 #[test]
 fn mistakes_are_named() {
     let Some(c) = toolchain() else { return };

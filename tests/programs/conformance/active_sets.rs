@@ -1,6 +1,6 @@
 //! The deprecated collectives of active sets, through the raw interface, and that on teams.
 
-use shmem::raw::{self, Group, SYNC_SIZE, Sym};
+use shmem::raw::{self, Combine, Group, SYNC_SIZE, Sym};
 use shmem::{SymSlice, Team, alloc, barrier_all, free, my_pe, n_pes};
 
 use crate::Check;
@@ -112,14 +112,14 @@ fn run_all(
     let sum = |i| pes.iter().map(|&pe| value(pe, i)).sum();
     next(len);
     // SAFETY: arrays of `len` words, which the function is for.
-    unsafe { raw::reduce(group, d, s, len, 8, add) };
+    unsafe { raw::reduce(group, d, s, len, 8, Combine::new(add)) };
     expect("reduce", len, &sum);
     next(len);
     dest.write_from(&source.at(..len).to_vec());
     // SAFETY: as above.
     unsafe { raw::sync(group) };
     // SAFETY: as above; in place.
-    unsafe { raw::reduce(group, d, d, len, 8, add) };
+    unsafe { raw::reduce(group, d, d, len, 8, Combine::new(add)) };
     expect("reduce in place", len, &sum);
 
     next(n * len);
@@ -154,7 +154,7 @@ fn run_all(
         for exclusive in [false, true] {
             next(len);
             // SAFETY: as above.
-            unsafe { raw::scan(team, d, s, len, 8, add, exclusive) };
+            unsafe { raw::scan(team, d, s, len, 8, Combine::new(add), exclusive) };
             let before = &pes[..me + usize::from(!exclusive)];
             expect("scan", len, &|i| {
                 before.iter().map(|&pe| value(pe, i)).sum()

@@ -260,7 +260,14 @@ fn operands_are_private() {
         // SAFETY: the function is for elements of 8 bytes, of which both arrays have `len`.
         unsafe {
             let group = raw::Group::Team(world);
-            raw::reduce(group, dest.sym(), source.sym(), len, 8, combine);
+            raw::reduce(
+                group,
+                dest.sym(),
+                source.sym(),
+                len,
+                8,
+                raw::Combine::new(combine),
+            );
             assert!(dest.to_vec().iter().all(|&sum| sum == n * (n + 1) / 2));
             barrier_all();
             if n_pes() > 1 && my_pe() > 0 {
@@ -273,10 +280,18 @@ fn operands_are_private() {
                     size,
                     psync,
                 };
-                raw::reduce(others, dest.sym(), source.sym(), len, 8, combine);
+                raw::reduce(
+                    others,
+                    dest.sym(),
+                    source.sym(),
+                    len,
+                    8,
+                    raw::Combine::new(combine),
+                );
                 assert!(dest.to_vec().iter().all(|&sum| sum == n * (n + 1) / 2 - 1));
             }
             barrier_all();
+            let combine = raw::Combine::new(combine);
             raw::scan(world, dest.sym(), source.sym(), len, 8, combine, false);
         }
         let me = my_pe() as u64 + 1;

@@ -1,7 +1,8 @@
 //! Put and get in all forms, between all pairs of PEs.
 
 use shmem::{
-    Datum, alloc, barrier_all, free, g, get, get_vec, iget, iput, my_pe, n_pes, nbi, p, put, quiet,
+    Datum, alloc, barrier_all, context, free, g, get, get_vec, iget, iput, my_pe, n_pes, nbi,
+    nbi_local, p, put, quiet,
 };
 
 use crate::{Check, noise};
@@ -13,6 +14,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("strided", strided),
     ("non_blocking", non_blocking),
     ("source_is_reusable", source_is_reusable),
+    (
+        "sources_are_released_together",
+        sources_are_released_together,
+    ),
 ];
 
 /// Everybody writes a block of its own into everybody, and reads everybody's blocks.
@@ -178,6 +183,67 @@ fn non_blocking() {
     });
     assert!(copies == source);
     barrier_all();
+    free(area).unwrap();
+}
+
+/// Sources of all lengths, inside of the heap and outside, may be changed after a scope that ends with
+/// local completion, on contexts of all kinds.
+fn sources_are_released_together() {
+    const LENGTHS: [usize; 9] = [1, 8, 40, 700, 5000, 16_384, 16_385, 100_000, 700_000];
+    const SMALL: usize = 200;
+    let (me, n) = (my_pe(), n_pes());
+    let total: usize = LENGTHS.iter().sum();
+    let area = alloc::<u8>(2 * total + SMALL * 100).unwrap();
+    let inside = alloc::<u8>(total).unwrap();
+    let shareable = context().create().unwrap();
+    let private = context().private().create().unwrap();
+    let right = (me + 1) % n;
+    for round in 0..6u8 {
+        let value = |pe: usize, i: usize| (pe * 7 + i + usize::from(round) * 31) as u8;
+        let mut outside: Vec<u8> = (0..total).map(|i| value(me, i)).collect();
+        let mut small: Vec<[u8; 100]> = (0..SMALL).map(|i| [value(me, i); 100]).collect();
+        inside.write_from(&outside);
+        {
+            // SAFETY: nobody touches this PE's copy within the scope.
+            let inside = unsafe { inside.as_slice() };
+            let (outside, small) = (&outside[..], &small[..]);
+            macro_rules! start {
+                ($ops:ident) => {{
+                    let mut at = 0;
+                    for len in LENGTHS {
+                        $ops.put(area.at(at..), &outside[at..at + len], right);
+                        $ops.put(area.at(total + at..), &inside[at..at + len], right);
+                        at += len;
+                    }
+                    for (i, small) in small.iter().enumerate() {
+                        $ops.put(area.at(2 * total + 100 * i..), small, right);
+                    }
+                }};
+            }
+            match round % 3 {
+                0 => nbi_local(|ops| start!(ops)),
+                1 => shareable.nbi_local(|ops| start!(ops)),
+                _ => private.nbi_local(|ops| start!(ops)),
+            }
+        }
+        outside.fill(0xff);
+        inside.fill(0xff);
+        small.fill([0xff; 100]);
+        quiet();
+        shareable.quiet();
+        private.quiet();
+        barrier_all();
+        let left = (me + n - 1) % n;
+        let got = area.to_vec();
+        for (i, &byte) in got[..2 * total].iter().enumerate() {
+            assert_eq!(byte, value(left, i % total), "round {round}, byte {i}");
+        }
+        for (i, &byte) in got[2 * total..].iter().enumerate() {
+            assert_eq!(byte, value(left, i / 100), "round {round}, short put {i}");
+        }
+        barrier_all();
+    }
+    free(inside).unwrap();
     free(area).unwrap();
 }
 

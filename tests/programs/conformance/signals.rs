@@ -1,8 +1,8 @@
 //! Signals: who sees one sees its data, and updates of both kinds exclude each other.
 
 use shmem::{
-    Cmp, SignalOp, alloc, atomic_fetch, barrier_all, context, free, my_pe, n_pes, nbi, put_signal,
-    put_signal_nbi, quiet, signal_add, signal_fetch, signal_set, wait_until,
+    Cmp, SignalOp, alloc, atomic_fetch, barrier_all, context, free, my_pe, n_pes, nbi, nbi_local,
+    put_signal, put_signal_nbi, quiet, signal_add, signal_fetch, signal_set, wait_until,
 };
 
 use crate::{Check, noise};
@@ -40,11 +40,27 @@ fn signal_after_data() {
             _ => (SignalOp::Set, round),
         };
         let word = signal.elem((round % 2) as usize);
-        match round % 5 {
+        match round % 9 {
             0 => put_signal(data, &source, word, value, op, right),
             1 => ctx.put_signal(data, &source, word, value, op, right),
             2 => nbi(|ops| ops.put_signal(data, &source, word, value, op, right)),
             3 => ctx.nbi(|ops| ops.put_signal(data, &source, word, value, op, right)),
+            4 => nbi_local(|ops| ops.put_signal(data, &source, word, value, op, right)),
+            5 => ctx.nbi_local(|ops| ops.put_signal(data, &source, word, value, op, right)),
+            // Every second one, in the end all of them.
+            6 | 7 => {
+                let (even, odd) = (len.div_ceil(2), len / 2);
+                let (to, from) = (data.at(len.min(1)..), source.get(1..).unwrap_or_default());
+                if round % 2 == 0 {
+                    ctx.iput(to, from, 2, 2, odd, right);
+                    ctx.iput_signal(data, &source, 2, 2, even, word, value, op, right);
+                } else {
+                    nbi_local(|ops| {
+                        ops.iput(to, from, 2, 2, odd, right);
+                        ops.iput_signal(data, &source, 2, 2, even, word, value, op, right);
+                    });
+                }
+            }
             // SAFETY: the source lives until the quiet.
             _ => unsafe { put_signal_nbi(data, &source, word, value, op, right) },
         }

@@ -1,8 +1,8 @@
 //! Copies of blocks that lie apart, against a model, in every shape that takes a way of its own.
 
 use shmem::{
-    Datum, alloc, barrier_all, context, free, get, ibget, ibput, iget, iput, my_pe, n_pes, put,
-    quiet,
+    Datum, alloc, barrier_all, context, free, get, ibget, ibput, iget, iput, my_pe, n_pes, nbi,
+    put, quiet,
 };
 
 use crate::{Check, noise};
@@ -12,6 +12,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("block_strided_gets", block_strided_gets),
     ("random_strides", random_strides),
     ("nothing_strided", nothing_strided),
+    ("strided_in_scopes", strided_in_scopes),
 ];
 
 /// Elements per block, blocks, and strides at the destination and the source: packed there, apart
@@ -146,6 +147,64 @@ fn random_strides() {
         }
     }
     barrier_all();
+    free(area).unwrap();
+}
+
+/// Strided copies together with each other, their elements interleaved.
+fn strided_in_scopes() {
+    const LANES: usize = 5;
+    const EACH: usize = 300;
+    let (me, n) = (my_pe(), n_pes());
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    let area = alloc::<u32>(LANES * EACH * 2).unwrap();
+    let ctx = context().serialized().create().unwrap();
+    for round in 0..4u32 {
+        let value = |pe: usize, i: usize| (pe * 100_000 + i) as u32 + round;
+        let source: Vec<u32> = (0..LANES * EACH).map(|i| value(me, i)).collect();
+        let blocks = |i: usize| (area.at(LANES * EACH + 2 * i..), &source[2 * i..]);
+        macro_rules! start {
+            ($ops:ident) => {{
+                for lane in 0..LANES {
+                    let (to, from) = (area.at(lane..), &source[lane..]);
+                    $ops.iput(to, from, LANES, LANES, EACH, right);
+                }
+                for lane in 0..LANES {
+                    let (to, from) = blocks(lane);
+                    let strides = 2 * LANES;
+                    $ops.ibput(to, from, strides, strides, (2, EACH / 2), right);
+                }
+            }};
+        }
+        match round % 2 {
+            0 => nbi(|ops| start!(ops)),
+            _ => ctx.nbi_local(|ops| start!(ops)),
+        }
+        ctx.quiet();
+        barrier_all();
+        let want: Vec<u32> = (0..LANES * EACH).map(|i| value(left, i)).collect();
+        assert_eq!(area.to_vec(), [&want[..], &want[..]].concat());
+        let mut back = vec![0; LANES * EACH * 2];
+        let (lanes, pairs) = back.split_at_mut(LANES * EACH);
+        let mut lanes: Vec<&mut [u32]> = lanes.chunks_mut(EACH).collect();
+        nbi(|ops| {
+            for (lane, to) in lanes.iter_mut().enumerate() {
+                ops.iget(to, area.at(lane..), 1, LANES, EACH, right);
+            }
+            // So far apart that they are read one by one.
+            ops.ibget(pairs, area, 2, LANES * EACH, (2, 2), right);
+        });
+        for lane in 0..LANES {
+            for i in 0..EACH {
+                assert_eq!(back[lane * EACH + i], value(me, i * LANES + lane));
+            }
+        }
+        let (first, second) = (value(me, 0), value(me, 1));
+        assert_eq!(
+            back[LANES * EACH..LANES * EACH + 4],
+            [first, second, first, second]
+        );
+        barrier_all();
+    }
     free(area).unwrap();
 }
 

@@ -17,6 +17,13 @@ pub(super) struct Mark {
     pub(super) asked: u64,
 }
 
+impl Mark {
+    /// The same point for who need not hear of answers.
+    pub(super) const fn without_answers(self) -> Self {
+        Self { asked: 0, ..self }
+    }
+}
+
 /// What is known about a peer that was in contact.
 #[derive(Debug, Default)]
 pub(super) struct Peer {

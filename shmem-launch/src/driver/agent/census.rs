@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::census::look::{self, Found};
-use crate::census::{Census, Doing, Example, Group, Life, Process, RankSet, Span};
+use crate::census::{Census, Doing, Example, Group, Life, Places, Process, RankSet, Span};
 
 /// How long all looks at processes may take together: thousands of them are not to keep the agent from
 /// its work. Of the PEs that are left their blocks tell enough.
@@ -40,6 +40,7 @@ impl AgentProcess {
             begun: Span::of(0),
             for_whom: RankSet::default(),
             operations: 0,
+            places: Places::default(),
         };
         Census::of(self.launch.node, [group])
     }

@@ -10,6 +10,7 @@ use self::word::{At, Old};
 use super::error::ConnError;
 use super::lock::Endpoint;
 use super::operations::context::Context;
+use super::operations::put_get::Source;
 use super::operations::table::{Fetch, Holds, Op, OpKind};
 use crate::atomic::{AtomicOp, Width};
 use shmem_verbs::{Hca, Rkey, SendOp};
@@ -198,7 +199,7 @@ impl<H: Hca> Context<'_, H> {
                 at.offset,
                 word.as_ptr(),
                 word.len(),
-                false,
+                Source::UntilReturn,
             )?
         };
         Ok(0)

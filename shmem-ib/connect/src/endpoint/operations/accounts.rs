@@ -41,6 +41,9 @@ impl ContextId {
 pub(crate) struct Account {
     /// For each peer that was used since the last quiet: the last operation towards it.
     last: HashMap<u32, Mark>,
+    /// The same for puts that read the program's memory and may do so until
+    /// [`release_sources`](super::context::Context::release_sources).
+    reading: HashMap<u32, Mark>,
     /// Atomics of several steps, which complete in an order of their own.
     pub(crate) composed: u32,
     /// First failure of an operation that nobody waited for.
@@ -63,9 +66,20 @@ impl Account {
         self.last.get(&pe).copied()
     }
 
+    /// The last operation towards `pe`, which stands at `mark`, reads the program's memory.
+    pub(crate) fn note_reading(&mut self, pe: u32, mark: Mark) {
+        self.reading.insert(pe, mark);
+    }
+
+    /// Where the last operation of those towards each peer stands.
+    pub(crate) fn reading(&self) -> impl Iterator<Item = (u32, Mark)> {
+        self.reading.iter().map(|(pe, mark)| (*pe, *mark))
+    }
+
     /// Forgets the peers of which nothing is missing.
     pub(crate) fn settle(&mut self, complete: impl Fn(u32, Mark) -> bool) {
         self.last.retain(|pe, mark| !complete(*pe, *mark));
+        self.reading.retain(|pe, mark| !complete(*pe, *mark));
     }
 }
 
@@ -133,6 +147,25 @@ mod tests {
         peer.completed = 5;
         accounts.of(id).settle(|_, mark| peer.has_reached(mark));
         assert_eq!(accounts.of(id).last().count(), 0);
+    }
+
+    #[test]
+    fn sources_wait_for_requests_that_read_them_alone() {
+        let mut accounts = Accounts::default();
+        let (mut peer, id) = (Peer::default(), ContextId::new(1));
+        (peer.posted, peer.asked.asked) = (3, 2);
+        let account = accounts.of(id);
+        account.note(7, peer.mark());
+        assert_eq!(account.reading().count(), 0);
+        account.note_reading(7, peer.mark().without_answers());
+        // One more, of which the source was copied.
+        peer.posted = 4;
+        account.note(7, peer.mark());
+        peer.completed = 3;
+        let reached = |_: u32, mark| peer.has_reached(mark);
+        assert!(account.reading().all(|(pe, mark)| reached(pe, mark)));
+        account.settle(reached);
+        assert_eq!((account.reading().count(), account.last().count()), (0, 1));
     }
 
     /// Random operations of several contexts towards several peers that complete in order: a context

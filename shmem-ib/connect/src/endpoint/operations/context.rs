@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::accounts::ContextId;
 use super::table::OpId;
+use crate::endpoint::awaited::Awaited;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::{Endpoint, Locked};
@@ -64,7 +65,11 @@ impl<H: Hca> Context<'_, H> {
         if locked.is_busy() {
             locked.wait_for_context(self.id, None);
         }
-        let locked = &mut *locked;
+        self.settled(&mut locked)
+    }
+
+    /// Forgets what is complete, and tells of the first error.
+    fn settled(self, locked: &mut Driver<H>) -> Result<(), ConnError> {
         let account = locked.accounts.of(self.id);
         let peers = &locked.peers;
         account.settle(|pe, mark| has_reached(peers.get(&pe), mark));
@@ -90,6 +95,30 @@ impl<H: Hca> Context<'_, H> {
             .lost_error
             .take()
             .map_or(Ok(()), Err)
+    }
+
+    /// Returns when the sources of all puts of this context that were started before with
+    /// [`Source::UntilRelease`](super::put_get::Source::UntilRelease), by any thread, may be changed. That a put has arrived it does not say:
+    /// where the source was copied, nothing is waited for.
+    ///
+    /// # Errors
+    /// The first error of an operation of this context that nobody waited for since the last `quiet`.
+    pub fn release_sources(self) -> Result<(), ConnError> {
+        let mut locked = self.endpoint.lock();
+        if locked.closed {
+            return Err(locked.over());
+        }
+        // The device copies what is short while it is told.
+        if !locked.held.is_empty() {
+            locked.ring();
+            locked.wait_until(|_| Awaited::Room, |d| d.held.is_empty().then_some(()));
+        }
+        let marks: SmallVec<[(u32, Mark); 16]> = locked.accounts.of(self.id).reading().collect();
+        if marks.is_empty() {
+            return Ok(());
+        }
+        locked.wait_for_marks(&marks);
+        self.settled(&mut locked)
     }
 
     /// Returns when what this context starts towards any PE from now on is executed after what it has
@@ -136,11 +165,16 @@ impl<H: Hca> Locked<'_, H> {
                 .collect(),
             None => account.last().collect(),
         };
+        self.wait_for_marks(&marks);
+        self.wait_for_composed(id, towards);
+    }
+
+    /// Waits until everything before some points towards some peers is complete.
+    fn wait_for_marks(&mut self, marks: &[(u32, Mark)]) {
         for (i, &(pe, mark)) in marks.iter().enumerate() {
             let left = |d: &Driver<H>| d.left(pe, mark, marks.len() - i - 1);
             self.wait_until(left, |d| has_reached(d.peers.get(&pe), mark).then_some(()));
         }
-        self.wait_for_composed(id, towards);
     }
 
     /// The same for its atomics of several steps.

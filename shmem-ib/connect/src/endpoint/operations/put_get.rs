@@ -18,11 +18,13 @@
 
 use smallvec::SmallVec;
 
+use super::accounts::ContextId;
 use super::context::Context;
 use super::held::HELD_BYTES;
 use super::post::Target;
 use super::table::{Holds, Op, OpId, OpKind};
 use crate::endpoint::buffers::{INLINE_MAX, Pool, copy};
+use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::Locked;
 use shmem_verbs::{Hca, PortInfo, SendOp, Sge};
@@ -36,20 +38,29 @@ pub(crate) const fn copied_on(port: &PortInfo) -> usize {
     if port.pins_memory { COPIED } else { Pool::MAX }
 }
 
+/// How long the source of a put keeps its content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Until the put returns.
+    UntilReturn,
+    /// Until [`Context::release_sources`] returns. What is short is copied all the same, so that this need
+    /// not wait for the peer; what is long is sent from where it is.
+    UntilRelease,
+    /// Until [`Context::quiet`] returns. Nothing is copied if that can be avoided.
+    UntilQuiet,
+}
+
 impl<H: Hca> Context<'_, H> {
     /// Writes `len` bytes from `src` to `offset` of a segment of `pe`, connecting at first
     /// contact. The data is at the target when [`quiet`](Self::quiet) has returned.
-    ///
-    /// With `src_stays` false, `src` may be changed as soon as this returns. With `src_stays`
-    /// true it must keep its content until `quiet`, and nothing is copied if that can be avoided.
     ///
     /// # Errors
     /// The peer cannot be reached, the range is not inside its segment, or this or an earlier
     /// operation on the connection failed.
     ///
     /// # Safety
-    /// `src` is valid for reading `len` bytes until this returns, or until `quiet` if
-    /// `src_stays`. What the target does with the memory meanwhile is up to the program.
+    /// `src` is valid for reading `len` bytes, and keeps its content, for as long as `stays` says. What the
+    /// target does with the memory meanwhile is up to the program.
     pub unsafe fn put(
         self,
         pe: u32,
@@ -57,7 +68,7 @@ impl<H: Hca> Context<'_, H> {
         offset: u64,
         src: *const u8,
         len: usize,
-        src_stays: bool,
+        stays: Source,
     ) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
         let mut target = locked.connected(pe, segment, OpKind::Put, offset, len)?;
@@ -76,7 +87,7 @@ impl<H: Hca> Context<'_, H> {
             // SAFETY: `src` by the caller's promise; `bytes` is long enough.
             unsafe { copy(src, bytes.as_mut_ptr(), len) };
             let inline = Some(&bytes[..len]);
-            op.stays = src_stays;
+            op.stays = stays != Source::UntilReturn;
             let source = Sge {
                 addr: src.expose_provenance() as u64,
                 len: len as u32,
@@ -87,9 +98,14 @@ impl<H: Hca> Context<'_, H> {
                 .map(drop);
         }
         let lkey = locked.lkey(src.expose_provenance() as u64, len);
-        let in_place = src_stays && lkey.is_some();
-        if !in_place && len <= Pool::MAX {
-            let slot = locked.slot(len)?;
+        let slot = match stays {
+            _ if len > Pool::MAX => None,
+            Source::UntilQuiet if lkey.is_some() => None,
+            // Rather than wait for a slot.
+            Source::UntilRelease if lkey.is_some() => locked.take_slot(len).transpose()?,
+            _ => Some(locked.slot(len)?),
+        };
+        if let Some(slot) = slot {
             let (place, sge) = locked.pool.place(slot, len);
             // SAFETY: `src` by the caller's promise; the slot is ours and long enough.
             unsafe { copy(src, place, len) };
@@ -101,16 +117,17 @@ impl<H: Hca> Context<'_, H> {
             // SAFETY: `src` by the caller's promise.
             return unsafe { locked.put_copied(&op, &target, src) };
         }
-        op.waited = !src_stays;
-        op.stays = src_stays && lkey.is_some() && len <= HELD_BYTES;
+        op.waited = stays == Source::UntilReturn;
+        op.stays = !op.waited && lkey.is_some() && len <= HELD_BYTES;
         // SAFETY: `src` by the caller's promise: this waits for the end of the operation, or
         // the caller does.
         let id = unsafe { locked.start_in_place(op, &mut target, src.cast_mut(), lkey, write)? };
-        if src_stays {
-            Ok(())
-        } else {
-            locked.result(id).map(drop)
+        match stays {
+            Source::UntilReturn => return locked.result(id).map(drop),
+            Source::UntilRelease => locked.note_reading(self.id, pe),
+            Source::UntilQuiet => {}
         }
+        Ok(())
     }
 
     /// Reads `len` bytes at `offset` of a segment of `pe` into `dst`, connecting at first
@@ -165,6 +182,16 @@ impl<H: Hca> Context<'_, H> {
             locked.result(id).map(drop)
         } else {
             Ok(())
+        }
+    }
+}
+
+impl<H: Hca> Driver<H> {
+    /// The last operation of a context towards `pe` reads the program's memory.
+    fn note_reading(&mut self, id: ContextId, pe: u32) {
+        if let Some(peer) = self.peers.get(&pe) {
+            let mark = peer.mark().without_answers();
+            self.accounts.of(id).note_reading(pe, mark);
         }
     }
 }

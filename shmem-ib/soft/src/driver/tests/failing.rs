@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::unwilling::Rule;
 use super::{SoftConfig, SoftHca};
-use shmem_connect::endpoint::{ConnError, Endpoint, EndpointConfig};
+use shmem_connect::endpoint::{ConnError, Endpoint, EndpointConfig, Source};
 use shmem_ib_kit::job::{Job, Plain as _};
 use shmem_verbs::{Hca, Mtu, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
 
@@ -76,7 +76,10 @@ impl Failing {
     fn put(&self, pe: u32, byte: u8, len: usize) -> Result<(), ConnError> {
         let data = vec![byte; len];
         // SAFETY: `data` is copied, or waited for.
-        unsafe { self.end().put(pe, 0, data.as_ptr(), len, false) }?;
+        unsafe {
+            self.end()
+                .put(pe, 0, data.as_ptr(), len, Source::UntilReturn)
+        }?;
         self.end().quiet()
     }
 
@@ -167,7 +170,11 @@ fn a_program_that_computes_is_told_that_nothing_gets_through() {
     job.put(1, 1, 8).expect("a sound way");
     job.refuse(1, Rule::always(libc::ENETUNREACH));
     // SAFETY: inline data is copied.
-    unsafe { job.end().put(1, 0, [2_u8; 8].as_ptr(), 8, false) }.expect("it is only posted");
+    unsafe {
+        job.end()
+            .put(1, 0, [2_u8; 8].as_ptr(), 8, Source::UntilReturn)
+    }
+    .expect("it is only posted");
     // In no call: the progress thread alone meets the refusals.
     job.wait_until("the program is told", |job| !job.told().is_empty());
     let text = &job.told()[0];

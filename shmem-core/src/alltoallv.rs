@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use super::values::Parts;
 use crate::allocate::scratch::scratch;
+use crate::collectives::values::Parts;
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::nonblocking::nbi;

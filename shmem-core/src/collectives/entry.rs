@@ -1,0 +1,78 @@
+//! How every collective begins, and how it says what it is: [`Team::enter`], for one of a team, and
+//! [`collective`], for one of all PEs. There is no other way to the runtime for a collective, so none
+//! can forget to say it.
+//!
+//! What it says serves two purposes. Which collective it is, and where the program calls it, is noted
+//! always, for those who ask what a PE waits for. All the rest is put together only where members compare
+//! what they call ([`agree`](super::agree)).
+
+use std::ops::Deref;
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use shmem_node::waiting::{Collective as Call, Wait};
+
+use super::announce::Announcement;
+use crate::runtime::{Runtime, rt};
+use crate::team::{Guard, Team};
+
+impl Team {
+    /// Begins a collective, which only the thread is in that does so. `say` adds to the announcement what all
+    /// members have to have alike.
+    ///
+    /// # Panics
+    /// If another thread is in one, or the PE is not initialised, or is again.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn enter(
+        &self,
+        call: Call,
+        say: impl FnOnce(Announcement) -> Announcement,
+    ) -> (&'static Runtime, Guard<'_>) {
+        let rt = rt();
+        let guard = self.occupy(rt);
+        let at = Location::caller();
+        let number = self.begin(call, at);
+        if self.is_world() {
+            rt.block.begun.store(number, Ordering::Relaxed);
+        }
+        if rt.checks {
+            rt.agree(self, &say(Announcement::new(call, at)));
+        }
+        (rt, guard)
+    }
+}
+
+/// The runtime in the hands of the one thread that may be in a collective of all PEs.
+pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
+
+/// The runtime, for a collective of all PEs: see [`Team::enter`].
+///
+/// # Panics
+/// If the PE is not initialised, or another thread is in a collective of the world team.
+#[inline]
+#[track_caller]
+pub(crate) fn collective(call: Call, say: impl FnOnce(Announcement) -> Announcement) -> Collective {
+    let (rt, guard) = Team::world().enter(call, say);
+    Collective(rt, guard)
+}
+
+impl Deref for Collective {
+    type Target = Runtime;
+    fn deref(&self) -> &Runtime {
+        self.0
+    }
+}
+
+impl Runtime {
+    /// For what this PE waits in a collective of `team`.
+    pub(super) fn in_collective(&self, team: &Team) -> Wait {
+        let (call, number, at) = team.begun();
+        Wait::Collective {
+            call,
+            team: team.told(),
+            number,
+            at,
+        }
+    }
+}
