@@ -29,7 +29,7 @@
 //! * [`memory`]: [`alloc`], [`free`], [`scratch()`]. [`SymSlice`], an array on every PE; [`Sym`], a value; [`SymGrid`], a
 //!   matrix; [`Datum`], what may lie there.
 //! * [`one_sided`]: [`put`], [`get`], [`p`], [`g`]; with strides; between symmetric arrays; [`nbi`] and
-//!   [`nbi_local`] for many at a time.
+//!   [`nbi_local`] for many at a time, [`start`] for one that is waited for by itself.
 //! * [`atomic`]: [`atomic_fetch_add`] and its like, on any PE's words.
 //! * [`ordering`]: [`fence`], [`quiet`].
 //! * [`waiting`]: [`wait_until`] and its like; [`put_signal`], data that tells when it has come; [`Lock`].

@@ -25,7 +25,9 @@ pub mod memory {
 
 /// Copies from and to any PE's memory.
 pub mod one_sided {
-    pub use crate::nonblocking::{Delivered, End, Nbi, Released, nbi, nbi_local};
+    pub use crate::nonblocking::{
+        Buffer, Delivered, End, Nbi, Old, Released, Request, Start, nbi, nbi_local, start,
+    };
     pub use crate::rma::between::*;
     pub use crate::rma::typed::*;
 }

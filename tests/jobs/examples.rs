@@ -2,7 +2,9 @@
 
 use shmem_testkit::needs::lacks_descriptors;
 
-use crate::programs::{BLOCK_ARRAY, HASH_MAP, HEAT2D, HELLO, HISTOGRAM, RING, WORK_QUEUE, shmrun};
+use crate::programs::{
+    BLOCK_ARRAY, HASH_MAP, HEAT2D, HELLO, HISTOGRAM, LOCK, RING, TEAMS, THREADS, WORK_QUEUE, shmrun,
+};
 
 fn run(options: &str, program: &[&str]) -> String {
     shmrun(options, program).succeed()
@@ -65,6 +67,15 @@ fn heat2d() {
 fn structures_of_all_pes() {
     for options in LAYOUTS {
         for program in [BLOCK_ARRAY, HASH_MAP, WORK_QUEUE] {
+            run(options, &[program]);
+        }
+    }
+}
+
+#[test]
+fn ideas() {
+    for options in LAYOUTS {
+        for program in [LOCK, TEAMS, THREADS] {
             run(options, &[program]);
         }
     }

@@ -25,6 +25,7 @@ programs! {
     HELLO = "hello";
     HISTOGRAM = "histogram";
     LIVES = "lives";
+    LOCK = "lock";
     MANY = "many-under-test";
     MISHAPS = "mishaps";
     NPB = "npb";
@@ -43,6 +44,8 @@ programs! {
     STEP4_ATOMICS = "step4-atomics";
     STEP5_SIGNALS = "step5-signals";
     STEP6_HALO = "step6-halo";
+    TEAMS = "teams";
+    THREADS = "threads";
     WAITING = "waiting-under-test";
     WORK_QUEUE = "work-queue";
 }

@@ -1,13 +1,17 @@
 //! Scopes for non-blocking operations: their buffers are borrowed until the scope is done with them.
 //!
-//! What a scope waits for at its end is its [`End`]: delivery, or that the sources may be used again.
+//! What a scope waits for at its end is its [`End`]: delivery, or that the sources may be used again. Operations that
+//! own their buffers need no scope; see [`start`].
 
 mod operations;
+mod request;
 
 use std::marker::PhantomData;
 
 use crate::context::{Context, Ctx, Mode, Shareable, default_context};
 use crate::rma::Completion;
+
+pub use self::request::{Buffer, Old, Request, Start, start};
 
 /// Non-blocking operations, complete when the function returns.
 ///

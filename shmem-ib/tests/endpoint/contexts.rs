@@ -79,6 +79,48 @@ fn a_context_waits_for_its_own_operations() {
     }
 }
 
+/// A point is passed by what was started before it, whatever the peer does with what comes later, and other
+/// peers with theirs.
+#[test]
+fn a_point_is_passed_without_what_comes_after_it() {
+    for way in WAYS {
+        let mut job = Job::with(5, |config, _| way(config));
+        for pe in [2, 4] {
+            put(ctx(&job.pes[0], 1), pe, 0, 1);
+            ctx(&job.pes[0], 1).quiet().unwrap();
+        }
+        assert!(ctx(&job.pes[0], 1).point(4).is_none(), "nothing is left");
+        put(ctx(&job.pes[0], 1), 4, 8, 1);
+        let before = ctx(&job.pes[0], 1).point(4);
+        ctx(&job.pes[0], 1).quiet().unwrap();
+        job.pes[4].pause();
+        let (first, rest) = job.pes.split_at_mut(4);
+        let (a, stopped) = (&first[0], &mut rest[0]);
+        let c = ctx(a, 1);
+        put(c, 4, 8, 7);
+        c.atomic_plain(4, 0, 16, Width::W4, AtomicOp::Or(3))
+            .unwrap();
+        let after = c.point(4).expect("it is under way");
+        if let Some(point) = before {
+            c.wait_for(&point).unwrap();
+        }
+        put(c, 2, 8, 5);
+        if let Some(point) = c.point(2) {
+            c.wait_for(&point).unwrap();
+        }
+        assert_eq!(first[2].word(8), 5);
+        assert!(ctx(a, 2).point(4).is_none(), "another context's");
+        assert!(!c.is_past(&after).unwrap());
+        stopped.resume();
+        while !c.is_past(&after).unwrap() {
+            std::thread::yield_now();
+        }
+        assert_eq!((stopped.word(8), stopped.word(16)), (7, 3));
+        c.wait_for(&after).unwrap();
+        assert!(c.point(4).is_none());
+    }
+}
+
 /// Old values land when the operation completes, not before.
 #[test]
 fn old_values_are_stored_by_quiet() {

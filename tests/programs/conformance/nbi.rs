@@ -1,10 +1,13 @@
 //! Non-blocking atomics that give the old value, against a model and against each other.
 
 use std::collections::HashSet;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context as Wakers, Poll, Waker};
 
 use shmem::{
-    AtomicInt, alloc, atomic_add, atomic_fetch, atomic_fetch_add_nbi, atomic_fetch_inc_nbi,
-    atomic_swap_nbi, barrier_all, free, my_pe, n_pes, nbi, quiet,
+    AtomicInt, alloc, alloc_from, atomic_add, atomic_fetch, atomic_fetch_add_nbi,
+    atomic_fetch_inc_nbi, atomic_swap_nbi, barrier_all, free, my_pe, n_pes, nbi, quiet, start,
 };
 
 use crate::{Check, noise};
@@ -15,6 +18,18 @@ pub(crate) const CHECKS: &[Check] = &[
     ("nbi_swaps_of_floats", nbi_swaps_of_floats),
     ("many_plain_atomics", many_plain_atomics),
     ("more_old_values_than_buffers", more_old_values_than_buffers),
+    (
+        "requests_bring_what_scopes_do",
+        requests_bring_what_scopes_do,
+    ),
+    (
+        "requests_are_waited_for_in_any_order",
+        requests_are_waited_for_in_any_order,
+    ),
+    (
+        "futures_need_no_executor_of_ours",
+        futures_need_no_executor_of_ours,
+    ),
 ];
 
 /// Words that only this PE works on: a PE's atomics on one word take effect in order, so every old
@@ -181,4 +196,126 @@ fn many_plain_atomics() {
     barrier_all();
     free(total).unwrap();
     free(sums).unwrap();
+}
+
+/// Every operation that a request may be, to every PE.
+fn requests_bring_what_scopes_do() {
+    // The last length is sent in several pieces.
+    for len in [0, 1, 100, 5000, 300_000] {
+        let (me, n) = (my_pe(), n_pes());
+        let area = alloc::<u64>(len).unwrap();
+        let copy = alloc::<u64>(len).unwrap();
+        area.fill(me as u64);
+        barrier_all();
+        let right = (me + 1) % n;
+        let theirs = start().get(area, right).wait();
+        assert_eq!(theirs, vec![right as u64; len]);
+        start().get_sym(copy, area, right).wait();
+        assert_eq!(copy.to_vec(), theirs);
+        barrier_all();
+        let source = vec![!(me as u64); len];
+        assert_eq!(start().put(area, source.clone(), right).wait(), source);
+        assert_eq!(shmem::get_vec(area, right), source);
+        start().put_sym(area, copy, right).wait();
+        assert_eq!(shmem::get_vec(area, right), theirs);
+        barrier_all();
+        free(copy).unwrap();
+        free(area).unwrap();
+    }
+    let words = alloc::<u32>(n_pes()).unwrap();
+    let mine = words.elem(my_pe());
+    for pe in 0..n_pes() {
+        let s = start();
+        assert_eq!(s.atomic_fetch_add(mine, 6, pe).wait(), 0);
+        assert_eq!(s.atomic_fetch_or(mine, 9, pe).wait(), 6);
+        assert_eq!(s.atomic_fetch_and(mine, 5, pe).wait(), 15);
+        assert_eq!(s.atomic_fetch_xor(mine, 1, pe).wait(), 5);
+        assert_eq!(s.atomic_swap(mine, 7, pe).wait(), 4);
+        assert_eq!(s.atomic_compare_swap(mine, 0, 1, pe).wait(), 7);
+        assert_eq!(s.atomic_compare_swap(mine, 7, 8, pe).wait(), 7);
+        assert_eq!(s.atomic_fetch(mine, pe).wait(), 8);
+    }
+    barrier_all();
+    free(words).unwrap();
+}
+
+/// Many are under way, to all PEs and of two contexts; whichever is waited for has come, and a dropped one has
+/// been waited for.
+fn requests_are_waited_for_in_any_order() {
+    const ROUNDS: usize = 40;
+    let (me, n) = (my_pe(), n_pes());
+    let area = alloc_from(
+        &(0..2000)
+            .map(|i| (me * 10_000 + i) as u64)
+            .collect::<Vec<_>>(),
+    )
+    .unwrap();
+    let own = shmem::context().create().unwrap();
+    let mut random = noise(me as u64 + 7);
+    let mut under_way = Vec::new();
+    for round in 0..ROUNDS {
+        let (pe, from) = (random() as usize % n, random() as usize % 1000);
+        let len = 1 + random() as usize % 900;
+        let starter = if round % 2 == 0 { start() } else { own.start() };
+        under_way.push((pe, from, starter.get(area.at(from..from + len), pe)));
+        if random() % 3 == 0 {
+            let chosen = random() as usize % under_way.len();
+            let (pe, from, mut request) = under_way.swap_remove(chosen);
+            match random() % 3 {
+                0 => drop(request),
+                1 => {
+                    while !request.is_done() {
+                        std::thread::yield_now();
+                    }
+                    assert!(request.is_done());
+                    came(pe, from, &request.wait());
+                }
+                _ => came(pe, from, &request.wait()),
+            }
+        }
+    }
+    for (pe, from, request) in under_way {
+        came(pe, from, &request.wait());
+    }
+    drop(own);
+    barrier_all();
+    free(area).unwrap();
+}
+
+fn came(pe: usize, from: usize, words: &[u64]) {
+    for (i, &word) in words.iter().enumerate() {
+        assert_eq!(word, (pe * 10_000 + from + i) as u64);
+    }
+}
+
+/// All futures of a task are under way together, and the simplest of executors will do.
+fn futures_need_no_executor_of_ours() {
+    let (me, n) = (my_pe(), n_pes());
+    let counter = alloc::<u64>(1).unwrap();
+    let task = async {
+        let tickets: Vec<_> = (0..n)
+            .map(|pe| start().atomic_fetch_add(counter, 1, pe))
+            .collect();
+        let mut all = Vec::new();
+        for ticket in tickets {
+            all.push(ticket.await);
+        }
+        all
+    };
+    let mut task = pin!(task);
+    let mut waker = Wakers::from_waker(Waker::noop());
+    let tickets = loop {
+        match task.as_mut().poll(&mut waker) {
+            Poll::Ready(tickets) => break tickets,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    };
+    assert!(
+        tickets.iter().all(|&ticket| ticket < n as u64),
+        "{tickets:?}"
+    );
+    barrier_all();
+    assert_eq!(counter.read(0), n as u64, "PE {me}");
+    barrier_all();
+    free(counter).unwrap();
 }

@@ -74,6 +74,7 @@ pub use error::ConnError;
 pub use lock::Endpoint;
 pub use operations::accounts::ContextId;
 pub use operations::context::Context;
+pub use operations::point::Point;
 pub use operations::put_get::Source;
 
 use self::asleep::Asleep;

@@ -148,7 +148,7 @@ impl<H: Hca> Context<'_, H> {
     }
 }
 
-fn has_reached(peer: Option<&Peer>, mark: Mark) -> bool {
+pub(super) fn has_reached(peer: Option<&Peer>, mark: Mark) -> bool {
     peer.is_none_or(|peer| peer.has_reached(mark))
 }
 
@@ -170,7 +170,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// Waits until everything before some points towards some peers is complete.
-    fn wait_for_marks(&mut self, marks: &[(u32, Mark)]) {
+    pub(super) fn wait_for_marks(&mut self, marks: &[(u32, Mark)]) {
         for (i, &(pe, mark)) in marks.iter().enumerate() {
             let left = |d: &Driver<H>| d.left(pe, mark, marks.len() - i - 1);
             self.wait_until(left, |d| has_reached(d.peers.get(&pe), mark).then_some(()));
@@ -178,7 +178,7 @@ impl<H: Hca> Locked<'_, H> {
     }
 
     /// The same for its atomics of several steps.
-    fn wait_for_composed(&mut self, id: ContextId, towards: Option<u32>) {
+    pub(super) fn wait_for_composed(&mut self, id: ContextId, towards: Option<u32>) {
         if self.accounts.of(id).composed == 0 {
             return;
         }

@@ -1,7 +1,8 @@
 //! Operations of the program towards peers.
 //!
 //! * `put_get.rs`: puts and gets. Atomics have a room of their own, `../atomics`.
-//! * `context.rs`: contexts, and how each waits for its own operations: quiet and fence.
+//! * `context.rs`: contexts, and how each waits for its own operations: quiet and fence. `point.rs`: how one waits
+//!   for less.
 //! * `post.rs`: the one place where work requests of operations are posted.
 //! * `silent.rs`: which of them tell of their completion, and what becomes of those that do not.
 //! * `held.rs`: those that gather until the device is told of all at once.
@@ -12,6 +13,7 @@ pub(crate) mod accounts;
 pub(crate) mod complete;
 pub(crate) mod context;
 pub(crate) mod held;
+pub(crate) mod point;
 pub(crate) mod post;
 pub(crate) mod put_get;
 pub(crate) mod silent;

@@ -1,0 +1,71 @@
+//! Points in what a context has started towards a peer, for who waits for less than all of it.
+
+use super::accounts::ContextId;
+use super::context::{Context, has_reached};
+use crate::endpoint::error::ConnError;
+use crate::endpoint::peer::Mark;
+use shmem_verbs::Hca;
+
+/// All that a context had started towards a peer at some moment; see [`Context::point`].
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    pe: u32,
+    mark: Mark,
+    /// Atomics of several steps were among it. They complete in an order of their own, in which no point can be
+    /// named: all that are under way are waited for.
+    composed: bool,
+}
+
+impl<H: Hca> Context<'_, H> {
+    /// The moment after everything that this context has started towards `pe`. `None` if nothing of it is
+    /// under way.
+    pub fn point(self, pe: u32) -> Option<Point> {
+        let mut locked = self.endpoint.lock();
+        let mark = locked.accounts.of(self.id).last_towards(pe)?;
+        let composed = locked.has_composed(self.id, pe);
+        let under_way = composed || !has_reached(locked.peers.get(&pe), mark);
+        under_way.then_some(Point { pe, mark, composed })
+    }
+
+    /// Whether everything before `point` is complete. Makes progress.
+    ///
+    /// # Errors
+    /// The first error of an operation of this context that nobody waited for since the last `quiet`.
+    pub fn is_past(self, point: &Point) -> Result<bool, ConnError> {
+        let mut locked = self.endpoint.lock();
+        if locked.closed {
+            return Err(locked.over());
+        }
+        locked.poll();
+        let past = has_reached(locked.peers.get(&point.pe), point.mark)
+            && !(point.composed && locked.has_composed(self.id, point.pe));
+        locked.lost_error(self.id).map(|()| past)
+    }
+
+    /// Returns when everything before `point` is complete.
+    ///
+    /// # Errors
+    /// As for [`is_past`](Self::is_past).
+    pub fn wait_for(self, point: &Point) -> Result<(), ConnError> {
+        let mut locked = self.endpoint.lock();
+        if locked.closed {
+            return Err(locked.over());
+        }
+        locked.wait_for_marks(&[(point.pe, point.mark)]);
+        if point.composed {
+            locked.wait_for_composed(self.id, Some(point.pe));
+        }
+        locked.lost_error(self.id)
+    }
+}
+
+impl<H: Hca> crate::endpoint::driver::Driver<H> {
+    fn has_composed(&mut self, id: ContextId, pe: u32) -> bool {
+        self.accounts.of(id).composed > 0 && !self.ops.composed_of(id, Some(pe)).is_empty()
+    }
+
+    /// Gives the error that a context still owes, once.
+    fn lost_error(&mut self, id: ContextId) -> Result<(), ConnError> {
+        self.accounts.of(id).lost_error.take().map_or(Ok(()), Err)
+    }
+}
