@@ -17,6 +17,7 @@
 //! * `pmi_scale`: PMI in jobs of up to a million processes, in virtual time.
 //! * `pmi_get`: time of a get from the node's key-value store, by the number of readers.
 //! * `halo`: time of a step of a halo exchange, by what sends it and what it waits for.
+//! * `jacobi`: the same halo exchange in two manners of the Rust interface, to be compared with `rivals/jacobi.c`.
 //! * `incast`: rate of one PE that many PEs write to at the same time.
 //! * `pages`: what pages of the heap cost, by their kind.
 //! * `waiting`: what it costs that many PEs wait for one.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::allocate::scratch::scratch;
+use crate::allocate::scratch::lend;
 use crate::collectives::values::Parts;
 use crate::datum::Datum;
 use crate::error::Error;
@@ -167,13 +167,18 @@ impl Team {
 pub fn alltoallv<T: Datum>(parts: &[impl AsRef<[T]>]) -> Result<Parts<T>, Error> {
     let world = Team::world();
     world.check_parts(parts.len());
-    scratch(WORDS * world.n_pes(), |work: SymSlice<u64>| {
-        let plan = world.plan(parts.iter().map(|part| part.as_ref().len()), work);
-        let most = world.max(plan.total());
-        scratch(most, |inbox: SymSlice<T>| {
-            world.deliver(inbox, parts, &plan);
+    let work = lend::<SymSlice<u64>>(WORDS * world.n_pes())?;
+    let plan = world.plan(parts.iter().map(|part| part.as_ref().len()), work.arrays());
+    let most = world.max(plan.total());
+    let got = match lend::<SymSlice<T>>(most) {
+        Ok(inbox) => {
+            world.deliver(inbox.arrays(), parts, &plan);
             let ends = plan.incoming.iter().map(|part| part.end).collect();
-            Parts::new(inbox.at(..plan.total()).to_vec(), ends)
-        })
-    })?
+            let got = Parts::new(inbox.arrays().at(..plan.total()).to_vec(), ends);
+            inbox.give_back().map(|()| got)
+        }
+        Err(e) => Err(e),
+    };
+    work.give_back()?;
+    got
 }

@@ -37,7 +37,7 @@
 //! * [`teams`]: [`Team`], a set of PEs with numbers and collectives of its own.
 //! * [`collective`]: [`barrier_all`]; of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],
 //!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`fcollect`], [`alltoall`]; of parts of any
-//!   length: [`alltoallv`].
+//!   length: [`alltoallv()`].
 //! * [`raw`]: addresses and byte counts, for other languages.
 //!
 //! # Threads

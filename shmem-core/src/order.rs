@@ -123,6 +123,12 @@ impl Ctx {
         }
     }
 
+    /// The same of those towards a PE of another node.
+    #[cold]
+    pub(crate) fn release_sources_towards(&self, rt: &Runtime, pe: usize) {
+        rt.far(|net| net.context(self.id()).release_sources_towards(pe as u32));
+    }
+
     /// Orders delivery of what this context has started before it and starts after it.
     ///
     /// # Spec

@@ -22,9 +22,7 @@ pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
 pub use crate::order::{
     fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
 };
-pub use crate::rma::{
-    Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_blocks_signal, put_mem as put,
-};
+pub use crate::rma::{Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_mem as put};
 pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal};
 
 // Waiting and locks.

@@ -44,9 +44,7 @@ impl Signal {
             SignalOp::Add => AtomicOp::Add(self.value),
         }
     }
-}
 
-impl Signal {
     /// # Panics
     /// If its address is no multiple of 8.
     #[inline]
@@ -97,19 +95,15 @@ impl Ctx {
                     word.post(Width::W8, signal.atomic());
                 }
             }
-            Place::Far(_) => {
-                // The signal follows the data at once, and the source is waited for behind it.
-                let until = match completion {
-                    Completion::OnReturn => Completion::AtRelease,
-                    Completion::AtRelease | Completion::AtQuiet => completion,
-                };
-                if bytes > 0 {
-                    // SAFETY: by the caller; the source is waited for below, or by who asks for it.
-                    unsafe { self.put_bytes(dest, source, bytes, pe, until) };
-                }
+            Place::Far(far) => {
+                // The signal follows the data at once, and the source, if it was not copied, is waited for
+                // behind it.
+                let until = completion.behind_others();
+                // SAFETY: by the caller; the source is waited for below, or by who asks for it.
+                let kept = unsafe { rt.put_far(self.id(), dest, source, bytes, far, until) };
                 self.signal(signal, pe);
-                if until != completion {
-                    self.release_sources_in(rt);
+                if kept && until != completion {
+                    self.release_sources_towards(rt, far);
                 }
             }
         }

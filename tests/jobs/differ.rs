@@ -22,7 +22,7 @@ const LAYOUTS: [(&str, usize, usize); 7] = [
 /// A case of the program, and what the one PE and another one are told to be in.
 type Case = (&'static str, &'static str, &'static str);
 
-const CASES: [Case; 26] = [
+const CASES: [Case; 29] = [
     (
         "alloc",
         "alloc of 4 bytes (1 u32)",
@@ -119,6 +119,21 @@ const CASES: [Case; 26] = [
         "collect-fcollect",
         "collect of u64",
         "fcollect of 8 bytes (1 u64)",
+    ),
+    (
+        "collect-elsewhere",
+        "collect of u64 into the array at offset 0x",
+        "collect of u64 into the array at offset 0x",
+    ),
+    (
+        "fcollect-of-values",
+        "fcollect of 8 bytes (1 u64)",
+        "fcollect of 8 bytes (1 f64)",
+    ),
+    (
+        "alloc-in-alltoallv",
+        "alloc of 64 bytes (SymSlice<u32>)",
+        "alloc of 64 bytes (SymSlice<f32>)",
     ),
     (
         "split",

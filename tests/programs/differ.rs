@@ -2,8 +2,9 @@
 //! For tests of what they are told; a program that nobody stops comes to its end and says so.
 
 use shmem::{
-    Max, Sum, SymSlice, Team, alloc, alloc_aligned, alltoall, alltoalls, barrier_all, broadcast,
-    collect, fcollect, free, my_pe, n_pes, realloc, reduce, sum_exscan, sum_inscan, sync_all,
+    Max, Sum, SymSlice, Team, alloc, alloc_aligned, alltoall, alltoalls, alltoallv, barrier_all,
+    broadcast, collect, fcollect, free, my_pe, n_pes, realloc, reduce, sum_exscan, sum_inscan,
+    sync_all,
 };
 
 /// The two arrays that all have.
@@ -76,6 +77,12 @@ fn of_all(what: &str, odd: bool, [a, b]: Arrays) -> Result<(), shmem::Error> {
         ("stride", false) => alltoalls(b, a, 1, 1, 3),
         ("collect-fcollect", true) => drop(collect(b, a.at(..1))),
         ("collect-fcollect", false) => fcollect(b, a.at(..1)),
+        ("collect-elsewhere", true) => drop(collect(a, a.at(..1))),
+        ("collect-elsewhere", false) => drop(collect(b, a.at(..1))),
+        ("fcollect-of-values", true) => drop(world.all_gather(1u64)),
+        ("fcollect-of-values", false) => drop(world.all_gather(1f64)),
+        ("alloc-in-alltoallv", true) => drop(alltoallv(&vec![[1u32]; n_pes()])?),
+        ("alloc-in-alltoallv", false) => drop(alltoallv(&vec![[1f32]; n_pes()])?),
         ("split", true) => drop(world.split_strided(0, 1, 2, None)?),
         ("split", false) => drop(world.split_strided(1, 1, 1, None)?),
         ("split-2d", true) => drop(world.split_2d(1, None, None)?),
@@ -121,6 +128,12 @@ fn permitted([a, b]: Arrays) -> Result<(), shmem::Error> {
     } else {
         Team::world().barrier();
     }
+    // By closures that are the same, and of types of the same name.
+    let most = match me {
+        0 => first_of_two(me),
+        _ => second_of_two(me),
+    };
+    assert_eq!(most.of, n - 1);
     let config = (me == 0).then_some(shmem::TeamConfig { num_contexts: 4 });
     let odd = Team::world().split_strided(0, 2, n.div_ceil(2) as isize, config)?;
     if let Some(team) = odd {
@@ -134,4 +147,35 @@ fn permitted([a, b]: Arrays) -> Result<(), shmem::Error> {
     assert!(matches!(too_much, Err(shmem::Error::HeapExhausted { .. })));
     reduce(b.at(..0), a.at(..0), Sum);
     free(alloc::<u8>(0)?)
+}
+
+/// As another program of the job would have it.
+mod of_another_program {
+    #[derive(Clone, Copy, Debug)]
+    #[repr(transparent)]
+    pub(crate) struct Most {
+        pub(crate) of: usize,
+    }
+    // SAFETY: a number.
+    unsafe impl shmem::Datum for Most {}
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+struct Most {
+    of: usize,
+}
+// SAFETY: a number.
+unsafe impl shmem::Datum for Most {}
+
+fn first_of_two(of: usize) -> Most {
+    let max = |a: Most, b: Most| if a.of < b.of { b } else { a };
+    Team::world().reduce_value(Most { of }, max)
+}
+
+fn second_of_two(of: usize) -> Most {
+    use of_another_program::Most as Theirs;
+    let max = |a: Theirs, b: Theirs| if a.of < b.of { b } else { a };
+    let Theirs { of } = Team::world().reduce_value(Theirs { of }, max);
+    Most { of }
 }

@@ -146,7 +146,8 @@ impl Collective {
 
 /// Takes `bytes` bytes from the symmetric heap of every PE, at an address that is a multiple of
 /// `align` (a power of two; at least that of a cache line is given), with all bits zero or with
-/// any contents. Without bytes the result is null and no PE waits.
+/// any contents. Without bytes the result is null and no PE waits,
+/// unless calls are compared (`SHMEM_CHECK`).
 ///
 /// **Collective** with equal arguments; returns after all PEs have the block (a barrier).
 ///

@@ -2,7 +2,7 @@
 
 use shmem_node::waiting::Collective as Call;
 
-use crate::collectives::{Collective, collective};
+use crate::collectives::{Announcement, Collective, collective};
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::heap::address::Sym;
@@ -111,7 +111,7 @@ impl Collective {
 ///
 /// **Collective** with the same types and lengths on all PEs, which run `f` alike: one that leaves it early
 /// waits for the others at its end. There is no barrier at the beginning (but where the heap is registered
-/// in parts, `SHMEM_HEAP_REGISTER`), so `f` sees to it that others are through with what it overwrites of
+/// in parts, `SHMEM_HEAP_REGISTER`, or calls are compared, `SHMEM_CHECK`), so `f` sees to it that others are through with what it overwrites of
 /// theirs, as collectives do; and one at the end, which completes what this PE has started on the default
 /// context. Handles to the arrays must not be used after.
 ///
@@ -122,11 +122,37 @@ impl Collective {
 /// As `shmem_malloc` and `shmem_free` of OpenSHMEM 1.6, with one barrier in all.
 #[track_caller]
 pub fn scratch<A: Arrays, R>(lens: A::Lens, f: impl FnOnce(A) -> R) -> Result<R, Error> {
-    let bytes = A::bytes_of(lens);
-    let at = collective(Call::Alloc, |said| said.bytes(bytes).with([ALIGN])).lend(bytes)?;
-    let made = f(A::begin_at(at, lens));
-    collective(Call::Free, |said| said.with([at.offset()])).release(at)?;
+    let lent = lend(lens)?;
+    let made = f(lent.arrays());
+    lent.give_back()?;
     Ok(made)
+}
+
+/// Memory that is scratch until it is given back.
+pub(crate) struct Lent<A: Arrays> {
+    at: Sym,
+    lens: A::Lens,
+}
+
+/// What [`scratch`] begins with: for who would name the program's line at its end, too.
+#[track_caller]
+pub(crate) fn lend<A: Arrays>(lens: A::Lens) -> Result<Lent<A>, Error> {
+    let bytes = A::bytes_of(lens);
+    let say = |said: Announcement| said.of::<A>().bytes(bytes).with([ALIGN]);
+    let at = collective(Call::Alloc, say).lend(bytes)?;
+    Ok(Lent { at, lens })
+}
+
+impl<A: Arrays> Lent<A> {
+    pub(crate) fn arrays(&self) -> A {
+        A::begin_at(self.at, self.lens)
+    }
+
+    /// What [`scratch`] ends with.
+    #[track_caller]
+    pub(crate) fn give_back(self) -> Result<(), Error> {
+        collective(Call::Free, |said| said.with([self.at.offset()])).release(self.at)
+    }
 }
 
 #[cfg(test)]

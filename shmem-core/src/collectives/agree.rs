@@ -12,29 +12,25 @@
 
 use std::mem::MaybeUninit;
 
+use shmem_node::settings::Settings;
+
 use super::announce::Announcement;
 use crate::fault;
 use crate::heap::access;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{ANNOUNCED, COMPARED, LANDING, MAILBOX};
+use crate::team::slots::{ANNOUNCED, LANDING, LINES, MAILBOX};
 use crate::tree;
 
 const SIZE: usize = size_of::<Announcement>();
 
-const _: () = assert!(ANNOUNCED + SIZE <= COMPARED);
-const _: () = assert!(SIZE + 8 <= MAILBOX && SIZE.is_multiple_of(8));
+const _: () = assert!(ANNOUNCED + SIZE <= LINES);
+const _: () = assert!(SIZE <= MAILBOX && SIZE.is_multiple_of(8));
 
-/// Words for PEs of which one has been asked to compare what it calls, and another one has not.
-pub(crate) fn only_one_compares(rt: &Runtime, one: usize, other: usize) -> String {
-    let node = |pe: usize| rt.node_of[pe];
-    format!(
-        "PE {one} (node {}) compares what PEs call (SHMEM_CHECK), but PE {other} (node {}) does not: set it alike for \
-         all PEs, where some of them are programs of debug builds and others are not",
-        node(one),
-        node(other)
-    )
+/// Whether this PE compares what it calls.
+pub(crate) fn compares(settings: &Settings) -> bool {
+    settings.check.unwrap_or(cfg!(debug_assertions))
 }
 
 impl Runtime {
@@ -46,7 +42,8 @@ impl Runtime {
             return;
         }
         let at = self.own(team.slot(ANNOUNCED));
-        // SAFETY: the slot has room for it, and nobody reads there since the last meeting.
+        // SAFETY: the slot has room for it. Members of this node read there before the end of the meeting alone, and
+        // the network until the parent has answered.
         unsafe { access::copy((&raw const *mine).cast(), at, SIZE) };
         self.meet(team, || {
             let mapping = team.mapping();
@@ -61,42 +58,25 @@ impl Runtime {
         });
     }
 
-    /// For leaders, whose members here agree. The number of the round goes with what they say, up and down:
-    /// who has not been asked to compare does not send it.
+    /// For leaders, whose members here agree.
     fn agree_with_leaders(&self, team: &Team, mine: &Announcement) {
         let (mapping, round) = (team.mapping(), self.next_round(team));
         let mailbox = |k: usize| team.slot(LANDING) + k * MAILBOX;
-        let number = (&raw const round).cast();
         for (k, child) in self.children(team) {
             self.await_child(team, k, round);
-            let (pe, at) = (mapping.leader(child), mailbox(k));
-            if self.word(at + SIZE) != round {
-                self.does_not_compare(pe);
-            }
-            self.compare(team, mine, pe, self.own(at));
+            self.compare(team, mine, mapping.leader(child), self.own(mailbox(k)));
         }
         if let Some(parent) = self.parent(team) {
             let to = mailbox(tree::child_index(mapping.node()));
             let from = self.own(team.slot(ANNOUNCED));
-            // It stays in the slot until the next meeting.
+            // The parent's answer says that it has arrived, and so that it may be overwritten.
             self.write(parent, to, from, SIZE, Completion::AtQuiet);
-            self.write(parent, to + SIZE, number, 8, Completion::OnReturn);
             self.tell_parent(team, round);
             self.await_parent(team, round);
-            if self.word(team.slot(COMPARED)) != round {
-                self.does_not_compare(parent);
-            }
         }
         for (_, child) in self.children(team).rev() {
-            let to = team.slot(COMPARED);
-            self.write(mapping.leader(child), to, number, 8, Completion::OnReturn);
             self.tell_child(team, child, round);
         }
-    }
-
-    #[cold]
-    fn does_not_compare(&self, pe: usize) -> ! {
-        fault::fail(&only_one_compares(self, self.me, pe))
     }
 
     /// Ends the job unless what `pe` has announced, which lies at `at`, is what this PE has.

@@ -46,15 +46,27 @@ impl Name {
         name
     }
 
-    /// That of a type, without the path to it unless it has others inside.
-    fn of_type(path: &'static str) -> Self {
-        let last = path.rsplit("::").next().unwrap_or(path);
-        Self::new(if path.contains('<') { path } else { last })
-    }
-
     fn is_empty(&self) -> bool {
         self.0[0] == 0
     }
+}
+
+/// The name of a type without the paths to it and to those inside it. A program may be several, which have the same
+/// type from different crates.
+fn short(path: &str) -> String {
+    let in_path = |c: char| c.is_alphanumeric() || "_:{}".contains(c);
+    let mut text = String::new();
+    let mut rest = path;
+    while let Some(next) = rest.chars().next() {
+        let end = match in_path(next) {
+            true => rest.find(|c| !in_path(c)).unwrap_or(rest.len()),
+            false => next.len_utf8(),
+        };
+        let (word, others) = rest.split_at(end);
+        text += word.rsplit("::").next().unwrap_or(word);
+        rest = others;
+    }
+    text
 }
 
 impl fmt::Display for Name {
@@ -79,6 +91,9 @@ pub(crate) struct Announcement {
     routine: Name,
     place: Place,
 }
+
+/// What a closure is called, whichever it is.
+const CLOSURE: &str = "{{closure}}";
 
 thread_local! {
     /// See [`named`].
@@ -127,18 +142,22 @@ impl Announcement {
 
     /// Elements of this type.
     pub(crate) fn of<T>(mut self) -> Self {
-        self.element = Name::of_type(type_name::<T>());
-        self.add_type(type_name::<T>())
+        let name = short(type_name::<T>());
+        self.element = Name::new(&name);
+        self.add_type(&name)
     }
 
     /// So many elements of each member, which are combined.
     pub(super) fn combined(mut self, n: usize, size: usize, combine: Combine) -> Self {
-        let [element, op] = combine.names();
+        let [element, op] = combine.names().map(short);
         self.count = n as u64;
-        (self.element, self.op) = (Name::of_type(element), Name::of_type(op));
-        self.add_type(element)
-            .add_type(op)
-            .bytes(n.saturating_mul(size))
+        (self.element, self.op) = (Name::new(&element), Name::new(&op));
+        self = self.add_type(&element).bytes(n.saturating_mul(size));
+        // All closures have one name, and PEs may give the same one from different places.
+        match op.contains(CLOSURE) {
+            true => self,
+            false => self.add_type(&op),
+        }
     }
 
     fn add_type(mut self, name: &str) -> Self {
@@ -155,7 +174,7 @@ impl Announcement {
         self.bytes(blocks.count.saturating_mul(blocks.bytes))
     }
 
-    /// With these numbers: the root; the alignment of a block, or its offset; whether a scan is exclusive; or
+    /// With these numbers: the root; the destination of a collect, whose lengths differ; the alignment of a block, or its offset; whether a scan is exclusive; or
     /// which members a new team has.
     pub(crate) fn with<const N: usize>(mut self, numbers: [usize; N]) -> Self {
         for (to, number) in self.facts.numbers.iter_mut().zip(numbers) {
@@ -198,17 +217,7 @@ impl Announcement {
             Some(call @ (Call::Barrier | Call::Sync)) if world => format!("{}_all", call.text()),
             Some(Call::Scan) if facts.numbers[0] == 0 => "an inclusive scan".to_owned(),
             Some(Call::Scan) => "an exclusive scan".to_owned(),
-            Some(
-                call @ (Call::Alloc
-                | Call::Realloc
-                | Call::Free
-                | Call::Fcollect
-                | Call::Collect
-                | Call::Destroy
-                | Call::Alltoall
-                | Call::Finalize),
-            ) => call.text().to_owned(),
-            Some(call) => format!("a {}", call.text()),
+            Some(call) => call.phrase(),
         };
         let [first, second, third, fourth] = facts.numbers;
         let same_call = facts.call == others.call;
@@ -221,15 +230,22 @@ impl Announcement {
                  {third} in source"
             ),
             Some(Call::Alltoall) => format!(" of blocks of {self}"),
+            Some(Call::Reduce) if self.op == Name::new(CLOSURE) => {
+                format!(" of {self} by a closure")
+            }
             Some(Call::Reduce) if !self.op.is_empty() => format!(" of {self} by {}", self.op),
             Some(Call::Realloc) => format!(" to {self} of the block at offset {first:#x}"),
             Some(Call::Free) => format!(" of the block at offset {first:#x}"),
             Some(Call::Split) if fourth == 0 => format!(
-                " of {third} members from {} on, {} apart",
+                " of {} members from {} on, {} apart",
+                third.cast_signed(),
                 first.cast_signed(),
                 second.cast_signed()
             ),
             Some(Call::Split) => format!(" into rows of {first}"),
+            Some(Call::Collect) if numbers_differ => {
+                format!(" of {} into the array at offset {first:#x}", self.element)
+            }
             Some(Call::Collect) if !self.element.is_empty() => format!(" of {}", self.element),
             Some(Call::Barrier | Call::Sync | Call::Collect | Call::Destroy | Call::Finalize)
             | None => String::new(),
@@ -253,9 +269,10 @@ impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.facts.bytes;
         write!(f, "{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })?;
-        match self.element.is_empty() {
-            true => Ok(()),
-            false => write!(f, " ({} {})", self.count, self.element),
+        match (self.element.is_empty(), self.count) {
+            (true, _) => Ok(()),
+            (false, 0) if bytes > 0 => write!(f, " ({})", self.element),
+            (false, count) => write!(f, " ({count} {})", self.element),
         }
     }
 }
@@ -359,7 +376,31 @@ mod tests {
     fn names_that_are_too_long_are_cut() {
         let text = "ä".repeat(40);
         assert_eq!(Name::new(&text).to_string(), "ä".repeat(16));
-        assert_eq!(Name::of_type("a::b::Most").to_string(), "Most");
-        assert_eq!(Name::of_type("a::Of<b::C>").to_string(), "a::Of<b::C>");
+    }
+
+    #[test]
+    fn paths_are_left_out() {
+        for (path, name) in [
+            ("u64", "u64"),
+            ("a::b::Most", "Most"),
+            ("a::Of<b::C, (d::E, u8)>", "Of<C, (E, u8)>"),
+            ("[a::Cell; 4]", "[Cell; 4]"),
+            ("a::main::{{closure}}", CLOSURE),
+        ] {
+            assert_eq!(short(path), name);
+        }
+    }
+
+    /// They may be the same, of programs or functions that call it in different ways.
+    #[test]
+    fn closures_agree() {
+        let max = said(Call::Reduce).combined(1, 8, combine(|a: u64, b: u64| a.max(b)));
+        let min = said(Call::Reduce).combined(1, 8, combine(|a: u64, b: u64| a.min(b)));
+        assert!(max.agrees(&min));
+        let sum = said(Call::Reduce).combined(1, 8, combine::<u64, _>(Sum));
+        assert_eq!(
+            differ(max, sum)[0],
+            "a reduction of 8 bytes (1 u64) by a closure"
+        );
     }
 }

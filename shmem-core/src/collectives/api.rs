@@ -144,7 +144,7 @@ impl Team {
     #[doc(alias("MPI_Allgatherv", "allgatherv"))]
     #[track_caller]
     pub fn collect<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>) -> usize {
-        let (rt, guard) = self.enter(Call::Collect, |said| said.of::<T>());
+        let (rt, guard) = self.enter(Call::Collect, |said| said.of::<T>().with([dest.offset()]));
         let bytes = source.bytes();
         let total = rt.team_collect(self, sym(dest), sym(source), bytes, dest.bytes());
         drop(guard);

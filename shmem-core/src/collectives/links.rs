@@ -87,7 +87,6 @@ impl Runtime {
         for at in (slots::DOWN_FLAG..slots::COUNTERS).step_by(8) {
             self.set_word(team.slot(at), 0);
         }
-        self.set_word(team.slot(slots::COMPARED), 0);
         for counter in [Counter::Rounds, Counter::Exchanges, Counter::Doublings] {
             self.set_counter(team, counter, 0);
         }

@@ -86,7 +86,8 @@ mod split;
 pub(crate) mod values;
 
 pub use active::SYNC_SIZE;
-pub(crate) use agree::only_one_compares;
+pub(crate) use agree::compares;
+pub(crate) use announce::Announcement;
 pub use announce::named;
 pub use combine::{Combine, combine};
 pub(crate) use entry::{Collective, collective};

@@ -160,7 +160,13 @@ impl Team {
         part: &[T],
         ends: impl Fn(usize) -> usize,
     ) -> Vec<T> {
-        let (rt, _guard) = self.enter(call, |said| said.of::<T>().with([alike]));
+        let (rt, _guard) = self.enter(call, |said| {
+            let said = said.with([alike]);
+            match call {
+                Call::Collect => said.of::<T>(),
+                _ => said.elements::<T>(1),
+            }
+        });
         let (n, size) = (ends(self.n_pes() - 1), size_of::<T>());
         let mut all = Vec::<T>::with_capacity(n);
         // SAFETY: the vector has room for all parts, which fill it; any bytes are values.

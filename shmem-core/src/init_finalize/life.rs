@@ -21,7 +21,7 @@ use super::messages;
 use super::report::{Steps, record_connections};
 use crate::attach::{self, Attached, attached};
 use crate::before_main;
-use crate::collectives::{Collective, only_one_compares};
+use crate::collectives::{Collective, compares};
 use crate::context;
 use crate::error::Error;
 use crate::fault;
@@ -108,7 +108,8 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     steps.done(Stat::EndpointWall, Stat::EndpointCpu);
     if let Some(network) = network {
         let here = (&node, local);
-        attached.pmi.publish(here, life, &book, &network.endpoint)?;
+        let (pmi, checks) = (&attached.pmi, compares(&settings));
+        pmi.publish(here, life, &book, &network.endpoint, checks)?;
     }
     steps.done(Stat::GatherWall, Stat::GatherCpu);
 
@@ -161,7 +162,7 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
                 notices_inbound,
                 network: made,
                 threads: Threads::promised(level),
-                checks: settings.check.unwrap_or(cfg!(debug_assertions)),
+                checks: compares(&settings),
                 life: life.into(),
             };
             past.runtimes.push(Box::leak(Box::new(rt)));
@@ -192,18 +193,19 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     Ok(rt)
 }
 
-/// Whether this PE compares what it calls as the first PE of its node does. Those of other nodes find out
-/// when they meet.
+/// Whether this PE compares what it calls as the first PE of its node does. Those of other nodes find out at first
+/// contact.
 fn same_checks(rt: &Runtime) -> Result<(), Error> {
     let theirs = rt.node.pe_block(0).checks.load(Ordering::Relaxed);
     if theirs == u32::from(rt.checks) {
         return Ok(());
     }
     let (me, first) = (rt.me, rt.node.ranks()[0] as usize);
-    Err(Error::Launch(match rt.checks {
-        true => only_one_compares(rt, me, first),
-        false => only_one_compares(rt, first, me),
-    }))
+    let (one, other) = if rt.checks { (me, first) } else { (first, me) };
+    Err(Error::Launch(format!(
+        "PE {one} compares what PEs call (SHMEM_CHECK), but PE {other} on the same node does not: set it alike for all \
+         PEs, where some of them are programs of debug builds and others are not"
+    )))
 }
 
 /// Opens the endpoint of the runtime that is to be taken again, or else a new one.

@@ -22,6 +22,8 @@ pub(super) struct AddressTable {
     pub(super) why: String,
     /// Whether this PE has owners execute atomics.
     pub(super) by_owner: bool,
+    /// Whether this PE compares the collectives that it calls.
+    pub(super) checks: bool,
 }
 
 impl AddressTable {
@@ -58,6 +60,21 @@ impl AddressTable {
                 who(self.by_owner),
                 self.fabric,
                 self.why
+            ));
+        }
+        if peer.checks != self.checks {
+            let compares = |checks| {
+                if checks {
+                    "compares"
+                } else {
+                    "does not compare"
+                }
+            };
+            return Err(format!(
+                "it {} what PEs call (SHMEM_CHECK), but this PE {} it: set it alike for all PEs, where some of them \
+                 are programs of debug builds and others are not",
+                compares(peer.checks),
+                compares(self.checks),
             ));
         }
         Ok(peer)

@@ -25,6 +25,7 @@ use shmem_node::sys;
 
 use self::directory::AddressTable;
 use self::register::{Registrar, Shape};
+use crate::collectives::compares;
 use crate::error::Error;
 use crate::fault;
 use crate::pmi::{Book, Identity};
@@ -191,6 +192,7 @@ impl Network {
             pkey: adapter.device.port().lane.pkey,
             why: adapter.why.clone(),
             by_owner: self.endpoint.atomics_by_owner(),
+            checks: compares(settings),
         }));
         let (first, count) = match settings.transport {
             Transport::Rc => (adapter.local(), 1),

@@ -90,8 +90,9 @@ pub fn nbi<'env, R>(f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) 
 ///
 /// As [`nbi`], but it ends with local completion:
 /// * On return every source may be changed, as after a blocking [`put`](crate::put). Short ones are copied
-///   while they are posted and not waited for; long ones (more than 16 KiB, for instance) are sent from
-///   where they are, all together, and waited for once, where blocking puts wait for each.
+///   while they are posted and not waited for, as long as there is room for the copies (64 of up to 16 KiB that have
+///   not arrived, for instance; the next one waits); long ones are sent from where they are, all together, and waited
+///   for once, where blocking puts wait for each.
 /// * Nothing is said of delivery, as after a blocking put: that takes [`quiet`](crate::quiet), a barrier,
 ///   or a signal. Who sees the signal of a [`put_signal`](Nbi::put_signal) of the scope sees its data.
 /// * Nothing is ordered that would not be outside. A [`fence`](crate::fence), within the scope or after it, orders its puts

@@ -202,18 +202,16 @@ impl<B: Buffer, M: Mode> Drop for Request<'_, B, M> {
 }
 
 impl<'c, M: Mode> Start<'c, M> {
-    /// What `begin` starts towards `pe` with a buffer that stays where it is.
+    fn ctx(&self) -> &'c Ctx {
+        &self.0.ctx
+    }
+
+    /// The request of what was started last towards `pe`, with its buffer.
     #[inline]
     #[track_caller]
-    fn request<B: Buffer>(
-        &self,
-        mut buffer: B,
-        pe: usize,
-        begin: impl FnOnce(&Ctx, &mut B),
-    ) -> Request<'c, B, M> {
+    fn request<B: Buffer>(&self, buffer: B, pe: usize) -> Request<'c, B, M> {
         let Self(context) = self;
         let ctx = &context.ctx;
-        begin(ctx, &mut buffer);
         let (rt, pe) = (ctx.rt(), ctx.in_job(pe));
         let until = match rt.is_near(pe) {
             true => None,
@@ -240,12 +238,14 @@ impl<'c, M: Mode> Start<'c, M> {
         pe: usize,
     ) -> Request<'c, Vec<T>, M> {
         let dest = dest.up_to(source.len(), PUT).sym();
-        self.request(source, pe, |ctx, source| {
-            let (from, bytes) = (source.as_ptr().cast(), size_of_val(&source[..]));
-            // SAFETY: the request keeps the elements until the operation is complete; the handle lies inside the
-            // segment.
-            unsafe { ctx.put_bytes(dest, from, bytes, pe, Completion::AtQuiet) };
-        })
+        let (from, bytes) = (source.as_ptr().cast(), size_of_val(&source[..]));
+        // SAFETY: the request keeps the elements until the operation is complete; the handle lies inside the
+        // segment.
+        unsafe {
+            self.ctx()
+                .put_bytes(dest, from, bytes, pe, Completion::AtQuiet)
+        };
+        self.request(source, pe)
     }
 
     /// Starts to copy `source` on `pe`; the request gives its elements.
@@ -255,16 +255,16 @@ impl<'c, M: Mode> Start<'c, M> {
     #[inline]
     #[track_caller]
     pub fn get<T: Datum + Unpin>(&self, source: SymSlice<T>, pe: usize) -> Request<'c, Vec<T>, M> {
-        let room = Vec::<T>::with_capacity(source.len());
-        self.request(room, pe, |ctx, room| {
-            let to = room.as_mut_ptr().cast();
-            // SAFETY: the vector has room for the array, any bytes are values, and the request shows them to nobody
-            // until the operation is complete; the handle lies inside the segment.
-            unsafe {
-                ctx.get_bytes(to, source.sym(), source.bytes(), pe, Completion::AtQuiet);
-                room.set_len(source.len());
-            }
-        })
+        let mut room = Vec::<T>::with_capacity(source.len());
+        let (to, from, bytes) = (room.as_mut_ptr().cast(), source.sym(), source.bytes());
+        // SAFETY: the vector has room for the array, any bytes are values, and the request shows them to nobody
+        // until the operation is complete; the handle lies inside the segment.
+        unsafe {
+            self.ctx()
+                .get_bytes(to, from, bytes, pe, Completion::AtQuiet);
+            room.set_len(source.len());
+        }
+        self.request(room, pe)
     }
 
     /// Starts to copy this PE's `source`, a symmetric array, into the first elements of `dest` on `pe`; see
@@ -282,10 +282,12 @@ impl<'c, M: Mode> Start<'c, M> {
     ) -> Request<'c, (), M> {
         let dest = dest.up_to(source.len(), PUT);
         let (from, bytes) = (source.as_ptr().cast(), source.bytes());
-        self.request((), pe, |ctx, ()| {
-            // SAFETY: both handles lie inside the segment, which stays mapped.
-            unsafe { ctx.put_bytes(dest.sym(), from, bytes, pe, Completion::AtQuiet) };
-        })
+        // SAFETY: both handles lie inside the segment, which stays mapped.
+        unsafe {
+            self.ctx()
+                .put_bytes(dest.sym(), from, bytes, pe, Completion::AtQuiet)
+        };
+        self.request((), pe)
     }
 
     /// Starts to copy the first elements of `source` on `pe` into this PE's `dest`, a symmetric array; see
@@ -303,10 +305,12 @@ impl<'c, M: Mode> Start<'c, M> {
     ) -> Request<'c, (), M> {
         let source = source.up_to(dest.len(), GET);
         let (to, bytes) = (dest.as_ptr().cast(), dest.bytes());
-        self.request((), pe, |ctx, ()| {
-            // SAFETY: both handles lie inside the segment, which stays mapped.
-            unsafe { ctx.get_bytes(to, source.sym(), bytes, pe, Completion::AtQuiet) };
-        })
+        // SAFETY: both handles lie inside the segment, which stays mapped.
+        unsafe {
+            self.ctx()
+                .get_bytes(to, source.sym(), bytes, pe, Completion::AtQuiet)
+        };
+        self.request((), pe)
     }
 }
 
@@ -327,12 +331,12 @@ macro_rules! fetching {
                 pe: usize,
             ) -> Request<'c, Old<T>, M> {
                 let (at, op) = (dest.elem(0).sym(), $op);
-                self.request(Old(vec![T::from_bits(0)]), pe, |ctx, old| {
-                    let fetch = old.0.as_mut_ptr().cast();
-                    // SAFETY: the request keeps the word until the operation is complete, and shows it to nobody
-                    // before; it has the width of `T`, and any bits are a value.
-                    unsafe { ctx.atomic_into(fetch, at, width::<T>(), op, pe) };
-                })
+                let mut old = vec![T::from_bits(0)];
+                let fetch = old.as_mut_ptr().cast();
+                // SAFETY: the request keeps the word until the operation is complete, and shows it to nobody
+                // before; it has the width of `T`, and any bits are a value.
+                unsafe { self.ctx().atomic_into(fetch, at, width::<T>(), op, pe) };
+                self.request(Old(old), pe)
             }
         )* }
     };

@@ -74,9 +74,14 @@ impl Pmi {
         life: u32,
         book: &Book,
         endpoint: &Arc<Endpoint<Device>>,
+        checks: bool,
     ) -> Result<(), Error> {
         const { assert!(Published::LEN == ADDRESS_LEN) };
-        let address: [u8; Published::LEN] = endpoint.published().to_bytes();
+        let published = Published {
+            checks,
+            ..endpoint.published()
+        };
+        let address: [u8; Published::LEN] = published.to_bytes();
         match (self, book) {
             (Self::Agent(agent), _) => match view.leave_address(local, life, &address) {
                 Some(all) => agent.iallgather_for(&all),

@@ -9,7 +9,8 @@ mod strided;
 pub(crate) mod typed;
 
 pub(crate) use self::strided::copy_blocks;
-pub use self::strided::{Blocks, get_blocks, put_blocks, put_blocks_signal};
+pub(crate) use self::strided::put_blocks_signal;
+pub use self::strided::{Blocks, get_blocks, put_blocks};
 
 use shmem_ib::connect::endpoint::{ContextId, Source};
 
@@ -35,6 +36,14 @@ pub enum Completion {
 }
 
 impl Completion {
+    /// What is asked of a put that is waited for behind others which follow it.
+    pub(crate) const fn behind_others(self) -> Self {
+        match self {
+            Self::OnReturn => Self::AtRelease,
+            Self::AtRelease | Self::AtQuiet => self,
+        }
+    }
+
     /// The same in the network's words.
     const fn of_source(self) -> Source {
         match self {
@@ -66,7 +75,9 @@ impl Ctx {
             // SAFETY: by the caller.
             Place::Near(to) => unsafe { to.put(source, bytes) },
             // SAFETY: by the caller.
-            Place::Far(pe) => unsafe { rt.put_far(self.id(), dest, source, bytes, pe, completion) },
+            Place::Far(pe) => unsafe {
+                rt.put_far(self.id(), dest, source, bytes, pe, completion);
+            },
         }
     }
 
@@ -96,10 +107,12 @@ impl Ctx {
 }
 
 impl Runtime {
+    /// Gives whether the source may still be read, until `completion`.
+    ///
     /// # Safety
     /// As for [`Ctx::put_bytes`].
     #[cold]
-    unsafe fn put_far(
+    pub(crate) unsafe fn put_far(
         &self,
         id: ContextId,
         dest: Sym,
@@ -107,7 +120,8 @@ impl Runtime {
         bytes: usize,
         pe: usize,
         completion: Completion,
-    ) {
+    ) -> bool {
+        let mut kept = false;
         for piece in self.copies(dest.offset(), source, bytes) {
             let Piece {
                 part,
@@ -116,11 +130,12 @@ impl Runtime {
                 len,
             } = piece;
             // SAFETY: by the caller.
-            self.far(|net| unsafe {
+            kept |= self.far(|net| unsafe {
                 let (net, stays) = (net.context(id), completion.of_source());
                 net.put(pe as u32, part, offset, source.add(at), len, stays)
             });
         }
+        kept
     }
 
     /// # Safety

@@ -8,7 +8,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::Completion::{self, AtQuiet, AtRelease, OnReturn};
+use super::Completion::{self, AtQuiet, OnReturn};
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
@@ -120,17 +120,24 @@ impl Ctx {
             return;
         }
         // All together, and the device is told of many at once.
-        let each = match completion {
-            OnReturn => AtRelease,
-            AtRelease | AtQuiet => completion,
-        };
+        let (rt, far, each) = (self.rt(), self.in_job(pe), completion.behind_others());
+        let mut kept = false;
         for i in 0..blocks.count {
             let (from, to) = (i * blocks.source_stride, i * blocks.dest_stride);
             // SAFETY: by the caller; what is not copied at once is waited for below.
-            unsafe { self.put_bytes(dest.at(to), source.add(from), blocks.bytes, pe, each) };
+            kept |= unsafe {
+                rt.put_far(
+                    self.id(),
+                    dest.at(to),
+                    source.add(from),
+                    blocks.bytes,
+                    far,
+                    each,
+                )
+            };
         }
-        if each != completion {
-            self.release_sources();
+        if kept && each != completion {
+            self.release_sources_towards(rt, far);
         }
     }
 
@@ -218,16 +225,16 @@ pub unsafe fn put_blocks(
     }
 }
 
-/// [`put_blocks`], then updates a signal there: who sees the signal sees the blocks.
+/// [`put_blocks`], then updates a signal there, which no block overlaps: who sees the signal sees the blocks.
 ///
 /// # Safety
-/// As for [`put_blocks`]; no block overlaps the signal.
+/// As for [`put_blocks`].
 ///
 /// # Panics
 /// If the signal's address is no multiple of 8, or there is no such PE.
 #[inline]
 #[track_caller]
-pub unsafe fn put_blocks_signal(
+pub(crate) unsafe fn put_blocks_signal(
     ctx: &Ctx,
     dest: Sym,
     source: *const u8,

@@ -48,8 +48,6 @@ pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
 pub(crate) const AGREED: usize = PROPOSAL + 8;
 /// What this member says of the collective that it begins, where members compare that.
 pub(crate) const ANNOUNCED: usize = PROPOSAL + LINE;
-/// The round of the tree in which the leader above has compared that.
-pub(crate) const COMPARED: usize = LINES - LINE;
 /// Two lines that this member shows the others, so far apart that no processor fetches one with the other.
 pub(crate) const LINES: usize = 3 << 10;
 pub(crate) const LINES_APART: usize = 256;

@@ -78,12 +78,14 @@ impl<T: Datum> Sym<T> {
 
     /// This PE's value ([`SymSlice::read`]).
     #[inline]
+    #[track_caller]
     pub fn read(self) -> T {
         self.0.read(0)
     }
 
     /// Sets this PE's value ([`SymSlice::write`]).
     #[inline]
+    #[track_caller]
     pub fn write(self, value: T) {
         self.0.write(0, value);
     }
@@ -120,6 +122,7 @@ impl<T: Waitable> Sym<T> {
     /// Whether this PE's value compares as asked ([`test`](crate::test())).
     #[inline]
     #[must_use = "it only looks, and does not wait"]
+    #[track_caller]
     pub fn test(self, cmp: Cmp, value: T) -> bool {
         wait::test(self.0, cmp, value)
     }

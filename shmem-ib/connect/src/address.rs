@@ -62,19 +62,24 @@ pub struct Published {
     /// Whether it takes atomics as requests to the owner of a word. Who does it the other way does
     /// not connect to it.
     pub by_owner: bool,
+    /// Whether it compares the collectives that it calls. Of no matter to connections: a directory may keep those
+    /// apart who would wait for each other.
+    pub checks: bool,
 }
 
 /// Bit of [`Published::by_owner`] in the byte of version and fabric.
 const BY_OWNER: u8 = 0x08;
+/// Bit of [`Published::checks`] there.
+const CHECKS: u8 = 0x04;
 /// Bits of the fabric there.
-const FABRIC: u8 = 0x07;
+const FABRIC: u8 = 0x03;
 
 impl Published {
     /// Bytes of the encoded form.
     pub const LEN: usize = 32;
 
-    /// Encodes, big-endian: GID 16, UDP port 2, P_Key 2, a byte (version 4 bits, atomics by owners 1, fabric
-    /// 3), QPN 3, Q_Key 4, CRC-32 of the 28 bytes before.
+    /// Encodes, big-endian: GID 16, UDP port 2, P_Key 2, a byte (version 4 bits, atomics by owners 1,
+    /// comparing 1, fabric 2), QPN 3, Q_Key 4, CRC-32 of the 28 bytes before.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let ud = &self.ud;
@@ -84,7 +89,8 @@ impl Published {
         out[18..20].copy_from_slice(&self.pkey.0.to_be_bytes());
         out[20..24].copy_from_slice(&ud.qpn.0.to_be_bytes());
         let by_owner = if self.by_owner { BY_OWNER } else { 0 };
-        out[20] = VERSION << 4 | by_owner | self.fabric.code();
+        let checks = if self.checks { CHECKS } else { 0 };
+        out[20] = VERSION << 4 | by_owner | checks | self.fabric.code();
         out[24..28].copy_from_slice(&ud.qkey.0.to_be_bytes());
         let crc = crc32fast::hash(&out[..28]);
         out[28..].copy_from_slice(&crc.to_be_bytes());
@@ -126,6 +132,7 @@ impl Published {
             fabric,
             pkey: Pkey(u16::from_be_bytes([bytes[18], bytes[19]])),
             by_owner: kind & BY_OWNER != 0,
+            checks: kind & CHECKS != 0,
         })
     }
 }
@@ -162,10 +169,10 @@ mod tests {
         #[test]
         fn round_trips(
             gid: [u8; 16], port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31, fabric in 0u8..3,
-            pkey: u16, by_owner: bool,
+            pkey: u16, by_owner: bool, checks: bool,
         ) {
             let pkey = Pkey(pkey);
-            let this = Published { pkey, by_owner, ..published(gid, port, qpn, qkey, fabric) };
+            let this = Published { pkey, by_owner, checks, ..published(gid, port, qpn, qkey, fabric) };
             prop_assert_eq!(Published::from_bytes(&this.to_bytes()), Ok(this));
         }
 

@@ -282,7 +282,7 @@ pub trait Plain<H: Hca> {
         stays: Source,
     ) -> Result<(), ConnError> {
         // SAFETY: by the caller's promise.
-        unsafe { self.plain().put(pe, 0, offset, src, len, stays) }
+        unsafe { self.plain().put(pe, 0, offset, src, len, stays) }.map(drop)
     }
 
     /// # Safety

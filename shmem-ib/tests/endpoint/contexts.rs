@@ -79,6 +79,33 @@ fn a_context_waits_for_its_own_operations() {
     }
 }
 
+/// Sources that were copied are free at once, whatever becomes of what was sent.
+#[test]
+fn sources_are_free_though_nobody_answers() {
+    for way in WAYS {
+        let mut job = Job::with(3, |config, _| way(config));
+        put(ctx(&job.pes[0], 1), 2, 0, 1);
+        ctx(&job.pes[0], 1).quiet().unwrap();
+        job.pes[2].pause();
+        let (first, rest) = job.pes.split_at_mut(2);
+        let (a, stopped) = (&first[0], &mut rest[0]);
+        let c = ctx(a, 1);
+        let mut value = 7_u64;
+        let src = (&raw const value).cast();
+        // SAFETY: the source keeps its content until it is released.
+        unsafe { c.put(2, 0, 8, src, 8, Source::UntilRelease) }.unwrap();
+        c.release_sources().unwrap();
+        value = 9;
+        assert!(a.endpoint.stats().in_flight > 0, "nobody has answered");
+        // SAFETY: as above.
+        unsafe { c.put(2, 0, 16, (&raw const value).cast(), 8, Source::UntilRelease) }.unwrap();
+        c.release_sources_towards(2).unwrap();
+        stopped.resume();
+        c.quiet().unwrap();
+        assert_eq!((stopped.word(8), stopped.word(16)), (7, 9));
+    }
+}
+
 /// A point is passed by what was started before it, whatever the peer does with what comes later, and other
 /// peers with theirs.
 #[test]

@@ -32,6 +32,7 @@ fn put(pe: &Pe, to: u32, segment: u8, offset: u64, value: u64) -> Result<(), Con
             Source::UntilReturn,
         )
     }
+    .map(drop)
 }
 
 fn get(pe: &Pe, from: u32, segment: u8, offset: u64) -> Result<u64, ConnError> {

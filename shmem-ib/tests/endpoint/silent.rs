@@ -177,7 +177,29 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
                 let (pe, at) = (peer as u32 + 1, 8 * word);
                 let context = a.endpoint.context(ContextId::new(rng.below(2) as u16));
                 let value = rng.next_u64();
-                match rng.below(12) {
+                match rng.below(14) {
+                    // It stays until it is released, and is written over then.
+                    12.. => {
+                        let mut sources = [value; 8];
+                        for (k, source) in sources.iter().enumerate() {
+                            let (from, at) = (
+                                std::ptr::from_ref(source).cast(),
+                                (at + 8 * k as u64) % (8 * WORDS),
+                            );
+                            // SAFETY: it stays until the release.
+                            unsafe { context.put(pe, 0, at, from, 8, Source::UntilRelease) }
+                                .unwrap();
+                            model[peer][(at / 8) as usize] = value;
+                        }
+                        match value % 2 {
+                            0 => context.release_sources().unwrap(),
+                            _ => context.release_sources_towards(pe).unwrap(),
+                        }
+                        // SAFETY: nobody reads it any more.
+                        unsafe { sources.as_mut_ptr().write_volatile(!value) };
+                        sources.fill(!value);
+                        std::hint::black_box(&sources);
+                    }
                     // In the own segment, where it stays until quiet.
                     8.. => {
                         let from = a.place(8 * (2 * WORDS + i));

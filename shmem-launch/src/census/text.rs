@@ -310,10 +310,7 @@ fn collective(call: Collective, kind: TeamKind, members: &Members, number: Optio
         (Collective::Barrier | Collective::Sync, TeamKind::World) => {
             format!("in {}_all", call.text())
         }
-        (Collective::Alloc | Collective::Realloc | Collective::Free, _) => {
-            format!("in {}", call.text())
-        }
-        _ => format!("in {} {}", article(call.text()), call.text()),
+        _ => format!("in {}", call.phrase()),
     };
     let _ = write!(text, " of {}", kind.text());
     if kind != TeamKind::World {
@@ -497,14 +494,6 @@ fn plural(n: u64, word: &str) -> String {
     match n {
         1 => word.into(),
         _ => format!("{word}s"),
-    }
-}
-
-fn article(word: &str) -> &'static str {
-    if word.starts_with(['a', 'e', 'i', 'o', 'u']) {
-        "an"
-    } else {
-        "a"
     }
 }
 

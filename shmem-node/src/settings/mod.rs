@@ -230,7 +230,8 @@ settings! {
         "auto, 1 (or yes), or 0 (or no)", value::yes_no_auto,
         "Whether the PEs of a team compare, before each collective, which one they call, with what sizes, roots, \
          types and operations: where they differ the job ends, and is told who calls what at which place of the \
-         program. auto: in debug builds. It takes a synchronisation for each collective, which may hide \
+         program. auto: where the library is a debug build. Not compared are, in C, element types but of reductions and \
+         scans, and collectives of active sets but over all PEs. It takes a synchronisation for each collective, which may hide \
          that the program lacks one. The same for all PEs.";
     version: bool = "unset", "SHMEM_VERSION" | "SMA_VERSION",
         "set to anything", value::present,

@@ -70,6 +70,19 @@ numbered! {
     }
 }
 
+impl Collective {
+    /// What who calls it is in: routines by their names, others as words with an article.
+    #[must_use]
+    pub fn phrase(self) -> String {
+        let text = self.text();
+        match self {
+            Self::Alloc | Self::Realloc | Self::Free | Self::Destroy => text.into(),
+            Self::Fcollect | Self::Collect | Self::Alltoall | Self::Finalize => text.into(),
+            _ => format!("a {text}"),
+        }
+    }
+}
+
 numbered! {
     /// How the members of a team are named.
     TeamKind {

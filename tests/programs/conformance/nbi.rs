@@ -258,7 +258,7 @@ fn requests_are_waited_for_in_any_order() {
         let len = 1 + random() as usize % 900;
         let starter = if round % 2 == 0 { start() } else { own.start() };
         under_way.push((pe, from, starter.get(area.at(from..from + len), pe)));
-        if random() % 3 == 0 {
+        if random().is_multiple_of(3) {
             let chosen = random() as usize % under_way.len();
             let (pe, from, mut request) = under_way.swap_remove(chosen);
             match random() % 3 {

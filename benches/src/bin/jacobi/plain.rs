@@ -1,6 +1,6 @@
 //! As one would write it in C: the field lies in symmetric memory, and neighbours put rows beside it.
 
-use shmem::{Cmp, Error, SignalOp, World, alloc, free};
+use shmem::{Cmp, Error, SignalOp, Sum, World, alloc, free};
 
 use crate::{relax, timed};
 
@@ -54,10 +54,10 @@ pub(crate) fn run(world: &World, rows: usize, cols: usize) -> Result<(Vec<f64>, 
     // SAFETY: the neighbours' last rows have come.
     let field = unsafe { now.at(cols..size - cols).as_slice() };
     sums.write(0, field.iter().sum());
-    shmem::sum_reduce(sums.elem(1), sums.elem(0));
+    shmem::reduce(sums.elem(1), sums.elem(0), Sum);
     let sum = sums.read(1);
-    free(sums);
-    free(come);
-    free(grids);
+    free(sums)?;
+    free(come)?;
+    free(grids)?;
     Ok((took, sum))
 }

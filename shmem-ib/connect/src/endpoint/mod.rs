@@ -245,6 +245,7 @@ impl<H: Hca> Endpoint<H> {
             fabric: self.hca.fabric(),
             pkey: self.hca.port().lane.pkey,
             by_owner: self.by_owner,
+            checks: false,
         }
     }
 

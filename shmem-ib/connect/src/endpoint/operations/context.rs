@@ -98,12 +98,24 @@ impl<H: Hca> Context<'_, H> {
     }
 
     /// Returns when the sources of all puts of this context that were started before with
-    /// [`Source::UntilRelease`](super::put_get::Source::UntilRelease), by any thread, may be changed. That a put has arrived it does not say:
-    /// where the source was copied, nothing is waited for.
+    /// [`Source::UntilRelease`](super::put_get::Source::UntilRelease), by any thread, may be changed. That a put has
+    /// arrived it does not say: where the source was copied, nothing is waited for.
     ///
     /// # Errors
     /// The first error of an operation of this context that nobody waited for since the last `quiet`.
     pub fn release_sources(self) -> Result<(), ConnError> {
+        self.release(None)
+    }
+
+    /// [`release_sources`](Self::release_sources) of the puts towards one peer.
+    ///
+    /// # Errors
+    /// As of that.
+    pub fn release_sources_towards(self, pe: u32) -> Result<(), ConnError> {
+        self.release(Some(pe))
+    }
+
+    fn release(self, towards: Option<u32>) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
         if locked.closed {
             return Err(locked.over());
@@ -113,7 +125,10 @@ impl<H: Hca> Context<'_, H> {
             locked.ring();
             locked.wait_until(|_| Awaited::Room, |d| d.held.is_empty().then_some(()));
         }
-        let marks: SmallVec<[(u32, Mark); 16]> = locked.accounts.of(self.id).reading().collect();
+        let reading = locked.accounts.of(self.id).reading();
+        let marks: SmallVec<[(u32, Mark); 16]> = reading
+            .filter(|&(pe, _)| towards.is_none_or(|only| only == pe))
+            .collect();
         if marks.is_empty() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Work requests that wait for more of their kind, so that the device is told of all at once.
 //!
 //! Telling a device of a request (ringing its doorbell) costs a write across its bus, of an emulated device a
-//! system call, and it takes a list as well as one. So non-blocking puts of few bytes gather while earlier
+//! system call, and it takes a list as well as one. So puts of few bytes that nobody waits for one by one gather while earlier
 //! requests towards the same peer are under way, some of which tell of their completion: who waits for
 //! anything polls, and every poll lets them go, after it has taken completions, which make room; and if the program
 //! computes instead, the completion of an earlier one wakes the thread that makes progress, which polls. A list also goes when it is long enough,
@@ -26,7 +26,8 @@ pub(crate) const HELD_BYTES: usize = 4096;
 /// Most requests that a device is told of at once.
 const LIST: usize = 16;
 
-/// A request that is held. Its source is the program's, which keeps it until quiet.
+/// A request that is held. Its source is the program's, which keeps it until quiet, or until its release, before which
+/// the device is told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) id: OpId,
@@ -99,7 +100,7 @@ impl Held {
             let Sge { addr, len, .. } = held.source;
             let at = std::ptr::with_exposed_provenance(addr as usize);
             // SAFETY: who posts promises that the source stays until the operation completes, or, where it is copied now,
-            // as long as it may be held.
+            // as long as it may be held: until its release, which rings before it returns.
             let data = || unsafe { slice::from_raw_parts(at, len as usize) };
             SendWr {
                 inline: held.inline.then(data),

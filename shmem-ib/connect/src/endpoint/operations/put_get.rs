@@ -52,7 +52,8 @@ pub enum Source {
 
 impl<H: Hca> Context<'_, H> {
     /// Writes `len` bytes from `src` to `offset` of a segment of `pe`, connecting at first
-    /// contact. The data is at the target when [`quiet`](Self::quiet) has returned.
+    /// contact. The data is at the target when [`quiet`](Self::quiet) has returned. Gives whether the source may
+    /// still be read: never with [`Source::UntilReturn`].
     ///
     /// # Errors
     /// The peer cannot be reached, the range is not inside its segment, or this or an earlier
@@ -69,11 +70,11 @@ impl<H: Hca> Context<'_, H> {
         src: *const u8,
         len: usize,
         stays: Source,
-    ) -> Result<(), ConnError> {
+    ) -> Result<bool, ConnError> {
         let mut locked = self.endpoint.lock();
         let mut target = locked.connected(pe, segment, OpKind::Put, offset, len)?;
         if len == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let Target { raddr, rkey, .. } = target;
         let write = |raddr: u64| SendOp::Write {
@@ -94,8 +95,8 @@ impl<H: Hca> Context<'_, H> {
                 ..Sge::default()
             };
             // SAFETY: inline data is copied while posting; if it is held before, its source stays.
-            return unsafe { locked.start(op, &mut target, write(raddr), source, inline) }
-                .map(drop);
+            unsafe { locked.start(op, &mut target, write(raddr), source, inline)? };
+            return Ok(!locked.held.is_empty());
         }
         let lkey = locked.lkey(src.expose_provenance() as u64, len);
         let slot = match stays {
@@ -111,11 +112,12 @@ impl<H: Hca> Context<'_, H> {
             unsafe { copy(src, place, len) };
             op.holds = Holds::Slot(slot);
             // SAFETY: the slot is held until the operation completes.
-            return unsafe { locked.start(op, &mut target, write(raddr), sge, None) }.map(drop);
+            unsafe { locked.start(op, &mut target, write(raddr), sge, None)? };
+            return Ok(false);
         }
         if lkey.is_none() && len <= locked.copied {
             // SAFETY: `src` by the caller's promise.
-            return unsafe { locked.put_copied(&op, &target, src) };
+            return unsafe { locked.put_copied(&op, &target, src) }.map(|()| false);
         }
         op.waited = stays == Source::UntilReturn;
         op.stays = !op.waited && lkey.is_some() && len <= HELD_BYTES;
@@ -123,11 +125,11 @@ impl<H: Hca> Context<'_, H> {
         // the caller does.
         let id = unsafe { locked.start_in_place(op, &mut target, src.cast_mut(), lkey, write)? };
         match stays {
-            Source::UntilReturn => return locked.result(id).map(drop),
+            Source::UntilReturn => return locked.result(id).map(|_| false),
             Source::UntilRelease => locked.note_reading(self.id, pe),
             Source::UntilQuiet => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads `len` bytes at `offset` of a segment of `pe` into `dst`, connecting at first
