@@ -8,7 +8,7 @@
 #pragma GCC system_header
 #endif
 
-#include <shmem.h>
+#include <shmemx.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +31,10 @@ SHMEM_IMPL_NORETURN void pshmem_global_exit(int status);
 /* Thread levels */
 int pshmem_init_thread(int requested, int *provided);
 void pshmem_query_thread(int *provided);
+
+/* Jobs without a launcher */
+int pshmemx_get_uniqueid(shmemx_uniqueid_t *id);
+int pshmemx_init_from_uniqueid(const shmemx_uniqueid_t *id, int my_pe, int n_pes, int requested, int *provided);
 
 /* Memory */
 void *pshmem_malloc(size_t size);

@@ -13,7 +13,7 @@ use shmem::{And, Complex, Max, Min, Or, Prod, Sum, Xor};
 
 use crate::handles::{Ctx, Team};
 use crate::long_double::LongDouble;
-use crate::types::{SessionConfig, TeamConfig};
+use crate::types::{SessionConfig, TeamConfig, UniqueIdBytes};
 use crate::{
     active, atomics, collectives, contexts, memory, order, rma, setup, signal, sync, teams,
 };

@@ -3,10 +3,12 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use shmem::raw::{self, ThreadLevel};
+use shmem::{Error, UniqueId};
 
 use crate::check;
 use crate::constants::{SHMEM_MAJOR_VERSION, SHMEM_MAX_NAME_LEN, SHMEM_MINOR_VERSION};
 use crate::handles;
+use crate::types::UniqueIdBytes;
 
 const _: () = assert!(raw::VENDOR.len() < SHMEM_MAX_NAME_LEN as usize);
 
@@ -19,6 +21,60 @@ pub(crate) fn init(name: &str) {
 
 /// 0 if it went well.
 pub(crate) unsafe fn init_thread(name: &str, requested: c_int, provided: *mut c_int) -> c_int {
+    // SAFETY: by the caller.
+    unsafe { init_by(name, requested, provided, raw::init) }
+}
+
+/// 0 if it went well: the id is there, and a thread of this process awaits the others.
+pub(crate) unsafe fn get_uniqueid(name: &str, id: *mut UniqueIdBytes) -> c_int {
+    match UniqueId::new() {
+        Ok(made) => {
+            let bytes = made.to_bytes();
+            // SAFETY: by the caller.
+            unsafe { id.write(UniqueIdBytes { bytes }) };
+            0
+        }
+        Err(e) => {
+            check::say(name, format_args!("{e}"));
+            1
+        }
+    }
+}
+
+/// 0 if it went well. `provided` may be null.
+pub(crate) unsafe fn init_from_uniqueid(
+    name: &str,
+    id: *const UniqueIdBytes,
+    my_pe: c_int,
+    n_pes: c_int,
+    requested: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    let mut unwanted = 0;
+    let provided = match provided.is_null() {
+        true => &raw mut unwanted,
+        false => provided,
+    };
+    // SAFETY: by the caller.
+    let bytes = unsafe { (*id).bytes };
+    let init = |level| {
+        let (Ok(me), Ok(n)) = (my_pe.try_into(), n_pes.try_into()) else {
+            return Err(Error::Launch(format!(
+                "my_pe = {my_pe} and n_pes = {n_pes}: neither can be negative"
+            )));
+        };
+        raw::init_from(&UniqueId::from_bytes(&bytes)?, me, n, level)
+    };
+    // SAFETY: by the caller, or this function's own.
+    unsafe { init_by(name, requested, provided, init) }
+}
+
+unsafe fn init_by(
+    name: &str,
+    requested: c_int,
+    provided: *mut c_int,
+    init: impl FnOnce(ThreadLevel) -> Result<ThreadLevel, Error>,
+) -> c_int {
     raw::end_at_panic();
     let level = u8::try_from(requested)
         .ok()
@@ -32,7 +88,7 @@ pub(crate) unsafe fn init_thread(name: &str, requested: c_int, provided: *mut c_
         );
         return 1;
     };
-    match raw::init(level) {
+    match init(level) {
         Ok(level) => {
             // SAFETY: by the caller.
             unsafe { provided.write(level as c_int) };

@@ -10,6 +10,13 @@ pub(crate) struct TeamConfig {
     pub(crate) num_contexts: c_int,
 }
 
+/// `shmemx_uniqueid_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct UniqueIdBytes {
+    pub(crate) bytes: [u8; shmem::UniqueId::LEN],
+}
+
 /// `shmem_ctx_session_config_t`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

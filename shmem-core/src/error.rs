@@ -82,7 +82,7 @@ pub enum Error {
     /// The node's memory cannot be made or mapped.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// The launcher's environment contradicts itself.
+    /// The launcher's environment contradicts itself, or a job without a launcher does not come about.
     #[error("{0}")]
     Launch(String),
     /// The symmetric heap cannot be registered with the network device.

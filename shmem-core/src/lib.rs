@@ -65,6 +65,7 @@ mod error;
 mod stderr;
 mod told;
 mod tree;
+mod unique_id;
 mod version;
 
 mod heap;

@@ -8,11 +8,14 @@
 pub use crate::allocate::{Hints, allocate, reallocate, release};
 pub use crate::fault::{complain, end_at_panic};
 pub use crate::heap::address::Sym;
-pub use crate::init_finalize::{finalize, global_exit, init, initialized, start_pes, thread_level};
+pub use crate::init_finalize::{
+    finalize, global_exit, init, init_from, initialized, start_pes, thread_level,
+};
 pub use crate::runtime::ThreadLevel;
 pub use crate::symmetric::address::{
     addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
 };
+pub use crate::unique_id::UniqueId;
 pub use crate::version::{SPEC_VERSION, VENDOR, info_name, info_version};
 pub use shmem_node::template::marker::Note;
 

@@ -5,8 +5,11 @@ pub mod job {
     pub use crate::error::Error;
     pub use crate::init_finalize::{global_exit, initialized, thread_level};
     pub use crate::runtime::ThreadLevel;
+    pub use crate::unique_id::UniqueId;
     pub use crate::version::{SPEC_VERSION, VENDOR, info_name, info_version};
-    pub use crate::world::{World, init, init_thread, my_pe, n_pes, node_of, run};
+    pub use crate::world::{
+        World, init, init_from, init_thread, init_thread_from, my_pe, n_pes, node_of, run,
+    };
 }
 
 /// Symmetric memory: how it is allocated, what may lie in it, and handles to it.

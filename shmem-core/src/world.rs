@@ -5,11 +5,13 @@ use std::error::Error as StdError;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
+use crate::attach::Start;
 use crate::error::Error;
 use crate::fault;
 use crate::init_finalize;
 use crate::runtime::{ThreadLevel, rt};
 use crate::team::Team;
+use crate::unique_id::UniqueId;
 
 /// The job, from [`init`] to its end.
 ///
@@ -49,7 +51,7 @@ pub struct World {
 /// addresses are exchanged in the background and connections made when PEs first talk (unless
 /// `SHMEM_CONNECT=static`).
 ///
-/// A program that was started without a launcher becomes a job of one PE.
+/// A program that was started without a launcher becomes a job of one PE, unless it has the id of a job ([`init_from`]).
 ///
 /// # Errors
 /// When a setting in the environment is wrong; when the process was not started
@@ -74,7 +76,66 @@ pub fn init() -> Result<World, Error> {
 /// OpenSHMEM 1.6, `shmem_init_thread`.
 #[track_caller]
 pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
-    init_finalize::init_world(requested)?;
+    init_finalize::init_world(requested, None)?;
+    Ok(World {
+        not_send: PhantomData,
+    })
+}
+
+/// Makes this process PE `rank` of a job of `n_pes` processes that share nothing but an id: **without a
+/// launcher**. Which of them share memory is found out; several machines will do.
+///
+/// A job of one PE:
+///
+/// ```
+/// let id = shmem::UniqueId::new()?;
+/// let world = shmem::init_from(&id, 0, 1)?;
+/// assert_eq!((world.my_pe(), world.n_pes()), (0, 1));
+/// world.finalize();
+/// # Ok::<(), shmem::Error>(())
+/// ```
+///
+/// And one of four, whose processes are started by whatever means, each with its rank and what PE 0 has told:
+///
+/// ```no_run
+/// # fn broadcast(_: Option<[u8; 128]>) -> [u8; 128] { [0; 128] }
+/// # let rank = 0;
+/// let made = (rank == 0).then(shmem::UniqueId::new).transpose()?;
+/// let bytes = broadcast(made.map(|id| id.to_bytes())); // a file, MPI_Bcast, a key-value store
+/// let id = shmem::UniqueId::from_bytes(&bytes)?;
+/// let world = shmem::init_from(&id, rank, 4)?;
+/// # Ok::<(), shmem::Error>(())
+/// ```
+///
+/// All else is as after [`init`]. A program that only calls `init` becomes a PE of such a job, too, if
+/// the variables `SHMEM_UNIQUE_ID`, `RANK` and `WORLD_SIZE` are set.
+///
+/// **Collective**: waits until all `n_pes` processes have come, at most as long as `SHMEM_INIT_TIMEOUT` says. When a
+/// process ends without finalize, or the one that listens does, all others are told and end.
+///
+/// # Errors
+/// As for [`init`]; who listens cannot be reached, or has another key; `rank` is not below `n_pes`, or taken; processes
+/// differ in `n_pes`, or do not come in time, or end: all of them are told which. This process has been a PE of another
+/// job.
+#[track_caller]
+pub fn init_from(id: &UniqueId, rank: usize, n_pes: usize) -> Result<World, Error> {
+    init_thread_from(id, rank, n_pes, ThreadLevel::Multiple)
+}
+
+/// As [`init_from`], for a program that promises which of its threads call the library, as
+/// [`init_thread`] takes it.
+///
+/// # Errors
+/// As for [`init_from`].
+#[track_caller]
+pub fn init_thread_from(
+    id: &UniqueId,
+    rank: usize,
+    n_pes: usize,
+    requested: ThreadLevel,
+) -> Result<World, Error> {
+    let start = Start::new(&id.0, rank, n_pes)?;
+    init_finalize::init_world(requested, Some(&start))?;
     Ok(World {
         not_send: PhantomData,
     })

@@ -23,6 +23,7 @@
 //! * [`client`]: the PE's end, of PMI-1 and of PMI-2. [`io`] drives it over a socket, for several
 //!   threads.
 //! * [`server`]: the agent's end, one server for each node.
+//! * [`id`]: jobs without a launcher, whose server is a thread of one of their processes.
 //! * [`tree`]: the k-ary tree of nodes and the choice of its degree.
 //! * [`process_mapping`]: the attribute that says which PE runs where.
 //! * [`question`]: what agents ask each other on behalf of a PE: keys, names, new jobs.
@@ -44,7 +45,7 @@
 //!
 //! # Invariants
 //!
-//! * Everything but [`io`] and [`process`] is pure: bytes and calls in, bytes and events out; no socket, thread,
+//! * Everything but [`io`], [`process`] and the drivers in [`id`] is pure: bytes and calls in, bytes and events out; no socket, thread,
 //!   clock or randomness. The same code runs in the launcher, in simulation and in scale models.
 //! * Operations complete in the order of their numbers, at every agent.
 //! * The result of an allgather is published before anybody is told that it is complete.
@@ -93,6 +94,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod id;
 pub mod io;
 pub mod papers;
 pub mod process;

@@ -3,6 +3,7 @@
 //! A program that jobs run lies in `../programs`, mostly under the name of the file here that starts it;
 //! [`programs`] has all of them.
 
+mod by_id;
 mod c_library;
 mod capture;
 mod chaos;

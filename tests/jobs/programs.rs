@@ -15,6 +15,7 @@ programs! {
     SHMRUN = "shmrun-under-test";
     BLOCK_ARRAY = "block-array";
     BUSY = "busy";
+    BY_ID = "by-id";
     CONFORMANCE = "conformance";
     COSTS = "costs";
     CRASH = "crash";

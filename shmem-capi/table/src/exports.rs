@@ -87,6 +87,7 @@ fn rust_type(ty: &str) -> String {
         "shmem_team_t" => "Team",
         "shmem_team_config_t" => "TeamConfig",
         "shmem_ctx_session_config_t" => "SessionConfig",
+        "shmemx_uniqueid_t" => "UniqueIdBytes",
         ty => {
             let (Types::Set(types), Types::Set(more)) = (RMA, ARITHMETIC) else {
                 unreachable!("these are sets");

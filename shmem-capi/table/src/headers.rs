@@ -48,6 +48,16 @@ const OLD_CXX: &str = r"
 #endif
 ";
 
+/// What extensions take.
+const EXTENSION_TYPES: &str = r"
+/* The id of a job without a launcher, a secret: bytes to hand on as they are, by whatever channel. Written as
+   hexadecimal digits they are what SHMEM_UNIQUE_ID takes. */
+#define SHMEMX_UNIQUEID_BYTES 128
+typedef struct {
+    unsigned char bytes[SHMEMX_UNIQUEID_BYTES];
+} shmemx_uniqueid_t;
+";
+
 const BEGIN: &str = r#"
 #ifdef __cplusplus
 extern "C" {
@@ -128,6 +138,7 @@ fn shmemx() -> String {
     );
     if !extensions.is_empty() {
         out.push_str(OLD_CXX);
+        out.push_str(EXTENSION_TYPES);
         out.push_str(BEGIN);
         for (title, routines) in &extensions {
             prototypes(&mut out, title, routines, "");
@@ -144,7 +155,7 @@ fn pshmem() -> String {
     let mut out = format!(
         "{BANNER}/* The profiling interface: every routine under a second name, for libraries that define the\n   \
          first one. */\n\
-         #ifndef PSHMEM_H\n#define PSHMEM_H\n{OLD_CXX}\n#include <shmem.h>\n{BEGIN}"
+         #ifndef PSHMEM_H\n#define PSHMEM_H\n{OLD_CXX}\n#include <shmemx.h>\n{BEGIN}"
     );
     for (title, routines) in routines(|_| true) {
         prototypes(&mut out, title, &routines, "p");

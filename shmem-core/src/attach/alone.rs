@@ -18,7 +18,7 @@ pub(super) fn alone(settings: &Settings) -> Result<Attached, Error> {
             node_of: &[0],
             n_nodes: 1,
             number: 0,
-            n_local: 1,
+            on_machine: 1,
             addresses: HcaAddresses::shared(Ipv4Addr::LOCALHOST.into()),
         },
     )?;

@@ -10,25 +10,22 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use shmem_node::hca_address::{AddressPlan, HcaAddresses, Shape};
 use shmem_node::own_address::{self, Hints};
 use shmem_node::rendezvous::{self, Host, Meeting, RendezvousError};
 use shmem_node::segment::NodeView;
 use shmem_node::settings::Settings;
+use shmem_pmi::id::Place;
 use shmem_pmi::process::{Process, ProcessError, Server};
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
 use super::alone;
 use super::attached::{Attached, check_size};
+use super::by_id::Start;
 use super::segment::{self, Node};
 use crate::error::Error;
 use crate::pmi::{Foreign, Identity, Pmi, give_up};
-
-/// How long the PEs of a node wait for each other to call init. Programs may do a lot before; this
-/// is for those that never call it.
-const INIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Where hosts' names are found, as launchers tell them: of other hosts, and of this one.
 const OTHER_HOSTS: [&str; 1] = ["SLURM_LAUNCH_NODE_IPADDR"];
@@ -54,7 +51,35 @@ pub(super) fn join(settings: &Settings) -> Result<Attached, Error> {
         return alone::alone(settings);
     }
     let me = process.rank();
-    let foreign = Arc::new(Foreign::new(process, me));
+    share(settings, Foreign::new(process, me))
+}
+
+/// The same without a launcher: one of the job's processes is the server.
+pub(super) fn join_by_id(settings: &Settings, start: &Start) -> Result<Attached, Error> {
+    share(settings, by_id(settings, start)?)
+}
+
+/// As [`refuse_settings`]; `settings` are those that make sense.
+pub(super) fn refuse_settings_by_id(settings: &Settings, start: &Start, why: &Error) {
+    if let Ok(foreign) = by_id(settings, start) {
+        foreign.init_failed(why);
+    }
+}
+
+fn by_id(settings: &Settings, start: &Start) -> Result<Foreign, Error> {
+    let name = settings.emulated_node.as_deref().unwrap_or_default();
+    let place = Place {
+        rank: start.rank,
+        size: start.size,
+        machine: &format!("{} {name}", machine()),
+        patience: settings.init_timeout,
+    };
+    Foreign::join(&start.id, place)
+}
+
+fn share(settings: &Settings, foreign: Foreign) -> Result<Attached, Error> {
+    let me = foreign.process().rank();
+    let foreign = Arc::new(foreign);
     let ((node, heap, xrc), identity) = foreign
         .watch()
         .and_then(|()| share_node(settings, foreign.process()))
@@ -86,6 +111,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
             "SHMEM_SOFT_NETNS is for jobs that shmrun starts: unset it".into(),
         ));
     }
+    let meets_at = process.id().map(|id| id.address().0.to_owned());
     let (node_of, n_nodes) = nodes(process)?;
     let Some(&number) = node_of.get(me as usize) else {
         return Err(Error::Launch(format!(
@@ -107,7 +133,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         node: number,
         ranks,
         n_pes,
-        patience: INIT_TIMEOUT,
+        patience: settings.init_timeout,
     };
     let shared = if meeting.ranks[0] == me {
         // First: who comes early must not wait longer than needed.
@@ -115,14 +141,18 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
             1 => None,
             _ => Some(Host::open(&meeting).map_err(apart(me))?),
         };
-        let made = addresses(settings, &node_of, n_nodes).and_then(|addresses| {
+        let made = addresses(settings, &node_of, n_nodes, meets_at).and_then(|addresses| {
             segment::make(
                 settings,
                 &Node {
                     node_of: &node_of,
                     n_nodes,
                     number,
-                    n_local,
+                    // Whoever emulates nodes has all of them here.
+                    on_machine: match settings.emulated_node {
+                        Some(_) => n_pes,
+                        None => n_local,
+                    },
                     addresses,
                 },
             )
@@ -151,7 +181,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         }
         (node, shared.heap, shared.xrc)
     };
-    let identity = match me == 0 && n_nodes > 1 {
+    let identity = match me == 0 && n_nodes > 1 && process.id().is_none() {
         true => Some(segment::random_identity()?),
         false => None,
     };
@@ -163,6 +193,9 @@ fn nodes(process: &Process) -> Result<(Vec<u32>, u32), Error> {
     let n_pes = process.size();
     if n_pes == 1 {
         return Ok((vec![0], 1));
+    }
+    if let Some(nodes) = process.nodes() {
+        return Ok(renumbered(nodes.to_vec()));
     }
     let mapping = process
         .job_attr(process_mapping::KEY)
@@ -216,8 +249,13 @@ fn machine() -> String {
     text.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }
 
-/// The addresses of this node's software HCAs.
-fn addresses(settings: &Settings, node_of: &[u32], n_nodes: u32) -> Result<HcaAddresses, Error> {
+/// The addresses of this node's software HCAs; `other` is a host of the job.
+fn addresses(
+    settings: &Settings,
+    node_of: &[u32],
+    n_nodes: u32,
+    other: Option<String>,
+) -> Result<HcaAddresses, Error> {
     if n_nodes == 1 {
         return Ok(HcaAddresses::shared(Ipv4Addr::LOCALHOST.into()));
     }
@@ -243,7 +281,7 @@ fn addresses(settings: &Settings, node_of: &[u32], n_nodes: u32) -> Result<HcaAd
             .map_err(Error::Launch),
         AddressPlan::Routed { .. } => {
             let set = |name: &&str| std::env::var(name).ok();
-            let others: Vec<String> = OTHER_HOSTS.iter().filter_map(set).collect();
+            let others: Vec<String> = OTHER_HOSTS.iter().filter_map(set).chain(other).collect();
             let others: Vec<&str> = others.iter().map(String::as_str).collect();
             let own_name = OWN_NAMES.iter().find_map(set).unwrap_or_default();
             Ok(shared(own_address::find(&Hints {

@@ -22,8 +22,8 @@ pub(super) struct Node<'a> {
     pub(super) n_nodes: u32,
     /// This node.
     pub(super) number: u32,
-    /// PEs on this node.
-    pub(super) n_local: u32,
+    /// PEs on this machine, as far as is known.
+    pub(super) on_machine: u32,
     /// Where the software HCAs are.
     pub(super) addresses: HcaAddresses,
 }
@@ -57,14 +57,14 @@ pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, 
         node_of: node.node_of,
         n_nodes: node.n_nodes,
         node: node.number,
-        on_machine: node.n_local,
+        on_machine: node.on_machine,
         heap_size: settings.symmetric_size,
         statics: StaticsRoom::of(settings.statics_size, &own_program()),
         heap_commit: settings.heap_commit,
         heap_pages: settings.heap_pages,
         store: StorePlan::NONE,
         hca_addresses: node.addresses,
-        spins: settings.spin.polls(node.n_local),
+        spins: settings.spin.polls(node.on_machine),
         report: false,
     })?;
     Ok(segment)

@@ -19,7 +19,7 @@ use shmem_node::sys;
 use super::again::{Past, begin_together, clear};
 use super::messages;
 use super::report::{Steps, record_connections};
-use crate::attach::{self, Attached, attached};
+use crate::attach::{self, Attached, Start, attached};
 use crate::before_main;
 use crate::collectives::{Collective, compares};
 use crate::context;
@@ -44,20 +44,29 @@ static STATICS: OnceLock<Statics> = OnceLock::new();
 
 /// Makes this process a PE, for the first time or again. With `statics` the program's static data
 /// becomes symmetric. Called by one thread at a time, when the process is no PE.
-pub(super) fn begin(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
-    run_steps(level, statics).inspect_err(|why| {
+/// `start` says of which job, where the environment does not.
+pub(super) fn begin(
+    level: ThreadLevel,
+    statics: bool,
+    start: Option<&Start>,
+) -> Result<&'static Runtime, Error> {
+    run_steps(level, statics, start).inspect_err(|why| {
         if let Some(attached) = attached() {
             attached.pmi.init_failed(why);
         }
     })
 }
 
-fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Error> {
+fn run_steps(
+    level: ThreadLevel,
+    statics: bool,
+    start: Option<&Start>,
+) -> Result<&'static Runtime, Error> {
     before_main::keep();
-    let settings = attach::settings()?;
+    let settings = attach::settings(start)?;
     let mut steps = Steps::start();
     sys::register_barrier_everywhere();
-    let attached = attach::attach(&settings)?;
+    let attached = attach::attach(&settings, start)?;
     fault::watch_panics();
     let Attached {
         me, local, node, ..
@@ -77,6 +86,7 @@ fn run_steps(level: ThreadLevel, statics: bool) -> Result<&'static Runtime, Erro
     block.life.store(life, Ordering::Release);
     let dirty = match past.last() {
         Some(last) => {
+            attached.pmi.return_again()?;
             begin_together(attached, life)?;
             clear(attached, last, &settings)
         }

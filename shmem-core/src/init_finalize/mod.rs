@@ -26,12 +26,13 @@ use shmem_node::sys;
 use shmem_node::waiting::Collective as Call;
 
 pub use self::exit::global_exit;
-use crate::attach::{Attached, attached, exit_ends_job, process_exits};
+use crate::attach::{self, Attached, Start, attached, exit_ends_job, process_exits};
 use crate::collectives::{collective, named};
 use crate::error::Error;
 use crate::fault;
 use crate::runtime::{ThreadLevel, try_rt};
 use crate::team::Team;
+use crate::unique_id::UniqueId;
 
 /// Status of a process that panics in its exit handler: that of a panic in `main`.
 const FAILED: i32 = 101;
@@ -115,23 +116,47 @@ fn finalize_all(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard
 /// OpenSHMEM 1.6, `shmem_init`, `shmem_init_thread`.
 #[track_caller]
 pub fn init(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
-    enter(requested, true, |inits| &mut inits.raw)
+    enter(requested, true, None, |inits| &mut inits.raw)
+}
+
+/// As [`init`], as PE `rank` of the `n_pes` of an id's job, without a launcher.
+///
+/// # Errors
+/// As for [`crate::init_from`].
+#[track_caller]
+pub fn init_from(
+    id: &UniqueId,
+    rank: usize,
+    n_pes: usize,
+    requested: ThreadLevel,
+) -> Result<ThreadLevel, Error> {
+    let start = Start::new(&id.0, rank, n_pes)?;
+    enter(requested, true, Some(&start), |inits| &mut inits.raw)
 }
 
 /// The init of a [`World`](crate::World), which leaves static data alone.
 #[track_caller]
-pub(crate) fn init_world(requested: ThreadLevel) -> Result<ThreadLevel, Error> {
-    enter(requested, false, |inits| &mut inits.worlds)
+pub(crate) fn init_world(
+    requested: ThreadLevel,
+    start: Option<&Start>,
+) -> Result<ThreadLevel, Error> {
+    enter(requested, false, start, |inits| &mut inits.worlds)
 }
 
 #[track_caller]
-fn enter(requested: ThreadLevel, statics: bool, kind: Kind) -> Result<ThreadLevel, Error> {
+fn enter(
+    requested: ThreadLevel,
+    statics: bool,
+    start: Option<&Start>,
+    kind: Kind,
+) -> Result<ThreadLevel, Error> {
     let mut inits = inits();
+    attach::check_same_job(start)?;
     if inits.are_over() {
         inits = finalize_all(inits, |inits| &mut inits.dropped);
     }
     if inits.all() == 0 {
-        life::begin(requested, statics)?;
+        life::begin(requested, statics, start)?;
         register_at_exit();
     }
     *kind(&mut inits) += 1;

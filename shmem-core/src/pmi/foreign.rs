@@ -24,6 +24,7 @@ use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::device::Device;
 use shmem_node::contract::{hex, unhex};
 use shmem_node::sys;
+use shmem_pmi::id::{self, Ended, Place, UniqueId};
 use shmem_pmi::process::{Process, ProcessError};
 
 use super::Identity;
@@ -37,6 +38,10 @@ const WATCH_STACK: usize = 64 << 10;
 /// How long the launcher gets to pass on what was said last, before it is asked to end the job: it may
 /// drop the rest.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How long a process that hosts the job, and exits, waits for the others, which are in their finalize; and for the end
+/// of the job to be told.
+const LEAVING: Duration = Duration::from_secs(30);
+const TELLING: Duration = Duration::from_secs(5);
 /// Key of the job's name and key.
 const JOB: &str = "shmem-job";
 /// Bytes of both.
@@ -51,7 +56,7 @@ pub(crate) struct Foreign {
     /// The job's, once it is known.
     identity: OnceLock<Identity>,
     /// The end of the connection is expected: this process has said that it exits.
-    leaves: AtomicBool,
+    leaves: Arc<AtomicBool>,
 }
 
 fn refused(what: &'static str) -> impl FnOnce(ProcessError) -> Error {
@@ -66,8 +71,33 @@ impl Foreign {
             me,
             pid: std::process::id(),
             identity: OnceLock::new(),
-            leaves: AtomicBool::new(false),
+            leaves: Arc::default(),
         }
+    }
+
+    /// For a PE of a job without a launcher. Waits until all have come. Everybody derives the job's key from the id.
+    pub(crate) fn join(id: &UniqueId, place: Place<'_>) -> Result<Self, Error> {
+        let (name, key) = id.identity();
+        let key = sys::secret(&key).map_err(|source| Error::Os {
+            what: "get memory for the key of the job",
+            source,
+        })?;
+        let (me, leaves) = (place.rank, Arc::<AtomicBool>::default());
+        let expected = Arc::clone(&leaves);
+        let ends = move |Ended { status, why }: Ended| {
+            if !expected.load(Ordering::Acquire) {
+                let _ = writeln!(std::io::stderr(), "shmem: PE {me}: the job ends: {why}");
+                sys::end_at_once(status);
+            }
+        };
+        let process = Process::join(id, place, ends).map_err(|e| Error::Launch(e.to_string()))?;
+        Ok(Self {
+            process,
+            me,
+            pid: std::process::id(),
+            identity: OnceLock::from((name, key)),
+            leaves,
+        })
     }
 
     pub(crate) fn process(&self) -> &Process {
@@ -83,6 +113,10 @@ impl Foreign {
     /// init already, talk to no server, and where its death is not that of its processes, nobody else
     /// ends them.
     pub(crate) fn watch(self: &Arc<Self>) -> Result<(), Error> {
+        if self.process.id().is_some() {
+            // The thread that talks to the host does.
+            return Ok(());
+        }
         let foreign = Arc::clone(self);
         sys::spawn_thread(WATCH_STACK, move || {
             let watched = foreign.process.wait_hangup();
@@ -149,6 +183,17 @@ impl Foreign {
         give_up(&self.process, why);
     }
 
+    /// This process is no PE any more, and may become one again.
+    pub(super) fn leave(&self) {
+        self.process.leave();
+    }
+
+    /// It is about to.
+    pub(super) fn return_again(&self) -> Result<(), Error> {
+        let returned = self.process.return_again();
+        returned.map_err(refused("become a PE of the job again"))
+    }
+
     /// Launchers end a job when a process goes that has not taken its leave of PMI, and some do not
     /// when one goes that has left its peers waiting; so both are told.
     pub(super) fn process_exits(&self, status: i32, is_pe: bool) {
@@ -162,6 +207,9 @@ impl Foreign {
         } else {
             self.leaves.store(true, Ordering::Release);
             let _ = self.process.finalize();
+            if let Some(id) = self.process.id() {
+                id::let_others_leave(id, LEAVING);
+            }
         }
     }
 }
@@ -178,6 +226,9 @@ fn abort(process: &Process, status: i32, message: &str) {
     std::thread::sleep(LAST_WORDS);
     // The process exits with the status anyway.
     let _ = process.abort_job(status, message);
+    if let Some(id) = process.id() {
+        id::let_end_be_told(id, TELLING);
+    }
 }
 
 /// How far the exchange of a life is.
@@ -218,6 +269,7 @@ impl KvsBook {
         } = &*self.foreign;
         if self.life == 1
             && *me == 0
+            && process.id().is_none()
             && let Some((id, key)) = identity.get()
         {
             process

@@ -16,6 +16,7 @@ use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::device::Device;
 use shmem_node::address::ADDRESS_LEN;
 use shmem_node::segment::NodeView;
+use shmem_pmi::id::UniqueId;
 
 use self::agent_client::AgentClient;
 pub(crate) use self::book::Book;
@@ -46,6 +47,15 @@ impl Pmi {
     /// Takes over the socket that the launch agent left open. Nothing is sent yet.
     pub(crate) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
         AgentClient::inherited(rank, job).map(|agent| Self::Agent(Box::new(agent)))
+    }
+
+    /// Whether this process is of the job of an id.
+    pub(crate) fn is_of(&self, id: &UniqueId) -> bool {
+        let of = match self {
+            Self::Alone | Self::Agent(_) => None,
+            Self::Foreign(foreign) => foreign.process().id(),
+        };
+        of.is_some_and(|of| of.to_bytes() == id.to_bytes())
     }
 
     /// The job's identity, if this PE knows it already.
@@ -114,6 +124,21 @@ impl Pmi {
     pub(crate) fn init_failed(&self, why: &Error) {
         if let Self::Foreign(foreign) = self {
             foreign.init_failed(why);
+        }
+    }
+
+    /// This process is no PE any more, and may become one again.
+    pub(crate) fn leave(&self) {
+        if let Self::Foreign(foreign) = self {
+            foreign.leave();
+        }
+    }
+
+    /// It is about to.
+    pub(crate) fn return_again(&self) -> Result<(), Error> {
+        match self {
+            Self::Alone | Self::Agent(_) => Ok(()),
+            Self::Foreign(foreign) => foreign.return_again(),
         }
     }
 

@@ -7,6 +7,7 @@ mod choices;
 mod hca;
 mod soft;
 mod value;
+mod withheld;
 
 pub use choices::{
     AllocationChoice, Atomics, Batch, Connect, CoreFile, HeapCommit, HeapPages, HeapRegister,
@@ -15,6 +16,7 @@ pub use choices::{
 pub use hca::{HcaChoice, HcaPort};
 pub use soft::{Faults, StreamChoice};
 pub use value::ValueError;
+pub use withheld::Withheld;
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
@@ -95,7 +97,7 @@ macro_rules! settings {
                         let text = text.as_str();
                         $parse(text).map_err(|reason| SettingsError {
                             name,
-                            value: text.to_owned(),
+                            value: withheld::shown(name, text),
                             reason,
                             form: row.form,
                             default: row.default,
@@ -172,6 +174,26 @@ settings! {
         "The libpmix that is loaded where PMIx is spoken; auto: the one that the launcher itself has \
          loaded, else what PMIX_PREFIX, OPAL_PREFIX and the like say of an installation, else the dynamic \
          loader's. No other is loaded where the process has one already.";
+    unique_id: Option<Withheld> = "none", "SHMEM_UNIQUE_ID",
+        "none, or the text of an id", withheld::text,
+        "The id of a job without a launcher, the same for all its processes; RANK and WORLD_SIZE say which of how many \
+         a process is. Under shmrun without effect; else before all that other launchers offer. A secret. \
+         shmem-info --make-id HOST:PORT makes one.";
+    unique_id_secret: Option<Withheld> = "none", "SHMEM_UNIQUE_ID_SECRET",
+        "none, or at least 16 characters that cannot be guessed", withheld::secret,
+        "Instead of an id, where a framework such as torchrun sets MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE for all \
+         processes: PE 0 listens at MASTER_ADDR, and who has the same secret is let in.";
+    unique_id_port: u16 = "0", "SHMEM_UNIQUE_ID_PORT",
+        "a TCP port, or 0 for MASTER_PORT + 1", soft::tcp_port,
+        "The port at which PE 0 listens with SHMEM_UNIQUE_ID_SECRET: the framework itself has MASTER_PORT.";
+    init_timeout: Duration = "5m", "SHMEM_INIT_TIMEOUT",
+        "a time such as 500ms, 30s or 5m", value::duration,
+        "How long the processes of a job without a launcher wait for each other in init, and under launchers of others \
+         the PEs of a node.";
+    emulated_node: Option<String> = "none", "SHMEM_EMULATED_NODE",
+        "none, or a name", withheld::name,
+        "In a job without a launcher: processes of one machine with different names are PEs of different \
+         nodes, to try on one machine what several do.";
     pmi_cache: PmiCache = "hcmab", "SHMEM_PMI_CACHE",
         "hcs, hcma, hcmab or hcmab-lru", choices::pmi_cache,
         "Which key-value pairs of PMI a launch agent keeps. hcs: what its PEs put and got, each put \
@@ -427,10 +449,13 @@ pub fn text(lookup: impl Fn(&str) -> Option<Given>) -> String {
             let origin = format!("{}, as {alias}", given.origin);
             Some(Given { origin, ..given })
         };
-        let given = lookup(row.name).or_else(by_alias).unwrap_or_else(|| Given {
+        let mut given = lookup(row.name).or_else(by_alias).unwrap_or_else(|| Given {
             value: row.default.to_owned(),
             origin: "default".to_owned(),
         });
+        if withheld::is_secret(row.name) && given.value != row.default {
+            given.value = withheld::INSTEAD.to_owned();
+        }
         let _ = writeln!(
             out,
             "{}={}  ({})\n    {}\n    Value: {}.",

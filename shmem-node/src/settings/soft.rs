@@ -46,11 +46,13 @@ pub(super) fn stream(text: &str) -> Result<StreamChoice, ValueError> {
     }
 }
 
+pub(super) fn tcp_port(text: &str) -> Result<u16, ValueError> {
+    let port: u64 = text.trim().parse().map_err(|_| ValueError::NotANumber)?;
+    u16::try_from(port).map_err(|_| ValueError::OutOfRange)
+}
+
 pub(super) fn port(text: &str) -> Result<PortChoice, ValueError> {
-    let number = |text: &str| -> Result<u16, ValueError> {
-        let port: u64 = text.trim().parse().map_err(|_| ValueError::NotANumber)?;
-        u16::try_from(port).map_err(|_| ValueError::OutOfRange)
-    };
+    let number = tcp_port;
     let Some((first, last)) = text.split_once('-') else {
         return Ok(match number(text)? {
             0 => PortChoice::Any,

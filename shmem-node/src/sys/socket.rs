@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Receives what a socket has now, without waiting: an error of the kind `WouldBlock` if that is
 /// nothing; 0 at its end.
@@ -148,6 +150,62 @@ fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, max: Option<Duration>) -> io:
     match poll(&mut [PollFd::from_borrowed_fd(fd, events)], max.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),
+    }
+}
+
+/// Sleeps until one of the descriptors is readable, or also writable where that is wanted, or `max` has passed,
+/// if there is one, or a signal comes. Gives for each whether there is something to do.
+///
+/// # Errors
+/// A descriptor is none, or there are too many.
+pub fn wait_any<'f>(
+    fds: impl IntoIterator<Item = (BorrowedFd<'f>, bool)>,
+    max: Option<Duration>,
+) -> io::Result<Vec<bool>> {
+    let watch = |(fd, writes)| {
+        let mut events = PollFlags::IN;
+        events.set(PollFlags::OUT, writes);
+        PollFd::from_borrowed_fd(fd, events)
+    };
+    let mut fds: Vec<PollFd<'f>> = fds.into_iter().map(watch).collect();
+    let max = max.and_then(|max| max.try_into().ok());
+    match poll(&mut fds, max.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Has the kernel find out whether the other end of a TCP connection on which nothing is said is still there:
+/// asked after `idle` for the first time, it counts as gone after about twice that.
+///
+/// # Errors
+/// The socket is of another kind.
+pub fn keep_alive(socket: BorrowedFd<'_>, idle: Duration) -> io::Result<()> {
+    const ASKED: u32 = 4;
+    let every = (idle / ASKED).max(Duration::from_secs(1));
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, idle)?;
+    sockopt::set_tcp_keepintvl(socket, every)?;
+    sockopt::set_tcp_keepcnt(socket, ASKED)?;
+    // The same for what was sent and is not acknowledged.
+    let all = u32::try_from((idle * 2).as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(socket, all)?)
+}
+
+/// Raises the number of descriptors that this process may have open to `wanted`, as far as it may. Gives how many
+/// it may have then.
+pub fn room_for_descriptors(wanted: u64) -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    let now = limit.current.unwrap_or(u64::MAX);
+    if now >= wanted {
+        return now;
+    }
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let raised = wanted.min(most);
+    limit.current = Some(raised);
+    match setrlimit(Resource::Nofile, limit) {
+        Ok(()) => raised,
+        Err(_) => now,
     }
 }
 

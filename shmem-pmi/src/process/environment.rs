@@ -37,6 +37,8 @@ pub enum Server {
     Pmi2,
     /// PMIx, through libpmix.
     Pmix,
+    /// A thread of one of the job's processes, which share an id.
+    Id,
     /// None: a job of one process.
     Alone,
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Server {
             Self::Pmi1Port => "PMI-1 server at PMI_PORT",
             Self::Pmi2 => "PMI-2 server",
             Self::Pmix => "PMIx server",
+            Self::Id => "job without a launcher",
             Self::Alone => "no PMI server",
         })
     }

@@ -10,6 +10,7 @@ use shmem_pmix::Status;
 
 use super::Server;
 use super::launchers::Refused;
+use crate::id::JoinError;
 use crate::io::ConnectionError;
 
 /// A call that failed: where, which, and why.
@@ -86,6 +87,9 @@ pub enum Cause {
     /// A launcher that cannot be talked to has started several processes.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// A job without a launcher that cannot be joined.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// The launcher is of another version.
     #[error(
         "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers {version}; \

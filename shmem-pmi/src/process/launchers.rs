@@ -37,14 +37,14 @@ struct Mark {
     /// Variables of which the first that is set says how many processes it has started.
     sizes: &'static [&'static str],
     who: &'static str,
-    /// How it could be understood, before the ways that always work; `N` is the number of processes.
+    /// How it could be understood, before the ways that always work; the `N` of `-n N` is the number of processes.
     instead: &'static str,
 }
 
 const SLURM_SIZES: [&str; 2] = ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"];
 
 /// Looked for in this order: a launcher may itself have been started by one of those below it.
-const MARKS: [Mark; 9] = [
+const MARKS: [Mark; 10] = [
     Mark {
         name: "OMPI_COMM_WORLD_RANK",
         sizes: &["OMPI_COMM_WORLD_SIZE"],
@@ -93,6 +93,12 @@ const MARKS: [Mark; 9] = [
         sizes: &["FLUX_JOB_SIZE"],
         who: "Flux without PMI-1",
         instead: "flux run -o pmi=simple -n N PROGRAM, ",
+    },
+    Mark {
+        name: "TORCHELASTIC_RUN_ID",
+        sizes: &["WORLD_SIZE"],
+        who: "torchrun",
+        instead: "SHMEM_UNIQUE_ID_SECRET set to a secret for all, ",
     },
     Mark {
         name: "PMI_RANK",
@@ -146,7 +152,7 @@ fn alone_or_refused(lookup: &dyn Fn(&str) -> Option<String>, why: &str) -> Resul
         None => (String::new(), "N".into()),
     };
     let found = format!("{found} ({name} is set)");
-    let instead = mark.instead.replace('N', &n);
+    let instead = mark.instead.replace("-n N", &format!("-n {n}"));
     let mut unset = name.to_owned();
     if name != ENV_NAMESPACE && lookup(ENV_NAMESPACE).is_some() {
         unset = format!("{ENV_NAMESPACE} and {name}");
@@ -221,6 +227,11 @@ mod tests {
             slurm[0],
         ];
         said(&open_mpi, &["Open MPI's mpirun", "mpiexec.hydra -n 2"]);
+        let torchrun = [("TORCHELASTIC_RUN_ID", "x"), ("WORLD_SIZE", "4")];
+        said(
+            &torchrun,
+            &["torchrun, as one of 4", "SHMEM_UNIQUE_ID_SECRET set"],
+        );
         said(&[("PMIX_RANK", "1")], &["-n N PROGRAM", "unset PMIX_RANK"]);
         said(&[("PMI_RANK", "1"), ("PMI_SIZE", "4")], &["PMI_FD", "-n 4"]);
         let odd = [("SLURM_STEP_ID", "0"), ("SLURM_NTASKS", "many")];

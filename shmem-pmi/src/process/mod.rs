@@ -84,9 +84,10 @@ pub use environment::Server;
 pub use error::{Cause, ProcessError};
 pub use request::{Gathered, Outcome, Request};
 
-use crate::client::Call;
 use crate::client::calls::{self, Spawned};
-use crate::io::Connection;
+use crate::client::{Call, Client, RankFrom};
+use crate::id::{self, Ended, JoinError, UniqueId};
+use crate::io::{Connection, ConnectionError};
 use crate::question::SpawnRequest;
 use alone::Alone;
 use connect::{Node, introduce};
@@ -117,6 +118,16 @@ struct Inner {
     /// together.
     next: Mutex<u64>,
     way: Way,
+    /// In a job without a launcher.
+    member: Option<Member>,
+}
+
+/// A process of a job without a launcher.
+#[derive(Debug)]
+struct Member {
+    /// The node of each rank.
+    nodes: Vec<u32>,
+    at: Arc<id::Member>,
 }
 
 /// How the server is made use of.
@@ -218,6 +229,7 @@ impl Process {
             spawned: environment.spawned || facts.spawner.is_some(),
             next: Mutex::new(facts.first_request.0),
             way,
+            member: None,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -234,10 +246,86 @@ impl Process {
             spawned: facts.spawned,
             next: Mutex::new(0),
             way: Way::Direct(Box::new(calls)),
+            member: None,
         };
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// Makes this process one of a job without a launcher, of which all processes have the id. Waits until all have
+    /// come. `on_end` is called by another thread when the job ends before this process has left it.
+    ///
+    /// # Errors
+    ///
+    /// The host of the id cannot be reached, or has another key; the place is not one of the job, or is taken; the others
+    /// have not come in time.
+    pub fn join(
+        id: &UniqueId,
+        place: id::Place<'_>,
+        on_end: impl FnOnce(Ended) + Send + 'static,
+    ) -> Result<Self, ProcessError> {
+        let server = Server::Id;
+        let failed = |cause| ProcessError {
+            rank: Some(place.rank),
+            server: Some(server),
+            call: "join",
+            cause: Box::new(cause),
+        };
+        let joined = id::join(id, place, on_end).map_err(|why| failed(why.into()))?;
+        let (rank, size) = (place.rank, place.size);
+        let client = Client::pmi1(RankFrom::Environment { rank, size });
+        let socket = |e| failed(ConnectionError::Socket(e).into());
+        let connection = Connection::new(joined.socket, client, None).map_err(socket)?;
+        let facts = connection.call(&calls::Initialise);
+        let facts = facts.map_err(|why| failed(why.into()))?;
+        let inner = Inner {
+            server,
+            rank,
+            size,
+            appnum: facts.appnum,
+            spawned: false,
+            next: Mutex::new(facts.first_request.0),
+            way: Way::Plain(connection),
+            member: Some(Member {
+                nodes: joined.nodes,
+                at: joined.member,
+            }),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The node of each rank, where the server has told it with the place: in a job without a launcher.
+    pub fn nodes(&self) -> Option<&[u32]> {
+        self.inner.member.as_ref().map(|member| &member.nodes[..])
+    }
+
+    /// The id of a job without a launcher.
+    pub fn id(&self) -> Option<&UniqueId> {
+        self.inner.member.as_ref().map(|member| member.at.id())
+    }
+
+    /// Tells the host of a job without a launcher that this process waits for nobody any more: the job may go on or end
+    /// without it, unless it returns.
+    pub fn leave(&self) {
+        if let Some(member) = &self.inner.member {
+            member.at.leaves();
+        }
+    }
+
+    /// Takes that back.
+    ///
+    /// # Errors
+    ///
+    /// The job has ended, or its host has.
+    pub fn return_again(&self) -> Result<(), ProcessError> {
+        let Some(member) = &self.inner.member else {
+            return Ok(());
+        };
+        let returned: Result<(), JoinError> = member.at.returns();
+        returned.map_err(|why| self.inner.error("return", why.into()))
     }
 
     /// A job of this process alone, whatever the environment says.
@@ -250,6 +338,7 @@ impl Process {
             spawned: false,
             next: Mutex::new(0),
             way: Way::Direct(Box::new(Alone::default())),
+            member: None,
         };
         Self {
             inner: Arc::new(inner),
@@ -467,6 +556,10 @@ impl Process {
     ///
     /// Nobody could be told.
     pub fn abort_job(&self, exit_code: i32, message: &str) -> Result<(), ProcessError> {
+        if let Some(member) = &self.inner.member {
+            member.at.ends_job(exit_code, message);
+            return Ok(());
+        }
         let abort = |connection: &Connection| Ok(connection.abort(exit_code, message)?);
         let own = |direct: &dyn Direct| direct.abort(exit_code, message);
         self.at_server_or("abort", abort, own)

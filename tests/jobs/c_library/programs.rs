@@ -1,6 +1,8 @@
 //! C programs that need a job of their own: ends, mistakes, threads, large heaps, old habits.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
+use std::process::Stdio;
 
 use shmem_testkit::{Job, text};
 
@@ -80,6 +82,38 @@ fn the_library_can_be_opened_and_closed() {
             .succeed();
         assert!(out.contains("opened 3 times"), "{options}: {out}");
     }
+}
+
+/// Processes that share nothing but an id, which PE 0 makes and prints.
+#[test]
+fn an_id_makes_processes_a_job() {
+    let Some(c) = toolchain() else { return };
+    let program = c.program("by_id");
+    let start = |rank: &str| {
+        let job = Job::new(&program, "", &[rank, "3"]);
+        job.stdin(Stdio::piped()).start()
+    };
+    let mut first = start("0");
+    let mut said = BufReader::new(first.stdout());
+    let mut id = String::new();
+    said.read_line(&mut id).unwrap();
+    let others = ["1", "2"].map(|rank| {
+        let mut pe = start(rank);
+        pe.stdin().write_all(id.as_bytes()).unwrap();
+        pe
+    });
+    for (pe, rank) in others.into_iter().zip(1..) {
+        let outcome = pe.wait();
+        outcome.expect_success();
+        assert_eq!(outcome.stdout, format!("PE {rank} of 3: ok\n"));
+        let told = "shmemx_init_from_uniqueid: ";
+        assert_eq!(outcome.stderr.matches(told).count(), 2, "{outcome:?}");
+        assert!(outcome.stderr.contains("my_pe = -1"), "{outcome:?}");
+    }
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "PE 0 of 3: ok\n");
+    first.wait().expect_success();
 }
 
 /// A routine on an active set does nothing on PEs outside of it.

@@ -49,6 +49,18 @@ pub(super) fn chapters() -> Vec<Chapter> {
             ],
         },
         Chapter {
+            title: "Jobs without a launcher",
+            routines: vec![
+                setup("int shmemx_get_uniqueid(shmemx_uniqueid_t *id)").rust(["UniqueId::new"]),
+                setup(
+                    "int shmemx_init_from_uniqueid(const shmemx_uniqueid_t *id, int my_pe, int n_pes, \
+                     int requested, int *provided)",
+                )
+                .rust(["init_from", "init_thread_from"]),
+            ],
+            tests: &["tests/jobs/by_id.rs", "tests/c/programs/by_id.c"],
+        },
+        Chapter {
             title: "Memory",
             routines: vec![
                 memory("void *shmem_malloc(size_t size)").rust(["alloc_uninit"]),

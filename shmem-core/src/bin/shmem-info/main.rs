@@ -13,6 +13,7 @@ mod wanted;
 use std::io::Write;
 use std::process::ExitCode;
 
+use shmem::UniqueId;
 use shmem_node::settings;
 
 /// The manual page is made from it, too.
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
                     }
                 }
             }
+            "--make-id" => return make_id(&args.next().unwrap_or_default().to_string_lossy()),
             "--settings" => return say(&settings::text(settings::Given::by_environment)),
             "--help" | "-h" => return say(HELP),
             "--version" | "-V" => {
@@ -60,6 +62,27 @@ fn main() -> ExitCode {
         say(&format!("{}\n", json::render(&facts)))
     } else {
         say(&text::render(&facts))
+    }
+}
+
+/// Prints the id of a job whose PE 0 will listen at `HOST:PORT`.
+fn make_id(at: &str) -> ExitCode {
+    let parts = at.rsplit_once(':').and_then(|(host, port)| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some((host, port.parse().ok()?))
+    });
+    let Some((host, port)) = parts else {
+        eprintln!(
+            "shmem-info: --make-id takes HOST:PORT, where PE 0 of the job will listen, such as node1:4711, and not '{at}'"
+        );
+        return ExitCode::from(2);
+    };
+    match UniqueId::at(host, port) {
+        Ok(id) => say(&format!("{}\n", id.to_text())),
+        Err(e) => {
+            eprintln!("shmem-info: {e}");
+            ExitCode::FAILURE
+        }
     }
 }
 
