@@ -142,3 +142,36 @@ fn what_is_no_option_is_refused() {
     assert!(said(&info(&["--version"], &[])).starts_with("shmem-info "));
     assert!(said(&info(&["--help"], &[])).contains("SHMEM_HCA"));
 }
+
+#[test]
+fn ids_are_made_and_not_shown_among_settings() {
+    let made = info(&["--make-id", "[fe80::1]:4711"], &[]);
+    assert!(made.status.success(), "{made:?}");
+    let text = said(&made);
+    let id: shmem::UniqueId = text.parse().unwrap();
+    assert!(format!("{id:?}").contains("at [fe80::1]:4711"), "{id:?}");
+    let shown = info(&["--settings"], &[("SHMEM_UNIQUE_ID", text.trim())]);
+    let shown = said(&shown);
+    assert!(
+        shown.contains("SHMEM_UNIQUE_ID=(withheld)  (environment)"),
+        "{shown}"
+    );
+    for args in [&["--settings"][..], &[], &["--json"]] {
+        let shown = said(&info(args, &[("SHMEM_UNIQUE_ID", text.trim())]));
+        assert!(!shown.contains(&text.trim()[20..60]), "{shown}");
+        assert!(shown.contains("(withheld)"), "{shown}");
+    }
+    for wrong in [
+        "",
+        "node1",
+        "node1:",
+        "node1:65536",
+        "node1:0",
+        ":4711",
+        "a b:1",
+    ] {
+        let refused = info(&["--make-id", wrong], &[]);
+        assert!(!refused.status.success(), "{wrong}: {refused:?}");
+        assert!(!refused.stderr.is_empty());
+    }
+}

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use shmem::UniqueId;
 use shmem_testkit::needs::skipped;
@@ -206,6 +207,18 @@ fn strangers_neither_stop_nor_join_a_job() {
     }
 }
 
+/// One that waits for what never comes; it runs.
+fn running((process, mut rest): (Running, impl BufRead + 'static)) -> Told {
+    let mut line = String::new();
+    rest.read_line(&mut line).expect("its first line");
+    assert!(line.starts_with("ready "), "{line}");
+    Told {
+        process,
+        line,
+        rest: Box::new(rest),
+    }
+}
+
 /// Starts PEs that wait for what never comes; all run.
 fn hanging(id: &str, n: usize) -> Vec<Told> {
     let start = |rank: usize| {
@@ -214,17 +227,7 @@ fn hanging(id: &str, n: usize) -> Vec<Told> {
         (process, rest)
     };
     let started: Vec<_> = (0..n).map(start).collect();
-    let all_run = |(process, mut rest): (Running, BufReader<_>)| {
-        let mut line = String::new();
-        rest.read_line(&mut line).expect("its first line");
-        assert!(line.starts_with("ready "), "{line}");
-        Told {
-            process,
-            line,
-            rest: Box::new(rest),
-        }
-    };
-    started.into_iter().map(all_run).collect()
+    started.into_iter().map(running).collect()
 }
 
 #[test]
@@ -452,7 +455,9 @@ fn ip(args: &str) -> Result<(), String> {
 
 impl Hosts {
     fn new() -> Result<Self, String> {
-        let name = |i| format!("shmem-by-id-{}-{i}", std::process::id());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = |i| format!("shmem-by-id-{}-{number}-{i}", std::process::id());
         let hosts = Self([name(0), name(1)]);
         for host in &hosts.0 {
             ip(&format!("netns add {host}"))?;
@@ -514,4 +519,35 @@ fn hosts_share_an_id_and_nothing_else() {
         );
     }
     assert_eq!(first.succeed(), "PE 0 of 4 on 2 nodes: ok\n");
+}
+
+#[test]
+fn a_host_that_is_cut_off_is_noticed_on_both_sides() {
+    let hosts = match Hosts::new() {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped("hosts", why),
+    };
+    let id = UniqueId::at("10.79.0.1", 4711).unwrap().to_text();
+    let start = |rank: usize| {
+        let rank_text = rank.to_string();
+        let program = [BY_ID, "hang", &rank_text, "4"];
+        let mut pe = hosts.run(rank / 2, &program).stdin(Stdio::piped()).start();
+        writeln!(pe.stdin(), "{id}").unwrap();
+        let rest = BufReader::new(pe.stdout());
+        (pe, rest)
+    };
+    // All are needed before one runs.
+    let started: Vec<_> = (0..4).map(start).collect();
+    let pes: Vec<_> = started.into_iter().map(running).collect();
+    ip(&format!("-n {} link set eth0 down", hosts.0[0])).unwrap();
+    for (rank, pe) in pes.into_iter().enumerate() {
+        let outcome = pe.process.wait();
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        // Which of the lost processes is found first is chance.
+        let whom = match rank / 2 {
+            0 => "at 10.79.0.2) cannot be reached any more",
+            _ => "PE 0, which listens there, has ended, or its machine",
+        };
+        assert!(outcome.stderr.contains(whom), "{outcome:?}");
+    }
 }

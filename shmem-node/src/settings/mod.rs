@@ -16,7 +16,7 @@ pub use choices::{
 pub use hca::{HcaChoice, HcaPort};
 pub use soft::{Faults, StreamChoice};
 pub use value::ValueError;
-pub use withheld::Withheld;
+pub use withheld::{Withheld, shown};
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
@@ -97,7 +97,7 @@ macro_rules! settings {
                         let text = text.as_str();
                         $parse(text).map_err(|reason| SettingsError {
                             name,
-                            value: withheld::shown(name, text),
+                            value: shown(name, text.to_owned()),
                             reason,
                             form: row.form,
                             default: row.default,
@@ -453,9 +453,7 @@ pub fn text(lookup: impl Fn(&str) -> Option<Given>) -> String {
             value: row.default.to_owned(),
             origin: "default".to_owned(),
         });
-        if withheld::is_secret(row.name) && given.value != row.default {
-            given.value = withheld::INSTEAD.to_owned();
-        }
+        given.value = shown(row.name, given.value);
         let _ = writeln!(
             out,
             "{}={}  ({})\n    {}\n    Value: {}.",

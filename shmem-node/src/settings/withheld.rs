@@ -8,7 +8,7 @@ use super::value::ValueError;
 const SECRET_MIN: usize = 16;
 
 /// What is shown instead.
-pub(super) const INSTEAD: &str = "(withheld)";
+const INSTEAD: &str = "(withheld)";
 
 /// A secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,16 +27,12 @@ impl fmt::Debug for Withheld {
     }
 }
 
-/// Whether what this variable holds is a secret.
-pub(super) fn is_secret(name: &str) -> bool {
-    matches!(name, "SHMEM_UNIQUE_ID" | "SHMEM_UNIQUE_ID_SECRET")
-}
-
-/// A variable's value, as an error shows it.
-pub(super) fn shown(name: &str, value: &str) -> String {
-    match is_secret(name) {
+/// A setting's value, given by its variable's name, as it may be shown: of a secret only that there is one.
+pub fn shown(name: &str, value: String) -> String {
+    let is_secret = matches!(name, "SHMEM_UNIQUE_ID" | "SHMEM_UNIQUE_ID_SECRET");
+    match is_secret && value != "none" {
         true => INSTEAD.to_owned(),
-        false => value.to_owned(),
+        false => value,
     }
 }
 

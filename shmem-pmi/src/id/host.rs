@@ -188,8 +188,8 @@ impl Host {
         );
     }
 
-    /// The connection was closed at the other end.
-    pub(super) fn closed(&mut self, conn: Conn) {
+    /// The connection was closed at the other end, or has failed: how.
+    pub(super) fn closed(&mut self, conn: Conn, failed: Option<String>) {
         self.strangers.remove(&conn);
         let Some(rank) = self.by_conn.remove(&conn) else {
             return;
@@ -199,15 +199,19 @@ impl Host {
         };
         let state = std::mem::replace(&mut member.state, State::Gone);
         let who = member.name();
+        let what = match failed {
+            None => "has ended".to_owned(),
+            Some(how) => format!("cannot be reached any more ({how})"),
+        };
         match &mut self.phase {
             Phase::Gathers(_) => {
-                let why = format!("{who} has ended before all PEs of the job had come");
+                let why = format!("{who} {what} before all PEs of the job had come");
                 self.end(1, why);
             }
             Phase::Runs(server) => {
                 server.client_closed(rank as usize);
                 if state == State::In {
-                    self.end(1, format!("{who} has ended without finalize"));
+                    self.end(1, format!("{who} {what} without finalize"));
                 } else {
                     self.check_inits();
                     self.serve();

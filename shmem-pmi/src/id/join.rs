@@ -84,7 +84,11 @@ pub enum JoinError {
     #[error("the job has ended: {0}")]
     Ended(String),
     /// The host has gone.
-    #[error("the connection to {at}, where the processes of the job's id meet, has ended ({why}). {}", whose(*.listener))]
+    #[error(
+        "the connection to {at}, where the processes of the job's id meet, has ended ({why}). {} or its machine cannot be \
+         reached any more",
+        who_ended(*.listener)
+    )]
     Lost {
         /// Where.
         at: String,
@@ -113,6 +117,15 @@ fn whose(listener: Listener) -> &'static str {
             "PE 0 listens there, from its init on: it must have been started, and the address must be one that this machine \
              reaches"
         }
+    }
+}
+
+fn who_ended(listener: Listener) -> &'static str {
+    match listener {
+        Listener::Maker => {
+            "The process that made the id, and must live until all have finalized, has ended,"
+        }
+        Listener::FirstPe => "PE 0, which listens there, has ended,",
     }
 }
 
@@ -490,6 +503,6 @@ impl Relay {
 fn may_go_on(e: &io::Error) -> bool {
     matches!(
         e.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
 }

@@ -177,6 +177,8 @@ struct Wire {
     /// What comes is not heard any more. The other end closes when it has read all, or is left alone at this
     /// time: who closed with something unread would take back what was sent last.
     closes: Option<Instant>,
+    /// What became of sending.
+    failed: Option<io::Error>,
 }
 
 struct Driver {
@@ -258,6 +260,7 @@ impl Driver {
                 stream,
                 unsent: Vec::new(),
                 closes: None,
+                failed: None,
             };
             self.wires.insert(conn, wire);
             // A whole Hello is mostly there by now, and saves a stranger from being pushed out.
@@ -272,20 +275,28 @@ impl Driver {
         let Some(wire) = self.wires.get_mut(&conn) else {
             return;
         };
-        let mut alive = wire.flush();
+        wire.flush();
         let mut bytes = [0; CHUNK];
-        if alive {
-            match (&wire.stream).read(&mut bytes) {
-                Ok(0) => alive = false,
-                Ok(_) if wire.closes.is_some() => {}
-                Ok(n) => self.host.bytes(conn, &bytes[..n], Instant::now()),
-                Err(e) => alive = may_go_on(&e),
+        match (&wire.stream).read(&mut bytes) {
+            Ok(0) => {
+                let failed = wire.failed.take();
+                self.gone(conn, failed);
             }
+            Ok(_) if wire.closes.is_some() => {}
+            Ok(n) => self.host.bytes(conn, &bytes[..n], Instant::now()),
+            Err(e) if may_go_on(&e) => {}
+            Err(e) => self.gone(conn, Some(e)),
         }
-        if !alive {
-            self.wires.remove(&conn);
-            self.host.closed(conn);
-        }
+    }
+
+    fn gone(&mut self, conn: Conn, failed: Option<io::Error>) {
+        self.wires.remove(&conn);
+        // So it is where a process ends that has not read all.
+        let failed = failed.filter(|e| {
+            let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+            !ended.contains(&e.kind())
+        });
+        self.host.closed(conn, failed.map(|e| e.to_string()));
     }
 
     fn act(&mut self) {
@@ -296,9 +307,9 @@ impl Driver {
                         continue;
                     };
                     wire.unsent.extend_from_slice(&bytes);
-                    if !wire.flush() || wire.unsent.len() > UNSENT_MAX {
-                        self.wires.remove(&conn);
-                        self.host.closed(conn);
+                    wire.flush();
+                    if wire.unsent.len() > UNSENT_MAX {
+                        self.gone(conn, Some(io::Error::other("it does not read")));
                     }
                 }
                 Action::Close(conn) => {
@@ -338,19 +349,23 @@ impl Driver {
 }
 
 impl Wire {
-    /// Sends what is possible now. Whether the connection is still of use.
-    fn flush(&mut self) -> bool {
+    /// Sends what is possible now. A connection that fails may still have something to be read, and its end
+    /// is seen there.
+    fn flush(&mut self) {
         while !self.unsent.is_empty() {
             match sys::send_now(self.stream.as_fd(), &self.unsent) {
                 Ok(n) => drop(self.unsent.drain(..n)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return may_go_on(&e),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => {
+                    self.unsent.clear();
+                    self.failed = Some(e);
+                }
             }
         }
         if self.closes.is_some() {
             let _ = self.stream.shutdown(Shutdown::Write);
         }
-        true
     }
 }
 

@@ -127,7 +127,7 @@ impl Table {
     }
 
     fn goes(&mut self, conn: Conn) {
-        self.host.closed(conn);
+        self.host.closed(conn, None);
         self.act();
     }
 

@@ -6,7 +6,7 @@ use shmem_ib::device::inspect::{self, Inspection, NO_PROVIDER};
 use shmem_ib::device::memlock::Memlock;
 use shmem_ib::device::seat::Seat;
 use shmem_ib::device::sysfs::Places;
-use shmem_node::settings::{Settings, TABLE, Transport};
+use shmem_node::settings::{Settings, TABLE, Transport, shown};
 
 use crate::wanted::{options, wanted};
 
@@ -152,7 +152,7 @@ fn changed() -> Vec<(&'static str, String)> {
                 Some((name, value))
             };
             let (name, value) = set(row.name).or_else(|| row.alias.and_then(set))?;
-            (value != row.default).then_some((name, value))
+            (value != row.default).then(|| (name, shown(name, value)))
         })
         .collect()
 }
