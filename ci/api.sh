@@ -4,7 +4,7 @@
 #   ci/api.sh --write    writes it there
 source "$(dirname "$0")/common.sh"
 page=docs/public-api.txt
-RUSTDOCFLAGS="-D warnings" cargo doc -p shmem-core --lib --no-deps --quiet
+RUSTDOCFLAGS="-D warnings" cargo doc -p shmem-core --lib --no-deps --features test --quiet
 
 # Only what the index of all items names: files of what was public once may lie beside.
 interface() {

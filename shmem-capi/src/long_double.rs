@@ -15,12 +15,9 @@ use crate::rma;
 use arithmetic::{add, compare, mul};
 
 /// `long double`, of which Rust knows the size only.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Datum)]
 #[repr(C, align(16))]
 pub(crate) struct LongDouble([u8; 16]);
-
-// SAFETY: an array of bytes, which is as large as its alignment.
-unsafe impl Datum for LongDouble {}
 
 impl Arithmetic for LongDouble {
     fn plus(self, other: Self) -> Self {

@@ -5,8 +5,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// A type whose values are plain bytes: it can be copied between PEs, and any bytes are a value.
 ///
+/// Numbers and arrays of them are. A struct is by [the macro of the same name](derive@crate::Datum), which needs no `unsafe`.
+///
 /// # Safety
 /// The type has no padding, no pointers, no invalid bit patterns, and an alignment of at most 64.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot lie in symmetric memory: it is no `Datum`",
+    label = "not a `Datum`",
+    note = "other PEs write any bytes there, so all bytes must be values of it: numbers, and arrays and structs of them",
+    note = "for a struct: `#[derive(Clone, Copy, Debug, shmem::Datum)]` and `#[repr(C)]`",
+    note = "for a `bool`, `u8` with 0 and 1; for an enum, its number; for text, `u8`s; references and `Vec`s mean nothing to other PEs"
+)]
 pub unsafe trait Datum: Copy + Send + Sync + Debug + 'static {}
 
 macro_rules! datum {

@@ -38,6 +38,7 @@
 //! * [`collective`]: [`barrier_all`]; of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],
 //!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`fcollect`], [`alltoall`]; of parts of any
 //!   length: [`alltoallv()`].
+//! * `testing`, with the feature `test`: `#[shmem::test]`, a test that is a job.
 //! * [`raw`]: addresses and byte counts, for other languages.
 //!
 //! # Threads
@@ -102,6 +103,9 @@ pub mod raw;
 
 mod topics;
 
+#[doc(hidden)]
+pub mod for_macros;
+
 #[doc(no_inline)]
 pub use atomic::*;
 #[doc(no_inline)]
@@ -118,6 +122,9 @@ pub use one_sided::*;
 pub use ordering::*;
 #[doc(no_inline)]
 pub use teams::*;
+#[cfg(feature = "test")]
+#[doc(no_inline)]
+pub use testing::*;
 pub use topics::*;
 #[doc(no_inline)]
 pub use waiting::*;

@@ -10,6 +10,13 @@ pub mod job {
     pub use crate::world::{
         World, init, init_from, init_thread, init_thread_from, my_pe, n_pes, node_of, run,
     };
+    pub use shmem_macros::main;
+}
+
+/// Tests that are jobs.
+#[cfg(feature = "test")]
+pub mod testing {
+    pub use shmem_macros::test;
 }
 
 /// Symmetric memory: how it is allocated, what may lie in it, and handles to it.
@@ -24,6 +31,7 @@ pub mod memory {
     pub use crate::symmetric::array::SymSlice;
     pub use crate::views::grid::SymGrid;
     pub use crate::views::scalar::{Sym, alloc_value};
+    pub use shmem_macros::Datum;
 }
 
 /// Copies from and to any PE's memory.

@@ -23,6 +23,7 @@ mod lives;
 mod many;
 mod mishaps;
 mod npb;
+mod outside;
 mod pages;
 mod places;
 mod plain_server;

@@ -4,36 +4,16 @@
 //! An instance tells its resources by `flux resource R`, in the format of RFC 20: the brokers' ranks with the
 //! cores of each, and the hosts of the ranks, of which several may be the same (`flux start -s 4`).
 
-use serde::Deserialize;
+use std::collections::HashMap;
+
 use shmem_node::settings::Batch;
+use tinyjson::JsonValue;
 
 use super::{Allocation, AllocationError, Surroundings, hostlist, number, var};
 use crate::hosts::Host;
 
-/// What is read of `R`.
-#[derive(Deserialize)]
-struct Resources {
-    execution: Execution,
-}
-
-#[derive(Deserialize)]
-struct Execution {
-    #[serde(rename = "R_lite")]
-    ranks: Vec<Ranks>,
-    nodelist: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Ranks {
-    rank: String,
-    children: Children,
-}
-
-#[derive(Deserialize)]
-struct Children {
-    #[serde(default)]
-    core: String,
-}
+/// Deepest nesting of `R` that is read; the parser calls itself for each level.
+const DEEPEST: usize = 64;
 
 /// The instance that this process is in.
 pub(super) fn read(around: &impl Surroundings) -> Result<Option<Allocation>, AllocationError> {
@@ -80,17 +60,26 @@ pub(super) fn read(around: &impl Surroundings) -> Result<Option<Allocation>, All
 
 /// The brokers, in the order of their ranks, with a slot for each core.
 fn resources(text: &str) -> Result<Vec<Host>, String> {
-    let all: Resources = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    if depth(text) > DEEPEST {
+        return Err(format!("it is nested more than {DEEPEST} levels deep"));
+    }
+    let all = text.parse::<JsonValue>().map_err(|e| e.to_string())?;
+    let execution = member(&all, "execution")?;
     let mut cores: Vec<(u32, u32)> = Vec::new();
-    for of in &all.execution.ranks {
-        let count = match of.children.core.is_empty() {
-            true => 0,
-            false => ids(&of.children.core)?.len() as u32,
+    for of in array(execution, "R_lite")? {
+        let children = member(of, "children")?;
+        // A rank may have none.
+        let count = match member(children, "core").map(|set| words(set, "core")) {
+            Err(_) | Ok(Ok("")) => 0,
+            Ok(set) => ids(set?)?.len() as u32,
         };
-        cores.extend(ids(&of.rank)?.into_iter().map(|rank| (rank, count)));
+        let ranks = words(member(of, "rank")?, "rank")?;
+        cores.extend(ids(ranks)?.into_iter().map(|rank| (rank, count)));
     }
     cores.sort_unstable();
-    let names = hostlist::expand(&all.execution.nodelist.join(","))?;
+    let names = array(execution, "nodelist")?;
+    let names: Result<Vec<_>, _> = names.iter().map(|n| words(n, "nodelist")).collect();
+    let names = hostlist::expand(&names?.join(","))?;
     if names.len() != cores.len() {
         return Err(format!(
             "it names {} hosts for {} ranks",
@@ -106,6 +95,38 @@ fn resources(text: &str) -> Result<Vec<Host>, String> {
             ..Host::new(name)
         })
         .collect())
+}
+
+/// How deep values are nested at most; brackets in texts count, too, and are closed there.
+fn depth(text: &str) -> usize {
+    let (mut now, mut most) = (0usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => now += 1,
+            b']' | b'}' => now = now.saturating_sub(1),
+            _ => continue,
+        }
+        most = most.max(now);
+    }
+    most
+}
+
+fn member<'a>(of: &'a JsonValue, name: &str) -> Result<&'a JsonValue, String> {
+    let entries = of.get::<HashMap<String, JsonValue>>();
+    let found = entries.and_then(|entries| entries.get(name));
+    found.ok_or_else(|| format!("it has no {name} where one should be"))
+}
+
+fn array<'a>(of: &'a JsonValue, name: &str) -> Result<&'a Vec<JsonValue>, String> {
+    let found = member(of, name)?.get();
+    found.ok_or_else(|| format!("its {name} is no array"))
+}
+
+fn words<'a>(value: &'a JsonValue, name: &str) -> Result<&'a str, String> {
+    let found = value.get::<String>();
+    found
+        .map(String::as_str)
+        .ok_or_else(|| format!("its {name} is no text"))
 }
 
 /// The numbers of a set such as `0-3,7` (RFC 22).

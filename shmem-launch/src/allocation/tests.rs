@@ -270,7 +270,12 @@ fn flux_has_brokers_with_ranks() {
     assert_eq!(slots(&a), want);
     for (wrong, part) in [
         ("", "EOF"),
-        ("{}", "missing field"),
+        ("{}", "it has no execution"),
+        (
+            &R.replace("\"rank\": \"2\"", "\"rank\": 2"),
+            "rank is no text",
+        ),
+        (&"[".repeat(1 << 20), "nested more than 64 levels"),
         (&R.replace("vm,vm[7-8]", "vm"), "names 2 hosts for 4 ranks"),
         (&R.replace("0-1,3", "0-x"), "is no range"),
     ] {

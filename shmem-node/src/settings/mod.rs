@@ -255,6 +255,10 @@ settings! {
          program. auto: where the library is a debug build. Not compared are, in C, element types but of reductions and \
          scans, and collectives of active sets but over all PEs. It takes a synchronisation for each collective, which may hide \
          that the program lacks one. The same for all PEs.";
+    test_timeout: Option<Duration> = "unset", "SHMEM_TEST_TIMEOUT",
+        "a time such as 500ms, 90s or 2m; 0s for no limit", value::duration_or_unset,
+        "How long a job of a test (#[shmem::test]) may take, whatever the test itself says of that; rounded up to \
+         seconds. To debug one, set 0s.";
     version: bool = "unset", "SHMEM_VERSION" | "SMA_VERSION",
         "set to anything", value::present,
         "PE 0 tells the version of the library when it starts.";

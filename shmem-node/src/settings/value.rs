@@ -93,6 +93,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
         .ok_or(ValueError::OutOfRange)
 }
 
+/// As [`duration`]; the default is the word for one that is not given.
+pub(super) fn duration_or_unset(text: &str) -> Result<Option<Duration>, ValueError> {
+    match text.trim() {
+        "unset" => Ok(None),
+        text => duration(text).map(Some),
+    }
+}
+
 pub(super) fn split_number(text: &str) -> Result<(f64, &str), ValueError> {
     let text = text.trim();
     let end = text

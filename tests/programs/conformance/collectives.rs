@@ -160,12 +160,9 @@ fn long_reductions() {
 }
 
 /// An element of `N` words, of a program's own type: larger than what the library works on at a time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, shmem::Datum)]
 #[repr(transparent)]
 struct Huge<const N: usize>([u64; N]);
-
-// SAFETY: an array of a `Datum`, and nothing else.
-unsafe impl<const N: usize> shmem::Datum for Huge<N> {}
 
 impl<const N: usize> shmem::Arithmetic for Huge<N> {
     fn plus(self, other: Self) -> Self {
