@@ -3,7 +3,8 @@
 use shmem_testkit::needs::lacks_descriptors;
 
 use crate::programs::{
-    BLOCK_ARRAY, HASH_MAP, HEAT2D, HELLO, HISTOGRAM, LOCK, RING, TEAMS, THREADS, WORK_QUEUE, shmrun,
+    BLOCK_ARRAY, HASH_MAP, HEAT2D, HELLO, HISTOGRAM, LOCK, OWN_TYPE, RING, TEAMS, THREADS,
+    WORK_QUEUE, shmrun,
 };
 
 fn run(options: &str, program: &[&str]) -> String {
@@ -75,7 +76,7 @@ fn structures_of_all_pes() {
 #[test]
 fn ideas() {
     for options in LAYOUTS {
-        for program in [LOCK, TEAMS, THREADS] {
+        for program in [LOCK, OWN_TYPE, TEAMS, THREADS] {
             run(options, &[program]);
         }
     }

@@ -31,6 +31,7 @@ programs! {
     MISHAPS = "mishaps";
     NPB = "npb";
     NPB_FRAME = "npb-frame";
+    OWN_TYPE = "own-type";
     PLACES = "places";
     PMI_CLIENT = "pmi-client";
     PMI_NLA = "pmi-nla";
