@@ -28,6 +28,7 @@ pub(crate) unsafe fn team_create_ctx(
         private: options & SHMEM_CTX_PRIVATE != 0,
         serialized: options & SHMEM_CTX_SERIALIZED != 0,
         nostore: options & SHMEM_CTX_NOSTORE != 0,
+        connections: raw::Connections::AsSet,
     };
     // SAFETY: by the caller.
     let made = unsafe { team.find() }

@@ -68,7 +68,7 @@ impl Ctx {
             let (part, offset) = rt.network().registrar.parts().word(at.offset());
             // SAFETY: by the caller.
             rt.far(|net| unsafe {
-                let net = net.context(self.id());
+                let net = self.stream().on(net);
                 net.atomic_fetch_into(world_pe as u32, part, offset, width, op, fetch)
             });
         }
@@ -79,7 +79,7 @@ impl Ctx {
     fn atomic_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
         let (part, offset) = rt.network().registrar.parts().word(at.offset());
         rt.far(|net| {
-            let net = net.context(self.id());
+            let net = self.stream().on(net);
             net.atomic(pe as u32, part, offset, width, op)
         })
     }
@@ -89,7 +89,7 @@ impl Ctx {
     fn atomic_plain_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) {
         let (part, offset) = rt.network().registrar.parts().word(at.offset());
         rt.far(|net| {
-            let net = net.context(self.id());
+            let net = self.stream().on(net);
             net.atomic_plain(pe as u32, part, offset, width, op)
         });
     }

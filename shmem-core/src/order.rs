@@ -83,7 +83,7 @@ impl Ctx {
 
     #[cold]
     fn quiet_far(&self, rt: &Runtime) {
-        rt.far(|net| net.context(self.id()).quiet());
+        rt.far(|net| self.stream().on(net).quiet());
     }
 
     /// Waits until the operations of this context towards some PEs are complete.
@@ -100,7 +100,7 @@ impl Ctx {
         for pe in pes {
             let pe = self.in_job(pe);
             if !rt.is_near(pe) {
-                rt.far(|net| net.context(self.id()).quiet_towards(pe as u32));
+                rt.far(|net| self.stream().on(net).quiet_towards(pe as u32));
             }
         }
         full_fence();
@@ -119,14 +119,14 @@ impl Ctx {
     pub(crate) fn release_sources_in(&self, rt: &Runtime) {
         // Inside a node a put is a copy.
         if rt.network.is_some() {
-            rt.far(|net| net.context(self.id()).release_sources());
+            rt.far(|net| self.stream().on(net).release_sources());
         }
     }
 
     /// The same of those towards a PE of another node.
     #[cold]
     pub(crate) fn release_sources_towards(&self, rt: &Runtime, pe: usize) {
-        rt.far(|net| net.context(self.id()).release_sources_towards(pe as u32));
+        rt.far(|net| self.stream().on(net).release_sources_towards(pe as u32));
     }
 
     /// Orders delivery of what this context has started before it and starts after it.
@@ -137,7 +137,7 @@ impl Ctx {
     #[track_caller]
     pub fn fence(&self) {
         if let Some(network) = &self.rt().network {
-            network.endpoint.context(self.id()).fence();
+            self.stream().on(&network.endpoint).fence();
         }
         // ORDERING(quiet): as in `quiet`, for PEs of this node.
         cpu_fence(Ordering::AcqRel);

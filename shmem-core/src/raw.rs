@@ -21,7 +21,7 @@ pub use shmem_node::template::marker::Note;
 
 // Contexts, copies, atomics, signals, order.
 pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post, width};
-pub use crate::context::{Ctx, CtxOptions, MAX_CONTEXTS};
+pub use crate::context::{Connections, Ctx, CtxOptions, MAX_CONTEXTS};
 pub use crate::order::{
     fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
 };

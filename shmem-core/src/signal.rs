@@ -100,7 +100,7 @@ impl Ctx {
                 // behind it.
                 let until = completion.behind_others();
                 // SAFETY: by the caller; the source is waited for below, or by who asks for it.
-                let kept = unsafe { rt.put_far(self.id(), dest, source, bytes, far, until) };
+                let kept = unsafe { rt.put_far(self.stream(), dest, source, bytes, far, until) };
                 self.signal(signal, pe);
                 if kept && until != completion {
                     self.release_sources_towards(rt, far);

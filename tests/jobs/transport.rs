@@ -2,7 +2,7 @@
 
 use shmem_testkit::{Job, Outcome};
 
-use crate::programs::{HEAT2D, HELLO, HISTOGRAM, RING, SHMRUN, shmrun};
+use crate::programs::{CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, RING, SHMRUN, shmrun};
 
 /// Minimum, mean and maximum over the PEs of a figure, and the sum.
 fn figures(outcome: &Outcome, name: &str) -> [f64; 4] {
@@ -45,6 +45,24 @@ fn examples_come_to_the_same_results_over_xrc() {
         let histogram = run(HISTOGRAM);
         assert!(figures(&histogram, "XRC initiator queue pairs")[3] > 0.0);
         run(HEAT2D);
+    }
+}
+
+/// Contexts with connections of their own: a queue pair here, and one there for who has such a context; the peers
+/// are the same. With the setting also those that have not asked for it; none if there may be none.
+#[test]
+fn queue_pairs_of_contexts_are_counted() {
+    let run = |check, most| {
+        let job = Job::reported(SHMRUN, "-n 2 --nodes 2", &[CONFORMANCE, check]);
+        let outcome = job.env("SHMEM_CTX_QPS", most).run();
+        outcome.expect_success();
+        assert_eq!(figures(&outcome, "connections")[0], 1.0, "{check} {most}");
+        figures(&outcome, "queue pairs")
+    };
+    let (one, three) = ([1.0, 1.0, 1.0, 2.0], [3.0, 3.0, 3.0, 6.0]);
+    for (most, plain, asked) in [("auto", one, three), ("1", three, three), ("0", one, one)] {
+        assert_eq!(run("dropping_completes", most), plain, "{most}");
+        assert_eq!(run("own_dropping_completes", most), asked, "{most}");
     }
 }
 

@@ -8,20 +8,34 @@
 mod numbers;
 mod typed;
 
-use shmem_ib::connect::endpoint::ContextId;
+use shmem_ib::connect::endpoint::{Context as Operations, ContextId, Endpoint};
+use shmem_ib::device::Device;
 
 use self::numbers::NUMBERS;
 
 use crate::error::Error;
+use crate::network::Branch;
 use crate::runtime::{Place, Runtime, rt, try_rt};
 use crate::team::Members;
 
 pub use self::numbers::MAX_CONTEXTS;
-pub(crate) use self::numbers::RUNTIME;
 pub use self::typed::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
 pub(crate) use self::typed::{default_context, routines};
 
-/// What a program promises about a context, so that the library may take short cuts.
+/// Whether a context is to share its connections to other nodes with other contexts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Connections {
+    /// One that is private or serialized has its own if `SHMEM_CTX_QPS` is a number, as long as that lasts;
+    /// others share.
+    #[default]
+    AsSet,
+    /// It has its own, as far as `SHMEM_CTX_QPS` allows.
+    Own,
+    /// It shares.
+    Shared,
+}
+
+/// What a program promises about a context, so that the library may take short cuts, and what it asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CtxOptions {
     /// Only the thread that makes it uses it.
@@ -30,7 +44,35 @@ pub struct CtxOptions {
     pub serialized: bool,
     /// Its quiet and fence need not order what the program writes to memory itself.
     pub nostore: bool,
+    /// Whose connections it uses.
+    pub connections: Connections,
 }
+
+/// Where the operations of a context go, and under which number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    id: ContextId,
+    branch: Option<&'static Branch>,
+}
+
+impl Stream {
+    const fn shared(id: ContextId) -> Self {
+        Self { id, branch: None }
+    }
+
+    /// Its operations, by this PE's endpoint or a branch of it.
+    #[inline]
+    pub(crate) fn on<'a>(&self, main: &'a Endpoint<Device>) -> Operations<'a, Device> {
+        let endpoint = match self.branch {
+            None => main,
+            Some(branch) => &branch.endpoint,
+        };
+        endpoint.context(self.id)
+    }
+}
+
+/// Of the runtime's own messages.
+pub(crate) const RUNTIME: Stream = Stream::shared(numbers::RUNTIME);
 
 /// The engine's context. All its routines may be called by all threads, whatever its options say; they
 /// panic after the finalize that has completed and ended it.
@@ -39,7 +81,7 @@ pub struct CtxOptions {
 /// finalize.
 #[derive(Debug)]
 pub struct Ctx {
-    id: ContextId,
+    stream: Stream,
     /// Whose numbers are used; `None` for those of the job.
     members: Option<Members>,
     options: CtxOptions,
@@ -54,12 +96,13 @@ pub(crate) fn begin() {
 
 impl Ctx {
     const DEFAULT: Self = Self {
-        id: ContextId::DEFAULT,
+        stream: Stream::shared(ContextId::DEFAULT),
         members: None,
         options: CtxOptions {
             private: false,
             serialized: false,
             nostore: false,
+            connections: Connections::Shared,
         },
         life: 0,
     };
@@ -70,7 +113,8 @@ impl Ctx {
         &default_context().ctx
     }
 
-    /// Makes a context for these PEs. Not collective.
+    /// Makes a context for these PEs. Not collective. Nothing is sent, whatever connections it uses: these are made
+    /// at first contact.
     ///
     /// # Errors
     /// [`Error::TooManyContexts`] if [`MAX_CONTEXTS`] exist.
@@ -87,8 +131,17 @@ impl Ctx {
             most: MAX_CONTEXTS.into(),
         })?;
         let everybody = members == Members::all(rt.n_pes);
+        let branch = rt.network.as_ref().and_then(|network| {
+            let one_thread = options.private || options.serialized;
+            let own = match options.connections {
+                Connections::AsSet => one_thread && network.branches.unasked(),
+                Connections::Own => true,
+                Connections::Shared => false,
+            };
+            own.then(|| network.branch()).flatten()
+        });
         Ok(Self {
-            id,
+            stream: Stream { id, branch },
             members: (!everybody).then_some(members),
             options,
             life: rt.life(),
@@ -129,6 +182,12 @@ impl Ctx {
         )
     }
 
+    /// Whether this context has its connections to other nodes for itself.
+    #[inline]
+    pub fn owns_connections(&self) -> bool {
+        self.stream.branch.is_some()
+    }
+
     /// What the program has promised.
     #[inline]
     pub fn options(&self) -> CtxOptions {
@@ -162,8 +221,8 @@ impl Ctx {
     }
 
     #[inline]
-    pub(crate) fn id(&self) -> ContextId {
-        self.id
+    pub(crate) fn stream(&self) -> Stream {
+        self.stream
     }
 
     /// The number in the job of PE `pe` of this context, which may still be out of range if that is
@@ -223,7 +282,10 @@ impl Drop for Ctx {
             && rt.life() == self.life
         {
             self.quiet_in(rt);
-            NUMBERS.release(self.id);
+            if let (Some(branch), Some(network)) = (self.stream.branch, &rt.network) {
+                network.branches.give_back(branch);
+            }
+            NUMBERS.release(self.stream.id);
         }
     }
 }

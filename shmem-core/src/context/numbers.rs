@@ -9,7 +9,7 @@ use shmem_ib::connect::endpoint::ContextId;
 pub const MAX_CONTEXTS: u16 = 1024;
 
 /// Of the runtime's own messages: a program's quiet has nothing to do with them. 0 is the default context.
-pub(crate) const RUNTIME: ContextId = ContextId::new(1);
+pub(super) const RUNTIME: ContextId = ContextId::new(1);
 
 /// The numbers in use.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Ctx, CtxOptions};
+use super::{Connections, Ctx, CtxOptions};
 use crate::error::Error;
 use crate::runtime::rt;
 use crate::team::{Members, Team};
@@ -25,7 +25,10 @@ macro_rules! modes {
         pub struct $name(PhantomData<$marker>);
         impl Mode for $name {}
         impl sealed::Mode for $name {
-            const OPTIONS: CtxOptions = CtxOptions { $($option: $value),* };
+            const OPTIONS: CtxOptions = CtxOptions {
+                $($option: $value,)*
+                connections: Connections::AsSet,
+            };
         }
     )* };
 }
@@ -46,9 +49,19 @@ modes! {
 /// [`quiet`](Self::quiet) waits for its own operations, [`fence`](Self::fence) orders its own, and the
 /// numbers of PEs are those of its team. A barrier completes the default context's operations alone.
 ///
+/// # Connections
 /// Contexts share the connections to other nodes, so there quiet also waits for what other contexts
 /// sent to a PE before this one's last operation towards it, and threads take turns in sending. What was
 /// sent to other PEs, or to the same one later, it does not wait for.
+///
+/// A context can have its connections for itself, made at its first contact with each PE. Then its quiet, fence,
+/// gets and atomics wait for its own operations alone, and threads that use different contexts share no lock.
+/// It takes a socket or queues of the device, a thread that sleeps, and a queue pair here and there for each PE
+/// that the context is used with. [`own_connections`](ContextBuilder::own_connections) asks for it; with
+/// the setting `SHMEM_CTX_QPS=N` up to N private and serialized contexts at a time have it unasked. What a dropped
+/// context has had serves the next one that is made.
+///
+/// Operations of different contexts are in no order without a quiet, whatever connections they use.
 ///
 /// ```
 /// # fn main() -> Result<(), shmem::Error> {
@@ -125,6 +138,12 @@ impl<M: Mode> Context<M> {
         self.ctx.members()
     }
 
+    /// Whether it has its connections to other nodes for itself: no context has in a job on one node.
+    #[inline]
+    pub fn owns_connections(&self) -> bool {
+        self.ctx.owns_connections()
+    }
+
     /// [`Ctx::session_start`](crate::raw::Ctx::session_start), which see.
     ///
     /// # Spec
@@ -152,12 +171,19 @@ impl<M: Mode> Context<M> {
 }
 
 /// Says what a new context is to be like; ends with [`create`](Self::create). See [`context`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "no context is made before `create`"]
 pub struct ContextBuilder<M: Mode = Shareable> {
     members: Option<Members>,
     nostore: bool,
+    connections: Connections,
     mode: PhantomData<M>,
+}
+
+impl<M: Mode> Clone for ContextBuilder<M> {
+    fn clone(&self) -> Self {
+        self.with()
+    }
 }
 
 /// Begins to make a [`Context`]: shareable by all threads, over all PEs, unless told otherwise.
@@ -177,15 +203,17 @@ pub fn context() -> ContextBuilder {
     ContextBuilder {
         members: None,
         nostore: false,
+        connections: Connections::AsSet,
         mode: PhantomData,
     }
 }
 
 impl<M: Mode> ContextBuilder<M> {
-    fn with<N: Mode>(self) -> ContextBuilder<N> {
+    fn with<N: Mode>(&self) -> ContextBuilder<N> {
         ContextBuilder {
             members: self.members,
             nostore: self.nostore,
+            connections: self.connections,
             mode: PhantomData,
         }
     }
@@ -204,6 +232,30 @@ impl<M: Mode> ContextBuilder<M> {
     /// (`SHMEM_CTX_NOSTORE`).
     pub fn nostore(mut self) -> Self {
         self.nostore = true;
+        self
+    }
+
+    /// The context gets connections to other nodes for itself, if there are any left for it: see
+    /// [`Context`]. Without the setting `SHMEM_CTX_QPS` 16 contexts at a time may have them, and none where
+    /// `SHMEM_MAX_QPS` is set; with XRC none has. It shares those of others otherwise, which
+    /// [`Context::owns_connections`] tells.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), shmem::Error> {
+    /// # let _world = shmem::init()?;
+    /// let halo = shmem::context().private().own_connections().create()?;
+    /// # let _ = halo.owns_connections();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn own_connections(mut self) -> Self {
+        self.connections = Connections::Own;
+        self
+    }
+
+    /// The context shares connections with others, whatever `SHMEM_CTX_QPS` says: for one that is seldom used.
+    pub fn shared_connections(mut self) -> Self {
+        self.connections = Connections::Shared;
         self
     }
 
@@ -241,6 +293,7 @@ impl<M: Mode> ContextBuilder<M> {
         let members = self.members.unwrap_or(everybody);
         let options = CtxOptions {
             nostore: self.nostore,
+            connections: self.connections,
             ..M::OPTIONS
         };
         Ok(Context {

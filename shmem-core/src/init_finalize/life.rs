@@ -235,7 +235,7 @@ fn connect(
         }
     };
     if let Some(last) = past.last().and_then(|rt| rt.network.as_ref()) {
-        last.end_progress_thread(adapter);
+        last.end_progress_threads();
     }
     let identity = attached.pmi.identity(&attached.node);
     if let Some(network) = again.and_then(|rt| rt.network.as_ref()) {

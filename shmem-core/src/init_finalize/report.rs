@@ -1,5 +1,6 @@
 //! Measures init step by step and writes this PE's record for `shmrun --report`.
 
+use shmem_ib::connect::endpoint::EndpointStats;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::stats::Stat;
 use shmem_node::sys::{monotonic_ns, process_cpu_ns};
@@ -79,8 +80,7 @@ pub(super) fn record_connections(rt: &Runtime) {
     if let Some(network) = &rt.network {
         let s = network.endpoint.stats();
         for (stat, value) in [
-            (Stat::Connections, u64::from(s.open + s.answered)),
-            (Stat::Initiated, s.connect.started),
+            (Stat::Connections, network.connected_pes()),
             (Stat::FirstConnection, s.connect.first_opened),
             (Stat::LastConnection, s.connect.last_opened),
             (Stat::FirstContactMean, s.connect.first_contact.mean()),
@@ -93,34 +93,14 @@ pub(super) fn record_connections(rt: &Runtime) {
                 s.connect.first_contact.quantile(0.99),
             ),
             (Stat::FirstContactMax, s.connect.first_contact.max),
-            (Stat::QueuePairs, s.queue_pairs_created),
-            (Stat::Initiators, s.connect.xrc.initiators),
-            (Stat::Targets, s.connect.xrc.targets),
-            (Stat::DirectPeers, s.connect.xrc.direct),
-            (Stat::IndirectPeers, s.connect.xrc.indirect),
-            (Stat::Evictions, s.connect.evictions),
-            (Stat::Reconnects, s.connect.reconnects),
-            (
-                Stat::ConnectMessages,
-                s.connect.offers_sent
-                    + s.connect.waits_sent
-                    + s.connect.drains_sent
-                    + s.connect.segments_sent
-                    + s.connect.xrc.asks_sent,
-            ),
-            (Stat::ConnectRetransmissions, s.connect.retransmissions),
-            (Stat::AtomicsServed, s.atomics_served),
-            (Stat::PacketsSent, s.hca.packets_sent),
-            (Stat::PacketsReceived, s.hca.packets_received),
-            (Stat::BytesSent, s.hca.bytes_sent),
-            (Stat::Streams, s.hca.streams_opened),
-            (Stat::StreamBytes, s.hca.stream_bytes_sent),
-            (Stat::Retransmissions, s.hca.retransmitted),
-            (Stat::Duplicates, s.hca.duplicates),
-            (Stat::OutOfSequence, s.hca.out_of_sequence),
-            (Stat::SendRefusals, s.hca.send_refusals),
         ] {
             record.set(stat, value);
+        }
+        let own = network.branches.open_ones();
+        let own: Vec<_> = own.iter().map(|b| counts(&b.endpoint.stats())).collect();
+        for (i, (stat, shared)) in counts(&s).into_iter().enumerate() {
+            let of_contexts: u64 = own.iter().map(|counts| counts[i].1).sum();
+            record.set(stat, shared + of_contexts);
         }
     }
     if rt.node.report()
@@ -129,6 +109,37 @@ pub(super) fn record_connections(rt: &Runtime) {
         record.set(Stat::PrivateMemory, private);
         record.set(Stat::ProportionalMemory, proportional);
     }
+}
+
+/// What is counted of an endpoint, to be added to that of others of this PE.
+fn counts(s: &EndpointStats) -> [(Stat, u64); 20] {
+    let messages = s.connect.offers_sent
+        + s.connect.waits_sent
+        + s.connect.drains_sent
+        + s.connect.segments_sent
+        + s.connect.xrc.asks_sent;
+    [
+        (Stat::Initiated, s.connect.started),
+        (Stat::QueuePairs, s.queue_pairs_created),
+        (Stat::Initiators, s.connect.xrc.initiators),
+        (Stat::Targets, s.connect.xrc.targets),
+        (Stat::DirectPeers, s.connect.xrc.direct),
+        (Stat::IndirectPeers, s.connect.xrc.indirect),
+        (Stat::Evictions, s.connect.evictions),
+        (Stat::Reconnects, s.connect.reconnects),
+        (Stat::ConnectMessages, messages),
+        (Stat::ConnectRetransmissions, s.connect.retransmissions),
+        (Stat::AtomicsServed, s.atomics_served),
+        (Stat::PacketsSent, s.hca.packets_sent),
+        (Stat::PacketsReceived, s.hca.packets_received),
+        (Stat::BytesSent, s.hca.bytes_sent),
+        (Stat::Streams, s.hca.streams_opened),
+        (Stat::StreamBytes, s.hca.stream_bytes_sent),
+        (Stat::Retransmissions, s.hca.retransmitted),
+        (Stat::Duplicates, s.hca.duplicates),
+        (Stat::OutOfSequence, s.hca.out_of_sequence),
+        (Stat::SendRefusals, s.hca.send_refusals),
+    ]
 }
 
 /// Private and proportional memory of this process in bytes.

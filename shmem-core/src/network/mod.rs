@@ -2,41 +2,40 @@
 //! what of this PE's memory is registered with the device.
 //!
 //! * [`settings`]: what users ask of devices and endpoints; [`wanted`]: of which device.
+//! * [`branches`]: more endpoints, for contexts that share no connections; [`progress`]: who serves an endpoint.
 //! * [`directory`]: where the others are.
 //! * [`register`]: what peers can access, and [`limits`]: whether there is memory for it.
 
+mod branches;
 mod directory;
 mod limits;
+mod progress;
 mod register;
 mod settings;
 mod wanted;
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig};
 use shmem_ib::device::{self, Device, Opened};
+use shmem_ib::soft::SoftConfig;
 use shmem_ib::verbs::Hca;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{Settings, Transport};
 use shmem_node::sys;
 
+pub(crate) use self::branches::Branch;
+use self::branches::Branches;
 use self::directory::AddressTable;
+use self::progress::Progress;
 use self::register::{Registrar, Shape};
 use crate::collectives::compares;
 use crate::error::Error;
 use crate::fault;
 use crate::pmi::{Book, Identity};
 use crate::told::OfEndpoint;
-
-/// How long the progress thread sleeps when nothing happens. Only a bound: packets, timers and
-/// [`Network::stop`] wake it.
-const IDLE: Duration = Duration::from_secs(3600);
-
-/// Stack of the progress thread: it runs the endpoint's state machines and nothing of the user's.
-const STACK: usize = 256 << 10;
 
 /// Who may sleep until memory changes that this PE's HCA writes for other nodes: this PE, and with
 /// XRC, where requests for all PEs of the node come in through any of them, the whole node.
@@ -64,7 +63,9 @@ pub(crate) struct Network {
     /// What of this PE's segment peers can access, and how it is cut, as all PEs' segments are.
     pub(crate) registrar: Registrar,
     notices_inbound: bool,
-    stop: Arc<AtomicBool>,
+    progress: Progress,
+    pub(crate) branches: Branches,
+    adapter: &'static Adapter,
 }
 
 /// The network device of a PE. It is opened once in a process, and serves one endpoint after the other.
@@ -74,6 +75,10 @@ pub(crate) struct Adapter {
     device: Arc<Device>,
     /// Why it is this one.
     why: String,
+    /// How a software HCA of this PE is to be.
+    soft: SoftConfig,
+    /// Those of branches.
+    beside: Mutex<Vec<Option<Arc<Device>>>>,
 }
 
 fn failed(e: &dyn std::fmt::Display) -> Error {
@@ -100,7 +105,26 @@ impl Adapter {
             me,
             device: Arc::new(device),
             why,
+            soft,
+            beside: Mutex::default(),
         })
+    }
+
+    /// The device of a branch; opened once, as the first is.
+    fn beside(&self, index: usize) -> Result<Arc<Device>, Error> {
+        let mut all = self.beside.lock().unwrap_or_else(|e| e.into_inner());
+        if all.len() <= index {
+            all.resize(index + 1, None);
+        }
+        if let Some(device) = &all[index] {
+            return Ok(Arc::clone(device));
+        }
+        let seed = random()?;
+        let mut soft = SoftConfig { seed, ..self.soft };
+        // They are not to lose the same packets.
+        soft.faults.seed ^= seed;
+        let device = self.device.beside(&soft).map_err(|e| failed(&e))?;
+        Ok(Arc::clone(all[index].insert(Arc::new(device))))
     }
 
     fn local(&self) -> usize {
@@ -123,7 +147,7 @@ impl Network {
     /// without an `identity` the job's comes with them. So many bytes of static data lie in this PE's segment.
     pub(crate) fn open(
         settings: &Settings,
-        adapter: &Adapter,
+        adapter: &'static Adapter,
         xrc: Option<OwnedFd>,
         book: Book,
         identity: Option<Identity>,
@@ -156,7 +180,9 @@ impl Network {
             endpoint,
             registrar,
             notices_inbound,
-            stop: Arc::new(AtomicBool::new(false)),
+            progress: Progress::default(),
+            branches: Branches::new(settings::shares(settings)),
+            adapter,
         };
         network.begin_life(settings, adapter, book);
         Ok(network)
@@ -178,7 +204,7 @@ impl Network {
             self.endpoint.set_identity(job_id, job_key);
         }
         self.registrar.forget();
-        self.stop.store(false, Ordering::Relaxed);
+        self.branches.begin_life();
         self.begin_life(settings, adapter, book);
         Ok(())
     }
@@ -219,39 +245,38 @@ impl Network {
 
     /// Starts the thread that answers while the program computes.
     pub(crate) fn start_progress_thread(&self) -> Result<(), Error> {
-        let (endpoint, stop) = (self.endpoint.clone(), self.stop.clone());
-        sys::spawn_thread(STACK, move || {
-            while !stop.load(Ordering::Relaxed) {
-                endpoint.progress_wait(IDLE);
-            }
-        })
-        .map_err(|source| Error::Os {
-            what: "start the progress thread",
-            source,
-        })
+        self.progress.start(&self.endpoint)
     }
 
-    /// Closes the endpoint, after a barrier of all PEs. The progress thread ends when it next
+    /// How many PEs there is a connection with, whoever asked for it and whichever context uses it.
+    pub(crate) fn connected_pes(&self) -> u64 {
+        let mut all = self.endpoint.connected_peers();
+        for branch in self.branches.open_ones() {
+            all.extend(branch.endpoint.connected_peers());
+        }
+        all.sort_unstable();
+        all.dedup();
+        all.len() as u64
+    }
+
+    /// A branch for a context, if there is one left.
+    pub(crate) fn branch(&self) -> Option<&Branch> {
+        self.branches.take(self.adapter, &self.endpoint)
+    }
+
+    /// Closes the endpoint and its branches, after a barrier of all PEs. The progress thread ends when it next
     /// wakes; it is not woken for that, because most often the whole process ends now.
     pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.progress.stop();
+        self.branches.stop();
         self.endpoint.close();
     }
 
-    /// Whether the progress thread has ended. It shares the device with that of the next
-    /// endpoint, from which it must not take events.
-    fn progress_thread_has_ended(&self) -> bool {
-        Arc::strong_count(&self.stop) == 1
-    }
-
-    /// Has the progress thread of an endpoint that was stopped end, and waits for that. An init that has
+    /// Has the progress threads of an endpoint that was stopped end, and waits for that. An init that has
     /// failed may have left the endpoint open.
-    pub(crate) fn end_progress_thread(&self, adapter: &Adapter) {
-        self.stop.store(true, Ordering::Relaxed);
+    pub(crate) fn end_progress_threads(&self) {
         self.endpoint.abort();
-        while !self.progress_thread_has_ended() {
-            adapter.device.wake();
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        self.progress.end(|| self.adapter.device.wake());
+        self.branches.end_progress();
     }
 }

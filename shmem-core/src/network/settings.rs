@@ -16,7 +16,7 @@ use shmem_ib::verbs::timeouts::{ack_timeout_code, rnr_timer_code};
 use shmem_ib::verbs::{Fabric, Lane, Mtu, Pkey};
 use shmem_node::own_address;
 use shmem_node::segment::NodeView;
-use shmem_node::settings::{self, Settings, StreamChoice};
+use shmem_node::settings::{self, CtxQps, Settings, StreamChoice};
 
 use super::register;
 use super::wanted::{options, wanted};
@@ -26,6 +26,10 @@ use crate::pmi::Identity;
 /// Operations under way per connection on a device. It takes the memory for all of them when the
 /// queue pair is made, with room for inline payloads 1 KiB each and more; enough to keep a link busy.
 const DEVICE_SQ_DEPTH: u32 = 64;
+
+/// Contexts at a time that may have connections of their own if the settings say nothing: they are asked for
+/// by the program, which knows what it does.
+const ASKED_FOR: u32 = 16;
 
 /// The software HCA of PE `me`.
 pub(super) fn software_hca(
@@ -140,7 +144,7 @@ pub(super) fn endpoint(
         identity_later: identity.is_none(),
         connect_deadline: settings.connect_timeout,
         linger: settings.linger,
-        max_qps: settings.max_qps,
+        max_qps: shares(settings).main,
         spin_rounds: view.spins(),
         sq_depth: match fabric {
             Fabric::Soft => defaults.sq_depth,
@@ -156,6 +160,42 @@ pub(super) fn endpoint(
             Fabric::Roce | Fabric::InfiniBand => defaults.hold,
         },
         ..defaults
+    }
+}
+
+/// Who may have how many queue pairs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shares {
+    /// Contexts at a time that have connections of their own.
+    pub(super) branches: u32,
+    /// Whether those that one thread at a time uses get them without having asked.
+    pub(super) unasked: bool,
+    /// Queue pairs of each of them, and of all other contexts together; 0: no limit.
+    pub(super) each: u32,
+    pub(super) main: u32,
+}
+
+/// What contexts get of the queue pairs of a PE. Those with connections of their own have equal shares of a
+/// limit, as all others together have, who get what is left over as well.
+pub(super) fn shares(settings: &Settings) -> Shares {
+    let all = settings.max_qps;
+    let xrc = settings.transport == settings::Transport::Xrc;
+    let (most, unasked) = match settings.ctx_qps {
+        CtxQps::Auto if all > 0 => (0, false),
+        CtxQps::Auto => (ASKED_FOR, false),
+        CtxQps::Most(most) => (most, true),
+    };
+    let branches = match (xrc, all) {
+        (true, _) => 0,
+        (false, 0) => most,
+        (false, all) => most.min(all - 1),
+    };
+    let each = all / (branches + 1);
+    Shares {
+        branches,
+        unasked,
+        each,
+        main: all - branches * each,
     }
 }
 
@@ -185,6 +225,34 @@ fn mtu(bytes: u32) -> Mtu {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn contexts_with_their_own_connections_share_a_limit() {
+        let shares = |given: &[(&str, &str)]| {
+            let lookup = |name: &str| {
+                let found = given.iter().find(|(n, _)| *n == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let Shares {
+                branches,
+                unasked,
+                each,
+                main,
+            } = shares(&Settings::parse(lookup).unwrap());
+            (branches, unasked, each, main)
+        };
+        let (qps, most) = ("SHMEM_CTX_QPS", "SHMEM_MAX_QPS");
+        assert_eq!(shares(&[]), (16, false, 0, 0));
+        assert_eq!(shares(&[(qps, "0")]), (0, true, 0, 0));
+        assert_eq!(shares(&[(qps, "3")]), (3, true, 0, 0));
+        assert_eq!(shares(&[(most, "10")]), (0, false, 10, 10));
+        assert_eq!(shares(&[(most, "10"), (qps, "3")]), (3, true, 2, 4));
+        // One is left to all others.
+        assert_eq!(shares(&[(most, "2"), (qps, "3")]), (1, true, 1, 1));
+        assert_eq!(shares(&[(most, "1"), (qps, "3")]), (0, true, 1, 1));
+        let xrc = ("SHMEM_TRANSPORT", "xrc");
+        assert_eq!(shares(&[xrc, (qps, "3")]), (0, true, 0, 0));
+    }
 
     #[test]
     fn times_and_retries_are_those_of_the_settings() {

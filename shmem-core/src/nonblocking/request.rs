@@ -143,7 +143,7 @@ impl<B: Buffer, M: Mode> Request<'_, B, M> {
         if let Some(point) = &self.until
             && self
                 .rt()
-                .is_none_or(|rt| rt.far(|net| net.context(self.ctx.ctx.id()).is_past(point)))
+                .is_none_or(|rt| rt.far(|net| self.ctx.ctx.stream().on(net).is_past(point)))
         {
             self.until = None;
         }
@@ -160,7 +160,7 @@ impl<B: Buffer, M: Mode> Request<'_, B, M> {
         if let Some(point) = self.until.take()
             && let Some(rt) = self.rt()
         {
-            rt.far(|net| net.context(self.ctx.ctx.id()).wait_for(&point));
+            rt.far(|net| self.ctx.ctx.stream().on(net).wait_for(&point));
         }
     }
 
@@ -215,7 +215,7 @@ impl<'c, M: Mode> Start<'c, M> {
         let (rt, pe) = (ctx.rt(), ctx.in_job(pe));
         let until = match rt.is_near(pe) {
             true => None,
-            false => rt.far(|net| Ok(net.context(ctx.id()).point(pe as u32))),
+            false => rt.far(|net| Ok(ctx.stream().on(net).point(pe as u32))),
         };
         Request {
             ctx: context,

@@ -12,9 +12,9 @@ pub(crate) use self::strided::copy_blocks;
 pub(crate) use self::strided::put_blocks_signal;
 pub use self::strided::{Blocks, get_blocks, put_blocks};
 
-use shmem_ib::connect::endpoint::{ContextId, Source};
+use shmem_ib::connect::endpoint::Source;
 
-use crate::context::{self, Ctx};
+use crate::context::{self, Ctx, Stream};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
@@ -76,7 +76,7 @@ impl Ctx {
             Place::Near(to) => unsafe { to.put(source, bytes) },
             // SAFETY: by the caller.
             Place::Far(pe) => unsafe {
-                rt.put_far(self.id(), dest, source, bytes, pe, completion);
+                rt.put_far(self.stream(), dest, source, bytes, pe, completion);
             },
         }
     }
@@ -101,7 +101,9 @@ impl Ctx {
             // SAFETY: by the caller.
             Place::Near(from) => unsafe { from.get(dest, bytes) },
             // SAFETY: by the caller.
-            Place::Far(pe) => unsafe { rt.get_far(self.id(), dest, source, bytes, pe, completion) },
+            Place::Far(pe) => unsafe {
+                rt.get_far(self.stream(), dest, source, bytes, pe, completion)
+            },
         }
     }
 }
@@ -114,7 +116,7 @@ impl Runtime {
     #[cold]
     pub(crate) unsafe fn put_far(
         &self,
-        id: ContextId,
+        stream: Stream,
         dest: Sym,
         source: *const u8,
         bytes: usize,
@@ -131,7 +133,7 @@ impl Runtime {
             } = piece;
             // SAFETY: by the caller.
             kept |= self.far(|net| unsafe {
-                let (net, stays) = (net.context(id), completion.of_source());
+                let (net, stays) = (stream.on(net), completion.of_source());
                 net.put(pe as u32, part, offset, source.add(at), len, stays)
             });
         }
@@ -143,7 +145,7 @@ impl Runtime {
     #[cold]
     unsafe fn get_far(
         &self,
-        id: ContextId,
+        stream: Stream,
         dest: *mut u8,
         source: Sym,
         bytes: usize,
@@ -159,7 +161,7 @@ impl Runtime {
             } = piece;
             // SAFETY: by the caller.
             self.far(|net| unsafe {
-                let net = net.context(id);
+                let net = stream.on(net);
                 let waits = completion != Completion::AtQuiet;
                 net.get(pe as u32, part, offset, dest.add(at), len, waits)
             });
@@ -219,7 +221,7 @@ impl Runtime {
     /// Completes the runtime's own messages.
     pub(crate) fn quiet_raw(&self) {
         if self.network.is_some() {
-            self.far(|net| net.context(context::RUNTIME).quiet());
+            self.far(|net| context::RUNTIME.on(net).quiet());
         }
     }
 

@@ -127,7 +127,7 @@ impl Ctx {
             // SAFETY: by the caller; what is not copied at once is waited for below.
             kept |= unsafe {
                 rt.put_far(
-                    self.id(),
+                    self.stream(),
                     dest.at(to),
                     source.add(from),
                     blocks.bytes,

@@ -1,4 +1,8 @@
-//! Which datagrams are let in: those of this job, for this PE, of another PE of the job.
+//! Which datagrams are let in: those of this job, for this endpoint, of another PE of the job.
+//!
+//! Endpoints have numbers in connection messages. The one that a PE has published has the PE's; its
+//! branches follow at distances of the number of PEs (`number_of`), so that whoever is asked for a
+//! connection by a branch takes that for one more peer, and needs to know no more of branches.
 
 #![forbid(unsafe_code)]
 
@@ -26,26 +30,51 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// The codec of the job, and who this PE is in it.
+/// Most branches of one PE.
+pub const MAX_BRANCHES: u32 = 64;
+
+/// The number of an endpoint in connection messages; `None` if there is none that great. Branch 0 is the
+/// endpoint that peers know.
+#[must_use]
+pub const fn number_of(pe: u32, branch: u32, n_pes: u32) -> Option<u32> {
+    match n_pes.checked_mul(branch) {
+        Some(before) => before.checked_add(pe),
+        None => None,
+    }
+}
+
+/// The codec of the job, and who this endpoint is in it.
 #[derive(Clone, Debug)]
 pub(super) struct Admission {
     codec: Codec,
-    pe: u32,
+    number: u32,
     n_pes: u32,
 }
 
 impl Admission {
-    pub(super) fn new(identity: &Identity, pe: u32) -> Self {
+    pub(super) fn new(identity: &Identity, number: u32) -> Self {
         Self {
             codec: Codec::new(&identity.job_id, identity.job_key),
-            pe,
+            number,
             n_pes: identity.n_pes,
         }
     }
 
-    /// This PE.
-    pub(super) fn pe(&self) -> u32 {
-        self.pe
+    /// This endpoint.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether connections with the endpoint of this number are for this one. Nobody asks branches, so they
+    /// know each other not.
+    fn is_peer(&self, number: u32) -> bool {
+        let branch = |number: u32| number / self.n_pes;
+        let other = number % self.n_pes != self.number % self.n_pes;
+        let most = match branch(self.number) {
+            0 => MAX_BRANCHES,
+            _ => 0,
+        };
+        other && branch(number) <= most
     }
 
     /// The message in `bytes`; what is refused is counted.
@@ -59,11 +88,11 @@ impl Admission {
             DecodeError::BadMac => stats.bad_mac += 1,
             _ => stats.malformed += 1,
         })?;
-        if message.dst_pe != self.pe {
+        if message.dst_pe != self.number {
             stats.wrong_pe += 1;
             return Err(DecodeError::Field("destination PE"));
         }
-        if message.src_pe >= self.n_pes || message.src_pe == self.pe {
+        if !self.is_peer(message.src_pe) {
             stats.wrong_pe += 1;
             return Err(DecodeError::Field("source PE"));
         }

@@ -14,7 +14,7 @@ use shmem_verbs::{AddressVector, Mtu, Psn, Qpn};
 /// What this PE brings to every connection.
 #[derive(Clone, Debug)]
 pub struct Local {
-    /// Number of this PE.
+    /// Number of this PE, or of a [branch](crate::admission::number_of) of it.
     pub pe: u32,
     /// Where it takes connection messages.
     pub ud: UdAddress,

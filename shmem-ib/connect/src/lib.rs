@@ -49,7 +49,7 @@
 //! budgets of losses and repetitions, and for more in random networks.
 
 mod address;
-mod admission;
+pub mod admission;
 pub mod atomic;
 pub mod endpoint;
 pub mod handshake;

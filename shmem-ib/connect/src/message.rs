@@ -220,9 +220,9 @@ pub enum Body {
 /// One datagram.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Message {
-    /// Who sent it.
+    /// Who sent it: a PE, or the [number](crate::admission::number_of) of a branch.
     pub src_pe: u32,
-    /// Whom it is for.
+    /// Whom it is for; the same.
     pub dst_pe: u32,
     /// The sender's queue pair. In a WAIT there is none, in a BYE there may be none for this peer. An
     /// ASK has its own number, and so has its answer.

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 #[cfg(feature = "verbs")]
 use crate::ibv::VerbsHca;
-use shmem_soft::SoftHca;
+use shmem_soft::{SoftConfig, SoftHca};
 use shmem_verbs::{
     Access, Completion, Counters, Cq, Fabric, Failure, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn,
     RecvWr, SendWr, Srq, SrqInit, SrqNum, VerbsError, Wake, Xrcd,
@@ -51,6 +51,34 @@ pub enum Device {
     Verbs(VerbsHca),
 }
 
+impl Device {
+    /// Another HCA at the same port, which shares no lock and no queue with this one: a software HCA as `soft`
+    /// says, or on a device more of its queues.
+    ///
+    /// # Errors
+    /// There is no port, descriptor or queue left for it.
+    pub fn beside(&self, soft: &SoftConfig) -> Result<Self, BesideError> {
+        match self {
+            Self::Soft(_) => Ok(Self::Soft(SoftHca::open(soft)?)),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(hca) => Ok(Self::Verbs(hca.beside()?)),
+        }
+    }
+}
+
+/// Why there is no more than one HCA at a port.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BesideError {
+    /// The software HCA does not open.
+    #[error(transparent)]
+    Soft(#[from] VerbsError),
+    /// The device refuses.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] ibv::SysError),
+}
+
 /// Implements [`Hca`] by calls to the device that is there. They are always inlined: an operation
 /// costs one predictable branch more at most, and no call.
 macro_rules! delegate {
@@ -59,6 +87,14 @@ macro_rules! delegate {
         unsafe { $( fn $uname:ident(&self $(, $uarg:ident: $uty:ty)*) -> $uret:ty; )* }
     ) => {
         impl Hca for Device {
+            fn shares_memory(&self, other: &Self) -> bool {
+                match (self, other) {
+                    #[cfg(feature = "verbs")]
+                    (Self::Verbs(hca), Self::Verbs(other)) => hca.shares_memory(other),
+                    _ => false,
+                }
+            }
+
             $(
                 #[inline(always)]
                 fn $name(&self $(, $arg: $ty)*) $(-> $ret)? {

@@ -1,6 +1,7 @@
 //! Endpoints over software HCAs on the loopback, with threads as PEs: connections on demand,
 //! one-sided operations, completion, faults and errors.
 
+mod branches;
 mod contexts;
 mod errors;
 mod eviction;

@@ -1,10 +1,11 @@
 //! Several endpoints in a network that loses, repeats, delays and reorders, with slow starters
-//! and deaths; everything follows from one seed.
+//! and deaths, and with branches, which are asked for nothing; everything follows from one seed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use shmem_ib::connect::UdAddress;
+use shmem_ib::connect::admission::number_of;
 use shmem_ib::connect::handshake::Phase;
 use shmem_ib::connect::interface::{Action, Failure, Local};
 use shmem_ib::connect::manager::{Identity, Manager};
@@ -43,6 +44,7 @@ pub(crate) struct Totals {
     repeated: u64,
     opened_towards_the_dead: u64,
     rc_delivered: u64,
+    opened_by_branches: u64,
     max_first_contact_ms: u64,
 }
 
@@ -60,6 +62,7 @@ impl Totals {
             ("losses", self.lost),
             ("repetitions", self.repeated),
             ("RC packets", self.rc_delivered),
+            ("connections of branches", self.opened_by_branches),
         ] {
             assert!(
                 count > 0 || self.runs < 1000,
@@ -148,10 +151,13 @@ impl World {
         world
     }
 
-    fn plan(&mut self, n: u32) {
+    fn plan(&mut self, n_pes: u32) {
         let slow_starts = self.rng.below(2) == 0;
         let deaths = self.rng.below(3) == 0;
         let together = self.rng.below(2) == 0;
+        // They are numbered behind the PEs.
+        let branches = [0, 1, 2][self.rng.below(3) as usize];
+        let n = number_of(n_pes - 1, branches, n_pes).expect("few") + 1;
         for pe in 0..n {
             self.endpoints.push(Endpoint {
                 manager: None,
@@ -160,7 +166,7 @@ impl World {
             self.start(pe, slow_starts);
         }
         for pe in 0..n {
-            for to in (0..n).filter(|to| *to != pe) {
+            for to in (0..n_pes).filter(|to| *to != pe % n_pes) {
                 if self.rng.below(3) > 0 {
                     let at = if together {
                         0
@@ -170,13 +176,13 @@ impl World {
                     self.at(at, Event::Connect { pe, to });
                 }
             }
-            if deaths && self.rng.below(3) == 0 {
+            if deaths && pe < n_pes && self.rng.below(3) == 0 {
                 let at = self.rng.below(HEAL / 2);
                 self.at(at, Event::Crash { pe });
             }
         }
         if self.verbose {
-            println!("{n} endpoints, {:?}", self.faults);
+            println!("{n} endpoints of {n_pes} PEs, {:?}", self.faults);
         }
     }
 
@@ -271,16 +277,23 @@ impl World {
             }
             Event::Ready { pe } => {
                 if let Some(manager) = &mut self.endpoints[pe as usize].manager {
-                    manager.ready(now, memory(pe));
+                    let memory = match pe < self.identity.n_pes {
+                        true => memory(pe),
+                        false => Memory::default(),
+                    };
+                    manager.ready(now, memory);
                 }
                 pe
             }
             Event::Crash { pe } => {
                 self.totals.crashes += 1;
-                if let Some(manager) = self.endpoints[pe as usize].manager.take() {
-                    self.totals.count(&manager);
+                let n = self.endpoints.len() as u32;
+                for number in (pe..n).step_by(self.identity.n_pes as usize) {
+                    if let Some(manager) = self.endpoints[number as usize].manager.take() {
+                        self.totals.count(&manager);
+                    }
+                    self.fabric.crash(number);
                 }
-                self.fabric.crash(pe);
                 return;
             }
         };
@@ -326,7 +339,10 @@ impl World {
                 }
                 Action::Opened => {
                     let way = manager.way(peer).expect("it is open");
-                    assert_eq!(way.segments[0].address >> 32, u64::from(peer));
+                    let memory = way.segments.first().map(|s| s.address >> 32);
+                    let is_pe = peer < self.identity.n_pes;
+                    assert_eq!(memory, is_pe.then_some(peer.into()));
+                    self.totals.opened_by_branches += u64::from(pe >= self.identity.n_pes);
                     let qpn = way.qpn;
                     let alive = self.fabric.open(pe, qpn);
                     self.totals.opened_towards_the_dead += u64::from(!alive);
@@ -385,6 +401,9 @@ impl World {
             let Some(manager) = &endpoint.manager else {
                 continue;
             };
+            let branch = |number: &u32| *number >= self.identity.n_pes;
+            let branches = manager.peers().into_iter().filter(branch).count();
+            assert!(!branch(&pe) || branches == 0, "{}", self.describe());
             for to in &endpoint.wants {
                 assert_eq!(
                     manager.phase(*to),
@@ -453,6 +472,7 @@ impl World {
         totals.repeated += t.repeated;
         totals.opened_towards_the_dead += t.opened_towards_the_dead;
         totals.rc_delivered += t.rc_delivered;
+        totals.opened_by_branches += t.opened_by_branches;
         totals.max_first_contact_ms = totals.max_first_contact_ms.max(t.max_first_contact_ms);
     }
 }

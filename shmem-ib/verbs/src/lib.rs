@@ -73,6 +73,16 @@ pub trait Hca: Send + Sync + 'static {
     /// The handle is not registered.
     fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError>;
 
+    /// Whether work requests of this HCA may name memory that `other` has registered: both are of one protection
+    /// domain.
+    fn shares_memory(&self, other: &Self) -> bool
+    where
+        Self: Sized,
+    {
+        let _ = other;
+        false
+    }
+
     /// Creates a completion queue that holds up to `depth` unpolled completions.
     ///
     /// A completion that finds the queue full is lost, and the HCA has failed

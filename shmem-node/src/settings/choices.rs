@@ -207,6 +207,15 @@ pub enum PmiCache {
     HcmabLru,
 }
 
+/// How many contexts have queue pairs of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CtxQps {
+    /// Some of those that ask for it.
+    Auto,
+    /// Up to so many that one thread at a time uses, or that ask for it.
+    Most(u32),
+}
+
 /// How long to poll before sleeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spin {
@@ -363,6 +372,17 @@ pub(super) fn spin(text: &str) -> Result<Spin, ValueError> {
         .parse()
         .map(Spin::Polls)
         .map_err(|_| ValueError::NotANumber)
+}
+
+pub(super) fn ctx_qps(text: &str) -> Result<CtxQps, ValueError> {
+    if text.trim().eq_ignore_ascii_case("auto") {
+        return Ok(CtxQps::Auto);
+    }
+    match text.trim().parse() {
+        Ok(most @ 0..=64) => Ok(CtxQps::Most(most)),
+        Ok(_) => Err(ValueError::OutOfRange),
+        Err(_) => Err(ValueError::NotANumber),
+    }
 }
 
 pub(super) fn tree_degree(text: &str) -> Result<u32, ValueError> {

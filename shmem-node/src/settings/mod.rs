@@ -10,8 +10,9 @@ mod value;
 mod withheld;
 
 pub use choices::{
-    AllocationChoice, Atomics, Batch, Connect, CoreFile, HeapCommit, HeapPages, HeapRegister,
-    LauncherChoice, Pmi, PmiCache, STORE_MAX, Spawn, Spin, StaticsSize, StoreKind, Transport,
+    AllocationChoice, Atomics, Batch, Connect, CoreFile, CtxQps, HeapCommit, HeapPages,
+    HeapRegister, LauncherChoice, Pmi, PmiCache, STORE_MAX, Spawn, Spin, StaticsSize, StoreKind,
+    Transport,
 };
 pub use hca::{HcaChoice, HcaPort};
 pub use soft::{Faults, StreamChoice};
@@ -156,6 +157,9 @@ settings! {
     max_qps: u32 = "0", "SHMEM_MAX_QPS",
         "a number, or 0 for no limit", value::count,
         "Connections to PEs on other nodes that a PE may have at a time; the least recently used ones are closed for others. Without effect over XRC.";
+    ctx_qps: CtxQps = "auto", "SHMEM_CTX_QPS",
+        "auto, or a number up to 64", choices::ctx_qps,
+        "Private and serialized contexts that may have queue pairs of their own at a time, so that their quiet waits for nobody else's operations; those beyond the number share the others' queue pairs. With SHMEM_MAX_QPS each of them has an equal share of that number. auto: only contexts for which a Rust program asks, at most 16, and none where SHMEM_MAX_QPS is set. None over XRC.";
     linger: Duration = "500ms", "SHMEM_LINGER",
         "a time such as 500ms or 2s", value::duration,
         "How long a leaving PE waits for silent peers that have not taken leave.";
@@ -536,6 +540,23 @@ mod tests {
         let text = with("SHMEM_CONNECT", "maybe").unwrap_err().to_string();
         for part in ["SHMEM_CONNECT=maybe", "ondemand or static"] {
             assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn contexts_with_their_own_queue_pairs_are_few() {
+        let most = |text: &str| {
+            let given = |name: &str| (name == "SHMEM_CTX_QPS").then(|| text.to_owned());
+            Settings::parse(given).map(|settings| settings.ctx_qps)
+        };
+        assert_eq!(most(" Auto"), Ok(CtxQps::Auto));
+        assert_eq!(
+            (most("0"), most("64")),
+            (Ok(CtxQps::Most(0)), Ok(CtxQps::Most(64)))
+        );
+        assert_eq!(most("65").unwrap_err().reason, ValueError::OutOfRange);
+        for bad in ["-1", "", "all"] {
+            assert_eq!(most(bad).unwrap_err().reason, ValueError::NotANumber);
         }
     }
 

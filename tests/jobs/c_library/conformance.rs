@@ -45,6 +45,7 @@ layouts! {
     grow: "-np 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
     lossy: "-np 4 --nodes 2", "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=7";
     owner: "-np 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
+    own_connections: "-np 5 --nodes 3", "SHMEM_CTX_QPS" = "3";
     xrc: "-np 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";
 }
 

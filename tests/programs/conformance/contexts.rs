@@ -1,31 +1,54 @@
-//! Contexts: what completes with which, what orders what, how many there may be.
+//! Contexts: what completes with which, what orders what, how many there may be; with connections of their own
+//! and without.
 
 use shmem::raw::{Ctx, CtxOptions, MAX_CONTEXTS};
 use shmem::{
-    Cmp, Error, Team, alloc, atomic_fetch, barrier_all, context, free, g, get, my_pe, n_pes, p,
-    pe_quiet, put, quiet, wait_until,
+    Cmp, ContextBuilder, Error, Team, alloc, atomic_fetch, barrier_all, context, free, g, get,
+    my_pe, n_pes, p, pe_quiet, put, quiet, wait_until,
 };
 
 use crate::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
-    ("contexts_complete_separately", contexts_complete_separately),
+    ("contexts_complete_separately", || {
+        contexts_complete_separately(context())
+    }),
+    ("own_contexts_complete_separately", || {
+        contexts_complete_separately(context().own_connections())
+    }),
     ("quiet_towards_some", quiet_towards_some),
-    ("contexts_order_their_own", contexts_order_their_own),
-    ("dropping_completes", dropping_completes),
+    ("contexts_order_their_own", || {
+        contexts_order_their_own(context())
+    }),
+    ("own_contexts_order_their_own", || {
+        contexts_order_their_own(context().own_connections())
+    }),
+    ("dropping_completes", || dropping_completes(context())),
+    ("own_dropping_completes", || {
+        dropping_completes(context().own_connections())
+    }),
     ("contexts_run_out", contexts_run_out),
-    ("a_context_per_thread", a_context_per_thread),
-    ("contexts_do_everything", contexts_do_everything),
+    ("a_context_per_thread", || a_context_per_thread(context())),
+    ("own_a_context_per_thread", || {
+        a_context_per_thread(context().own_connections())
+    }),
+    ("contexts_do_everything", || {
+        contexts_do_everything(context())
+    }),
+    ("own_contexts_do_everything", || {
+        contexts_do_everything(context().own_connections())
+    }),
     ("contexts_of_teams", contexts_of_teams),
+    ("connections_come_back", connections_come_back),
 ];
 
 /// Several contexts write to several PEs in turn; what one of them completes is there, whatever the
 /// others have under way.
-fn contexts_complete_separately() {
+fn contexts_complete_separately(new: ContextBuilder) {
     const CTXS: usize = 5;
     const LONG: usize = 30_000;
     let (me, n) = (my_pe(), n_pes());
-    let ctxs: Vec<_> = (0..CTXS).map(|_| context().create().unwrap()).collect();
+    let ctxs: Vec<_> = (0..CTXS).map(|_| new.clone().create().unwrap()).collect();
     let words = alloc::<u64>(CTXS * n).unwrap();
     let bulk = alloc::<u8>(LONG).unwrap();
     let source = vec![7; LONG];
@@ -86,13 +109,13 @@ fn quiet_towards_some() {
 }
 
 /// On one context data, fence, flag; on another one traffic that has nothing to do with it.
-fn contexts_order_their_own() {
+fn contexts_order_their_own(new: ContextBuilder) {
     const LEN: usize = 500;
     let (me, n) = (my_pe(), n_pes());
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let (ctx, other) = (
-        context().create().unwrap(),
-        context().nostore().create().unwrap(),
+        new.clone().create().unwrap(),
+        new.nostore().create().unwrap(),
     );
     let data = alloc::<u32>(LEN).unwrap();
     let sums = alloc::<u32>(2).unwrap();
@@ -122,12 +145,12 @@ fn contexts_order_their_own() {
     free(data).unwrap();
 }
 
-fn dropping_completes() {
+fn dropping_completes(new: ContextBuilder) {
     const LEN: usize = 20_000;
     let (me, n) = (my_pe(), n_pes());
     let (there, source) = (alloc::<u64>(LEN).unwrap(), vec![me as u64 + 5; LEN]);
     let right = (me + 1) % n;
-    let ctx = context().private().create().unwrap();
+    let ctx = new.private().create().unwrap();
     // SAFETY: the source is left alone until the context is gone.
     unsafe { ctx.put_nbi(there, &source, right) };
     drop(ctx);
@@ -165,7 +188,7 @@ fn contexts_run_out() {
 }
 
 /// Each thread counts on its own context, and completes only what it has started.
-fn a_context_per_thread() {
+fn a_context_per_thread(new: ContextBuilder) {
     const THREADS: usize = 4;
     const EACH: u64 = 30;
     let (me, n) = (my_pe(), n_pes());
@@ -173,9 +196,9 @@ fn a_context_per_thread() {
     let shared = context().create().unwrap();
     std::thread::scope(|s| {
         for t in 0..THREADS {
-            let shared = &shared;
+            let (shared, new) = (&shared, new.clone());
             s.spawn(move || {
-                let ctx = context().private().create().unwrap();
+                let ctx = new.private().create().unwrap();
                 let mine = counts.elem(t * n + me);
                 for round in 1..=EACH {
                     let pe = (me + t + round as usize) % n;
@@ -196,6 +219,36 @@ fn a_context_per_thread() {
     barrier_all();
     free(sum).unwrap();
     free(counts).unwrap();
+}
+
+/// They have connections for themselves as far as the job allows, which differs with the layout; what was given
+/// back is had again. Beyond the number contexts share, and work.
+fn connections_come_back() {
+    let (me, n) = (my_pe(), n_pes());
+    let words = alloc::<u64>(n).unwrap();
+    let right = (me + 1) % n;
+    let mut most = None;
+    for round in 1..=3 {
+        let new = || context().private().own_connections().create().unwrap();
+        let all: Vec<_> = (0..70).map(|_| new()).collect();
+        let own = all.iter().filter(|ctx| ctx.owns_connections()).count();
+        assert_eq!(*most.get_or_insert(own), own, "round {round}");
+        assert!(own <= 64, "{own}");
+        for ctx in all.iter().step_by(9) {
+            ctx.atomic_add(words.elem(me), 1, right);
+            ctx.quiet();
+        }
+        assert_eq!(g(words.elem(me), right), round * 8);
+        assert!(
+            !context()
+                .shared_connections()
+                .create()
+                .unwrap()
+                .owns_connections()
+        );
+    }
+    barrier_all();
+    free(words).unwrap();
 }
 
 /// PEs of a team's context have the numbers that they have in the team, here counted backwards.
@@ -240,10 +293,10 @@ fn contexts_of_teams() {
 
 /// Every kind of operation on a context that is not the default one, and sessions, which promise
 /// nothing.
-fn contexts_do_everything() {
+fn contexts_do_everything(new: ContextBuilder) {
     let (me, n) = (my_pe(), n_pes());
     let pe = (me + n / 2) % n;
-    let ctx = context().create().unwrap();
+    let ctx = new.create().unwrap();
     ctx.session_start(true, Some(100));
     let cells = alloc::<i64>(4 * n).unwrap();
     let mine = cells.at(4 * me..4 * me + 4);

@@ -186,6 +186,8 @@ impl Pool {
 pub(super) struct LocalSegment {
     pub(super) id: u8,
     pub(super) mr: Mr,
+    /// The registration is another endpoint's.
+    pub(super) lent: bool,
 }
 
 impl LocalSegment {

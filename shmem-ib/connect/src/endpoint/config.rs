@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::UdAddress;
+#[cfg(doc)]
+use crate::admission::MAX_BRANCHES;
+use crate::admission::number_of;
 use crate::interface::Local;
 use crate::manager::Identity;
 use crate::retry::RetryPolicy;
@@ -59,6 +62,8 @@ pub struct EndpointConfig {
     pub pe: u32,
     /// PEs in the job.
     pub n_pes: u32,
+    /// 0, or the number of a [branch](super::Endpoint::branch), at most [`MAX_BRANCHES`].
+    pub branch: u32,
     /// How peers are reached.
     pub transport: Transport,
     /// Who executes atomics.
@@ -123,6 +128,7 @@ impl Default for EndpointConfig {
         Self {
             pe: 0,
             n_pes: 1,
+            branch: 0,
             transport: Transport::Rc,
             atomics: Atomics::Auto,
             job_id: [0; 16],
@@ -157,10 +163,23 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
+    /// This endpoint in connection messages, and in what peers are told over connections.
+    pub(super) const fn number(&self) -> u32 {
+        match number_of(self.pe, self.branch, self.n_pes) {
+            Some(number) => number,
+            None => panic!("checked when the endpoint is made"),
+        }
+    }
+
+    /// The PE of a peer, which may be a branch.
+    pub(super) const fn pe_of(&self, number: u32) -> u32 {
+        number % self.n_pes
+    }
+
     /// What this PE brings to every connection; it takes connection messages at `ud`.
     pub(super) fn local(&self, ud: UdAddress, port: &PortInfo) -> Local {
         Local {
-            pe: self.pe,
+            pe: self.number(),
             ud,
             mtu: port.active_mtu,
             max_rd_atomic: self.max_rd_atomic.min(port.max_rd_atomic).max(1),

@@ -14,6 +14,7 @@ use super::config::{Directory, EndpointConfig, Transport};
 use super::connecting::domain::XrcDomain;
 use super::connecting::ud::{SEND_SLOTS, UdPort};
 use super::error::ConnError;
+use super::lock::Endpoint;
 use super::operations::accounts::{Accounts, Gauge};
 use super::operations::held::Held;
 use super::operations::put_get::copied_on;
@@ -29,7 +30,7 @@ use shmem_verbs::{Completion, Cq, Hca, Qpn};
 /// A datagram and its length.
 type Sealed = ([u8; MAX_LEN], usize);
 
-pub(super) struct Driver<H> {
+pub(super) struct Driver<H: Hca> {
     pub(super) hca: Arc<H>,
     pub(super) cq: Cq,
     /// Where completions are taken to; empty before the first poll, and during one.
@@ -60,6 +61,8 @@ pub(super) struct Driver<H> {
     /// Peers whose connection is being drained, when operations have completed.
     pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
+    /// Other endpoints of this PE that begin connections, and are closed with this one.
+    pub(super) branches: Vec<Arc<Endpoint<H>>>,
     /// Datagrams that wait for the job's identity, without which nobody can say what they are;
     /// `None` once that is known.
     pub(super) sealed: Option<Vec<Sealed>>,
@@ -179,6 +182,7 @@ impl<H: Hca> Driver<H> {
             silent: 0,
             attention: Vec::new(),
             directory: None,
+            branches: Vec::new(),
             sealed,
             in_flight: 0,
             telling,
@@ -243,7 +247,9 @@ impl<H: Hca> Driver<H> {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    pub(super) fn describe(&self, pe: u32) -> String {
+    /// How to call the peer of a number, which may be a branch of a PE.
+    pub(super) fn describe(&self, number: u32) -> String {
+        let pe = self.config.pe_of(number);
         self.directory
             .as_ref()
             .map_or_else(|| format!("PE {pe}"), |d| d.describe(pe))

@@ -23,6 +23,8 @@
 //! From then on every call gives the failure. A program that is in no call is told by
 //! [`Endpoint::on_failure`].
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::atomics::lines::Composer;
@@ -50,7 +52,34 @@ impl<H: Hca> Endpoint<H> {
     /// none.
     ///
     /// [`EndpointConfig::linger`]: super::EndpointConfig::linger
+    ///
+    /// Its [branches](Self::branch) are closed, too: by who makes progress on them, at the same time.
     pub fn close(&self) {
+        let branches = self.part();
+        for branch in &branches {
+            // Their operations may use registrations of this endpoint.
+            branch.lock().complete_operations();
+        }
+        self.close_alone();
+        for branch in branches {
+            // Waits for who does it, or does it if nobody came by.
+            branch.close_alone();
+        }
+    }
+
+    /// Has the branches closed by who makes progress on them. Two PEs that went through their endpoints one
+    /// after the other could wait for each other.
+    fn part(&self) -> Vec<Arc<Self>> {
+        let branches = self.lock().branches.clone();
+        for branch in &branches {
+            // ORDERING(parting): pairs with `progress_wait`, which is woken after it.
+            branch.parting.store(true, Ordering::Release);
+            branch.hca.wake();
+        }
+        branches
+    }
+
+    fn close_alone(&self) {
         let mut locked = self.lock();
         if locked.closing {
             locked.until_closed(Duration::MAX);
@@ -64,9 +93,15 @@ impl<H: Hca> Endpoint<H> {
     }
 
     /// Ends the endpoint at once and tells nobody, as if the process had died: for one that
-    /// fails, and whose peers are not to wait for it. Operations under way are forgotten.
+    /// fails, and whose peers are not to wait for it. Operations under way are forgotten. Its branches end, too.
     pub fn abort(&self) {
-        self.lock().end();
+        let mut locked = self.lock();
+        let branches = std::mem::take(&mut locked.branches);
+        locked.end();
+        drop(locked);
+        for branch in branches {
+            branch.abort();
+        }
     }
 }
 
@@ -193,7 +228,7 @@ impl<H: Hca> Driver<H> {
                 owner.release(&*self.hca);
             }
         }
-        for segment in self.segments.drain(..) {
+        for segment in self.segments.drain(..).filter(|segment| !segment.lent) {
             let _ = self.hca.dereg_mr(&segment.mr);
         }
         if let Some(xrc) = self.xrc.take() {

@@ -16,6 +16,7 @@
 //! that moment hear of it, too. It is told under the lock, or else an older deadline could come last.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -54,6 +55,9 @@ pub struct Endpoint<H: Hca> {
     pub(super) on_failure: OnceLock<Tell>,
     pub(super) on_wait: OnceLock<Box<dyn Watch>>,
     pub(super) spin_limit: SpinLimit,
+    /// Whoever makes progress next is to close this endpoint: it is a branch, and the one that it belongs to
+    /// is being closed.
+    pub(super) parting: AtomicBool,
 }
 
 /// The locked endpoint.

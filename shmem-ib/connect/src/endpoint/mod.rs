@@ -5,6 +5,7 @@
 //! * `connecting/`: from the first wish for a peer to an open queue pair, and to its end.
 //! * `operations/`: puts and gets, posting, completion, contexts.
 //! * `atomics/`: which of the three ways an atomic takes, and these ways.
+//! * `branch.rs`: more endpoints of a PE, for contexts that do not share connections.
 //! * `driver.rs`: what the lock protects; `lock.rs`: the lock, and how threads wait; `progress.rs`: what
 //!   every poll does; `ending.rs`: how an endpoint ends.
 //!
@@ -39,7 +40,8 @@
 //! ([`Endpoint::on_failure`]).
 //!
 //! # Contexts
-//! Operations belong to a [`Context`], of which each completes by itself. Contexts share connections.
+//! Operations belong to a [`Context`], of which each completes by itself. Contexts of an endpoint share its
+//! connections and its lock; those of a [branch](Endpoint::branch) have their own.
 //!
 //! # Locking
 //! One mutex protects everything; it is held for a few hundred nanoseconds
@@ -49,6 +51,7 @@
 mod asleep;
 mod atomics;
 mod awaited;
+mod branch;
 mod buffers;
 mod config;
 mod connecting;
@@ -62,6 +65,7 @@ mod progress;
 mod segments;
 mod wr_id;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -84,6 +88,7 @@ use self::driver::{Driver, more_completions};
 use self::operations::accounts::Gauge;
 use super::stats::ConnectStats;
 use super::{Published, UdAddress};
+use crate::admission::{MAX_BRANCHES, number_of};
 use crate::spin::SpinLimit;
 use shmem_verbs::{Counters, Hca};
 
@@ -93,7 +98,7 @@ use shmem_verbs::{Counters, Hca};
 pub struct EndpointStats {
     /// Peers that we may use.
     pub open: u32,
-    /// Connections that only the peer has used so far.
+    /// Others whose connection to us only they have used so far.
     pub answered: u32,
     /// Connected queue pairs that exist.
     pub queue_pairs: u32,
@@ -121,6 +126,7 @@ pub struct EndpointStats {
 
 impl<H: Hca> Endpoint<H> {
     /// Makes an endpoint on `hca`, which serves one at a time: two would answer each other's wake-ups.
+    /// More endpoints of the same PE are [branches](Self::branch) of this one.
     ///
     /// # Errors
     /// A setting is out of range, or the device refuses a queue.
@@ -142,6 +148,16 @@ impl<H: Hca> Endpoint<H> {
         let port = hca.port();
         let (pe, n_pes) = (u64::from(config.pe), config.n_pes);
         check("pe", pe, config.pe < n_pes, "below n_pes")?;
+        let branch = config.branch;
+        let xrc = matches!(config.transport, Transport::Xrc { .. });
+        let last = number_of(n_pes - 1, branch, n_pes);
+        let good = branch == 0 || branch <= MAX_BRANCHES && last.is_some() && !xrc;
+        check(
+            "branch",
+            branch.into(),
+            good,
+            "at most 64, with fewer than 2^32 numbers in all, and none over XRC",
+        )?;
         let timeout = config.rc_timeout;
         check(
             "rc_timeout",
@@ -160,7 +176,7 @@ impl<H: Hca> Endpoint<H> {
         let rnr_timer = config.rnr_timer;
         check("rnr_timer", rnr_timer.into(), rnr_timer <= 31, "0 to 31")?;
         let by_owner = config.atomics.by_owner(&port);
-        if by_owner && matches!(config.transport, Transport::Xrc { .. }) {
+        if by_owner && xrc {
             return Err(ConnError::OwnerOverXrc);
         }
         // What atomics executed by the owner need besides, per queue pair and in all.
@@ -206,6 +222,7 @@ impl<H: Hca> Endpoint<H> {
             on_failure: OnceLock::new(),
             on_wait: OnceLock::new(),
             spin_limit,
+            parting: AtomicBool::new(false),
         }))
     }
 
@@ -219,8 +236,8 @@ impl<H: Hca> Endpoint<H> {
     /// # Errors
     /// The device refuses a queue; the endpoint is closed then.
     pub fn reopen(&self, life: u32, seed: u64) -> Result<(), ConnError> {
+        self.abort();
         let mut locked = self.lock();
-        locked.end();
         let config = EndpointConfig {
             life,
             seed,
@@ -228,6 +245,8 @@ impl<H: Hca> Endpoint<H> {
         };
         let next = Driver::open(&self.hca, config, self.composed.clone())?;
         locked.replace(next);
+        // Relaxed: nobody else uses the endpoint now.
+        self.parting.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -260,6 +279,11 @@ impl<H: Hca> Endpoint<H> {
     pub fn set_identity(&self, job_id: [u8; 16], job_key: &'static [u8; 32]) {
         let mut locked = self.lock();
         locked.set_identity(job_id, job_key);
+        let branches = locked.branches.clone();
+        drop(locked);
+        for branch in branches {
+            branch.set_identity(job_id, job_key);
+        }
     }
 
     /// Has `tell` called whenever a thread, in whichever call, has found that operations of peers may
@@ -291,7 +315,11 @@ impl<H: Hca> Endpoint<H> {
         } else {
             drop(locked);
             self.hca.wait(max);
-            self.lock().poll();
+            // ORDERING(parting): pairs with `part`.
+            match self.parting.load(Ordering::Acquire) {
+                true => self.close(),
+                false => drop(self.lock().poll()),
+            }
         }
     }
 
@@ -299,7 +327,7 @@ impl<H: Hca> Endpoint<H> {
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         let locked = self.lock();
-        let linked = locked.manager.linked_peers().len() as u32;
+        let linked = locked.linked_pes().len() as u32;
         let open = locked.manager.open_peers() as u32;
         let (xrc_initiators, xrc_targets) = locked.manager.xrc_queue_pairs();
         EndpointStats {
@@ -322,13 +350,13 @@ impl<H: Hca> Endpoint<H> {
     /// The peers with which a connection exists, whoever asked for it, in ascending order.
     #[must_use]
     pub fn connected_peers(&self) -> Vec<u32> {
-        self.lock().manager.linked_peers()
+        self.lock().linked_pes()
     }
 }
 
 impl<H: Hca> Drop for Endpoint<H> {
     fn drop(&mut self) {
-        self.lock().end();
+        self.abort();
     }
 }
 

@@ -27,9 +27,8 @@ impl<H: Hca> Endpoint<H> {
     /// returned or the endpoint was dropped. Peers read and write it at any time: local code
     /// must access it through raw pointers or atomics only.
     pub unsafe fn register(&self, base: *mut u8, len: usize) -> Result<(), ConnError> {
-        let mut locked = self.lock();
         // SAFETY: by the caller's promise.
-        unsafe { locked.add_segment(0, base, len) }
+        unsafe { self.register_segment(0, base, len) }
     }
 
     /// Registers memory under an identifier. At most [`MAX_SEGMENTS`] may be in use. Connected peers are
@@ -46,8 +45,16 @@ impl<H: Hca> Endpoint<H> {
         base: *mut u8,
         len: usize,
     ) -> Result<(), ConnError> {
+        let mut locked = self.lock();
         // SAFETY: by the caller's promise.
-        unsafe { self.lock().add_segment(id, base, len) }
+        unsafe { locked.add_segment(id, base, len)? };
+        let branches = locked.branches.clone();
+        drop(locked);
+        for branch in branches {
+            // SAFETY: it is registered here until this endpoint is closed, and the branch with it.
+            unsafe { branch.use_segments_of(self)? };
+        }
+        Ok(())
     }
 }
 
@@ -70,7 +77,11 @@ impl<H: Hca> Locked<'_, H> {
         // SAFETY: by the caller's promise; `close` or `drop` end the registration.
         let mr = unsafe { self.hca().reg_mr(base, len, Access::ALL) }
             .map_err(ConnError::verbs("register a segment"))?;
-        self.segments.push(LocalSegment { id, mr });
+        self.segments.push(LocalSegment {
+            id,
+            mr,
+            lent: false,
+        });
         self.tell_segments();
         Ok(())
     }

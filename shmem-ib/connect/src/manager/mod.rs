@@ -114,7 +114,7 @@ impl Manager {
 
     /// From here on `identity` is the job's. Only for a manager that has no connections.
     pub fn set_identity(&mut self, identity: &Identity) {
-        self.admission = Admission::new(identity, self.admission.pe());
+        self.admission = Admission::new(identity, self.admission.number());
     }
 
     /// What this PE brings to every connection.

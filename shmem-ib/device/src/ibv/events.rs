@@ -7,14 +7,14 @@
 use std::mem::{MaybeUninit, align_of, offset_of, size_of};
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use rdma_sys::{ibv_async_event, ibv_cq, ibv_event_type as t, ibv_srq};
 
 use super::context::Context;
-use shmem_verbs::provider::LASTING_NS;
+use shmem_verbs::provider::{Event, LASTING_NS};
 use shmem_verbs::{Cq, Failure, Srq};
 
 /// An event as it is in memory. The bindings have an enum for its kind, which must not hold a kind
@@ -40,14 +40,13 @@ pub(super) struct Events {
     /// Held while events are taken, so that they count in their order.
     taking: Mutex<()>,
     failed: OnceLock<Failure>,
-    /// The failure has ended a sleep: that is enough, as who has slept tells the others. Relaxed: no
-    /// other memory belongs to it.
-    told: AtomicBool,
     /// When the port went down, in nanoseconds after `started`; [`UP`] if it is not.
     ///
     /// Relaxed: a reader that sees the older value sees the newer one at its next look.
     down_since: AtomicU64,
     started: Instant,
+    /// On which sleepers of HCAs at this port wait: whoever takes a fatal event has the others look.
+    sleepers: Mutex<Vec<Weak<Event>>>,
 }
 
 const UP: u64 = u64::MAX;
@@ -59,10 +58,17 @@ impl Events {
             port,
             taking: Mutex::default(),
             failed: OnceLock::new(),
-            told: AtomicBool::new(false),
             down_since: AtomicU64::new(UP),
             started: Instant::now(),
+            sleepers: Mutex::default(),
         }
+    }
+
+    /// One more HCA is at this port, whose sleepers `event` wakes.
+    pub(super) fn concern(&self, event: &Arc<Event>) {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        sleepers.retain(|other| other.strong_count() > 0);
+        sleepers.push(Arc::downgrade(event));
     }
 
     fn now(&self) -> u64 {
@@ -87,11 +93,18 @@ impl Events {
     #[cold]
     pub(super) fn fail(&self, reason: String) {
         let device = format!("RDMA device {}", self.context.name);
-        let _ = self.failed.set(Failure {
+        let failure = Failure {
             device,
             peer: None,
             reason,
-        });
+        };
+        if self.failed.set(failure).is_err() {
+            return;
+        }
+        let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in sleepers.iter().filter_map(Weak::upgrade) {
+            event.signal();
+        }
     }
 
     /// See [`shmem_verbs::Hca::failure`].
@@ -101,11 +114,6 @@ impl Events {
             self.look_at_port();
         }
         self.failed.get()
-    }
-
-    /// Whether a failure has to end this sleep.
-    pub(super) fn failure_is_news(&self) -> bool {
-        self.failed().is_some() && !self.told.swap(true, Ordering::Relaxed)
     }
 
     #[cold]

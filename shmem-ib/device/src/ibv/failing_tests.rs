@@ -105,13 +105,16 @@ impl Drop for Pe {
     }
 }
 
-/// Runs `fail` once an operation waits for its peer; the operation has to end with an error.
 fn operation_while(pe: &Pe, fail: impl FnOnce()) -> ConnError {
-    let endpoint = &pe.end;
+    operation_of(&pe.end, fail)
+}
+
+/// Runs `fail` once an operation waits for its peer; the operation has to end with an error.
+fn operation_of(endpoint: &Endpoint<VerbsHca>, fail: impl FnOnce()) -> ConnError {
     std::thread::scope(|scope| {
         let operation = scope.spawn(|| endpoint.fetch_add(1, 0, 1));
         let end = Instant::now() + HANG;
-        while pe.end.stats().connect.offers_sent == 0 {
+        while endpoint.stats().connect.offers_sent == 0 {
             if Instant::now() >= end {
                 eprintln!("no message goes out");
                 std::process::abort();
@@ -157,6 +160,19 @@ fn a_fatal_event_reaches_a_pe_that_polls_all_the_time() {
     pe.is_told_while(|| {
         pe.end.progress();
     });
+}
+
+/// One HCA takes the event, and others on the same device hear of it: an operation of a branch ends, and so does
+/// the endpoint that it belongs to.
+#[test]
+fn a_fatal_event_ends_branches_and_endpoint() {
+    let pe = Pe::new();
+    let beside = Arc::new(pe.hca.beside().expect("the fake has queues"));
+    assert!(beside.shares_memory(&pe.hca) && pe.hca.shares_memory(&beside));
+    let branch = pe.end.branch(beside, 1, 0, 7).expect("a branch");
+    let error = operation_of(&branch, || pe.fake.die());
+    assert!(matches!(error, ConnError::Device { .. }), "{error}");
+    pe.is_told();
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! mistakes get the same answer on all implementations; then the device is asked.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::context::Pd;
@@ -42,13 +42,14 @@ pub struct VerbsHca {
     /// The channel of all completion queues, which sleepers watch.
     pub(super) bell: Arc<Channel>,
     pub(super) sleepers: Sleepers,
-    pub(super) events: Events,
+    /// Of the device: HCAs that are [beside](Self::beside) each other have the same.
+    pub(super) events: Arc<Events>,
     pub(super) found: Found,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
     /// What the driver says of it.
     pub(super) told: Abilities,
-    on_demand: bool,
+    pub(super) on_demand: bool,
     pub(super) pd: Arc<Pd>,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Parts {
     pub(super) pd: Arc<Pd>,
     pub(super) bell: Arc<Channel>,
     pub(super) sleepers: Sleepers,
-    pub(super) events: Events,
+    pub(super) events: Arc<Events>,
     pub(super) port: PortInfo,
     pub(super) origin: Origin,
     pub(super) told: Abilities,
@@ -72,6 +73,9 @@ pub(super) struct Found {
     pub(super) empty: AtomicU32,
     /// Datagrams received. Relaxed: a statistic.
     pub(super) datagrams: AtomicU64,
+    /// A failure has ended a sleep: that is enough, as who has slept tells the others. Relaxed: no other
+    /// memory belongs to it.
+    pub(super) failure_told: AtomicBool,
 }
 
 /// Numbers of those objects that have none from the device.
@@ -115,6 +119,7 @@ impl VerbsHca {
             told,
             on_demand,
         } = parts;
+        events.concern(&sleepers.event);
         Self {
             qps: Table::default(),
             srqs: Table::default(),

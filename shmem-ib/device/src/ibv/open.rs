@@ -50,17 +50,11 @@ impl VerbsHca {
         })?;
         let origin = Origin::new(port, gid.gid, pkey, config);
         let on_demand = config.options.on_demand_paging && info.odp.serves_segments();
-        let refused = |what: &str, errno| SysError::Refused {
-            name: name.clone(),
-            reason: format!("cannot make {what}: {}", reason(errno)),
-        };
-        let bell = Channel::create(&context).map_err(|e| refused("a completion channel", e))?;
-        let bell = Arc::new(bell);
-        let sleepers = Sleepers::new()
-            .map_err(|e| refused("an event descriptor", e.raw_os_error().unwrap_or(libc::EIO)))?;
-        let events = Events::new(Arc::clone(&context), config.port);
+        let (bell, sleepers) = sleeping(&context)?;
+        let events = Arc::new(Events::new(Arc::clone(&context), config.port));
         let pd = Arc::new(Pd::alloc(context)?);
-        let max_inline = probe_inline(&pd, &bell).map_err(|(what, e)| refused(what, e))?;
+        let max_inline =
+            probe_inline(&pd, &bell).map_err(|(what, e)| refused(&pd.context, what, e))?;
         let port = port_info(&info, told, &origin, max_inline, on_demand);
         Ok(Self::new(Parts {
             pd,
@@ -73,6 +67,42 @@ impl VerbsHca {
             on_demand,
         }))
     }
+
+    /// Another HCA at the same port: with queues, sleepers and an alarm of its own, in the same protection
+    /// domain. What ends the one ends the other.
+    ///
+    /// # Errors
+    /// The device refuses a completion channel, or the system an event descriptor.
+    pub fn beside(&self) -> Result<Self, SysError> {
+        let (bell, sleepers) = sleeping(&self.pd.context)?;
+        Ok(Self::new(Parts {
+            pd: Arc::clone(&self.pd),
+            bell,
+            sleepers,
+            events: Arc::clone(&self.events),
+            port: self.port,
+            origin: self.origin,
+            told: self.told.clone(),
+            on_demand: self.on_demand,
+        }))
+    }
+}
+
+fn refused(context: &Context, what: &str, errno: i32) -> SysError {
+    SysError::Refused {
+        name: context.name.clone(),
+        reason: format!("cannot make {what}: {}", reason(errno)),
+    }
+}
+
+/// What threads of one HCA sleep on.
+fn sleeping(context: &Arc<Context>) -> Result<(Arc<Channel>, Sleepers), SysError> {
+    let bell = Channel::create(context).map_err(|e| refused(context, "a completion channel", e))?;
+    let sleepers = Sleepers::new().map_err(|e| {
+        let errno = e.raw_os_error().unwrap_or(libc::EIO);
+        refused(context, "an event descriptor", errno)
+    })?;
+    Ok((Arc::new(bell), sleepers))
 }
 
 fn active_port<'a>(

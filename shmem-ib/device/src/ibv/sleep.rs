@@ -47,7 +47,7 @@ impl Desk for Locked<'_> {
         // failure, which may be found here.
         let look = |any: bool, number: &u32| self.hca.ask_and_look(*number) | any;
         let any = self.state.queues.iter().fold(false, look);
-        any || self.hca.events.failure_is_news()
+        any || self.hca.failure_is_news()
     }
 
     /// Takes announcements. That completions are there shows when they are looked for. Those who
@@ -77,6 +77,12 @@ impl Desk for Locked<'_> {
 }
 
 impl VerbsHca {
+    /// Whether a failure has to end this sleep.
+    fn failure_is_news(&self) -> bool {
+        let told = &self.found.failure_told;
+        self.events.failed().is_some() && !told.swap(true, Ordering::Relaxed)
+    }
+
     /// Asks a queue to announce its next completion, and says whether it has one already.
     fn ask_and_look(&self, number: u32) -> bool {
         // Alone: a poller which came between taking a completion and putting it into the stash

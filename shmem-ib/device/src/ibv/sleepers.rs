@@ -17,7 +17,7 @@ use super::table::Table;
 pub(super) struct Sleepers {
     state: Mutex<State>,
     pub(super) polls: Polls,
-    pub(super) event: Event,
+    pub(super) event: Arc<Event>,
     /// Unless the kernel refuses it.
     pub(super) timer: Option<Timer>,
     pub(super) started: Instant,
@@ -37,7 +37,7 @@ impl Sleepers {
         Ok(Self {
             state: Mutex::default(),
             polls: Polls::default(),
-            event: Event::new()?,
+            event: Arc::new(Event::new()?),
             timer: Timer::new().ok(),
             started: Instant::now(),
         })

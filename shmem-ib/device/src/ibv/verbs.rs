@@ -1,6 +1,7 @@
 //! [`VerbsHca`] as an [`Hca`]: each verb goes to where it is done.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ impl Hca for VerbsHca {
 
     fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError> {
         self.deregister(mr)
+    }
+
+    fn shares_memory(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pd, &other.pd)
     }
 
     fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {

@@ -63,6 +63,8 @@ impl<H: Hca> Driver<H> {
         let Some(sealed) = self.sealed.take() else {
             return;
         };
+        // Branches that are made later have it from there.
+        (self.config.job_id, self.config.job_key) = (job_id, job_key);
         let by_owner = self.owner.is_some();
         let identity = self.config.identity(job_id, job_key, by_owner);
         self.manager.set_identity(&identity);

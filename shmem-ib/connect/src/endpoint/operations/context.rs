@@ -37,13 +37,18 @@ impl<H: Hca> Endpoint<H> {
         Context { endpoint: self, id }
     }
 
-    /// [`Context::quiet`] of all contexts.
+    /// [`Context::quiet`] of all contexts, those of its branches included.
     ///
     /// # Errors
     /// The first error of an operation that nobody waited for and no quiet has told of.
     pub fn quiet_all(&self) -> Result<(), ConnError> {
-        let ids = self.lock().accounts.ids();
+        let locked = self.lock();
+        let (ids, branches) = (locked.accounts.ids(), locked.branches.clone());
+        drop(locked);
         let mut result = Ok(());
+        for branch in branches {
+            result = result.and(branch.quiet_all());
+        }
         for id in ids {
             result = result.and(self.context(id).quiet());
         }

@@ -125,7 +125,7 @@ impl<H: Hca> Driver<H> {
 
     fn probe(&mut self, owner: &Target) {
         let mut bytes = [0; MAX_LEN];
-        let len = encode(self.config.pe, &Message::Probe, &mut bytes);
+        let len = encode(self.config.number(), &Message::Probe, &mut bytes);
         let mut op = Op::new(ContextId::DEFAULT, OpKind::Asked("probe"), owner.pe, 0, 0);
         let (mut sge, mut inline) = (Sge::default(), Some(&bytes[..len]));
         if len > self.max_inline {
@@ -155,7 +155,7 @@ impl<H: Hca> Locked<'_, H> {
         message: &Message,
     ) -> Result<(), ConnError> {
         let mut bytes = [0; MAX_LEN];
-        let len = encode(self.config.pe, message, &mut bytes);
+        let len = encode(self.config.number(), message, &mut bytes);
         let (mut sge, mut inline) = (Sge::default(), Some(&bytes[..len]));
         if len > self.max_inline {
             let slot = match self.slot(len) {

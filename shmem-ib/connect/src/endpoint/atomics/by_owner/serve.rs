@@ -113,7 +113,7 @@ impl<H: Hca> Driver<H> {
 
     /// Sends the answers for which there is room.
     pub(crate) fn send_answers(&mut self) {
-        let (hca, me) = (self.shared_hca(), self.config.pe);
+        let (hca, me) = (self.shared_hca(), self.config.number());
         let inline = self.max_inline >= MAX_LEN;
         while let Some(owner) = &mut self.owner
             && let Some(out) = owner.outbox.next()
