@@ -16,6 +16,7 @@
 //! * `pmi_caches`: exchanges under the caches of PMI, in real jobs and in virtual time.
 //! * `pmi_scale`: PMI in jobs of up to a million processes, in virtual time.
 //! * `pmi_get`: time of a get from the node's key-value store, by the number of readers.
+//! * `contexts`: what connections of its own are worth to a context, beside a bulk transfer and among threads.
 //! * `halo`: time of a step of a halo exchange, by what sends it and what it waits for.
 //! * `jacobi`: the same halo exchange in two manners of the Rust interface, to be compared with `rivals/jacobi.c`.
 //! * `incast`: rate of one PE that many PEs write to at the same time.
